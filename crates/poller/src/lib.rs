@@ -1,0 +1,2 @@
+//! p
+#![forbid(unsafe_code)]
