@@ -1,2 +1,51 @@
-//! p
+//! One readiness contract over every event mechanism of Linux.
+//!
+//! A [`Poller`] watches file descriptors and says which of them became ready. The mechanisms
+//! behind it (`select`, `poll`, Linux AIO poll, `epoll`, io_uring used as a readiness poller,
+//! and a simulated one) are chosen at run time, by name or by capability, and pass one
+//! conformance suite. Where the kernel interfaces differ, the difference is declared in
+//! `docs/poller-differences.md` and checked by that suite; it is never papered over.
+//!
+//! The engine and the lab call this crate. It never reads from or writes to a watched
+//! descriptor, never closes one and never spawns a thread.
+//!
+//! ```
+//! use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};
+//! use std::io::Write;
+//! use std::os::fd::AsFd;
+//!
+//! let mut poller = Mechanism::Epoll.open()?;
+//! let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+//! let token = Token::new(7, 0);
+//! poller.add(theirs.as_fd(), token, Registration::new(Interest::READABLE, Trigger::Level))?;
+//! ours.write_all(b"x")?;
+//!
+//! let mut events = Events::with_capacity(64);
+//! poller.wait(&mut events, None)?;
+//! assert_eq!(events.iter().next().map(|event| event.token), Some(token));
+//! poller.delete(theirs.as_fd())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod caps;
+mod contract;
+mod counters;
+mod epoll;
+mod error;
+mod events;
+mod interest;
+mod mechanism;
+mod table;
+mod token;
+mod waker;
+
+pub use caps::{Caps, FilePolicy};
+pub use contract::{Change, Poller};
+pub use counters::{Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
+pub use error::Error;
+pub use events::{Event, Events};
+pub use interest::{Interest, Readiness, Registration, Trigger};
+pub use mechanism::{Backend, Choice, Mechanism, Refusal, UnknownMechanism, open_first};
+pub use token::Token;
+pub use waker::Waker;

@@ -1,0 +1,96 @@
+//! The contract that every backend keeps, and that the conformance suite checks.
+//!
+//! # Rules
+//! * **One thread.** A poller is opened, used and dropped by one thread; only its [`Waker`]
+//!   travels. Boxed pollers are not `Send`.
+//! * **Delete before close.** A descriptor is deleted before it is closed. What happens
+//!   otherwise differs by kernel interface (`docs/poller-differences.md`); no backend ever
+//!   delivers an event of the closed file under a token of its successor.
+//! * **Generations.** Adding a descriptor that is still registered is an error when the token
+//!   is equal. With another generation it says that the file was closed and its number used
+//!   again: backends that can't see a close then replace the old registration.
+//! * **Spurious events.** Edge registrations may report more often than the model (after an
+//!   overflow every registration is looked at again), never less, and never a condition that
+//!   did not hold when it was looked at.
+//! * **Fairness.** When more is ready than fits, successive waits go round.
+//! * **Deferred errors.** Where changes ride with the next wait (`Caps::deferred_changes`), an
+//!   error of the kernel arrives there, as an event with [`crate::Readiness::ERROR`].
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Caps, Counters, Error, Events, Registration, Token, Waker};
+
+/// Watches descriptors and says which became ready.
+pub trait Poller {
+    /// Starts to watch `fd`; events will carry `token`.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRegistered`] (EEXIST), [`Error::NotPollable`] (EPERM) for regular files
+    /// where [`Caps::files`] says so, [`Error::Unsupported`] for what [`Caps`] denies,
+    /// [`Error::Limit`] at a bound of the backend, [`Error::System`] otherwise.
+    fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error>;
+
+    /// Replaces token and registration of `fd`, and looks at its readiness anew: an edge or
+    /// oneshot registration whose condition holds is reported again.
+    ///
+    /// # Errors
+    /// [`Error::NotRegistered`] (ENOENT), [`Error::Unsupported`] also for any change of an
+    /// exclusive registration (`epoll_ctl(2)`: EINVAL), [`Error::System`] otherwise.
+    fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error>;
+
+    /// Stops watching `fd`. No event of it is delivered by a later wait.
+    ///
+    /// # Errors
+    /// [`Error::NotRegistered`] (ENOENT), [`Error::System`] otherwise.
+    fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error>;
+
+    /// Applies `changes` in order.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] with the index of the first change that failed; those before it stand,
+    /// those after it were not tried.
+    fn apply(&mut self, changes: &[Change<'_>]) -> Result<(), Error> {
+        for (index, change) in changes.iter().enumerate() {
+            let done = match *change {
+                Change::Add(fd, token, how) => self.add(fd, token, how),
+                Change::Modify(fd, token, how) => self.modify(fd, token, how),
+                Change::Delete(fd) => self.delete(fd),
+            };
+            done.map_err(|cause| Error::Batch { index, cause: Box::new(cause) })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something is ready, a waker is used, a signal handler ran or `timeout` is
+    /// over; fills `events` with what was found, nothing of an earlier wait stays in it.
+    ///
+    /// `None` waits for ever, zero only looks. The timeout counts nanoseconds on the monotonic
+    /// clock; the kernel may add its timer slack (50 µs by default, `prctl(2)`).
+    ///
+    /// # Errors
+    /// [`Error::System`] when the kernel refuses to wait; a signal is not an error, see
+    /// [`Events::is_interrupted`].
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error>;
+
+    /// A handle that ends a wait from any thread and from signal handlers.
+    fn waker(&self) -> Waker;
+
+    /// What this backend can do on this kernel.
+    fn caps(&self) -> &Caps;
+
+    /// The counters of this poller; other threads may keep and read them while it runs.
+    fn counters(&self) -> &Arc<Counters>;
+}
+
+/// One element of a batch of changes.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'fd> {
+    /// See [`Poller::add`].
+    Add(BorrowedFd<'fd>, Token, Registration),
+    /// See [`Poller::modify`].
+    Modify(BorrowedFd<'fd>, Token, Registration),
+    /// See [`Poller::delete`].
+    Delete(BorrowedFd<'fd>),
+}

@@ -1,0 +1,120 @@
+//! The one error type of this crate.
+//!
+//! Display says what happened on this layer and the remedy where there is one; the operating
+//! system's error is the `source()`.
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+
+use crate::Backend;
+
+/// Why a poller refused or failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The descriptor is registered already, under the same token (EEXIST).
+    AlreadyRegistered {
+        /// Number of the descriptor.
+        fd: RawFd,
+    },
+    /// The descriptor is not registered (ENOENT).
+    NotRegistered {
+        /// Number of the descriptor.
+        fd: RawFd,
+    },
+    /// The file has no readiness to wait for: a regular file or a directory (EPERM).
+    NotPollable {
+        /// Number of the descriptor.
+        fd: RawFd,
+    },
+    /// The kernel interface behind this backend can't do what was asked (EINVAL).
+    Unsupported {
+        /// Who refused.
+        backend: Backend,
+        /// What was asked, and who can do it.
+        what: &'static str,
+    },
+    /// A bound of the backend was reached.
+    Limit {
+        /// Name of the bound.
+        name: &'static str,
+        /// Its value.
+        value: usize,
+    },
+    /// The backend can't be opened on this machine.
+    Unavailable {
+        /// Which backend.
+        backend: Backend,
+        /// Why, and what would allow it.
+        reason: String,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// A system call failed in a way that has no meaning of its own here.
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// One change of a batch failed.
+    Batch {
+        /// Its place in the batch.
+        index: usize,
+        /// Why.
+        cause: Box<Error>,
+    },
+}
+
+impl Error {
+    /// The errno that `epoll_ctl(2)` gives for the same mistake, or that the kernel gave.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        use rustix::io::Errno;
+        match self {
+            Self::AlreadyRegistered { .. } => Some(Errno::EXIST.raw_os_error()),
+            Self::NotRegistered { .. } => Some(Errno::NOENT.raw_os_error()),
+            Self::NotPollable { .. } => Some(Errno::PERM.raw_os_error()),
+            Self::Unsupported { .. } => Some(Errno::INVAL.raw_os_error()),
+            Self::Limit { .. } => Some(Errno::NOSPC.raw_os_error()),
+            Self::Unavailable { cause, .. } | Self::System { cause, .. } => cause.raw_os_error(),
+            Self::Batch { cause, .. } => cause.raw_os_error(),
+        }
+    }
+
+    pub(crate) fn system(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |errno| Self::System { call, cause: errno.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyRegistered { fd } => {
+                write!(f, "fd {fd} is registered already: modify it, or delete it before adding")
+            }
+            Self::NotRegistered { fd } => write!(f, "fd {fd} is not registered: add it first"),
+            Self::NotPollable { fd } => {
+                write!(f, "fd {fd} is a regular file or directory, which is always ready")
+            }
+            Self::Unsupported { backend, what } => write!(f, "{backend} can't do: {what}"),
+            Self::Limit { name, value } => write!(f, "limit {name} = {value} reached"),
+            Self::Unavailable { backend, reason, .. } => {
+                write!(f, "{backend} is not available here: {reason}")
+            }
+            Self::System { call, .. } => write!(f, "{call} failed"),
+            Self::Batch { index, .. } => write!(f, "change {index} of the batch failed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unavailable { cause, .. } | Self::System { cause, .. } => Some(cause),
+            Self::Batch { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}

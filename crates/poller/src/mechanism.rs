@@ -1,0 +1,214 @@
+//! The names under which mechanisms are chosen, and the choice itself.
+//!
+//! The same names stand on every command line, in job files, results and charts. A mechanism is
+//! a backend together with the trigger that it is named for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::epoll::Epoll;
+use crate::{Error, Poller, Trigger};
+
+/// A kernel interface that a poller is built on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Backend {
+    /// `select(2)` with bitmaps of our own.
+    Select,
+    /// `poll(2)`.
+    Poll,
+    /// Linux AIO poll (`io_submit(2)`, IOCB_CMD_POLL).
+    Aio,
+    /// `epoll(7)`.
+    Epoll,
+    /// io_uring poll requests.
+    Uring,
+    /// The simulated backend.
+    Sim,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Select => "select",
+            Self::Poll => "poll",
+            Self::Aio => "aio",
+            Self::Epoll => "epoll",
+            Self::Uring => "uring-poll",
+            Self::Sim => "sim",
+        })
+    }
+}
+
+/// A backend with the trigger that it is compared under.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Mechanism {
+    /// `select`: level.
+    Select,
+    /// `poll`: level.
+    Poll,
+    /// `aio`: Linux AIO poll, level by arming again.
+    Aio,
+    /// `epoll`: level.
+    Epoll,
+    /// `epoll-et`: edge.
+    EpollEt,
+    /// `epoll-oneshot`: oneshot, modified after each event.
+    EpollOneshot,
+    /// `uring-poll`: io_uring multishot poll, edge.
+    UringPoll,
+}
+
+impl Mechanism {
+    /// Every mechanism, in the order in which tables show them.
+    pub const ALL: [Self; 7] = [
+        Self::Select,
+        Self::Poll,
+        Self::Aio,
+        Self::Epoll,
+        Self::EpollEt,
+        Self::EpollOneshot,
+        Self::UringPoll,
+    ];
+
+    /// The name on command lines and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Select => "select",
+            Self::Poll => "poll",
+            Self::Aio => "aio",
+            Self::Epoll => "epoll",
+            Self::EpollEt => "epoll-et",
+            Self::EpollOneshot => "epoll-oneshot",
+            Self::UringPoll => "uring-poll",
+        }
+    }
+
+    /// The kernel interface.
+    #[must_use]
+    pub const fn backend(self) -> Backend {
+        match self {
+            Self::Select => Backend::Select,
+            Self::Poll => Backend::Poll,
+            Self::Aio => Backend::Aio,
+            Self::Epoll | Self::EpollEt | Self::EpollOneshot => Backend::Epoll,
+            Self::UringPoll => Backend::Uring,
+        }
+    }
+
+    /// The trigger to register with.
+    #[must_use]
+    pub const fn trigger(self) -> Trigger {
+        match self {
+            Self::Select | Self::Poll | Self::Aio | Self::Epoll => Trigger::Level,
+            Self::EpollEt | Self::UringPoll => Trigger::Edge,
+            Self::EpollOneshot => Trigger::Oneshot,
+        }
+    }
+
+    /// Opens a poller on this mechanism, owned by the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the reason where the kernel forbids it.
+    pub fn open(self) -> Result<Box<dyn Poller>, Error> {
+        Ok(match self.backend() {
+            Backend::Epoll => Box::new(Epoll::open()?),
+            _ => unreachable!("placeholder until the other backends stand"),
+        })
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Mechanism {
+    type Err = UnknownMechanism;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMechanism> {
+        let found = Self::ALL.into_iter().find(|mechanism| mechanism.name() == name);
+        found.ok_or_else(|| UnknownMechanism { name: name.to_owned() })
+    }
+}
+
+/// No mechanism has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMechanism {
+    name: String,
+}
+
+impl fmt::Display for UnknownMechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<&str> = Mechanism::ALL.iter().map(|known| known.name()).collect();
+        write!(f, "no poller is called \"{}\"; there are {}", self.name, known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownMechanism {}
+
+/// A mechanism that was wanted and could not be had.
+#[derive(Debug)]
+pub struct Refusal {
+    /// What was wanted.
+    pub mechanism: Mechanism,
+    /// Why it was refused.
+    pub cause: Error,
+}
+
+/// The outcome of [`open_first`].
+pub struct Choice {
+    /// The opened poller.
+    pub poller: Box<dyn Poller>,
+    /// Which mechanism it is.
+    pub mechanism: Mechanism,
+    /// What was preferred to it, with the reasons why that was not to be had: show them.
+    pub refused: Vec<Refusal>,
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let refused = &self.refused;
+        write!(f, "Choice {{ mechanism: {}, refused: {refused:?} }}", self.mechanism)
+    }
+}
+
+/// Opens the first of `preferences` that this machine allows.
+///
+/// io_uring is often forbidden (the `io_uring_disabled` sysctl, seccomp filters of containers,
+/// a small RLIMIT_MEMLOCK); the refusals come back with the choice and should be shown.
+///
+/// # Errors
+/// The last refusal, when none could be opened.
+///
+/// # Panics
+/// When `preferences` is empty.
+pub fn open_first(preferences: &[Mechanism]) -> Result<Choice, Error> {
+    let mut refused = Vec::new();
+    for &mechanism in preferences {
+        match mechanism.open() {
+            Ok(poller) => return Ok(Choice { poller, mechanism, refused }),
+            Err(cause) => refused.push(Refusal { mechanism, cause }),
+        }
+    }
+    Err(refused.pop().expect("at least one preference").cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_finds_its_mechanism() {
+        for mechanism in Mechanism::ALL {
+            assert_eq!(mechanism.name().parse(), Ok(mechanism));
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = "kqueue".parse::<Mechanism>().expect_err("no such mechanism here");
+        assert!(error.to_string().contains("epoll-oneshot"), "{error}");
+    }
+}

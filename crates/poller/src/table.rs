@@ -1,0 +1,175 @@
+//! What a backend knows about each descriptor: one entry for each number, and a sequence
+//! number that tells successive registrations of the same number apart.
+//!
+//! Every backend keeps one. The key that a backend hands to the kernel ([`Key`]) names number
+//! and sequence; what comes back is looked up here, and what does not match is stale. Tokens
+//! stay in user space.
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use crate::{Error, Registration, Token};
+
+/// The most descriptors that a table can index: `fs.nr_open` can't be set higher.
+const FDS_MAX: usize = 1 << 30;
+
+/// Names one registration towards the kernel: descriptor number and sequence.
+///
+/// ```text
+///  63      56 55            32 31                              0
+/// +----------+----------------+---------------------------------+
+/// |   kind   |    sequence    |         descriptor              |
+/// +----------+----------------+---------------------------------+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Key(pub(crate) u64);
+
+impl Key {
+    const SEQUENCES: u32 = 1 << 24;
+
+    /// The waker's eventfd, which is in no table.
+    pub(crate) const WAKER: Self = Self(1 << 56);
+    /// A completion that nobody waits for: cancellations and updates that went well.
+    pub(crate) const IGNORED: Self = Self(2 << 56);
+
+    pub(crate) fn new(fd: RawFd, sequence: u32) -> Self {
+        Self(u64::from(sequence) << 32 | u64::from(fd as u32))
+    }
+
+    pub(crate) fn fd(self) -> RawFd {
+        self.0 as u32 as RawFd
+    }
+
+    fn sequence(self) -> u32 {
+        (self.0 >> 32) as u32 % Self::SEQUENCES
+    }
+}
+
+/// One registered descriptor, with the backend's own `state` beside it.
+#[derive(Debug)]
+pub(crate) struct Entry<S> {
+    pub(crate) token: Token,
+    pub(crate) how: Registration,
+    pub(crate) state: S,
+}
+
+#[derive(Debug)]
+struct Place<S> {
+    sequence: u32,
+    entry: Option<Entry<S>>,
+}
+
+/// Registrations by descriptor number.
+#[derive(Debug)]
+pub(crate) struct Table<S> {
+    places: Vec<Place<S>>,
+    len: usize,
+}
+
+impl<S> Table<S> {
+    pub(crate) fn new() -> Self {
+        Self { places: Vec::new(), len: 0 }
+    }
+
+    /// How many descriptors are registered.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Refuses `fd` when it is registered under an equal token; says whether an older
+    /// registration of the same number stands, whose file was closed meanwhile.
+    pub(crate) fn check_vacant(&self, fd: BorrowedFd<'_>, token: Token) -> Result<bool, Error> {
+        let fd = fd.as_raw_fd();
+        match self.by_fd(fd) {
+            Some(entry) if entry.token == token => Err(Error::AlreadyRegistered { fd }),
+            Some(_) => Ok(true),
+            None => Ok(false),
+        }
+    }
+
+    /// The key that the next [`Table::insert`] of `fd` will give.
+    pub(crate) fn next_key(&self, fd: RawFd) -> Key {
+        let place = usize::try_from(fd).ok().and_then(|index| self.places.get(index));
+        Key::new(fd, place.map_or(1, |place| (place.sequence + 1) % Key::SEQUENCES))
+    }
+
+    /// Enters `fd` under a new sequence number, over whatever stood there.
+    pub(crate) fn insert(&mut self, fd: RawFd, entry: Entry<S>) -> Key {
+        let index = usize::try_from(fd).expect("descriptors are not negative");
+        assert!(index < FDS_MAX, "descriptor number beyond fs.nr_open");
+        if index >= self.places.len() {
+            self.places.resize_with(index + 1, || Place { sequence: 0, entry: None });
+        }
+        let place = &mut self.places[index];
+        place.sequence = (place.sequence + 1) % Key::SEQUENCES;
+        self.len += usize::from(place.entry.is_none());
+        place.entry = Some(entry);
+        Key::new(fd, place.sequence)
+    }
+
+    /// Takes `fd` out; its key is stale from now on.
+    pub(crate) fn remove(&mut self, fd: RawFd) -> Option<Entry<S>> {
+        let place = self.places.get_mut(usize::try_from(fd).ok()?)?;
+        let entry = place.entry.take()?;
+        self.len -= 1;
+        Some(entry)
+    }
+
+    pub(crate) fn by_fd(&self, fd: RawFd) -> Option<&Entry<S>> {
+        self.places.get(usize::try_from(fd).ok()?)?.entry.as_ref()
+    }
+
+    /// The entry of `fd`, or the error that a caller gets for a descriptor it never added.
+    pub(crate) fn registered(&mut self, fd: BorrowedFd<'_>) -> Result<&mut Entry<S>, Error> {
+        let fd = fd.as_raw_fd();
+        let place = usize::try_from(fd).ok().and_then(|index| self.places.get_mut(index));
+        place.and_then(|place| place.entry.as_mut()).ok_or(Error::NotRegistered { fd })
+    }
+
+    /// The entry that `key` names, unless it was removed or replaced since.
+    pub(crate) fn by_key(&mut self, key: Key) -> Option<&mut Entry<S>> {
+        let place = self.places.get_mut(key.0 as u32 as usize)?;
+        if place.sequence != key.sequence() {
+            return None;
+        }
+        place.entry.as_mut()
+    }
+
+    /// The key under which `fd` is registered now.
+    pub(crate) fn key(&self, fd: RawFd) -> Option<Key> {
+        let place = self.places.get(usize::try_from(fd).ok()?)?;
+        place.entry.as_ref().map(|_| Key::new(fd, place.sequence))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Interest, Trigger};
+
+    fn entry(slot: u32) -> Entry<()> {
+        let how = Registration::new(Interest::READABLE, Trigger::Level);
+        Entry { token: Token::new(slot, 0), how, state: () }
+    }
+
+    #[test]
+    fn a_key_is_stale_after_removal_and_after_reuse_of_the_number() {
+        let mut table = Table::new();
+        let first = table.insert(5, entry(1));
+        assert!(table.by_key(first).is_some());
+        table.remove(5);
+        assert!(table.by_key(first).is_none());
+        let second = table.insert(5, entry(2));
+        assert!(table.by_key(first).is_none());
+        assert_eq!(table.by_key(second).map(|entry| entry.token), Some(Token::new(2, 0)));
+    }
+
+    #[test]
+    fn replacing_an_entry_does_not_count_it_twice() {
+        let mut table = Table::new();
+        table.insert(3, entry(1));
+        table.insert(3, entry(2));
+        assert_eq!(table.len(), 1);
+        table.remove(3);
+        assert_eq!((table.len(), table.remove(3).is_none()), (0, true));
+    }
+}
