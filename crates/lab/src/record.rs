@@ -1,0 +1,438 @@
+//! The result file: everything that one lab run did and found.
+//!
+//! The runner fills it, `report` and `compare` read it, and nothing else is needed to judge a
+//! run again: raw runs, their order, gates, counters, environment, the job itself. It is
+//! written as `result.json` after every block; `docs/result.schema.json` describes it and a
+//! test holds the two together. Units stand last in field names.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Reading;
+
+/// Version of the file format; readers refuse a newer one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One lab run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema: u32,
+    /// `pollux` and its version.
+    pub tool: String,
+    /// When the run began, RFC 3339 in UTC.
+    pub started: String,
+    /// Wall time from first to last run.
+    pub duration_s: f64,
+    /// How the run ended.
+    pub ending: Ending,
+    /// The command line that repeats it.
+    pub command: Vec<String>,
+    /// The job as it was run, after flags and cuts.
+    pub job: JobRecord,
+    /// The machine.
+    pub environment: Vec<Fact>,
+    /// Where counts and times could be read, and where not.
+    pub sources: Vec<Source>,
+    /// What was planned and not run, with the reason.
+    pub left_out: Vec<LeftOut>,
+    /// Changes that the lab made to the plan to fit budget or machine, in words.
+    pub cuts: Vec<String>,
+    /// The gate readings of each block.
+    pub blocks: Vec<Block>,
+    /// Every timing run in the order in which it ran.
+    pub runs: Vec<Run>,
+    /// Every run of the counting pass.
+    pub counting: Vec<CountingRun>,
+    /// Kernel and user symbols, where `--profile` was asked for.
+    pub profiles: Vec<Profile>,
+    /// The judged comparisons: one for each experiment, point and arm.
+    pub results: Vec<ResultRow>,
+    /// Why: the counts behind each arm.
+    pub why: Vec<WhyRow>,
+    /// Whether to believe it.
+    pub trust: Trust,
+    /// One line for each kind of load.
+    pub answers: Vec<Answer>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Every planned block was run.
+    Complete,
+    /// Stopped by the user; the blocks until then stand.
+    Interrupted,
+    /// The time budget ended before the planned blocks.
+    Budget,
+}
+
+/// The job behind a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// Name of the job file or experiment.
+    pub name: String,
+    /// The question that the job answers; title of the report.
+    pub question: String,
+    /// The job as TOML that can be run again.
+    pub toml: String,
+    /// Seed of the block order and of the workloads.
+    pub seed: u64,
+    /// Blocks planned at the start.
+    pub blocks: u32,
+    /// Most blocks, when the interval stays too wide.
+    pub blocks_max: u32,
+    /// Smallest relative effect that counts, such as 0.03.
+    pub min_effect: f64,
+    /// Wanted half-width of the 95 % interval, relative, such as 0.015.
+    pub target_ci: f64,
+}
+
+/// One fact of the environment, ready to be shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What it is, such as `kernel`.
+    pub name: String,
+    /// Its value in words.
+    pub reading: Reading<String>,
+}
+
+/// One source of counts or times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    /// Such as `tracepoint raw_syscalls:sys_enter`.
+    pub name: String,
+    /// The columns that it feeds.
+    pub gives: String,
+    /// Whether it counted a known workload right.
+    pub available: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The command that would enable it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable: Option<String>,
+}
+
+/// A point or an arm that was not measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point, or `*` for all.
+    pub point: String,
+    /// The arm, or `*` for all.
+    pub arm: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A place on the axes of an experiment: everything but the arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Short text, unique within the experiment, such as `pipe, 2000 streams`.
+    pub label: String,
+    /// Axis names and values, such as `pipes` → `1000`.
+    pub axes: BTreeMap<String, String>,
+}
+
+/// What was read from the host around one block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Counted from 0; repetitions of disturbed blocks come last.
+    pub block: u32,
+    /// The block that this one repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u32>,
+    /// Seconds after the start of the run.
+    pub start_s: f64,
+    /// Length.
+    pub duration_s: f64,
+    /// Share of CPU time that the hypervisor took, 0 to 1.
+    pub steal: Reading<f64>,
+    /// Share of CPU time used by processes that are not ours, 0 to 1.
+    pub foreign_cpu: Reading<f64>,
+    /// Share of time in which some task waited for a CPU (PSI), 0 to 1.
+    pub pressure: Reading<f64>,
+    /// Why this block counts as disturbed; empty when it does not.
+    pub disturbances: Vec<String>,
+}
+
+/// One timing run: one arm at one point in a process of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its block.
+    pub block: u32,
+    /// Its place in the block, from 0.
+    pub position: u32,
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// The arm; the second copy of the baseline is called `A/A`.
+    pub arm: String,
+    /// What happened.
+    pub outcome: Outcome,
+}
+
+/// What a timing run gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The run went to its end.
+    Measured(Measurement),
+    /// It did not; the reason and, if there was one, what it said on standard error.
+    Failed {
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// The figures of one timing run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The metric's value over the measured window.
+    pub value: f64,
+    /// The mechanism that the process says it used; absent for external commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mechanism: Option<String>,
+    /// Length of the measured window.
+    pub window_s: f64,
+    /// Intervals within the window.
+    pub intervals: Vec<Interval>,
+    /// `steady`, `drift`, `two-regime` or `too short`, with the figures in words.
+    pub steadiness: Steady,
+    /// CPU time of the measured thread over the window.
+    pub cpu_ns: Reading<u64>,
+    /// CPU time of the whole process over the window.
+    pub process_cpu_ns: Reading<u64>,
+}
+
+/// One interval of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// End of the interval, seconds after the start of the window.
+    pub end_s: f64,
+    /// Events (passes, for `pipes`) per second in it.
+    pub events_per_s: f64,
+    /// Events for each wait in it; absent where there was no poller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events_per_wait: Option<f64>,
+    /// Context switches per second of the measured process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_switches_per_s: Option<f64>,
+    /// Context switches per second of the whole machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_switches_per_s: Option<f64>,
+}
+
+/// Whether a run held one rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Steady {
+    /// Which.
+    pub kind: SteadyKind,
+    /// In words: by how much, from when.
+    pub detail: String,
+}
+
+/// The kinds of [`Steady`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SteadyKind {
+    /// One rate.
+    Steady,
+    /// A rate that rose or fell throughout.
+    Drift,
+    /// Two rates, one after the other: the mean describes neither.
+    TwoRegime,
+    /// Too few intervals to tell.
+    TooShort,
+}
+
+/// One run of the counting pass.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountingRun {
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// The arm.
+    pub arm: String,
+    /// Events in the counted window.
+    pub events: u64,
+    /// The poller's own counters by name; empty where there was no poller.
+    pub counters: BTreeMap<String, u64>,
+    /// Waits with 0, 1, 2–3, 4–7, … events.
+    pub events_per_wait_histogram: Vec<u64>,
+    /// What the kernel counted for the measured thread, by name.
+    pub kernel: BTreeMap<String, Reading<u64>>,
+}
+
+/// Where the time went, from samples of the CPU clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// The arm.
+    pub arm: String,
+    /// Number of samples, or why there are none.
+    pub samples: Reading<u64>,
+    /// The symbols with the most samples first.
+    pub symbols: Vec<SymbolShare>,
+}
+
+/// One line of a profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SymbolShare {
+    /// Name of the symbol.
+    pub symbol: String,
+    /// Samples in it.
+    pub samples: u64,
+    /// Share of all samples, 0 to 1.
+    pub share: f64,
+}
+
+/// One judged comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultRow {
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// Axis names and values of the point.
+    pub axes: BTreeMap<String, String>,
+    /// The arm.
+    pub arm: String,
+    /// What is compared, such as `events per second`.
+    pub metric: String,
+    /// Whether more is better.
+    pub more_is_better: bool,
+    /// Median over the runs.
+    pub value: Option<f64>,
+    /// Half-width of the 95 % interval of the value, relative to it.
+    pub value_half_width: Option<f64>,
+    /// Unit of the value, such as `events/s`.
+    pub unit: String,
+    /// The arm that it is compared with.
+    pub baseline: String,
+    /// Geometric mean of arm over baseline, block by block.
+    pub ratio: Option<f64>,
+    /// Median of the same.
+    pub ratio_median: Option<f64>,
+    /// Lower end of the 95 % interval of the ratio.
+    pub ci_low: Option<f64>,
+    /// Upper end of it.
+    pub ci_high: Option<f64>,
+    /// The judgement.
+    pub verdict: Verdict,
+    /// For `inconclusive`: about how many more blocks would decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_blocks: Option<u32>,
+    /// Blocks that stand behind it.
+    pub blocks: u32,
+    /// Effects up to this are called no difference: the larger of minimum effect and noise.
+    pub no_difference: f64,
+    /// How the interval was computed.
+    pub method: String,
+    /// Blocks whose ratio lies outside Tukey's fences; they are kept.
+    pub outliers: u32,
+    /// What the reader should know, such as `unexplained: no count moved`.
+    pub notes: Vec<String>,
+}
+
+/// A judgement on one arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The arm that the others are compared with.
+    Baseline,
+    /// The baseline run a second time: shows the noise of the machine.
+    NoiseFloor,
+    /// Better by more than the band of no difference.
+    Faster,
+    /// Worse by more than the band.
+    Slower,
+    /// Within the band.
+    Equivalent,
+    /// The blocks do not decide.
+    Inconclusive,
+    /// Every run failed.
+    Failed,
+}
+
+/// The counts behind one arm at one point. Per event, unless the name says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WhyRow {
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// The arm.
+    pub arm: String,
+    /// System calls of the measured thread.
+    pub system_calls_per_event: Reading<f64>,
+    /// Events for each wait.
+    pub events_per_wait: Reading<f64>,
+    /// Changes of registrations handed to the kernel.
+    pub updates_per_event: Reading<f64>,
+    /// Context switches of the measured thread.
+    pub switches_per_event: Reading<f64>,
+    /// Times that the measured thread slept and was woken.
+    pub wakeups_per_event: Reading<f64>,
+    /// CPU time of the measured thread, from the timing pass.
+    pub cpu_ns_per_event: Reading<f64>,
+    /// One sentence from the largest relative moves against the baseline.
+    pub sentence: String,
+}
+
+/// Whether to believe a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trust {
+    /// The badge.
+    pub badge: Badge,
+    /// Widest A/A interval over all points: ratio, low, high.
+    pub noise: Option<[f64; 3]>,
+    /// Blocks that a gate marked.
+    pub blocks_disturbed: u32,
+    /// All blocks.
+    pub blocks: u32,
+    /// Mean stolen share of the blocks, 0 to 1.
+    pub steal: Reading<f64>,
+    /// Runs that did not hold one rate.
+    pub runs_unsteady: u32,
+    /// Runs in two regimes.
+    pub runs_two_regime: u32,
+    /// Runs that failed.
+    pub runs_failed: u32,
+    /// All timing runs.
+    pub runs: u32,
+    /// State of the hardware counters.
+    pub hardware_counters: Reading<String>,
+}
+
+/// The word in the report's corner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Badge {
+    /// At most a tenth of the blocks disturbed.
+    Quiet,
+    /// More than that.
+    Disturbed,
+    /// The A/A arm differs from itself, or nothing could be measured.
+    Invalid,
+}
+
+/// The answer for one kind of load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The kind of load, such as `Many streams, all active (pipes)`.
+    pub load: String,
+    /// The mechanism or mechanisms to use.
+    pub choice: String,
+    /// Ratio and interval in words, and what loses.
+    pub reason: String,
+}
