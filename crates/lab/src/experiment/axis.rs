@@ -1,0 +1,191 @@
+//! The axes of the experiments as data: names, meanings, accepted values, defaults.
+//!
+//! A list of values for one axis makes a point of the plan for each value. The table is read by
+//! the job parser, the command line, the documentation and the experiments themselves.
+
+use std::fmt;
+
+/// One thing that can be varied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Axis {
+    /// Key in a job file; the flag is the same with `-` for `_`.
+    pub name: &'static str,
+    /// What it sets, in one line.
+    pub about: &'static str,
+    /// The option of the original program, where there is one.
+    pub original: Option<&'static str>,
+    /// Which values are accepted.
+    pub kind: AxisKind,
+    /// The value, or values, when nothing is said.
+    pub default: &'static [&'static str],
+}
+
+/// Which values an axis accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AxisKind {
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A whole number from the first to the second.
+    Count(u64, u64),
+    /// `true` or `false`; never a list.
+    Switch,
+}
+
+/// Streams: descriptors are bounded by RLIMIT_NOFILE later, in the plan.
+pub(super) const STREAMS: &[Axis] = &[
+    Axis {
+        name: "transport",
+        about: "what a stream is: a pipe, an AF_UNIX socketpair, a TCP connection on loopback",
+        original: Some("-u, -i"),
+        kind: AxisKind::Word(&["pipe", "unix", "tcp"]),
+        default: &["pipe"],
+    },
+    Axis {
+        name: "nfds",
+        about: "number of streams",
+        original: Some("-n"),
+        kind: AxisKind::Count(1, 500_000),
+        default: &["2000"],
+    },
+    Axis {
+        name: "maxevents",
+        about: "most events that one wait may return",
+        original: Some("-e"),
+        kind: AxisKind::Count(1, 65_536),
+        default: &["1024"],
+    },
+    Axis {
+        name: "yield_below",
+        about: "the reader yields the CPU after a wait that returned fewer events than this",
+        original: Some("-l"),
+        kind: AxisKind::Count(0, 65_536),
+        default: &["1000"],
+    },
+    Axis {
+        name: "no_poller",
+        about: "two more arms: cyclic instead of random writes with the baseline's poller, and \
+                cyclic writes with blocking reads and no poller",
+        original: Some("-f"),
+        kind: AxisKind::Switch,
+        default: &["false"],
+    },
+];
+
+/// Pipes: two descriptors each.
+pub(super) const PIPES: &[Axis] = &[
+    Axis {
+        name: "pipes",
+        about: "number of pipes, all watched",
+        original: Some("num_pipes"),
+        kind: AxisKind::Count(2, 500_000),
+        default: &["10", "100", "500", "1000", "2000", "4000", "8000", "16000"],
+    },
+    Axis {
+        name: "rule",
+        about: "where a token goes next: hopping over the whole set (2002), or always the same \
+                pipe near the end of the set (fixed, 2006)",
+        original: None,
+        kind: AxisKind::Word(&["fixed", "hopping"]),
+        default: &["fixed", "hopping"],
+    },
+    Axis {
+        name: "messages",
+        about: "tokens under way at once; pipetest calls them message threads",
+        original: Some("message_threads"),
+        kind: AxisKind::Count(1, 1024),
+        default: &["1"],
+    },
+    Axis {
+        name: "message_bytes",
+        about: "size of a token on its way; at least the 16 bytes that it consists of",
+        original: Some("--bufsize"),
+        kind: AxisKind::Count(16, 4096),
+        default: &["16"],
+    },
+];
+
+impl Axis {
+    /// The name as a command-line flag, without the dashes.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The accepted values in words.
+    #[must_use]
+    pub fn accepts(&self) -> String {
+        match self.kind {
+            AxisKind::Word(words) => words.join(", "),
+            AxisKind::Count(low, high) => format!("a whole number from {low} to {high}"),
+            AxisKind::Switch => "true or false".to_owned(),
+        }
+    }
+
+    /// Checks one value and gives it in its canonical form.
+    ///
+    /// # Errors
+    /// [`AxisValueError`] with what would be right.
+    pub fn check(&self, value: &str) -> Result<String, AxisValueError> {
+        let is_right = match self.kind {
+            AxisKind::Word(words) => words.contains(&value),
+            AxisKind::Switch => matches!(value, "true" | "false"),
+            AxisKind::Count(low, high) => {
+                let number = value.replace('_', "").parse::<u64>();
+                if let Ok(number) = number
+                    && (low..=high).contains(&number)
+                {
+                    return Ok(number.to_string());
+                }
+                false
+            }
+        };
+        let wrong =
+            || AxisValueError { axis: self.name, value: value.to_owned(), accepts: self.accepts() };
+        if is_right { Ok(value.to_owned()) } else { Err(wrong()) }
+    }
+}
+
+/// A value that an axis does not accept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AxisValueError {
+    axis: &'static str,
+    value: String,
+    accepts: String,
+}
+
+impl fmt::Display for AxisValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = \"{}\" is not accepted; right is: {}", self.axis, self.value, self.accepts)
+    }
+}
+
+impl std::error::Error for AxisValueError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_accepted_by_its_own_axis() {
+        for axis in STREAMS.iter().chain(PIPES) {
+            for value in axis.default {
+                assert_eq!(axis.check(value).as_deref(), Ok(*value), "{}", axis.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_the_right_ones() {
+        let error = STREAMS[0].check("tpc").expect_err("no such transport");
+        assert_eq!(
+            error.to_string(),
+            "transport = \"tpc\" is not accepted; right is: pipe, unix, tcp"
+        );
+    }
+
+    #[test]
+    fn counts_may_carry_underscores_and_keep_their_bounds() {
+        assert_eq!(STREAMS[1].check("2_000").as_deref(), Ok("2000"));
+        assert!(STREAMS[1].check("0").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! A job: what to measure, on which arms, how often. The model behind job files and flags.
+//!
+//! A job file is parsed into a [`Job`]; the flags of `pollux lab run EXPERIMENT` build one as
+//! well. The plan is made from it and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pollux_poller::Mechanism;
+
+use crate::experiment::Experiment;
+
+/// Everything that a lab run is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Name for titles and folders.
+    pub name: String,
+    /// The question that it answers; title of the report.
+    pub question: String,
+    /// Seed of the block order and of the workloads.
+    pub seed: u64,
+    /// Blocks to run.
+    pub blocks: u32,
+    /// Most blocks, when the headline interval is wider than `target_ci`.
+    pub blocks_max: u32,
+    /// Wanted half-width of the 95 % interval, relative.
+    pub target_ci: f64,
+    /// Smallest relative effect that counts.
+    pub min_effect: f64,
+    /// Most wall time for everything; the plan is cut to fit.
+    pub budget: Option<Duration>,
+    /// Sampling rate of the CPU-clock profile, or none.
+    pub profile_hz: Option<u32>,
+    /// Whether each interval of each timing run is printed while it runs.
+    pub shows_intervals: bool,
+    /// Sources that must be readable, or the run is refused.
+    pub require: Vec<String>,
+    /// The experiments, in the order in which a block visits them.
+    pub parts: Vec<Part>,
+}
+
+/// One experiment of a job, with its axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Name within the job.
+    pub name: String,
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Mechanisms to compare, each an arm.
+    pub pollers: Vec<Mechanism>,
+    /// Name of the arm that the others are compared with: a poller or an external arm.
+    pub baseline: String,
+    /// External commands, each an arm.
+    pub commands: Vec<Command>,
+    /// Values of each axis of the experiment, complete and checked.
+    pub axes: BTreeMap<String, Vec<String>>,
+    /// Time before the measured window.
+    pub ramp_time: Duration,
+    /// Length of the measured window.
+    pub runtime: Duration,
+    /// Length of one interval within it.
+    pub interval: Duration,
+}
+
+/// An external program as an arm: it prints its own figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Name of the arm.
+    pub name: String,
+    /// Command line, split like a POSIX shell splits words; no shell runs it.
+    pub line: String,
+    /// Regular expression whose first group is the figure, searched in standard output and
+    /// standard error; the last match counts.
+    pub pattern: String,
+}
