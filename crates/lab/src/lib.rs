@@ -1,7 +1,11 @@
 //! The laboratory: experiments, statistics, records and reports.
 #![forbid(unsafe_code)]
 
+pub mod error;
 pub mod experiment;
 pub mod host;
 pub mod job;
+pub mod measure;
+pub mod plan;
 pub mod record;
+pub mod stats;

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Reading;
+pub use crate::host::sources::SourceStatus as Source;
+pub use crate::host::symbols::SymbolShare;
 
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -97,23 +99,6 @@ pub struct Fact {
     pub name: String,
     /// Its value in words.
     pub reading: Reading<String>,
-}
-
-/// One source of counts or times.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Source {
-    /// Such as `tracepoint raw_syscalls:sys_enter`.
-    pub name: String,
-    /// The columns that it feeds.
-    pub gives: String,
-    /// Whether it counted a known workload right.
-    pub available: bool,
-    /// Why not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The command that would enable it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub enable: Option<String>,
 }
 
 /// A point or an arm that was not measured.
@@ -283,17 +268,6 @@ pub struct Profile {
     pub samples: Reading<u64>,
     /// The symbols with the most samples first.
     pub symbols: Vec<SymbolShare>,
-}
-
-/// One line of a profile.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SymbolShare {
-    /// Name of the symbol.
-    pub symbol: String,
-    /// Samples in it.
-    pub samples: u64,
-    /// Share of all samples, 0 to 1.
-    pub share: f64,
 }
 
 /// One judged comparison.

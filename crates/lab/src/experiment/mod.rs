@@ -3,9 +3,16 @@
 //! Job files and command-line flags are checked against these tables, help texts and
 //! `docs/job-file.md` are printed from them. What an experiment does is in a file of its own.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::error::MeasureError;
+use crate::measure::{Gauge, RunSpec};
+
 mod axis;
+mod pipes;
+mod streams;
+mod transport;
 
 pub use axis::{Axis, AxisKind, AxisValueError};
 
@@ -68,6 +75,33 @@ impl Experiment {
             Self::Streams => Metric { name: "events per second", unit: "events/s" },
             Self::Pipes => Metric { name: "passes per second", unit: "passes/s" },
         }
+    }
+
+    /// Whether the workload opens and closes the measured window itself, because it is a fixed
+    /// amount of work; otherwise the window is a stretch of time.
+    pub(crate) const fn has_own_window(self) -> bool {
+        matches!(self, Self::Pipes)
+    }
+
+    /// Runs the workload in the calling thread until it is done or stopped.
+    pub(crate) fn run(self, spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
+        match self {
+            Self::Streams => streams::run(spec, gauge),
+            Self::Pipes => pipes::run(spec, gauge),
+        }
+    }
+
+    /// Descriptors that a run at this point needs, beside the few that every process has.
+    ///
+    /// # Panics
+    /// When `axes` lacks the axis that counts them.
+    #[must_use]
+    pub fn fds_needed(self, axes: &BTreeMap<String, String>) -> u64 {
+        let axis = match self {
+            Self::Streams => "nfds",
+            Self::Pipes => "pipes",
+        };
+        2 * axes[axis].parse::<u64>().expect("checked when the job was read")
     }
 
     /// The axes; each is a key of a job and a flag of `pollux lab run`.

@@ -1,0 +1,58 @@
+//! What can go wrong in the lab.
+
+use std::io;
+
+use pollux_poller::Mechanism;
+
+/// Why one run, in its own process, could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// The run was described wrongly: a bug of the lab, or a spec written by hand.
+    #[error("this run can't be described: {0}")]
+    Spec(String),
+    /// A descriptor, thread or process could not be had.
+    #[error("could not set up {what}")]
+    Setup {
+        /// What was wanted.
+        what: String,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// The poller refused.
+    #[error(transparent)]
+    Poller(#[from] pollux_poller::Error),
+    /// A read or write of the workload failed.
+    #[error("{call} failed")]
+    Io {
+        /// The system call.
+        call: &'static str,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// The workload saw something that it can't have seen: a broken poller.
+    #[error("the workload was disturbed: {0}")]
+    Protocol(String),
+    /// The mechanism that opened is not the one that was asked for.
+    #[error("asked for {asked}, got {got}")]
+    WrongMechanism {
+        /// What was asked.
+        asked: Mechanism,
+        /// What reported itself.
+        got: String,
+    },
+    /// The workload ended before its window did, without an error of its own.
+    #[error("the workload ended too early")]
+    GaveUp,
+    /// The measured thread said nothing for too long.
+    #[error("the workload gave no sign of life for {0:?} {1}")]
+    Silent(std::time::Duration, &'static str),
+}
+
+impl MeasureError {
+    pub(crate) fn io(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |errno| Self::Io { call, cause: errno.into() }
+    }
+}

@@ -1,0 +1,209 @@
+//! `pipes`: tokens hop between pipes of which all are watched and nearly all are idle.
+//!
+//! Ben LaHaise's `pipetest` (seed 001; rules in its 2002 and 2006 forms): every read end is
+//! registered once. In each turn all pending tokens are written into their pipes, one wait
+//! follows, whole tokens are read from what is ready, each is checked to be in the pipe that it
+//! was meant for, counts as one pass and goes to its next pipe, until its generations are used
+//! up. The original ran 300 generations, less than a millisecond today; here the ramp measures
+//! the pace and the generations are chosen so that the run lasts as long as the job asks.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use pollux_poller::{Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::error::MeasureError;
+use crate::measure::{Gauge, Notice, RunSpec};
+
+/// Bytes of a token: generation, target, message number, and four unused.
+const TOKEN_BYTES: usize = 16;
+/// Most events of one wait; more tokens than this are never under way.
+const EVENTS_MAX: usize = 1024;
+/// Passes between two looks at the clock while the pace is found.
+const PACE_CHUNK: u32 = 256;
+/// No run is longer than this many generations, whatever the pace promises.
+const GENERATIONS_MAX: u32 = 1 << 30;
+
+/// Sets the pipes up, finds the pace and runs the tokens to their last generation.
+///
+/// Runs in the measured thread.
+pub(crate) fn run(spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
+    let mechanism =
+        spec.mechanism()?.ok_or_else(|| MeasureError::Spec("pipes need a poller".into()))?;
+    let mut ring = Ring::open(mechanism, spec)?;
+    gauge.announce(Notice::ready(Some(&*ring.poller)), None);
+    let mut events = Events::with_capacity(EVENTS_MAX);
+    let generations = ring.find_pace(spec, &mut events, gauge)?;
+    gauge.open_window();
+    let start = Instant::now();
+    let passes = ring.run_tokens(generations, &mut events, gauge)?;
+    gauge.close_window(passes, start.elapsed());
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Fixed,
+    Hopping,
+}
+
+#[derive(Clone, Copy)]
+struct Message {
+    generation: u32,
+    target: u32,
+    number: u32,
+}
+
+struct Ring {
+    poller: Box<dyn Poller>,
+    how: Registration,
+    readers: Vec<OwnedFd>,
+    writers: Vec<OwnedFd>,
+    rule: Rule,
+    messages: u32,
+    message_bytes: usize,
+    buffer: Vec<u8>,
+    passes: u64,
+}
+
+impl Ring {
+    fn open(mechanism: Mechanism, spec: &RunSpec) -> Result<Self, MeasureError> {
+        let pipes = spec.count("pipes")?;
+        let messages = spec.count("messages")?;
+        let message_bytes = spec.count("message_bytes")?;
+        let how = Registration::new(Interest::READABLE, mechanism.trigger());
+        let mut poller = mechanism.open()?;
+        let (mut readers, mut writers) = (Vec::new(), Vec::new());
+        for index in 0..pipes {
+            let (read, write) =
+                pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).map_err(|errno| {
+                    MeasureError::Setup {
+                        what: format!("pipe {} of {pipes}", index + 1),
+                        cause: errno.into(),
+                    }
+                })?;
+            poller.add(read.as_fd(), Token::new(index as u32, 0), how)?;
+            readers.push(read);
+            writers.push(write);
+        }
+        Ok(Self {
+            poller,
+            how,
+            readers,
+            writers,
+            rule: if spec.word("rule")? == "fixed" { Rule::Fixed } else { Rule::Hopping },
+            messages: messages as u32,
+            message_bytes,
+            buffer: vec![0; message_bytes * messages],
+            passes: 0,
+        })
+    }
+
+    /// Runs for the ramp time and gives the generations that fill the run time at that pace.
+    fn find_pace(
+        &mut self,
+        spec: &RunSpec,
+        events: &mut Events,
+        gauge: &Gauge,
+    ) -> Result<u32, MeasureError> {
+        let ramp = spec.ramp_time().max(Duration::from_millis(1));
+        let start = Instant::now();
+        let mut generations = 0u64;
+        while start.elapsed() < ramp {
+            self.run_tokens(PACE_CHUNK, events, gauge)?;
+            generations += u64::from(PACE_CHUNK);
+        }
+        let per_second = generations as f64 / start.elapsed().as_secs_f64();
+        let wanted = (per_second * spec.runtime().as_secs_f64()).ceil();
+        Ok((wanted as u32).clamp(PACE_CHUNK, GENERATIONS_MAX))
+    }
+
+    /// Sends every message through `generations` pipes; gives the number of passes.
+    fn run_tokens(
+        &mut self,
+        generations: u32,
+        events: &mut Events,
+        gauge: &Gauge,
+    ) -> Result<u64, MeasureError> {
+        let before = self.passes;
+        let mut pending: Vec<Message> = (0..self.messages)
+            .map(|number| Message { generation: 0, target: self.target(0, number), number })
+            .collect();
+        while !pending.is_empty() {
+            for message in pending.drain(..) {
+                self.send(message)?;
+            }
+            self.poller.wait(events, None)?;
+            for event in events.iter() {
+                self.receive(event.token, generations, &mut pending)?;
+            }
+            gauge.events.store(self.passes, Relaxed);
+        }
+        Ok(self.passes - before)
+    }
+
+    fn target(&self, generation: u32, number: u32) -> u32 {
+        let pipes = self.readers.len() as u32;
+        match self.rule {
+            Rule::Fixed => pipes - 1 - number % pipes,
+            Rule::Hopping => {
+                let stride = pipes / self.messages.min(pipes);
+                let target =
+                    u64::from(generation) * 17 + u64::from(number) * (1 + u64::from(stride));
+                (target % u64::from(pipes)) as u32
+            }
+        }
+    }
+
+    fn send(&mut self, message: Message) -> Result<(), MeasureError> {
+        let bytes = &mut self.buffer[..self.message_bytes];
+        bytes[0..4].copy_from_slice(&message.generation.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&message.target.to_ne_bytes());
+        bytes[8..TOKEN_BYTES - 4].copy_from_slice(&message.number.to_ne_bytes());
+        let pipe = &self.writers[message.target as usize];
+        let written = rustix::io::write(pipe, bytes).map_err(MeasureError::io("write"))?;
+        if written != self.message_bytes {
+            return Err(MeasureError::Protocol(format!("a pipe took {written} bytes of a token")));
+        }
+        Ok(())
+    }
+
+    /// Reads the whole tokens that one pipe holds; all were written before the wait, so one
+    /// read with room for every message empties it, which edge triggers require.
+    fn receive(
+        &mut self,
+        token: Token,
+        generations: u32,
+        pending: &mut Vec<Message>,
+    ) -> Result<(), MeasureError> {
+        let pipe = &self.readers[token.slot() as usize];
+        let read =
+            rustix::io::read(pipe, &mut self.buffer[..]).map_err(MeasureError::io("read"))?;
+        if read % self.message_bytes != 0 {
+            return Err(MeasureError::Protocol(format!("{read} bytes are not whole tokens")));
+        }
+        for bytes in self.buffer[..read].chunks_exact(self.message_bytes) {
+            let word =
+                |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+            let (generation, target, number) = (word(0) + 1, word(4), word(8));
+            if target != token.slot() {
+                return Err(MeasureError::Protocol(format!(
+                    "a token for pipe {target} arrived in pipe {}",
+                    token.slot()
+                )));
+            }
+            self.passes += 1;
+            if generation < generations {
+                let target = self.target(generation, number);
+                pending.push(Message { generation, target, number });
+            }
+        }
+        if self.how.trigger == Trigger::Oneshot {
+            let pipe = &self.readers[token.slot() as usize];
+            self.poller.modify(pipe.as_fd(), token, self.how)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! What measured thread and controller share.
+//!
+//! The measured thread stores a count now and then and sends a few notices; the controller
+//! reads the count when an interval ends. Nothing here makes the measured thread wait, except
+//! at the very end, so that its `/proc` entries can still be read.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pollux_poller::{Backend, Counters, Poller, Waker};
+
+/// A message from the measured thread.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// Everything is set up and the first wait comes next.
+    Ready {
+        /// Kernel number of the measured thread.
+        tid: u32,
+        /// Name of the poller's backend and what it noted; none without a poller.
+        poller: Option<(Backend, Vec<String>)>,
+        /// The poller's counters.
+        counters: Option<Arc<Counters>>,
+    },
+    /// The workload begins its measured part by itself.
+    WindowOpened,
+    /// The workload is over, in order or not.
+    Left,
+    /// It ended it by itself.
+    WindowClosed {
+        /// What was done in it.
+        events: u64,
+        /// How long it took.
+        elapsed: Duration,
+    },
+}
+
+impl Notice {
+    /// A notice that the calling thread is ready, with what its poller says of itself.
+    pub(crate) fn ready(poller: Option<&dyn Poller>) -> Self {
+        Self::Ready {
+            tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
+            poller: poller.map(|poller| (poller.caps().backend, poller.caps().notes.clone())),
+            counters: poller.map(|poller| Arc::clone(poller.counters())),
+        }
+    }
+}
+
+/// The shared state of one run.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Gauge {
+    /// Events so far; the measured thread stores, the controller loads.
+    pub(crate) events: AtomicU64,
+    is_stopped: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    notices: Sender<Notice>,
+}
+
+impl Gauge {
+    pub(crate) fn new(notices: Sender<Notice>) -> Self {
+        let is_stopped = AtomicBool::new(false);
+        Self { events: AtomicU64::new(0), is_stopped, waker: Mutex::new(None), notices }
+    }
+
+    /// Tells the controller that the workload is ready; `waker` ends a wait at the stop.
+    pub(crate) fn announce(&self, ready: Notice, waker: Option<Waker>) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;
+        self.send(ready);
+    }
+
+    /// The measured part begins.
+    pub(crate) fn open_window(&self) {
+        self.send(Notice::WindowOpened);
+    }
+
+    /// The measured part is over; returns when the controller has read what it needs.
+    pub(crate) fn close_window(&self, events: u64, elapsed: Duration) {
+        self.send(Notice::WindowClosed { events, elapsed });
+        while !self.is_stopped() {
+            std::thread::park();
+        }
+    }
+
+    /// The measured thread ends; a controller that still expects something of it gives up.
+    pub(crate) fn leave(&self) {
+        self.send(Notice::Left);
+    }
+
+    /// Whether the workload should end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Relaxed)
+    }
+
+    /// Ends the workload, also when it waits.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
+        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+            waker.wake();
+        }
+    }
+
+    fn send(&self, notice: Notice) {
+        // The controller is gone only when it gave up; then nobody needs to know.
+        let _ = self.notices.send(notice);
+    }
+}

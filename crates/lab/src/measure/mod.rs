@@ -1,0 +1,153 @@
+//! One run in its own process: what it is told, what it answers, and the clockwork around it.
+//!
+//! The runner starts a fresh process for each run and hands it a [`RunSpec`]; the process calls
+//! [`measure`], which prints one JSON line for each interval and one for the result. Within the
+//! process the *measured thread* runs the workload; the *controller* (the caller's thread)
+//! sleeps, cuts the intervals and reads counters through the [`Gauge`] that both share. The
+//! controller never runs during an interval.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pollux_poller::Mechanism;
+use serde::{Deserialize, Serialize};
+
+use crate::error::MeasureError;
+use crate::host::Reading;
+use crate::host::sources::Sources;
+use crate::record::{Interval, SymbolShare};
+
+mod controller;
+mod gauge;
+mod profile;
+mod switches;
+
+pub use controller::measure;
+pub(crate) use gauge::{Gauge, Notice};
+
+/// One run: an arm of pollux at one point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the mechanism; none for the arm that reads without a poller.
+    pub poller: Option<String>,
+    /// Which streams the writer chooses.
+    pub pattern: Pattern,
+    /// The value of every axis.
+    pub axes: BTreeMap<String, String>,
+    /// Seed of the workload.
+    pub seed: u64,
+    /// Time before the window.
+    pub ramp_ms: u64,
+    /// Length of the window.
+    pub runtime_ms: u64,
+    /// Length of an interval in it.
+    pub interval_ms: u64,
+    /// What the run is for.
+    pub pass: Pass,
+    /// Where the counting pass may count, as probed by the runner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Sources>,
+}
+
+/// In which order the writer of `streams` visits the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Any stream at any time.
+    Random,
+    /// One after the other.
+    Cyclic,
+}
+
+/// What a run is for. Only the timing pass is compared; the others disturb what they look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pass {
+    /// Nothing runs beside the workload.
+    Timing,
+    /// Kernel counters are attached to the measured thread.
+    Counting,
+    /// The CPU clock is sampled this often.
+    Profile {
+        /// Samples per second and CPU.
+        rate_hz: u32,
+    },
+}
+
+/// A line that the process prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// An interval ended.
+    Interval(Interval),
+    /// The run ended well.
+    Done(Box<Done>),
+}
+
+/// The result of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Events (passes) per second over the window.
+    pub events_per_s: f64,
+    /// Events in the window as the controller saw them.
+    pub events: u64,
+    /// Length of the window.
+    pub window_s: f64,
+    /// The mechanism that was opened, by its own word; none without a poller.
+    pub mechanism: Option<String>,
+    /// What the poller noted about itself: ring sizes and the like.
+    pub notes: Vec<String>,
+    /// CPU time of the measured thread in the window.
+    pub cpu_ns: Reading<u64>,
+    /// CPU time of the process in the window.
+    pub process_cpu_ns: Reading<u64>,
+    /// The poller's counters over the window.
+    pub counters: BTreeMap<String, u64>,
+    /// Waits with 0, 1, 2–3, 4–7, … events.
+    pub events_per_wait_histogram: Vec<u64>,
+    /// What the kernel counted for the measured thread; empty in the timing pass.
+    pub kernel: BTreeMap<String, Reading<u64>>,
+    /// Number of samples of the profile pass, or why there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Reading<u64>>,
+    /// The symbols that were hit most.
+    pub symbols: Vec<SymbolShare>,
+}
+
+impl RunSpec {
+    /// Time before the window.
+    #[must_use]
+    pub fn ramp_time(&self) -> Duration {
+        Duration::from_millis(self.ramp_ms)
+    }
+
+    /// Length of the window.
+    #[must_use]
+    pub fn runtime(&self) -> Duration {
+        Duration::from_millis(self.runtime_ms)
+    }
+
+    /// Length of an interval.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval_ms.max(1))
+    }
+
+    pub(crate) fn mechanism(&self) -> Result<Option<Mechanism>, MeasureError> {
+        let parsed = self.poller.as_deref().map(str::parse::<Mechanism>).transpose();
+        parsed.map_err(|error| MeasureError::Spec(error.to_string()))
+    }
+
+    pub(crate) fn word(&self, axis: &str) -> Result<&str, MeasureError> {
+        let value = self.axes.get(axis);
+        value.map(String::as_str).ok_or_else(|| MeasureError::Spec(format!("no value for {axis}")))
+    }
+
+    pub(crate) fn count(&self, axis: &str) -> Result<usize, MeasureError> {
+        let word = self.word(axis)?;
+        word.parse().map_err(|_| MeasureError::Spec(format!("{axis} = {word} is not a count")))
+    }
+}

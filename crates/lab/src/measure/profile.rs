@@ -1,0 +1,58 @@
+//! The profile pass: samples of the CPU clock over all threads of this process.
+
+use pollux_sys::perf::{Sample, Sampler, SamplerOptions};
+
+use crate::host::Reading;
+use crate::host::symbols::{KernelSymbols, Profile, UserModules};
+use crate::record::SymbolShare;
+
+/// Lines of a profile that are kept; what is below is a long tail of single samples.
+const SYMBOLS_MAX: usize = 60;
+
+/// A profile under way, or why there is none.
+pub(super) struct Profiling {
+    sampler: Reading<Sampler>,
+    samples: Vec<Sample>,
+}
+
+impl Profiling {
+    /// Starts to sample `rate_hz` times per second of CPU time.
+    pub(super) fn start(rate_hz: u32) -> Self {
+        let options = SamplerOptions { frequency_hz: u64::from(rate_hz), excludes_kernel: false };
+        let sampler = Sampler::of_process(std::process::id(), options)
+            .and_then(|sampler| sampler.enable().map(|()| sampler));
+        let sampler = Reading::from_io("sampling the CPU clock", sampler)
+            .or_enable_with("sudo sysctl kernel.perf_event_paranoid=1");
+        Self { sampler, samples: Vec::new() }
+    }
+
+    /// Empties the kernel's buffers, at the end of each interval.
+    pub(super) fn drain(&mut self) {
+        if let Reading::Value(sampler) = &mut self.sampler {
+            self.samples.append(&mut sampler.drain());
+        }
+    }
+
+    /// Number of samples, and the symbols that they fell into.
+    pub(super) fn finish(mut self) -> (Option<Reading<u64>>, Vec<SymbolShare>) {
+        if let Reading::Value(sampler) = &self.sampler {
+            // A sampler that can't be stopped goes on until it is dropped, below.
+            let _ = sampler.disable();
+        }
+        self.drain();
+        let kernel = KernelSymbols::load();
+        let user = UserModules::of_process(std::process::id());
+        let profile = self
+            .sampler
+            .map(|sampler| Profile::of(&self.samples, sampler.samples_lost(), &kernel, &user));
+        match profile {
+            Reading::Value(mut profile) => {
+                profile.shares.truncate(SYMBOLS_MAX);
+                (Some(Reading::Value(profile.samples_total)), profile.shares)
+            }
+            Reading::Unavailable { reason, enable } => {
+                (Some(Reading::Unavailable { reason, enable }), Vec::new())
+            }
+        }
+    }
+}

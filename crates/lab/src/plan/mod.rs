@@ -1,0 +1,311 @@
+//! The plan: which arm runs at which point, how often, and for how long.
+//!
+//! Made from a [`Job`] and the limits of this machine, before anything is measured; `pollux lab
+//! plan` prints it and the runner follows it. What the machine can't do is left out here, with
+//! the reason, and never silently.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pollux_poller::Mechanism;
+
+use crate::experiment::{AxisKind, Experiment};
+use crate::job::{Command, Job, Part};
+use crate::measure::Pattern;
+use crate::record::{LeftOut, Point};
+
+mod budget;
+
+pub use budget::Forecast;
+
+/// Name of the second copy of the baseline.
+pub const SAME_AGAIN: &str = "A/A";
+
+/// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
+/// poller's own, counters, and files of `/proc` that are open for a moment.
+const FDS_SPARE: u64 = 64;
+
+/// What will be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The job, after the cuts.
+    pub job: Job,
+    /// The points in the order in which a block visits them.
+    pub points: Vec<PlannedPoint>,
+    /// What is not run, with the reason.
+    pub left_out: Vec<LeftOut>,
+    /// What was cut to fit the budget, in words.
+    pub cuts: Vec<String>,
+}
+
+/// One point with its arms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedPoint {
+    /// Index of the part of the job.
+    pub part: usize,
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Label and axis values.
+    pub point: Point,
+    /// The arms; the last is [`SAME_AGAIN`].
+    pub arms: Vec<Arm>,
+    /// Index of the arm that the others are compared with.
+    pub baseline: usize,
+    /// Time before the window.
+    pub ramp_time: Duration,
+    /// Length of the window.
+    pub runtime: Duration,
+    /// Length of an interval.
+    pub interval: Duration,
+}
+
+/// One arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// Its name in results and charts.
+    pub name: String,
+    /// What runs.
+    pub kind: ArmKind,
+}
+
+/// What an arm runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArmKind {
+    /// Pollux on a mechanism.
+    Poller(Mechanism, Pattern),
+    /// Pollux with blocking reads and cyclic writes, no poller.
+    WithoutPoller,
+    /// A program from elsewhere.
+    Command(Command),
+}
+
+impl Plan {
+    /// Makes the plan for `job` on a machine that allows `fds_max` descriptors per process.
+    /// `unavailable` says why a mechanism can't be opened here, if it can't.
+    #[must_use]
+    pub fn make(job: Job, fds_max: u64, unavailable: &dyn Fn(Mechanism) -> Option<String>) -> Self {
+        let mut left_out = Vec::new();
+        let mut points = Vec::new();
+        for (index, part) in job.parts.iter().enumerate() {
+            let arms = available_arms(part, unavailable, &mut left_out);
+            let Some(baseline) = arms.iter().position(|arm| arm.name == part.baseline) else {
+                left_out.push(LeftOut {
+                    experiment: part.name.clone(),
+                    point: "*".to_owned(),
+                    arm: "*".to_owned(),
+                    reason: format!("its baseline {} can't run here", part.baseline),
+                });
+                continue;
+            };
+            for point in points_of(part) {
+                let needed = part.experiment.fds_needed(&point.axes) + FDS_SPARE;
+                if needed > fds_max {
+                    let reason = format!(
+                        "needs {needed} descriptors, this machine allows {fds_max} per process: \
+                         raise the hard limit (ulimit -Hn)"
+                    );
+                    let (experiment, point) = (part.name.clone(), point.label);
+                    left_out.push(LeftOut { experiment, point, arm: "*".to_owned(), reason });
+                    continue;
+                }
+                points.push(PlannedPoint {
+                    part: index,
+                    experiment: part.experiment,
+                    point,
+                    arms: with_same_again(arms.clone(), baseline),
+                    baseline,
+                    ramp_time: part.ramp_time,
+                    runtime: part.runtime,
+                    interval: part.interval,
+                });
+            }
+        }
+        let mut plan = Self { job, points, left_out, cuts: Vec::new() };
+        plan.fit_budget();
+        plan
+    }
+
+    /// Name of the part that a point belongs to: `experiment` in results.
+    #[must_use]
+    pub fn part_name(&self, point: &PlannedPoint) -> &str {
+        &self.job.parts[point.part].name
+    }
+
+    /// Runs in one block.
+    #[must_use]
+    pub fn runs_per_block(&self) -> usize {
+        self.points.iter().map(|point| point.arms.len()).sum()
+    }
+}
+
+/// The arms of a part that can run here; the others go to `left_out`.
+fn available_arms(
+    part: &Part,
+    unavailable: &dyn Fn(Mechanism) -> Option<String>,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Arm> {
+    let mut arms = Vec::new();
+    for &mechanism in &part.pollers {
+        let name = mechanism.name().to_owned();
+        match unavailable(mechanism) {
+            None => arms.push(Arm { name, kind: ArmKind::Poller(mechanism, Pattern::Random) }),
+            Some(reason) => left_out.push(LeftOut {
+                experiment: part.name.clone(),
+                point: "*".to_owned(),
+                arm: name,
+                reason,
+            }),
+        }
+    }
+    if part.axes.get("no_poller").is_some_and(|values| values[0] == "true") {
+        arms.extend(one_factor_at_a_time(part, &arms));
+    }
+    arms.extend(part.commands.iter().map(|command| Arm {
+        name: command.name.clone(),
+        kind: ArmKind::Command(command.clone()),
+    }));
+    arms
+}
+
+/// The two arms of `no_poller`: the baseline's poller (or the first) with cyclic writes, and
+/// the same writes without a poller. The original's `-f` changed both at once.
+fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
+    let reference = arms.iter().find(|arm| arm.name == part.baseline).or(arms.first());
+    let cyclic = reference.and_then(|arm| match arm.kind {
+        ArmKind::Poller(mechanism, _) => Some(Arm {
+            name: format!("{} cyclic", arm.name),
+            kind: ArmKind::Poller(mechanism, Pattern::Cyclic),
+        }),
+        ArmKind::WithoutPoller | ArmKind::Command(_) => None,
+    });
+    let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
+    cyclic.into_iter().chain([without]).collect()
+}
+
+fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
+    let kind = arms[baseline].kind.clone();
+    arms.push(Arm { name: SAME_AGAIN.to_owned(), kind });
+    arms
+}
+
+/// Every combination of the values of all axes, the first axis slowest.
+fn points_of(part: &Part) -> Vec<Point> {
+    let mut combinations = vec![BTreeMap::new()];
+    for axis in part.experiment.axes() {
+        let values = &part.axes[axis.name];
+        combinations = combinations
+            .into_iter()
+            .flat_map(|axes| {
+                values.iter().map(move |value| {
+                    let mut axes = axes.clone();
+                    axes.insert(axis.name.to_owned(), value.clone());
+                    axes
+                })
+            })
+            .collect();
+    }
+    combinations
+        .into_iter()
+        .map(|axes| Point { label: label(part.experiment, &axes), axes })
+        .collect()
+}
+
+/// What tells a point from the defaults: words as they are, counts with the axis' name, values
+/// of axes that stand at their only default left away.
+fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
+    let mut words = Vec::new();
+    for axis in experiment.axes() {
+        let value = &axes[axis.name];
+        let is_default = axis.default == [value.as_str()];
+        match axis.kind {
+            AxisKind::Word(_) => words.push(value.clone()),
+            AxisKind::Count(..) if !is_default => words.push(format!("{value} {}", axis.name)),
+            AxisKind::Count(..) | AxisKind::Switch => {}
+        }
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(pollers: &[Mechanism], axes: &[(&str, &[&str])]) -> Part {
+        let mut all: BTreeMap<String, Vec<String>> = Experiment::Streams
+            .axes()
+            .iter()
+            .map(|axis| (axis.name.into(), axis.default.iter().map(|v| (*v).into()).collect()))
+            .collect();
+        for (name, values) in axes {
+            all.insert((*name).into(), values.iter().map(|value| (*value).into()).collect());
+        }
+        Part {
+            name: "streams".into(),
+            experiment: Experiment::Streams,
+            pollers: pollers.to_vec(),
+            baseline: pollers[0].name().into(),
+            commands: Vec::new(),
+            axes: all,
+            ramp_time: Duration::from_millis(500),
+            runtime: Duration::from_secs(2),
+            interval: Duration::from_millis(100),
+        }
+    }
+
+    fn job(part: Part) -> Job {
+        Job {
+            name: "test".into(),
+            question: "?".into(),
+            seed: 1,
+            blocks: 12,
+            blocks_max: 30,
+            target_ci: 0.015,
+            min_effect: 0.03,
+            budget: None,
+            profile_hz: None,
+            shows_intervals: false,
+            require: Vec::new(),
+            parts: vec![part],
+        }
+    }
+
+    fn arm_names(plan: &Plan) -> Vec<&str> {
+        plan.points[0].arms.iter().map(|arm| arm.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_list_of_values_makes_a_point_of_each_and_the_baseline_runs_twice() {
+        let part = part(&[Mechanism::Epoll, Mechanism::Poll], &[("transport", &["pipe", "tcp"])]);
+        let plan = Plan::make(job(part), 20_000, &|_| None);
+        let labels: Vec<_> = plan.points.iter().map(|point| point.point.label.as_str()).collect();
+        assert_eq!(labels, ["pipe", "tcp"]);
+        assert_eq!(arm_names(&plan), ["epoll", "poll", "A/A"]);
+        assert_eq!(plan.runs_per_block(), 6);
+    }
+
+    #[test]
+    fn a_point_beyond_the_descriptor_limit_is_left_out_with_the_reason() {
+        let part = part(&[Mechanism::Epoll], &[("nfds", &["100", "16000"])]);
+        let plan = Plan::make(job(part), 20_000, &|_| None);
+        assert_eq!(plan.points.len(), 1);
+        assert!(plan.left_out[0].reason.contains("needs 32064 descriptors"));
+    }
+
+    #[test]
+    fn an_unavailable_mechanism_is_left_out_and_an_unavailable_baseline_takes_all_with_it() {
+        let part = part(&[Mechanism::Epoll, Mechanism::UringPoll], &[]);
+        let refuse = |mechanism| (mechanism == Mechanism::UringPoll).then(|| "forbidden".into());
+        let plan = Plan::make(job(part.clone()), 20_000, &refuse);
+        assert_eq!(arm_names(&plan), ["epoll", "A/A"]);
+        assert_eq!(plan.left_out[0].arm, "uring-poll");
+        let plan = Plan::make(job(part), 20_000, &|_| Some("forbidden".into()));
+        assert!(plan.points.is_empty() && plan.left_out.len() == 3);
+    }
+
+    #[test]
+    fn no_poller_adds_two_arms_that_change_one_factor_each() {
+        let part = part(&[Mechanism::EpollEt], &[("no_poller", &["true"])]);
+        let plan = Plan::make(job(part), 20_000, &|_| None);
+        assert_eq!(arm_names(&plan), ["epoll-et", "epoll-et cyclic", "no poller cyclic", "A/A"]);
+    }
+}
