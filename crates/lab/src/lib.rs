@@ -1,2 +1,4 @@
 //! p
 #![forbid(unsafe_code)]
+
+pub mod stats;
