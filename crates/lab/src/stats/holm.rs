@@ -1,0 +1,193 @@
+//! Correction for looking at many rows at once.
+//!
+//! Called by the result writer, once per table. It must be given every row of the family, also the dull
+//! ones: leaving out rows because they showed nothing undoes the correction. The A/A row is a control
+//! and not a question, so it stays out, as do baselines and failed arms.
+
+use serde::{Deserialize, Serialize};
+
+use super::ratio::RatioEstimate;
+use super::student::{student_t_cdf, student_t_quantile};
+use super::verdict::{Direction, Verdict, band_log, clearance, more_blocks};
+
+/// The chance, at most, that a table with no real difference shows even one.
+pub const FAMILY_ERROR_RATE: f64 = 0.05;
+/// Beyond this many rows the strictest single test would leave the range of the t quantile.
+const ROWS_MAX: usize = 1_000_000;
+
+/// One judged comparison of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Arm against baseline.
+    pub estimate: RatioEstimate,
+    /// The effect that counted in the verdict.
+    pub delta: f64,
+    /// The verdict; after [`holm`] the one that holds for the table as a whole.
+    pub verdict: Verdict,
+    /// Two-sided probability of data this far outside the band when the truth lies on its edge.
+    ///
+    /// Read off the interval (see [`Row::judged`]); none below two blocks.
+    pub p_value: Option<f64>,
+    /// The p-value after Holm's step-down correction; none before [`holm`] or without `p_value`.
+    pub p_holm: Option<f64>,
+}
+
+impl Row {
+    /// Judges one arm by itself.
+    ///
+    /// The p-value tests what the verdict claims, a difference *beyond* `delta`, not the weaker claim
+    /// that the ratio is not exactly 1. It is the Student probability of the estimate's distance to
+    /// the band, measured in half-widths of the very interval that the verdict used. So p is below
+    /// 5 % exactly when the verdict is a difference, whichever method made the interval.
+    ///
+    /// # Panics
+    ///
+    /// When `delta` is negative or not a number.
+    #[must_use]
+    pub fn judged(estimate: RatioEstimate, delta: f64, direction: Direction) -> Self {
+        Self {
+            verdict: Verdict::of(&estimate, delta, direction),
+            p_value: p_beyond(&estimate, delta),
+            p_holm: None,
+            estimate,
+            delta,
+        }
+    }
+}
+
+/// Corrects the verdicts of all rows of one table by Holm's step-down method (Holm 1979).
+///
+/// A row that claims a difference and does not survive at [`FAMILY_ERROR_RATE`] becomes inconclusive,
+/// with the blocks that it would need at its stricter level. Rows that claim equivalence keep their
+/// verdict: the family is the claims of difference, and equivalence has its own test at 5 % per row.
+///
+/// # Panics
+///
+/// When there are more than a million rows.
+pub fn holm(rows: &mut [Row]) {
+    assert!(
+        rows.len() <= ROWS_MAX,
+        "{} rows are too many for one table",
+        rows.len()
+    );
+    let mut tested: Vec<(f64, &mut Row)> = rows
+        .iter_mut()
+        .filter_map(|row| row.p_value.map(|p| (p, row)))
+        .collect();
+    tested.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let mut p_least = 0.0_f64;
+    let mut still_open = tested.len();
+    for (p, row) in tested {
+        p_least = p_least.max(p * still_open as f64).min(1.0);
+        row.p_holm = Some(p_least);
+        // Strictly below, as in "the interval lies wholly outside the band".
+        if row.verdict.is_difference() && p_least >= FAMILY_ERROR_RATE {
+            row.verdict = Verdict::Inconclusive {
+                more_blocks: more_blocks_at(row, FAMILY_ERROR_RATE / still_open as f64),
+            };
+        }
+        still_open -= 1;
+    }
+}
+
+/// Two-sided probability of lying this far beyond the band by chance.
+fn p_beyond(estimate: &RatioEstimate, delta: f64) -> Option<f64> {
+    let half_widths = clearance(estimate, band_log(delta))?;
+    let df = degrees_of_freedom(estimate);
+    let t = half_widths * student_t_quantile(0.975, df);
+    Some((2.0 * student_t_cdf(-t, df)).min(1.0))
+}
+
+/// Blocks still missing for this row to be significant at `level`.
+fn more_blocks_at(row: &Row, level: f64) -> u32 {
+    let df = degrees_of_freedom(&row.estimate);
+    let stricter = student_t_quantile(1.0 - level / 2.0, df) / student_t_quantile(0.975, df);
+    let clearance = clearance(&row.estimate, band_log(row.delta)).unwrap_or(0.0);
+    more_blocks(row.estimate.n, clearance / stricter)
+}
+
+/// One less than the blocks; at least 1, for the quantile's sake.
+fn degrees_of_freedom(estimate: &RatioEstimate) -> u32 {
+    u32::try_from(estimate.n.saturating_sub(1))
+        .unwrap_or(u32::MAX)
+        .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::confidence::Resampling;
+    use super::super::rng::Rng;
+    use super::*;
+
+    fn row(p: f64) -> Row {
+        let arm = [110.0, 111.0, 109.0];
+        let estimate = RatioEstimate::from_pairs(&arm, &[100.0; 3], Resampling::default())
+            .expect("good blocks");
+        let mut row = Row::judged(estimate, 0.03, Direction::HigherIsBetter);
+        assert_eq!(row.verdict, Verdict::Faster);
+        row.p_value = Some(p);
+        row
+    }
+
+    #[test]
+    fn holms_method_on_a_known_example() {
+        // p = 0.01, 0.04, 0.03, 0.005 adjust to 0.03, 0.06, 0.06, 0.02.
+        let mut rows = [0.01, 0.04, 0.03, 0.005].map(row);
+        holm(&mut rows);
+        for (row, expected) in rows.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            let found = row.p_holm.expect("every row has a p-value");
+            assert!(
+                (found - expected).abs() < 1e-12,
+                "{found} is not {expected}"
+            );
+            assert_eq!(row.verdict.is_difference(), expected < 0.05);
+        }
+        assert!(matches!(
+            rows[1].verdict,
+            Verdict::Inconclusive { more_blocks: 1.. }
+        ));
+    }
+
+    #[test]
+    fn rows_without_an_interval_are_left_alone() {
+        let mut rows = [row(0.01), row(0.01)];
+        rows[1].p_value = None;
+        holm(&mut rows);
+        assert_eq!((rows[0].p_holm, rows[1].p_holm), (Some(0.01), None));
+        assert_eq!(rows[1].verdict, Verdict::Faster);
+        holm(&mut []);
+    }
+
+    #[test]
+    fn p_is_below_five_percent_exactly_when_the_verdict_is_a_difference() {
+        let mut rng = Rng::seeded(3);
+        let quick = Resampling {
+            resamples: 200,
+            seed: 1,
+        };
+        let mut differences = 0;
+        for experiment in 0..300 {
+            let n = 2 + experiment % 14;
+            let arm: Vec<f64> = (0..n).map(|_| (0.06 + 0.02 * rng.normal()).exp()).collect();
+            let estimate =
+                RatioEstimate::from_pairs(&arm, &vec![1.0; n], quick).expect("good blocks");
+            let row = Row::judged(estimate, 0.03, Direction::LowerIsBetter);
+            let p = row.p_value.expect("two blocks or more");
+            assert_eq!(row.verdict.is_difference(), p < 0.05, "{row:?}");
+            differences += usize::from(row.verdict.is_difference());
+        }
+        assert!((50..250).contains(&differences), "{differences}");
+    }
+
+    #[test]
+    fn no_spread_means_certainty_either_way() {
+        let judged = |value: f64| {
+            let estimate =
+                RatioEstimate::from_pairs(&[value; 12], &[1.0; 12], Resampling::default())
+                    .expect("good blocks");
+            Row::judged(estimate, 0.03, Direction::HigherIsBetter).p_value
+        };
+        assert_eq!(judged(1.5), Some(0.0));
+        assert_eq!(judged(1.01), Some(1.0));
+    }
+}

@@ -1,0 +1,61 @@
+//! The laboratory's statistics: from paired block values to a verdict that can be trusted.
+//!
+//! Called by the runner (block order, when to stop), by the result writer (estimates, verdicts,
+//! steadiness) and by the report (flags, summaries). Everything here is a pure function of its
+//! arguments: no I/O, no clock, no global state, and every random draw comes from a seed that the
+//! caller can see, so a result file always gives the same numbers again.
+//!
+//! # The recipe
+//!
+//! 1. The sample is one *fresh process run*; events inside a run share its luck and are never
+//!    counted as samples (Kalibera & Jones, "Quantifying performance changes with effect size
+//!    confidence intervals").
+//! 2. Runs come in *blocks*: each arm once, in a seeded order that gives every arm every position
+//!    ([`block_order`]). Machine moods that last longer than a block hit all arms alike and cancel in
+//!    the ratio (Abedi & Brecht, ICPE 2017, randomised multiple interleaved trials). One arm is a
+//!    second copy of the baseline: the A/A arm.
+//! 3. Per block, `d = ln(arm / baseline)`. The estimate is the mean of `d`, which is the geometric
+//!    mean ratio, with a confidence interval ([`RatioEstimate`]): studentised bootstrap from ten blocks
+//!    on, Student's t below, moving blocks when neighbours resemble each other.
+//! 4. Blocks are added until the intervals are narrow enough or the limit is reached
+//!    ([`StoppingRule`]); the rule never sees a verdict, because stopping at the first significant
+//!    result manufactures significant results.
+//! 5. What the A/A arm shows is noise by construction. Its interval sets the [`noise_floor`], and the
+//!    effect that counts is the larger of this floor and the least effect that the job cares about.
+//! 6. The [`Verdict`] compares interval and band, and has three honest outcomes: different, equivalent
+//!    (the reverse claim, which needs its own evidence), or inconclusive with the number of blocks that
+//!    would settle it. A table of many rows is then corrected by [`holm`] (Holm 1979).
+//! 7. Inside a run, [`steadiness`] says whether there was one level at all: a run may never reach a
+//!    steady state (Barrett et al., OOPSLA 2017), and then its mean describes nothing.
+//! 8. [`tukey_flags`] marks outliers (Tukey 1977) and [`is_bimodal`] two clusters; every value stays
+//!    in. Dropping what looks odd is how benchmarks lie (Hoefler & Belli, SC'15).
+
+mod blocks;
+mod confidence;
+mod holm;
+mod outlier;
+mod ratio;
+mod rng;
+mod steady;
+mod stopping;
+mod student;
+mod summary;
+mod verdict;
+
+#[cfg(test)]
+mod acceptance;
+
+pub use blocks::block_order;
+pub use confidence::{Interval, Method, Resampling};
+pub use holm::{FAMILY_ERROR_RATE, Row, holm};
+pub use outlier::{Outlier, is_bimodal, tukey_flags};
+pub use ratio::{RatioError, RatioEstimate, log_ratios};
+pub use rng::Rng;
+pub use steady::{Steadiness, steadiness};
+pub use stopping::StoppingRule;
+pub use student::{student_t_cdf, student_t_quantile};
+pub use summary::{
+    Summary, coefficient_of_variation, geometric_mean, mean, mean_half_width_rel, median, quantile,
+    standard_deviation,
+};
+pub use verdict::{Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_floor};

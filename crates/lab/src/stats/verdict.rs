@@ -1,0 +1,293 @@
+//! From an interval to a word: faster, slower, equivalent or not known yet.
+//!
+//! Called by the result writer and by `compare`. It must never turn missing evidence into
+//! "equivalent", and it never looks at a point estimate alone.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::ratio::RatioEstimate;
+
+/// No forecast goes beyond this: whoever needs a thousand more blocks needs another machine.
+pub const MORE_BLOCKS_MAX: u32 = 1_000;
+
+/// What the measurements allow to say about an arm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The arm is what the others are compared with.
+    Baseline,
+    /// Better than the baseline by more than the effect that counts.
+    Faster,
+    /// Worse than the baseline by more than the effect that counts.
+    Slower,
+    /// Within the effect that counts of the baseline, shown and not just assumed.
+    Equivalent,
+    /// The blocks at hand do not decide.
+    Inconclusive {
+        /// About how many more blocks would, if the estimate stands; at least 1.
+        more_blocks: u32,
+    },
+    /// The arm did not run or gave no usable value.
+    Failed,
+}
+
+/// Which way a metric gets better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Rates: events per second.
+    HigherIsBetter,
+    /// Costs: latencies, CPU time per event, counts per request.
+    LowerIsBetter,
+}
+
+impl Verdict {
+    /// Judges an arm against the band `1/(1+delta)..=1+delta`.
+    ///
+    /// Faster or slower when the 95 % interval lies wholly outside the band, equivalent when the 90 %
+    /// interval lies wholly inside (two one-sided tests at 5 %), inconclusive otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When `delta` is negative or not a number.
+    #[must_use]
+    pub fn of(estimate: &RatioEstimate, delta: f64, direction: Direction) -> Self {
+        let band = band_log(delta);
+        let (Some(ci95), Some(ci90)) = (estimate.ci95, estimate.ci90) else {
+            return Self::Inconclusive { more_blocks: 1 };
+        };
+        if ci95.lo.ln() > band {
+            Self::outside(true, direction)
+        } else if ci95.hi.ln() < -band {
+            Self::outside(false, direction)
+        } else if -band <= ci90.lo.ln() && ci90.hi.ln() <= band {
+            Self::Equivalent
+        } else {
+            let more_blocks = more_blocks(estimate.n, width_factor(estimate, band));
+            Self::Inconclusive { more_blocks }
+        }
+    }
+
+    /// Whether the verdict claims a difference.
+    #[must_use]
+    pub fn is_difference(self) -> bool {
+        matches!(self, Self::Faster | Self::Slower)
+    }
+
+    fn outside(is_above: bool, direction: Direction) -> Self {
+        if is_above == (direction == Direction::HigherIsBetter) {
+            Self::Faster
+        } else {
+            Self::Slower
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Baseline => f.pad("baseline"),
+            Self::Faster => f.pad("faster"),
+            Self::Slower => f.pad("slower"),
+            Self::Equivalent => f.pad("equivalent"),
+            Self::Failed => f.pad("failed"),
+            Self::Inconclusive { more_blocks: 1 } => f.pad("inconclusive, about 1 more block"),
+            Self::Inconclusive {
+                more_blocks: MORE_BLOCKS_MAX,
+            } => f.pad(&format!(
+                "inconclusive, {MORE_BLOCKS_MAX} more blocks or beyond"
+            )),
+            Self::Inconclusive { more_blocks } => {
+                f.pad(&format!("inconclusive, about {more_blocks} more blocks"))
+            }
+        }
+    }
+}
+
+/// The least difference that is not noise: how far the A/A arm's 95 % interval reaches from 1.
+///
+/// 0.02 stands for ratios from 1/1.02 to 1.02. None when the A/A arm has no interval; without it no
+/// verdict on another arm deserves trust.
+#[must_use]
+pub fn noise_floor(same_against_same: &RatioEstimate) -> Option<f64> {
+    let ci95 = same_against_same.ci95?;
+    Some(ci95.hi.max(1.0 / ci95.lo) - 1.0)
+}
+
+/// The effect that counts: the job's least effect, or the noise floor where that is larger.
+#[must_use]
+pub fn decision_delta(min_effect: f64, noise_floor: Option<f64>) -> f64 {
+    min_effect.max(noise_floor.unwrap_or(0.0))
+}
+
+/// Half-width of the band in logarithms.
+pub(super) fn band_log(delta: f64) -> f64 {
+    assert!(delta >= 0.0, "the effect that counts cannot be {delta}");
+    delta.ln_1p()
+}
+
+/// How far outside the band the estimate lies, in 95 % half-widths of the side that faces the band.
+///
+/// Above 1 exactly when the verdict is a difference; negative inside the band; none without interval.
+pub(super) fn clearance(estimate: &RatioEstimate, band: f64) -> Option<f64> {
+    let ci95 = estimate.ci95?;
+    let centre = estimate.ratio.ln();
+    let facing = if centre > 0.0 {
+        ci95.lo.ln()
+    } else {
+        ci95.hi.ln()
+    };
+    let distance = centre.abs() - band;
+    let reach = (centre - facing).abs();
+    if reach > 0.0 {
+        Some(distance / reach)
+    } else {
+        Some(if distance > 0.0 {
+            f64::INFINITY
+        } else {
+            f64::NEG_INFINITY
+        })
+    }
+}
+
+/// By which factor the interval must shrink so that the estimate, should it stand, is decided.
+fn width_factor(estimate: &RatioEstimate, band: f64) -> f64 {
+    match (clearance(estimate, band), estimate.ci90) {
+        (Some(clearance), _) if clearance > 0.0 => clearance,
+        (_, Some(ci90)) => {
+            let centre = estimate.ratio.ln();
+            let above = (band - centre) / (ci90.hi.ln() - centre);
+            let below = (band + centre) / (centre - ci90.lo.ln());
+            above.min(below)
+        }
+        (_, None) => 0.0,
+    }
+}
+
+/// Blocks still missing when the interval of `n` blocks must shrink to `width_factor` of its width.
+///
+/// Widths fall with the root of n, which is the familiar `n = (t s / distance)^2`.
+pub(super) fn more_blocks(n: usize, width_factor: f64) -> u32 {
+    let needed = (n as f64 / (width_factor * width_factor)).ceil();
+    // A factor of 0 (the estimate lies on the boundary) makes this infinite, and the limit holds.
+    let missing = (needed - n as f64).clamp(1.0, f64::from(MORE_BLOCKS_MAX));
+    if missing.is_nan() {
+        MORE_BLOCKS_MAX
+    } else {
+        missing as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::confidence::{Interval, Method};
+    use super::*;
+    use Direction::{HigherIsBetter, LowerIsBetter};
+
+    fn estimate(ratio: f64, reach95: f64, reach90: f64) -> RatioEstimate {
+        let around = |reach: f64| {
+            Some(Interval {
+                lo: ratio * (-reach).exp(),
+                hi: ratio * reach.exp(),
+            })
+        };
+        RatioEstimate {
+            ratio,
+            median_ratio: ratio,
+            ci95: around(reach95),
+            ci90: around(reach90),
+            n: 12,
+            sd_log: Some(0.02),
+            method: Method::Bootstrap,
+            autocorrelation_lag1: None,
+        }
+    }
+
+    fn judged(ratio: f64, reach95: f64, reach90: f64) -> Verdict {
+        Verdict::of(&estimate(ratio, reach95, reach90), 0.03, HigherIsBetter)
+    }
+
+    #[test]
+    fn intervals_outside_inside_and_across_the_band() {
+        assert_eq!(judged(1.08, 0.02, 0.015), Verdict::Faster);
+        assert_eq!(judged(0.90, 0.02, 0.015), Verdict::Slower);
+        assert_eq!(judged(1.00, 0.035, 0.029), Verdict::Equivalent);
+        assert!(matches!(
+            judged(1.04, 0.02, 0.015),
+            Verdict::Inconclusive { .. }
+        ));
+        assert!(matches!(
+            judged(1.00, 0.04, 0.031),
+            Verdict::Inconclusive { .. }
+        ));
+    }
+
+    #[test]
+    fn costs_are_better_when_lower() {
+        let cheap = Verdict::of(&estimate(0.9, 0.02, 0.015), 0.03, LowerIsBetter);
+        let dear = Verdict::of(&estimate(1.1, 0.02, 0.015), 0.03, LowerIsBetter);
+        assert_eq!((cheap, dear), (Verdict::Faster, Verdict::Slower));
+    }
+
+    #[test]
+    fn the_forecast_follows_the_distance_to_the_nearest_boundary() {
+        // Twice too wide: four times the blocks, 48 in all.
+        let outside = judged((1.03_f64.ln() + 0.02).exp(), 0.04, 0.03);
+        assert_eq!(outside, Verdict::Inconclusive { more_blocks: 36 });
+        let inside = judged(1.0, 0.1, 2.0 * 1.03_f64.ln() * (1.0 - 1e-9));
+        assert_eq!(inside, Verdict::Inconclusive { more_blocks: 36 });
+    }
+
+    #[test]
+    fn the_forecast_keeps_its_limits() {
+        let boundary = judged(1.03, 0.02, 0.015);
+        assert_eq!(
+            boundary,
+            Verdict::Inconclusive {
+                more_blocks: MORE_BLOCKS_MAX
+            }
+        );
+        let nearly = judged(1.0, 0.04, 1.000_001 * 1.03_f64.ln());
+        assert_eq!(nearly, Verdict::Inconclusive { more_blocks: 1 });
+        assert_eq!(more_blocks(12, f64::NAN), MORE_BLOCKS_MAX);
+    }
+
+    #[test]
+    fn no_spread_decides_at_once_and_no_interval_never() {
+        assert_eq!(judged(1.04, 0.0, 0.0), Verdict::Faster);
+        assert_eq!(judged(1.02, 0.0, 0.0), Verdict::Equivalent);
+        let lone = RatioEstimate {
+            ci95: None,
+            ci90: None,
+            n: 1,
+            ..estimate(2.0, 0.0, 0.0)
+        };
+        let verdict = Verdict::of(&lone, 0.03, HigherIsBetter);
+        assert_eq!(verdict, Verdict::Inconclusive { more_blocks: 1 });
+        assert_eq!(noise_floor(&lone), None);
+    }
+
+    #[test]
+    fn the_noise_floor_is_the_far_bound_of_the_same_against_the_same() {
+        let mut same = estimate(1.0, 0.0, 0.0);
+        same.ci95 = Some(Interval { lo: 0.96, hi: 1.01 });
+        let floor = noise_floor(&same).expect("an interval");
+        assert!((floor - (1.0 / 0.96 - 1.0)).abs() < 1e-12);
+        assert_eq!(decision_delta(0.03, Some(floor)), floor);
+        assert_eq!(decision_delta(0.05, Some(floor)), 0.05);
+        assert_eq!(decision_delta(0.05, None), 0.05);
+    }
+
+    #[test]
+    fn words_on_the_terminal_and_in_the_file() {
+        let open = Verdict::Inconclusive { more_blocks: 5 };
+        assert_eq!(open.to_string(), "inconclusive, about 5 more blocks");
+        assert_eq!(format!("{:>8}|", Verdict::Slower), "  slower|");
+        let text = serde_json::to_string(&[Verdict::Faster, open]).expect("plain data");
+        assert_eq!(text, r#"["faster",{"inconclusive":{"more_blocks":5}}]"#);
+        let back: Vec<Verdict> = serde_json::from_str(&text).expect("what was just written");
+        assert_eq!(back, [Verdict::Faster, open]);
+    }
+}
