@@ -189,6 +189,9 @@ pub struct Measurement {
     pub intervals: Vec<Interval>,
     /// `steady`, `drift`, `two-regime` or `too short`, with the figures in words.
     pub steadiness: Steady,
+    /// Events in the window, to which the CPU times belong; absent for external commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
     /// CPU time of the measured thread over the window.
     pub cpu_ns: Reading<u64>,
     /// CPU time of the whole process over the window.

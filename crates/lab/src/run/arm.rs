@@ -1,0 +1,185 @@
+//! Runs one arm once and makes a measurement or a failure of what came back.
+
+use std::path::Path;
+use std::process::Command as Process;
+use std::time::Duration;
+
+use regex::Regex;
+
+use super::child::{self, Ended};
+use crate::host::Reading;
+use crate::host::sources::Sources;
+use crate::job::Command;
+use crate::measure::{Done, Line, Pass, Pattern, RunSpec};
+use crate::plan::{ArmKind, PlannedPoint};
+use crate::record::{Interval, Measurement, Steady, SteadyKind};
+use crate::stats::{Steadiness, steadiness};
+
+/// Longest life of an external command beyond ramp and runtime: it has its own idea of both.
+const COMMAND_GRACE: Duration = Duration::from_secs(600);
+/// Longest life of our own child beyond ramp and runtime.
+const CHILD_GRACE: Duration = Duration::from_secs(90);
+/// Fewer intervals than this say nothing about steadiness.
+const INTERVALS_MIN: usize = 10;
+
+/// What one run needs besides its arm and point.
+pub(super) struct RunContext<'a> {
+    pub(super) program: &'a Path,
+    pub(super) seed: u64,
+    pub(super) pass: Pass,
+    pub(super) sources: &'a Sources,
+    pub(super) is_stopped: &'a dyn Fn() -> bool,
+}
+
+/// What one run gave.
+pub(super) struct Ran {
+    pub(super) measurement: Measurement,
+    /// Absent for external commands.
+    pub(super) done: Option<Done>,
+}
+
+/// Runs `arm` at `point`; `on_interval` hears of each interval.
+pub(super) fn run(
+    arm: &ArmKind,
+    point: &PlannedPoint,
+    context: &RunContext<'_>,
+    on_interval: &mut dyn FnMut(&Interval),
+) -> Result<Ran, String> {
+    match arm {
+        ArmKind::Command(command) => run_command(command, point, context),
+        ArmKind::Poller(mechanism, pattern) => {
+            run_pollux(Some(mechanism.name()), *pattern, point, context, on_interval)
+        }
+        ArmKind::WithoutPoller => run_pollux(None, Pattern::Cyclic, point, context, on_interval),
+    }
+}
+
+fn run_pollux(
+    poller: Option<&str>,
+    pattern: Pattern,
+    point: &PlannedPoint,
+    context: &RunContext<'_>,
+    on_interval: &mut dyn FnMut(&Interval),
+) -> Result<Ran, String> {
+    let spec = RunSpec {
+        experiment: point.experiment.name().to_owned(),
+        poller: poller.map(str::to_owned),
+        pattern,
+        axes: point.point.axes.clone(),
+        seed: context.seed,
+        ramp_ms: point.ramp_time.as_millis() as u64,
+        runtime_ms: point.runtime.as_millis() as u64,
+        interval_ms: point.interval.as_millis() as u64,
+        pass: context.pass,
+        sources: (context.pass == Pass::Counting).then(|| context.sources.clone()),
+    };
+    let input = serde_json::to_string(&spec).expect("a spec is plain data");
+    let mut process = Process::new(context.program);
+    process.args(["lab", "measure"]);
+    let deadline = (point.ramp_time + point.runtime) * 20 + CHILD_GRACE;
+    let mut intervals = Vec::new();
+    let mut done = None;
+    let ended = child::run(process, &input, deadline, context.is_stopped, &mut |line| {
+        match serde_json::from_str(line) {
+            Ok(Line::Interval(interval)) => {
+                on_interval(&interval);
+                intervals.push(interval);
+            }
+            Ok(Line::Done(result)) => done = Some(*result),
+            Err(_) => {}
+        }
+    })
+    .map_err(|error| error.to_string())?;
+    match done {
+        Some(done) if ended.status.success() => {
+            Ok(Ran { measurement: measurement(&done, intervals), done: Some(done) })
+        }
+        _ => Err(child::last_words(&ended)),
+    }
+}
+
+fn measurement(done: &Done, intervals: Vec<Interval>) -> Measurement {
+    let rates: Vec<f64> = intervals.iter().map(|interval| interval.events_per_s).collect();
+    Measurement {
+        value: done.events_per_s,
+        mechanism: done.mechanism.clone(),
+        window_s: done.window_s,
+        intervals,
+        steadiness: steady(&rates),
+        cpu_ns: done.cpu_ns.clone(),
+        process_cpu_ns: done.process_cpu_ns.clone(),
+        events: Some(done.events),
+    }
+}
+
+fn run_command(
+    command: &Command,
+    point: &PlannedPoint,
+    context: &RunContext<'_>,
+) -> Result<Ran, String> {
+    let pattern = Regex::new(&command.pattern).map_err(|error| error.to_string())?;
+    let words = shell_words::split(&with_axes(&command.line, point)).map_err(|e| e.to_string())?;
+    let (program, arguments) = words.split_first().ok_or("an empty command")?;
+    let mut process = Process::new(program);
+    process.args(arguments);
+    let deadline = point.ramp_time + point.runtime + COMMAND_GRACE;
+    let ended = child::run(process, "", deadline, context.is_stopped, &mut |_| {})
+        .map_err(|error| error.to_string())?;
+    let value = figure(&pattern, &ended)?;
+    let not_ours = || Reading::unavailable("an external command");
+    let measurement = Measurement {
+        value,
+        mechanism: None,
+        window_s: ended.elapsed.as_secs_f64(),
+        intervals: Vec::new(),
+        steadiness: steady(&[]),
+        cpu_ns: not_ours(),
+        process_cpu_ns: not_ours(),
+        events: None,
+    };
+    Ok(Ran { measurement, done: None })
+}
+
+/// `{pipes}` and the like in a command stand for the point's value of that axis.
+fn with_axes(line: &str, point: &PlannedPoint) -> String {
+    point.point.axes.iter().fold(line.to_owned(), |line, (name, value)| {
+        line.replace(&format!("{{{name}}}"), value)
+    })
+}
+
+fn figure(pattern: &Regex, ended: &Ended) -> Result<f64, String> {
+    if !ended.status.success() {
+        return Err(child::last_words(ended));
+    }
+    let texts = [&ended.stdout, &ended.stderr];
+    let found = texts.iter().flat_map(|text| pattern.captures_iter(text)).last();
+    let group = found.and_then(|found| found.get(1));
+    let figure = group.and_then(|group| group.as_str().replace([',', '_'], "").parse::<f64>().ok());
+    match figure {
+        Some(figure) if figure.is_finite() && figure > 0.0 => Ok(figure),
+        Some(figure) => Err(format!("printed {figure}, which can't be compared")),
+        None => Err(format!(
+            "printed nothing that matches /{pattern}/ with a number in its first group; it said: {}",
+            child::last_words(ended)
+        )),
+    }
+}
+
+fn steady(rates: &[f64]) -> Steady {
+    if rates.len() < INTERVALS_MIN {
+        let detail = format!("{} intervals", rates.len());
+        return Steady { kind: SteadyKind::TooShort, detail };
+    }
+    let (kind, detail) = match steadiness(rates) {
+        Steadiness::Steady => (SteadyKind::Steady, "one rate".to_owned()),
+        Steadiness::TooShort => (SteadyKind::TooShort, format!("{} intervals", rates.len())),
+        Steadiness::Drift { slope_pct_per_window } => {
+            (SteadyKind::Drift, format!("{slope_pct_per_window:+.0} % over the window"))
+        }
+        Steadiness::TwoRegime { change_index, before, after } => (
+            SteadyKind::TwoRegime,
+            format!("{before:.0}/s for {change_index} intervals, then {after:.0}/s"),
+        ),
+    };
+    Steady { kind, detail }
+}
