@@ -1,2 +1,3 @@
 //! p
 #![forbid(unsafe_code)]
+pub mod host;

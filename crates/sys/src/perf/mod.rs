@@ -18,7 +18,7 @@ mod sampler;
 mod tracefs;
 
 pub use counter::{Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software};
-pub use sampler::{SAMPLE_FREQUENCY_HZ, Sample, Sampler, SamplerOptions};
+pub use sampler::{SAMPLE_FREQUENCY_HZ, Sample, Sampler, SamplerOptions, online_cpus};
 pub use tracefs::{
     TRACEFS_ROOTS, Tracepoint, tracepoint_id, tracepoint_ids, tracepoint_ids_by_private_mount,
 };

@@ -108,6 +108,7 @@ impl Sampler {
             bytes: Vec::new(),
         };
         for cpu in cpus {
+            let cpu = i32::try_from(cpu).expect("the kernel numbers CPUs below 2^13");
             sampler.add_cpu(tids, cpu, options)?;
         }
         if sampler.rings.is_empty() {
@@ -261,7 +262,12 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn online_cpus() -> io::Result<Vec<i32>> {
+/// Numbers of the CPUs that are online, in order.
+///
+/// # Errors
+///
+/// Those of reading `/sys/devices/system/cpu/online`; `InvalidData` when it holds no list.
+pub fn online_cpus() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     parse_cpu_list(&text).ok_or_else(|| {
         let fault = format!("/sys/devices/system/cpu/online holds {text:?}, not a list like 0-3,5");
@@ -270,11 +276,11 @@ fn online_cpus() -> io::Result<Vec<i32>> {
 }
 
 /// Reads the kernel's list form: numbers and ranges with commas between.
-fn parse_cpu_list(text: &str) -> Option<Vec<i32>> {
+fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        cpus.extend(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?);
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?);
     }
     Some(cpus)
 }
