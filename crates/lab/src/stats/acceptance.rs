@@ -14,10 +14,7 @@ const EXPERIMENTS: usize = 1_000;
 const MIN_EFFECT: f64 = 0.03;
 /// Relative noise of one run; a ratio of two runs carries 2.8 %.
 const NOISE: f64 = 0.02;
-const RESAMPLING: Resampling = Resampling {
-    resamples: 200,
-    seed: 1,
-};
+const RESAMPLING: Resampling = Resampling { resamples: 200, seed: 1 };
 
 /// The verdict of one experiment whose arm is truly `true_ratio` times the baseline.
 fn experiment(true_ratio: f64, rng: &mut Rng) -> Verdict {
@@ -52,9 +49,7 @@ fn experiment(true_ratio: f64, rng: &mut Rng) -> Verdict {
 /// How many of the experiments at this true ratio end in a verdict that `is_counted`.
 fn verdicts(true_ratio: f64, is_counted: fn(Verdict) -> bool) -> usize {
     let mut rng = Rng::seeded(2_006);
-    (0..EXPERIMENTS)
-        .filter(|_| is_counted(experiment(true_ratio, &mut rng)))
-        .count()
+    (0..EXPERIMENTS).filter(|_| is_counted(experiment(true_ratio, &mut rng))).count()
 }
 
 #[test]
@@ -72,8 +67,5 @@ fn an_effect_of_eight_percent_is_found() {
 #[test]
 fn an_effect_of_five_percent_is_not_called_equivalent() {
     let equivalent = verdicts(1.05, |verdict| verdict == Verdict::Equivalent);
-    assert!(
-        equivalent < EXPERIMENTS / 100,
-        "{equivalent} of {EXPERIMENTS}"
-    );
+    assert!(equivalent < EXPERIMENTS / 100, "{equivalent} of {EXPERIMENTS}");
 }

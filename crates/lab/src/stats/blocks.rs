@@ -21,9 +21,7 @@ pub fn block_order(arms: usize, block: usize, seed: u64) -> Vec<usize> {
     let labels = shuffled(arms, &mut rng);
     let rows = shuffled(arms, &mut rng);
     let shift = rows[block % arms];
-    (0..arms)
-        .map(|position| labels[(zigzag(position, arms) + shift) % arms])
-        .collect()
+    (0..arms).map(|position| labels[(zigzag(position, arms) + shift) % arms]).collect()
 }
 
 /// `0..count` in random order.
@@ -35,11 +33,7 @@ fn shuffled(count: usize, rng: &mut Rng) -> Vec<usize> {
 
 /// The sequence 0, 1, n-1, 2, n-2, …: neighbours differ by a different step at every place.
 fn zigzag(position: usize, arms: usize) -> usize {
-    if position % 2 == 1 {
-        position.div_ceil(2)
-    } else {
-        (arms - position / 2) % arms
-    }
+    if position % 2 == 1 { position.div_ceil(2) } else { (arms - position / 2) % arms }
 }
 
 #[cfg(test)]
@@ -55,10 +49,7 @@ mod tests {
                     seen[arm][position] += 1;
                 }
             }
-            assert!(
-                seen.iter().flatten().all(|&count| count == 3),
-                "{arms}: {seen:?}"
-            );
+            assert!(seen.iter().flatten().all(|&count| count == 3), "{arms}: {seen:?}");
         }
     }
 
@@ -73,11 +64,7 @@ mod tests {
         }
         for (first, row) in follows.iter().enumerate() {
             for (second, &count) in row.iter().enumerate() {
-                assert_eq!(
-                    count,
-                    usize::from(first != second),
-                    "{first} before {second}"
-                );
+                assert_eq!(count, usize::from(first != second), "{first} before {second}");
             }
         }
     }
@@ -90,19 +77,12 @@ mod tests {
                 seen[arm][position] += 1;
             }
         }
-        assert!(
-            seen.iter().flatten().all(|count| (2..=3).contains(count)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().flatten().all(|count| (2..=3).contains(count)), "{seen:?}");
     }
 
     #[test]
     fn the_order_follows_the_seed_alone() {
-        let plan = |seed| {
-            (0..8)
-                .map(|block| block_order(4, block, seed))
-                .collect::<Vec<_>>()
-        };
+        let plan = |seed| (0..8).map(|block| block_order(4, block, seed)).collect::<Vec<_>>();
         assert_eq!(plan(1), plan(1));
         assert_ne!(plan(1), plan(2));
     }

@@ -49,10 +49,7 @@ pub struct Resampling {
 impl Default for Resampling {
     /// What published results use: 10,000 resamples from the fixed seed.
     fn default() -> Self {
-        Self {
-            resamples: RESAMPLES_DEFAULT,
-            seed: RESAMPLING_SEED,
-        }
+        Self { resamples: RESAMPLES_DEFAULT, seed: RESAMPLING_SEED }
     }
 }
 
@@ -65,10 +62,7 @@ impl Interval {
 
     /// The interval of the ratios behind `lo` and `hi`, which are logarithms.
     pub(super) fn from_logs(lo: f64, hi: f64) -> Self {
-        Self {
-            lo: lo.exp(),
-            hi: hi.exp(),
-        }
+        Self { lo: lo.exp(), hi: hi.exp() }
     }
 }
 
@@ -118,10 +112,7 @@ fn bootstrap_intervals(
     run: usize,
     resampling: Resampling,
 ) -> (Interval, Interval) {
-    assert!(
-        resampling.resamples > 0,
-        "a bootstrap needs at least one resample"
-    );
+    assert!(resampling.resamples > 0, "a bootstrap needs at least one resample");
     let t_values = resampled_t_values(d, centre, run, resampling);
     let least = d.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = d.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -164,12 +155,7 @@ fn resampled_t_values(d: &[f64], centre: f64, run: usize, resampling: Resampling
 /// Sum and sum of squares of the deviations in the run of `length` blocks that starts at each block.
 fn runs_of(d: &[f64], centre: f64, length: usize) -> Vec<(f64, f64)> {
     let run_from = |start| {
-        let deviations = d
-            .iter()
-            .cycle()
-            .skip(start)
-            .take(length)
-            .map(|x| x - centre);
+        let deviations = d.iter().cycle().skip(start).take(length).map(|x| x - centre);
         deviations.fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x))
     };
     (0..d.len()).map(run_from).collect()
@@ -194,10 +180,7 @@ mod tests {
     use super::super::summary::{mean, standard_deviation};
     use super::*;
 
-    const QUICK: Resampling = Resampling {
-        resamples: 200,
-        seed: 1,
-    };
+    const QUICK: Resampling = Resampling { resamples: 200, seed: 1 };
 
     fn default_ci95(d: &[f64]) -> Interval {
         let estimate = RatioEstimate::from_log_ratios(d, QUICK);
@@ -226,15 +209,10 @@ mod tests {
 
     #[test]
     fn one_outlier_widens_the_interval_but_not_beyond_the_data() {
-        let mut d = [
-            0.0, 0.001, 0.0, -0.001, 0.0, 0.001, 0.0, 0.0, -0.001, 0.0, 0.0, 0.0,
-        ];
+        let mut d = [0.0, 0.001, 0.0, -0.001, 0.0, 0.001, 0.0, 0.0, -0.001, 0.0, 0.0, 0.0];
         d[5] = -0.2;
         let ci95 = default_ci95(&d);
-        assert!(
-            ci95.lo >= (-0.2_f64).exp() && ci95.hi <= 0.001_f64.exp(),
-            "{ci95:?}"
-        );
+        assert!(ci95.lo >= (-0.2_f64).exp() && ci95.hi <= 0.001_f64.exp(), "{ci95:?}");
         assert!(ci95.lo < 0.96, "{ci95:?}");
     }
 
@@ -243,13 +221,8 @@ mod tests {
         let mut rng = Rng::seeded(5);
         let d: Vec<f64> = (0..12).map(|_| 0.02 * rng.normal()).collect();
         let with_seed = |seed| {
-            let resampling = Resampling {
-                seed,
-                ..Resampling::default()
-            };
-            RatioEstimate::from_log_ratios(&d, resampling)
-                .ci95
-                .expect("twelve blocks")
+            let resampling = Resampling { seed, ..Resampling::default() };
+            RatioEstimate::from_log_ratios(&d, resampling).ci95.expect("twelve blocks")
         };
         assert_eq!(with_seed(1), with_seed(1));
         assert!((with_seed(1).hi - with_seed(2).hi).abs() < 0.001);
@@ -260,10 +233,7 @@ mod tests {
         for n in [5, 12, 20] {
             let noise = |rng: &mut Rng| (0..n).map(|_| 0.03 * rng.normal()).collect();
             let times = covered(noise, default_ci95);
-            assert!(
-                (1_860..=1_940).contains(&times),
-                "{n} blocks: {times} of 2000"
-            );
+            assert!((1_860..=1_940).contains(&times), "{n} blocks: {times} of 2000");
         }
     }
 
@@ -278,10 +248,7 @@ mod tests {
             };
             (0..30).map(|_| next()).collect()
         };
-        let (moving, plain) = (
-            covered(dependent, default_ci95),
-            covered(dependent, student_ci95),
-        );
+        let (moving, plain) = (covered(dependent, default_ci95), covered(dependent, student_ci95));
         assert!(moving > 1_600, "{moving} of 2000");
         assert!(moving > plain + 100, "{moving} against {plain} of 2000");
     }

@@ -65,15 +65,9 @@ impl Row {
 ///
 /// When there are more than a million rows.
 pub fn holm(rows: &mut [Row]) {
-    assert!(
-        rows.len() <= ROWS_MAX,
-        "{} rows are too many for one table",
-        rows.len()
-    );
-    let mut tested: Vec<(f64, &mut Row)> = rows
-        .iter_mut()
-        .filter_map(|row| row.p_value.map(|p| (p, row)))
-        .collect();
+    assert!(rows.len() <= ROWS_MAX, "{} rows are too many for one table", rows.len());
+    let mut tested: Vec<(f64, &mut Row)> =
+        rows.iter_mut().filter_map(|row| row.p_value.map(|p| (p, row))).collect();
     tested.sort_by(|left, right| left.0.total_cmp(&right.0));
     let mut p_least = 0.0_f64;
     let mut still_open = tested.len();
@@ -108,9 +102,7 @@ fn more_blocks_at(row: &Row, level: f64) -> u32 {
 
 /// One less than the blocks; at least 1, for the quantile's sake.
 fn degrees_of_freedom(estimate: &RatioEstimate) -> u32 {
-    u32::try_from(estimate.n.saturating_sub(1))
-        .unwrap_or(u32::MAX)
-        .max(1)
+    u32::try_from(estimate.n.saturating_sub(1)).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -136,16 +128,10 @@ mod tests {
         holm(&mut rows);
         for (row, expected) in rows.iter().zip([0.03, 0.06, 0.06, 0.02]) {
             let found = row.p_holm.expect("every row has a p-value");
-            assert!(
-                (found - expected).abs() < 1e-12,
-                "{found} is not {expected}"
-            );
+            assert!((found - expected).abs() < 1e-12, "{found} is not {expected}");
             assert_eq!(row.verdict.is_difference(), expected < 0.05);
         }
-        assert!(matches!(
-            rows[1].verdict,
-            Verdict::Inconclusive { more_blocks: 1.. }
-        ));
+        assert!(matches!(rows[1].verdict, Verdict::Inconclusive { more_blocks: 1.. }));
     }
 
     #[test]
@@ -161,10 +147,7 @@ mod tests {
     #[test]
     fn p_is_below_five_percent_exactly_when_the_verdict_is_a_difference() {
         let mut rng = Rng::seeded(3);
-        let quick = Resampling {
-            resamples: 200,
-            seed: 1,
-        };
+        let quick = Resampling { resamples: 200, seed: 1 };
         let mut differences = 0;
         for experiment in 0..300 {
             let n = 2 + experiment % 14;

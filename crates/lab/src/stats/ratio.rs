@@ -65,10 +65,7 @@ impl RatioEstimate {
         baseline: &[f64],
         resampling: Resampling,
     ) -> Result<Self, RatioError> {
-        Ok(Self::from_log_ratios(
-            &log_ratios(arm, baseline)?,
-            resampling,
-        ))
+        Ok(Self::from_log_ratios(&log_ratios(arm, baseline)?, resampling))
     }
 
     /// Estimates from `d`, at least one log ratio.
@@ -76,11 +73,7 @@ impl RatioEstimate {
         let autocorrelation_lag1 = autocorrelation_lag1(d);
         let sd_log = standard_deviation(d);
         // The mean of equal values is that value, whatever rounding makes of their sum.
-        let centre = if sd_log == Some(0.0) {
-            d[0]
-        } else {
-            mean(d).unwrap_or(d[0])
-        };
+        let centre = if sd_log == Some(0.0) { d[0] } else { mean(d).unwrap_or(d[0]) };
         let method = method_for(d.len(), sd_log, autocorrelation_lag1);
         let ci = sd_log.map(|sd| intervals(d, centre, sd, method, resampling));
         Self {
@@ -106,11 +99,7 @@ impl RatioEstimate {
 ///
 /// When the slices differ in length.
 pub fn log_ratios(arm: &[f64], baseline: &[f64]) -> Result<Vec<f64>, RatioError> {
-    assert_eq!(
-        arm.len(),
-        baseline.len(),
-        "arm and baseline must come from the same blocks"
-    );
+    assert_eq!(arm.len(), baseline.len(), "arm and baseline must come from the same blocks");
     if arm.is_empty() {
         return Err(RatioError::NoBlocks);
     }
@@ -143,10 +132,7 @@ fn autocorrelation_lag1(d: &[f64]) -> Option<f64> {
     }
     let centre = mean(d)?;
     let square: f64 = d.iter().map(|x| (x - centre).powi(2)).sum();
-    let product: f64 = d
-        .windows(2)
-        .map(|pair| (pair[0] - centre) * (pair[1] - centre))
-        .sum();
+    let product: f64 = d.windows(2).map(|pair| (pair[0] - centre) * (pair[1] - centre)).sum();
     Some(product / square)
 }
 
@@ -154,10 +140,7 @@ fn autocorrelation_lag1(d: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    const QUICK: Resampling = Resampling {
-        resamples: 400,
-        seed: 1,
-    };
+    const QUICK: Resampling = Resampling { resamples: 400, seed: 1 };
 
     fn estimate(d: &[f64]) -> RatioEstimate {
         RatioEstimate::from_log_ratios(d, QUICK)
@@ -197,11 +180,7 @@ mod tests {
         for n in [2, 9, 12, 30] {
             let found = estimate(&vec![0.1; n]);
             let point = Interval::from_logs(0.1, 0.1);
-            assert_eq!(
-                (found.ci95, found.ci90),
-                (Some(point), Some(point)),
-                "{n} blocks"
-            );
+            assert_eq!((found.ci95, found.ci90), (Some(point), Some(point)), "{n} blocks");
             assert_eq!(found.ratio, point.lo);
         }
     }
@@ -209,10 +188,7 @@ mod tests {
     #[test]
     fn values_without_a_logarithm_are_refused_with_their_place() {
         let refused = RatioEstimate::from_pairs(&[1.0, 2.0], &[1.0, 0.0], QUICK);
-        let expected = RatioError::NotPositive {
-            block: 1,
-            value: 0.0,
-        };
+        let expected = RatioError::NotPositive { block: 1, value: 0.0 };
         assert_eq!(refused, Err(expected));
         assert!(expected.to_string().contains("block 1 has the value 0"));
         assert!(log_ratios(&[f64::NAN], &[1.0]).is_err());

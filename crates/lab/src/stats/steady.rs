@@ -75,16 +75,10 @@ pub fn steadiness(intervals: &[f64]) -> Steadiness {
     let is_step = is_large_step && p_step <= FALSE_ALARM_RATE;
     let split_is_better = n * (scores.line_rest / scores.split_rest).ln() > n.ln();
     if is_step && (split_is_better || !is_drift) {
-        Steadiness::TwoRegime {
-            change_index: split,
-            before,
-            after,
-        }
+        Steadiness::TwoRegime { change_index: split, before, after }
     } else if is_drift {
         let slope_pct_per_window = 100.0 * drift / scores.mean;
-        Steadiness::Drift {
-            slope_pct_per_window,
-        }
+        Steadiness::Drift { slope_pct_per_window }
     } else {
         Steadiness::Steady
     }
@@ -169,11 +163,7 @@ fn middle(part: &[f64]) -> f64 {
 /// Change as a share of the larger level: -1 to 1 for rates, 0 between two zeros.
 fn relative_change(before: f64, after: f64) -> f64 {
     let level = before.abs().max(after.abs());
-    if level > 0.0 {
-        (after - before) / level
-    } else {
-        0.0
-    }
+    if level > 0.0 { (after - before) / level } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -206,9 +196,8 @@ mod tests {
         let mut rng = Rng::seeded(21);
         (0..200)
             .filter(|_| {
-                let series: Vec<f64> = (0..20)
-                    .map(|i| rate(f64::from(i) / 19.0, &mut rng))
-                    .collect();
+                let series: Vec<f64> =
+                    (0..20).map(|i| rate(f64::from(i) / 19.0, &mut rng)).collect();
                 is_named(&steadiness(&series))
             })
             .count()
@@ -216,12 +205,7 @@ mod tests {
 
     #[test]
     fn the_af_unix_run_of_2006_has_two_regimes() {
-        let Steadiness::TwoRegime {
-            change_index,
-            before,
-            after,
-        } = steadiness(&AF_UNIX)
-        else {
+        let Steadiness::TwoRegime { change_index, before, after } = steadiness(&AF_UNIX) else {
             panic!("{:?}", steadiness(&AF_UNIX));
         };
         assert!((6..=7).contains(&change_index), "{change_index}");
@@ -235,18 +219,13 @@ mod tests {
         assert_eq!(steadiness(&AF_INET), Steadiness::Steady);
         // Falls from 74k by way of a dip to 67k: not level, but its mean is near every part.
         let without_epoll = steadiness(&AF_INET_NO_EPOLL);
-        assert!(
-            matches!(without_epoll, Steadiness::Drift { .. }),
-            "{without_epoll:?}"
-        );
+        assert!(matches!(without_epoll, Steadiness::Drift { .. }), "{without_epoll:?}");
     }
 
     #[test]
     fn stationary_noise_is_steady() {
-        let steady = named(
-            |_, rng| 1e6 * (1.0 + 0.05 * rng.normal()),
-            |s| *s == Steadiness::Steady,
-        );
+        let steady =
+            named(|_, rng| 1e6 * (1.0 + 0.05 * rng.normal()), |s| *s == Steadiness::Steady);
         assert!(steady > 190, "{steady} of 200");
     }
 
@@ -267,37 +246,20 @@ mod tests {
         assert!(drifts > 190, "{drifts} of 200");
         let jump =
             |time, rng: &mut Rng| 1e6 * (if time < 0.6 { 1.2 } else { 1.0 } + 0.02 * rng.normal());
-        let jumps = named(jump, |s| {
-            matches!(
-                s,
-                Steadiness::TwoRegime {
-                    change_index: 11..=13,
-                    ..
-                }
-            )
-        });
+        let jumps =
+            named(jump, |s| matches!(s, Steadiness::TwoRegime { change_index: 11..=13, .. }));
         assert!(jumps > 190, "{jumps} of 200");
     }
 
     #[test]
     fn an_exact_slide_and_an_exact_jump() {
         let slide: Vec<f64> = (0..11).map(|i| 90.0 + 2.0 * f64::from(i)).collect();
-        let Steadiness::Drift {
-            slope_pct_per_window,
-        } = steadiness(&slide)
-        else {
+        let Steadiness::Drift { slope_pct_per_window } = steadiness(&slide) else {
             panic!("{:?}", steadiness(&slide));
         };
-        assert!(
-            (slope_pct_per_window - 20.0).abs() < 1e-9,
-            "{slope_pct_per_window}"
-        );
+        assert!((slope_pct_per_window - 20.0).abs() < 1e-9, "{slope_pct_per_window}");
         let jump = [5.0, 5.0, 5.0, 5.0, 5.0, 9.0, 9.0, 9.0, 9.0, 9.0];
-        let expected = Steadiness::TwoRegime {
-            change_index: 5,
-            before: 5.0,
-            after: 9.0,
-        };
+        let expected = Steadiness::TwoRegime { change_index: 5, before: 5.0, after: 9.0 };
         assert_eq!(steadiness(&jump), expected);
     }
 

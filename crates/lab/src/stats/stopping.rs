@@ -19,11 +19,7 @@ pub struct StoppingRule {
 impl Default for StoppingRule {
     /// The laboratory's defaults: 12 blocks, up to 30 while an interval is wider than ±1.5 %.
     fn default() -> Self {
-        Self {
-            blocks_min: 12,
-            blocks_max: 30,
-            target_half_width: 0.015,
-        }
+        Self { blocks_min: 12, blocks_max: 30, target_half_width: 0.015 }
     }
 }
 
@@ -42,9 +38,7 @@ impl StoppingRule {
     }
 
     fn is_too_wide(&self, estimate: &RatioEstimate) -> bool {
-        estimate
-            .ci95
-            .is_none_or(|ci95| ci95.half_width_log() > self.target_half_width)
+        estimate.ci95.is_none_or(|ci95| ci95.half_width_log() > self.target_half_width)
     }
 }
 
@@ -55,9 +49,7 @@ mod tests {
 
     /// An estimate from blocks that lie `spread` above and below 1 in turn.
     fn spread_by(spread: f64) -> RatioEstimate {
-        let arm: Vec<f64> = (0..12)
-            .map(|i| 1.0 + spread * f64::from(i % 2 * 2 - 1))
-            .collect();
+        let arm: Vec<f64> = (0..12).map(|i| 1.0 + spread * f64::from(i % 2 * 2 - 1)).collect();
         RatioEstimate::from_pairs(&arm, &[1.0; 12], Resampling::default()).expect("good blocks")
     }
 
@@ -76,10 +68,7 @@ mod tests {
         let (narrow, wide) = (spread_by(0.005), spread_by(0.1));
         assert!(!rule.needs_more_blocks(12, &[narrow, narrow]));
         assert!(rule.needs_more_blocks(12, &[narrow, wide]));
-        let missing = RatioEstimate {
-            ci95: None,
-            ..narrow
-        };
+        let missing = RatioEstimate { ci95: None, ..narrow };
         assert!(rule.needs_more_blocks(12, &[narrow, missing]));
     }
 }

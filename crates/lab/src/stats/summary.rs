@@ -88,10 +88,7 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
 /// When `q` is not within `0.0..=1.0`.
 #[must_use]
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
-    assert!(
-        (0.0..=1.0).contains(&q),
-        "a quantile lies in 0..=1, not at {q}"
-    );
+    assert!((0.0..=1.0).contains(&q), "a quantile lies in 0..=1, not at {q}");
     if values.is_empty() {
         return None;
     }
@@ -155,10 +152,7 @@ mod tests {
         close(mean(&values), 5.0);
         close(median(&values), 4.5);
         close(standard_deviation(&values), (32.0_f64 / 7.0).sqrt());
-        close(
-            coefficient_of_variation(&values),
-            (32.0_f64 / 7.0).sqrt() / 5.0,
-        );
+        close(coefficient_of_variation(&values), (32.0_f64 / 7.0).sqrt() / 5.0);
         // t(0.975, 7) = 2.364624; times sd over root of 8, over 5.
         let half_width = mean_half_width_rel(&values).expect("eight values");
         assert!((half_width - 0.357_498).abs() < 1e-5, "{half_width}");

@@ -94,11 +94,9 @@ impl fmt::Display for Verdict {
             Self::Equivalent => f.pad("equivalent"),
             Self::Failed => f.pad("failed"),
             Self::Inconclusive { more_blocks: 1 } => f.pad("inconclusive, about 1 more block"),
-            Self::Inconclusive {
-                more_blocks: MORE_BLOCKS_MAX,
-            } => f.pad(&format!(
-                "inconclusive, {MORE_BLOCKS_MAX} more blocks or beyond"
-            )),
+            Self::Inconclusive { more_blocks: MORE_BLOCKS_MAX } => {
+                f.pad(&format!("inconclusive, {MORE_BLOCKS_MAX} more blocks or beyond"))
+            }
             Self::Inconclusive { more_blocks } => {
                 f.pad(&format!("inconclusive, about {more_blocks} more blocks"))
             }
@@ -134,21 +132,13 @@ pub(super) fn band_log(delta: f64) -> f64 {
 pub(super) fn clearance(estimate: &RatioEstimate, band: f64) -> Option<f64> {
     let ci95 = estimate.ci95?;
     let centre = estimate.ratio.ln();
-    let facing = if centre > 0.0 {
-        ci95.lo.ln()
-    } else {
-        ci95.hi.ln()
-    };
+    let facing = if centre > 0.0 { ci95.lo.ln() } else { ci95.hi.ln() };
     let distance = centre.abs() - band;
     let reach = (centre - facing).abs();
     if reach > 0.0 {
         Some(distance / reach)
     } else {
-        Some(if distance > 0.0 {
-            f64::INFINITY
-        } else {
-            f64::NEG_INFINITY
-        })
+        Some(if distance > 0.0 { f64::INFINITY } else { f64::NEG_INFINITY })
     }
 }
 
@@ -173,11 +163,7 @@ pub(super) fn more_blocks(n: usize, width_factor: f64) -> u32 {
     let needed = (n as f64 / (width_factor * width_factor)).ceil();
     // A factor of 0 (the estimate lies on the boundary) makes this infinite, and the limit holds.
     let missing = (needed - n as f64).clamp(1.0, f64::from(MORE_BLOCKS_MAX));
-    if missing.is_nan() {
-        MORE_BLOCKS_MAX
-    } else {
-        missing as u32
-    }
+    if missing.is_nan() { MORE_BLOCKS_MAX } else { missing as u32 }
 }
 
 #[cfg(test)]
@@ -187,12 +173,8 @@ mod tests {
     use Direction::{HigherIsBetter, LowerIsBetter};
 
     fn estimate(ratio: f64, reach95: f64, reach90: f64) -> RatioEstimate {
-        let around = |reach: f64| {
-            Some(Interval {
-                lo: ratio * (-reach).exp(),
-                hi: ratio * reach.exp(),
-            })
-        };
+        let around =
+            |reach: f64| Some(Interval { lo: ratio * (-reach).exp(), hi: ratio * reach.exp() });
         RatioEstimate {
             ratio,
             median_ratio: ratio,
@@ -214,14 +196,8 @@ mod tests {
         assert_eq!(judged(1.08, 0.02, 0.015), Verdict::Faster);
         assert_eq!(judged(0.90, 0.02, 0.015), Verdict::Slower);
         assert_eq!(judged(1.00, 0.035, 0.029), Verdict::Equivalent);
-        assert!(matches!(
-            judged(1.04, 0.02, 0.015),
-            Verdict::Inconclusive { .. }
-        ));
-        assert!(matches!(
-            judged(1.00, 0.04, 0.031),
-            Verdict::Inconclusive { .. }
-        ));
+        assert!(matches!(judged(1.04, 0.02, 0.015), Verdict::Inconclusive { .. }));
+        assert!(matches!(judged(1.00, 0.04, 0.031), Verdict::Inconclusive { .. }));
     }
 
     #[test]
@@ -243,12 +219,7 @@ mod tests {
     #[test]
     fn the_forecast_keeps_its_limits() {
         let boundary = judged(1.03, 0.02, 0.015);
-        assert_eq!(
-            boundary,
-            Verdict::Inconclusive {
-                more_blocks: MORE_BLOCKS_MAX
-            }
-        );
+        assert_eq!(boundary, Verdict::Inconclusive { more_blocks: MORE_BLOCKS_MAX });
         let nearly = judged(1.0, 0.04, 1.000_001 * 1.03_f64.ln());
         assert_eq!(nearly, Verdict::Inconclusive { more_blocks: 1 });
         assert_eq!(more_blocks(12, f64::NAN), MORE_BLOCKS_MAX);
@@ -258,12 +229,7 @@ mod tests {
     fn no_spread_decides_at_once_and_no_interval_never() {
         assert_eq!(judged(1.04, 0.0, 0.0), Verdict::Faster);
         assert_eq!(judged(1.02, 0.0, 0.0), Verdict::Equivalent);
-        let lone = RatioEstimate {
-            ci95: None,
-            ci90: None,
-            n: 1,
-            ..estimate(2.0, 0.0, 0.0)
-        };
+        let lone = RatioEstimate { ci95: None, ci90: None, n: 1, ..estimate(2.0, 0.0, 0.0) };
         let verdict = Verdict::of(&lone, 0.03, HigherIsBetter);
         assert_eq!(verdict, Verdict::Inconclusive { more_blocks: 1 });
         assert_eq!(noise_floor(&lone), None);

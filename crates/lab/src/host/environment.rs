@@ -1,0 +1,269 @@
+//! What machine this is: the facts a reader needs to compare a result with his own.
+//!
+//! Read once at start and stored with every result. The host's name, addresses and user names are
+//! left out on purpose: results are meant to be published. Nothing here changes the machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use rustix::process::{Resource, Rlimit};
+use serde::{Deserialize, Serialize};
+
+use super::Reading;
+
+/// The machine, the kernel and the rights this process has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of pollux.
+    pub pollux: String,
+    /// Compiler that built it, if the build recorded it in `POLLUX_RUSTC`.
+    pub rustc: Reading<String>,
+    /// Kernel release.
+    pub kernel: String,
+    /// Processor architecture, as the kernel names it.
+    pub architecture: String,
+    /// Processor model.
+    pub cpu_model: Reading<String>,
+    /// CPUs the machine has online.
+    pub cpus_online: Reading<usize>,
+    /// CPUs this process may use (affinity and control group).
+    pub cpus_allowed: Reading<usize>,
+    /// Main memory in KiB.
+    pub memory_kib: Reading<u64>,
+    /// The kernel's clock source.
+    pub clocksource: Reading<String>,
+    /// Frequency governor of the first CPU; absent in most virtual machines.
+    pub governor: Reading<String>,
+    /// The processor says that it is a virtual one.
+    pub is_virtual: Reading<bool>,
+    /// Resource limits that bite in large experiments.
+    pub limits: Limits,
+    /// `kernel.io_uring_disabled`: 0 for all, 1 for a group only, 2 for nobody.
+    pub io_uring_disabled: Reading<i64>,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Reading<i64>,
+    /// `kernel.kptr_restrict`.
+    pub kptr_restrict: Reading<i64>,
+    /// The effective user is root.
+    pub is_root: bool,
+    /// Effective capabilities.
+    pub capabilities: Reading<Capabilities>,
+    /// The kernel's measures against processor faults, by name.
+    pub mitigations: Reading<BTreeMap<String, String>>,
+}
+
+/// Resource limits of this process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Open descriptors (`RLIMIT_NOFILE`).
+    pub open_files: ResourceLimit,
+    /// Locked memory in bytes (`RLIMIT_MEMLOCK`): old kernels' rings and sample buffers.
+    pub locked_memory_bytes: ResourceLimit,
+    /// POSIX message queues in bytes (`RLIMIT_MSGQUEUE`).
+    pub message_queue_bytes: ResourceLimit,
+}
+
+/// One limit; `None` means unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceLimit {
+    /// In force now; may be raised up to `hard`.
+    pub soft: Option<u64>,
+    /// Ceiling for those without `CAP_SYS_RESOURCE`.
+    pub hard: Option<u64>,
+}
+
+/// A set of capabilities.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// All of them, as the kernel prints them.
+    pub mask: String,
+    /// Those that decide what pollux can do or measure.
+    pub names: Vec<String>,
+}
+
+/// Capabilities that matter here, by bit number (capabilities(7)).
+const CAPABILITIES: [(u32, &str); 10] = [
+    (2, "CAP_DAC_READ_SEARCH"),
+    (10, "CAP_NET_BIND_SERVICE"),
+    (12, "CAP_NET_ADMIN"),
+    (14, "CAP_IPC_LOCK"),
+    (19, "CAP_SYS_PTRACE"),
+    (21, "CAP_SYS_ADMIN"),
+    (23, "CAP_SYS_NICE"),
+    (24, "CAP_SYS_RESOURCE"),
+    (38, "CAP_PERFMON"),
+    (39, "CAP_BPF"),
+];
+
+impl Environment {
+    /// Reads everything now.
+    #[must_use]
+    pub fn read() -> Self {
+        let names = rustix::system::uname();
+        let cpuinfo = Reading::of_file("/proc/cpuinfo");
+        Self {
+            pollux: env!("CARGO_PKG_VERSION").to_owned(),
+            rustc: rustc(),
+            kernel: names.release().to_string_lossy().into_owned(),
+            architecture: names.machine().to_string_lossy().into_owned(),
+            cpu_model: cpuinfo.parsed("/proc/cpuinfo names no model", parse_cpu_model),
+            cpus_online: Reading::from_io(
+                "CPUs online",
+                pollux_sys::perf::online_cpus().map(|cpus| cpus.len()),
+            ),
+            cpus_allowed: Reading::from_io(
+                "CPUs allowed",
+                std::thread::available_parallelism().map(Into::into),
+            ),
+            memory_kib: Reading::of_file("/proc/meminfo")
+                .parsed("/proc/meminfo has no line MemTotal", parse_memory_kib),
+            clocksource: Reading::of_file(
+                "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            ),
+            governor: Reading::of_file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            is_virtual: is_virtual(),
+            limits: Limits::read(),
+            io_uring_disabled: sysctl("io_uring_disabled"),
+            perf_event_paranoid: sysctl("perf_event_paranoid"),
+            kptr_restrict: sysctl("kptr_restrict"),
+            is_root: rustix::process::geteuid().is_root(),
+            capabilities: Reading::of_file("/proc/self/status")
+                .parsed("/proc/self/status has no line CapEff", parse_capabilities),
+            mitigations: mitigations(),
+        }
+    }
+}
+
+impl Limits {
+    fn read() -> Self {
+        let limit = |resource| ResourceLimit::from(rustix::process::getrlimit(resource));
+        Self {
+            open_files: limit(Resource::Nofile),
+            locked_memory_bytes: limit(Resource::Memlock),
+            message_queue_bytes: limit(Resource::Msgqueue),
+        }
+    }
+}
+
+impl From<Rlimit> for ResourceLimit {
+    fn from(limit: Rlimit) -> Self {
+        Self { soft: limit.current, hard: limit.maximum }
+    }
+}
+
+/// Whether the processor says that it is a virtual one (x86 only; others do not tell).
+pub(super) fn is_virtual() -> Reading<bool> {
+    Reading::of_file("/proc/cpuinfo")
+        .parsed("/proc/cpuinfo has no flags: this architecture does not tell", parse_is_virtual)
+}
+
+fn rustc() -> Reading<String> {
+    match option_env!("POLLUX_RUSTC") {
+        Some(version) => Reading::Value(version.to_owned()),
+        None => Reading::unavailable("POLLUX_RUSTC was not set when pollux was built"),
+    }
+}
+
+fn sysctl(name: &str) -> Reading<i64> {
+    let path = format!("/proc/sys/kernel/{name}");
+    Reading::of_file(&path).parsed(&format!("{path} holds no number"), |text| text.parse().ok())
+}
+
+fn mitigations() -> Reading<BTreeMap<String, String>> {
+    let folder = "/sys/devices/system/cpu/vulnerabilities";
+    Reading::from_io(folder, fs::read_dir(folder)).and_then(|entries| {
+        let found: BTreeMap<_, _> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let text = fs::read_to_string(entry.path()).ok()?;
+                Some((name, text.trim().to_owned()))
+            })
+            .collect();
+        if found.is_empty() {
+            return Reading::unavailable(format!("{folder} holds nothing readable"));
+        }
+        Reading::Value(found)
+    })
+}
+
+/// `/proc/cpuinfo` pads names with tabs before the colon.
+fn cpuinfo_field<'text>(text: &'text str, name: &str) -> Option<&'text str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then_some(value.trim())
+    })
+}
+
+fn parse_cpu_model(cpuinfo: &str) -> Option<String> {
+    let model = cpuinfo_field(cpuinfo, "model name").filter(|model| !model.is_empty())?;
+    Some(model.to_owned())
+}
+
+fn parse_is_virtual(cpuinfo: &str) -> Option<bool> {
+    let flags = cpuinfo_field(cpuinfo, "flags")?;
+    Some(flags.split(' ').any(|flag| flag == "hypervisor"))
+}
+
+fn parse_memory_kib(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+fn parse_capabilities(status: &str) -> Option<Capabilities> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?.trim();
+    let bits = u64::from_str_radix(mask, 16).ok()?;
+    let held = CAPABILITIES.iter().filter(|(bit, _)| bits >> bit & 1 == 1);
+    Some(Capabilities {
+        mask: mask.to_owned(),
+        names: held.map(|(_, name)| (*name).to_owned()).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPUINFO: &str = "processor\t: 0\nmodel name\t: Example CPU @ 2.0GHz\n\
+        flags\t\t: fpu vme hypervisor lahf_lm\n\nprocessor\t: 1\n";
+
+    #[test]
+    fn cpuinfo_tells_model_and_hypervisor_or_nothing() {
+        assert_eq!(parse_cpu_model(CPUINFO).as_deref(), Some("Example CPU @ 2.0GHz"));
+        assert_eq!(parse_is_virtual(CPUINFO), Some(true));
+        assert_eq!(parse_is_virtual("flags\t: fpu vme\n"), Some(false));
+        assert_eq!(parse_is_virtual("Features\t: fp asimd\n"), None);
+        assert_eq!(parse_cpu_model("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn capability_bits_get_their_names() {
+        let one = parse_capabilities("CapEff:\t0000004000000000\n").expect("a mask");
+        assert_eq!(one.names, ["CAP_PERFMON"]);
+        let most = parse_capabilities("CapEff:\t000001fffeffffff\n").expect("a mask");
+        assert!(!most.names.contains(&"CAP_SYS_RESOURCE".to_owned()), "bit 24 is not set");
+        assert_eq!(most.names.len(), CAPABILITIES.len() - 1);
+        assert_eq!(parse_capabilities("CapEff:\tnone\n"), None);
+    }
+
+    #[test]
+    fn memory_is_the_total() {
+        let text = "MemTotal:       24684084 kB\nMemFree:        1 kB\n";
+        assert_eq!(parse_memory_kib(text), Some(24_684_084));
+        assert_eq!(parse_memory_kib("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn this_machine_is_described_without_empty_strings() {
+        let environment = Environment::read();
+        assert!(!environment.kernel.is_empty());
+        assert!(environment.cpus_online.value().is_some_and(|count| *count > 0));
+        assert!(environment.memory_kib.value().is_some_and(|kib| *kib > 0));
+        assert!(environment.capabilities.value().is_some());
+        let json = serde_json::to_string(&environment).expect("json");
+        assert!(!json.contains(r#"{"value":""}"#), "{json}");
+        assert!(!json.contains(r#"{"unavailable":""}"#), "{json}");
+        let back: Environment = serde_json::from_str(&json).expect("our own json");
+        assert_eq!(back, environment);
+    }
+}
