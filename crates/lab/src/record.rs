@@ -59,6 +59,54 @@ pub struct Record {
     pub answers: Vec<Answer>,
 }
 
+impl Record {
+    /// A record of nothing yet, begun now.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            schema: SCHEMA_VERSION,
+            tool: concat!("pollux ", env!("CARGO_PKG_VERSION")).to_owned(),
+            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            duration_s: 0.0,
+            ending: Ending::Complete,
+            command: Vec::new(),
+            job: JobRecord {
+                name: String::new(),
+                question: String::new(),
+                toml: String::new(),
+                seed: 0,
+                blocks: 0,
+                blocks_max: 0,
+                min_effect: 0.0,
+                target_ci: 0.0,
+            },
+            environment: Vec::new(),
+            sources: Vec::new(),
+            left_out: Vec::new(),
+            cuts: Vec::new(),
+            blocks: Vec::new(),
+            runs: Vec::new(),
+            counting: Vec::new(),
+            profiles: Vec::new(),
+            results: Vec::new(),
+            why: Vec::new(),
+            trust: Trust {
+                badge: Badge::Invalid,
+                noise: None,
+                blocks_disturbed: 0,
+                blocks: 0,
+                steal: Reading::unavailable("nothing was run"),
+                runs_unsteady: 0,
+                runs_two_regime: 0,
+                runs_failed: 0,
+                runs: 0,
+                hardware_counters: Reading::unavailable("nothing was run"),
+            },
+            answers: Vec::new(),
+        }
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

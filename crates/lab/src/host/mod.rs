@@ -10,6 +10,7 @@
 
 pub mod counting;
 pub mod environment;
+mod facts;
 pub mod gates;
 pub mod machine;
 pub mod process;

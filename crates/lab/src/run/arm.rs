@@ -142,9 +142,11 @@ fn run_command(
 
 /// `{pipes}` and the like in a command stand for the point's value of that axis.
 fn with_axes(line: &str, point: &PlannedPoint) -> String {
-    point.point.axes.iter().fold(line.to_owned(), |line, (name, value)| {
-        line.replace(&format!("{{{name}}}"), value)
-    })
+    point
+        .point
+        .axes
+        .iter()
+        .fold(line.to_owned(), |line, (name, value)| line.replace(&format!("{{{name}}}"), value))
 }
 
 fn figure(pattern: &Regex, ended: &Ended) -> Result<f64, String> {

@@ -164,9 +164,10 @@ mod tests {
     #[test]
     fn output_comes_line_by_line_and_whole() {
         let mut heard = Vec::new();
-        let ended = run(shell("cat; echo err >&2; exit 3"), "a\nb\n", LONG, &|| false, &mut |line| {
-            heard.push(line.to_owned());
-        });
+        let ended =
+            run(shell("cat; echo err >&2; exit 3"), "a\nb\n", LONG, &|| false, &mut |line| {
+                heard.push(line.to_owned());
+            });
         let ended = ended.expect("the shell runs");
         assert_eq!(heard, ["a\n", "b\n"]);
         assert_eq!((ended.stderr.as_str(), ended.status.code()), ("err\n", Some(3)));

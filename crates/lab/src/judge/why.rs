@@ -1,0 +1,190 @@
+//! Why an arm is faster or slower: counts per event, and the sentence made of them.
+
+use std::collections::BTreeMap;
+
+use super::SAME_AGAIN;
+use crate::host::Reading;
+use crate::plan::{Arm, ArmKind, Plan, PlannedPoint};
+use crate::record::{CountingRun, Outcome, Record, ResultRow, Verdict, WhyRow};
+use crate::stats::median;
+
+/// A count has moved when it differs from the baseline's by more than this.
+const MOVED: f64 = 0.10;
+/// Most counts that a sentence names.
+const REASONS_MAX: usize = 2;
+/// Differences between counts below this, per event, explain nothing.
+const PER_EVENT_MIN: f64 = 0.02;
+
+/// One row for each arm at each point, from the counting pass and the CPU times of the timing.
+pub(super) fn rows(plan: &Plan, record: &Record) -> Vec<WhyRow> {
+    let mut rows = Vec::new();
+    for point in &plan.points {
+        let part = plan.part_name(point);
+        let first = rows.len();
+        let ours = |arm: &&Arm| arm.name != SAME_AGAIN && !matches!(arm.kind, ArmKind::Command(_));
+        for arm in point.arms.iter().filter(ours) {
+            rows.push(row(part, point, arm, record));
+        }
+        let baseline = &point.arms[point.baseline].name;
+        let Some(baseline) = rows[first..].iter().find(|row| row.arm == *baseline).cloned() else {
+            continue;
+        };
+        for row in &mut rows[first..] {
+            row.sentence = sentence(row, &baseline);
+        }
+    }
+    rows
+}
+
+/// Marks differences in time behind which no count moves.
+pub(super) fn flag_unexplained(results: &mut [ResultRow], why: &[WhyRow]) {
+    for result in results {
+        let is_claim = matches!(result.verdict, Verdict::Faster | Verdict::Slower);
+        let same = |row: &&WhyRow, arm: &str| {
+            row.experiment == result.experiment && row.point == result.point && row.arm == arm
+        };
+        let (Some(row), Some(baseline)) = (
+            why.iter().find(|row| same(row, &result.arm)),
+            why.iter().find(|row| same(row, &result.baseline)),
+        ) else {
+            continue;
+        };
+        if is_claim && moves(row, baseline).is_empty() {
+            let percent = MOVED * 100.0;
+            result.notes.push(format!("unexplained: no count moved by {percent:.0} %"));
+        }
+    }
+}
+
+fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
+    let is_this = |run: &&CountingRun| {
+        run.experiment == part && run.point == point.point.label && run.arm == arm.name
+    };
+    let run = record.counting.iter().find(is_this);
+    let kernel = |names: &[&str]| match run {
+        Some(run) => per_event(sum(&run.kernel, names), run.events),
+        None => not_counted(),
+    };
+    let own = |names: &[&str], per: Per| match run {
+        Some(run) => own_count(run, names, per),
+        None => not_counted(),
+    };
+    WhyRow {
+        experiment: part.to_owned(),
+        point: point.point.label.clone(),
+        arm: arm.name.clone(),
+        system_calls_per_event: kernel(&["system_calls"]),
+        events_per_wait: own(&["events"], Per::Wait),
+        updates_per_event: own(&["updates_sent", "rearms"], Per::Event),
+        switches_per_event: kernel(&["switches_voluntary", "switches_involuntary"]),
+        wakeups_per_event: kernel(&["wakeups"]),
+        cpu_ns_per_event: cpu_ns_per_event(part, point, arm, record),
+        sentence: String::new(),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Per {
+    Event,
+    Wait,
+}
+
+fn own_count(run: &CountingRun, names: &[&str], per: Per) -> Reading<f64> {
+    if run.counters.is_empty() {
+        return Reading::unavailable("no poller");
+    }
+    let sum: u64 = names.iter().filter_map(|name| run.counters.get(*name)).sum();
+    let by = match per {
+        Per::Event => run.events,
+        Per::Wait => run.counters.get("waits").copied().unwrap_or_default(),
+    };
+    per_event(Reading::Value(sum), by)
+}
+
+fn per_event(count: Reading<u64>, events: u64) -> Reading<f64> {
+    if events == 0 {
+        return Reading::unavailable("no event in the counted window");
+    }
+    count.map(|count| count as f64 / events as f64)
+}
+
+fn sum(counts: &BTreeMap<String, Reading<u64>>, names: &[&str]) -> Reading<u64> {
+    names.iter().fold(Reading::Value(0), |sum, name| {
+        let count = counts.get(*name).cloned();
+        let count = count.unwrap_or_else(|| Reading::unavailable(format!("{name} not counted")));
+        sum.and_then(|sum| count.map(|count| sum + count))
+    })
+}
+
+fn not_counted<T>() -> Reading<T> {
+    Reading::unavailable("the counting run failed or was not made")
+}
+
+/// Median over the timing runs: the one column that is not a count.
+fn cpu_ns_per_event(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> Reading<f64> {
+    let of_arm = record.runs.iter().filter(|run| {
+        run.experiment == part && run.point == point.point.label && run.arm == arm.name
+    });
+    let measured = of_arm.filter_map(|run| match &run.outcome {
+        Outcome::Measured(measured) => Some(measured),
+        Outcome::Failed { .. } => None,
+    });
+    let mut missing = Reading::unavailable("no run was measured");
+    let mut values = Vec::new();
+    for run in measured {
+        match (&run.cpu_ns, run.events) {
+            (Reading::Value(cpu_ns), Some(events @ 1..)) => {
+                values.push(*cpu_ns as f64 / events as f64);
+            }
+            (Reading::Unavailable { .. }, _) => missing = run.cpu_ns.clone().map(|ns| ns as f64),
+            _ => {}
+        }
+    }
+    median(&values).map_or(missing, Reading::Value)
+}
+
+/// The counts of `row` that differ from the baseline's, the largest move first: words and
+/// whether the count can be named without its figures.
+fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
+    let counts = [
+        ("system calls per event", &row.system_calls_per_event, &baseline.system_calls_per_event),
+        ("events per wait", &row.events_per_wait, &baseline.events_per_wait),
+        ("updates per event", &row.updates_per_event, &baseline.updates_per_event),
+        ("switches per event", &row.switches_per_event, &baseline.switches_per_event),
+        ("wake-ups per event", &row.wakeups_per_event, &baseline.wakeups_per_event),
+    ];
+    let mut moved: Vec<(f64, String)> = counts
+        .into_iter()
+        .filter_map(|(name, ours, theirs)| {
+            let (ours, theirs) = (*ours.value()?, *theirs.value()?);
+            if (ours - theirs).abs() < PER_EVENT_MIN {
+                return None;
+            }
+            let smallest = PER_EVENT_MIN / 10.0;
+            let ratio = ours.max(smallest) / theirs.max(smallest);
+            let move_log = ratio.ln().abs();
+            let direction = if ratio > 1.0 { "more" } else { "fewer" };
+            let factor = move_log.exp();
+            (move_log > MOVED.ln_1p())
+                .then(|| (move_log, format!("{} {direction} {name}", factor_in_words(factor))))
+        })
+        .collect();
+    moved.sort_by(|a, b| b.0.total_cmp(&a.0));
+    moved.into_iter().map(|(_, words)| words).collect()
+}
+
+fn factor_in_words(factor: f64) -> String {
+    match factor {
+        10.0.. => format!("{factor:.0}×"),
+        _ => format!("{factor:.1}×"),
+    }
+}
+
+fn sentence(row: &WhyRow, baseline: &WhyRow) -> String {
+    if row.arm == baseline.arm {
+        return "the baseline".to_owned();
+    }
+    let mut moved = moves(row, baseline);
+    moved.truncate(REASONS_MAX);
+    if moved.is_empty() { "no count moved".to_owned() } else { moved.join(", ") }
+}

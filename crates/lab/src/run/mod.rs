@@ -1,0 +1,359 @@
+//! Follows a plan: blocks of fresh processes, gates around them, judgement after each.
+//!
+//! ```text
+//!  counting pass ─► block 0 ─► block 1 ─► … ─► repeats of disturbed blocks ─► profile pass
+//!                    │  every point, its arms in random order
+//!                    └─ gates ─► judge ─► the observer saves the record
+//! ```
+//!
+//! The runner starts nothing while a run is under way and draws nothing itself: whoever shows
+//! progress is an [`Observer`]. An arm that fails is recorded and the rest goes on.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use crate::host::environment::Environment;
+use crate::host::gates::{Gate, GateLimits, OwnUse};
+use crate::host::machine::HostSample;
+use crate::host::process::cpu_with_waited_children;
+use crate::host::sources::Sources;
+use crate::judge;
+use crate::measure::{Done, Pass};
+use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
+use crate::record::{
+    Block, CountingRun, Ending, Interval, JobRecord, Outcome, Profile, Record, Run,
+};
+use crate::stats::{StoppingRule, block_order};
+
+mod arm;
+mod child;
+
+/// An arm that failed this often in a row at a point is not tried again there.
+const FAILURES_MAX: u32 = 2;
+/// Disturbed blocks are repeated up to this share of the planned ones.
+const REPEATS_SHARE: f64 = 0.5;
+
+/// Which run an observer hears about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLabel {
+    /// The block, from 0; none in the counting and profile passes.
+    pub block: Option<u32>,
+    /// Name of the part.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// Name of the arm.
+    pub arm: String,
+    /// What the run is for.
+    pub pass: Pass,
+    /// Unit of the value.
+    pub unit: &'static str,
+}
+
+/// Hears what happens. Called between runs, except for `interval`, which comes while a run
+/// sleeps between two intervals.
+pub trait Observer {
+    /// A run starts.
+    fn run_started(&mut self, run: &RunLabel);
+    /// An interval of a run ended.
+    fn interval(&mut self, run: &RunLabel, interval: &Interval);
+    /// A run ended with a value, or with the reason why there is none.
+    fn run_ended(&mut self, run: &RunLabel, value: Result<f64, &str>);
+    /// A block ended; the record is judged and can be saved.
+    fn block_ended(&mut self, record: &Record);
+}
+
+/// How often the user asked to stop: once ends after the block, twice at once.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    /// Asks to stop; asking again is more urgent. Safe to call from a signal handler.
+    pub fn ask(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.load(Relaxed) > 0
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.0.load(Relaxed) > 1
+    }
+}
+
+/// Everything that a run of a plan needs.
+pub struct Runner<'a> {
+    /// What to run.
+    pub plan: &'a Plan,
+    /// The `pollux` binary; each run starts it as `pollux lab measure`.
+    pub program: PathBuf,
+    /// The command line that repeats this, for the record.
+    pub command: Vec<String>,
+    /// Where counts can be read.
+    pub sources: Sources,
+    /// Asked between runs.
+    pub stop: Stop,
+    /// Hears what happens.
+    pub observer: &'a mut dyn Observer,
+}
+
+impl Runner<'_> {
+    /// Runs the plan to its end, to the end of its budget or to a stop, and judges it.
+    pub fn run(mut self) -> Record {
+        let start = Instant::now();
+        let mut state = State { record: self.empty_record(), start, failures: HashMap::new() };
+        self.counting_pass(&mut state);
+        let mut block = 0;
+        while self.wants_block(block, &mut state) {
+            self.block(block, None, &mut state);
+            block += 1;
+        }
+        self.repeat_disturbed(&mut state);
+        self.profile_pass(&mut state);
+        self.judge(&mut state);
+        state.record
+    }
+
+    fn wants_block(&self, done: u32, state: &mut State) -> bool {
+        let job = &self.plan.job;
+        if self.stop.is_asked() {
+            state.record.ending = Ending::Interrupted;
+            return false;
+        }
+        if done >= job.blocks && job.budget.is_some_and(|budget| state.start.elapsed() >= budget) {
+            return false;
+        }
+        if let Some(budget) = job.budget
+            && state.start.elapsed() + self.plan.forecast().block > budget
+            && done >= BLOCKS_WHATEVER
+        {
+            state.record.ending = Ending::Budget;
+            return false;
+        }
+        let rule = StoppingRule {
+            blocks_min: job.blocks as usize,
+            blocks_max: job.blocks_max as usize,
+            target_half_width: job.target_ci,
+        };
+        let headline = judge::headline(self.plan, &state.record);
+        rule.needs_more_blocks(done as usize, &headline)
+    }
+
+    /// Every arm at every point once.
+    fn block(&mut self, block: u32, repeats: Option<u32>, state: &mut State) {
+        let before = HostSample::take();
+        let own_before = cpu_with_waited_children();
+        let start = Instant::now();
+        let plan = self.plan;
+        for (index, point) in plan.points.iter().enumerate() {
+            let seed = plan.job.seed.wrapping_add(index as u64);
+            let order = block_order(point.arms.len(), block as usize, seed);
+            for (position, arm) in order.into_iter().enumerate() {
+                if self.stop.is_urgent() {
+                    state.record.ending = Ending::Interrupted;
+                    return;
+                }
+                let arm = &point.arms[arm];
+                if let Some(outcome) = self.timing_run(block, point, arm, state) {
+                    state.record.runs.push(Run {
+                        block,
+                        position: position as u32,
+                        experiment: plan.part_name(point).to_owned(),
+                        point: point.point.label.clone(),
+                        arm: arm.name.clone(),
+                        outcome,
+                    });
+                }
+            }
+        }
+        let own_after = cpu_with_waited_children();
+        let own = own_after.and_then(|after| own_before.map(|before| after.saturating_sub(before)));
+        let own = OwnUse { cpu: own.value().copied().unwrap_or_default(), runqueue_wait: None };
+        let reading = Gate::between(&before, &HostSample::take(), &own);
+        let disturbance = reading.judge(&GateLimits::default());
+        state.record.blocks.push(Block {
+            block,
+            repeats,
+            start_s: (start - state.start).as_secs_f64(),
+            duration_s: start.elapsed().as_secs_f64(),
+            steal: reading.steal_share,
+            foreign_cpu: reading.foreign_cpu_share,
+            pressure: reading.psi_some_share,
+            disturbances: disturbance.map(|found| found.reasons).unwrap_or_default(),
+        });
+        self.judge(state);
+        self.observer.block_ended(&state.record);
+    }
+
+    /// One timing run, or nothing when the arm was given up at this point.
+    fn timing_run(
+        &mut self,
+        block: u32,
+        point: &PlannedPoint,
+        arm: &Arm,
+        state: &mut State,
+    ) -> Option<Outcome> {
+        let key =
+            (self.plan.part_name(point).to_owned(), point.point.label.clone(), arm.name.clone());
+        let failures = state.failures.entry(key).or_default();
+        if *failures >= FAILURES_MAX {
+            return None;
+        }
+        let label = self.label(Some(block), point, arm, Pass::Timing);
+        let outcome = match self.one_run(&label, point, arm, u64::from(block)) {
+            Ok(ran) => {
+                *failures = 0;
+                Outcome::Measured(ran.measurement)
+            }
+            Err(reason) => {
+                *failures += 1;
+                Outcome::Failed { reason }
+            }
+        };
+        Some(outcome)
+    }
+
+    fn counting_pass(&mut self, state: &mut State) {
+        self.side_pass(Pass::Counting, &mut |label, done| {
+            state.record.counting.push(CountingRun {
+                experiment: label.experiment.clone(),
+                point: label.point.clone(),
+                arm: label.arm.clone(),
+                events: done.events,
+                counters: done.counters,
+                events_per_wait_histogram: done.events_per_wait_histogram,
+                kernel: done.kernel,
+            });
+        });
+    }
+
+    fn profile_pass(&mut self, state: &mut State) {
+        let Some(rate_hz) = self.plan.job.profile_hz else { return };
+        self.side_pass(Pass::Profile { rate_hz }, &mut |label, done| {
+            let Some(samples) = done.samples else { return };
+            state.record.profiles.push(Profile {
+                experiment: label.experiment.clone(),
+                point: label.point.clone(),
+                arm: label.arm.clone(),
+                samples,
+                symbols: done.symbols,
+            });
+        });
+    }
+
+    /// Each of our own arms once at each point, apart from the timing. A failure here shows again
+    /// in the timing pass, where it is recorded.
+    fn side_pass(&mut self, pass: Pass, keep: &mut dyn FnMut(&RunLabel, Done)) {
+        let plan = self.plan;
+        for point in &plan.points {
+            for arm in &point.arms {
+                let is_ours = !matches!(arm.kind, ArmKind::Command(_));
+                if !is_ours || arm.name == SAME_AGAIN || self.stop.is_asked() {
+                    continue;
+                }
+                let label = self.label(None, point, arm, pass);
+                if let Ok(arm::Ran { done: Some(done), .. }) = self.one_run(&label, point, arm, 0) {
+                    keep(&label, done);
+                }
+            }
+        }
+    }
+
+    fn one_run(
+        &mut self,
+        label: &RunLabel,
+        point: &PlannedPoint,
+        arm: &Arm,
+        block: u64,
+    ) -> Result<arm::Ran, String> {
+        self.observer.run_started(label);
+        let stop = self.stop.clone();
+        let context = arm::RunContext {
+            program: &self.program,
+            seed: self.plan.job.seed.wrapping_add(block),
+            pass: label.pass,
+            sources: &self.sources,
+            is_stopped: &|| stop.is_urgent(),
+        };
+        let observer = &mut *self.observer;
+        let ran = arm::run(&arm.kind, point, &context, &mut |interval| {
+            observer.interval(label, interval);
+        });
+        let value = ran.as_ref().map(|ran| ran.measurement.value).map_err(String::as_str);
+        self.observer.run_ended(label, value);
+        ran
+    }
+
+    /// Disturbed blocks once more at the end, all arms and points, under new numbers.
+    fn repeat_disturbed(&mut self, state: &mut State) {
+        let disturbed: Vec<u32> = state
+            .record
+            .blocks
+            .iter()
+            .filter(|block| !block.disturbances.is_empty())
+            .map(|block| block.block)
+            .collect();
+        let most = (f64::from(self.plan.job.blocks) * REPEATS_SHARE) as usize;
+        for repeats in disturbed.into_iter().take(most) {
+            let next = state.record.blocks.len() as u32;
+            let budget = self.plan.job.budget;
+            let is_over = budget
+                .is_some_and(|budget| state.start.elapsed() + self.plan.forecast().block > budget);
+            if self.stop.is_asked() || is_over {
+                return;
+            }
+            self.block(next, Some(repeats), state);
+        }
+    }
+
+    fn judge(&self, state: &mut State) {
+        state.record.duration_s = state.start.elapsed().as_secs_f64();
+        judge::judge(self.plan, &mut state.record);
+    }
+
+    fn label(&self, block: Option<u32>, point: &PlannedPoint, arm: &Arm, pass: Pass) -> RunLabel {
+        RunLabel {
+            block,
+            experiment: self.plan.part_name(point).to_owned(),
+            point: point.point.label.clone(),
+            arm: arm.name.clone(),
+            pass,
+            unit: point.experiment.metric().unit,
+        }
+    }
+
+    fn empty_record(&self) -> Record {
+        let job = &self.plan.job;
+        let mut record = Record::empty();
+        record.command = self.command.clone();
+        record.job = JobRecord {
+            name: job.name.clone(),
+            question: job.question.clone(),
+            toml: String::new(),
+            seed: job.seed,
+            blocks: job.blocks,
+            blocks_max: job.blocks_max,
+            min_effect: job.min_effect,
+            target_ci: job.target_ci,
+        };
+        record.environment = Environment::read().facts();
+        record.sources = self.sources.statuses.clone();
+        record.left_out = self.plan.left_out.clone();
+        record.cuts = self.plan.cuts.clone();
+        record
+    }
+}
+
+/// However small the budget, this many blocks are tried: none would answer nothing.
+const BLOCKS_WHATEVER: u32 = 2;
+
+struct State {
+    record: Record,
+    start: Instant,
+    /// Failures in a row by part, point and arm.
+    failures: HashMap<(String, String, String), u32>,
+}
