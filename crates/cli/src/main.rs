@@ -1,3 +1,34 @@
-//! x
+//! The `pollux` command: flags in, exit codes out.
+//!
+//! Everything that it does is in the crates below; here flags are read, progress is drawn and
+//! the outcome becomes an exit code.
 #![forbid(unsafe_code)]
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod args;
+mod axis_flags;
+mod lab;
+mod output;
+mod pages;
+mod progress;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ran = match cli.command {
+        Command::Lab(lab) => lab::run(*lab),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { folder } => pages::man(&folder),
+    };
+    match ran {
+        Ok(code) => code,
+        Err(failure) => {
+            output::error(&failure.message);
+            failure.code
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The laboratory: experiments, statistics, records and reports.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod error;
 pub mod experiment;
 pub mod host;
@@ -9,5 +10,7 @@ pub mod judge;
 pub mod measure;
 pub mod plan;
 pub mod record;
+pub mod report;
 pub mod run;
+pub mod store;
 pub mod stats;

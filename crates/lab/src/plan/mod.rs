@@ -15,8 +15,10 @@ use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
 
 mod budget;
+mod show;
 
 pub use budget::Forecast;
+pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.
 pub const SAME_AGAIN: &str = "A/A";

@@ -1,0 +1,227 @@
+//! The command line: subcommands, flags, help texts with examples, exit codes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::axis_flags::AxisFlags;
+
+/// Exit codes of every `pollux lab` command, shown in its help.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    an arm could not be measured, or the lab itself failed
+  2    wrong flags or a wrong job file
+  3    a confirmed regression (lab compare --gate)
+  4    inconclusive, disturbed or invalid (only with --strict)
+  5    a required source is missing (require = [...] in the job)
+  130  interrupted; the blocks until then were reported";
+
+const LAB_EXAMPLES: &str = "\
+Examples:
+  pollux lab                                   the quick job: which mechanism for which load?
+  pollux lab --budget 30s                      the same, cut to half a minute
+  pollux lab run streams --transport pipe,tcp --poller epoll,epoll-et,uring-poll
+  pollux lab run pipes --pipes 10,100,1000,9000 --rule fixed --out results
+  pollux lab run streams --transport pipe --poller epoll-et \\
+      --arm 'original=./epoll_bench -n 2000 -t 2' --arm-pattern 'Avg: (\\d+) evts/sec' \\
+      --baseline original --blocks 6
+  pollux lab seed 0                            Dumazet's epoll_bench as he ran it";
+
+/// Event loops for Linux servers, and the laboratory that proves them.
+#[derive(Debug, Parser)]
+#[command(name = "pollux", version, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare event mechanisms on this machine: select, poll, AIO poll, epoll, io_uring
+    #[command(after_help = EXIT_CODES, after_long_help = format!("{LAB_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Lab(Box<Lab>),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(after_help = "Example:\n  pollux man ~/.local/share/man/man1")]
+    Man {
+        /// The folder; it is made if need be
+        folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    pub(crate) command: Option<LabCommand>,
+    #[command(flatten)]
+    pub(crate) run: RunFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// List experiments, built-in jobs, mechanisms and sources of this machine
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a job would run, what it would leave out, and how long it would take
+    #[command(after_help = "Example:\n  pollux lab plan quick --budget 1m")]
+    Plan {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        job: JobFlags,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a job file, a built-in job or an experiment
+    #[command(after_help = LAB_EXAMPLES)]
+    Run {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        run: RunFlags,
+    },
+    /// Repeat one of the documents that pollux grew from: 0 (epoll_bench), 1 (pipetest)
+    #[command(after_help = "Example:\n  pollux lab seed 0 --blocks 1 --runtime 5s")]
+    Seed {
+        /// Number of the seed
+        #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+        number: u8,
+        #[command(flatten)]
+        run: RunFlags,
+    },
+    /// Make report, summary and table again from a result
+    #[command(after_help = "Example:\n  pollux lab report pollux-out/quick-20261121-140000 --markdown")]
+    Report {
+        /// A folder that a run wrote, or a result.json
+        result: PathBuf,
+        /// Print the summary as Markdown instead of the table
+        #[arg(long, conflicts_with = "json")]
+        markdown: bool,
+        /// Print the result as JSON instead of the table
+        #[arg(long)]
+        json: bool,
+        /// Write the HTML report here instead of beside the result
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Compare two results of the same job on the same machine
+    #[command(after_help = "Example:\n  pollux lab compare before after --gate")]
+    Compare {
+        /// The earlier result: a folder or a result.json
+        before: PathBuf,
+        /// The later result
+        after: PathBuf,
+        /// Exit with 3 when an arm got worse in relation to its baseline
+        #[arg(long)]
+        gate: bool,
+        /// Exit with 4 when a row is unclear
+        #[arg(long)]
+        strict: bool,
+        /// Compare results of different machines or jobs
+        #[arg(long)]
+        across: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run one arm once: the lab starts this in a process of its own for each run
+    #[command(hide = true)]
+    Measure,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// A job file, a built-in job (quick, seed0, seed1-pipes) or an experiment (streams, pipes)
+    #[arg(value_name = "JOB")]
+    pub(crate) job: String,
+}
+
+/// Flags that change the job; each is the job key of the same name.
+#[derive(Debug, Args)]
+pub(crate) struct JobFlags {
+    /// Only these parts or experiments of the job
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Job")]
+    pub(crate) only: Vec<String>,
+    /// Blocks: each runs every arm at every point once [default: the job's, else 12]
+    #[arg(long, value_name = "N", help_heading = "Job")]
+    pub(crate) blocks: Option<String>,
+    /// Most blocks, added while the interval is wider than the target
+    #[arg(long, value_name = "N", help_heading = "Job")]
+    pub(crate) max_blocks: Option<String>,
+    /// Most time for everything; the plan is cut to fit and says what it cut
+    #[arg(long, value_name = "TIME", help_heading = "Job")]
+    pub(crate) budget: Option<String>,
+    /// Seed of block order and workloads
+    #[arg(long, value_name = "N", help_heading = "Job")]
+    pub(crate) seed: Option<String>,
+    /// Smallest effect that counts, such as 3%
+    #[arg(long, value_name = "PERCENT", help_heading = "Job")]
+    pub(crate) min_effect: Option<String>,
+    /// Wanted half-width of the 95 % interval, such as 1.5%
+    #[arg(long, value_name = "PERCENT", help_heading = "Job")]
+    pub(crate) target_ci: Option<String>,
+    /// Sample the CPU clock in a pass of its own: kernel symbols with shares [default rate: 999]
+    #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "999",
+          require_equals = true, help_heading = "Job")]
+    pub(crate) profile: Option<String>,
+    /// Print every interval of every timing run
+    #[arg(long, help_heading = "Job")]
+    pub(crate) show_intervals: bool,
+    /// Mechanisms to compare: all, or some of select, poll, aio, epoll, epoll-et,
+    /// epoll-oneshot, uring-poll
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
+    pub(crate) poller: Vec<String>,
+    /// The arm that the others are compared with
+    #[arg(long, value_name = "ARM", help_heading = "Arms")]
+    pub(crate) baseline: Option<String>,
+    /// An external program as an arm; {pipes} and the like stand for the point's value
+    #[arg(long, value_name = "NAME=COMMAND", help_heading = "Arms")]
+    pub(crate) arm: Vec<String>,
+    /// Where that program prints its figure: a regular expression with one group
+    #[arg(long, value_name = "REGEX", help_heading = "Arms")]
+    pub(crate) arm_pattern: Vec<String>,
+    /// Time before the measured window
+    #[arg(long, value_name = "TIME", help_heading = "Window")]
+    pub(crate) ramp_time: Option<String>,
+    /// Length of the measured window
+    #[arg(long, value_name = "TIME", help_heading = "Window")]
+    pub(crate) runtime: Option<String>,
+    /// Length of an interval within it
+    #[arg(long, value_name = "TIME", help_heading = "Window")]
+    pub(crate) interval: Option<String>,
+    #[command(flatten)]
+    pub(crate) axes: AxisFlags,
+}
+
+/// Flags of everything that runs a job.
+#[derive(Debug, Args)]
+pub(crate) struct RunFlags {
+    #[command(flatten)]
+    pub(crate) job: JobFlags,
+    /// Folder for result.json and report.html [default: pollux-out/JOB-TIME]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the result as JSON instead of the table
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// Print the result as Markdown instead of the table
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub(crate) markdown: bool,
+    /// No progress
+    #[arg(long, short, help_heading = "Output")]
+    pub(crate) quiet: bool,
+    /// Exit with 4 when a verdict is inconclusive or the machine was not quiet
+    #[arg(long, help_heading = "Output")]
+    pub(crate) strict: bool,
+}

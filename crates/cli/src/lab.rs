@@ -1,0 +1,319 @@
+//! `pollux lab`: from flags to a job, from a job to a plan, a run, a report and an exit code.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use pollux_lab::compare::{self, Change};
+use pollux_lab::experiment::Experiment;
+use pollux_lab::host::sources::Sources;
+use pollux_lab::job::{self, Job, Overrides};
+use pollux_lab::measure::{Line, RunSpec, measure};
+use pollux_lab::plan::Plan;
+use pollux_lab::record::{Badge, Ending, Record, Verdict};
+use pollux_lab::run::{Runner, Stop};
+use pollux_lab::{report, store};
+use pollux_poller::Mechanism;
+
+use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
+use crate::output::{self, Failure};
+use crate::progress::{self, Progress};
+
+/// The job of plain `pollux lab`.
+const DEFAULT_JOB: &str = "quick";
+/// Built-in jobs by the number of their seed.
+const SEEDS: [&str; 2] = ["seed0", "seed1-pipes"];
+/// Folder for results when none is named.
+const OUT: &str = "pollux-out";
+/// Longest run description that `measure` reads.
+const SPEC_BYTES_MAX: u64 = 1 << 20;
+
+/// Runs one `pollux lab` command.
+pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
+    match lab.command {
+        None => run_job(DEFAULT_JOB, lab.run),
+        Some(LabCommand::Run { target, run }) => run_job(&target.job, run),
+        Some(LabCommand::Seed { number, run }) => run_job(SEEDS[usize::from(number)], run),
+        Some(LabCommand::List { json }) => list(json),
+        Some(LabCommand::Plan { target, job, json }) => show_plan(&target.job, job, json),
+        Some(LabCommand::Report { result, markdown, json, html }) => {
+            let html = html.unwrap_or_else(|| beside(&result, store::REPORT_FILE));
+            make_report(&result, markdown, json, &html)
+        }
+        Some(LabCommand::Compare { before, after, gate, strict, across, json }) => {
+            compare_results(&before, &after, gate, strict, across, json)
+        }
+        Some(LabCommand::Measure) => measure_one(),
+    }
+}
+
+fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
+    let plan = plan(target, flags.job)?;
+    if plan.points.is_empty() {
+        let reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
+        return Err(Failure::failed(format!("nothing can run here: {}", reasons.join("; "))));
+    }
+    let sources = Sources::probe();
+    require(&plan.job, &sources)?;
+    let folder = flags.out.unwrap_or_else(|| default_folder(&plan.job.name));
+    if !flags.quiet {
+        announce(&plan, &sources, &folder);
+    }
+    let stop = Stop::default();
+    listen_for_interrupts(&stop)?;
+    let mut progress = Progress::new(&plan, folder.clone(), flags.quiet);
+    let record = Runner {
+        plan: &plan,
+        program: std::env::current_exe().map_err(Failure::failed)?,
+        command: std::env::args().collect(),
+        sources,
+        stop,
+        observer: &mut progress,
+    }
+    .run();
+    progress.finish();
+    store::save(&folder, &record).map_err(Failure::failed)?;
+    output::result(&match (flags.json, flags.markdown) {
+        (true, _) => json(&record),
+        (false, true) => report::markdown(&record),
+        (false, false) => progress::table(&record),
+    })?;
+    if !flags.quiet {
+        output::remark(&format!("report: {}", folder.join(store::REPORT_FILE).display()));
+    }
+    Ok(exit_code(&record, flags.strict))
+}
+
+fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
+    let has = |verdict| record.results.iter().any(|row| row.verdict == verdict);
+    if record.ending == Ending::Interrupted {
+        return ExitCode::from(130);
+    }
+    if record.results.is_empty() || has(Verdict::Failed) {
+        return ExitCode::from(1);
+    }
+    let is_unsure = record.trust.badge != Badge::Quiet || has(Verdict::Inconclusive);
+    if is_strict && is_unsure { ExitCode::from(4) } else { ExitCode::SUCCESS }
+}
+
+fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
+    let mut job = job::find(target).map_err(Failure::usage)?;
+    job.apply(&overrides(flags)?).map_err(Failure::usage)?;
+    let unavailable = |mechanism: Mechanism| match mechanism.open() {
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    Ok(Plan::make(job, limit.maximum.unwrap_or(u64::MAX), &unavailable))
+}
+
+fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
+    let commands = match (flags.arm.is_empty(), flags.arm_pattern.is_empty()) {
+        (true, true) => Vec::new(),
+        _ => job::commands_from_flags(&flags.arm, &flags.arm_pattern).map_err(Failure::usage)?,
+    };
+    Ok(Overrides {
+        only: flags.only,
+        pollers: flags.poller,
+        axes: flags.axes.0,
+        commands,
+        baseline: flags.baseline,
+        blocks: flags.blocks,
+        max_blocks: flags.max_blocks,
+        budget: flags.budget,
+        seed: flags.seed,
+        ramp_time: flags.ramp_time,
+        runtime: flags.runtime,
+        interval: flags.interval,
+        profile: flags.profile,
+        min_effect: flags.min_effect,
+        target_ci: flags.target_ci,
+        show_intervals: flags.show_intervals,
+    })
+}
+
+/// Refuses a job whose required sources can't be read.
+fn require(job: &Job, sources: &Sources) -> Result<(), Failure> {
+    for name in &job.require {
+        let status = sources.status(name);
+        if status.is_some_and(|status| status.available) {
+            continue;
+        }
+        let reason = status.and_then(|status| status.reason.clone());
+        let enable = status.and_then(|status| status.enable.clone());
+        let reason = reason.unwrap_or_else(|| "there is no such source".to_owned());
+        let remedy = enable.map_or(String::new(), |command| format!("; to enable it: {command}"));
+        return Err(Failure {
+            message: format!("the job requires \"{name}\": {reason}{remedy}"),
+            code: ExitCode::from(5),
+        });
+    }
+    Ok(())
+}
+
+fn announce(plan: &Plan, sources: &Sources, folder: &Path) {
+    output::remark(&plan.to_string());
+    for source in sources.statuses.iter().filter(|source| !source.available) {
+        let reason = source.reason.as_deref().unwrap_or("unknown");
+        output::remark(&format!("n/a here: {} ({}): {reason}", source.name, source.gives));
+        if let Some(command) = &source.enable {
+            output::remark(&format!("          to enable: {command}"));
+        }
+    }
+    output::remark(&format!("results: {}", folder.display()));
+}
+
+/// The first Ctrl-C or SIGTERM ends the run after its block, the second at once.
+fn listen_for_interrupts(stop: &Stop) -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new([
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+    ])
+    .map_err(Failure::failed)?;
+    let stop = stop.clone();
+    std::thread::spawn(move || {
+        for (count, _) in signals.forever().enumerate() {
+            stop.ask();
+            output::remark(match count {
+                0 => "stopping after this block; once more stops at once",
+                _ => "stopping",
+            });
+        }
+    });
+    Ok(())
+}
+
+fn default_folder(job: &str) -> PathBuf {
+    let started = Record::empty().started;
+    let digits: String = started.chars().filter(char::is_ascii_digit).collect();
+    let (day, time) = digits.split_at(8);
+    Path::new(OUT).join(format!("{job}-{day}-{time}"))
+}
+
+fn beside(result: &Path, name: &str) -> PathBuf {
+    if result.is_dir() { result.join(name) } else { result.with_file_name(name) }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("plain data")
+}
+
+fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, Failure> {
+    let plan = plan(target, flags)?;
+    output::result(&if as_json { json(&plan.summary()) } else { plan.to_string() })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make_report(result: &Path, markdown: bool, as_json: bool, html: &Path) -> Result<ExitCode, Failure> {
+    let record = store::load(result).map_err(Failure::failed)?;
+    let failed = |error| Failure::failed(format!("{}: {error}", html.display()));
+    std::fs::write(html, report::html(&record)).map_err(failed)?;
+    output::result(&match (as_json, markdown) {
+        (true, _) => json(&record),
+        (false, true) => report::markdown(&record),
+        (false, false) => progress::table(&record),
+    })?;
+    output::remark(&format!("report: {}", html.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compare_results(
+    before: &Path,
+    after: &Path,
+    is_gate: bool,
+    is_strict: bool,
+    is_across: bool,
+    as_json: bool,
+) -> Result<ExitCode, Failure> {
+    let a = store::load(before).map_err(Failure::failed)?;
+    let b = store::load(after).map_err(Failure::failed)?;
+    let rows = compare::compare(&a, &b, is_across).map_err(Failure::usage)?;
+    output::result(&if as_json { json(&rows) } else { compare::table(&rows) })?;
+    let has = |change| rows.iter().any(|row| row.change == change);
+    Ok(match () {
+        () if is_gate && has(Change::Worse) => ExitCode::from(3),
+        () if is_strict && has(Change::Unclear) => ExitCode::from(4),
+        () => ExitCode::SUCCESS,
+    })
+}
+
+fn list(as_json: bool) -> Result<ExitCode, Failure> {
+    let sources = Sources::probe();
+    let mechanisms = Mechanism::ALL.map(|mechanism| {
+        let refused = mechanism.open().err().map(|error| error.to_string());
+        (mechanism.name(), refused)
+    });
+    if as_json {
+        let experiments = Experiment::ALL.map(|e| (e.name(), e.about()));
+        let jobs: Vec<_> = job::list().iter().map(|job| (job.name, job.about)).collect();
+        output::result(&json(&serde_json::json!({
+            "experiments": experiments.map(|(name, about)| serde_json::json!({ "name": name, "about": about })),
+            "jobs": jobs.iter().map(|(name, about)| serde_json::json!({ "name": name, "about": about })).collect::<Vec<_>>(),
+            "mechanisms": mechanisms.map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })),
+            "sources": sources.statuses,
+        })))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::from("Experiments\n");
+    for experiment in Experiment::ALL {
+        text += &format!("  {:<15}{}\n", experiment.name(), experiment.about());
+    }
+    text += "\nBuilt-in jobs\n";
+    for job in job::list() {
+        text += &format!("  {:<15}{}\n", job.name, job.about);
+    }
+    text += "\nMechanisms\n";
+    for (name, refused) in mechanisms {
+        text += &format!("  {name:<15}{}\n", refused.unwrap_or_else(|| "available".to_owned()));
+    }
+    text += "\nSources\n";
+    for source in &sources.statuses {
+        let state = match (&source.reason, &source.enable) {
+            _ if source.available => source.gives.clone(),
+            (reason, enable) => {
+                let reason = reason.as_deref().unwrap_or("unknown reason");
+                let enable = enable.as_ref().map(|command| format!("\n{:25}enable: {command}", ""));
+                format!("n/a: {reason}{}", enable.unwrap_or_default())
+            }
+        };
+        text += &format!("  {:<23}{state}\n", source.name);
+    }
+    output::result(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The measured process: a description on standard input, a JSON line for each interval and one
+/// for the result on standard output.
+fn measure_one() -> Result<ExitCode, Failure> {
+    let mut text = String::new();
+    let stdin = std::io::stdin();
+    stdin.take(SPEC_BYTES_MAX).read_to_string(&mut text).map_err(Failure::failed)?;
+    let spec: RunSpec = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("standard input holds no run: {error}")))?;
+    raise_descriptor_limit().map_err(Failure::failed)?;
+    // A run without its runner would only disturb whoever comes next.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(Failure::failed)?;
+    let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
+    let done = measure(&spec, &mut |interval| {
+        // A runner that went away is noticed at the end.
+        let _ = line(&Line::Interval(*interval));
+    });
+    let done = done.map_err(|error| Failure::failed(with_causes(&error)))?;
+    line(&Line::Done(Box::new(done)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let words: Vec<String> = causes.map(ToString::to_string).collect();
+    std::iter::once(error.to_string()).chain(words).collect::<Vec<_>>().join(": ")
+}
+
+/// Up to the hard limit: the plan counted on it.
+fn raise_descriptor_limit() -> rustix::io::Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)
+}

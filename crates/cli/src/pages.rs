@@ -1,0 +1,26 @@
+//! Shell completions and manual pages, both made from the command line itself.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::args::Cli;
+use crate::output::{self, Failure};
+
+/// Prints the completion script of a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "pollux", &mut script);
+    output::result(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes one manual page for each command into `folder`.
+pub(crate) fn man(folder: &Path) -> Result<ExitCode, Failure> {
+    let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    output::remark(&format!("manual pages written to {}", folder.display()));
+    Ok(ExitCode::SUCCESS)
+}

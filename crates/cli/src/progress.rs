@@ -1,0 +1,174 @@
+//! Progress of a run: a bar on a terminal, a line for each block elsewhere, and every interval
+//! where the job asks for it.
+//!
+//! It draws only between runs and when an interval ends, never from a thread of its own: on two
+//! CPUs a redraw would be a disturbance.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pollux_lab::measure::Pass;
+use pollux_lab::plan::Plan;
+use pollux_lab::record::{Interval, Record};
+use pollux_lab::run::{Observer, RunLabel};
+use pollux_lab::{report, store};
+
+/// Shows what the runner does and saves the record after each block.
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    is_quiet: bool,
+    shows_intervals: bool,
+    folder: PathBuf,
+    blocks: u32,
+    start: Instant,
+    forecast: Duration,
+    /// The first error of saving; shown once, and again at the end.
+    pub(crate) save_error: Option<store::StoreError>,
+}
+
+impl Progress {
+    pub(crate) fn new(plan: &Plan, folder: PathBuf, is_quiet: bool) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let forecast = plan.forecast();
+        let runs = plan.runs_per_block() as u64 * u64::from(plan.job.blocks + 1);
+        let bar = (is_terminal && !is_quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{bar:24} {elapsed_precise} {wide_msg}");
+            bar.set_style(style.expect("a constant template"));
+            bar
+        });
+        Self {
+            bar,
+            is_quiet,
+            shows_intervals: plan.job.shows_intervals,
+            folder,
+            blocks: plan.job.blocks,
+            start: Instant::now(),
+            forecast: forecast.total,
+            save_error: None,
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Prints a line without tearing the bar.
+    fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| crate::output::remark(text)),
+            None if !self.is_quiet => crate::output::remark(text),
+            None => {}
+        }
+    }
+
+    fn place(&self, run: &RunLabel) -> String {
+        let pass = match (run.pass, run.block) {
+            (Pass::Timing, Some(block)) => format!("block {}/{}", block + 1, self.blocks),
+            (Pass::Counting, _) => "counting pass".to_owned(),
+            (Pass::Profile { .. }, _) => "profile pass".to_owned(),
+            (Pass::Timing, None) => "run".to_owned(),
+        };
+        format!("{pass}  {} {}  {}", run.experiment, run.point, run.arm)
+    }
+}
+
+impl Observer for Progress {
+    fn run_started(&mut self, run: &RunLabel) {
+        let place = self.place(run);
+        if self.shows_intervals {
+            self.line(&place);
+        }
+        if let Some(bar) = &self.bar {
+            let left = self.forecast.saturating_sub(self.start.elapsed());
+            bar.set_message(format!("{place}  about {} left", minutes(left)));
+        }
+    }
+
+    fn interval(&mut self, run: &RunLabel, interval: &Interval) {
+        if !self.shows_intervals {
+            return;
+        }
+        let mut text = format!("  {:>12} {}", grouped(interval.events_per_s), run.unit);
+        if let Some(switches) = interval.process_switches_per_s {
+            text += &format!("  {:>9} switches/s (process)", grouped(switches));
+        }
+        if let Some(switches) = interval.machine_switches_per_s {
+            text += &format!("  {:>9} switches/s (machine)", grouped(switches));
+        }
+        if let Some(events) = interval.events_per_wait {
+            text += &format!("  {events:>8.2} events/wait");
+        }
+        self.line(&text);
+    }
+
+    fn run_ended(&mut self, run: &RunLabel, value: Result<f64, &str>) {
+        match value {
+            Ok(value) if self.shows_intervals => {
+                self.line(&format!("  mean: {} {}", grouped(value), run.unit));
+            }
+            Ok(_) => {}
+            Err(reason) => self.line(&format!("failed: {}: {reason}", self.place(run))),
+        }
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
+    fn block_ended(&mut self, record: &Record) {
+        if let Err(error) = store::save(&self.folder, record) {
+            self.line(&format!("could not save: {error}"));
+            self.save_error.get_or_insert(error);
+        }
+        let Some(block) = record.blocks.last() else { return };
+        let number = block.block + 1;
+        let state = match block.disturbances.as_slice() {
+            [] => "quiet".to_owned(),
+            reasons => format!("disturbed: {}", reasons.join("; ")),
+        };
+        let left = self.forecast.saturating_sub(self.start.elapsed());
+        if self.bar.is_none() || !block.disturbances.is_empty() {
+            let (took, left) = (block.duration_s, minutes(left));
+            let of = self.blocks;
+            self.line(&format!("block {number}/{of}  {took:.1} s  {state}  about {left} left"));
+        }
+    }
+}
+
+fn minutes(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+/// A whole number with a comma between thousands.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The final table for a terminal.
+pub(crate) fn table(record: &Record) -> String {
+    report::table(record, crate::output::width_chars(), crate::output::is_colourful())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!(grouped(1_081_999.6), "1,082,000");
+        assert_eq!(grouped(999.0), "999");
+    }
+}
