@@ -329,6 +329,7 @@ impl Poller for Aio {
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         let deadline = Deadline::after(timeout);
+        let mut remaining = timeout;
         loop {
             self.flush(events)?;
             let has_found = self.harvest(events)?;
@@ -339,10 +340,10 @@ impl Poller for Aio {
                 // Only stale ones, but their slots are free: the queue may move on.
                 continue;
             }
-            let remaining = deadline.remaining();
             if remaining == Some(Duration::ZERO) || self.block(events, remaining)? {
                 break;
             }
+            remaining = deadline.remaining();
         }
         self.counters.wait_ended(events.len());
         Ok(())

@@ -58,6 +58,12 @@ impl Select {
         Ok(select)
     }
 
+    /// Every change reaches the kernel, without a call of its own: the bitmaps go with each wait.
+    fn count_update(&self) {
+        self.counters.updates_asked.add(1);
+        self.counters.updates_sent.add(1);
+    }
+
     /// Replaces the bits of `fd` and keeps `nfds` exact.
     fn want(&mut self, fd: RawFd, interest: Interest) {
         let index = usize::try_from(fd).expect("descriptors are not negative");
@@ -149,9 +155,8 @@ impl Poller for Select {
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
-        self.counters.updates_asked.add(1);
-        self.counters.system_calls.add(1);
-        check_pollable(fd)?;
+        check_pollable(fd, &self.counters)?;
+        self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
             self.forget_closed(raw);
@@ -166,7 +171,7 @@ impl Poller for Select {
         let entry = self.table.registered(fd)?;
         (entry.token, entry.how) = (token, how);
         self.want(fd.as_raw_fd(), how.interest);
-        self.counters.updates_asked.add(1);
+        self.count_update();
         Ok(())
     }
 
@@ -174,15 +179,16 @@ impl Poller for Select {
         self.table.registered(fd)?;
         self.want(fd.as_raw_fd(), Interest::NONE);
         self.table.remove(fd.as_raw_fd());
-        self.counters.updates_asked.add(1);
+        self.count_update();
         Ok(())
     }
 
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         let deadline = Deadline::after(timeout);
+        let mut remaining = timeout;
         loop {
-            match self.look(deadline.remaining()) {
+            match self.look(remaining) {
                 Ok(0) => break,
                 Ok(_) => {
                     self.deliver(events);
@@ -198,6 +204,7 @@ impl Poller for Select {
                     _ => return Err(Error::System { call: "pselect6", cause }),
                 },
             }
+            remaining = deadline.remaining();
         }
         self.counters.wait_ended(events.len());
         Ok(())
@@ -291,12 +298,19 @@ mod tests {
         assert_eq!(select.table.len(), 1);
     }
 
+    /// An O_PATH descriptor of the same pipe: open, of a kind with readiness, not to be polled.
+    fn path_of(reader: &PipeReader) -> OwnedFd {
+        use rustix::fs::{Mode, OFlags};
+        let name = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        rustix::fs::open(name, flags, Mode::empty()).expect("our own descriptor")
+    }
+
     #[test]
     fn an_open_descriptor_that_can_not_be_polled_shows_as_readable() {
-        use rustix::fs::{Mode, OFlags};
         let mut select = Select::open().expect("select");
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let path = rustix::fs::open("/dev/null", flags, Mode::empty()).expect("a path");
+        let (reader, _writer) = pipe().expect("a pipe");
+        let path = path_of(&reader);
         select.add(path.as_fd(), Token::new(1, 0), LEVEL).expect("fstat can't tell");
         let mut events = Events::with_capacity(8);
         select.wait(&mut events, NOW).expect("wait");
