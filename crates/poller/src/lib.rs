@@ -28,14 +28,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod aio;
 mod caps;
 mod contract;
 mod counters;
+mod deadline;
 mod epoll;
 mod error;
 mod events;
+mod files;
 mod interest;
 mod mechanism;
+mod poll;
+mod select;
 mod table;
 mod token;
 mod waker;

@@ -6,7 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::aio::Aio;
 use crate::epoll::Epoll;
+use crate::poll::Poll;
+use crate::select::Select;
 use crate::{Error, Poller, Trigger};
 
 /// A kernel interface that a poller is built on.
@@ -112,6 +115,9 @@ impl Mechanism {
     /// [`Error::Unavailable`] with the reason where the kernel forbids it.
     pub fn open(self) -> Result<Box<dyn Poller>, Error> {
         Ok(match self.backend() {
+            Backend::Select => Box::new(Select::open()?),
+            Backend::Poll => Box::new(Poll::open()?),
+            Backend::Aio => Box::new(Aio::open()?),
             Backend::Epoll => Box::new(Epoll::open()?),
             _ => unreachable!("placeholder until the other backends stand"),
         })

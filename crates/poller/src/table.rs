@@ -118,11 +118,14 @@ impl<S> Table<S> {
         self.places.get(usize::try_from(fd).ok()?)?.entry.as_ref()
     }
 
+    pub(crate) fn by_fd_mut(&mut self, fd: RawFd) -> Option<&mut Entry<S>> {
+        self.places.get_mut(usize::try_from(fd).ok()?)?.entry.as_mut()
+    }
+
     /// The entry of `fd`, or the error that a caller gets for a descriptor it never added.
     pub(crate) fn registered(&mut self, fd: BorrowedFd<'_>) -> Result<&mut Entry<S>, Error> {
         let fd = fd.as_raw_fd();
-        let place = usize::try_from(fd).ok().and_then(|index| self.places.get_mut(index));
-        place.and_then(|place| place.entry.as_mut()).ok_or(Error::NotRegistered { fd })
+        self.by_fd_mut(fd).ok_or(Error::NotRegistered { fd })
     }
 
     /// The entry that `key` names, unless it was removed or replaced since.
@@ -132,6 +135,12 @@ impl<S> Table<S> {
             return None;
         }
         place.entry.as_mut()
+    }
+
+    /// The keys of all entries, by number.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> + '_ {
+        let used = self.places.iter().enumerate().filter(|(_, place)| place.entry.is_some());
+        used.map(|(index, place)| Key::new(index as RawFd, place.sequence))
     }
 
     /// The key under which `fd` is registered now.

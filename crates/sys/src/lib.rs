@@ -1,7 +1,10 @@
 //! Typed, descriptor-safe wrappers for the kernel interfaces that no well-kept crate covers.
 //!
-//! The only crate of the workspace with `unsafe`. Every unsafe block holds one operation and the
-//! fact that makes it sound; every public function is safe. Who needs an ordinary system call
-//! uses rustix instead.
+//! The only crate of the workspace with `unsafe`: every unsafe block holds one operation and
+//! names the fact that it relies on; every public function is safe. The poller and the lab call
+//! it. It knows nothing of pollers, holds no policy and never retries on its own.
 
+pub mod aio;
+pub mod mqueue;
 pub mod perf;
+pub mod readiness;

@@ -1,0 +1,405 @@
+//! Linux AIO poll: one-shot polls that are handed in by the batch, and completions that are
+//! read from shared memory. Level is made of it by arming again what was delivered.
+//!
+//! Additions and modifications wait in a queue and ride with the next wait, together with what
+//! has to be armed again, in one `io_submit(2)`; a deletion cancels at once, because an armed
+//! poll keeps the file open. What completes beyond the caller's capacity stays in the ring.
+//! A completion says what the kernel saw when it happened: what the caller read since shows as
+//! a spurious event. The kernel may finish a completion in a worker thread, so a wait with zero
+//! timeout can miss what became ready microseconds before. Cancelling makes the kernel search
+//! its list of armed polls: tens of microseconds where thousands are armed and the oldest are
+//! not deleted first. Differences from epoll: `docs/poller-differences.md`.
+//!
+//! ```text
+//!            add, modify                wait                   event
+//!  (absent) ────────────▶ Queued ───────────────▶ Armed ──────────────┐
+//!      ▲                    ▲ ▲                                       │
+//!      │ delete             │ └────────────── level ──────────────────┤
+//!      │                    └── modify ── Silent ◀────── oneshot ─────┘
+//! ```
+
+mod size;
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
+use pollux_sys::readiness;
+
+use crate::deadline::Deadline;
+use crate::table::{Entry, Key, Table};
+use crate::{
+    Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
+    Token, Trigger, Waker,
+};
+
+/// A poller on one AIO context.
+pub(crate) struct Aio {
+    context: AioContext,
+    table: Table<State>,
+    /// What the next wait hands to the kernel; a state of `Queued` holds the place in here.
+    queue: Vec<Key>,
+    batch: Vec<AioPoll>,
+    completed: Vec<AioCompletion>,
+    waker: Waker,
+    caps: Caps,
+    counters: Arc<Counters>,
+}
+
+/// What the kernel knows of a registration.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// It will hear of it with the next wait.
+    Queued { place: usize, is_rearm: bool },
+    /// A poll is in flight, or its completion waits in the ring.
+    Armed(AioSlot),
+    /// Nothing: a oneshot that fired, or one that the kernel refused.
+    Silent,
+}
+
+impl Aio {
+    pub(crate) fn open() -> Result<Self, Error> {
+        Self::with_slots(size::SLOTS_AT_OPEN)
+    }
+
+    fn with_slots(slots: u32) -> Result<Self, Error> {
+        let context = size::open(slots)?;
+        Ok(Self {
+            caps: caps(&context),
+            context,
+            table: Table::new(),
+            queue: vec![Key::WAKER],
+            batch: Vec::new(),
+            completed: Vec::new(),
+            waker: Waker::new()?,
+            counters: Arc::default(),
+        })
+    }
+
+    /// Makes sure that `count` registrations and the waker can be armed at once.
+    ///
+    /// A context can't be made larger: a new one of twice the size takes over. Everything that
+    /// was armed is armed there with the next wait, so nothing is lost with the old ring. Giving
+    /// that up takes some 30 ms (RCU in `io_destroy(2)`), paid once for each doubling.
+    fn reserve(&mut self, count: usize) -> Result<(), Error> {
+        if count < self.context.capacity() {
+            return Ok(());
+        }
+        // io_setup for the new one, io_destroy for the old.
+        self.counters.system_calls.add(2);
+        self.context = size::larger(&self.context)?;
+        self.caps.notes = size::notes(&self.context);
+        if !self.queue.contains(&Key::WAKER) {
+            self.queue.push(Key::WAKER);
+        }
+        let keys: Vec<Key> = self.table.keys().collect();
+        for key in keys {
+            if matches!(self.state(key), State::Armed(_)) {
+                self.enqueue(key, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a key that is known to be current.
+    fn state(&mut self, key: Key) -> &mut State {
+        &mut self.table.by_key(key).expect("keys in use have their entry").state
+    }
+
+    fn enqueue(&mut self, key: Key, is_rearm: bool) {
+        *self.state(key) = State::Queued { place: self.queue.len(), is_rearm };
+        self.queue.push(key);
+    }
+
+    /// Takes the registration of `fd` away from queue and kernel; says whether the kernel had
+    /// to be told. The entry goes with it.
+    fn withdraw(&mut self, fd: RawFd) -> Result<bool, Error> {
+        let Some(entry) = self.table.remove(fd) else { return Ok(false) };
+        match entry.state {
+            State::Armed(slot) => {
+                self.counters.system_calls.add(1);
+                let cancelled = self.context.cancel(slot);
+                cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
+                return Ok(true);
+            }
+            State::Queued { place, .. } => {
+                self.queue.swap_remove(place);
+                self.note_places(place..place + 1);
+            }
+            State::Silent => {}
+        }
+        Ok(false)
+    }
+
+    /// Writes the places of queued keys that moved into their entries.
+    fn note_places(&mut self, moved: std::ops::Range<usize>) {
+        for new_place in moved.start..moved.end.min(self.queue.len()) {
+            let key = self.queue[new_place];
+            if key == Key::WAKER {
+                continue;
+            }
+            if let State::Queued { place, .. } = self.state(key) {
+                *place = new_place;
+            }
+        }
+    }
+
+    /// Hands the queue to the kernel. What finds no slot stays queued: then a slot is held by a
+    /// completion that lies in the ring or is about to, and the wait will come round again.
+    fn flush(&mut self, events: &mut Events) -> Result<(), Error> {
+        let mut done = 0;
+        let mut outcome = Ok(());
+        while outcome.is_ok() && done < self.queue.len() && !events.is_full() {
+            self.fill_batch(done);
+            match self.context.submit(&self.batch) {
+                // No slot is free, and no call was made.
+                Ok([]) => break,
+                Ok(slots) => {
+                    for (&key, &slot) in self.queue[done..].iter().zip(slots) {
+                        note_armed(&mut self.table, &self.counters, key, slot);
+                    }
+                    done += slots.len();
+                }
+                // EAGAIN, ENOMEM: it stays queued, the next wait tries again.
+                Err(cause) if size::is_system_limit(&cause) => outcome = Err(submit_failed(cause)),
+                Err(cause) => {
+                    outcome = self.refuse(self.queue[done], cause, events);
+                    done += 1;
+                }
+            }
+            self.counters.system_calls.add(1);
+        }
+        self.queue.drain(..done);
+        self.note_places(0..self.queue.len());
+        outcome
+    }
+
+    /// Describes the polls for the queue from `first` on.
+    fn fill_batch(&mut self, first: usize) {
+        self.batch.clear();
+        for &key in self.queue[first..].iter().take(BATCH_MAX) {
+            let (fd, interest) = match self.table.by_key(key) {
+                Some(entry) => (key.fd(), entry.how.interest),
+                None => (self.waker.fd().as_raw_fd(), Interest::READABLE),
+            };
+            // Every bit that an interest has lies in the lower half of the mask.
+            let events = interest.poll_mask() as u16;
+            self.batch.push(AioPoll { fd, events, data: key.0 });
+        }
+    }
+
+    /// The kernel would not arm `key`: either its number was closed without delete, or the
+    /// caller hears of it by an event (the deferred errors of the contract).
+    fn refuse(&mut self, key: Key, cause: io::Error, events: &mut Events) -> Result<(), Error> {
+        if key == Key::WAKER {
+            return Err(submit_failed(cause));
+        }
+        let entry = self.table.by_key(key).expect("what is queued has its entry");
+        if let State::Queued { is_rearm: false, .. } = entry.state {
+            self.counters.updates_sent.add(1);
+        }
+        self.counters.system_calls.add(1);
+        if readiness::is_open(key.fd()) {
+            entry.state = State::Silent;
+            events.push(entry.token, Readiness::ERROR);
+        } else {
+            self.table.remove(key.fd());
+            self.counters.closed_without_delete.add(1);
+        }
+        Ok(())
+    }
+
+    /// Reads the ring until it is empty or `events` is full; says whether it held anything.
+    fn harvest(&mut self, events: &mut Events) -> Result<bool, Error> {
+        let mut has_found = false;
+        while !events.is_full() {
+            if !self.context.has_user_ring() {
+                self.counters.system_calls.add(1);
+            }
+            self.completed.clear();
+            let room = events.capacity() - events.len();
+            let found = self.context.read(&mut self.completed, room);
+            if found.map_err(|cause| Error::System { call: "io_getevents", cause })? == 0 {
+                break;
+            }
+            has_found = true;
+            self.deliver(events);
+        }
+        Ok(has_found)
+    }
+
+    /// Blocks for the next completions and hands them out; says whether the wait is over.
+    fn block(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<bool, Error> {
+        self.counters.system_calls.add(1);
+        self.completed.clear();
+        match self.context.wait(&mut self.completed, events.capacity(), timeout) {
+            Ok(0) => Ok(true),
+            Ok(_) => {
+                self.deliver(events);
+                Ok(has_news(events))
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
+                self.counters.interrupts.add(1);
+                events.set_interrupted();
+                Ok(true)
+            }
+            Err(cause) => Err(Error::System { call: "io_getevents", cause }),
+        }
+    }
+
+    /// Hands out what completed and queues what has to be armed again.
+    fn deliver(&mut self, events: &mut Events) {
+        for index in 0..self.completed.len() {
+            let AioCompletion { data, result } = self.completed[index];
+            let key = Key(data);
+            if key == Key::WAKER {
+                self.acknowledge_wake(events);
+                continue;
+            }
+            let Some(entry) = self.table.by_key(key) else {
+                // The end of a cancelled poll carries nothing that could be stale.
+                self.counters.stale_events.add(u64::from(result != 0));
+                continue;
+            };
+            let found = Readiness::from_poll_mask(result as u32);
+            events.push(entry.token, found.visible_to(entry.how.interest));
+            match entry.how.trigger {
+                Trigger::Oneshot => entry.state = State::Silent,
+                _ => self.enqueue(key, true),
+            }
+        }
+    }
+
+    fn acknowledge_wake(&mut self, events: &mut Events) {
+        self.waker.acknowledge_level();
+        self.counters.system_calls.add(1);
+        self.counters.wakes.add(1);
+        self.queue.push(Key::WAKER);
+        events.set_woken();
+    }
+}
+
+impl Poller for Aio {
+    fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.caps.check(how)?;
+        let was_closed = self.table.check_vacant(fd, token)?;
+        self.counters.updates_asked.add(1);
+        let raw = fd.as_raw_fd();
+        if was_closed {
+            self.withdraw(raw)?;
+            self.counters.closed_without_delete.add(1);
+        }
+        self.reserve(self.table.len() + 1)?;
+        let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
+        self.enqueue(key, false);
+        Ok(())
+    }
+
+    fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.caps.check(how)?;
+        let entry = self.table.registered(fd)?;
+        self.counters.updates_asked.add(1);
+        // A poll in flight that watches for the same of the same file serves the new one too,
+        // and one that is about to be armed will.
+        let is_same = entry.token == token && entry.how.interest == how.interest;
+        let is_queued = matches!(entry.state, State::Queued { .. });
+        if is_queued || (is_same && matches!(entry.state, State::Armed(_))) {
+            (entry.token, entry.how) = (token, how);
+            self.counters.updates_merged.add(1);
+            return Ok(());
+        }
+        let raw = fd.as_raw_fd();
+        self.withdraw(raw)?;
+        let key = self.table.insert(raw, Entry { token, how, state: State::Silent });
+        self.enqueue(key, false);
+        Ok(())
+    }
+
+    fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        let state = self.table.registered(fd)?.state;
+        self.counters.updates_asked.add(1);
+        let was_told = self.withdraw(fd.as_raw_fd())?;
+        match state {
+            _ if was_told => self.counters.updates_sent.add(1),
+            // Neither the addition nor the deletion reaches the kernel.
+            State::Queued { is_rearm: false, .. } => self.counters.updates_merged.add(2),
+            _ => self.counters.updates_merged.add(1),
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
+        events.clear();
+        let deadline = Deadline::after(timeout);
+        let mut remaining = timeout;
+        loop {
+            self.flush(events)?;
+            let has_found = self.harvest(events)?;
+            if has_news(events) {
+                break;
+            }
+            if has_found {
+                // Only stale ones, but their slots are free: the queue may move on.
+                continue;
+            }
+            if remaining == Some(Duration::ZERO) || self.block(events, remaining)? {
+                break;
+            }
+            remaining = deadline.remaining();
+        }
+        self.counters.wait_ended(events.len());
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+}
+
+fn has_news(events: &Events) -> bool {
+    !events.is_empty() || events.is_woken()
+}
+
+/// Books that the kernel accepted `key`.
+fn note_armed(table: &mut Table<State>, counters: &Counters, key: Key, slot: AioSlot) {
+    let Some(entry) = table.by_key(key) else { return };
+    match entry.state {
+        State::Queued { is_rearm: true, .. } => counters.rearms.add(1),
+        _ => counters.updates_sent.add(1),
+    }
+    entry.state = State::Armed(slot);
+}
+
+fn caps(context: &AioContext) -> Caps {
+    Caps {
+        backend: Backend::Aio,
+        level: true,
+        edge: false,
+        oneshot: true,
+        exclusive: false,
+        rdhup: true,
+        hangup: true,
+        files: FilePolicy::AlwaysReady,
+        deferred_changes: true,
+        holds_files: true,
+        fds_max: size::fds_max(context),
+        notes: size::notes(context),
+    }
+}
+
+fn submit_failed(cause: io::Error) -> Error {
+    Error::System { call: "io_submit", cause }
+}
+
+#[cfg(test)]
+mod tests;

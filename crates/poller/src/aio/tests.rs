@@ -1,0 +1,193 @@
+//! What is special to AIO; the rest is in the conformance suite.
+
+use super::*;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::AsFd;
+
+const LEVEL: Registration = Registration::new(Interest::READABLE, Trigger::Level);
+const ONESHOT: Registration = Registration::new(Interest::READABLE, Trigger::Oneshot);
+const NOW: Option<Duration> = Some(Duration::ZERO);
+
+fn small() -> Aio {
+    Aio::with_slots(4).expect("AIO")
+}
+
+fn ready_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().expect("a pipe");
+    writer.write_all(b"x").expect("room");
+    (reader, writer)
+}
+
+fn slots(aio: &mut Aio, timeout: Option<Duration>) -> Vec<u32> {
+    let mut events = Events::with_capacity(64);
+    aio.wait(&mut events, timeout).expect("wait");
+    events.iter().map(|event| event.token.slot()).collect()
+}
+
+#[test]
+fn one_submit_carries_all_changes_and_what_is_armed_again() {
+    let mut aio = Aio::open().expect("AIO");
+    let pipes: Vec<_> = (0..10).map(|_| ready_pipe()).collect();
+    for (slot, (reader, _)) in (0..).zip(&pipes) {
+        aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
+    }
+    assert_eq!(aio.counters.snapshot().system_calls, 0);
+    let all: Vec<u32> = (0..10).collect();
+    assert_eq!(slots(&mut aio, None), all);
+    assert_eq!(slots(&mut aio, None), all);
+    let seen = aio.counters.snapshot();
+    // Each wait is one io_submit; the completions were read in user space.
+    assert_eq!((seen.system_calls, seen.updates_sent, seen.rearms), (2, 10, 10));
+}
+
+#[test]
+fn an_addition_and_its_deletion_cancel_out_and_leave_no_gap() {
+    let mut aio = small();
+    let (first, second) = (ready_pipe(), ready_pipe());
+    for _ in 0..100 {
+        aio.add(first.0.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+        aio.add(second.0.as_fd(), Token::new(2, 0), LEVEL).expect("vacant");
+        aio.delete(first.0.as_fd()).expect("registered");
+        aio.delete(second.0.as_fd()).expect("registered");
+    }
+    assert_eq!(aio.queue, [Key::WAKER], "the queue does not grow");
+    let seen = aio.counters.snapshot();
+    let counts = (seen.updates_asked, seen.updates_merged, seen.system_calls);
+    assert_eq!(counts, (400, 400, 0));
+}
+
+#[test]
+fn a_larger_context_takes_over_what_was_armed_and_what_was_not_read() {
+    let mut aio = small();
+    let mut pipes: Vec<_> = (0..3).map(|_| pipe().expect("a pipe")).collect();
+    for (slot, (reader, _)) in (0..).zip(&pipes) {
+        aio.add(reader.as_fd(), Token::new(slot, 0), ONESHOT).expect("vacant");
+    }
+    assert!(slots(&mut aio, NOW).is_empty());
+    // It completes in the ring that goes away.
+    pipes[1].1.write_all(b"x").expect("room");
+    let more: Vec<_> = (0..30).map(|_| ready_pipe()).collect();
+    for (slot, (reader, _)) in (3..).zip(&more) {
+        aio.add(reader.as_fd(), Token::new(slot, 0), ONESHOT).expect("vacant");
+    }
+    assert_eq!(aio.context.capacity(), 64);
+    pipes[0].1.write_all(b"x").expect("room");
+    aio.waker().wake();
+    let mut events = Events::with_capacity(64);
+    let mut seen = Vec::new();
+    let mut wakes = 0;
+    while seen.len() < 32 || wakes == 0 {
+        aio.wait(&mut events, Some(Duration::from_secs(20))).expect("wait");
+        assert!(!events.is_empty() || events.is_woken(), "{seen:?} {wakes}");
+        wakes += u32::from(events.is_woken());
+        seen.extend(events.iter().map(|event| event.token.slot()));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1].into_iter().chain(3..33).collect::<Vec<u32>>());
+    assert_eq!(aio.counters.snapshot().rearms, 3);
+}
+
+#[test]
+fn more_cancelled_polls_than_slots_only_delay_the_arming() {
+    let mut aio = small();
+    let pipes: Vec<_> = (0..3).map(|_| pipe().expect("a pipe")).collect();
+    for (slot, (reader, _)) in (0..).zip(&pipes) {
+        aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
+    }
+    assert!(slots(&mut aio, NOW).is_empty());
+    let (writable, mut both) = (Interest::WRITABLE, Vec::new());
+    for (slot, (reader, writer)) in (3..).zip(&pipes) {
+        aio.delete(reader.as_fd()).expect("registered");
+        let how = Registration::new(writable, Trigger::Oneshot);
+        aio.add(writer.as_fd(), Token::new(slot, 0), how).expect("vacant");
+    }
+    while both.len() < 3 {
+        let found = slots(&mut aio, Some(Duration::from_secs(20)));
+        assert!(!found.is_empty(), "{both:?}");
+        both.extend(found);
+    }
+    both.sort_unstable();
+    assert_eq!(both, [3, 4, 5]);
+    assert_eq!(aio.counters.snapshot().stale_events, 0);
+}
+
+#[test]
+fn what_completed_before_a_change_of_token_is_stale_and_found_anew() {
+    let mut aio = small();
+    let (reader, mut writer) = pipe().expect("a pipe");
+    aio.add(reader.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+    assert!(slots(&mut aio, NOW).is_empty());
+    writer.write_all(b"x").expect("room");
+    aio.modify(reader.as_fd(), Token::new(2, 0), LEVEL).expect("registered");
+    assert_eq!(slots(&mut aio, None), [2]);
+    assert_eq!(aio.counters.snapshot().stale_events, 1);
+}
+
+#[test]
+fn a_change_that_the_armed_poll_serves_already_costs_nothing() {
+    let mut aio = small();
+    let (reader, mut writer) = pipe().expect("a pipe");
+    aio.add(reader.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+    assert!(slots(&mut aio, NOW).is_empty());
+    aio.modify(reader.as_fd(), Token::new(1, 0), ONESHOT).expect("registered");
+    let seen = aio.counters.snapshot();
+    assert_eq!((seen.system_calls, seen.updates_merged), (1, 1));
+    writer.write_all(b"x").expect("room");
+    assert_eq!(slots(&mut aio, None), [1]);
+    assert!(slots(&mut aio, NOW).is_empty(), "it is a oneshot now");
+}
+
+#[test]
+fn what_does_not_fit_stays_in_the_ring_and_waits_go_round() {
+    let mut aio = small();
+    let pipes: Vec<_> = (0..3).map(|_| ready_pipe()).collect();
+    for (slot, (reader, _)) in (0..).zip(&pipes) {
+        aio.add(reader.as_fd(), Token::new(slot, 0), LEVEL).expect("vacant");
+    }
+    let mut events = Events::with_capacity(2);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        aio.wait(&mut events, None).expect("wait");
+        seen.extend(events.iter().map(|event| event.token.slot()));
+    }
+    assert_eq!(seen, [0, 1, 2, 0, 1, 2]);
+}
+
+#[test]
+fn a_number_closed_before_it_is_armed_again_is_dropped() {
+    let mut aio = small();
+    let (reader, _writer) = ready_pipe();
+    let high = rustix::io::fcntl_dupfd_cloexec(&reader, 1400).expect("numbers up to 1400");
+    aio.add(high.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+    assert_eq!(slots(&mut aio, None), [1]);
+    drop(high);
+    assert!(slots(&mut aio, NOW).is_empty());
+    let closed = aio.counters.snapshot().closed_without_delete;
+    assert_eq!((closed, aio.table.len()), (1, 0));
+}
+
+#[test]
+fn an_open_descriptor_that_the_kernel_refuses_is_reported_as_an_error_once() {
+    use rustix::fs::{Mode, OFlags};
+    let mut aio = small();
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let path = rustix::fs::open("/dev/null", flags, Mode::empty()).expect("a path");
+    aio.add(path.as_fd(), Token::new(1, 0), LEVEL).expect("errors are deferred");
+    let mut events = Events::with_capacity(4);
+    aio.wait(&mut events, NOW).expect("wait");
+    let seen: Vec<Readiness> = events.iter().map(|event| event.readiness).collect();
+    assert_eq!(seen, [Readiness::ERROR]);
+    assert!(slots(&mut aio, NOW).is_empty());
+    aio.delete(path.as_fd()).expect("still registered");
+}
+
+#[test]
+fn a_level_registration_falls_silent_when_its_data_is_read() {
+    let mut aio = small();
+    let (mut reader, _writer) = ready_pipe();
+    aio.add(reader.as_fd(), Token::new(1, 0), LEVEL).expect("vacant");
+    assert_eq!(slots(&mut aio, None), [1]);
+    assert_eq!(slots(&mut aio, None), [1]);
+    reader.read_exact(&mut [0]).expect("one byte");
+    assert!(slots(&mut aio, NOW).is_empty());
+}

@@ -1,0 +1,347 @@
+//! Linux AIO poll: one-shot polls, handed in by the batch, with completions that are read from
+//! shared memory.
+//!
+//! The AIO backend of the poller calls this. A context owns the control block of every poll in
+//! flight in memory that never moves, because `io_cancel(2)` looks at it again; a slot is free
+//! only when its completion was read. Nothing here arms a poll a second time, blocks outside
+//! [`AioContext::wait`] or knows what `data` means.
+//!
+//! ```text
+//!  free ──submit──▶ in flight ──ready──▶ completed ──read or wait──▶ free
+//!                       └──cancel──▶ cancelled ──(a moment later)──┘
+//! ```
+//!
+//! Sources: `io_setup(2)`, `io_submit(2)`, `io_getevents(2)`, the kernel's `fs/aio.c`.
+
+mod abi;
+
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use self::abi::{ContextId, IoEvent, Iocb, RingHeader};
+use crate::readiness::timespec;
+
+/// The most polls that one `io_submit(2)` carries: bounds how long the kernel is kept busy.
+pub const BATCH_MAX: usize = 1024;
+
+/// One poll to hand in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AioPoll {
+    /// The number whose file is watched. The file is held open until the poll completes.
+    pub fd: RawFd,
+    /// POLLIN and the like; POLLERR and POLLHUP are always watched for.
+    pub events: u16,
+    /// Comes back in [`AioCompletion::data`].
+    pub data: u64,
+}
+
+/// Names a poll in flight, until its completion was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AioSlot(u32);
+
+/// The end of one poll.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AioCompletion {
+    /// What the poll was handed in with.
+    pub data: u64,
+    /// The poll mask that was found, with bits that nobody asked for (POLLRDNORM); zero for a
+    /// poll that was cancelled.
+    pub result: i64,
+}
+
+/// One AIO context, for polls only. Belongs to the thread that opened it.
+pub struct AioContext {
+    id: ContextId,
+    /// `None` where the kernel's ring is not the known one: every look is a system call then.
+    ring: Option<Ring>,
+    iocbs: Box<[Iocb]>,
+    free: Vec<u32>,
+    /// What the last submit handed in, and where it lies.
+    submitted: Vec<AioSlot>,
+    batch: Vec<*mut Iocb>,
+    buffer: Vec<IoEvent>,
+}
+
+impl AioContext {
+    /// A context for `slots` polls in flight; they count against `fs.aio-max-nr`, which all
+    /// processes share.
+    ///
+    /// # Errors
+    /// EAGAIN at `fs.aio-max-nr`, ENOMEM, EINVAL for none or far too many, ENOSYS where the
+    /// kernel was built without AIO.
+    pub fn new(slots: u32) -> io::Result<Self> {
+        let id = abi::setup(slots)?;
+        let ring = Ring::at(id);
+        Ok(Self {
+            id,
+            ring,
+            iocbs: vec![Iocb::poll(-1, 0, 0); slots as usize].into_boxed_slice(),
+            free: (0..slots).rev().collect(),
+            submitted: Vec::new(),
+            batch: Vec::new(),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// How many polls can be in flight.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.iocbs.len()
+    }
+
+    /// Whether completions are read without a system call.
+    #[must_use]
+    pub fn has_user_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Hands in `polls` from the front, at most [`BATCH_MAX`] and as many as slots are free,
+    /// with one system call; returns the slots of those that were accepted, in order. It makes
+    /// no call, and accepts none, when there is nothing to hand in or no slot is free.
+    ///
+    /// # Errors
+    /// Why the kernel refused the first of `polls`: EBADF for a number that names no open file,
+    /// EAGAIN at a limit. A refusal of a later one shows when it comes first.
+    pub fn submit(&mut self, polls: &[AioPoll]) -> io::Result<&[AioSlot]> {
+        self.submitted.clear();
+        for poll in polls.iter().take(BATCH_MAX) {
+            let Some(slot) = self.free.pop() else { break };
+            self.iocbs[slot as usize] = Iocb::poll(poll.fd, poll.events, poll.data);
+            self.submitted.push(AioSlot(slot));
+        }
+        if self.submitted.is_empty() {
+            return Ok(&[]);
+        }
+        let first = self.iocbs.as_mut_ptr();
+        self.batch.clear();
+        self.batch.extend(self.submitted.iter().map(|slot| first.wrapping_add(slot.0 as usize)));
+        // SAFETY: every pointer leads into `self.iocbs`, which is borrowed exclusively here, and
+        // they hold poll commands only.
+        let accepted = unsafe { abi::submit(self.id, &mut self.batch) };
+        let kept = *accepted.as_ref().unwrap_or(&0);
+        self.free.extend(self.submitted.drain(kept..).rev().map(|slot| slot.0));
+        accepted.map(|_| &self.submitted[..])
+    }
+
+    /// Asks for the end of a poll in flight. Its completion still comes, with the result zero
+    /// and a moment later, or with the readiness that was found before.
+    ///
+    /// # Errors
+    /// None that a correct caller meets: EINPROGRESS is the kernel's yes, EINVAL its word that
+    /// the completion is there already. Others are passed on.
+    ///
+    /// # Panics
+    /// When `slot` is of another context.
+    pub fn cancel(&mut self, slot: AioSlot) -> io::Result<()> {
+        let iocb = &raw mut self.iocbs[slot.0 as usize];
+        // SAFETY: the pointer leads into `self.iocbs`, which is borrowed exclusively here.
+        match unsafe { abi::cancel(self.id, iocb) } {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINPROGRESS | libc::EINVAL) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Moves up to `most` completions to the end of `found` without blocking; returns how many.
+    ///
+    /// # Errors
+    /// Of `io_getevents(2)`, and only without a user ring.
+    pub fn read(&mut self, found: &mut Vec<AioCompletion>, most: usize) -> io::Result<usize> {
+        let Some(ring) = &mut self.ring else {
+            return self.wait(found, most, Some(Duration::ZERO));
+        };
+        ring.take(&mut self.buffer, most);
+        let count = self.buffer.len();
+        self.settle(count, found);
+        Ok(count)
+    }
+
+    /// Blocks until a completion is there or `timeout` is over (`None`: for ever), and moves up
+    /// to `most` (at least one) to the end of `found`; returns how many.
+    ///
+    /// # Errors
+    /// EINTR after a signal.
+    pub fn wait(
+        &mut self,
+        found: &mut Vec<AioCompletion>,
+        most: usize,
+        timeout: Option<Duration>,
+    ) -> io::Result<usize> {
+        self.buffer.clear();
+        self.buffer.resize(most.clamp(1, self.iocbs.len()), IoEvent::default());
+        let mut time = timeout.map(timespec);
+        let count = abi::take_events(self.id, 1, &mut self.buffer, time.as_mut())?;
+        self.settle(count, found);
+        Ok(count)
+    }
+
+    /// Hands the first `count` events of the buffer out and frees their slots.
+    fn settle(&mut self, count: usize, found: &mut Vec<AioCompletion>) {
+        let first = self.iocbs.as_ptr().addr() as u64;
+        for event in &self.buffer[..count] {
+            let slot = (event.iocb - first) / size_of::<Iocb>() as u64;
+            self.free.push(u32::try_from(slot).expect("completions are of our own blocks"));
+            found.push(AioCompletion { data: event.data, result: event.result });
+        }
+    }
+}
+
+impl Drop for AioContext {
+    /// Ends every poll in flight; the kernel takes a few milliseconds for that (RCU).
+    fn drop(&mut self) {
+        self.ring = None;
+        // SAFETY: the ring was given up above. The kernel keeps no pointer to the blocks.
+        let destroyed = unsafe { abi::destroy(self.id) };
+        debug_assert!(destroyed.is_ok(), "io_destroy of a live context: {destroyed:?}");
+    }
+}
+
+impl fmt::Debug for AioContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AioContext")
+            .field("capacity", &self.capacity())
+            .field("free", &self.free.len())
+            .field("has_user_ring", &self.has_user_ring())
+            .finish()
+    }
+}
+
+/// The completion ring that the kernel shares with us. It writes events and then `tail`; we
+/// read events and then write `head`. While this lives, nobody else takes from it.
+struct Ring {
+    header: *const RingHeader,
+    events: *const IoEvent,
+    len: u32,
+}
+
+impl Ring {
+    /// The ring of context `id`, if it is of the kind known here.
+    fn at(id: ContextId) -> Option<Self> {
+        let header = id as *const RingHeader;
+        // SAFETY: `io_setup` mapped a ring at the address that is the id, and it begins with
+        // this header, in every kernel that has IOCB_CMD_POLL (4.19).
+        let fields = unsafe { &*header };
+        let is_known = fields.magic == abi::RING_MAGIC
+            && fields.incompat_features == 0
+            && fields.header_len_bytes as usize == size_of::<RingHeader>()
+            && fields.events > 0;
+        let events = header.wrapping_add(1).cast();
+        is_known.then_some(Self { header, events, len: fields.events })
+    }
+
+    /// Replaces `taken` by up to `most` events.
+    fn take(&mut self, taken: &mut Vec<IoEvent>, most: usize) {
+        taken.clear();
+        // SAFETY: the ring is mapped until the context is destroyed, which ends `self` first;
+        // what changes in the header meanwhile is atomic.
+        let header = unsafe { &*self.header };
+        // Acquire: what lies before the tail was written before the tail was.
+        let tail = header.tail.load(Ordering::Acquire) % self.len;
+        let mut head = header.head.load(Ordering::Relaxed) % self.len;
+        while head != tail && taken.len() < most {
+            let event = self.events.wrapping_add(head as usize);
+            // SAFETY: `head < len` events lie behind the header, and the kernel does not write
+            // between head and tail.
+            taken.push(unsafe { event.read_volatile() });
+            head = (head + 1) % self.len;
+        }
+        if !taken.is_empty() {
+            // Release: the events were read before the kernel may write over them.
+            header.head.store(head, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{PipeReader, PipeWriter, Write};
+    use std::os::fd::AsRawFd;
+
+    const IN: u16 = libc::POLLIN as u16;
+    const LONG: Option<Duration> = Some(Duration::from_secs(20));
+
+    fn pipe() -> (PipeReader, PipeWriter) {
+        io::pipe().expect("a pipe")
+    }
+
+    fn poll(reader: &PipeReader, data: u64) -> AioPoll {
+        AioPoll { fd: reader.as_raw_fd(), events: IN, data }
+    }
+
+    #[test]
+    fn a_ready_file_completes_at_once_and_is_read_without_blocking() {
+        let mut context = AioContext::new(8).expect("AIO");
+        let (reader, mut writer) = pipe();
+        writer.write_all(b"x").expect("room");
+        assert_eq!(context.submit(&[poll(&reader, 7)]).expect("submit").len(), 1);
+        let mut found = Vec::new();
+        assert_eq!(context.read(&mut found, 8).expect("read"), 1);
+        assert_eq!((found[0].data, found[0].result & i64::from(IN)), (7, i64::from(IN)));
+        assert_eq!(context.read(&mut found, 8).expect("read"), 0, "a poll fires once");
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_event_or_the_timeout() {
+        let mut context = AioContext::new(8).expect("AIO");
+        let (reader, mut writer) = pipe();
+        context.submit(&[poll(&reader, 1)]).expect("submit");
+        let mut found = Vec::new();
+        let short = Some(Duration::from_micros(300));
+        assert_eq!(context.wait(&mut found, 8, short).expect("wait"), 0);
+        writer.write_all(b"x").expect("room");
+        assert_eq!(context.wait(&mut found, 8, LONG).expect("wait"), 1);
+    }
+
+    #[test]
+    fn a_slot_is_free_only_after_the_completion_of_a_cancelled_poll() {
+        let mut context = AioContext::new(1).expect("AIO");
+        let (reader, _writer) = pipe();
+        let slot = context.submit(&[poll(&reader, 1)]).expect("submit")[0];
+        context.cancel(slot).expect("EINPROGRESS is a yes");
+        assert!(context.submit(&[poll(&reader, 2)]).expect("no slot is no error").is_empty());
+        let mut found = Vec::new();
+        assert_eq!(context.wait(&mut found, 1, LONG).expect("wait"), 1);
+        assert_eq!(found, [AioCompletion { data: 1, result: 0 }]);
+        assert_eq!(context.submit(&[poll(&reader, 2)]).expect("free again").len(), 1);
+    }
+
+    #[test]
+    fn a_dead_number_stops_the_batch_and_is_named_when_it_comes_first() {
+        let mut context = AioContext::new(8).expect("AIO");
+        let (reader, _writer) = pipe();
+        let dead = AioPoll { fd: 1 << 30, events: IN, data: 2 };
+        let polls = [poll(&reader, 1), dead, poll(&reader, 3)];
+        assert_eq!(context.submit(&polls).expect("the first").len(), 1);
+        let error = context.submit(&polls[1..]).expect_err("the second");
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        assert_eq!(context.submit(&polls[2..]).expect("the third").len(), 1);
+        assert_eq!(context.free.len(), 6, "a refused poll holds no slot");
+    }
+
+    #[test]
+    fn the_ring_wraps_without_losing_or_repeating_an_event() {
+        let mut context = AioContext::new(4).expect("AIO");
+        let (reader, mut writer) = pipe();
+        writer.write_all(b"x").expect("room");
+        let mut found = Vec::new();
+        for round in 0..2000 {
+            let polls = [poll(&reader, 2 * round), poll(&reader, 2 * round + 1)];
+            assert_eq!(context.submit(&polls).expect("submit").len(), 2);
+            // Both ways of taking events share one head.
+            let taken = if round % 3 == 0 {
+                context.wait(&mut found, 8, LONG)
+            } else {
+                context.read(&mut found, 8)
+            };
+            assert_eq!(taken.expect("two events"), 2);
+        }
+        let seen: Vec<u64> = found.iter().map(|completion| completion.data).collect();
+        assert_eq!(seen, (0..4000).collect::<Vec<u64>>());
+    }
+}
