@@ -38,6 +38,9 @@ mod interest;
 mod mechanism;
 mod table;
 mod token;
+mod uring_changes;
+mod uring_poll;
+mod uring_ring;
 mod waker;
 
 pub use caps::{Caps, FilePolicy};

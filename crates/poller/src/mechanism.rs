@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::epoll::Epoll;
+use crate::uring_poll::UringPoll;
 use crate::{Error, Poller, Trigger};
 
 /// A kernel interface that a poller is built on.
@@ -113,6 +114,7 @@ impl Mechanism {
     pub fn open(self) -> Result<Box<dyn Poller>, Error> {
         Ok(match self.backend() {
             Backend::Epoll => Box::new(Epoll::open()?),
+            Backend::Uring => Box::new(UringPoll::open()?),
             _ => unreachable!("placeholder until the other backends stand"),
         })
     }

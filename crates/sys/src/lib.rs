@@ -1,1 +1,2 @@
 //! s
+pub mod ring;
