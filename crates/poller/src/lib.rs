@@ -43,6 +43,9 @@ mod poll;
 mod select;
 mod table;
 mod token;
+mod uring_changes;
+mod uring_poll;
+mod uring_ring;
 mod waker;
 
 pub use caps::{Caps, FilePolicy};

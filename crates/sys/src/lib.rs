@@ -7,3 +7,4 @@
 pub mod aio;
 pub mod mqueue;
 pub mod readiness;
+pub mod ring;
