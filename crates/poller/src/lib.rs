@@ -31,11 +31,13 @@
 mod caps;
 mod contract;
 mod counters;
+mod doorbell;
 mod epoll;
 mod error;
 mod events;
 mod interest;
 mod mechanism;
+pub mod sim;
 mod table;
 mod token;
 mod waker;

@@ -113,7 +113,10 @@ impl Mechanism {
     pub fn open(self) -> Result<Box<dyn Poller>, Error> {
         Ok(match self.backend() {
             Backend::Epoll => Box::new(Epoll::open()?),
-            _ => unreachable!("placeholder until the other backends stand"),
+            backend => {
+                let (reason, cause) = ("not built yet".into(), std::io::ErrorKind::Unsupported.into());
+                return Err(Error::Unavailable { backend, reason, cause });
+            }
         })
     }
 }
