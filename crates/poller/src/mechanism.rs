@@ -10,6 +10,7 @@ use crate::aio::Aio;
 use crate::epoll::Epoll;
 use crate::poll::Poll;
 use crate::select::Select;
+use crate::uring_poll::UringPoll;
 use crate::{Error, Poller, Trigger};
 
 /// A kernel interface that a poller is built on.
@@ -119,7 +120,8 @@ impl Mechanism {
             Backend::Poll => Box::new(Poll::open()?),
             Backend::Aio => Box::new(Aio::open()?),
             Backend::Epoll => Box::new(Epoll::open()?),
-            _ => unreachable!("placeholder until the other backends stand"),
+            Backend::Uring => Box::new(UringPoll::open()?),
+            Backend::Sim => unreachable!("no mechanism is simulated: a world opens its pollers"),
         })
     }
 }

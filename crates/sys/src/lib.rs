@@ -8,3 +8,4 @@ pub mod aio;
 pub mod mqueue;
 pub mod perf;
 pub mod readiness;
+pub mod ring;

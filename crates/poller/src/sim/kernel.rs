@@ -1,0 +1,328 @@
+//! The simulated kernel: open files, who watches them, and what `epoll(7)` does with both.
+//!
+//! ```text
+//!   descriptor ──► file (one side of an object) ──► watches, one for each poller and number
+//!                                                      │  called by a wake whose key matches
+//!                                                      ▼
+//!                    poller: ready list ──► looked at by a wait: ready ─► event
+//!                              ▲                                 │
+//!                              └────── level: to the end ◄───────┘
+//! ```
+//!
+//! A wake never decides what is reported, it only puts a watch on the ready list; the wait looks
+//! at the object. That one rule gives edge (each wake once), level (back on the list while the
+//! condition holds, so that lists longer than a wait go round) and oneshot (off until modified).
+//! Nothing in this file knows tokens, clocks or faults.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::RawFd;
+
+use rustix::io::Errno;
+
+use super::object::{Object, Side, Wake};
+use crate::table::Key;
+use crate::{Readiness, Registration, Trigger};
+
+/// One open file: a side of an object. Duplicated descriptors share it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct FileId {
+    object: u64,
+    side: Side,
+}
+
+/// Names one simulated epoll instance.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct PollerId(u64);
+
+/// Watches are numbered in the order in which they were added.
+type WatchId = u64;
+
+#[derive(Default)]
+pub(super) struct Kernel {
+    objects: BTreeMap<u64, Box<dyn Object>>,
+    files: BTreeMap<FileId, File>,
+    descriptors: BTreeMap<RawFd, FileId>,
+    watches: BTreeMap<WatchId, Watch>,
+    pollers: BTreeMap<PollerId, Instance>,
+    last_id: u64,
+}
+
+#[derive(Default)]
+struct File {
+    descriptors_open: usize,
+    watches: Vec<WatchId>,
+}
+
+struct Watch {
+    poller: PollerId,
+    file: FileId,
+    fd: RawFd,
+    key: Key,
+    how: Registration,
+    /// Oneshot registrations are disarmed by their event.
+    is_armed: bool,
+    is_listed: bool,
+}
+
+#[derive(Default)]
+struct Instance {
+    ready: VecDeque<WatchId>,
+    by_descriptor: BTreeMap<(FileId, RawFd), WatchId>,
+    /// Somebody waits here and nothing has woken it yet.
+    is_waiting: bool,
+}
+
+/// Descriptors and files.
+impl Kernel {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Brings an object into the world; its files are opened by [`Kernel::install`].
+    pub(super) fn create(&mut self, object: Box<dyn Object>) -> [FileId; 2] {
+        let id = self.next_id();
+        self.objects.insert(id, object);
+        [Side::A, Side::B].map(|side| FileId { object: id, side })
+    }
+
+    /// Makes `fd` a descriptor of `file`.
+    pub(super) fn install(&mut self, fd: RawFd, file: FileId) {
+        self.files.entry(file).or_default().descriptors_open += 1;
+        let before = self.descriptors.insert(fd, file);
+        assert!(before.is_none(), "descriptor {fd} is open in this world already");
+    }
+
+    /// Closes `fd`. With its last descriptor a file loses its watches and its object hears of
+    /// the end; with its last file an object is gone.
+    pub(super) fn close(&mut self, fd: RawFd) {
+        let file = self.descriptors.remove(&fd).expect("only open descriptors are closed");
+        let state = self.files.get_mut(&file).expect("a descriptor names a file");
+        state.descriptors_open -= 1;
+        if state.descriptors_open > 0 {
+            return;
+        }
+        for watch in state.watches.clone() {
+            self.unwatch(watch);
+        }
+        self.files.remove(&file);
+        self.change(file, |object, wakes| object.release(file.side, wakes));
+        let other = FileId { side: file.side.other(), ..file };
+        if !self.files.contains_key(&other) {
+            self.objects.remove(&file.object);
+        }
+    }
+
+    pub(super) fn file(&self, fd: RawFd) -> Option<FileId> {
+        self.descriptors.get(&fd).copied()
+    }
+
+    pub(super) fn write(&mut self, file: FileId, len_bytes: usize) -> Result<usize, Errno> {
+        self.change(file, |object, wakes| object.write(file.side, len_bytes, wakes))
+    }
+
+    pub(super) fn read(&mut self, file: FileId, len_bytes: usize) -> Result<usize, Errno> {
+        self.change(file, |object, wakes| object.read(file.side, len_bytes, wakes))
+    }
+
+    /// Does something to a socket at `file`.
+    ///
+    /// # Panics
+    /// When it is no socket: nothing else of the model has errors, priority or a shutdown.
+    pub(super) fn change_socket(
+        &mut self,
+        file: FileId,
+        what: impl FnOnce(&mut super::socket::Pair, Side, &mut Vec<Wake>),
+    ) {
+        self.change(file, |object, wakes| {
+            let socket = object.as_socket().expect("the descriptor names no socket");
+            what(socket, file.side, wakes);
+        });
+    }
+
+    /// Changes the object behind `file` and carries the wakes to the watches.
+    fn change<T>(
+        &mut self,
+        file: FileId,
+        what: impl FnOnce(&mut dyn Object, &mut Vec<Wake>) -> T,
+    ) -> T {
+        let mut wakes = Vec::new();
+        let object = self.objects.get_mut(&file.object).expect("a file names an object");
+        let done = what(object.as_mut(), &mut wakes);
+        for wake in wakes {
+            self.wake(FileId { side: wake.side, ..file }, wake);
+        }
+        done
+    }
+}
+
+/// Pollers and what they watch.
+impl Kernel {
+    pub(super) fn open_poller(&mut self) -> PollerId {
+        let id = PollerId(self.next_id());
+        self.pollers.insert(id, Instance::default());
+        id
+    }
+
+    pub(super) fn close_poller(&mut self, poller: PollerId) {
+        let instance = self.pollers.remove(&poller).expect("a poller is closed once");
+        for watch in instance.by_descriptor.into_values() {
+            let watch = self.watches.remove(&watch).expect("a poller knows its watches");
+            let file = self.files.get_mut(&watch.file).expect("a watched file is open");
+            file.watches.retain(|other| self.watches.contains_key(other));
+        }
+    }
+
+    /// `EPOLL_CTL_ADD`: `EPERM` for a descriptor that is not of this world.
+    pub(super) fn add(
+        &mut self,
+        poller: PollerId,
+        fd: RawFd,
+        key: Key,
+        how: Registration,
+    ) -> Result<(), Errno> {
+        let file = self.file(fd).ok_or(Errno::PERM)?;
+        if self.instance(poller).by_descriptor.contains_key(&(file, fd)) {
+            return Err(Errno::EXIST);
+        }
+        let id = self.next_id();
+        self.instance(poller).by_descriptor.insert((file, fd), id);
+        self.files.get_mut(&file).expect("looked up above").watches.push(id);
+        let watch = Watch { poller, file, fd, key, how, is_armed: true, is_listed: false };
+        self.watches.insert(id, watch);
+        self.list_if_ready(id);
+        Ok(())
+    }
+
+    /// `EPOLL_CTL_MOD`.
+    pub(super) fn modify(
+        &mut self,
+        poller: PollerId,
+        fd: RawFd,
+        key: Key,
+        how: Registration,
+    ) -> Result<(), Errno> {
+        let id = self.watch_of(poller, fd)?;
+        let watch = self.watches.get_mut(&id).expect("a poller knows its watches");
+        (watch.key, watch.how, watch.is_armed) = (key, how, true);
+        self.list_if_ready(id);
+        Ok(())
+    }
+
+    /// `EPOLL_CTL_DEL`.
+    pub(super) fn delete(&mut self, poller: PollerId, fd: RawFd) -> Result<(), Errno> {
+        let id = self.watch_of(poller, fd)?;
+        self.unwatch(id);
+        Ok(())
+    }
+
+    /// Takes up to `capacity` ready watches of `poller`, those that were ready longest first.
+    pub(super) fn harvest(&mut self, poller: PollerId, capacity: usize) -> Vec<(Key, Readiness)> {
+        let mut listed = std::mem::take(&mut self.instance(poller).ready);
+        let (mut found, mut again) = (Vec::new(), Vec::new());
+        while found.len() < capacity {
+            let Some(id) = listed.pop_front() else { break };
+            let readiness = self.readiness(id);
+            let watch = self.watches.get_mut(&id).expect("a listed watch exists");
+            watch.is_listed = watch.how.trigger == Trigger::Level && !readiness.is_empty();
+            if watch.is_listed {
+                again.push(id);
+            }
+            if !readiness.is_empty() {
+                watch.is_armed = watch.how.trigger != Trigger::Oneshot;
+                found.push((watch.key, readiness));
+            }
+        }
+        listed.extend(again);
+        self.instance(poller).ready = listed;
+        found
+    }
+
+    /// Says that `poller` sleeps, or no longer: a wake of an exclusive watch stops there.
+    pub(super) fn set_waiting(&mut self, poller: PollerId, is_waiting: bool) {
+        self.instance(poller).is_waiting = is_waiting;
+    }
+
+    /// Wakes the watches of one file without a change of its object.
+    pub(super) fn wake_for_nothing(&mut self, file: FileId) {
+        self.wake(file, Wake::everybody(file.side));
+    }
+
+    /// Has every edge registration looked at again.
+    pub(super) fn wake_all_edges(&mut self) {
+        let edges = self.watches.iter().filter(|(_, watch)| watch.how.trigger == Trigger::Edge);
+        for id in edges.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.list(id);
+        }
+    }
+
+    fn instance(&mut self, poller: PollerId) -> &mut Instance {
+        self.pollers.get_mut(&poller).expect("an open poller has its instance")
+    }
+
+    fn watch_of(&mut self, poller: PollerId, fd: RawFd) -> Result<WatchId, Errno> {
+        let file = self.file(fd).ok_or(Errno::NOENT)?;
+        self.instance(poller).by_descriptor.get(&(file, fd)).copied().ok_or(Errno::NOENT)
+    }
+
+    /// What `watch` may report now.
+    fn readiness(&self, watch: WatchId) -> Readiness {
+        let watch = &self.watches[&watch];
+        if !watch.is_armed {
+            return Readiness::NONE;
+        }
+        let object = &self.objects[&watch.file.object];
+        object.readiness(watch.file.side).visible_to(watch.how.interest)
+    }
+
+    /// Calls the watches of `file`: the shared ones first, then the exclusive ones in the order
+    /// of their addition up to the first whose poller was asleep.
+    fn wake(&mut self, file: FileId, wake: Wake) {
+        let Some(state) = self.files.get(&file) else { return };
+        let is_exclusive = |id: &WatchId| self.watches[id].how.exclusive;
+        let (exclusive, shared): (Vec<_>, Vec<_>) = state.watches.iter().partition(|&id| is_exclusive(id));
+        for id in shared {
+            self.call(id, wake.key);
+        }
+        for id in exclusive {
+            if self.call(id, wake.key) && !wake.is_for_all {
+                break;
+            }
+        }
+    }
+
+    /// Lists `id` if it listens to `key`; says whether that ended a sleep.
+    fn call(&mut self, id: WatchId, key: Readiness) -> bool {
+        let watch = &self.watches[&id];
+        let is_meant = key.is_empty() || !key.visible_to(watch.how.interest).is_empty();
+        if !watch.is_armed || !is_meant {
+            return false;
+        }
+        let poller = watch.poller;
+        self.list(id);
+        std::mem::take(&mut self.instance(poller).is_waiting)
+    }
+
+    fn list_if_ready(&mut self, id: WatchId) {
+        if !self.readiness(id).is_empty() {
+            self.list(id);
+        }
+    }
+
+    fn list(&mut self, id: WatchId) {
+        let watch = self.watches.get_mut(&id).expect("a listed watch exists");
+        if !std::mem::replace(&mut watch.is_listed, true) {
+            let poller = watch.poller;
+            self.instance(poller).ready.push_back(id);
+        }
+    }
+
+    fn unwatch(&mut self, id: WatchId) {
+        let watch = self.watches.remove(&id).expect("a watch is removed once");
+        let instance = self.instance(watch.poller);
+        instance.by_descriptor.remove(&(watch.file, watch.fd));
+        instance.ready.retain(|other| *other != id);
+        let file = self.files.get_mut(&watch.file).expect("a watched file is open");
+        file.watches.retain(|other| *other != id);
+    }
+}

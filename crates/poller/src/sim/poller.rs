@@ -1,0 +1,223 @@
+//! The poller on the simulated kernel: [`crate::Poller`] with a virtual clock.
+//!
+//! Everything towards the caller (tokens, stale events, refusals, counters) is done as the
+//! epoll backend does it, which is the reference. A wait runs what the script has for now, looks
+//! for events, and moves the clock to whatever comes next; only where nothing can ever come but
+//! a waker of another thread does it block.
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::World;
+use super::kernel::PollerId;
+use crate::table::{Entry, Table};
+use crate::{
+    Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Registration, Token, Waker,
+};
+
+/// How long a wait without timeout and script waits for a waker before it calls it a deadlock:
+/// far longer than a test on a busy machine needs, short enough for a person to wait for.
+const DEADLOCK_AFTER: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+
+/// The most scripted steps that one wait takes: an action that schedules itself anew for the
+/// same moment would otherwise never end.
+pub(super) const STEPS_MAX: usize = 1 << 20;
+
+pub(super) struct SimPoller {
+    world: World,
+    id: PollerId,
+    table: Table<()>,
+    waker: Waker,
+    caps: Caps,
+    counters: Arc<Counters>,
+    overflows_seen: u64,
+}
+
+impl SimPoller {
+    pub(super) fn open(world: World) -> Result<Self, Error> {
+        let waker = Waker::new()?;
+        let id = world.state().kernel.open_poller();
+        let overflows_seen = world.state().overflows;
+        let (table, counters) = (Table::new(), Arc::default());
+        Ok(Self { world, id, table, waker, caps: CAPS, counters, overflows_seen })
+    }
+
+    fn count_update(&self) {
+        self.counters.updates_asked.add(1);
+        self.counters.updates_sent.add(1);
+        self.counters.system_calls.add(1);
+    }
+
+    fn count_overflows(&mut self) {
+        let overflows = self.world.state().overflows;
+        self.counters.overflows.add(overflows - self.overflows_seen);
+        self.overflows_seen = overflows;
+    }
+
+    /// Takes what is ready now; says whether that ends the wait.
+    fn harvest(&mut self, events: &mut Events) -> bool {
+        let mut is_over = self.waker.is_pending();
+        if is_over {
+            self.take_wake(events);
+        }
+        let found = self.world.state().kernel.harvest(self.id, events.capacity());
+        for (key, readiness) in found {
+            is_over = true;
+            match self.table.by_key(key) {
+                Some(entry) => events.push(entry.token, readiness),
+                None => self.counters.stale_events.add(1),
+            }
+        }
+        is_over
+    }
+
+    fn take_wake(&self, events: &mut Events) {
+        self.waker.acknowledge_level();
+        self.counters.wakes.add(1);
+        events.set_woken();
+    }
+
+    fn interrupt(&self, events: &mut Events) {
+        self.counters.interrupts.add(1);
+        events.set_interrupted();
+    }
+
+    /// Lives through the time until something is ready or `deadline`.
+    fn sleep(&mut self, events: &mut Events, deadline: Option<Duration>) {
+        for _ in 0..STEPS_MAX {
+            self.world.run_due();
+            if self.harvest(events) || deadline.is_some_and(|end| end <= self.world.now()) {
+                return;
+            }
+            if self.world.state().take_interrupt() {
+                return self.interrupt(events);
+            }
+            let next = self.world.state().next_moment(deadline);
+            let Some(moment) = next else { return self.block(events) };
+            self.world.state().pass_to(moment, self.id);
+        }
+        panic!("the script took {STEPS_MAX} steps within one wait: does an action repeat itself?");
+    }
+
+    /// Nothing is scripted and no timeout runs: only a waker can end this wait.
+    fn block(&self, events: &mut Events) {
+        let mut fds = [PollFd::from_borrowed_fd(self.waker.fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&DEADLOCK_AFTER)) {
+            Ok(0) => panic!(
+                "simulated deadlock: a wait without timeout, nothing scripted, and no waker \
+                 used within {} s",
+                DEADLOCK_AFTER.tv_sec
+            ),
+            Ok(_) => self.take_wake(events),
+            Err(Errno::INTR) => self.interrupt(events),
+            Err(errno) => panic!("poll(2) of the waker's eventfd failed: {errno}"),
+        }
+    }
+}
+
+impl Poller for SimPoller {
+    fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.caps.check(how)?;
+        self.count_update();
+        let raw = fd.as_raw_fd();
+        if let Some(errno) = self.world.state().take_refusal() {
+            return Err(ctl_error(raw)(errno));
+        }
+        let key = self.table.next_key(raw);
+        self.world.state().kernel.add(self.id, raw, key, how).map_err(ctl_error(raw))?;
+        if self.table.remove(raw).is_some() {
+            self.counters.closed_without_delete.add(1);
+        }
+        self.table.insert(raw, Entry { token, how, state: () });
+        Ok(())
+    }
+
+    fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.caps.check(how)?;
+        let raw = fd.as_raw_fd();
+        let is_exclusive = self.table.registered(fd)?.how.exclusive;
+        if is_exclusive || how.exclusive {
+            return Err(EXCLUSIVE_MODIFY);
+        }
+        self.count_update();
+        let key = self.table.key(raw).expect("looked up above");
+        self.world.state().kernel.modify(self.id, raw, key, how).map_err(ctl_error(raw))?;
+        let entry = self.table.registered(fd)?;
+        (entry.token, entry.how) = (token, how);
+        Ok(())
+    }
+
+    fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        let raw = fd.as_raw_fd();
+        self.table.registered(fd)?;
+        self.count_update();
+        self.table.remove(raw);
+        self.world.state().kernel.delete(self.id, raw).map_err(ctl_error(raw))
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
+        events.clear();
+        self.counters.system_calls.add(1);
+        self.count_overflows();
+        if let Some(errno) = self.world.state().take_wait_error() {
+            return Err(Error::system("epoll_pwait2")(errno));
+        }
+        let deadline = timeout.map(|timeout| self.world.now().saturating_add(timeout));
+        self.sleep(events, deadline);
+        self.world.state().kernel.set_waiting(self.id, false);
+        self.counters.wait_ended(events.len());
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+}
+
+impl Drop for SimPoller {
+    fn drop(&mut self) {
+        self.world.state().kernel.close_poller(self.id);
+    }
+}
+
+const CAPS: Caps = Caps {
+    backend: Backend::Sim,
+    level: true,
+    edge: true,
+    oneshot: true,
+    exclusive: true,
+    rdhup: true,
+    hangup: true,
+    files: FilePolicy::Refused,
+    deferred_changes: false,
+    holds_files: false,
+    fds_max: None,
+    notes: Vec::new(),
+};
+
+const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
+    backend: Backend::Sim,
+    what: "changing an exclusive registration, or to one (epoll_ctl(2): EINVAL): delete and add",
+};
+
+/// The errors of the simulated `epoll_ctl(2)`, and those that a fault script asks for.
+fn ctl_error(fd: RawFd) -> impl Fn(Errno) -> Error {
+    move |errno| match errno {
+        Errno::EXIST => Error::AlreadyRegistered { fd },
+        Errno::NOENT => Error::NotRegistered { fd },
+        Errno::PERM => Error::NotPollable { fd },
+        other => Error::system("epoll_ctl")(other),
+    }
+}

@@ -1,0 +1,228 @@
+//! What the kernel was told about each descriptor by the io_uring backend, and the requests
+//! that bring it to what is wanted now. Pure: no system call is made here.
+//!
+//! Changes are not replayed one by one. A change marks its descriptor; just before a wait each
+//! marked descriptor is looked at once and what is *polled* is compared with what is *wanted*:
+//!
+//! | polled | wanted | requests |
+//! |---|---|---|
+//! | – | – | none: added and deleted before the kernel saw it |
+//! | – | yes | poll add |
+//! | yes | – | cancel |
+//! | yes | yes, under the same key | none |
+//! | yes | yes, same file, same kind of poll | poll update |
+//! | yes | yes, same file, another kind | cancel, poll add |
+//!
+//! "Same file" is what equal tokens promise ([`Token`]), or a modify. A poll of what may be
+//! another file is retired at once: it is cancelled and never updated.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use pollux_sys::ring::{Request, Shots};
+
+use crate::table::{Entry, Key, Table};
+use crate::{Counters, Readiness, Registration, Token, Trigger};
+
+/// `EPOLLEXCLUSIVE`, which poll requests take as well.
+const EXCLUSIVE: u32 = 1 << 28;
+
+/// Marks the completion of a failed poll update; the rest is the key that it was to get.
+const UPDATE_KIND: u64 = 3 << 56;
+const KIND_MASK: u64 = 0xff << 56;
+
+/// The backend's state of one registration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Watch {
+    /// The kind of poll it needs.
+    pub(crate) shots: Shots,
+    /// How often in a row its poll ended although nothing cut it short.
+    pub(crate) ends: u8,
+    /// What was found and not yet reported.
+    pub(crate) found: Readiness,
+    /// The turn in which that was.
+    pub(crate) found_in: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(how: Registration) -> Self {
+        let shots = if how.trigger == Trigger::Edge { Shots::Many } else { Shots::One };
+        Self { shots, ends: 0, found: Readiness::NONE, found_in: 0 }
+    }
+}
+
+/// The failed update that a completion speaks of: the key that was to be armed.
+pub(crate) fn failed_update(user_data: u64) -> Option<Key> {
+    (user_data & KIND_MASK == UPDATE_KIND).then_some(Key(user_data & !KIND_MASK))
+}
+
+/// A poll request that the kernel holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Polled {
+    key: Key,
+    /// The key before the latest update, for the case that the update fails.
+    key_before: Key,
+    /// Of the registration that asked for it: names its file.
+    token: Token,
+    shots: Shots,
+    exclusive: bool,
+}
+
+/// Of one descriptor number.
+#[derive(Default)]
+struct Slot {
+    polled: Option<Polled>,
+    is_marked: bool,
+    /// Changes asked for since the last plan, and requests made for them.
+    asked: u32,
+    sent: u32,
+}
+
+/// What was told, what is marked, and the requests on their way.
+pub(crate) struct Changes {
+    slots: Vec<Slot>,
+    marked: Vec<RawFd>,
+    queue: VecDeque<Request>,
+    cancels: usize,
+}
+
+impl Changes {
+    pub(crate) fn new() -> Self {
+        Self { slots: Vec::new(), marked: Vec::new(), queue: VecDeque::new(), cancels: 0 }
+    }
+
+    /// Nothing is marked and nothing is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.marked.is_empty() && self.queue.is_empty()
+    }
+
+    /// Every request that was made is in the kernel's hands.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Requests on their way to the ring, oldest first.
+    pub(crate) fn queue(&mut self) -> &mut VecDeque<Request> {
+        &mut self.queue
+    }
+
+    /// How many cancellations were queued since this was asked last.
+    pub(crate) fn take_cancels(&mut self) -> usize {
+        std::mem::take(&mut self.cancels)
+    }
+
+    /// The caller asked for a change of `fd`.
+    pub(crate) fn ask(&mut self, fd: RawFd) {
+        self.slot(fd).asked += 1;
+        self.mark(fd);
+    }
+
+    /// `fd` is compared at the next plan.
+    pub(crate) fn mark(&mut self, fd: RawFd) {
+        let slot = self.slot(fd);
+        if !std::mem::replace(&mut slot.is_marked, true) {
+            self.marked.push(fd);
+        }
+    }
+
+    /// `fd` is added under `token`: a poll of the number under another token is of a file that
+    /// was closed since.
+    pub(crate) fn added(&mut self, fd: RawFd, token: Token) {
+        if self.slot(fd).polled.is_some_and(|polled| polled.token != token) {
+            self.retire(fd);
+        }
+    }
+
+    /// The file of `fd` goes by another token from now on.
+    pub(crate) fn renamed(&mut self, fd: RawFd, token: Token) {
+        if let Some(polled) = &mut self.slot(fd).polled {
+            polled.token = token;
+        }
+    }
+
+    /// Cancels the poll of `fd`, whatever is wanted of the number later.
+    pub(crate) fn retire(&mut self, fd: RawFd) {
+        if let Some(polled) = self.slot(fd).polled.take() {
+            self.cancel(polled.key);
+        }
+    }
+
+    /// The kernel said that the poll under `key` is over.
+    pub(crate) fn ended(&mut self, key: Key) {
+        let slot = self.slot(key.fd());
+        if slot.polled.is_some_and(|polled| polled.key == key) {
+            slot.polled = None;
+        }
+    }
+
+    /// The kernel could not update a poll to `key`: whatever is left of it is cancelled, and
+    /// the descriptor looked at again.
+    pub(crate) fn update_failed(&mut self, key: Key) {
+        let slot = self.slot(key.fd());
+        let Some(polled) = slot.polled.take_if(|polled| polled.key == key) else { return };
+        self.cancel(polled.key_before);
+        self.mark(key.fd());
+    }
+
+    /// Queues the requests that bring every marked descriptor to what `table` wants.
+    pub(crate) fn plan(&mut self, table: &Table<Watch>, counters: &Counters) {
+        for index in 0..self.marked.len() {
+            let fd = self.marked[index];
+            self.plan_one(fd, table.key(fd).zip(table.by_fd(fd)));
+            let slot = self.slot(fd);
+            slot.is_marked = false;
+            let asked = std::mem::take(&mut slot.asked);
+            let sent = std::mem::take(&mut slot.sent);
+            // What the backend arms again on its own account is counted elsewhere.
+            if asked > 0 {
+                counters.updates_sent.add(sent.into());
+                counters.updates_merged.add(asked.saturating_sub(sent).into());
+            }
+        }
+        self.marked.clear();
+    }
+
+    fn plan_one(&mut self, fd: RawFd, wanted: Option<(Key, &Entry<Watch>)>) {
+        let polled = self.slot(fd).polled;
+        let Some((key, entry)) = wanted else {
+            self.retire(fd);
+            return;
+        };
+        let (shots, exclusive) = (entry.state.shots, entry.how.exclusive);
+        let token = entry.token;
+        let key_before = match polled {
+            Some(polled) if polled.key == key => return,
+            Some(polled) if polled.shots == shots && !polled.exclusive && !exclusive => polled.key,
+            _ => key,
+        };
+        let events = entry.how.interest.poll_mask() | if exclusive { EXCLUSIVE } else { 0 };
+        if key_before == key {
+            self.retire(fd);
+            self.send(fd, Request::PollAdd { fd, events, shots, user_data: key.0 });
+        } else {
+            let user_data = UPDATE_KIND | key.0;
+            let (target, becomes) = (key_before.0, key.0);
+            self.send(fd, Request::PollUpdate { target, becomes, events, shots, user_data });
+        }
+        self.slot(fd).polled = Some(Polled { key, key_before, token, shots, exclusive });
+    }
+
+    fn cancel(&mut self, key: Key) {
+        self.cancels += 1;
+        let request = Request::Cancel { target: key.0, user_data: Key::IGNORED.0 };
+        self.send(key.fd(), request);
+    }
+
+    fn send(&mut self, fd: RawFd, request: Request) {
+        self.slot(fd).sent += 1;
+        self.queue.push_back(request);
+    }
+
+    fn slot(&mut self, fd: RawFd) -> &mut Slot {
+        let index = usize::try_from(fd).expect("descriptors are not negative");
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Slot::default);
+        }
+        &mut self.slots[index]
+    }
+}

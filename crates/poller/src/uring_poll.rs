@@ -1,0 +1,392 @@
+//! io_uring as a readiness poller: poll requests instead of `epoll_ctl(2)`, and one
+//! `io_uring_enter(2)` that carries every change and waits.
+//!
+//! * Edge: one multishot poll for the life of the registration.
+//! * Oneshot: one single-shot poll.
+//! * Level: a single-shot poll, armed again in the next wait after each delivery. A condition
+//!   that still holds completes it at once, so level means what it says.
+//!
+//! What completed stands in `ready`, as in epoll's ready list: once for each registration,
+//! however often it fired, and in turn, so that successive waits go round. A level registration
+//! in there is not armed; it is polled anew before it is reported, unless that just happened.
+//!
+//! `docs/uring-poll.md` has the reasons and the figures. What the kernel holds is bookkept in
+//! [`crate::uring_changes`]; keys that no registration answers for are stale.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pollux_sys::ring::{Completion, Request, Shots, Sizes};
+use rustix::io::Errno;
+
+use crate::table::{Entry, Key, Table};
+use crate::uring_changes::{Changes, Watch, failed_update};
+use crate::uring_ring::{CountedRing, Entered};
+use crate::{
+    Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
+    Token, Trigger, Waker,
+};
+
+/// Queue sizes: 9,000 descriptors taken out and entered again under new tokens are 18,000
+/// requests, nine times a full submission queue, and 9,000 completions of the ended polls,
+/// which fit. Together 384 KiB of locked memory; halved where the limit does not allow it. From
+/// 8,192 completions on the kernel also gives its table of polls the most buckets (256).
+const SIZES: Sizes = Sizes { submission: 2048, completion: 16_384 };
+
+/// Completions that the kernel finishes in one enter unless more are waited for (Linux 6.13:
+/// IO_LOCAL_TW_DEFAULT_MAX).
+const COMPLETIONS_PER_ENTER: usize = 20;
+
+/// The most enters in one wait that only fetch what the kernel has deferred. Reached when
+/// other threads make more ready than this one can fetch; the next wait goes on.
+const FETCHES_MAX: usize = 64;
+
+/// A poll that ends this often in a row, though nothing cut it short, is of a file that never
+/// changes, such as a regular file; arming it for ever would spin.
+const ENDS_MAX: u8 = 2;
+
+/// A poller on one io_uring instance.
+pub(crate) struct UringPoll {
+    ring: CountedRing,
+    table: Table<Watch>,
+    changes: Changes,
+    /// Registrations to report, oldest first, each at most once.
+    ready: VecDeque<Key>,
+    /// Numbers the turns: tells what was found just now from what was found earlier.
+    turn: u64,
+    waker: Waker,
+    is_waker_armed: bool,
+    caps: Caps,
+    counters: Arc<Counters>,
+}
+
+impl UringPoll {
+    pub(crate) fn open() -> Result<Self, Error> {
+        Self::with_sizes(SIZES)
+    }
+
+    fn with_sizes(sizes: Sizes) -> Result<Self, Error> {
+        let counters = Arc::<Counters>::default();
+        let ring = CountedRing::open(sizes, counters.clone())?;
+        let caps = Caps { notes: notes(&ring), ..CAPS };
+        Ok(Self {
+            ring,
+            table: Table::new(),
+            changes: Changes::new(),
+            ready: VecDeque::new(),
+            turn: 0,
+            waker: Waker::new()?,
+            is_waker_armed: false,
+            caps,
+            counters,
+        })
+    }
+
+    /// One round of a wait: what is left of earlier rounds is reported or polled anew, changes
+    /// go to the kernel, which may block for `rest` (`None`: for ever; zero: not at all), and
+    /// what it found is reported.
+    fn turn(&mut self, events: &mut Events, rest: Option<Duration>) -> Result<(), Error> {
+        self.turn += 1;
+        self.report_left(events);
+        self.load_changes()?;
+        let may_block = events.is_empty()
+            && self.ready.is_empty()
+            && self.changes.is_empty()
+            && !self.ring.has_overflow();
+        let cancelled = self.changes.take_cancels();
+        if cancelled > COMPLETIONS_PER_ENTER {
+            // Each of them completes at once; asking for all spares one enter for every 20.
+            let ended = cancelled.min(self.ring.setup().sizes.completion as usize);
+            self.enter(events, ended as u32, Some(Duration::ZERO))?;
+        } else if may_block && rest != Some(Duration::ZERO) {
+            self.enter(events, 1, rest)?;
+        } else if self.ring.has_loaded() {
+            self.enter(events, 0, None)?;
+        }
+        self.harvest(events);
+        self.fetch(events)?;
+        self.report_fresh(events);
+        Ok(())
+    }
+
+    /// Plans what the kernel is to be told and loads it for the next enter.
+    fn load_changes(&mut self) -> Result<(), Error> {
+        // A plan rests on the answers to all requests before it. They are in once nothing is
+        // queued here or kept back by the kernel, for every wait harvests to the end.
+        if self.changes.is_answered() && !self.ring.has_overflow() {
+            self.changes.plan(&self.table, &self.counters);
+        }
+        if !self.is_waker_armed {
+            let (fd, events) = (self.waker.fd().as_raw_fd(), Interest::READABLE.poll_mask());
+            let (shots, user_data) = (Shots::Many, Key::WAKER.0);
+            self.changes.queue().push_back(Request::PollAdd { fd, events, shots, user_data });
+            self.is_waker_armed = true;
+        }
+        self.ring.load(self.changes.queue())
+    }
+
+    fn enter(
+        &mut self,
+        events: &mut Events,
+        completions_min: u32,
+        timeout: Option<Duration>,
+    ) -> Result<(), Error> {
+        if self.ring.enter(completions_min, timeout)? == Entered::BySignal {
+            self.counters.interrupts.add(1);
+            events.set_interrupted();
+        }
+        Ok(())
+    }
+
+    /// Fetches what the kernel finishes only when it is asked, for as long as there is room.
+    fn fetch(&mut self, events: &mut Events) -> Result<(), Error> {
+        for _ in 0..FETCHES_MAX {
+            let is_full = events.len() + self.ready.len() >= events.capacity();
+            if is_full || !self.ring.has_unfetched() {
+                break;
+            }
+            self.enter(events, 0, None)?;
+            self.harvest(events);
+        }
+        Ok(())
+    }
+
+    /// Reports what earlier turns found and had no room for. Level registrations take the room
+    /// but are polled first: what was found may be over.
+    fn report_left(&mut self, events: &mut Events) {
+        let mut room = events.capacity() - events.len();
+        while room > 0
+            && let Some(key) = self.ready.pop_front()
+        {
+            let Some(entry) = self.table.by_key(key) else { continue };
+            room -= 1;
+            if entry.how.trigger == Trigger::Level {
+                entry.state.found = Readiness::NONE;
+                self.changes.mark(key.fd());
+                self.counters.rearms.add(1);
+            } else {
+                events.push(entry.token, std::mem::take(&mut entry.state.found));
+            }
+        }
+    }
+
+    /// Reports what this turn found. A level registration goes to the end of the line, and so
+    /// does one that was found in an earlier turn.
+    fn report_fresh(&mut self, events: &mut Events) {
+        for _ in 0..self.ready.len() {
+            if events.is_full() {
+                break;
+            }
+            let key = self.ready.pop_front().expect("counted above");
+            let Some(entry) = self.table.by_key(key) else { continue };
+            let is_level = entry.how.trigger == Trigger::Level;
+            if !is_level || entry.state.found_in == self.turn {
+                events.push(entry.token, std::mem::take(&mut entry.state.found));
+            }
+            if is_level {
+                self.ready.push_back(key);
+            }
+        }
+    }
+
+    /// Takes every completion that the ring holds.
+    fn harvest(&mut self, events: &mut Events) {
+        while let Some(completion) = self.ring.next_completion() {
+            let key = Key(completion.user_data);
+            if key == Key::WAKER {
+                self.waker.acknowledge_edge();
+                self.counters.wakes.add(1);
+                events.set_woken();
+                self.is_waker_armed = completion.has_more;
+            } else if let Some(key) = failed_update(completion.user_data) {
+                self.changes.update_failed(key);
+                self.counters.rearms.add(1);
+            } else if key != Key::IGNORED {
+                self.polled(key, completion);
+            }
+        }
+    }
+
+    /// The poll under `key` completed.
+    fn polled(&mut self, key: Key, completion: Completion) {
+        let Completion { result, has_more, .. } = completion;
+        if !has_more {
+            self.changes.ended(key);
+        }
+        let Some(entry) = self.table.by_key(key) else {
+            // The ends of cancelled polls are expected.
+            let is_stale = result != -Errno::CANCELED.raw_os_error();
+            self.counters.stale_events.add(is_stale.into());
+            return;
+        };
+        let found = match u32::try_from(result) {
+            Ok(mask) => Readiness::from_poll_mask(mask).visible_to(entry.how.interest),
+            Err(_) => Readiness::ERROR,
+        };
+        let mut key = key;
+        if entry.how.trigger == Trigger::Edge || found.is_empty() {
+            self.keep_armed(key, completion);
+        } else if has_more {
+            key = self.disarm(key);
+        }
+        if !found.is_empty() {
+            self.found(key, found);
+        }
+    }
+
+    fn found(&mut self, key: Key, found: Readiness) {
+        let watch = &mut self.table.by_key(key).expect("the caller found it").state;
+        if watch.found.is_empty() {
+            self.ready.push_back(key);
+        }
+        watch.found |= found;
+        watch.found_in = self.turn;
+    }
+
+    /// Arms a poll again that should go on but has ended: a multishot whose completion found
+    /// the queue full, or a single shot spent on a condition that nobody asked for (the kernel
+    /// always reports RDHUP). The latter goes on as a multishot, which waits for a change;
+    /// another single shot would complete at once, for ever.
+    fn keep_armed(&mut self, key: Key, completion: Completion) {
+        let watch = &mut self.table.by_key(key).expect("the caller found it").state;
+        if completion.has_more {
+            watch.ends = 0;
+            return;
+        }
+        let is_cut_short = watch.shots == Shots::Many && self.ring.is_shaken();
+        if !is_cut_short {
+            watch.ends += 1;
+        }
+        watch.shots = Shots::Many;
+        if completion.result >= 0 && watch.ends < ENDS_MAX {
+            self.counters.rearms.add(1);
+            self.changes.mark(key.fd());
+        }
+    }
+
+    /// Ends the multishot that stood in for a single shot. The key is exchanged, so that
+    /// nothing more that comes of it is taken for the registration's.
+    fn disarm(&mut self, key: Key) -> Key {
+        let fd = key.fd();
+        self.changes.retire(fd);
+        let Entry { token, how, .. } = self.table.remove(fd).expect("the caller found it");
+        self.table.insert(fd, Entry { token, how, state: Watch::new(how) })
+    }
+
+    /// Takes the registration of `fd` out; what was found for it is never reported.
+    fn drop_entry(&mut self, fd: i32) {
+        let entry = self.table.remove(fd);
+        let has_found = entry.is_some_and(|entry| !entry.state.found.is_empty());
+        self.counters.stale_events.add(has_found.into());
+    }
+
+    /// Enters a registration of `fd` under a new key: what was found for an older one does not
+    /// count for it.
+    fn enter_anew(&mut self, fd: i32, token: Token, how: Registration) {
+        self.drop_entry(fd);
+        self.table.insert(fd, Entry { token, how, state: Watch::new(how) });
+        self.changes.ask(fd);
+    }
+}
+
+impl Poller for UringPoll {
+    fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.caps.check(how)?;
+        if self.table.check_vacant(fd, token)? {
+            self.counters.closed_without_delete.add(1);
+        }
+        self.counters.updates_asked.add(1);
+        self.changes.added(fd.as_raw_fd(), token);
+        self.enter_anew(fd.as_raw_fd(), token, how);
+        Ok(())
+    }
+
+    fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
+        self.caps.check(how)?;
+        if self.table.registered(fd)?.how.exclusive || how.exclusive {
+            return Err(EXCLUSIVE_MODIFY);
+        }
+        self.counters.updates_asked.add(1);
+        self.changes.renamed(fd.as_raw_fd(), token);
+        self.enter_anew(fd.as_raw_fd(), token, how);
+        Ok(())
+    }
+
+    fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.table.registered(fd)?;
+        self.counters.updates_asked.add(1);
+        self.drop_entry(fd.as_raw_fd());
+        self.changes.ask(fd.as_raw_fd());
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
+        events.clear();
+        // A time too far away to be written down is for ever.
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut rest = timeout.filter(|_| end.is_some());
+        loop {
+            self.turn(events, rest)?;
+            if !events.is_empty() || events.is_woken() || events.is_interrupted() {
+                break;
+            }
+            rest = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let has_work =
+                !self.changes.is_empty() || !self.ready.is_empty() || self.ring.has_unfetched();
+            if rest == Some(Duration::ZERO) && !has_work {
+                break;
+            }
+        }
+        self.counters.wait_ended(events.len());
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+}
+
+const CAPS: Caps = Caps {
+    backend: Backend::Uring,
+    level: true,
+    edge: true,
+    oneshot: true,
+    exclusive: true,
+    rdhup: true,
+    hangup: true,
+    files: FilePolicy::AlwaysReady,
+    deferred_changes: true,
+    holds_files: true,
+    fds_max: None,
+    notes: Vec::new(),
+};
+
+const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
+    backend: Backend::Uring,
+    what: "changing an exclusive registration, or to one (as epoll_ctl(2)): delete and add",
+};
+
+fn notes(ring: &CountedRing) -> Vec<String> {
+    let setup = ring.setup();
+    let Sizes { submission, completion } = setup.sizes;
+    let flags = if setup.flags.is_empty() { "none".to_owned() } else { setup.flags.join("+") };
+    let granted = [
+        format!("ring flags {flags}"),
+        format!("{submission} submissions, {completion} completions"),
+    ];
+    granted.into_iter().chain(setup.refused.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+#[path = "uring_poll_tests.rs"]
+mod tests;

@@ -1,0 +1,149 @@
+//! The io_uring backend's way into the kernel: a ring that counts its system calls and tells
+//! apart what `io_uring_enter(2)` folds into one return value.
+//!
+//! A call that took requests answers with their number even when the wait that followed was
+//! ended by a signal or by its timeout; an overflow shows in one call and does its damage in
+//! the next. Only [`crate::uring_poll`] calls this; it knows nothing of registrations.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
+use rustix::io::Errno;
+
+use crate::{Backend, Counters, Error};
+
+/// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.
+const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// An overflow is flagged after one enter, and what it ended arrives with the next.
+const OVERFLOW_ENTERS: u32 = 2;
+
+/// A ring and what its calls have shown.
+pub(crate) struct CountedRing {
+    ring: Ring,
+    enters_since_overflow: u32,
+    counters: Arc<Counters>,
+}
+
+/// How an enter ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entered {
+    /// Something came, the time is over, or nothing was waited for.
+    Regularly,
+    /// A signal handler ran.
+    BySignal,
+}
+
+impl CountedRing {
+    pub(crate) fn open(sizes: Sizes, counters: Arc<Counters>) -> Result<Self, Error> {
+        let ring = Ring::open(sizes).map_err(|refused| Error::Unavailable {
+            backend: Backend::Uring,
+            reason: refused.reason,
+            cause: refused.cause,
+        })?;
+        Ok(Self { ring, enters_since_overflow: OVERFLOW_ENTERS, counters })
+    }
+
+    pub(crate) fn setup(&self) -> &Setup {
+        self.ring.setup()
+    }
+
+    /// Moves `requests` into the submission queue. What exceeds one queueful is submitted on
+    /// the way; the last queueful rides with the next enter. When the kernel is congested the
+    /// rest stays in `requests`.
+    pub(crate) fn load(&mut self, requests: &mut VecDeque<Request>) -> Result<(), Error> {
+        while let Some(&request) = requests.front() {
+            if self.ring.push(request).is_ok() {
+                requests.pop_front();
+                continue;
+            }
+            self.counters.system_calls.add(1);
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(error) if is_congested(&error) => break,
+                Err(error) => return Err(enter_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits what was loaded, and waits for `completions_min` completions at most `timeout`
+    /// (`None`: for ever).
+    pub(crate) fn enter(
+        &mut self,
+        completions_min: u32,
+        timeout: Option<Duration>,
+    ) -> Result<Entered, Error> {
+        let has_submissions = self.ring.queued() > 0;
+        let started = timeout.filter(|_| has_submissions).map(|_| Instant::now());
+        let had_overflow = self.ring.has_overflow();
+        self.counters.system_calls.add(1);
+        let outcome = self.ring.enter(completions_min, timeout.map(|rest| rest.min(SLEEP_MAX)));
+        self.note_overflow(had_overflow);
+        let ended = match outcome {
+            // The number of requests taken hides a signal and the clock.
+            Ok(_) if !has_submissions || completions_min == 0 => Entered::Regularly,
+            Ok(_) if self.has_unfetched() || self.ring.queued() > 0 => Entered::Regularly,
+            Ok(_) => match timeout.zip(started) {
+                Some((timeout, started)) if started.elapsed() >= timeout => Entered::Regularly,
+                _ => Entered::BySignal,
+            },
+            Err(error) if is(&error, Errno::INTR) => Entered::BySignal,
+            Err(error) if is(&error, Errno::TIME) || is_congested(&error) => Entered::Regularly,
+            Err(error) => return Err(enter_error(error)),
+        };
+        Ok(ended)
+    }
+
+    pub(crate) fn next_completion(&mut self) -> Option<Completion> {
+        self.ring.next_completion()
+    }
+
+    /// Requests wait to be submitted.
+    pub(crate) fn has_loaded(&mut self) -> bool {
+        self.ring.queued() > 0
+    }
+
+    /// Completions are there, or would be after an enter that waits for nothing.
+    pub(crate) fn has_unfetched(&mut self) -> bool {
+        self.ring.has_completions() || self.ring.has_deferred_work() || self.ring.has_overflow()
+    }
+
+    /// The kernel keeps completions that did not fit.
+    pub(crate) fn has_overflow(&mut self) -> bool {
+        self.ring.has_overflow()
+    }
+
+    /// Multishots that end now may be victims of an overflow.
+    pub(crate) fn is_shaken(&self) -> bool {
+        self.enters_since_overflow < OVERFLOW_ENTERS
+    }
+
+    fn note_overflow(&mut self, had_overflow: bool) {
+        if had_overflow || self.ring.has_overflow() {
+            self.counters.overflows.add(1);
+            self.enters_since_overflow = 0;
+        } else {
+            self.enters_since_overflow = self.enters_since_overflow.saturating_add(1);
+        }
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// The kernel has no memory for more requests just now (EAGAIN), or too many completions lie
+/// untaken (EBUSY): harvesting helps, and nothing was lost.
+fn is_congested(error: &io::Error) -> bool {
+    is(error, Errno::AGAIN) || is(error, Errno::BUSY)
+}
+
+/// EEXIST is a call from another thread or after a fork, which `Poller` rules out; EBADR says
+/// that completions were lost, which no kernel with IORING_FEAT_NODROP does.
+fn enter_error(cause: io::Error) -> Error {
+    Error::System { call: "io_uring_enter", cause }
+}

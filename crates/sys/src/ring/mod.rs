@@ -1,0 +1,233 @@
+//! A safe io_uring instance for requests that reference no memory.
+//!
+//! The io-uring poller calls it. Every [`Request`] is made of numbers alone, so the kernel is
+//! never handed an address that must stay valid, and the interface is sound without any rule
+//! about who owns a buffer. A request that reads or writes memory must never be added here.
+//!
+//! A ring belongs to the thread that opened it: the fastest set-up makes the kernel refuse
+//! every other thread (EEXIST), so [`Ring`] is not `Send`.
+
+mod open;
+mod request;
+
+use std::io;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue};
+
+pub use open::{RingUnavailable, Setup, Sizes};
+pub use request::{Request, Shots};
+
+/// One io_uring instance: a submission queue, a completion queue and their descriptor.
+pub struct Ring {
+    io: IoUring,
+    setup: Setup,
+    not_send: PhantomData<*const ()>,
+}
+
+/// The submission queue is full: [`Ring::submit`] makes room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueFull;
+
+/// What the kernel says about one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The number that the request was given.
+    pub user_data: u64,
+    /// A result of the operation, or a negated errno.
+    pub result: i32,
+    /// The request is still armed: more completions will carry this number.
+    pub has_more: bool,
+}
+
+impl Ring {
+    /// Opens a ring with the best set-up that this kernel knows and the largest size up to
+    /// `wanted` that the memory limit allows.
+    ///
+    /// # Errors
+    /// [`RingUnavailable`] says who forbids io_uring here and what would allow it.
+    pub fn open(wanted: Sizes) -> Result<Self, RingUnavailable> {
+        let (io, setup) = open::open(wanted)?;
+        Ok(Self { io, setup, not_send: PhantomData })
+    }
+
+    /// What was granted at open.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Queues a request; it reaches the kernel with the next [`Ring::submit`] or
+    /// [`Ring::enter`].
+    ///
+    /// # Errors
+    /// [`QueueFull`]; nothing was queued.
+    pub fn push(&mut self, request: Request) -> Result<(), QueueFull> {
+        let entry = request.entry();
+        // SAFETY: `push` asks that what the entry references stays valid while the request
+        // runs; `Request` has no variant that references memory (see the head of this module).
+        unsafe { self.io.submission().push(&entry) }.map_err(|_| QueueFull)
+    }
+
+    /// How many requests are queued and not submitted yet.
+    #[must_use]
+    pub fn queued(&mut self) -> usize {
+        self.io.submission().len()
+    }
+
+    /// Hands the queued requests to the kernel and says how many it took. Waits for nothing
+    /// and leaves deferred completions where they are.
+    ///
+    /// # Errors
+    /// `io_uring_enter(2)`: EAGAIN (no memory for requests just now), EBUSY (too many
+    /// completions were not taken), both without harm to what is queued.
+    pub fn submit(&mut self) -> io::Result<usize> {
+        self.call(0, EnterFlags::empty(), None)
+    }
+
+    /// Submits what is queued, lets the kernel finish its deferred work and waits until
+    /// `completions_min` completions lie in the queue or `timeout` is over; says how many
+    /// requests were taken.
+    ///
+    /// No timer is armed without a timeout, nor when enough completions are there already.
+    /// A thread whose set-up defers work gets at most max(20, `completions_min`) completions
+    /// out of it in one call (Linux 6.13); [`Ring::has_deferred_work`] tells of the rest.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`], and ETIME and EINTR when nothing was submitted in the same call:
+    /// a number of requests taken hides both.
+    pub fn enter(&mut self, completions_min: u32, timeout: Option<Duration>) -> io::Result<usize> {
+        let timeout = timeout.filter(|_| completions_min > 0);
+        self.call(completions_min, EnterFlags::GETEVENTS, timeout)
+    }
+
+    /// Takes the oldest completion out of the queue.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        let entry = self.io.completion().next()?;
+        Some(Completion {
+            user_data: entry.user_data(),
+            result: entry.result(),
+            has_more: cqueue::more(entry.flags()),
+        })
+    }
+
+    /// Whether a completion lies in the queue.
+    #[must_use]
+    pub fn has_completions(&mut self) -> bool {
+        !self.io.completion().is_empty()
+    }
+
+    /// Whether the kernel holds completions back until this thread enters it. Always false
+    /// where the set-up has no flag for it.
+    #[must_use]
+    pub fn has_deferred_work(&mut self) -> bool {
+        self.io.submission().taskrun()
+    }
+
+    /// Whether completions did not fit the queue: the kernel keeps them and moves them in at
+    /// the next [`Ring::enter`]. Multishot requests may have been ended by it.
+    #[must_use]
+    pub fn has_overflow(&mut self) -> bool {
+        self.io.submission().cq_overflow()
+    }
+
+    fn call(
+        &mut self,
+        completions_min: u32,
+        flags: EnterFlags,
+        timeout: Option<Duration>,
+    ) -> io::Result<usize> {
+        let queued = u32::try_from(self.queued()).expect("the queue's size is a u32");
+        let submitter = self.io.submitter();
+        let Some(timeout) = timeout else {
+            // SAFETY: without an argument the call takes numbers only, and the queued entries
+            // reference no memory.
+            return unsafe { submitter.enter::<()>(queued, completions_min, flags.bits(), None) };
+        };
+        let timespec = Timespec::from(timeout);
+        let args = SubmitArgs::new().timespec(&timespec);
+        let flags = (flags | EnterFlags::EXT_ARG).bits();
+        // SAFETY: EXT_ARG announces the very structure that is passed, whose timespec lives in
+        // this frame until the call is over.
+        unsafe { submitter.enter(queued, completions_min, flags, Some(&args)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    const POLLIN: u32 = libc::POLLIN as u32;
+
+    fn ring() -> Ring {
+        Ring::open(Sizes { submission: 8, completion: 32 }).expect("io_uring is allowed here")
+    }
+
+    #[test]
+    fn a_multishot_poll_reports_each_arrival_until_it_is_cancelled() {
+        let mut ring = ring();
+        let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
+        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
+        for _ in 0..2 {
+            ours.write_all(b"x").expect("a byte sent");
+            ring.enter(1, None).expect("entered");
+            let seen = ring.next_completion().expect("an arrival");
+            assert_eq!((seen.user_data, seen.has_more), (7, true));
+            assert_ne!(seen.result as u32 & POLLIN, 0);
+        }
+        ring.push(Request::Cancel { target: 7, user_data: 8 }).expect("room");
+        ring.enter(1, None).expect("entered");
+        let last = ring.next_completion().expect("the end of the poll");
+        let cancelled = Completion { user_data: 7, result: -libc::ECANCELED, has_more: false };
+        assert_eq!((last, ring.next_completion()), (cancelled, None));
+    }
+
+    #[test]
+    fn an_update_renames_the_request_and_looks_again() {
+        let mut ring = ring();
+        let (_ours, theirs) = UnixStream::pair().expect("a socket pair");
+        let (fd, shots) = (theirs.as_raw_fd(), Shots::Many);
+        ring.push(Request::PollAdd { fd, events: POLLIN, shots, user_data: 7 }).expect("room");
+        ring.enter(0, None).expect("entered");
+        assert!(!ring.has_completions());
+        let events = libc::POLLOUT as u32;
+        ring.push(Request::PollUpdate { target: 7, becomes: 9, events, shots, user_data: 1 })
+            .expect("room");
+        ring.enter(1, None).expect("entered");
+        let seen = ring.next_completion().expect("writable at once");
+        assert_eq!((seen.user_data, seen.has_more), (9, true));
+    }
+
+    #[test]
+    fn an_update_of_nothing_says_so() {
+        let mut ring = ring();
+        let shots = Shots::Many;
+        ring.push(Request::PollUpdate { target: 7, becomes: 9, events: 1, shots, user_data: 1 })
+            .expect("room");
+        ring.enter(1, None).expect("entered");
+        let refused = Completion { user_data: 1, result: -libc::ENOENT, has_more: false };
+        assert_eq!(ring.next_completion(), Some(refused));
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_timeout() {
+        let error = ring().enter(1, Some(Duration::from_micros(50))).expect_err("nothing comes");
+        assert_eq!(error.raw_os_error(), Some(libc::ETIME));
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_has_room_again_after_submitting() {
+        let mut ring = ring();
+        let nothing = Request::Cancel { target: 1, user_data: 2 };
+        while ring.push(nothing).is_ok() {}
+        assert_eq!(ring.queued(), 8);
+        assert_eq!(ring.submit().expect("submitted"), 8);
+        assert_eq!(ring.push(nothing), Ok(()));
+    }
+}

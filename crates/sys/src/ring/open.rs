@@ -1,0 +1,207 @@
+//! Opening a ring: which set-up flags and sizes this kernel and its limits allow, and who
+//! forbids io_uring where it is forbidden.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use io_uring::{Builder, IoUring};
+
+/// Entries of the two queues; both are powers of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// Requests that fit between two system calls.
+    pub submission: u32,
+    /// Completions that fit before the kernel has to keep some back; not less than
+    /// `submission`.
+    pub completion: u32,
+}
+
+/// The smallest submission queue tried when memory is short: below it every few requests cost
+/// a system call, and another mechanism is the better choice.
+const SUBMISSION_MIN: u32 = 64;
+
+/// What was granted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// Names of the set-up flags in force.
+    pub flags: &'static [&'static str],
+    /// Queue sizes in force.
+    pub sizes: Sizes,
+    /// Better flags that the kernel refused, and sizes that memory did not allow.
+    pub refused: Vec<String>,
+}
+
+/// io_uring can't be used by this process.
+#[derive(Debug)]
+pub struct RingUnavailable {
+    /// Who forbids it, and what would allow it.
+    pub reason: String,
+    /// What the kernel said.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for RingUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for RingUnavailable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// Set-ups from the best to the one that every kernel knows.
+///
+/// * SINGLE_ISSUER with DEFER_TASKRUN (6.1): completions are finished by the thread that asks
+///   for them, when it asks; nothing interrupts it.
+/// * COOP_TASKRUN (5.19): no interrupt either, but any system call of the thread does the work.
+/// * TASKRUN_FLAG (5.19): shows in shared memory that such work is waiting.
+/// * SUBMIT_ALL (5.18): a faulty request does not hold up those behind it.
+/// * NO_SQARRAY (6.6): saves one indirection for each request.
+const CHAIN: [&[&str]; 4] = [
+    &["SINGLE_ISSUER", "DEFER_TASKRUN", "TASKRUN_FLAG", "SUBMIT_ALL", "NO_SQARRAY"],
+    &["SINGLE_ISSUER", "DEFER_TASKRUN", "TASKRUN_FLAG", "SUBMIT_ALL"],
+    &["COOP_TASKRUN", "TASKRUN_FLAG", "SUBMIT_ALL"],
+    &[],
+];
+
+pub(super) fn open(wanted: Sizes) -> Result<(IoUring, Setup), RingUnavailable> {
+    assert!(wanted.completion >= wanted.submission, "more requests than completions fit");
+    let mut refused = Vec::new();
+    for flags in CHAIN {
+        match open_sized(flags, wanted, &mut refused) {
+            Ok((io, sizes)) => {
+                require_features(&io)?;
+                return Ok((io, Setup { flags, sizes, refused }));
+            }
+            Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) => {
+                refused.push(format!("this kernel does not know {}", flags.join("+")));
+            }
+            Err(cause) => return Err(RingUnavailable { reason: explain(&cause), cause }),
+        }
+    }
+    let cause = io::Error::from_raw_os_error(libc::EINVAL);
+    Err(RingUnavailable { reason: TOO_OLD.to_owned(), cause })
+}
+
+/// Opens with `flags`, with half the size again and again while memory is short.
+fn open_sized(
+    flags: &[&str],
+    wanted: Sizes,
+    refused: &mut Vec<String>,
+) -> io::Result<(IoUring, Sizes)> {
+    let mut sizes = wanted;
+    loop {
+        match builder(flags, sizes).build(sizes.submission) {
+            Err(error) if is_short_of_memory(&error) && sizes.submission > SUBMISSION_MIN => {
+                let Sizes { submission, completion } = sizes;
+                refused.push(format!("no memory for {submission} + {completion} entries"));
+                sizes = Sizes { submission: submission / 2, completion: completion / 2 };
+            }
+            outcome => return outcome.map(|io| (io, sizes)),
+        }
+    }
+}
+
+fn builder(flags: &[&str], sizes: Sizes) -> Builder {
+    let mut builder = IoUring::builder();
+    builder.dontfork().setup_cqsize(sizes.completion);
+    for &flag in flags {
+        match flag {
+            "SINGLE_ISSUER" => builder.setup_single_issuer(),
+            "DEFER_TASKRUN" => builder.setup_defer_taskrun(),
+            "COOP_TASKRUN" => builder.setup_coop_taskrun(),
+            "TASKRUN_FLAG" => builder.setup_taskrun_flag(),
+            "SUBMIT_ALL" => builder.setup_submit_all(),
+            "NO_SQARRAY" => builder.setup_no_sqarray(),
+            other => unreachable!("{other} stands in CHAIN only"),
+        };
+    }
+    builder
+}
+
+fn is_short_of_memory(error: &io::Error) -> bool {
+    // mmap(2) says EAGAIN where locked memory is bounded for mappings too.
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN))
+}
+
+const TOO_OLD: &str = "this kernel's io_uring is too old: Linux 5.17 or newer is needed";
+
+/// Polls are updated (5.13), waits have a timeout (5.11), and what went well stays silent
+/// (5.17, the newest of the three).
+fn require_features(io: &IoUring) -> Result<(), RingUnavailable> {
+    let params = io.params();
+    if params.is_feature_skip_cqe_on_success() && params.is_feature_ext_arg() {
+        return Ok(());
+    }
+    let cause = io::Error::from_raw_os_error(libc::EINVAL);
+    Err(RingUnavailable { reason: TOO_OLD.to_owned(), cause })
+}
+
+/// What `io_uring_setup(2)` means by its errno, with the remedy.
+fn explain(cause: &io::Error) -> String {
+    match cause.raw_os_error() {
+        Some(libc::EPERM) => explain_eperm(&sysctl()),
+        Some(libc::ENOSYS) if has_seccomp_filter() => SECCOMP.to_owned(),
+        Some(libc::ENOSYS) => "the kernel was built without CONFIG_IO_URING".to_owned(),
+        Some(libc::ENOMEM) => format!(
+            "RLIMIT_MEMLOCK has no room for a ring of {SUBMISSION_MIN} entries, which counts as \
+             locked memory: raise it (ulimit -l) or grant CAP_IPC_LOCK"
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "no descriptor is left: raise RLIMIT_NOFILE (ulimit -n)".to_owned()
+        }
+        _ => format!("io_uring_setup: {cause}"),
+    }
+}
+
+const SECCOMP: &str = "a seccomp filter forbids io_uring_setup, as container runtimes do by \
+                       default: allow io_uring_setup and io_uring_enter in its profile";
+
+const SYSCTL: &str = "/proc/sys/kernel/io_uring_disabled";
+
+fn sysctl() -> String {
+    fs::read_to_string(SYSCTL).map_or_else(|_| String::new(), |text| text.trim().to_owned())
+}
+
+fn explain_eperm(io_uring_disabled: &str) -> String {
+    match io_uring_disabled {
+        "2" => "the sysctl kernel.io_uring_disabled = 2 forbids it to everybody: set it to 0"
+            .to_owned(),
+        "1" => "the sysctl kernel.io_uring_disabled = 1 forbids it without CAP_SYS_ADMIN: set \
+                it to 0, or join the group in kernel.io_uring_group"
+            .to_owned(),
+        _ => SECCOMP.to_owned(),
+    }
+}
+
+/// Whether the kernel filters the system calls of this thread (`proc_pid_status(5)`).
+fn has_seccomp_filter() -> bool {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('2'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eperm_names_the_sysctl_or_the_filter() {
+        assert!(explain_eperm("2").contains("everybody"));
+        assert!(explain_eperm("1").contains("io_uring_group"));
+        assert!(explain_eperm("0").contains("seccomp"));
+    }
+
+    #[test]
+    fn what_was_granted_is_named() {
+        let wanted = Sizes { submission: 64, completion: 256 };
+        let (io, setup) = open(wanted).expect("io_uring is allowed here");
+        assert_eq!(setup.sizes, wanted);
+        assert_eq!(io.params().sq_entries(), 64);
+        assert_eq!(io.params().cq_entries(), 256);
+        assert_eq!(io.params().is_setup_single_issuer(), setup.flags.contains(&"SINGLE_ISSUER"));
+    }
+}
