@@ -3,6 +3,26 @@
 //! A job file is parsed into a [`Job`]; the flags of `pollux lab run EXPERIMENT` build one as
 //! well. The plan is made from it and nothing else.
 
+mod builtin;
+mod documentation;
+mod keys;
+mod kind;
+mod mistake;
+mod overrides;
+mod parse;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod write;
+
+pub use builtin::{Builtin, builtin, find, list};
+pub use documentation::documentation_page;
+pub use keys::{KEYS, Key, SCHEMA, Section};
+pub use kind::Kind;
+pub use mistake::{JobError, Mistake, Place};
+pub use overrides::{Overrides, commands_from_flags};
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -333,7 +333,7 @@ impl Runner<'_> {
         record.job = JobRecord {
             name: job.name.clone(),
             question: job.question.clone(),
-            toml: String::new(),
+            toml: job.to_toml(),
             seed: job.seed,
             blocks: job.blocks,
             blocks_max: job.blocks_max,

@@ -1,0 +1,346 @@
+//! Every key of a job file, as data: where it may stand, what it accepts, its default and why.
+//!
+//! The parser, the flags of `pollux lab run` and `docs/job-file.md` all read this table. The
+//! axes of an experiment are keys too; they come from [`Experiment::axes`].
+
+use std::time::Duration;
+
+use crate::experiment::{Axis, Experiment};
+
+use super::kind::Kind;
+
+/// Version of the job file format.
+pub const SCHEMA: u64 = 1;
+
+/// Most blocks: at the shortest runs still hours, and the pairs of far fewer blocks show any
+/// effect that matters.
+const BLOCKS_MAX: u64 = 1000;
+
+/// Most samples per second: above this the sampling itself slows what is measured.
+const PROFILE_HZ_MAX: u32 = 10_000;
+
+/// One key of a job file.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Key {
+    /// Its name; the flag is the same with `-` for `_`.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub sections: &'static [Section],
+    /// What it accepts.
+    pub kind: Kind,
+    /// The value when nothing is said, as it would be written; none where `reason` says how it
+    /// follows from something else.
+    pub default: Option<&'static str>,
+    /// Why this default; without one, what happens instead.
+    pub reason: &'static str,
+    /// What it sets, in one line.
+    pub about: &'static str,
+    /// A value as it is written in TOML.
+    pub example: &'static str,
+}
+
+/// A part of a job file that holds keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Section {
+    /// Above the first header.
+    File,
+    /// `[global]`: what is said once.
+    Global,
+    /// `[[job]]`: one experiment.
+    Job,
+    /// `[[job.arm]]`: one external program of the experiment above it.
+    Arm,
+}
+
+impl Section {
+    /// Every section, in the order in which they stand in a file.
+    pub const ALL: [Self; 4] = [Self::File, Self::Global, Self::Job, Self::Arm];
+
+    /// The header as it is written; for the top of the file, words.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::File => "the top of the file",
+            Self::Global => "[global]",
+            Self::Job => "[[job]]",
+            Self::Arm => "[[job.arm]]",
+        }
+    }
+
+    /// The names that are no keys but headers of sections below this one.
+    pub(super) const fn headers(self) -> &'static [&'static str] {
+        match self {
+            Self::File => &["global", "job"],
+            Self::Job => &["arm"],
+            Self::Global | Self::Arm => &[],
+        }
+    }
+}
+
+const FILE: &[Section] = &[Section::File];
+const GLOBAL: &[Section] = &[Section::Global];
+const JOB: &[Section] = &[Section::Job];
+const ARM: &[Section] = &[Section::Arm];
+/// A run setting: `[[job]]` overrides `[global]`.
+const BOTH: &[Section] = &[Section::Global, Section::Job];
+
+/// Every key but the axes, in the order in which the documentation lists them.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "schema",
+        sections: FILE,
+        kind: Kind::Whole(SCHEMA, SCHEMA),
+        default: Some("1"),
+        reason: "the only version so far",
+        about: "version of the job file format",
+        example: "1",
+    },
+    Key {
+        name: "name",
+        sections: GLOBAL,
+        kind: Kind::Name,
+        default: None,
+        reason: "the name of the file without `.toml`",
+        about: "name of the job, for titles and folders",
+        example: "\"quick\"",
+    },
+    Key {
+        name: "question",
+        sections: GLOBAL,
+        kind: Kind::Line,
+        default: None,
+        reason: "the question of the experiment; with several, which mechanism for which load",
+        about: "the question that the job answers; title of the report",
+        example: "\"Which event mechanism for which load?\"",
+    },
+    Key {
+        name: "seed",
+        sections: GLOBAL,
+        // TOML promises no integers above this.
+        kind: Kind::Whole(0, i64::MAX as u64),
+        default: Some("20061106"),
+        reason: "fixed, so that a run can be repeated; the day of the first epoll_bench table",
+        about: "seed of the block order and of the workloads",
+        example: "20061106",
+    },
+    Key {
+        name: "blocks",
+        sections: GLOBAL,
+        kind: Kind::Whole(1, BLOCKS_MAX),
+        default: Some("12"),
+        reason: "enough pairs for a 95 % interval of a few percent on a shared machine; \
+                 `max_blocks` where that is fewer",
+        about: "blocks to run; in each, every arm runs once at every point, in random order",
+        example: "12",
+    },
+    Key {
+        name: "max_blocks",
+        sections: GLOBAL,
+        kind: Kind::Whole(1, BLOCKS_MAX),
+        default: Some("30"),
+        reason: "two and a half times the blocks make intervals a third narrower, more pays \
+                 little; `blocks` where that is more",
+        about: "most blocks, when the intervals are wider than `target_ci`",
+        example: "30",
+    },
+    Key {
+        name: "target_ci",
+        sections: GLOBAL,
+        kind: Kind::Share(0.001, 0.5),
+        default: Some("1.5%"),
+        reason: "half of `min_effect`, so that an effect of that size is seen",
+        about: "wanted half-width of the 95 % interval of a ratio",
+        example: "\"1.5%\"",
+    },
+    Key {
+        name: "min_effect",
+        sections: GLOBAL,
+        kind: Kind::Share(0.001, 1.0),
+        default: Some("3%"),
+        reason: "layout and boot luck alone can move a program by a percent or two",
+        about: "smallest relative effect that counts as a difference",
+        example: "\"3%\"",
+    },
+    Key {
+        name: "budget",
+        sections: GLOBAL,
+        kind: Kind::Length(Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600)),
+        default: None,
+        reason: "no limit",
+        about: "most wall time for everything; the plan is cut to fit",
+        example: "\"20m\"",
+    },
+    Key {
+        name: "profile",
+        sections: GLOBAL,
+        kind: Kind::Profile(1, PROFILE_HZ_MAX),
+        default: None,
+        reason: "no profile",
+        about: "samples per second of CPU time in a profiling pass after the timing runs; an odd \
+                rate does not beat with timers",
+        example: "\"cpu-clock:999\"",
+    },
+    Key {
+        name: "show_intervals",
+        sections: GLOBAL,
+        kind: Kind::Switch,
+        default: Some("false"),
+        reason: "one line for each run is enough for most readers",
+        about: "print every interval of every run while it runs",
+        example: "true",
+    },
+    Key {
+        name: "require",
+        sections: GLOBAL,
+        kind: Kind::Texts,
+        default: None,
+        reason: "nothing; what cannot be read is shown as n/a with the reason",
+        about: "sources that must be readable, or the run is refused",
+        example: "[\"tracepoint raw_syscalls:sys_enter\"]",
+    },
+    Key {
+        name: "name",
+        sections: JOB,
+        kind: Kind::Name,
+        default: None,
+        reason: "the name of the experiment",
+        about: "name within the file, for `--only`",
+        example: "\"dead-connections\"",
+    },
+    Key {
+        name: "experiment",
+        sections: JOB,
+        kind: Kind::Experiment,
+        default: None,
+        reason: "must be given",
+        about: "what is run",
+        example: "\"streams\"",
+    },
+    Key {
+        name: "pollers",
+        sections: BOTH,
+        kind: Kind::Pollers,
+        default: Some("all"),
+        reason: "the question is which one; those that the machine lacks are left out with the \
+                 reason",
+        about: "mechanisms to compare, each an arm; \"none\" leaves only external arms",
+        example: "[\"epoll\", \"poll\"]",
+    },
+    Key {
+        name: "baseline",
+        sections: BOTH,
+        kind: Kind::Name,
+        default: None,
+        reason: "`epoll`, which most servers use today; where it is no arm, the first arm",
+        about: "the arm that the others are compared with; it runs twice in each block, and the \
+                second copy shows the noise",
+        example: "\"epoll\"",
+    },
+    Key {
+        name: "ramp_time",
+        sections: BOTH,
+        kind: Kind::Length(Duration::ZERO, Duration::from_secs(600)),
+        default: Some("500ms"),
+        reason: "caches and the scheduler settle within it",
+        about: "time before the measured window; not part of `runtime`",
+        example: "\"500ms\"",
+    },
+    Key {
+        name: "runtime",
+        sections: BOTH,
+        kind: Kind::Length(Duration::from_millis(10), Duration::from_secs(600)),
+        default: Some("2s"),
+        reason: "hundreds of scheduler ticks; many short runs tell more than few long ones",
+        about: "length of the measured window of a run",
+        example: "\"2s\"",
+    },
+    Key {
+        name: "interval",
+        sections: BOTH,
+        kind: Kind::Length(Duration::from_millis(10), Duration::from_secs(600)),
+        default: Some("100ms"),
+        reason: "twenty in a default run show whether it was steady; `runtime` where that is \
+                 shorter",
+        about: "length of one interval within the window",
+        example: "\"100ms\"",
+    },
+    Key {
+        name: "name",
+        sections: ARM,
+        kind: Kind::Name,
+        default: None,
+        reason: "must be given",
+        about: "name of the arm; not that of a poller",
+        example: "\"epoll_bench\"",
+    },
+    Key {
+        name: "command",
+        sections: ARM,
+        kind: Kind::CommandLine,
+        default: None,
+        reason: "must be given",
+        about: "command line, split into words as a POSIX shell does; no shell runs it",
+        example: "\"epoll_bench -n 2000\"",
+    },
+    Key {
+        name: "pattern",
+        sections: ARM,
+        kind: Kind::Pattern,
+        default: None,
+        reason: "must be given",
+        about: "regular expression whose first group is the figure, searched in both outputs; \
+                the last match counts",
+        example: "'Avg: ([0-9.]+) evts/sec'",
+    },
+];
+
+/// The key called `name` in `section`, where there is one.
+pub(super) fn find(section: Section, name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name && key.sections.contains(&section))
+}
+
+/// The key called `name` in `section`.
+///
+/// # Panics
+/// When the table has none: names come from this crate, not from users.
+pub(super) fn key(section: Section, name: &str) -> &'static Key {
+    find(section, name).unwrap_or_else(|| panic!("no key {name} in {}", section.title()))
+}
+
+/// The default of a key whose default is a value.
+///
+/// # Panics
+/// When it has none or it is not accepted; a test reads them all.
+pub(super) fn default<T>(name: &str, read: fn(&Key, &str) -> Result<T, String>) -> T {
+    let key = key(Section::Global, name);
+    let text = key.default.expect("asked only for keys with a default");
+    read(key, text).expect("a default is accepted by its own key")
+}
+
+/// The axis called `name` in any experiment, with the experiments that have it.
+pub(super) fn axis_owners(name: &str) -> Vec<(Experiment, &'static Axis)> {
+    let of = |experiment: Experiment| {
+        experiment.axes().iter().find(|axis| axis.name == name).map(|axis| (experiment, axis))
+    };
+    Experiment::ALL.into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_section_has_a_key_twice_and_no_axis_hides_a_key() {
+        for section in Section::ALL {
+            let names: Vec<_> =
+                KEYS.iter().filter(|k| k.sections.contains(&section)).map(|k| k.name).collect();
+            for (at, name) in names.iter().enumerate() {
+                assert!(!names[..at].contains(name), "{name} twice in {}", section.title());
+                assert!(!section.headers().contains(name), "{name} is also a header");
+            }
+        }
+        for axis in Experiment::ALL.iter().flat_map(|experiment| experiment.axes()) {
+            assert!(find(Section::Job, axis.name).is_none(), "{} hides a key", axis.name);
+        }
+    }
+}

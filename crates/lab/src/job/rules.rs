@@ -1,0 +1,187 @@
+//! What must hold between the values of a job: lists without repetition, arms with their own
+//! names, a baseline among the arms, intervals that fit into the window.
+//!
+//! Job files and flags are checked by the same rules; a rule answers with what is wrong in
+//! words, and its caller knows where that stands.
+
+use std::time::Duration;
+
+use pollux_poller::Mechanism;
+
+use crate::experiment::Axis;
+
+use super::Command;
+use super::kind::length_text;
+use super::mistake::did_you_mean;
+
+/// Most values of one axis; each makes a point of the plan.
+const AXIS_VALUES_MAX: usize = 64;
+/// Most external arms of one experiment; more than a table can show side by side.
+pub(super) const COMMANDS_MAX: usize = 16;
+/// Most intervals of one run: each is kept in the result. Ten minutes of the default interval.
+const INTERVALS_MAX: u128 = 6000;
+/// The baseline where it is an arm and none was named: what most servers use today.
+const BASELINE: Mechanism = Mechanism::Epoll;
+
+/// Mistakes of a list: the index of the item, and what is wrong with it.
+pub(super) type ItemMistakes = Vec<(usize, String)>;
+
+/// Reads a list of mechanisms, or one of the words `all` and `none`.
+pub(super) fn pollers(items: &[&str]) -> Result<Vec<Mechanism>, ItemMistakes> {
+    match items {
+        [] => Err(vec![(0, "an empty list; write \"none\" to run only external arms".to_owned())]),
+        ["all"] => Ok(Mechanism::ALL.to_vec()),
+        ["none"] => Ok(Vec::new()),
+        _ => distinct(items, poller),
+    }
+}
+
+/// Reads the values of an axis in their canonical form.
+pub(super) fn axis_values(axis: &Axis, items: &[&str]) -> Result<Vec<String>, ItemMistakes> {
+    if items.is_empty() {
+        return Err(vec![(0, format!("an empty list; right is {}", axis.accepts()))]);
+    }
+    if items.len() > AXIS_VALUES_MAX {
+        let what = format!("{} values; at most {AXIS_VALUES_MAX} make points", items.len());
+        return Err(vec![(AXIS_VALUES_MAX, what)]);
+    }
+    distinct(items, |value| {
+        axis.check(value).map_err(|_| {
+            let words = axis.accepts();
+            let suggestion = did_you_mean(value, words.split(", "));
+            format!("not accepted; right is {words}{suggestion}")
+        })
+    })
+}
+
+/// Why the last of `commands` may not be an arm beside the others, if so.
+pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
+    let (last, others) = commands.split_last()?;
+    let name = &last.name;
+    if commands.len() > COMMANDS_MAX {
+        return Some(format!("too many external arms; right is at most {COMMANDS_MAX}"));
+    }
+    if name.parse::<Mechanism>().is_ok() {
+        return Some(format!("\"{name}\" is the name of a poller; right is a name of its own"));
+    }
+    others
+        .iter()
+        .any(|other| other.name == *name)
+        .then(|| format!("two arms are called \"{name}\"; right is a name for each"))
+}
+
+/// The names of the arms: the mechanisms in their order, then the commands.
+pub(super) fn arms<'a>(pollers: &'a [Mechanism], commands: &'a [Command]) -> Vec<&'a str> {
+    let commands = commands.iter().map(|command| command.name.as_str());
+    pollers.iter().map(|poller| poller.name()).chain(commands).collect()
+}
+
+/// The baseline when none is named: `epoll` where it is an arm, else the first arm.
+pub(super) fn default_baseline(arms: &[&str]) -> Option<String> {
+    let usual = arms.iter().find(|arm| **arm == BASELINE.name());
+    usual.or(arms.first()).map(|arm| (*arm).to_owned())
+}
+
+/// Why `baseline` cannot be compared with, if so.
+pub(super) fn baseline_fault(baseline: &str, arms: &[&str]) -> Option<String> {
+    (!arms.contains(&baseline)).then(|| {
+        let suggestion = did_you_mean(baseline, arms.iter().copied());
+        format!("\"{baseline}\" is none of the arms, which are {}{suggestion}", arms.join(", "))
+    })
+}
+
+/// Why a window cannot be cut into such intervals, if so.
+pub(super) fn interval_fault(runtime: Duration, interval: Duration) -> Option<String> {
+    let (runtime_text, text) = (length_text(runtime), length_text(interval));
+    if interval > runtime {
+        return Some(format!(
+            "an interval of {text} is longer than the runtime of {runtime_text}; right is at \
+             most {runtime_text}"
+        ));
+    }
+    (runtime.as_nanos() / interval.as_nanos() > INTERVALS_MAX).then(|| {
+        format!(
+            "intervals of {text} cut the runtime of {runtime_text} into too many; right is at \
+             most {INTERVALS_MAX}"
+        )
+    })
+}
+
+/// Why these numbers of blocks do not go together, if so.
+pub(super) fn blocks_fault(blocks: u32, blocks_max: u32) -> Option<String> {
+    (blocks > blocks_max).then(|| {
+        format!("{blocks} blocks are more than max_blocks = {blocks_max}; right is at most that")
+    })
+}
+
+fn poller(name: &str) -> Result<Mechanism, String> {
+    name.parse::<Mechanism>().map_err(|_| {
+        let names = Mechanism::ALL.map(Mechanism::name);
+        let suggestion = did_you_mean(name, names.into_iter().chain(["all", "none"]));
+        format!("no such poller; right is \"all\", \"none\" or {}{suggestion}", names.join(", "))
+    })
+}
+
+/// Reads every item and refuses repetitions.
+pub(super) fn distinct<T: PartialEq>(
+    items: &[&str],
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, ItemMistakes> {
+    let mut values = Vec::new();
+    let mut mistakes = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        match read(item) {
+            Ok(value) if values.contains(&value) => {
+                mistakes.push((at, "stands here twice; right is once".to_owned()));
+            }
+            Ok(value) => values.push(value),
+            Err(what) => mistakes.push((at, what)),
+        }
+    }
+    if mistakes.is_empty() { Ok(values) } else { Err(mistakes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(name: &str) -> Command {
+        Command { name: name.to_owned(), line: "true".to_owned(), pattern: "(.)".to_owned() }
+    }
+
+    #[test]
+    fn pollers_are_a_word_or_a_list_without_repetition() {
+        assert_eq!(pollers(&["all"]), Ok(Mechanism::ALL.to_vec()));
+        assert_eq!(pollers(&["none"]), Ok(vec![]));
+        assert_eq!(pollers(&["poll", "epoll"]), Ok(vec![Mechanism::Poll, Mechanism::Epoll]));
+        for (items, at) in [(vec![], 0), (vec!["poll", "epol"], 1), (vec!["poll", "poll"], 1)] {
+            assert_eq!(pollers(&items).expect_err("refused")[0].0, at, "{items:?}");
+        }
+    }
+
+    #[test]
+    fn an_arm_has_a_name_of_its_own() {
+        assert_eq!(last_command_fault(&[command("a"), command("b")]), None);
+        assert!(last_command_fault(&[command("a"), command("a")]).is_some());
+        assert!(last_command_fault(&[command("poll")]).is_some());
+        let many: Vec<_> = (0..=COMMANDS_MAX).map(|at| command(&format!("c{at}"))).collect();
+        assert!(last_command_fault(&many).is_some());
+        assert_eq!(last_command_fault(&many[1..]), None);
+    }
+
+    #[test]
+    fn the_usual_baseline_gives_way_to_the_first_arm() {
+        assert_eq!(default_baseline(&["poll", "epoll"]).as_deref(), Some("epoll"));
+        assert_eq!(default_baseline(&["poll", "mine"]).as_deref(), Some("poll"));
+        assert_eq!(default_baseline(&[]), None);
+    }
+
+    #[test]
+    fn intervals_fit_into_the_window_and_stay_few() {
+        let ms = Duration::from_millis;
+        assert_eq!(interval_fault(ms(100), ms(100)), None);
+        assert!(interval_fault(ms(99), ms(100)).is_some());
+        assert_eq!(interval_fault(ms(600_000), ms(100)), None);
+        assert!(interval_fault(ms(600_000), ms(50)).is_some());
+    }
+}

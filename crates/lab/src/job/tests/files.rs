@@ -1,0 +1,99 @@
+//! What a right job file means: defaults, overriding, and what gives way to what.
+
+use std::time::Duration;
+
+use pollux_poller::Mechanism;
+
+use crate::experiment::Experiment;
+use crate::job::{Job, KEYS, Section, documentation_page};
+
+fn job(text: &str) -> Job {
+    Job::parse(text, "jobs/my job.toml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_shortest_file_has_the_documented_defaults() {
+    let job = job("[[job]]\nexperiment = \"streams\"\n");
+    assert_eq!((job.name.as_str(), job.seed), ("my-job", 20_061_106));
+    assert_eq!((job.blocks, job.blocks_max), (12, 30));
+    assert_eq!((job.target_ci, job.min_effect), (0.015, 0.03));
+    assert_eq!((job.budget, job.profile_hz, job.shows_intervals), (None, None, false));
+    assert_eq!(job.question, Experiment::Streams.question());
+    let part = &job.parts[0];
+    assert_eq!((part.name.as_str(), part.baseline.as_str()), ("streams", "epoll"));
+    assert_eq!(part.pollers, Mechanism::ALL);
+    assert_eq!(
+        (part.ramp_time, part.runtime, part.interval),
+        (Duration::from_millis(500), Duration::from_secs(2), Duration::from_millis(100))
+    );
+    assert_eq!(part.axes.len(), Experiment::Streams.axes().len());
+    assert_eq!(part.axes["nfds"], ["2000"]);
+}
+
+#[test]
+fn a_job_overrides_the_global_run_settings() {
+    let job = job("[global]\nruntime = \"1s\"\npollers = [\"poll\", \"aio\"]\n\
+                   [[job]]\nexperiment = \"streams\"\nruntime = \"3s\"\n\
+                   [[job]]\nexperiment = \"pipes\"\npollers = \"uring-poll\"\n");
+    assert_eq!(job.parts[0].runtime, Duration::from_secs(3));
+    assert_eq!(job.parts[1].runtime, Duration::from_secs(1));
+    assert_eq!(job.parts[0].baseline, "poll");
+    assert_eq!(job.parts[1].pollers, [Mechanism::UringPoll]);
+    assert_eq!(job.parts[1].baseline, "uring-poll");
+    assert_eq!(job.question, "Which event mechanism for which load?");
+}
+
+#[test]
+fn defaults_give_way_to_what_is_given() {
+    let with =
+        |global: &str| job(&format!("[global]\n{global}\n[[job]]\nexperiment = \"pipes\"\n"));
+    let many = with("blocks = 40");
+    assert_eq!((many.blocks, many.blocks_max), (40, 40));
+    let few = with("max_blocks = 5");
+    assert_eq!((few.blocks, few.blocks_max), (5, 5));
+    assert_eq!(with("runtime = \"50ms\"").parts[0].interval, Duration::from_millis(50));
+}
+
+#[test]
+fn external_programs_alone_are_a_job() {
+    let job = job("[[job]]\nexperiment = \"streams\"\npollers = \"none\"\n\
+                   [[job.arm]]\nname = \"old\"\ncommand = \"bench -n 2000\"\npattern = '(\\d+)'\n\
+                   [[job.arm]]\nname = \"new\"\ncommand = \"bench2\"\npattern = '(\\d+)'\n");
+    let part = &job.parts[0];
+    assert!(part.pollers.is_empty());
+    assert_eq!(part.baseline, "old");
+    assert_eq!(part.commands[1].name, "new");
+}
+
+#[test]
+fn values_may_be_written_in_every_way_that_toml_has() {
+    let job = job("[global]\nmin_effect = 5e-2\nprofile = 99\nseed = 0xff\n\
+                   [[job]]\nexperiment = \"pipes\"\npipes = [1_000, 0b1010]\n");
+    assert_eq!((job.min_effect, job.profile_hz, job.seed), (0.05, Some(99), 255));
+    assert_eq!(job.parts[0].axes["pipes"], ["1000", "10"]);
+}
+
+#[test]
+fn every_example_of_the_documentation_is_right() {
+    for key in KEYS {
+        let line = format!("{} = {}\n", key.name, key.example);
+        let is_in = |section| key.sections.contains(&section);
+        let at = |section, line: &str| if is_in(section) { line.to_owned() } else { String::new() };
+        let arm = if is_in(Section::Arm) {
+            let others = [("name", "\"a\""), ("command", "\"b\""), ("pattern", "'(.)'")];
+            let others = others.iter().filter(|(name, _)| *name != key.name);
+            let others: String =
+                others.map(|(name, value)| format!("{name} = {value}\n")).collect();
+            format!("[[job.arm]]\n{others}{line}")
+        } else {
+            String::new()
+        };
+        let name = if key.name == "experiment" { "" } else { "experiment = \"streams\"\n" };
+        let [file, global, job_line] =
+            [Section::File, Section::Global, Section::Job].map(|section| at(section, &line));
+        job(&format!("{file}[global]\n{global}[[job]]\n{name}{job_line}{arm}"));
+    }
+    let page = documentation_page();
+    let example = page.split("```").nth(1).and_then(|block| block.strip_prefix("toml"));
+    assert_eq!(job(example.expect("the page has an example")).parts[0].commands.len(), 1);
+}

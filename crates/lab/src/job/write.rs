@@ -1,0 +1,93 @@
+//! Writes a job as a job file that reads back to the same job.
+//!
+//! The text goes into the result file, so that a run can be repeated from its result alone. All
+//! that was resolved is written out: no default can change its meaning later.
+
+use std::fmt::Write as _;
+
+use pollux_poller::Mechanism;
+use toml::Value;
+
+use crate::experiment::AxisKind;
+
+use super::keys::SCHEMA;
+use super::kind::{length_text, share_text};
+use super::{Command, Job, Part};
+
+impl Job {
+    /// This job as TOML text. [`Job::parse`] reads it back to an equal job, provided that this
+    /// one came from there or from flags and so keeps the rules of the format.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut text = format!("schema = {SCHEMA}\n\n[global]\n");
+        let mut line = |name: &str, value: String| entry(&mut text, name, &value);
+        line("name", quoted(&self.name));
+        line("question", quoted(&self.question));
+        line("seed", self.seed.to_string());
+        line("blocks", self.blocks.to_string());
+        line("max_blocks", self.blocks_max.to_string());
+        line("target_ci", quoted(&share_text(self.target_ci)));
+        line("min_effect", quoted(&share_text(self.min_effect)));
+        if let Some(budget) = self.budget {
+            line("budget", quoted(&length_text(budget)));
+        }
+        if let Some(rate_hz) = self.profile_hz {
+            line("profile", quoted(&format!("cpu-clock:{rate_hz}")));
+        }
+        line("show_intervals", self.shows_intervals.to_string());
+        line("require", list(&self.require, |source| quoted(source)));
+        for part in &self.parts {
+            write_part(&mut text, part);
+        }
+        text
+    }
+}
+
+fn write_part(text: &mut String, part: &Part) {
+    text.push_str("\n[[job]]\n");
+    let mut line = |name: &str, value: String| entry(text, name, &value);
+    line("name", quoted(&part.name));
+    line("experiment", quoted(part.experiment.name()));
+    line("pollers", pollers(&part.pollers));
+    line("baseline", quoted(&part.baseline));
+    line("ramp_time", quoted(&length_text(part.ramp_time)));
+    line("runtime", quoted(&length_text(part.runtime)));
+    line("interval", quoted(&length_text(part.interval)));
+    for axis in part.experiment.axes() {
+        let Some(values) = part.axes.get(axis.name) else { continue };
+        let value = |value: &String| match axis.kind {
+            AxisKind::Word(_) => quoted(value),
+            AxisKind::Count(..) | AxisKind::Switch => value.clone(),
+        };
+        match values.as_slice() {
+            [only] => line(axis.name, value(only)),
+            several => line(axis.name, list(several, value)),
+        }
+    }
+    for Command { name, line, pattern } in &part.commands {
+        text.push_str("\n[[job.arm]]\n");
+        entry(text, "name", &quoted(name));
+        entry(text, "command", &quoted(line));
+        entry(text, "pattern", &quoted(pattern));
+    }
+}
+
+fn entry(text: &mut String, name: &str, value: &str) {
+    writeln!(text, "{name} = {value}").expect("a String takes any text");
+}
+
+fn pollers(pollers: &[Mechanism]) -> String {
+    if pollers.is_empty() {
+        return quoted("none");
+    }
+    list(pollers, |poller| quoted(poller.name()))
+}
+
+fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(", "))
+}
+
+/// A TOML string with everything escaped that must be.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
