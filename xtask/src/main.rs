@@ -1,3 +1,62 @@
-//! x
+//! Developer commands: `cargo xtask NAME`. Nothing here is part of the product.
 #![forbid(unsafe_code)]
-fn main() {}
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program")]
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+mod floors;
+
+const HELP: &str = "\
+cargo xtask floors   check that no crate uses one above its floor
+cargo xtask bless    write the generated pages of docs/ anew
+cargo xtask ci       run what the CI runs, without installing anything";
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    match name.as_deref() {
+        Some("floors") => check_floors(root),
+        Some("bless") => run(Command::new("cargo")
+            .args(["test", "--quiet", "--workspace"])
+            .env("POLLUX_BLESS", "1")
+            .current_dir(root)),
+        Some("ci") => run(Command::new("bash").arg(".ci/run").current_dir(root)),
+        Some("help" | "--help" | "-h") => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check_floors(root: &Path) -> ExitCode {
+    match floors::breaches(root) {
+        Ok(breaches) if breaches.is_empty() => {
+            println!("the floors hold");
+            ExitCode::SUCCESS
+        }
+        Ok(breaches) => {
+            breaches.iter().for_each(|breach| eprintln!("{breach}"));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &mut Command) -> ExitCode {
+    match command.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{}: {error}", command.get_program().to_string_lossy());
+            ExitCode::FAILURE
+        }
+    }
+}

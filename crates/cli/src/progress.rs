@@ -69,7 +69,7 @@ impl Progress {
 
     fn place(&self, run: &RunLabel) -> String {
         let pass = match (run.pass, run.block) {
-            (Pass::Timing, Some(block)) => format!("block {}/{}", block + 1, self.blocks),
+            (Pass::Timing, Some(block)) => format!("block {}/{}", block + 1, self.blocks.max(block + 1)),
             (Pass::Counting, _) => "counting pass".to_owned(),
             (Pass::Profile { .. }, _) => "profile pass".to_owned(),
             (Pass::Timing, None) => "run".to_owned(),
@@ -134,7 +134,7 @@ impl Observer for Progress {
         let left = self.forecast.saturating_sub(self.start.elapsed());
         if self.bar.is_none() || !block.disturbances.is_empty() {
             let (took, left) = (block.duration_s, minutes(left));
-            let of = self.blocks;
+            let of = self.blocks.max(number);
             self.line(&format!("block {number}/{of}  {took:.1} s  {state}  about {left} left"));
         }
     }

@@ -200,7 +200,10 @@ impl Flags {
             self.note(&flag("blocks", &blocks.to_string()), fault);
         }
         job.blocks = blocks.unwrap_or(job.blocks.min(blocks_max.unwrap_or(u32::MAX)));
-        job.blocks_max = blocks_max.unwrap_or(job.blocks_max.max(job.blocks));
+        job.blocks_max = blocks_max.unwrap_or(match blocks {
+            Some(exactly) => exactly,
+            None => job.blocks_max.max(job.blocks),
+        });
     }
 
     fn change_axes(&mut self, job: &mut Job, axes: &[(String, Vec<String>)]) {

@@ -1,0 +1,93 @@
+//! The floors: a crate may use only crates of the workspace that stand on floors below it.
+//!
+//! Read from the manifests, all kinds of dependencies. ARCHITECTURE.md shows the same table.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+/// Every crate of the workspace with its floor; `xtask` stands beside the house.
+const FLOORS: [(&str, u32); 4] =
+    [("pollux-sys", 1), ("pollux-poller", 2), ("pollux-lab", 5), ("pollux-cli", 6)];
+
+/// Sentences for every dependency that goes up or sideways, and for crates without a floor.
+pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    let crates = std::fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
+    for folder in crates {
+        let path = folder.map_err(|error| error.to_string())?.path().join("Cargo.toml");
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        found.extend(breaches_of(&text).map_err(|error| format!("{}: {error}", path.display()))?);
+    }
+    Ok(found)
+}
+
+fn breaches_of(manifest: &str) -> Result<Vec<String>, String> {
+    let manifest: Table = manifest.parse().map_err(|error| format!("{error}"))?;
+    let name = manifest.get("package").and_then(|package| package.get("name"));
+    let name = name.and_then(Value::as_str).ok_or("no package.name")?;
+    let Some(floor) = floor_of(name) else {
+        return Ok(vec![format!("{name} has no floor: give it one in xtask/src/floors.rs")]);
+    };
+    let mut found = Vec::new();
+    for dependency in dependencies(&manifest) {
+        if let Some(other) = floor_of(&dependency)
+            && other >= floor
+        {
+            found.push(format!("{name} (floor {floor}) uses {dependency} (floor {other})"));
+        }
+    }
+    Ok(found)
+}
+
+fn floor_of(name: &str) -> Option<u32> {
+    FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
+}
+
+/// The package names of all dependencies: normal, dev and build, for every target.
+fn dependencies(manifest: &Table) -> Vec<String> {
+    const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let targets = targets.into_iter().flat_map(|targets| targets.values());
+    let tables = std::iter::once(manifest).chain(targets.filter_map(Value::as_table));
+    let mut names = Vec::new();
+    for table in tables {
+        for kind in KINDS {
+            let Some(list) = table.get(kind).and_then(Value::as_table) else { continue };
+            for (name, details) in list {
+                let renamed = details.get("package").and_then(Value::as_str);
+                names.push(renamed.unwrap_or(name).to_owned());
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_crate_uses_one_above_its_floor() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+        assert_eq!(breaches(root), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_dependency_that_goes_up_is_found_wherever_it_stands() {
+        let head = "[package]\nname = \"pollux-poller\"\n";
+        for section in ["dependencies", "dev-dependencies", "target.'cfg(loom)'.dependencies"] {
+            let manifest = format!("{head}[{section}]\npollux-lab.workspace = true\n");
+            let found = breaches_of(&manifest).expect("a manifest");
+            assert_eq!(found, ["pollux-poller (floor 2) uses pollux-lab (floor 5)"], "{section}");
+        }
+    }
+
+    #[test]
+    fn a_renamed_dependency_and_a_crate_without_a_floor_are_found() {
+        let renamed = "[package]\nname = \"pollux-sys\"\n[dependencies]\nx = { package = \"pollux-cli\", path = \"../cli\" }\n";
+        assert_eq!(breaches_of(renamed).expect("a manifest").len(), 1);
+        let unknown = "[package]\nname = \"pollux-new\"\n";
+        assert!(breaches_of(unknown).expect("a manifest")[0].contains("has no floor"));
+    }
+}
