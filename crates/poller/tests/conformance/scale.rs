@@ -1,0 +1,166 @@
+//! Many descriptors, and more ready at once than any completion queue holds.
+
+use std::time::Duration;
+
+use pollux_poller::{Events, Interest, Readiness, Trigger};
+use rustix::process::{Resource, getrlimit};
+
+use crate::suite::objects::Object;
+use crate::suite::rig::{DEADLINE, Rig};
+use crate::suite::{Case, Verdict, case};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(ten_thousand_idle_and_ten_active),
+    case!(nine_thousand_ready_at_once_level),
+    case!(nine_thousand_ready_at_once_edge, [Edge]),
+    case!(nine_thousand_ready_at_once_oneshot, [Oneshot]),
+    case!(nine_thousand_become_ready_while_watched_edge, [Edge]),
+    case!(edges_work_on_after_an_overflow, [Edge]),
+    case!(a_thousand_connections_come_and_go),
+];
+
+const READ: Interest = Interest::READABLE;
+const MANY: u32 = 10_000;
+const BURST: u32 = 9_000;
+
+/// Descriptors that the poller, the test and the standard streams need besides.
+const SPARE_FDS: u64 = 100;
+
+/// `wanted`, or what the limits of this machine and the backend allow: said in the panic
+/// message of any script that fails.
+fn affordable(rig: &Rig, wanted: u32) -> u32 {
+    let soft = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let by_limit = u32::try_from(soft.saturating_sub(SPARE_FDS)).unwrap_or(u32::MAX);
+    let by_caps = rig.poller.caps().fds_max.unwrap_or(usize::MAX);
+    wanted.min(by_limit).min(u32::try_from(by_caps).unwrap_or(u32::MAX))
+}
+
+fn watched(
+    rig: &mut Rig,
+    wanted: u32,
+    trigger: Trigger,
+) -> Result<Vec<Object>, crate::suite::Deviation> {
+    let count = affordable(rig, wanted);
+    let mut counters = Vec::new();
+    for slot in 0..count {
+        let counter = rig.eventfd();
+        rig.add(&counter, slot, READ, trigger)?;
+        counters.push(counter);
+    }
+    Ok(counters)
+}
+
+/// How often each of `count` slots was reported until it was quiet, or until `all` were seen.
+fn reports(rig: &mut Rig, count: usize, capacity: usize, stops_at_all: bool) -> Vec<u32> {
+    let mut times = vec![0; count];
+    let mut seen = 0;
+    let mut events = Events::with_capacity(capacity);
+    loop {
+        let patience = if seen < count { DEADLINE } else { Duration::from_millis(2) };
+        rig.poller.wait(&mut events, Some(patience)).expect("wait");
+        for event in &events {
+            assert_eq!(event.readiness, Readiness::READABLE);
+            let times = &mut times[event.token.slot() as usize];
+            seen += usize::from(*times == 0);
+            *times += 1;
+        }
+        if events.is_empty() || (stops_at_all && seen == count) {
+            assert_eq!(seen, count, "descriptors reported of {count} ready");
+            return times;
+        }
+    }
+}
+
+fn ten_thousand_idle_and_ten_active(rig: &mut Rig) -> Verdict {
+    let counters = watched(rig, MANY, Trigger::Level)?;
+    let stride = counters.len() / 10;
+    let active: Vec<u32> = (0..10).map(|index| (index * stride) as u32).collect();
+    for round in 0..3 {
+        for slot in &active {
+            counters[*slot as usize].write(1).expect("room");
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        while seen.len() < active.len() {
+            let events = rig.wait(64, DEADLINE);
+            assert!(!events.is_empty(), "round {round}: {seen:?} of {active:?}");
+            seen.extend(events.iter().map(|event| event.token.slot()));
+        }
+        assert!(seen.iter().all(|slot| active.contains(slot)), "{seen:?}");
+        for slot in &active {
+            counters[*slot as usize].read(8).expect("it was written");
+        }
+        rig.quiet();
+    }
+    Ok(())
+}
+
+/// Everything is ready before the first wait.
+fn burst(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let counters = watched(rig, BURST, trigger)?;
+    for counter in &counters {
+        counter.write(1).expect("room");
+    }
+    let repeats = trigger == Trigger::Level;
+    let times = reports(rig, counters.len(), 1024, repeats);
+    if trigger == Trigger::Oneshot {
+        assert!(times.iter().all(|times| *times == 1), "oneshot: each exactly once");
+    }
+    for counter in &counters {
+        rig.delete(counter);
+    }
+    rig.quiet();
+    Ok(())
+}
+
+fn nine_thousand_ready_at_once_level(rig: &mut Rig) -> Verdict {
+    burst(rig, Trigger::Level)
+}
+
+fn nine_thousand_ready_at_once_edge(rig: &mut Rig) -> Verdict {
+    burst(rig, Trigger::Edge)
+}
+
+fn nine_thousand_ready_at_once_oneshot(rig: &mut Rig) -> Verdict {
+    burst(rig, Trigger::Oneshot)
+}
+
+/// The registrations reach the kernel first; then all fire between two waits.
+fn nine_thousand_become_ready_while_watched_edge(rig: &mut Rig) -> Verdict {
+    let counters = watched(rig, BURST, Trigger::Edge)?;
+    rig.quiet();
+    for counter in &counters {
+        counter.write(1).expect("room");
+    }
+    reports(rig, counters.len(), Events::CAPACITY_MAX, false);
+    Ok(())
+}
+
+fn edges_work_on_after_an_overflow(rig: &mut Rig) -> Verdict {
+    let counters = watched(rig, BURST, Trigger::Edge)?;
+    rig.quiet();
+    for _ in 0..3 {
+        for counter in &counters {
+            counter.write(1).expect("room");
+        }
+        reports(rig, counters.len(), 512, false);
+        for counter in &counters {
+            counter.read(8).expect("it was written");
+        }
+        rig.quiet();
+    }
+    Ok(())
+}
+
+fn a_thousand_connections_come_and_go(rig: &mut Rig) -> Verdict {
+    for slot in 0..1000 {
+        let (ours, theirs) = rig.socketpair();
+        rig.add(&ours, slot, READ, Trigger::Level)?;
+        theirs.write(1).expect("room");
+        assert_eq!(rig.found(), [(slot, Readiness::READABLE)]);
+        rig.delete(&ours);
+        ours.close();
+        theirs.close();
+    }
+    rig.quiet();
+    Ok(())
+}
