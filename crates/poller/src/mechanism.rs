@@ -114,7 +114,8 @@ impl Mechanism {
         Ok(match self.backend() {
             Backend::Epoll => Box::new(Epoll::open()?),
             backend => {
-                let (reason, cause) = ("not built yet".into(), std::io::ErrorKind::Unsupported.into());
+                let (reason, cause) =
+                    ("not built yet".into(), std::io::ErrorKind::Unsupported.into());
                 return Err(Error::Unavailable { backend, reason, cause });
             }
         })

@@ -93,7 +93,12 @@ impl Object for Pair {
         held.fold(Readiness::NONE, |found, (_, readiness)| found | readiness)
     }
 
-    fn write(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn write(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         let [us, peer] = ends(&mut self.ends, side);
         if us.is_write_shut {
             return Err(Errno::PIPE);
@@ -113,7 +118,12 @@ impl Object for Pair {
         if written == 0 && len_bytes > 0 { Err(Errno::AGAIN) } else { Ok(written) }
     }
 
-    fn read(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn read(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         let [us, peer] = ends(&mut self.ends, side);
         let mut left = len_bytes;
         while let Some(buffer) = us.received.front_mut() {
