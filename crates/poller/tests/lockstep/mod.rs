@@ -17,7 +17,7 @@ use rustix::pipe::PipeFlags;
 
 /// How long a backend may take to find what is ready already: completions of AIO and io_uring
 /// can need a turn of a kernel thread, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long one wait of the retries sleeps.
 const RETRY: Duration = Duration::from_millis(1);
