@@ -280,7 +280,8 @@ impl Kernel {
     fn wake(&mut self, file: FileId, wake: Wake) {
         let Some(state) = self.files.get(&file) else { return };
         let is_exclusive = |id: &WatchId| self.watches[id].how.exclusive;
-        let (exclusive, shared): (Vec<_>, Vec<_>) = state.watches.iter().partition(|&id| is_exclusive(id));
+        let (exclusive, shared): (Vec<_>, Vec<_>) =
+            state.watches.iter().partition(|&id| is_exclusive(id));
         for id in shared {
             self.call(id, wake.key);
         }
