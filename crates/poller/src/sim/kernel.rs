@@ -322,7 +322,11 @@ impl Kernel {
         let watch = self.watches.remove(&id).expect("a watch is removed once");
         let instance = self.instance(watch.poller);
         instance.by_descriptor.remove(&(watch.file, watch.fd));
-        instance.ready.retain(|other| *other != id);
+        if watch.is_listed {
+            // Lists are long after a burst; most watches leave near the front.
+            let place = instance.ready.iter().position(|other| *other == id);
+            instance.ready.remove(place.expect("a listed watch is on the list"));
+        }
         let file = self.files.get_mut(&watch.file).expect("a watched file is open");
         file.watches.retain(|other| *other != id);
     }

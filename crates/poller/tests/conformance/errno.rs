@@ -3,8 +3,9 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use pollux_poller::{Error, Interest, Readiness, Registration, Token, Trigger};
+use pollux_poller::{Error, Events, Interest, Readiness, Registration, Token, Trigger};
 use rustix::fs::{Mode, OFlags};
 
 use crate::suite::rig::{Rig, accepted, memfd};
@@ -29,6 +30,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(errors_say_what_to_do),
     case!(an_exclusive_registration_reports, [Exclusive]),
     case!(an_exclusive_registration_can_be_deleted, [Exclusive]),
+    case!(exclusive_reaches_one_of_two_pollers_at_least, [Exclusive]),
     case!(exclusive_with_oneshot_is_einval),
     case!(exclusive_with_rdhup_is_einval),
     case!(exclusive_with_priority_is_einval),
@@ -245,6 +247,26 @@ fn an_exclusive_registration_can_be_deleted(rig: &mut Rig) -> Verdict {
     rig.quiet();
     rig.add(&reader, 2, Interest::READABLE, Trigger::Level)?;
     assert_eq!(rig.found(), [(2, Readiness::READABLE)]);
+    Ok(())
+}
+
+fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> Verdict {
+    let (reader, writer) = rig.pipe();
+    let mut other = rig.open_another();
+    let how = Registration::new(Interest::READABLE, Trigger::Edge).exclusive();
+    accepted(rig.poller.add(reader.as_fd(), TOKEN, how))?;
+    accepted(other.add(reader.as_fd(), TOKEN, how))?;
+    let mut events = Events::with_capacity(8);
+    // Both have told the kernel before anything happens.
+    rig.quiet();
+    other.wait(&mut events, Some(Duration::from_millis(1))).expect("wait");
+    for _ in 0..10 {
+        writer.write(1).expect("room");
+        let here = rig.wait(8, Duration::from_millis(1)).len();
+        other.wait(&mut events, Some(Duration::from_millis(1))).expect("wait");
+        assert!(here + events.len() >= 1, "nobody heard of new data");
+        reader.read(8).expect("it was written");
+    }
     Ok(())
 }
 

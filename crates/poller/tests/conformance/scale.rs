@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use pollux_poller::{Events, Interest, Readiness, Trigger};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::suite::objects::Object;
 use crate::suite::rig::{DEADLINE, Rig};
-use crate::suite::{Case, Verdict, case};
+use crate::suite::runner::say;
+use crate::suite::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(ten_thousand_idle_and_ten_active),
@@ -15,6 +16,10 @@ pub(crate) const CASES: &[Case] = &[
     case!(nine_thousand_ready_at_once_edge, [Edge]),
     case!(nine_thousand_ready_at_once_oneshot, [Oneshot]),
     case!(nine_thousand_become_ready_while_watched_edge, [Edge]),
+    case!(more_than_any_completion_queue_level),
+    case!(more_than_any_completion_queue_edge, [Edge]),
+    case!(all_are_exchanged_at_once_level),
+    case!(all_are_exchanged_at_once_edge, [Edge]),
     case!(edges_work_on_after_an_overflow, [Edge]),
     case!(a_thousand_connections_come_and_go),
 ];
@@ -23,23 +28,32 @@ const READ: Interest = Interest::READABLE;
 const MANY: u32 = 10_000;
 const BURST: u32 = 9_000;
 
+/// More than the completion queue of any backend holds.
+const FLOOD: u32 = 19_000;
+
 /// Descriptors that the poller, the test and the standard streams need besides.
 const SPARE_FDS: u64 = 100;
 
-/// `wanted`, or what the limits of this machine and the backend allow: said in the panic
-/// message of any script that fails.
+/// `wanted`, or what the limits of this machine and the backend allow, and then says so.
 fn affordable(rig: &Rig, wanted: u32) -> u32 {
-    let soft = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let by_limit = u32::try_from(soft.saturating_sub(SPARE_FDS)).unwrap_or(u32::MAX);
+    let limit = getrlimit(Resource::Nofile);
+    let needed = limit.maximum.unwrap_or(u64::MAX).min(u64::from(wanted) + SPARE_FDS);
+    let mut current = limit.current.unwrap_or(u64::MAX);
+    if current < needed {
+        let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).expect("up to the hard limit");
+        current = needed;
+    }
+    let by_limit = u32::try_from(current - SPARE_FDS).unwrap_or(u32::MAX);
     let by_caps = rig.poller.caps().fds_max.unwrap_or(usize::MAX);
-    wanted.min(by_limit).min(u32::try_from(by_caps).unwrap_or(u32::MAX))
+    let count = wanted.min(by_limit).min(u32::try_from(by_caps).unwrap_or(u32::MAX));
+    if count < wanted {
+        say(&format!("note    {} watches {count} descriptors instead of {wanted}", rig.backend()));
+    }
+    count
 }
 
-fn watched(
-    rig: &mut Rig,
-    wanted: u32,
-    trigger: Trigger,
-) -> Result<Vec<Object>, crate::suite::Deviation> {
+fn watched(rig: &mut Rig, wanted: u32, trigger: Trigger) -> Result<Vec<Object>, Deviation> {
     let count = affordable(rig, wanted);
     let mut counters = Vec::new();
     for slot in 0..count {
@@ -125,20 +139,66 @@ fn nine_thousand_ready_at_once_oneshot(rig: &mut Rig) -> Verdict {
 }
 
 /// The registrations reach the kernel first; then all fire between two waits.
-fn nine_thousand_become_ready_while_watched_edge(rig: &mut Rig) -> Verdict {
-    let counters = watched(rig, BURST, Trigger::Edge)?;
+fn fired(rig: &mut Rig, wanted: u32, trigger: Trigger) -> Verdict {
+    let counters = watched(rig, wanted, trigger)?;
     rig.quiet();
     for counter in &counters {
         counter.write(1).expect("room");
     }
-    reports(rig, counters.len(), Events::CAPACITY_MAX, false);
+    reports(rig, counters.len(), Events::CAPACITY_MAX, trigger == Trigger::Level);
     Ok(())
 }
 
-fn edges_work_on_after_an_overflow(rig: &mut Rig) -> Verdict {
-    let counters = watched(rig, BURST, Trigger::Edge)?;
+fn nine_thousand_become_ready_while_watched_edge(rig: &mut Rig) -> Verdict {
+    fired(rig, BURST, Trigger::Edge)
+}
+
+fn more_than_any_completion_queue_level(rig: &mut Rig) -> Verdict {
+    fired(rig, FLOOD, Trigger::Level)
+}
+
+fn more_than_any_completion_queue_edge(rig: &mut Rig) -> Verdict {
+    fired(rig, FLOOD, Trigger::Edge)
+}
+
+/// Every registration is taken out and entered again under another token between two waits:
+/// for a ring three requests or completions each.
+fn exchanged(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let counters = watched(rig, FLOOD, trigger)?;
     rig.quiet();
-    for _ in 0..3 {
+    for counter in &counters {
+        counter.write(1).expect("room");
+    }
+    let count = counters.len() as u32;
+    for (slot, counter) in (0..).zip(&counters) {
+        rig.delete(counter);
+        rig.add(counter, count - 1 - slot, READ, trigger)?;
+    }
+    let times = reports(rig, counters.len(), Events::CAPACITY_MAX, trigger == Trigger::Level);
+    if trigger == Trigger::Edge && rig.poller.counters().snapshot().overflows == 0 {
+        assert!(times.iter().all(|times| *times == 1), "repeated without an overflow");
+    }
+    for counter in &counters {
+        counter.read(8).expect("it was written");
+    }
+    rig.quiet();
+    counters[0].write(1).expect("room");
+    assert_eq!(rig.found(), [(count - 1, Readiness::READABLE)], "under the new token");
+    Ok(())
+}
+
+fn all_are_exchanged_at_once_level(rig: &mut Rig) -> Verdict {
+    exchanged(rig, Trigger::Level)
+}
+
+fn all_are_exchanged_at_once_edge(rig: &mut Rig) -> Verdict {
+    exchanged(rig, Trigger::Edge)
+}
+
+fn edges_work_on_after_an_overflow(rig: &mut Rig) -> Verdict {
+    let counters = watched(rig, FLOOD, Trigger::Edge)?;
+    rig.quiet();
+    for _ in 0..2 {
         for counter in &counters {
             counter.write(1).expect("room");
         }

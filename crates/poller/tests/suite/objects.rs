@@ -101,7 +101,9 @@ impl Object {
         match self {
             Self::Stream(fd) => rustix::io::write(fd, &vec![b'x'; len.min(CHUNK_LEN)]),
             Self::Counter(fd) => rustix::io::write(fd, &(len as u64).to_ne_bytes()).map(|_| len),
-            Self::Queue(queue) => queue.send(b"message", 0).map_err(errno).map(|()| len),
+            Self::Queue(queue) => {
+                queue.send(b"message", 0).map_err(|error| errno(&error)).map(|()| len)
+            }
             Self::Sim { world, fd, is_counter } => {
                 world.write(fd, if *is_counter { COUNT_LEN } else { len })
             }
@@ -116,7 +118,7 @@ impl Object {
             Self::Counter(fd) => rustix::io::read(fd, &mut [0u8; COUNT_LEN]),
             Self::Queue(queue) => {
                 let mut buffer = [0; QUEUE.message_len_bytes as usize];
-                queue.receive(&mut buffer).map_err(errno).map(|(len, _)| len)
+                queue.receive(&mut buffer).map_err(|error| errno(&error)).map(|(len, _)| len)
             }
             Self::Sim { world, fd, is_counter } => {
                 world.read(fd, if *is_counter { COUNT_LEN } else { len })
@@ -155,6 +157,6 @@ impl Object {
     }
 }
 
-fn errno(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).expect("the kernel said it")
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).expect("the kernel said it")
 }

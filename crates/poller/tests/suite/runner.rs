@@ -22,6 +22,9 @@ const FORBID_SKIP: &str = "POLLUX_FORBID_SKIP";
 const BACKENDS: [Backend; 6] =
     [Backend::Select, Backend::Poll, Backend::Aio, Backend::Epoll, Backend::Uring, Backend::Sim];
 
+/// Looks at something that is about no backend; says what is wrong with it.
+pub(crate) type Check = fn() -> Result<(), String>;
+
 /// What one test binary runs.
 pub(crate) struct Suite {
     /// Stands before the summary.
@@ -29,7 +32,7 @@ pub(crate) struct Suite {
     /// The cases.
     pub(crate) groups: &'static [Group],
     /// Checks that are about no backend, by name.
-    pub(crate) checks: &'static [(&'static str, fn() -> Result<(), String>)],
+    pub(crate) checks: &'static [(&'static str, Check)],
     /// Where the cases run.
     pub(crate) isolation: Isolation,
 }
@@ -191,7 +194,8 @@ fn unknown_names(suite: &Suite, runs: &[Run]) -> Vec<&'static str> {
     unknown.copied().collect()
 }
 
-fn say(line: &str) {
+/// Prints one line of the report.
+pub(crate) fn say(line: &str) {
     // A closed pipe (`| head`) is no failure of a case.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
