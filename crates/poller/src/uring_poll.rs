@@ -162,7 +162,7 @@ impl UringPoll {
         {
             let Some(entry) = self.table.by_key(key) else { continue };
             room -= 1;
-            if entry.how.trigger == Trigger::Level {
+            if entry.state.needs_looks(entry.how) {
                 entry.state.found = Readiness::NONE;
                 self.changes.mark(key.fd());
                 self.counters.rearms.add(1);
@@ -181,11 +181,11 @@ impl UringPoll {
             }
             let key = self.ready.pop_front().expect("counted above");
             let Some(entry) = self.table.by_key(key) else { continue };
-            let is_level = entry.how.trigger == Trigger::Level;
-            if !is_level || entry.state.found_in == self.turn {
+            let needs_looks = entry.state.needs_looks(entry.how);
+            if !needs_looks || entry.state.found_in == self.turn {
                 events.push(entry.token, std::mem::take(&mut entry.state.found));
             }
-            if is_level {
+            if needs_looks {
                 self.ready.push_back(key);
             }
         }
@@ -221,6 +221,7 @@ impl UringPoll {
             self.counters.stale_events.add(is_stale.into());
             return;
         };
+        entry.state.is_refused = result < 0;
         let found = match u32::try_from(result) {
             Ok(mask) => Readiness::from_poll_mask(mask).visible_to(entry.how.interest),
             Err(_) => Readiness::ERROR,
@@ -260,7 +261,7 @@ impl UringPoll {
             watch.ends += 1;
         }
         watch.shots = Shots::Many;
-        if completion.result >= 0 && watch.ends < ENDS_MAX {
+        if !watch.is_refused && watch.ends < ENDS_MAX {
             self.counters.rearms.add(1);
             self.changes.mark(key.fd());
         }

@@ -1,1 +1,257 @@
-//! What is special about the io_uring backend; the rest is in the conformance suite.
+//! What is special about the io_uring backend; what every backend owes is in the conformance
+//! suite.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+type Pair = (UnixStream, UnixStream);
+
+const EDGE: Registration = Registration::new(Interest::READABLE, Trigger::Edge);
+const LEVEL: Registration = Registration::new(Interest::READABLE, Trigger::Level);
+const ONESHOT: Registration = Registration::new(Interest::READABLE, Trigger::Oneshot);
+
+fn pair() -> Pair {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    ours.set_nonblocking(true).expect("set");
+    theirs.set_nonblocking(true).expect("set");
+    (ours, theirs)
+}
+
+fn token(slot: usize) -> Token {
+    Token::new(slot as u32, 0)
+}
+
+fn registered(poller: &mut UringPoll, count: usize, how: Registration) -> Vec<Pair> {
+    let pairs: Vec<Pair> = (0..count).map(|_| pair()).collect();
+    for (slot, (_, theirs)) in pairs.iter().enumerate() {
+        poller.add(theirs.as_fd(), token(slot), how).expect("added");
+    }
+    pairs
+}
+
+fn send(pairs: &[Pair]) {
+    for (ours, _) in pairs {
+        (&*ours).write_all(b"x").expect("a byte sent");
+    }
+}
+
+/// The tokens that one look finds, sorted.
+fn look(poller: &mut UringPoll, capacity: usize) -> Vec<Token> {
+    let mut events = Events::with_capacity(capacity);
+    poller.wait(&mut events, Some(Duration::ZERO)).expect("looked");
+    let mut tokens: Vec<Token> = events.iter().map(|event| event.token).collect();
+    tokens.sort();
+    tokens
+}
+
+fn counted(poller: &UringPoll) -> crate::CountersSnapshot {
+    poller.counters().snapshot()
+}
+
+#[test]
+fn one_wait_finds_more_than_the_kernel_finishes_in_one_enter() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let pairs = registered(&mut poller, 64, EDGE);
+    assert_eq!(look(&mut poller, 128), []);
+    send(&pairs);
+    assert_eq!(look(&mut poller, 128), (0..64).map(token).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_overflow_of_the_completion_queue_loses_nothing() {
+    let sizes = Sizes { submission: 4, completion: 4 };
+    let mut poller = UringPoll::with_sizes(sizes).expect("io_uring is allowed here");
+    let pairs = registered(&mut poller, 64, EDGE);
+    look(&mut poller, 128);
+    for round in 0..4 {
+        send(&pairs);
+        let mut seen = Vec::new();
+        // Multishots that the overflow ended report again when they are armed again.
+        loop {
+            let found = look(&mut poller, 128);
+            if found.is_empty() {
+                break;
+            }
+            seen.extend(found);
+        }
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen, (0..64).map(token).collect::<Vec<_>>(), "round {round}");
+        for (_, theirs) in &pairs {
+            assert_eq!((&*theirs).read(&mut [0; 8]).expect("a byte"), 1);
+        }
+    }
+    let counted = counted(&poller);
+    assert!(counted.overflows > 0 && counted.rearms > 0, "{counted:?}");
+}
+
+#[test]
+fn a_registration_that_fires_while_it_is_modified_is_reported_once_under_the_new_token() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let pairs = registered(&mut poller, 1, ONESHOT);
+    assert_eq!(look(&mut poller, 8), []);
+    send(&pairs);
+    let renamed = Token::new(5, 0);
+    poller.modify(pairs[0].1.as_fd(), renamed, ONESHOT).expect("modified");
+    assert_eq!(look(&mut poller, 8), [renamed]);
+    assert_eq!(look(&mut poller, 8), []);
+    assert_eq!(counted(&poller).rearms, 1, "the update came too late and was made good");
+}
+
+#[test]
+fn an_edge_registration_modified_in_the_act_stays_armed() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let pairs = registered(&mut poller, 1, EDGE);
+    assert_eq!(look(&mut poller, 8), []);
+    for slot in 1..5 {
+        send(&pairs);
+        poller.modify(pairs[0].1.as_fd(), token(slot), EDGE).expect("modified");
+        assert_eq!(look(&mut poller, 8), [token(slot)]);
+        send(&pairs);
+        assert_eq!(look(&mut poller, 8), [token(slot)], "still armed");
+    }
+}
+
+#[test]
+fn changes_that_cancel_out_cost_nothing_and_changes_that_meet_cost_one_request() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let (_ours, theirs) = pair();
+    poller.add(theirs.as_fd(), token(1), EDGE).expect("added");
+    poller.delete(theirs.as_fd()).expect("deleted");
+    look(&mut poller, 8);
+    assert_eq!((counted(&poller).updates_merged, counted(&poller).updates_sent), (2, 0));
+
+    poller.add(theirs.as_fd(), token(1), EDGE).expect("added");
+    look(&mut poller, 8);
+    let before = counted(&poller);
+    poller.delete(theirs.as_fd()).expect("deleted");
+    poller.add(theirs.as_fd(), token(1), EDGE).expect("added again");
+    look(&mut poller, 8);
+    let since = counted(&poller).since(&before);
+    assert_eq!((since.updates_merged, since.updates_sent, since.system_calls), (1, 1, 1));
+}
+
+#[test]
+fn the_successor_of_a_file_closed_without_delete_hears_only_of_itself() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let ((first, held), (second, other)) = (pair(), pair());
+    let mut fd = OwnedFd::from(held);
+    poller.add(fd.as_fd(), token(1), EDGE).expect("added");
+    assert_eq!(look(&mut poller, 8), []);
+    rustix::io::dup2(&other, &mut fd).expect("another file under the same number");
+    (&first).write_all(b"x").expect("the armed poll holds the old file open");
+    poller.add(fd.as_fd(), token(1).next_generation(), EDGE).expect("added over it");
+    assert_eq!(look(&mut poller, 8), []);
+    (&second).write_all(b"x").expect("a byte sent");
+    assert_eq!(look(&mut poller, 8), [token(1).next_generation()]);
+    assert_eq!(counted(&poller).closed_without_delete, 1);
+}
+
+#[test]
+fn what_did_not_fit_is_polled_anew_before_it_is_reported() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let pairs = registered(&mut poller, 6, LEVEL);
+    send(&pairs);
+    assert_eq!(look(&mut poller, 2), [token(0), token(1)]);
+    assert_eq!((&pairs[2].1).read(&mut [0; 8]).expect("a byte"), 1);
+    assert_eq!(look(&mut poller, 2), [token(3)], "token 2 took the room and was not ready");
+    assert_eq!(look(&mut poller, 2), [token(4), token(5)]);
+    assert_eq!(look(&mut poller, 2), [token(0), token(1)]);
+}
+
+#[test]
+fn a_condition_that_nobody_asked_for_does_not_spin() {
+    for how in [LEVEL, ONESHOT] {
+        let mut poller = UringPoll::open().expect("io_uring is allowed here");
+        let (ours, mut theirs) = pair();
+        while theirs.write(&[0; 4096]).is_ok() {}
+        ours.shutdown(std::net::Shutdown::Write).expect("half closed");
+        let writable = Registration { interest: Interest::WRITABLE, ..how };
+        poller.add(theirs.as_fd(), token(1), writable).expect("added");
+        let mut events = Events::with_capacity(8);
+        poller.wait(&mut events, Some(Duration::from_millis(20))).expect("waited");
+        assert!(events.is_empty(), "only RDHUP holds");
+        assert!(counted(&poller).system_calls < 8, "{:?}", counted(&poller));
+        while (&ours).read(&mut [0; 4096]).is_ok_and(|taken| taken > 0) {}
+        assert_eq!(look(&mut poller, 8), [token(1)], "{how:?}");
+        let again = look(&mut poller, 8);
+        assert_eq!(again.is_empty(), how.trigger == Trigger::Oneshot);
+    }
+}
+
+#[test]
+fn a_regular_file_is_ready_and_does_not_spin() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let file = std::fs::File::open(std::env::current_exe().expect("this test")).expect("open");
+    poller.add(file.as_fd(), token(1), EDGE).expect("added");
+    let found = (0..8).filter(|_| !look(&mut poller, 8).is_empty()).count();
+    assert!((1..=2).contains(&found), "an edge is reported and then over: {found}");
+    poller.modify(file.as_fd(), token(1), LEVEL).expect("modified");
+    assert!((0..8).all(|_| look(&mut poller, 8) == [token(1)]));
+    let nothing = Registration { interest: Interest::NONE, ..LEVEL };
+    poller.modify(file.as_fd(), token(1), nothing).expect("modified");
+    assert_eq!(look(&mut poller, 8), [token(1)], "the kernel says EINVAL, once");
+    assert_eq!(look(&mut poller, 8), []);
+}
+
+#[test]
+fn a_look_that_has_nothing_to_tell_or_to_fetch_is_no_system_call() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let _pairs = registered(&mut poller, 1, EDGE);
+    look(&mut poller, 8);
+    let before = counted(&poller);
+    look(&mut poller, 8);
+    let has_flag = poller.caps().notes[0].contains("TASKRUN_FLAG");
+    assert!(!has_flag || counted(&poller).since(&before).system_calls == 0);
+}
+
+#[test]
+fn a_descriptor_that_the_kernel_cannot_poll_is_reported_with_an_error() {
+    let mut poller = UringPoll::open().expect("io_uring is allowed here");
+    let flags = rustix::fs::OFlags::PATH;
+    let path = rustix::fs::open("/", flags, rustix::fs::Mode::empty()).expect("open");
+    poller.add(path.as_fd(), token(1), EDGE).expect("refused only by the kernel, later");
+    let mut events = Events::with_capacity(8);
+    poller.wait(&mut events, Some(Duration::ZERO)).expect("looked");
+    let readiness: Vec<Readiness> = events.iter().map(|event| event.readiness).collect();
+    assert_eq!(readiness, [Readiness::ERROR]);
+    assert_eq!(look(&mut poller, 8), []);
+}
+
+#[test]
+fn a_wake_ends_a_wait_after_the_waker_lost_its_poll_to_an_overflow() {
+    let sizes = Sizes { submission: 4, completion: 4 };
+    let mut poller = UringPoll::with_sizes(sizes).expect("io_uring is allowed here");
+    let pairs = registered(&mut poller, 16, EDGE);
+    look(&mut poller, 32);
+    for _ in 0..4 {
+        send(&pairs);
+        poller.waker().wake();
+        while !look(&mut poller, 32).is_empty() {}
+        poller.waker().wake();
+        let mut events = Events::with_capacity(1);
+        while !events.is_woken() {
+            let patience = Some(Duration::from_secs(5));
+            poller.wait(&mut events, patience).expect("waited");
+            assert!(events.is_woken() || !events.is_empty(), "the wake was lost");
+        }
+    }
+}
+
+#[test]
+fn deleting_more_than_one_queue_of_registrations_delivers_nothing_of_them() {
+    let sizes = Sizes { submission: 8, completion: 16 };
+    let mut poller = UringPoll::with_sizes(sizes).expect("io_uring is allowed here");
+    let pairs = registered(&mut poller, 100, EDGE);
+    look(&mut poller, 128);
+    send(&pairs);
+    for (_, theirs) in &pairs {
+        poller.delete(theirs.as_fd()).expect("deleted");
+    }
+    assert_eq!(look(&mut poller, 128), []);
+    assert_eq!(look(&mut poller, 128), []);
+    assert_eq!(poller.table.len(), 0);
+}

@@ -116,8 +116,8 @@ fn every_backend_agrees_under(trigger: Trigger) {
     for (mechanism, caps) in backends.into_iter().filter(|(_, caps)| caps.serves(trigger)) {
         let config = Config { cases: cases(), failure_persistence: None, ..Config::default() };
         let scripts = prop::collection::vec(operation(caps.rdhup), 1..OPERATIONS_MAX);
-        let outcome = TestRunner::new(config)
-            .run(&scripts, |script| run(mechanism, trigger, &script));
+        let outcome =
+            TestRunner::new(config).run(&scripts, |script| run(mechanism, trigger, &script));
         match outcome {
             Ok(()) => {}
             Err(TestError::Fail(why, script)) => {

@@ -280,7 +280,8 @@ impl Kernel {
     fn wake(&mut self, file: FileId, wake: Wake) {
         let Some(state) = self.files.get(&file) else { return };
         let is_exclusive = |id: &WatchId| self.watches[id].how.exclusive;
-        let (exclusive, shared): (Vec<_>, Vec<_>) = state.watches.iter().partition(|&id| is_exclusive(id));
+        let (exclusive, shared): (Vec<_>, Vec<_>) =
+            state.watches.iter().partition(|&id| is_exclusive(id));
         for id in shared {
             self.call(id, wake.key);
         }
@@ -321,7 +322,11 @@ impl Kernel {
         let watch = self.watches.remove(&id).expect("a watch is removed once");
         let instance = self.instance(watch.poller);
         instance.by_descriptor.remove(&(watch.file, watch.fd));
-        instance.ready.retain(|other| *other != id);
+        if watch.is_listed {
+            // Lists are long after a burst; most watches leave near the front.
+            let place = instance.ready.iter().position(|other| *other == id);
+            instance.ready.remove(place.expect("a listed watch is on the list"));
+        }
         let file = self.files.get_mut(&watch.file).expect("a watched file is open");
         file.watches.retain(|other| *other != id);
     }

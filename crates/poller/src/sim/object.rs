@@ -57,10 +57,16 @@ pub(super) trait Object {
     fn readiness(&self, side: Side) -> Readiness;
 
     /// Takes up to `len_bytes` from `side`.
-    fn write(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno>;
+    fn write(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno>;
 
     /// Gives up to `len_bytes` to `side`; 0 is the end.
-    fn read(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno>;
+    fn read(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>)
+    -> Result<usize, Errno>;
 
     /// The last descriptor of `side` was closed.
     fn release(&mut self, side: Side, wakes: &mut Vec<Wake>);
@@ -88,7 +94,12 @@ impl Object for Eventfd {
         if self.count > 0 { Readiness::READABLE | Readiness::WRITABLE } else { Readiness::WRITABLE }
     }
 
-    fn write(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn write(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         if len_bytes < Self::LEN_BYTES {
             return Err(Errno::INVAL);
         }
@@ -97,7 +108,12 @@ impl Object for Eventfd {
         Ok(Self::LEN_BYTES)
     }
 
-    fn read(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn read(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         if len_bytes < Self::LEN_BYTES {
             return Err(Errno::INVAL);
         }
@@ -142,7 +158,12 @@ impl Object for Queue {
         found
     }
 
-    fn write(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn write(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         if self.messages.len() >= self.capacity_messages {
             return Err(Errno::AGAIN);
         }
@@ -151,7 +172,12 @@ impl Object for Queue {
         Ok(len_bytes)
     }
 
-    fn read(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn read(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         let message = *self.messages.front().ok_or(Errno::AGAIN)?;
         if message > len_bytes {
             return Err(Errno::MSGSIZE);

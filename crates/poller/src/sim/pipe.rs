@@ -77,7 +77,12 @@ impl Object for Pipe {
         found
     }
 
-    fn write(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn write(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         if side == READER {
             return Err(Errno::BADF);
         }
@@ -98,7 +103,12 @@ impl Object for Pipe {
         if written == 0 { Err(Errno::AGAIN) } else { Ok(written) }
     }
 
-    fn read(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn read(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         if side == WRITER {
             return Err(Errno::BADF);
         }

@@ -2,7 +2,7 @@
 //!
 //! Each write becomes buffers that are charged to the sender at their memory size until the
 //! receiver has taken their last byte. A sender may write while less than its send buffer is
-//! charged, but is called writable only while at most a quarter of it is (`unix(7)` does not
+//! charged, but is called writable only while less than a quarter of it is (`unix(7)` does not
 //! say so; the figures were read off Linux 6.18 with `SIOCOUTQ`).
 
 use std::collections::VecDeque;
@@ -41,7 +41,8 @@ struct End {
 
 impl End {
     fn is_writable(&self) -> bool {
-        self.charged_bytes * 4 <= SEND_BUFFER_BYTES
+        // Exactly a quarter is too much: the kernel's count of charged bytes starts at one.
+        self.charged_bytes * 4 < SEND_BUFFER_BYTES
     }
 }
 
@@ -93,7 +94,12 @@ impl Object for Pair {
         held.fold(Readiness::NONE, |found, (_, readiness)| found | readiness)
     }
 
-    fn write(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn write(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         let [us, peer] = ends(&mut self.ends, side);
         if us.is_write_shut {
             return Err(Errno::PIPE);
@@ -113,7 +119,12 @@ impl Object for Pair {
         if written == 0 && len_bytes > 0 { Err(Errno::AGAIN) } else { Ok(written) }
     }
 
-    fn read(&mut self, side: Side, len_bytes: usize, wakes: &mut Vec<Wake>) -> Result<usize, Errno> {
+    fn read(
+        &mut self,
+        side: Side,
+        len_bytes: usize,
+        wakes: &mut Vec<Wake>,
+    ) -> Result<usize, Errno> {
         let [us, peer] = ends(&mut self.ends, side);
         let mut left = len_bytes;
         while let Some(buffer) = us.received.front_mut() {

@@ -1,0 +1,208 @@
+//! Closing what is still registered, and numbers that are used again.
+//!
+//! The contract asks callers to delete first. These scripts break that rule on purpose: what
+//! must never happen is an event of the old file under the token of its successor.
+
+use std::os::fd::AsFd;
+
+use pollux_poller::{Interest, Registration, Token, Trigger};
+
+use crate::suite::objects::Object;
+use crate::suite::rig::{Rig, accepted};
+use crate::suite::{Case, Deviation, Verdict, case};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(delete_and_close_is_heard_by_the_peer),
+    case!(a_file_closed_without_delete_is_silent),
+    case!(a_file_closed_without_delete_is_heard_by_the_peer),
+    case!(a_reused_number_reports_only_the_new_file),
+    case!(a_reused_number_reports_only_the_new_file_edge, [Edge]),
+    case!(a_reused_number_reports_only_the_new_file_oneshot, [Oneshot]),
+    case!(readiness_from_before_the_close_is_not_delivered),
+    case!(a_number_reused_without_add_is_not_watched),
+    case!(a_hundred_reuses_of_one_number),
+    case!(reuse_after_delete_is_clean),
+    case!(reuse_after_delete_is_clean_edge, [Edge]),
+    case!(a_duplicate_keeps_the_file_watched),
+    case!(a_duplicate_does_not_leak_into_the_successor),
+];
+
+const READ: Interest = Interest::READABLE;
+
+/// Registers `object` as slot 1 of `generation`.
+fn add(rig: &mut Rig, object: &Object, generation: u32, trigger: Trigger) -> Verdict {
+    let how = Registration::new(READ, trigger);
+    accepted(rig.poller.add(object.as_fd(), Token::new(1, generation), how))
+}
+
+/// Every generation that is reported in a few short waits.
+fn generations(rig: &mut Rig) -> Vec<u32> {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let events = rig.wait(64, std::time::Duration::from_millis(2));
+        seen.extend(events.iter().map(|event| event.token.generation()));
+    }
+    seen.dedup();
+    seen
+}
+
+fn delete_and_close_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
+    let (ours, theirs) = rig.socketpair();
+    add(rig, &ours, 0, Trigger::Level)?;
+    rig.quiet();
+    rig.delete(&ours);
+    ours.close();
+    rig.quiet();
+    for _ in 0..100 {
+        if theirs.is_peer_gone() {
+            return Ok(());
+        }
+        rig.quiet();
+    }
+    panic!("the peer never hears of the close");
+}
+
+fn a_file_closed_without_delete_is_silent(rig: &mut Rig) -> Verdict {
+    let (ours, theirs) = rig.socketpair();
+    add(rig, &ours, 0, Trigger::Level)?;
+    rig.quiet();
+    ours.close();
+    // Where the file is held, there is still somebody to write to.
+    let is_held = theirs.write(1).is_ok();
+    match generations(rig)[..] {
+        [] if !is_held => Ok(()),
+        [] | [0] => Err(Deviation::HoldsFiles),
+        ref seen => panic!("generations {seen:?}"),
+    }
+}
+
+fn a_file_closed_without_delete_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
+    let (ours, theirs) = rig.socketpair();
+    add(rig, &ours, 0, Trigger::Level)?;
+    rig.quiet();
+    ours.close();
+    rig.quiet();
+    let holds = rig.poller.caps().holds_files;
+    assert_eq!(theirs.is_peer_gone(), !holds, "as the capabilities say");
+    if holds { Err(Deviation::HoldsFiles) } else { Ok(()) }
+}
+
+/// The old file becomes ready after its number was given to a new one.
+fn reused(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, trigger)?;
+    rig.quiet();
+    let (new, new_writer) = rig.successor(old);
+    add(rig, &new, 1, trigger)?;
+    let _ = old_writer.write(1);
+    assert_eq!(generations(rig), [0; 0], "nothing happened to the new file");
+    new_writer.write(1).expect("room");
+    assert_eq!(generations(rig), [1]);
+    assert_eq!(rig.poller.counters().snapshot().closed_without_delete, 1);
+    Ok(())
+}
+
+fn a_reused_number_reports_only_the_new_file(rig: &mut Rig) -> Verdict {
+    reused(rig, Trigger::Level)
+}
+
+fn a_reused_number_reports_only_the_new_file_edge(rig: &mut Rig) -> Verdict {
+    reused(rig, Trigger::Edge)
+}
+
+fn a_reused_number_reports_only_the_new_file_oneshot(rig: &mut Rig) -> Verdict {
+    reused(rig, Trigger::Oneshot)
+}
+
+fn readiness_from_before_the_close_is_not_delivered(rig: &mut Rig) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, Trigger::Level)?;
+    rig.quiet();
+    old_writer.write(1).expect("room");
+    let (new, new_writer) = rig.successor(old);
+    add(rig, &new, 1, Trigger::Level)?;
+    assert_eq!(generations(rig), [0; 0], "what was ready is gone");
+    new_writer.write(1).expect("room");
+    assert_eq!(generations(rig), [1]);
+    Ok(())
+}
+
+fn a_number_reused_without_add_is_not_watched(rig: &mut Rig) -> Verdict {
+    let (old, _old_writer) = rig.pipe();
+    add(rig, &old, 0, Trigger::Level)?;
+    rig.quiet();
+    let (_new, new_writer) = rig.successor(old);
+    new_writer.write(1).expect("room");
+    match generations(rig)[..] {
+        [] => Ok(()),
+        [0] => Err(Deviation::WatchesNumbers),
+        ref seen => panic!("generations {seen:?}"),
+    }
+}
+
+fn a_hundred_reuses_of_one_number(rig: &mut Rig) -> Verdict {
+    let (mut reader, mut writer) = rig.pipe();
+    for generation in 0..100 {
+        add(rig, &reader, generation, Trigger::Level)?;
+        writer.write(1).expect("room");
+        let token = rig.wait(64, crate::suite::rig::DEADLINE)[0].token;
+        assert_eq!(token, Token::new(1, generation));
+        writer.close();
+        (reader, writer) = rig.successor(reader);
+    }
+    Ok(())
+}
+
+fn clean(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, trigger)?;
+    rig.quiet();
+    old_writer.write(1).expect("room");
+    rig.delete(&old);
+    let (new, new_writer) = rig.successor(old);
+    add(rig, &new, 1, trigger)?;
+    assert_eq!(generations(rig), [0; 0]);
+    new_writer.write(1).expect("room");
+    assert_eq!(generations(rig), [1]);
+    assert_eq!(rig.poller.counters().snapshot().closed_without_delete, 0);
+    Ok(())
+}
+
+fn reuse_after_delete_is_clean(rig: &mut Rig) -> Verdict {
+    clean(rig, Trigger::Level)
+}
+
+fn reuse_after_delete_is_clean_edge(rig: &mut Rig) -> Verdict {
+    clean(rig, Trigger::Edge)
+}
+
+fn a_duplicate_keeps_the_file_watched(rig: &mut Rig) -> Verdict {
+    let (ours, writer) = rig.pipe();
+    add(rig, &ours, 0, Trigger::Level)?;
+    rig.quiet();
+    let twin = ours.dup();
+    ours.close();
+    writer.write(1).expect("the twin keeps the reader open");
+    let seen = generations(rig);
+    assert_eq!(twin.read(8), Ok(1), "the data is there");
+    match seen[..] {
+        [0] => Ok(()),
+        [] => Err(Deviation::ForgetsClosed),
+        ref seen => panic!("generations {seen:?}"),
+    }
+}
+
+fn a_duplicate_does_not_leak_into_the_successor(rig: &mut Rig) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, Trigger::Level)?;
+    rig.quiet();
+    let twin = old.dup();
+    let (new, new_writer) = rig.successor(old);
+    add(rig, &new, 1, Trigger::Level)?;
+    old_writer.write(1).expect("the twin keeps the reader open");
+    assert_eq!(generations(rig), [0; 0], "the old file is nobody's now");
+    new_writer.write(1).expect("room");
+    assert_eq!(generations(rig), [1]);
+    assert_eq!(twin.read(8), Ok(1));
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Many descriptors, and more ready at once than any completion queue holds.
+
+use std::time::Duration;
+
+use pollux_poller::{Events, Interest, Readiness, Trigger};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::suite::objects::Object;
+use crate::suite::rig::{DEADLINE, Rig};
+use crate::suite::runner::say;
+use crate::suite::{Case, Deviation, Verdict, case};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(ten_thousand_idle_and_ten_active),
+    case!(nine_thousand_ready_at_once_level),
+    case!(nine_thousand_ready_at_once_edge, [Edge]),
+    case!(nine_thousand_ready_at_once_oneshot, [Oneshot]),
+    case!(nine_thousand_become_ready_while_watched_edge, [Edge]),
+    case!(more_than_any_completion_queue_level),
+    case!(more_than_any_completion_queue_edge, [Edge]),
+    case!(all_are_exchanged_at_once_level),
+    case!(all_are_exchanged_at_once_edge, [Edge]),
+    case!(edges_work_on_after_an_overflow, [Edge]),
+    case!(a_thousand_connections_come_and_go),
+];
+
+const READ: Interest = Interest::READABLE;
+const MANY: u32 = 10_000;
+const BURST: u32 = 9_000;
+
+/// More than the completion queue of any backend holds.
+const FLOOD: u32 = 19_000;
+
+/// Descriptors that the poller, the test and the standard streams need besides.
+const SPARE_FDS: u64 = 100;
+
+/// `wanted`, or what the limits of this machine and the backend allow, and then says so.
+fn affordable(rig: &Rig, wanted: u32) -> u32 {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = limit.maximum.unwrap_or(u64::MAX).min(u64::from(wanted) + SPARE_FDS);
+    let mut current = limit.current.unwrap_or(u64::MAX);
+    if current < needed {
+        let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).expect("up to the hard limit");
+        current = needed;
+    }
+    let by_limit = u32::try_from(current - SPARE_FDS).unwrap_or(u32::MAX);
+    let by_caps = rig.poller.caps().fds_max.unwrap_or(usize::MAX);
+    let count = wanted.min(by_limit).min(u32::try_from(by_caps).unwrap_or(u32::MAX));
+    if count < wanted {
+        say(&format!("note    {} watches {count} descriptors instead of {wanted}", rig.backend()));
+    }
+    count
+}
+
+fn watched(rig: &mut Rig, wanted: u32, trigger: Trigger) -> Result<Vec<Object>, Deviation> {
+    let count = affordable(rig, wanted);
+    let mut counters = Vec::new();
+    for slot in 0..count {
+        let counter = rig.eventfd();
+        rig.add(&counter, slot, READ, trigger)?;
+        counters.push(counter);
+    }
+    Ok(counters)
+}
+
+/// How often each of `count` slots was reported until it was quiet, or until `all` were seen.
+fn reports(rig: &mut Rig, count: usize, capacity: usize, stops_at_all: bool) -> Vec<u32> {
+    let mut times = vec![0; count];
+    let mut seen = 0;
+    let mut events = Events::with_capacity(capacity);
+    loop {
+        let patience = if seen < count { DEADLINE } else { Duration::from_millis(2) };
+        rig.poller.wait(&mut events, Some(patience)).expect("wait");
+        for event in &events {
+            assert_eq!(event.readiness, Readiness::READABLE);
+            let times = &mut times[event.token.slot() as usize];
+            seen += usize::from(*times == 0);
+            *times += 1;
+        }
+        if events.is_empty() || (stops_at_all && seen == count) {
+            assert_eq!(seen, count, "descriptors reported of {count} ready");
+            return times;
+        }
+    }
+}
+
+fn ten_thousand_idle_and_ten_active(rig: &mut Rig) -> Verdict {
+    let counters = watched(rig, MANY, Trigger::Level)?;
+    let stride = counters.len() / 10;
+    let active: Vec<u32> = (0..10).map(|index| (index * stride) as u32).collect();
+    for round in 0..3 {
+        for slot in &active {
+            counters[*slot as usize].write(1).expect("room");
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        while seen.len() < active.len() {
+            let events = rig.wait(64, DEADLINE);
+            assert!(!events.is_empty(), "round {round}: {seen:?} of {active:?}");
+            seen.extend(events.iter().map(|event| event.token.slot()));
+        }
+        assert!(seen.iter().all(|slot| active.contains(slot)), "{seen:?}");
+        for slot in &active {
+            counters[*slot as usize].read(8).expect("it was written");
+        }
+        rig.quiet();
+    }
+    Ok(())
+}
+
+/// Everything is ready before the first wait.
+fn burst(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let counters = watched(rig, BURST, trigger)?;
+    for counter in &counters {
+        counter.write(1).expect("room");
+    }
+    let repeats = trigger == Trigger::Level;
+    let times = reports(rig, counters.len(), 1024, repeats);
+    if trigger == Trigger::Oneshot {
+        assert!(times.iter().all(|times| *times == 1), "oneshot: each exactly once");
+    }
+    for counter in &counters {
+        rig.delete(counter);
+    }
+    rig.quiet();
+    Ok(())
+}
+
+fn nine_thousand_ready_at_once_level(rig: &mut Rig) -> Verdict {
+    burst(rig, Trigger::Level)
+}
+
+fn nine_thousand_ready_at_once_edge(rig: &mut Rig) -> Verdict {
+    burst(rig, Trigger::Edge)
+}
+
+fn nine_thousand_ready_at_once_oneshot(rig: &mut Rig) -> Verdict {
+    burst(rig, Trigger::Oneshot)
+}
+
+/// The registrations reach the kernel first; then all fire between two waits.
+fn fired(rig: &mut Rig, wanted: u32, trigger: Trigger) -> Verdict {
+    let counters = watched(rig, wanted, trigger)?;
+    rig.quiet();
+    for counter in &counters {
+        counter.write(1).expect("room");
+    }
+    reports(rig, counters.len(), Events::CAPACITY_MAX, trigger == Trigger::Level);
+    Ok(())
+}
+
+fn nine_thousand_become_ready_while_watched_edge(rig: &mut Rig) -> Verdict {
+    fired(rig, BURST, Trigger::Edge)
+}
+
+fn more_than_any_completion_queue_level(rig: &mut Rig) -> Verdict {
+    fired(rig, FLOOD, Trigger::Level)
+}
+
+fn more_than_any_completion_queue_edge(rig: &mut Rig) -> Verdict {
+    fired(rig, FLOOD, Trigger::Edge)
+}
+
+/// Every registration is taken out and entered again under another token between two waits:
+/// for a ring three requests or completions each.
+fn exchanged(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let counters = watched(rig, FLOOD, trigger)?;
+    rig.quiet();
+    for counter in &counters {
+        counter.write(1).expect("room");
+    }
+    let count = counters.len() as u32;
+    for (slot, counter) in (0..).zip(&counters) {
+        rig.delete(counter);
+        rig.add(counter, count - 1 - slot, READ, trigger)?;
+    }
+    let times = reports(rig, counters.len(), Events::CAPACITY_MAX, trigger == Trigger::Level);
+    if trigger == Trigger::Edge && rig.poller.counters().snapshot().overflows == 0 {
+        assert!(times.iter().all(|times| *times == 1), "repeated without an overflow");
+    }
+    for counter in &counters {
+        counter.read(8).expect("it was written");
+    }
+    rig.quiet();
+    counters[0].write(1).expect("room");
+    assert_eq!(rig.found(), [(count - 1, Readiness::READABLE)], "under the new token");
+    Ok(())
+}
+
+fn all_are_exchanged_at_once_level(rig: &mut Rig) -> Verdict {
+    exchanged(rig, Trigger::Level)
+}
+
+fn all_are_exchanged_at_once_edge(rig: &mut Rig) -> Verdict {
+    exchanged(rig, Trigger::Edge)
+}
+
+fn edges_work_on_after_an_overflow(rig: &mut Rig) -> Verdict {
+    let counters = watched(rig, FLOOD, Trigger::Edge)?;
+    rig.quiet();
+    for _ in 0..2 {
+        for counter in &counters {
+            counter.write(1).expect("room");
+        }
+        reports(rig, counters.len(), 512, false);
+        for counter in &counters {
+            counter.read(8).expect("it was written");
+        }
+        rig.quiet();
+    }
+    Ok(())
+}
+
+fn a_thousand_connections_come_and_go(rig: &mut Rig) -> Verdict {
+    for slot in 0..1000 {
+        let (ours, theirs) = rig.socketpair();
+        rig.add(&ours, slot, READ, Trigger::Level)?;
+        theirs.write(1).expect("room");
+        assert_eq!(rig.found(), [(slot, Readiness::READABLE)]);
+        rig.delete(&ours);
+        ours.close();
+        theirs.close();
+    }
+    rig.quiet();
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Wakers: from this thread, from others, before, during and after a wait.
+
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use pollux_poller::{Events, Interest, Trigger};
+
+use crate::suite::rig::{DEADLINE, Rig, until_asleep};
+use crate::suite::{Case, Verdict, case};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(a_wake_before_the_wait_ends_it),
+    case!(a_wake_is_not_an_event),
+    case!(a_wake_ends_one_wait_only),
+    case!(many_wakes_are_merged_to_one),
+    case!(a_wake_from_another_thread_before_the_wait),
+    case!(a_wake_from_another_thread_during_the_wait, [Kernel]),
+    case!(a_wake_ends_a_wait_without_timeout, [Kernel]),
+    case!(no_wake_is_lost_between_two_threads, [Kernel]),
+    case!(many_threads_wake_one_poller, [Kernel]),
+    case!(a_wake_comes_together_with_events),
+    case!(a_waker_wakes_its_own_poller_only),
+    case!(a_waker_outlives_its_poller),
+    case!(wakes_are_counted),
+];
+
+/// Whether one wait, of at most `timeout`, was ended by a waker; there must be no event.
+#[track_caller]
+fn is_woken(rig: &mut Rig, timeout: Option<Duration>) -> bool {
+    let mut events = Events::with_capacity(8);
+    rig.poller.wait(&mut events, timeout).expect("wait");
+    assert!(events.is_empty(), "a wake-up is not an event: {events:?}");
+    events.is_woken()
+}
+
+fn a_wake_before_the_wait_ends_it(rig: &mut Rig) -> Verdict {
+    rig.poller.waker().wake();
+    assert!(is_woken(rig, Some(DEADLINE)));
+    Ok(())
+}
+
+fn a_wake_is_not_an_event(rig: &mut Rig) -> Verdict {
+    rig.poller.waker().wake();
+    let mut events = Events::with_capacity(1);
+    rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
+    assert_eq!((events.len(), events.is_empty(), events.is_woken()), (0, true, true));
+    let counted = rig.poller.counters().snapshot();
+    assert_eq!((counted.events, counted.empty_waits, counted.wakes), (0, 1, 1));
+    Ok(())
+}
+
+fn a_wake_ends_one_wait_only(rig: &mut Rig) -> Verdict {
+    for _ in 0..10 {
+        rig.poller.waker().wake();
+        assert!(is_woken(rig, Some(DEADLINE)));
+        assert!(!is_woken(rig, Some(Duration::from_micros(100))));
+    }
+    Ok(())
+}
+
+fn many_wakes_are_merged_to_one(rig: &mut Rig) -> Verdict {
+    let waker = rig.poller.waker();
+    for _ in 0..1000 {
+        waker.wake();
+    }
+    assert!(is_woken(rig, Some(DEADLINE)));
+    assert!(!is_woken(rig, Some(Duration::from_micros(100))));
+    assert_eq!(rig.poller.counters().snapshot().wakes, 1);
+    Ok(())
+}
+
+fn a_wake_from_another_thread_before_the_wait(rig: &mut Rig) -> Verdict {
+    let waker = rig.poller.waker();
+    thread::spawn(move || waker.wake()).join().expect("waking does not panic");
+    assert!(is_woken(rig, Some(DEADLINE)));
+    Ok(())
+}
+
+/// Another thread wakes this one when it sleeps inside the wait.
+fn woken_in_wait(rig: &mut Rig, timeout: Option<Duration>) {
+    let waker = rig.poller.waker();
+    let waiting = rustix::thread::gettid();
+    let (go, gone) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        gone.recv().expect("the waiting thread says when");
+        until_asleep(waiting);
+        waker.wake();
+    });
+    go.send(()).expect("the thread listens");
+    assert!(is_woken(rig, timeout));
+    thread.join().expect("waking does not panic");
+}
+
+fn a_wake_from_another_thread_during_the_wait(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    for _ in 0..5 {
+        woken_in_wait(rig, Some(Duration::from_secs(60)));
+    }
+    Ok(())
+}
+
+fn a_wake_ends_a_wait_without_timeout(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, _writer) = rig.pipe();
+    rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
+    woken_in_wait(rig, None);
+    Ok(())
+}
+
+fn no_wake_is_lost_between_two_threads(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    const ROUNDS: usize = 2000;
+    let waker = rig.poller.waker();
+    let (answer, answers) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            waker.wake();
+            answers.recv().expect("each wake is answered");
+        }
+    });
+    for round in 0..ROUNDS {
+        assert!(is_woken(rig, Some(DEADLINE)), "wake {round} was lost");
+        answer.send(()).expect("the thread listens");
+    }
+    thread.join().expect("waking does not panic");
+    Ok(())
+}
+
+fn many_threads_wake_one_poller(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    const THREADS: usize = 8;
+    let start = Arc::new(Barrier::new(THREADS));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (waker, start) = (rig.poller.waker(), Arc::clone(&start));
+            thread::spawn(move || {
+                start.wait();
+                for _ in 0..500 {
+                    waker.wake();
+                }
+            })
+        })
+        .collect();
+    assert!(is_woken(rig, Some(DEADLINE)));
+    for thread in threads {
+        thread.join().expect("waking does not panic");
+    }
+    // Whatever came after the last wait merges into at most one more wake.
+    is_woken(rig, Some(Duration::ZERO));
+    assert!(!is_woken(rig, Some(Duration::from_millis(1))));
+    rig.poller.waker().wake();
+    assert!(is_woken(rig, Some(DEADLINE)), "the waker still works");
+    Ok(())
+}
+
+fn a_wake_comes_together_with_events(rig: &mut Rig) -> Verdict {
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
+    writer.write(1).expect("room");
+    rig.poller.waker().wake();
+    let mut events = Events::with_capacity(8);
+    let (mut is_woken, mut is_ready) = (false, false);
+    for _ in 0..3 {
+        rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
+        is_woken |= events.is_woken();
+        is_ready |= !events.is_empty();
+    }
+    assert!(is_woken && is_ready, "woken: {is_woken}, ready: {is_ready}");
+    Ok(())
+}
+
+fn a_waker_wakes_its_own_poller_only(rig: &mut Rig) -> Verdict {
+    let mut other = rig.open_another();
+    other.waker().wake();
+    assert!(!is_woken(rig, Some(Duration::from_millis(1))));
+    let mut events = Events::with_capacity(8);
+    other.wait(&mut events, Some(DEADLINE)).expect("wait");
+    assert!(events.is_woken());
+    Ok(())
+}
+
+fn a_waker_outlives_its_poller(rig: &mut Rig) -> Verdict {
+    let other = rig.open_another();
+    let waker = other.waker();
+    drop(other);
+    waker.wake();
+    waker.wake();
+    assert!(!is_woken(rig, Some(Duration::from_micros(100))));
+    Ok(())
+}
+
+fn wakes_are_counted(rig: &mut Rig) -> Verdict {
+    for _ in 0..7 {
+        rig.poller.waker().wake();
+        assert!(is_woken(rig, Some(DEADLINE)));
+    }
+    let counted = rig.poller.counters().snapshot();
+    assert_eq!((counted.wakes, counted.waits, counted.events), (7, 7, 0));
+    Ok(())
+}

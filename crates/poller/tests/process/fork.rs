@@ -1,0 +1,166 @@
+//! Children: what they inherit, and that nothing they do with it hurts the parent.
+#![expect(unsafe_code, reason = "std has no fork without exec")]
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use pollux_poller::{Events, Interest, Readiness, Trigger};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+
+use crate::suite::objects::Object;
+use crate::suite::rig::{DEADLINE, Rig};
+use crate::suite::{Case, Deviation, Verdict, case};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(a_child_that_exits_leaves_the_parent_alone, [Kernel]),
+    case!(a_child_that_drops_its_copy_leaves_the_parent_alone, [Kernel]),
+    case!(a_child_can_open_a_poller_of_its_own, [Kernel]),
+    case!(a_child_can_wake_nobody_by_dying, [Kernel]),
+    case!(what_a_child_writes_is_reported, [Kernel]),
+    case!(a_file_that_a_child_inherited_lives_on, [Kernel]),
+    case!(a_process_descriptor_is_readable_at_its_end, [Kernel]),
+];
+
+const READ: Interest = Interest::READABLE;
+/// What a child exits with when all went well; a panic gives another status.
+const FINE: i32 = 42;
+
+/// Forks; `act` runs in the child, which ends behind it without running destructors.
+fn child(act: impl FnOnce()) -> Pid {
+    // SAFETY: this process has one thread, so the child may do everything.
+    let id = unsafe { libc::fork() };
+    assert!(id >= 0, "fork");
+    if id == 0 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        let status = if outcome.is_ok() { FINE } else { 1 };
+        // SAFETY: ends this process and nothing else.
+        unsafe { libc::_exit(status) };
+    }
+    Pid::from_raw(id).expect("not zero in the parent")
+}
+
+#[track_caller]
+fn ended(child: Pid) {
+    let (_, status) =
+        waitpid(Some(child), WaitOptions::empty()).expect("our child").expect("it has ended");
+    assert_eq!(status.exit_status(), Some(FINE), "the child failed: {status:?}");
+}
+
+/// The parent's poller works: old registration, new registration, waker.
+fn works(rig: &mut Rig, reader: &Object, writer: &Object) -> Verdict {
+    writer.write(1).expect("room");
+    assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
+    reader.read(8).expect("it was written");
+    rig.quiet();
+    let (another, another_writer) = rig.pipe();
+    rig.add(&another, 2, READ, Trigger::Level)?;
+    another_writer.write(1).expect("room");
+    assert_eq!(rig.found(), [(2, Readiness::READABLE)]);
+    rig.delete(&another);
+    rig.poller.waker().wake();
+    let mut events = Events::with_capacity(8);
+    rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
+    assert!(events.is_woken(), "{events:?}");
+    Ok(())
+}
+
+fn a_child_that_exits_leaves_the_parent_alone(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    rig.quiet();
+    ended(child(|| {}));
+    works(rig, &reader, &writer)
+}
+
+fn a_child_that_drops_its_copy_leaves_the_parent_alone(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    rig.quiet();
+    let other = rig.open_another();
+    let ours = std::mem::replace(&mut rig.poller, other);
+    // In the child the poller is dropped; in the parent it comes back.
+    let mut ours = Some(ours);
+    ended(child(|| drop(ours.take())));
+    rig.poller = ours.expect("the child took its copy, not ours");
+    works(rig, &reader, &writer)
+}
+
+fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    rig.quiet();
+    let backend = rig.backend();
+    ended(child(|| {
+        let mut rig = Rig::open(backend).expect("as in the parent");
+        let (reader, writer) = rig.pipe();
+        rig.add(&reader, 1, READ, Trigger::Level).expect("as in the parent");
+        works(&mut rig, &reader, &writer).expect("as in the parent");
+    }));
+    works(rig, &reader, &writer)
+}
+
+fn a_child_can_wake_nobody_by_dying(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, _writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    ended(child(|| {}));
+    rig.quiet();
+    Ok(())
+}
+
+fn what_a_child_writes_is_reported(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    let child = child(|| {
+        writer.write(1).expect("room");
+    });
+    assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
+    ended(child);
+    Ok(())
+}
+
+/// The parent closes without delete while the child still has the file open.
+fn a_file_that_a_child_inherited_lives_on(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    let (release, released) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    rig.quiet();
+    let mut kept_here = Some(release);
+    let child = child(|| {
+        drop(kept_here.take());
+        // Blocks until the parent closes its end.
+        let _ = rustix::io::read(&released, &mut [0u8; 1]);
+    });
+    reader.close();
+    writer.write(1).expect("the child keeps the reader open");
+    let seen = rig.wait(8, std::time::Duration::from_millis(20));
+    drop(kept_here);
+    ended(child);
+    match seen[..] {
+        [] => Err(Deviation::ForgetsClosed),
+        [event] if event.token.slot() == 1 => Ok(()),
+        ref seen => panic!("{seen:?}"),
+    }
+}
+
+fn a_process_descriptor_is_readable_at_its_end(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (release, released) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let mut kept_here = Some(release);
+    let child = child(|| {
+        drop(kept_here.take());
+        let _ = rustix::io::read(&released, &mut [0u8; 1]);
+    });
+    let descriptor: OwnedFd = pidfd_open(child, PidfdFlags::empty()).expect("our child");
+    rig.add(descriptor.as_fd(), 1, READ, Trigger::Level)?;
+    rig.quiet();
+    drop(kept_here);
+    let seen = rig.found();
+    assert!(seen[0].1.is_readable(), "{seen:?}");
+    ended(child);
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Descriptor numbers and the limits of a process.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use pollux_poller::{Interest, Readiness, Trigger};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::suite::rig::{Rig, memfd};
+use crate::suite::{Case, Verdict, case};
+
+pub(crate) const CASES: &[Case] = &[
+    case!(numbers_beyond_1024_are_watched, [Kernel]),
+    case!(the_highest_number_is_watched, [Kernel]),
+    case!(numbers_above_a_lowered_limit_are_watched, [Kernel]),
+    case!(opening_without_a_free_descriptor_is_an_error, [Kernel]),
+    case!(a_dropped_poller_leaves_no_descriptor, [Kernel]),
+    case!(the_descriptors_of_a_poller_are_closed_by_exec, [Kernel]),
+    case!(watched_descriptors_are_never_closed, [Kernel]),
+];
+
+const READ: Interest = Interest::READABLE;
+
+fn soft_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::from(u32::MAX))
+}
+
+fn set_soft_limit(current: u64) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum })
+        .expect("below the hard limit");
+}
+
+/// A ready pipe whose reader has the lowest free number from `number` on.
+fn ready_at(rig: &Rig, number: u64) -> (OwnedFd, crate::suite::objects::Object) {
+    let (reader, writer) = rig.pipe();
+    let number = i32::try_from(number).expect("descriptors are small numbers");
+    let high = fcntl_dupfd_cloexec(&reader, number).expect("below the limit");
+    assert!(high.as_raw_fd() >= number);
+    writer.write(1).expect("room");
+    (high, writer)
+}
+
+/// Level and delete work on it.
+fn watched(rig: &mut Rig, fd: &OwnedFd) -> Verdict {
+    rig.add(fd, 1, READ, Trigger::Level)?;
+    for _ in 0..2 {
+        assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
+    }
+    rig.delete(fd);
+    rig.quiet();
+    Ok(())
+}
+
+fn numbers_beyond_1024_are_watched(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    for number in [1023, 1024, 1500] {
+        let (high, _writer) = ready_at(rig, number);
+        watched(rig, &high)?;
+    }
+    Ok(())
+}
+
+fn the_highest_number_is_watched(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (high, _writer) = ready_at(rig, soft_limit().min(1 << 20) - 1);
+    watched(rig, &high)
+}
+
+fn numbers_above_a_lowered_limit_are_watched(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (high, _writer) = ready_at(rig, 1200);
+    set_soft_limit(64);
+    watched(rig, &high)
+}
+
+fn opening_without_a_free_descriptor_is_an_error(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let limit = soft_limit();
+    set_soft_limit(64);
+    let mut filling = Vec::new();
+    while let Ok(fd) = fcntl_dupfd_cloexec(std::io::stdin(), 0) {
+        filling.push(fd);
+    }
+    let backend = rig.backend();
+    // One more free descriptor each time, so that every step of opening fails once.
+    let mut refusals = 0;
+    loop {
+        match Rig::open(backend) {
+            Ok(_) => break,
+            Err(error) => {
+                assert!(error.raw_os_error().is_some(), "{error:?}");
+                refusals += 1;
+            }
+        }
+        drop(filling.pop().expect("some number of descriptors is enough"));
+    }
+    assert!(refusals > 0, "a waker alone needs a descriptor");
+    set_soft_limit(limit);
+    Ok(())
+}
+
+fn open_numbers() -> Vec<i32> {
+    let entries = fs::read_dir("/proc/self/fd").expect("proc is mounted");
+    let names = entries.map(|entry| entry.expect("readable").file_name());
+    let mut numbers: Vec<i32> =
+        names.map(|name| name.to_str().expect("digits").parse().expect("digits")).collect();
+    // The directory was open while it was read.
+    numbers.retain(|number| fs::exists(format!("/proc/self/fdinfo/{number}")).expect("readable"));
+    numbers.sort_unstable();
+    numbers
+}
+
+fn a_dropped_poller_leaves_no_descriptor(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, _writer) = rig.pipe();
+    let before = open_numbers();
+    for _ in 0..20 {
+        let mut other = Rig::open(rig.backend()).expect("as before");
+        other.add(&reader, 1, READ, Trigger::Level)?;
+        other.quiet();
+    }
+    assert_eq!(open_numbers(), before);
+    Ok(())
+}
+
+fn the_descriptors_of_a_poller_are_closed_by_exec(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let before = open_numbers();
+    let other = rig.open_another();
+    let made: Vec<i32> =
+        open_numbers().into_iter().filter(|number| !before.contains(number)).collect();
+    assert!(!made.is_empty(), "the waker at least");
+    for number in made {
+        // Opening the link gives another file, so its flags are read from the description.
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).expect("open");
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags");
+        let flags = u32::from_str_radix(flags.trim(), 8).expect("octal");
+        let cloexec = rustix::fs::OFlags::CLOEXEC.bits();
+        assert!(flags & cloexec != 0, "descriptor {number} would survive exec: {info}");
+    }
+    drop(other);
+    Ok(())
+}
+
+fn watched_descriptors_are_never_closed(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let file = memfd();
+    let (reader, _writer) = rig.pipe();
+    {
+        let mut other = Rig::open(rig.backend()).expect("as before");
+        other.add(&reader, 1, READ, Trigger::Level)?;
+        // Refused or not: it stays open.
+        let _ = other.poller.add(
+            file.as_fd(),
+            pollux_poller::Token::new(2, 0),
+            pollux_poller::Registration::new(READ, Trigger::Level),
+        );
+        other.wait(8, std::time::Duration::ZERO);
+    }
+    assert_eq!(fcntl_getfd(&reader), Ok(FdFlags::CLOEXEC));
+    assert_eq!(fcntl_getfd(&file), Ok(FdFlags::CLOEXEC));
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! What a conformance case is, and what it may answer.
+//!
+//! The test binaries `conformance` and `process` are built on this folder. A case is a script
+//! that runs unchanged on every backend; it answers that the contract was kept, or names the
+//! deviation that it saw. Which deviations are right is no business of a case: the runner
+//! compares the answer with the declared table (`differences.rs`).
+
+pub(crate) mod differences;
+pub(crate) mod document;
+pub(crate) mod isolation;
+pub(crate) mod objects;
+pub(crate) mod rig;
+pub(crate) mod runner;
+
+use rig::Rig;
+
+/// One script with its name.
+pub(crate) struct Case {
+    /// What is true when the case passes, in snake case; unique in its group.
+    pub(crate) name: &'static str,
+    /// What of a backend the script uses beyond level triggers on pipes and socket pairs.
+    pub(crate) needs: &'static [Need],
+    /// The script. Everything that is neither the contract nor a deviation panics.
+    pub(crate) run: fn(&mut Rig) -> Verdict,
+}
+
+/// Cases on one subject.
+pub(crate) struct Group {
+    /// Stands before the names of its cases: `triggers/edge_...`.
+    pub(crate) name: &'static str,
+    /// The cases.
+    pub(crate) cases: &'static [Case],
+}
+
+/// `Ok` when the contract was kept.
+pub(crate) type Verdict = Result<(), Deviation>;
+
+/// What a script uses that not every backend has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// Edge triggers.
+    Edge,
+    /// Oneshot triggers.
+    Oneshot,
+    /// Exclusive registrations.
+    Exclusive,
+    /// The peer's half-close as a bit of its own.
+    Rdhup,
+    /// Hang-up and error as bits of their own.
+    Hangup,
+    /// Something that only the kernel has: TCP, files, signals, processes, nested polling, time
+    /// that passes for several threads.
+    Kernel,
+}
+
+impl Need {
+    /// How the document calls the cases that need this.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Edge => "edge triggers",
+            Self::Oneshot => "oneshot triggers",
+            Self::Exclusive => "exclusive registrations",
+            Self::Rdhup => "rdhup interest",
+            Self::Hangup => "hang-up and error",
+            Self::Kernel => "TCP and UDP, files, timers, nested pollers, threads, processes",
+        }
+    }
+}
+
+/// A behaviour that differs from the contract in a known way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deviation {
+    /// Refused with `Error::Unsupported`.
+    Refused,
+    /// The object or situation does not exist on this backend.
+    NoObject,
+    /// A file that is always ready was taken and reported as ready.
+    AcceptsFiles,
+    /// Hang-up and error arrived as readable and writable.
+    HangupAsReadable,
+    /// Hang-up and error are heard only by those who asked for readable or writable.
+    HangupUnheard,
+    /// Adding a descriptor that is still open, under another token, replaced the registration.
+    Replaces,
+    /// The next file with the number of a closed one was reported under the old token.
+    WatchesNumbers,
+    /// The file was still watched after its descriptor had been closed.
+    HoldsFiles,
+    /// A closed descriptor was forgotten although a duplicate kept its file open.
+    ForgetsClosed,
+    /// A descriptor that can't be used was refused by the next wait instead of by add.
+    ErrorLater,
+    /// No stale event came, because replacing a registration took the old watch away.
+    NothingStale,
+    /// Urgent data did not end a wait for nothing else.
+    PriorityUnheard,
+    /// The conditions that the kernel's wake-up named were reported without a look.
+    WakeAsReadiness,
+}
+
+impl Deviation {
+    /// Every deviation.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Refused,
+        Self::NoObject,
+        Self::AcceptsFiles,
+        Self::HangupAsReadable,
+        Self::HangupUnheard,
+        Self::Replaces,
+        Self::WatchesNumbers,
+        Self::HoldsFiles,
+        Self::ForgetsClosed,
+        Self::ErrorLater,
+        Self::NothingStale,
+        Self::PriorityUnheard,
+        Self::WakeAsReadiness,
+    ];
+
+    /// What happens, in the words of the report and of the document.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Self::Refused => "refused with `Unsupported`, as the capabilities say",
+            Self::NoObject => "there is no such object",
+            Self::AcceptsFiles => "taken and reported as ready, instead of EPERM",
+            Self::HangupAsReadable => "hang-up is readable, an error readable and writable",
+            Self::HangupUnheard => "nobody hears of a hang-up who did not ask to read",
+            Self::Replaces => "the registration is replaced, instead of EEXIST",
+            Self::WatchesNumbers => "the next file of that number is reported under the old token",
+            Self::HoldsFiles => "the file stays open and watched until it is deleted or replaced",
+            Self::ForgetsClosed => "a closed number is forgotten although a duplicate lives on",
+            Self::ErrorLater => "the next wait reports an error, instead of EBADF from add",
+            Self::NothingStale => "no stale event comes and none is counted",
+            Self::PriorityUnheard => "urgent data does not end a wait for priority alone",
+            Self::WakeAsReadiness => "the first report may say priority for ordinary data",
+        }
+    }
+}
+
+/// Builds a [`Case`] from a function, which gives it its name.
+macro_rules! case {
+    ($run:ident) => {
+        case!($run, [])
+    };
+    ($run:ident, [$($need:ident),*]) => {
+        $crate::suite::Case {
+            name: stringify!($run),
+            needs: &[$($crate::suite::Need::$need),*],
+            run: $run,
+        }
+    };
+}
+pub(crate) use case;

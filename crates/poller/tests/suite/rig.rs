@@ -1,0 +1,355 @@
+//! The poller under test together with the verbs of the scripts.
+//!
+//! The verbs that wait come in two kinds: `found` insists that something is there before the
+//! deadline, `quiet` that nothing comes. No verb sleeps on a clock to let something happen.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pollux_poller::sim::{SimFd, World};
+use pollux_poller::{
+    Backend, Error, Event, Events, Interest, Mechanism, Poller, Readiness, Registration, Token,
+    Trigger,
+};
+
+use rustix::thread::Pid;
+
+use super::objects::Object;
+use super::{Deviation, Verdict};
+
+/// How long something that must come may take on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+/// How long nothing must come for a script to believe that nothing will.
+const QUIET: Duration = Duration::from_millis(2);
+/// How often, and how long each time, a script waits for passing states to pass.
+const TRIES: usize = 250;
+const TRY: Duration = Duration::from_millis(20);
+/// Room in the event list of a script that does not say otherwise.
+const CAPACITY: usize = 64;
+
+/// Slot and readiness of one event.
+pub(crate) type Seen = Vec<(u32, Readiness)>;
+
+/// A poller under test.
+pub(crate) struct Rig {
+    /// The poller, for scripts that need more than the verbs.
+    pub(crate) poller: Box<dyn Poller>,
+    backend: Backend,
+    started: Instant,
+    /// The simulated kernel, where the backend is the simulated one.
+    world: Option<World>,
+    /// Keep the numbers below a reused one occupied.
+    plugs: Vec<OwnedFd>,
+}
+
+impl Rig {
+    /// Opens `backend`.
+    pub(crate) fn open(backend: Backend) -> Result<Self, Error> {
+        let world = (backend == Backend::Sim).then(World::new);
+        let poller = open(backend, world.as_ref())?;
+        Ok(Self { poller, backend, started: Instant::now(), world, plugs: Vec::new() })
+    }
+
+    /// Which backend is under test.
+    pub(crate) fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Another poller on the same backend, in the same world.
+    pub(crate) fn open_another(&self) -> Box<dyn Poller> {
+        open(self.backend, self.world.as_ref()).expect("one was opened already")
+    }
+
+    /// The time that timeouts count in.
+    pub(crate) fn now(&self) -> Duration {
+        self.world.as_ref().map_or_else(|| self.started.elapsed(), World::now)
+    }
+
+    /// The simulated kernel, where there is one.
+    pub(crate) fn world(&self) -> Option<&World> {
+        self.world.as_ref()
+    }
+
+    /// Turns away backends without a kernel below them.
+    pub(crate) fn needs_kernel(&self) -> Verdict {
+        if self.world.is_some() { Err(Deviation::NoObject) } else { Ok(()) }
+    }
+}
+
+/// What the scripts watch.
+impl Rig {
+    /// The reading and the writing end of a pipe.
+    pub(crate) fn pipe(&self) -> (Object, Object) {
+        self.world.as_ref().map_or_else(Object::pipe, |world| sim_pair(world, world.pipe()))
+    }
+
+    /// Two connected stream sockets.
+    pub(crate) fn socketpair(&self) -> (Object, Object) {
+        let sim = |world: &World| sim_pair(world, world.socketpair());
+        self.world.as_ref().map_or_else(Object::socketpair, sim)
+    }
+
+    /// An event counter at zero.
+    pub(crate) fn eventfd(&self) -> Object {
+        self.world.as_ref().map_or_else(Object::eventfd, Object::sim_counter)
+    }
+
+    /// Two descriptors of a message queue.
+    pub(crate) fn queue(&self) -> (Object, Object) {
+        self.world.as_ref().map_or_else(Object::queue, |world| {
+            let queue = world.queue(4);
+            sim_pair(world, (world.dup(&queue), queue))
+        })
+    }
+
+    /// A connected pair over the loopback interface.
+    pub(crate) fn tcp_pair(&self) -> Result<(Object, Object), Deviation> {
+        self.needs_kernel()?;
+        Ok(Object::tcp_pair())
+    }
+
+    /// [`Rig::pipe`] in the shape that scripts for every kind of object take.
+    pub(crate) fn pipe_ends(&self) -> Result<(Object, Object), Deviation> {
+        Ok(self.pipe())
+    }
+
+    /// The same for [`Rig::socketpair`].
+    pub(crate) fn socket_ends(&self) -> Result<(Object, Object), Deviation> {
+        Ok(self.socketpair())
+    }
+
+    /// The same for [`Rig::eventfd`].
+    pub(crate) fn counter_ends(&self) -> Result<(Object, Object), Deviation> {
+        let counter = self.eventfd();
+        Ok((counter.dup(), counter))
+    }
+
+    /// The same for [`Rig::queue`].
+    pub(crate) fn queue_ends(&self) -> Result<(Object, Object), Deviation> {
+        Ok(self.queue())
+    }
+
+    /// Closes `old` and makes a pipe whose reader has the number that `old` had.
+    pub(crate) fn successor(&mut self, old: Object) -> (Object, Object) {
+        let number = old.as_fd().as_raw_fd();
+        // The kernel gives the lowest free number, so what lies below must be taken.
+        loop {
+            let plug = memfd();
+            if plug.as_raw_fd() > number {
+                break;
+            }
+            self.plugs.push(plug);
+        }
+        old.close();
+        let (reader, writer) = self.pipe();
+        assert_eq!(reader.as_fd().as_raw_fd(), number, "the lowest free number is used next");
+        (reader, writer)
+    }
+}
+
+/// Changes.
+impl Rig {
+    /// Adds under slot `slot`, generation 0.
+    #[track_caller]
+    pub(crate) fn add(
+        &mut self,
+        fd: impl AsFd,
+        slot: u32,
+        interest: Interest,
+        trigger: Trigger,
+    ) -> Verdict {
+        let how = Registration::new(interest, trigger);
+        accepted(self.poller.add(fd.as_fd(), Token::new(slot, 0), how))
+    }
+
+    /// Modifies to slot `slot`, generation 0.
+    #[track_caller]
+    pub(crate) fn modify(
+        &mut self,
+        fd: impl AsFd,
+        slot: u32,
+        interest: Interest,
+        trigger: Trigger,
+    ) -> Verdict {
+        let how = Registration::new(interest, trigger);
+        accepted(self.poller.modify(fd.as_fd(), Token::new(slot, 0), how))
+    }
+
+    /// Deletes.
+    #[track_caller]
+    pub(crate) fn delete(&mut self, fd: impl AsFd) {
+        self.poller.delete(fd.as_fd()).expect("a registered descriptor");
+    }
+}
+
+/// Waits.
+impl Rig {
+    /// One wait.
+    #[track_caller]
+    pub(crate) fn wait(&mut self, capacity: usize, timeout: Duration) -> Vec<Event> {
+        let mut events = Events::with_capacity(capacity);
+        self.poller.wait(&mut events, Some(timeout)).expect("wait");
+        assert!(events.len() <= capacity, "{} events for a capacity of {capacity}", events.len());
+        assert!(!events.is_woken() && !events.is_interrupted(), "nobody woke this wait");
+        events.iter().copied().collect()
+    }
+
+    /// One wait that must find something.
+    #[track_caller]
+    pub(crate) fn found(&mut self) -> Seen {
+        let seen = slots(&self.wait(CAPACITY, DEADLINE));
+        assert!(!seen.is_empty(), "nothing was reported within {DEADLINE:?}");
+        seen
+    }
+
+    /// A short wait that must find nothing.
+    #[track_caller]
+    pub(crate) fn quiet(&mut self) {
+        let seen = slots(&self.wait(CAPACITY, QUIET));
+        assert!(seen.is_empty(), "nothing should be ready, but there is {seen:?}");
+    }
+
+    /// Waits until `slot` is reported with `wanted` and nothing else; passing states on the way
+    /// there (a half-close before a close) are allowed. For level triggers.
+    ///
+    /// Answers with the deviation where hang-up and error come as readable and writable.
+    #[track_caller]
+    pub(crate) fn reported(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
+        let folded = fold(wanted, interest);
+        let mut last = Seen::new();
+        let mut folded_seen = 0;
+        for _ in 0..TRIES {
+            let seen = slots(&self.wait(CAPACITY, TRY));
+            if !seen.is_empty() {
+                last = seen;
+            }
+            if last == [(slot, wanted)] {
+                return Ok(());
+            }
+            if last == [(slot, folded)] && !self.poller.caps().hangup {
+                folded_seen += 1;
+            }
+            // More than a passing state.
+            if folded_seen == 3 {
+                return Err(Deviation::HangupAsReadable);
+            }
+        }
+        panic!("slot {slot} should be reported as {wanted:?}, the last report was {last:?}");
+    }
+
+    /// [`Rig::reported`] for those who did not ask: some interfaces can't tell them.
+    #[track_caller]
+    pub(crate) fn heard(&mut self, slot: u32, interest: Interest, wanted: Readiness) -> Verdict {
+        if !self.poller.caps().hangup {
+            self.quiet();
+            return Err(Deviation::HangupUnheard);
+        }
+        self.reported(slot, interest, wanted)
+    }
+
+    /// Waits until two slots are reported as readable by one wait, and nothing else is.
+    #[track_caller]
+    pub(crate) fn both(&mut self, first: u32, second: u32) {
+        let mut seen = Seen::new();
+        for _ in 0..TRIES {
+            seen = slots(&self.wait(CAPACITY, TRY));
+            seen.sort_unstable_by_key(|(slot, _)| *slot);
+            if seen == [(first, Readiness::READABLE), (second, Readiness::READABLE)] {
+                return;
+            }
+        }
+        panic!("slots {first} and {second} should be readable, the last report was {seen:?}");
+    }
+
+    /// Everything that is reported until it is quiet, readiness joined for each slot. Not for
+    /// level triggers, which are never quiet.
+    #[track_caller]
+    pub(crate) fn settled(&mut self) -> Seen {
+        let mut all: Seen = self.found();
+        loop {
+            let seen = slots(&self.wait(CAPACITY, QUIET));
+            if seen.is_empty() {
+                break;
+            }
+            all.extend(seen);
+        }
+        join(all)
+    }
+}
+
+/// Passes refusals by capability on as a deviation; any other failure is one of the script.
+#[track_caller]
+pub(crate) fn accepted(outcome: Result<(), Error>) -> Verdict {
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(Error::Unsupported { .. }) => Err(Deviation::Refused),
+        Err(error) => panic!("refused: {error}: {error:?}"),
+    }
+}
+
+/// Slot and readiness of each event.
+pub(crate) fn slots(events: &[Event]) -> Seen {
+    events.iter().map(|event| (event.token.slot(), event.readiness)).collect()
+}
+
+/// Returns when thread `tid` of this process sleeps in the kernel, as its state says.
+pub(crate) fn until_asleep(tid: Pid) {
+    let path = format!("/proc/self/task/{}/stat", tid.as_raw_nonzero());
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let stat = fs::read_to_string(&path).expect("the thread lives");
+        // The name in parentheses may hold anything, so the state is looked for behind it.
+        let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+        if state == Some('S') {
+            return;
+        }
+        assert!(Instant::now() < deadline, "thread {tid:?} never sleeps, its state is {state:?}");
+        thread::yield_now();
+    }
+}
+
+/// A regular file.
+pub(crate) fn memfd() -> OwnedFd {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    memfd_create("conformance", MemfdFlags::CLOEXEC).expect("memfd_create")
+}
+
+fn open(backend: Backend, world: Option<&World>) -> Result<Box<dyn Poller>, Error> {
+    if let Some(world) = world {
+        return Ok(world.open());
+    }
+    let mechanism = Mechanism::ALL.into_iter().find(|known| known.backend() == backend);
+    mechanism.expect("every backend with a kernel has a mechanism").open()
+}
+
+fn sim_pair(world: &World, (first, second): (SimFd, SimFd)) -> (Object, Object) {
+    (Object::sim(world, first), Object::sim(world, second))
+}
+
+/// What `wanted` looks like where hang-up and error are no bits of their own: a hang-up is
+/// readable, an error both, for those who asked.
+fn fold(wanted: Readiness, interest: Interest) -> Readiness {
+    let pairs = [
+        (Interest::READABLE, Readiness::READABLE, wanted.is_readable() || wanted.is_closed()),
+        (
+            Interest::WRITABLE,
+            Readiness::WRITABLE,
+            wanted.is_writable() || wanted.contains(Readiness::ERROR),
+        ),
+    ];
+    let held = pairs.into_iter().filter(|(asked, _, holds)| interest.contains(*asked) && *holds);
+    held.fold(Readiness::NONE, |all, (_, bit, _)| all | bit)
+}
+
+fn join(seen: Seen) -> Seen {
+    let mut joined = Seen::new();
+    for (slot, readiness) in seen {
+        match joined.iter_mut().find(|(known, _)| *known == slot) {
+            Some((_, all)) => *all |= readiness,
+            None => joined.push((slot, readiness)),
+        }
+    }
+    joined
+}
