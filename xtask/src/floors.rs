@@ -16,7 +16,8 @@ pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let crates = std::fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
     for folder in crates {
         let path = folder.map_err(|error| error.to_string())?.path().join("Cargo.toml");
-        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         found.extend(breaches_of(&text).map_err(|error| format!("{}: {error}", path.display()))?);
     }
     Ok(found)

@@ -42,7 +42,9 @@ pub(crate) enum Command {
     #[command(after_help = EXIT_CODES, after_long_help = format!("{LAB_EXAMPLES}\n\n{EXIT_CODES}"))]
     Lab(Box<Lab>),
     /// Print a completion script for a shell
-    #[command(after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux")]
+    #[command(
+        after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux"
+    )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -101,7 +103,9 @@ pub(crate) enum LabCommand {
         run: RunFlags,
     },
     /// Make report, summary and table again from a result
-    #[command(after_help = "Example:\n  pollux lab report pollux-out/quick-20261121-140000 --markdown")]
+    #[command(
+        after_help = "Example:\n  pollux lab report pollux-out/quick-20261121-140000 --markdown"
+    )]
     Report {
         /// A folder that a run wrote, or a result.json
         result: PathBuf,

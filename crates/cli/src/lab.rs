@@ -204,7 +204,12 @@ fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-fn make_report(result: &Path, markdown: bool, as_json: bool, html: &Path) -> Result<ExitCode, Failure> {
+fn make_report(
+    result: &Path,
+    markdown: bool,
+    as_json: bool,
+    html: &Path,
+) -> Result<ExitCode, Failure> {
     let record = store::load(result).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(format!("{}: {error}", html.display()));
     std::fs::write(html, report::html(&record)).map_err(failed)?;

@@ -69,7 +69,9 @@ impl Progress {
 
     fn place(&self, run: &RunLabel) -> String {
         let pass = match (run.pass, run.block) {
-            (Pass::Timing, Some(block)) => format!("block {}/{}", block + 1, self.blocks.max(block + 1)),
+            (Pass::Timing, Some(block)) => {
+                format!("block {}/{}", block + 1, self.blocks.max(block + 1))
+            }
             (Pass::Counting, _) => "counting pass".to_owned(),
             (Pass::Profile { .. }, _) => "profile pass".to_owned(),
             (Pass::Timing, None) => "run".to_owned(),
