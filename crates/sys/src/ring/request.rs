@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_that_of_the_kernel_header() {
-        assert_eq!(mem::size_of::<PollRemoveEntry>(), 64);
+        assert_eq!(size_of::<PollRemoveEntry>(), 64);
         assert_eq!(mem::offset_of!(PollRemoveEntry, fd), 4);
         assert_eq!(mem::offset_of!(PollRemoveEntry, new_user_data), 8);
         assert_eq!(mem::offset_of!(PollRemoveEntry, target), 16);
