@@ -16,8 +16,8 @@ use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 
 const CASES: u32 = 64;
 const OPERATIONS_MAX: usize = 40;
-/// Two pipes and two socket pairs, with two ends each.
-const ENDS: usize = 8;
+/// Two pipes and two socket pairs with two ends each, and an eventfd.
+const ENDS: usize = 9;
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
@@ -79,6 +79,7 @@ fn run(mechanism: Mechanism, trigger: Trigger, script: &[Operation]) -> Result<(
     both.pipe();
     both.socketpair();
     both.socketpair();
+    both.eventfd();
     for (step, operation) in script.iter().enumerate() {
         apply(&mut both, *operation);
         both.check().map_err(|why| {
