@@ -8,8 +8,9 @@
 //! for each descriptor); uring-poll when each descriptor comes back under a new token, so that
 //! its poll is cancelled and added; uring-poll when it comes back under the same token, so that
 //! the two changes become one poll update. The wait that carries the changes is included. Times
-//! are processor time of the thread, kernel work included. `strace -c -f` must count as many
-//! `epoll_ctl` and `io_uring_enter` as the last column adds up to.
+//! are processor time of the thread, kernel work included. `strace -c -f` counts as many
+//! `io_uring_enter` as the two lines of uring-poll say together, and one `epoll_ctl` more than
+//! epoll's says: the waker's, at open.
 
 use std::error::Error;
 use std::io::Write;

@@ -392,14 +392,10 @@ mod tests {
             }
             changes.plan(&table, &Counters::default());
         }
-        let targets: Vec<i32> = changes
-            .queue()
-            .drain(..)
-            .filter_map(|request| match request {
-                Request::PollUpdate { target, .. } => Some(Key(target).fd()),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(targets, [2, 1, 0]);
+        let targets = changes.queue().iter().filter_map(|request| match *request {
+            Request::PollUpdate { target, .. } => Some(Key(target).fd()),
+            _ => None,
+        });
+        assert_eq!(targets.collect::<Vec<_>>(), [2, 1, 0]);
     }
 }

@@ -116,6 +116,32 @@ fn an_edge_registration_modified_in_the_act_stays_armed() {
 }
 
 #[test]
+fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
+    for how in [EDGE, LEVEL, ONESHOT] {
+        let mut poller = UringPoll::open().expect("io_uring is allowed here");
+        let pairs = registered(&mut poller, 1, how);
+        assert_eq!(look(&mut poller, 8), []);
+        let writable = Registration { interest: Interest::WRITABLE, ..how };
+        poller.modify(pairs[0].1.as_fd(), token(7), writable).expect("modified");
+        assert_eq!(look(&mut poller, 8), [token(7)], "{how:?}");
+        assert_eq!(counted(&poller).updates_sent, 2, "an add and an update");
+    }
+}
+
+#[test]
+fn an_exclusive_registration_is_served_and_cannot_be_changed() {
+    for how in [EDGE.exclusive(), LEVEL.exclusive()] {
+        let mut poller = UringPoll::open().expect("io_uring is allowed here");
+        let pairs = registered(&mut poller, 1, how);
+        assert_eq!(look(&mut poller, 8), []);
+        send(&pairs);
+        assert_eq!(look(&mut poller, 8), [token(0)]);
+        let refused = poller.modify(pairs[0].1.as_fd(), token(0), EDGE);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+    }
+}
+
+#[test]
 fn changes_that_cancel_out_cost_nothing_and_changes_that_meet_cost_one_request() {
     let mut poller = UringPoll::open().expect("io_uring is allowed here");
     let (_ours, theirs) = pair();
