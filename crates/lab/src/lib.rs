@@ -3,3 +3,4 @@
 
 pub mod host;
 pub mod record;
+pub mod report;

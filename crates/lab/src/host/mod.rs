@@ -20,3 +20,21 @@ pub enum Reading<T> {
         enable: Option<String>,
     },
 }
+
+impl<T> Reading<T> {
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Value { value } => Some(value),
+            Self::Unavailable { .. } => None,
+        }
+    }
+
+    /// Why there is no value.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Value { .. } => None,
+            Self::Unavailable { unavailable, .. } => Some(unavailable),
+        }
+    }
+}
