@@ -28,7 +28,7 @@ fn without_scripts(page: &str) -> String {
 }
 
 fn all_text(document: &roxmltree::Document<'_>) -> String {
-    document.descendants().filter(|node| node.is_text()).filter_map(|node| node.text()).collect()
+    document.descendants().filter(roxmltree::Node::is_text).filter_map(|node| node.text()).collect()
 }
 
 #[test]

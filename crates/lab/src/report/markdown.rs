@@ -25,11 +25,9 @@ pub fn markdown(record: &Record) -> String {
     for comparison in Comparison::all(record) {
         let _ = writeln!(out, "### {}\n", escape(&words::capital(&comparison.heading())));
         let panels = comparison.panels();
-        match panels.is_empty() {
-            true => {
-                comparison.points().iter().for_each(|point| table(&mut out, &comparison, point))
-            }
-            false => panels.iter().for_each(|panel| matrix(&mut out, panel)),
+        panels.iter().for_each(|panel| matrix(&mut out, panel));
+        if panels.is_empty() {
+            comparison.points().iter().for_each(|point| table(&mut out, &comparison, point));
         }
     }
     remarks(&mut out, record);

@@ -52,7 +52,8 @@ fn significant(value: f64) -> String {
 
 /// Nanoseconds without a prefix, since their unit has one already: `746`, `64,100`.
 pub(super) fn nanoseconds(value: f64) -> String {
-    if value.abs() < 1000.0 { si(value) } else { count(value.abs().round() as u64) }
+    let is_long = value.is_finite() && value >= 1000.0;
+    if is_long { count(value.round() as u64) } else { si(value) }
 }
 
 /// A whole number with separators: `18,000`.
@@ -75,19 +76,25 @@ pub(super) fn axis_value(text: &str) -> String {
 
 /// A ratio: two places around one, more below a tenth, fewer above ten.
 pub(super) fn ratio(value: f64) -> String {
-    match value.abs() {
-        size if !size.is_finite() => "–".to_owned(),
-        size if size < 0.001 => format!("{value:.1e}"),
-        size if size < 0.1 => format!("{value:.3}"),
-        size if size < 10.0 => format!("{value:.2}"),
-        size if size < 100.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
+    ratio_like(value, value)
 }
 
-/// An interval of ratios: `[1.08, 1.14]`.
-pub(super) fn interval(low: f64, high: f64) -> String {
-    format!("[{}, {}]", ratio(low), ratio(high))
+/// A ratio and its interval, all with the same places: `1.11 [1.08, 1.14]`.
+pub(super) fn ratio_and_interval(value: f64, low: f64, high: f64) -> String {
+    format!("{} [{}, {}]", ratio_like(value, low), ratio_like(low, low), ratio_like(high, low))
+}
+
+/// A ratio with the places that another one needs.
+fn ratio_like(value: f64, like: f64) -> String {
+    let places = match like.abs() {
+        _ if !value.is_finite() => return "–".to_owned(),
+        size if size < 0.001 => return format!("{value:.1e}"),
+        size if size < 0.1 => 3,
+        size if size < 10.0 => 2,
+        size if size < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.places$}")
 }
 
 /// A share between 0 and 1 in per cent.
@@ -162,11 +169,14 @@ mod tests {
             (ratio(1.084), ratio(0.0331), ratio(34.53)),
             ("1.08".into(), "0.033".into(), "34.5".into())
         );
+        assert_eq!(ratio_and_interval(0.1004, 0.0992, 0.1021), "0.100 [0.099, 0.102]");
         assert_eq!(
             (percent(0.002), percent(0.0), percent(0.0001)),
             ("0.2 %".into(), "0 %".into(), "< 0.1 %".into())
         );
         assert_eq!((duration(161.0), duration(119.7)), ("2 min 41 s".into(), "2 min 0 s".into()));
+        let shown = [746.2, 64_100.4, -2000.0, f64::NAN].map(nanoseconds);
+        assert_eq!(shown, ["746", "64,100", "-2.00 k", "–"]);
         assert_eq!(duration(3780.0), "1 h 03 min");
         assert_eq!(date("2026-11-21T08:40:11Z"), "2026-11-21 08:40 UTC");
         assert_eq!(date("yesterday"), "yesterday");

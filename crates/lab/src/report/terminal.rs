@@ -6,7 +6,6 @@
 
 use super::view::{self, Comparison, Panel};
 use super::{number, words};
-use crate::host::Reading;
 use crate::record::{Record, ResultRow, Verdict, WhyRow};
 
 /// Below this nothing could be read; the lines are then as wide as this.
@@ -205,17 +204,16 @@ fn why(record: &Record, row: &ResultRow) -> String {
         (&why.experiment, &why.point, &why.arm) == (&row.experiment, &row.point, &row.arm)
     };
     let counts = record.why.iter().find(is_it).map(|why| {
-        let readings: [(&Reading<f64>, &str); 3] = [
-            (&why.system_calls_per_event, "sys/ev"),
-            (&why.events_per_wait, "ev/wait"),
-            (&why.cpu_ns_per_event, "ns/ev"),
+        let shown = [
+            why.system_calls_per_event
+                .value()
+                .map(|value| format!("{} sys/ev", number::si(*value))),
+            why.events_per_wait.value().map(|value| format!("{} ev/wait", number::si(*value))),
+            why.cpu_ns_per_event
+                .value()
+                .map(|value| format!("{} ns/ev", number::nanoseconds(*value))),
         ];
-        let shown =
-            readings.into_iter().filter_map(|(reading, unit)| Some((*reading.value()?, unit)));
-        shown
-            .map(|(value, unit)| format!("{} {unit}", number::si(value)))
-            .collect::<Vec<_>>()
-            .join(GAP)
+        shown.into_iter().flatten().collect::<Vec<_>>().join(GAP)
     });
     let notes = Some(words::row_notes(row)).filter(|notes| !notes.is_empty());
     counts

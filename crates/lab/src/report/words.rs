@@ -75,7 +75,7 @@ pub(super) fn steady(kind: SteadyKind) -> &'static str {
 pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
     let noise = trust.noise.map_or_else(
         || "n/a: no A/A arm".to_owned(),
-        |[ratio, low, high]| format!("{} {}", number::ratio(ratio), number::interval(low, high)),
+        |[ratio, low, high]| number::ratio_and_interval(ratio, low, high),
     );
     let steal = match trust.steal.value() {
         Some(share) => number::percent(*share),
@@ -120,9 +120,7 @@ pub(super) fn missing(reason: Option<&str>) -> String {
 pub(super) fn ratio_and_interval(row: &ResultRow) -> String {
     match (row.verdict, row.ratio, row.ci_low, row.ci_high) {
         (Verdict::Baseline, ..) => "1".to_owned(),
-        (_, Some(ratio), Some(low), Some(high)) => {
-            format!("{} {}", number::ratio(ratio), number::interval(low, high))
-        }
+        (_, Some(ratio), Some(low), Some(high)) => number::ratio_and_interval(ratio, low, high),
         (_, Some(ratio), ..) => number::ratio(ratio),
         _ => "–".to_owned(),
     }
@@ -130,11 +128,10 @@ pub(super) fn ratio_and_interval(row: &ResultRow) -> String {
 
 /// The absolute value with half of its interval, without the unit.
 pub(super) fn value(row: &ResultRow) -> String {
+    let show = if row.unit.starts_with("ns") { number::nanoseconds } else { number::si };
     match (row.value, row.value_half_width) {
-        (Some(value), Some(half)) => {
-            format!("{} ± {}", number::si(value), number::percent(half))
-        }
-        (Some(value), None) => number::si(value),
+        (Some(value), Some(half)) => format!("{} ± {}", show(value), number::percent(half)),
+        (Some(value), None) => show(value),
         (None, _) => "–".to_owned(),
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{LETTERS, WIDTH, figure};
 use crate::record::{Record, ResultRow, Verdict};
-use crate::report::markup::{Cell, Table};
+use crate::report::markup::{Cell, Table, escape};
 use crate::report::scale::Scale;
 use crate::report::svg::{Marker, Svg, fit, text_width};
 use crate::report::view::{self, Comparison};
@@ -29,10 +29,18 @@ const TICKS: usize = 7;
 pub(crate) fn forest(record: &Record, comparison: &Comparison<'_>, key: &str) -> String {
     let plot = Plot::new(comparison);
     let svg = plot.draw(record, comparison, key);
-    let about = "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals, \
-                 the shaded band is no difference.";
-    let under = format!("<figcaption>{about}</figcaption>");
-    figure("forest", &svg, &under, &table(comparison))
+    let about = format!("<figcaption>{}</figcaption>", escape(&caption(comparison)));
+    figure("forest", &svg, &about, &table(comparison))
+}
+
+/// How to read the marks, and how the intervals were computed.
+fn caption(comparison: &Comparison<'_>) -> String {
+    let compared = comparison.rows.iter().filter(|row| row.ratio.is_some());
+    let methods = view::in_order(compared.map(|row| row.method.as_str())).join("; ");
+    format!(
+        "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals ({methods}); \
+         within the shaded band there is no difference that counts."
+    )
 }
 
 /// The comparisons in full, one row each.
@@ -47,7 +55,6 @@ fn table(comparison: &Comparison<'_>) -> String {
         "#no difference",
         "verdict",
         "#blocks",
-        "interval",
         "notes",
     ];
     let mut table = Table::new(&headings);
@@ -60,7 +67,7 @@ fn table(comparison: &Comparison<'_>) -> String {
     table.finish()
 }
 
-fn cells(row: &ResultRow) -> [Cell; 9] {
+fn cells(row: &ResultRow) -> [Cell; 8] {
     let number_or_dash = |value: Option<f64>, shown: String| match value {
         Some(value) => Cell::number(&shown, value),
         None => Cell::missing("–", ""),
@@ -68,13 +75,12 @@ fn cells(row: &ResultRow) -> [Cell; 9] {
     [
         Cell::text(&row.arm),
         number_or_dash(row.value, words::value(row)),
-        number_or_dash(row.ratio, words::ratio_and_interval(row)),
+        number_or_dash(row.ratio, words::ratio_and_interval(row)).title(&row.method),
         number_or_dash(row.ratio_median, row.ratio_median.map(number::ratio).unwrap_or_default()),
         Cell::number(&format!("± {}", number::percent(row.no_difference)), row.no_difference),
         Cell::text(words::verdict(row.verdict, row.more_is_better))
             .class(words::verdict_class(row.verdict)),
         Cell::number(&row.blocks.to_string(), f64::from(row.blocks)),
-        Cell::text(&row.method),
         Cell::text(&words::row_notes(row)).class("wide"),
     ]
 }
@@ -143,9 +149,9 @@ impl Plot {
         if self.left + text_width(less, LETTERS) + 8.0 < one - half {
             svg.text((self.left, words_y), "dim", less);
         }
-        if self.right - text_width(more, LETTERS) - 8.0 > one + half {
-            svg.text((self.right, words_y), "dim end", more);
-        }
+        // The line above the verdicts is free, so the word may stand out of the plot.
+        let more_from = (self.right - text_width(more, LETTERS)).max(one + half + 12.0);
+        svg.text((more_from, words_y), "dim", more);
         svg.text(
             (12.0 + self.arm_width + GAP + VALUE_WIDTH, words_y),
             "dim end",
@@ -193,13 +199,8 @@ impl Plot {
             _ => Marker::Ring,
         };
         let verdict = words::verdict(row.verdict, row.more_is_better);
-        let tip = format!(
-            "{}, {}: {} {}, {verdict}",
-            row.point,
-            row.arm,
-            number::ratio(ratio),
-            number::interval(low, high)
-        );
+        let tip =
+            format!("{}, {}: {}, {verdict}", row.point, row.arm, words::ratio_and_interval(row));
         svg.mark(marker, (self.scale.at(ratio), y), 4.5, &tip);
     }
 }

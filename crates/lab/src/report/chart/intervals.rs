@@ -14,7 +14,7 @@ use crate::report::{number, words};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;
-const TOP: f64 = 26.0;
+const TOP: f64 = 36.0;
 const FOOT: f64 = 20.0;
 const GAP: f64 = 22.0;
 /// Room at the right for half of the last number.
@@ -151,8 +151,8 @@ impl<'a> Panel<'a> {
                 &format!("{two} of {} in two regimes", runs.len()),
             );
         }
-        for (index, (strip, scale, top)) in self.strips.iter().enumerate() {
-            axes(&mut svg, strip, scale, *top, index > 0);
+        for (strip, scale, top) in &self.strips {
+            axes(&mut svg, strip, scale, *top);
             for (_, m) in &runs {
                 self.run(&mut svg, strip, scale, m);
             }
@@ -203,15 +203,13 @@ impl<'a> Panel<'a> {
     }
 }
 
-fn axes(svg: &mut Svg, strip: &Strip, scale: &Scale, top: f64, is_named: bool) {
+fn axes(svg: &mut Svg, strip: &Strip, scale: &Scale, top: f64) {
     for tick in scale.ticks(if strip.height > 60.0 { 3 } else { 2 }) {
         let y = scale.at(tick);
         svg.line((LEFT, y), (WIDTH - RIGHT, y), "grid");
         svg.text((LEFT - 6.0, y + 4.0), "dim end small", &number::tick(tick));
     }
-    if is_named {
-        svg.text((LEFT, top - 5.0), "dim small", strip.name);
-    }
+    svg.text((LEFT, top - 5.0), "dim small", strip.name);
 }
 
 /// The place at which two levels fit best (least squares), and the levels.

@@ -14,7 +14,7 @@ const HEADINGS: [&str; 8] = [
     "#events/wait",
     "#updates/event",
     "#switches/event",
-    "#wake-ups/event",
+    "#wakeups/event",
     "#CPU ns/event",
     "in words",
 ];
