@@ -12,5 +12,5 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod run;
-pub mod store;
 pub mod stats;
+pub mod store;

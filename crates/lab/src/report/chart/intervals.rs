@@ -1,0 +1,238 @@
+//! What the rate did inside the runs: small charts over time, one for each arm.
+//!
+//! Shows whether the mean of a run describes it. Runs in two regimes are drawn strongly, with the
+//! place at which two levels fit best; that place is for the eye, the record's own words stand
+//! beside it.
+
+use super::figure;
+use crate::record::{Interval, Measurement, Outcome, Record, Run, Steady, SteadyKind};
+use crate::report::markup::{Cell, Table, notes};
+use crate::report::scale::Scale;
+use crate::report::svg::{Svg, fit, polyline};
+use crate::report::view::{Arms, in_order};
+use crate::report::{number, words};
+
+const WIDTH: f64 = 250.0;
+const LEFT: f64 = 44.0;
+const TOP: f64 = 36.0;
+const FOOT: f64 = 20.0;
+const GAP: f64 = 22.0;
+/// Room at the right for half of the last number.
+const RIGHT: f64 = 18.0;
+
+/// One figure that an interval carries.
+struct Strip {
+    name: &'static str,
+    height: f64,
+    read: fn(&Interval) -> Option<f64>,
+}
+
+const STRIPS: [Strip; 3] = [
+    Strip { name: "events/s", height: 84.0, read: |interval| Some(interval.events_per_s) },
+    Strip { name: "events per wait", height: 42.0, read: |interval| interval.events_per_wait },
+    Strip { name: "switches/s", height: 42.0, read: |interval| interval.process_switches_per_s },
+];
+
+/// The runs of one point, arm by arm; nothing when no run kept intervals.
+pub(crate) fn intervals(
+    record: &Record,
+    experiment: &str,
+    point: &str,
+    arms: &Arms<'_>,
+    key: &str,
+) -> String {
+    let runs: Vec<_> = record
+        .runs
+        .iter()
+        .filter(|run| run.experiment == experiment && run.point == point)
+        .collect();
+    let measured: Vec<_> = runs.iter().filter_map(|run| Some((*run, measurement(run)?))).collect();
+    if measured.iter().all(|(_, m)| m.intervals.is_empty()) {
+        return String::new();
+    }
+    let panel = Panel::new(&measured);
+    let names = in_order(measured.iter().map(|(run, _)| run.arm.as_str()));
+    let charts: String = names
+        .iter()
+        .enumerate()
+        .map(|(index, arm)| panel.draw(arm, arms, &format!("{key}-{index}")))
+        .collect();
+    let grid = format!("<div class=\"multiples\">{charts}</div>");
+    figure("intervals", &grid, &notes(&remarks(&measured)), &table(&measured))
+}
+
+fn measurement(run: &Run) -> Option<&Measurement> {
+    match &run.outcome {
+        Outcome::Measured(measurement) => Some(measurement),
+        Outcome::Failed { .. } => None,
+    }
+}
+
+/// One line for each arm and kind: in which blocks, and in the record's words how, for the first.
+fn remarks(measured: &[(&Run, &Measurement)]) -> Vec<String> {
+    let mut odd: Vec<(&str, &Steady, Vec<String>)> = Vec::new();
+    for (run, m) in measured.iter().filter(|(_, m)| m.steadiness.kind != SteadyKind::Steady) {
+        let block = run.block.to_string();
+        let kind = (run.arm.as_str(), m.steadiness.kind);
+        match odd.iter_mut().find(|(arm, first, _)| (*arm, first.kind) == kind) {
+            Some((_, _, blocks)) => blocks.push(block),
+            None => odd.push((&run.arm, &m.steadiness, vec![block])),
+        }
+    }
+    let line = |(arm, first, blocks): (&str, &Steady, Vec<String>)| {
+        let state = words::steady(first.kind);
+        format!(
+            "{arm}: {state} in blocks {}; in the first of them {}",
+            blocks.join(", "),
+            first.detail
+        )
+    };
+    odd.into_iter().map(line).collect()
+}
+
+fn table(measured: &[(&Run, &Measurement)]) -> String {
+    let mut table = Table::new(&["arm", "#block", "state", "events/s in each interval"]);
+    for (run, m) in measured {
+        let values: Vec<_> =
+            m.intervals.iter().map(|interval| number::si(interval.events_per_s)).collect();
+        table.row(&[
+            Cell::text(&run.arm),
+            Cell::number(&run.block.to_string(), f64::from(run.block)),
+            Cell::text(words::steady(m.steadiness.kind)).title(&m.steadiness.detail),
+            Cell::text(&values.join(" · ")).class("wide"),
+        ]);
+    }
+    table.finish()
+}
+
+/// The charts of one point: same axes for every arm.
+struct Panel<'a> {
+    measured: &'a [(&'a Run, &'a Measurement)],
+    time: Scale,
+    strips: Vec<(&'static Strip, Scale, f64)>,
+    height: f64,
+}
+
+impl<'a> Panel<'a> {
+    fn new(measured: &'a [(&'a Run, &'a Measurement)]) -> Self {
+        let all = || measured.iter().flat_map(|(_, m)| &m.intervals);
+        let end = all().map(|interval| interval.end_s).fold(0.0, f64::max);
+        let mut top = TOP;
+        let mut strips = Vec::new();
+        for strip in &STRIPS {
+            let highest = all().filter_map(strip.read).fold(f64::NEG_INFINITY, f64::max);
+            if highest.is_finite() {
+                let paper = (top + strip.height, top);
+                strips.push((strip, Scale::linear((0.0, highest.max(1e-9) * 1.08), paper), top));
+                top += strip.height + GAP;
+            }
+        }
+        Self {
+            measured,
+            time: Scale::linear((0.0, end), (LEFT, WIDTH - RIGHT)),
+            strips,
+            height: top - GAP + FOOT,
+        }
+    }
+
+    fn draw(&self, arm: &str, arms: &Arms<'_>, key: &str) -> String {
+        let runs: Vec<_> = self.measured.iter().filter(|(run, _)| run.arm == arm).collect();
+        let about = format!("{} runs of {arm} over time, one line each.", runs.len());
+        let mut svg =
+            Svg::new(key, (WIDTH, self.height), &format!("{arm}, inside the runs"), &about);
+        svg.open(&arms.class(arm), Some(arms.index(arm)));
+        let two = runs.iter().filter(|(_, m)| m.steadiness.kind == SteadyKind::TwoRegime).count();
+        let name_width = WIDTH - LEFT - if two > 0 { 140.0 } else { 20.0 };
+        svg.text((LEFT, 12.0), "strong", &fit(arm, 13.5, name_width));
+        if two > 0 {
+            svg.text(
+                (WIDTH - 2.0, 12.0),
+                "end warn",
+                &format!("{two} of {} in two regimes", runs.len()),
+            );
+        }
+        for (strip, scale, top) in &self.strips {
+            axes(&mut svg, strip, scale, *top);
+            for (_, m) in &runs {
+                self.run(&mut svg, strip, scale, m);
+            }
+        }
+        self.foot(&mut svg);
+        if let Some((_, m)) = runs.iter().find(|(_, m)| m.steadiness.kind == SteadyKind::TwoRegime)
+        {
+            self.regimes(&mut svg, &m.intervals);
+        }
+        svg.close();
+        svg.finish()
+    }
+
+    fn run(&self, svg: &mut Svg, strip: &Strip, scale: &Scale, m: &Measurement) {
+        let read = m
+            .intervals
+            .iter()
+            .filter_map(|interval| Some((interval.end_s, (strip.read)(interval)?)));
+        let points: Vec<_> =
+            read.map(|(time, value)| (self.time.at(time), scale.at(value))).collect();
+        let class = match m.steadiness.kind {
+            SteadyKind::TwoRegime => "run odd",
+            _ => "run",
+        };
+        svg.path(&polyline(&points), class);
+    }
+
+    fn foot(&self, svg: &mut Svg) {
+        let y = self.height - 6.0;
+        for tick in self.time.ticks(4) {
+            svg.text(
+                (self.time.at(tick), y),
+                "dim mid small",
+                &format!("{} s", number::tick(tick)),
+            );
+        }
+    }
+
+    /// Where the first run in two regimes changes, and the two levels.
+    fn regimes(&self, svg: &mut Svg, intervals: &[Interval]) {
+        let Some((_, scale, top)) = self.strips.first() else { return };
+        let rates: Vec<_> = intervals.iter().map(|interval| interval.events_per_s).collect();
+        let Some((place, before, after)) = split(&rates) else { return };
+        let x = self.time.at(intervals[place - 1].end_s);
+        svg.line((x, *top), (x, self.height - FOOT), "regime");
+        svg.line((LEFT, scale.at(before)), (x, scale.at(before)), "regime");
+        svg.line((x, scale.at(after)), (WIDTH - RIGHT, scale.at(after)), "regime");
+    }
+}
+
+fn axes(svg: &mut Svg, strip: &Strip, scale: &Scale, top: f64) {
+    for tick in scale.ticks(if strip.height > 60.0 { 3 } else { 2 }) {
+        let y = scale.at(tick);
+        svg.line((LEFT, y), (WIDTH - RIGHT, y), "grid");
+        svg.text((LEFT - 6.0, y + 4.0), "dim end small", &number::tick(tick));
+    }
+    svg.text((LEFT, top - 5.0), "dim small", strip.name);
+}
+
+/// The place at which two levels fit best (least squares), and the levels.
+fn split(values: &[f64]) -> Option<(usize, f64, f64)> {
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    // For a given place the fit is best where the levels' weighted distance is largest.
+    let gain = |place: usize| {
+        let (before, after) = values.split_at(place);
+        let distance = mean(before) - mean(after);
+        distance * distance * (before.len() * after.len()) as f64
+    };
+    let place = (1..values.len()).max_by(|a, b| gain(*a).total_cmp(&gain(*b)))?;
+    let (before, after) = values.split_at(place);
+    Some((place, mean(before), mean(after)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_levels_are_split_where_they_meet() {
+        assert_eq!(split(&[260.0, 258.0, 262.0, 100.0, 100.0]), Some((3, 260.0, 100.0)));
+        assert_eq!(split(&[1.0]), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! Every run in the order in which it ran, each against the median of its own arm and point.
+//!
+//! Shows drift, disturbed stretches and runs that stand apart. Nothing is left out: a value outside
+//! the paper stands at its edge, a failed run on a line of its own, both with their reason.
+
+use super::{WIDTH, figure};
+use crate::record::{Block, Measurement, Outcome, Record, Run};
+use crate::report::markup::{Cell, Table, notes};
+use crate::report::scale::Scale;
+use crate::report::svg::{Marker, Svg};
+use crate::report::view::Arms;
+use crate::report::{number, words};
+
+const TOP: f64 = 22.0;
+const LEFT: f64 = 52.0;
+const PLOT: f64 = 170.0;
+const FAILED_LANE: f64 = 22.0;
+const FOOT: f64 = 38.0;
+/// The paper shows at least this much either side of the median, and at most the second.
+const SPAN: (f64, f64) = (0.08, 0.6);
+/// Tukey's fences stand this many interquartile ranges from the quartiles.
+const FENCE_RANGES: f64 = 1.5;
+/// Quartiles of fewer runs say nothing.
+const FENCED_RUNS_MIN: usize = 5;
+/// Remarks are cut after this many; the table has every run.
+const NOTES_MAX: usize = 14;
+
+/// A run with what is drawn of it.
+struct Drawn<'a> {
+    run: &'a Run,
+    /// Value over the median of its arm and point; absent when it failed.
+    relative: Option<f64>,
+    is_outlier: bool,
+    block: Option<&'a Block>,
+}
+
+/// The strip of one experiment with its table.
+pub(crate) fn strip(record: &Record, experiment: &str, arms: &Arms<'_>, key: &str) -> String {
+    let drawn = drawn(record, experiment);
+    if drawn.is_empty() {
+        return String::new();
+    }
+    let svg = draw(&drawn, experiment, arms, key);
+    figure("strip", &svg, &notes(&remarks(&drawn)), &table(&drawn))
+}
+
+fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
+    let runs: Vec<_> = record.runs.iter().filter(|run| run.experiment == experiment).collect();
+    let mut cells: Vec<(&str, &str, Vec<f64>)> = Vec::new();
+    for run in &runs {
+        let Some(m) = measured(run) else { continue };
+        match cells.iter_mut().find(|(point, arm, _)| (*point, *arm) == (&*run.point, &*run.arm)) {
+            Some((_, _, values)) => values.push(m.value),
+            None => cells.push((&run.point, &run.arm, vec![m.value])),
+        }
+    }
+    for (_, _, values) in &mut cells {
+        values.sort_by(f64::total_cmp);
+    }
+    let of_run = |run: &'a Run| {
+        let value = measured(run).map(|m| m.value);
+        let cell = cells.iter().find(|(point, arm, _)| (*point, *arm) == (&*run.point, &*run.arm));
+        let relative = value
+            .zip(cell)
+            .map(|(value, (_, _, all))| value / quantile(all, 0.5))
+            .filter(|r| r.is_finite());
+        let is_outlier =
+            value.zip(cell).is_some_and(|(value, (_, _, all))| is_outside_fences(value, all));
+        Drawn {
+            run,
+            relative,
+            is_outlier,
+            block: record.blocks.iter().find(|block| block.block == run.block),
+        }
+    };
+    runs.into_iter().map(of_run).collect()
+}
+
+fn measured(run: &Run) -> Option<&Measurement> {
+    match &run.outcome {
+        Outcome::Measured(measurement) => Some(measurement),
+        Outcome::Failed { .. } => None,
+    }
+}
+
+fn draw(drawn: &[Drawn<'_>], experiment: &str, arms: &Arms<'_>, key: &str) -> String {
+    let height = TOP + PLOT + FAILED_LANE + FOOT;
+    let title = format!("{experiment}: every run in the order in which it ran");
+    let about = format!("{} runs; value over the median of the same arm and point.", drawn.len());
+    let mut svg = Svg::new(key, (WIDTH, height), &title, &about);
+    let widest =
+        drawn.iter().filter_map(|d| d.relative).map(|r| (r - 1.0).abs()).fold(SPAN.0, f64::max);
+    let span = widest.min(SPAN.1) * 1.05;
+    let y = Scale::linear((1.0 - span, 1.0 + span), (TOP + PLOT, TOP));
+    let x = Scale::linear((-0.5, drawn.len() as f64 - 0.5), (LEFT, WIDTH - 6.0));
+    blocks(&mut svg, drawn, &x);
+    for tick in y.ticks(5) {
+        svg.line((LEFT, y.at(tick)), (WIDTH - 6.0, y.at(tick)), "grid");
+        svg.text((LEFT - 8.0, y.at(tick) + 4.0), "dim end", &format!("{tick:.2}×"));
+    }
+    let lane = TOP + PLOT + FAILED_LANE - 6.0;
+    if drawn.iter().any(|d| d.relative.is_none()) {
+        svg.text((LEFT - 8.0, lane + 4.0), "dim end", "failed");
+    }
+    for (index, d) in drawn.iter().enumerate() {
+        let at = (x.at(index as f64), d.relative.map_or(lane, |relative| y.at(relative)));
+        let is_off_paper = d.relative.is_some_and(|relative| (relative - 1.0).abs() > span);
+        svg.open(&arms.class(&d.run.arm), Some(arms.index(&d.run.arm)));
+        if d.is_outlier {
+            svg.mark(Marker::Ring, at, 6.0, "");
+        }
+        let marker = match (d.relative, is_off_paper) {
+            (None, _) => Marker::Cross,
+            (Some(relative), true) if relative > 1.0 => Marker::Up,
+            (Some(_), true) => Marker::Down,
+            (Some(_), false) => Marker::Disc,
+        };
+        let radius = if drawn.len() > 500 { 2.0 } else { 3.2 };
+        svg.mark(marker, at, radius, &tip(d));
+        svg.close();
+    }
+    svg.text(
+        ((LEFT + WIDTH) / 2.0, height - 4.0),
+        "dim mid",
+        "runs in order, block by block; shaded blocks were disturbed",
+    );
+    svg.finish()
+}
+
+/// Borders, numbers and shades of the blocks.
+fn blocks(svg: &mut Svg, drawn: &[Drawn<'_>], x: &Scale) {
+    let bottom = TOP + PLOT + FAILED_LANE;
+    let mut start = 0;
+    for stretch in drawn.chunk_by(|a, b| a.run.block == b.run.block) {
+        let (from, to) = (x.at(start as f64 - 0.5), x.at((start + stretch.len()) as f64 - 0.5));
+        let disturbances =
+            stretch[0].block.map(|block| block.disturbances.join("; ")).unwrap_or_default();
+        if !disturbances.is_empty() {
+            svg.rect((from, TOP), (to - from, bottom - TOP), "disturbed", &disturbances);
+        }
+        svg.line((from, TOP), (from, bottom), "grid");
+        svg.text(
+            ((from + to) / 2.0, bottom + 16.0),
+            "dim mid small",
+            &stretch[0].run.block.to_string(),
+        );
+        start += stretch.len();
+    }
+}
+
+fn tip(d: &Drawn<'_>) -> String {
+    let what = match &d.run.outcome {
+        Outcome::Measured(m) => {
+            format!("{}, {}", number::si(m.value), words::steady(m.steadiness.kind))
+        }
+        Outcome::Failed { reason } => format!("failed: {reason}"),
+    };
+    format!("block {}, {}, {}: {what}", d.run.block, d.run.point, d.run.arm)
+}
+
+/// What is said of a run that stands apart; nothing of the others.
+fn remark(d: &Drawn<'_>) -> Option<String> {
+    let run = d.run;
+    if let Outcome::Failed { reason } = &run.outcome {
+        return Some(format!("block {}, {}, {}: failed: {reason}", run.block, run.point, run.arm));
+    }
+    let relative = d.relative.filter(|_| d.is_outlier)?;
+    let gates = gate_words(d);
+    Some(format!(
+        "block {}, {}, {}: {}× its median, kept; {gates}",
+        run.block,
+        run.point,
+        run.arm,
+        number::ratio(relative)
+    ))
+}
+
+/// Failures by arm and reason, then what stands apart by block, so that one cause is one line.
+fn remarks(drawn: &[Drawn<'_>]) -> Vec<String> {
+    let mut failures: Vec<(&str, &str, usize)> = Vec::new();
+    for d in drawn {
+        let Outcome::Failed { reason } = &d.run.outcome else { continue };
+        let same =
+            |known: &&mut (&str, &str, usize)| (known.0, known.1) == (&*d.run.arm, &**reason);
+        match failures.iter_mut().find(same) {
+            Some((_, _, runs)) => *runs += 1,
+            None => failures.push((&d.run.arm, reason, 1)),
+        }
+    }
+    let failed = failures
+        .into_iter()
+        .map(|(arm, reason, runs)| format!("{arm}: {runs} runs failed: {reason}"));
+    let apart = drawn.chunk_by(|a, b| a.run.block == b.run.block).filter_map(block_remark);
+    let mut lines: Vec<_> = failed.chain(apart).collect();
+    let more = lines.len().saturating_sub(NOTES_MAX);
+    lines.truncate(NOTES_MAX);
+    if more > 0 {
+        lines.push(format!("and {more} more in the table"));
+    }
+    lines
+}
+
+/// How many runs of one block stand apart, how far, and what the gates say to it.
+fn block_remark(block: &[Drawn<'_>]) -> Option<String> {
+    let apart: Vec<_> = block.iter().filter(|d| d.is_outlier).collect();
+    if apart.len() < 2 {
+        return apart.first().and_then(|d| remark(d));
+    }
+    let relatives = apart.iter().filter_map(|d| d.relative);
+    let (low, high) =
+        relatives.fold((f64::MAX, f64::MIN), |(low, high), r| (r.min(low), r.max(high)));
+    let (number, runs, gates) = (apart[0].run.block, apart.len(), gate_words(apart[0]));
+    let (low, high) = (number::ratio(low), number::ratio(high));
+    Some(format!(
+        "block {number}: {runs} runs stand apart, {low}× to {high}× their medians, kept; {gates}"
+    ))
+}
+
+fn gate_words(d: &Drawn<'_>) -> String {
+    let words = d.block.map(|block| block.disturbances.join("; "));
+    words.filter(|words| !words.is_empty()).unwrap_or_else(|| "no gate marked its block".to_owned())
+}
+
+fn table(drawn: &[Drawn<'_>]) -> String {
+    let mut table = Table::new(&[
+        "#block",
+        "#place",
+        "point",
+        "arm",
+        "#value",
+        "#of its median",
+        "state",
+        "remark",
+    ]);
+    for d in drawn {
+        let run = d.run;
+        let (value, state) = match measured(run) {
+            Some(m) => {
+                let state =
+                    Cell::text(words::steady(m.steadiness.kind)).title(&m.steadiness.detail);
+                (Cell::number(&number::si(m.value), m.value), state)
+            }
+            None => (Cell::missing("–", ""), Cell::text("failed").class("bad")),
+        };
+        let relative = match d.relative {
+            Some(relative) => Cell::number(&format!("{}×", number::ratio(relative)), relative),
+            None => Cell::missing("–", ""),
+        };
+        table.row(&[
+            Cell::number(&run.block.to_string(), f64::from(run.block)),
+            Cell::number(&run.position.to_string(), f64::from(run.position)),
+            Cell::text(&run.point),
+            Cell::text(&run.arm),
+            value,
+            relative,
+            state,
+            Cell::text(&remark(d).unwrap_or_default()).class("wide"),
+        ]);
+    }
+    table.finish()
+}
+
+fn is_outside_fences(value: f64, sorted: &[f64]) -> bool {
+    let (lower, upper) = (quantile(sorted, 0.25), quantile(sorted, 0.75));
+    let reach = FENCE_RANGES * (upper - lower);
+    sorted.len() >= FENCED_RUNS_MIN && !(lower - reach..=upper + reach).contains(&value)
+}
+
+/// The quantile of sorted values, between neighbours in proportion.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let place = q * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + (above - below) * place.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fences_mark_what_stands_apart() {
+        let values = [1.0, 1.01, 1.02, 1.03, 1.04, 2.0];
+        assert!(is_outside_fences(2.0, &values) && !is_outside_fences(1.0, &values));
+        assert!(!is_outside_fences(2.0, &values[3..]), "three values have no fences");
+        assert!((quantile(&values, 0.5) - 1.025).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,65 @@
+//! The page: one file for a browser, made of the sections in reading order.
+//!
+//! Called through `report::html`. The page loads nothing: style and script are in it, and its own
+//! content policy forbids the browser every request. Without JavaScript it is complete.
+
+use super::markup::escape;
+use super::section::{head, machine, results, runs, why};
+use super::view::{Arms, Comparison};
+use crate::record::Record;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+/// Nothing from outside; what is inside may style and run.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// The record as one HTML file, in UTF-8.
+///
+/// The same record gives the same bytes. All text of the record is escaped, the record itself is
+/// embedded as JSON in the script element with the id `record`.
+#[must_use]
+pub fn html(record: &Record) -> String {
+    let arms = Arms::of(record);
+    let comparisons = Comparison::all(record);
+    let sections = [
+        head::title(record),
+        head::answers(&record.answers),
+        head::trust(record),
+        contents(record, &comparisons),
+        results::results(record, &comparisons, &arms),
+        why::why(record, &arms),
+        runs::runs(record, &arms),
+        machine::sources(record),
+        machine::left_out(record),
+        machine::environment(record),
+        machine::job(record),
+    ];
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <meta name=\"color-scheme\" content=\"light dark\"/>\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\"/>\
+         <title>{}</title>\n<style>{STYLE}</style></head>\n<body><main>\n{}</main>\n{}<script>{SCRIPT}</script>\n</body></html>\n",
+        escape(POLICY),
+        escape(&record.job.question),
+        sections.concat(),
+        machine::embedded(record),
+    )
+}
+
+/// Links to the sections.
+fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
+    let link = |(id, name): (String, &str)| format!("<a href=\"#{id}\">{}</a>", escape(name));
+    let results =
+        comparisons.iter().enumerate().map(|(index, c)| (format!("result-{index}"), c.experiment));
+    let mut fixed = vec![("why", "why", !record.why.is_empty() || !record.counting.is_empty())];
+    fixed.push(("runs", "every run", !record.runs.is_empty()));
+    fixed.push(("unread", "could not be read", true));
+    fixed.push(("left-out", "left out", !record.left_out.is_empty() || !record.cuts.is_empty()));
+    fixed.push(("environment", "environment", true));
+    fixed.push(("job", "repeat it", true));
+    let there = fixed.into_iter().filter(|(.., is_there)| *is_there);
+    let links: Vec<_> =
+        results.chain(there.map(|(id, name, _)| (id.to_owned(), name))).map(link).collect();
+    format!("<nav>{}</nav>\n", links.join(" "))
+}

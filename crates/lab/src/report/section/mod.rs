@@ -1,0 +1,10 @@
+//! The sections of the page, in reading order: answer, results, why, every run, the machine.
+//!
+//! `html.rs` puts them one after the other. Each is a function from the record to markup; a section
+//! about which the record holds nothing is empty text.
+
+pub(super) mod head;
+pub(super) mod machine;
+pub(super) mod results;
+pub(super) mod runs;
+pub(super) mod why;

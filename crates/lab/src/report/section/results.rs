@@ -1,0 +1,113 @@
+//! The results: for each comparison its curves or its forest plot, and the table.
+
+use crate::record::{Record, Verdict};
+use crate::report::chart::{curve, forest};
+use crate::report::markup::{Cell, Table, card, details, notes, section};
+use crate::report::view::{self, Arms, Comparison, Panel};
+use crate::report::{number, words};
+
+/// A section for each comparison.
+pub(crate) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Arms<'_>) -> String {
+    let mut page = String::new();
+    for (index, comparison) in comparisons.iter().enumerate() {
+        let panels = comparison.panels();
+        let plot = forest::forest(record, comparison, &format!("forest-{index}"));
+        let body = if panels.is_empty() {
+            card(&(plot + &left_out(record, comparison)))
+        } else {
+            let curves = curve::curves(record, comparison, arms, &format!("curve-{index}"));
+            let summary = format!("All {} comparisons with their intervals", comparison.rows.len());
+            card(&curves)
+                + &card(&(matrices(record, comparison, &panels) + &details(&summary, &plot)))
+        };
+        page.push_str(&section(&format!("result-{index}"), &heading(comparison, &panels), &body));
+    }
+    page
+}
+
+fn heading(comparison: &Comparison<'_>, panels: &[Panel<'_>]) -> String {
+    match panels.first() {
+        Some(panel) => {
+            format!("{}: {} over {}", comparison.experiment, comparison.metric, panel.axis)
+        }
+        None => comparison.heading(),
+    }
+}
+
+/// What was planned for this experiment and has no row.
+fn left_out(record: &Record, comparison: &Comparison<'_>) -> String {
+    let ours = record.left_out.iter().filter(|left| left.experiment == comparison.experiment);
+    let lines: Vec<_> = ours
+        .map(|left| {
+            let what = match (left.point.as_str(), left.arm.as_str()) {
+                ("*", "*") => "everything".to_owned(),
+                ("*", arm) => arm.to_owned(),
+                (point, "*") => point.to_owned(),
+                (point, arm) => format!("{point}, {arm}"),
+            };
+            format!("{what}: not measured: {}", left.reason)
+        })
+        .collect();
+    notes(&lines)
+}
+
+/// Ratios at a glance: arms down, axis across, coloured by verdict.
+fn matrices(record: &Record, comparison: &Comparison<'_>, panels: &[Panel<'_>]) -> String {
+    let axis = panels.first().map_or("", |panel| panel.axis);
+    let mut values: Vec<_> = panels.iter().flat_map(|panel| panel.values.iter().copied()).collect();
+    values.sort_by(|a, b| a.1.total_cmp(&b.1));
+    values.dedup_by(|a, b| a.0 == b.0);
+    let corner = format!("ratio to {}, {axis}:", comparison.baseline());
+    let names: Vec<_> =
+        values.iter().map(|(written, _)| format!("#{}", number::axis_value(written))).collect();
+    let headings: Vec<_> =
+        std::iter::once(corner.as_str()).chain(names.iter().map(String::as_str)).collect();
+    let mut table = Table::new(&headings);
+    for panel in panels {
+        if !panel.held.is_empty() {
+            table.group(&words::held(panel.held.iter().copied()));
+        }
+        for arm in panel.arms() {
+            let cells = values
+                .iter()
+                .map(|(written, _)| matrix_cell(record, comparison, panel, arm, written));
+            let row: Vec<_> = std::iter::once(Cell::text(arm)).chain(cells).collect();
+            table.row(&row);
+        }
+    }
+    table.finish()
+}
+
+fn matrix_cell(
+    record: &Record,
+    comparison: &Comparison<'_>,
+    panel: &Panel<'_>,
+    arm: &str,
+    written: &str,
+) -> Cell {
+    let point = panel.point(written).unwrap_or_default();
+    let reason =
+        || view::gap_reason(record, comparison.experiment, point, arm).unwrap_or("not measured");
+    let Some(row) = panel.row(arm, written) else { return Cell::missing("not run", reason()) };
+    match (row.verdict, row.value, row.ratio) {
+        (Verdict::Failed, ..) => Cell::missing("failed", reason()),
+        (Verdict::Baseline, Some(value), _) => Cell::number(&number::si(value), value)
+            .title(&format!("{} {}", words::value(row), row.unit))
+            .class("num dim"),
+        (verdict, _, Some(ratio)) => {
+            let class = match words::verdict_class(verdict) {
+                "good" => "num good",
+                "bad" => "num bad",
+                "open" => "num open",
+                _ => "num same",
+            };
+            let word = words::verdict(verdict, row.more_is_better);
+            let sign = words::verdict_sign(verdict);
+            let title = format!("{word}: {}", words::ratio_and_interval(row));
+            Cell::number(&format!("{sign} {}", number::ratio(ratio)), ratio)
+                .title(&title)
+                .class(class)
+        }
+        _ => Cell::missing("not run", reason()),
+    }
+}

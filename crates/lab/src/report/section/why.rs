@@ -1,0 +1,119 @@
+//! Why: counts per event behind each arm, how full the waits were, where the samples fell.
+
+use crate::record::{CountingRun, Record, WhyRow};
+use crate::report::chart::bars;
+use crate::report::markup::{Cell, Table, card, details, escape, section};
+use crate::report::number;
+use crate::report::view::{Arms, in_order};
+
+/// Points of an experiment that are shown at once; of more, the first and the last.
+const POINTS_OPEN_MAX: usize = 3;
+const HEADINGS: [&str; 8] = [
+    "arm",
+    "#system calls/event",
+    "#events/wait",
+    "#updates/event",
+    "#switches/event",
+    "#wakeups/event",
+    "#CPU ns/event",
+    "in words",
+];
+
+/// The section; empty when nothing was counted.
+pub(crate) fn why(record: &Record, arms: &Arms<'_>) -> String {
+    let experiments = record.why.iter().map(|row| row.experiment.as_str());
+    let counted = record.counting.iter().map(|run| run.experiment.as_str());
+    let mut body = String::new();
+    for (index, experiment) in in_order(experiments.chain(counted)).into_iter().enumerate() {
+        body.push_str(&counts(record, experiment));
+        body.push_str(&histograms(record, experiment, arms, index));
+    }
+    body.push_str(&profiles(record, arms));
+    if body.is_empty() { body } else { section("why", "why", &body) }
+}
+
+fn counts(record: &Record, experiment: &str) -> String {
+    let rows: Vec<_> = record.why.iter().filter(|row| row.experiment == experiment).collect();
+    let points = in_order(rows.iter().map(|row| row.point.as_str()));
+    let (open, folded) = split_points(&points);
+    if open.is_empty() {
+        return String::new();
+    }
+    let mut body = format!("<h3>{}</h3>", escape(&format!("{experiment}: counts per event")));
+    body.push_str(&count_table(&rows, &open));
+    if !folded.is_empty() {
+        body.push_str(&details(
+            &format!("The other {} points", folded.len()),
+            &count_table(&rows, &folded),
+        ));
+    }
+    card(&body)
+}
+
+fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
+    let mut table = Table::new(&HEADINGS);
+    for point in points {
+        table.group(point);
+        for row in rows.iter().filter(|row| row.point == *point) {
+            let figure = |reading| Cell::reading(reading, number::si);
+            table.row(&[
+                Cell::text(&row.arm),
+                figure(&row.system_calls_per_event),
+                figure(&row.events_per_wait),
+                figure(&row.updates_per_event),
+                figure(&row.switches_per_event),
+                figure(&row.wakeups_per_event),
+                Cell::reading(&row.cpu_ns_per_event, number::nanoseconds),
+                Cell::text(&row.sentence).class("wide dim"),
+            ]);
+        }
+    }
+    table.finish()
+}
+
+fn histograms(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) -> String {
+    let runs: Vec<_> = record.counting.iter().filter(|run| run.experiment == experiment).collect();
+    let points = in_order(runs.iter().map(|run| run.point.as_str()));
+    let (open, folded) = split_points(&points);
+    let mut body = String::new();
+    for (place, point) in open.iter().enumerate() {
+        body.push_str(&histogram(&runs, point, arms, &format!("waits-{index}-{place}")));
+    }
+    let mut rest = String::new();
+    for (place, point) in folded.iter().enumerate() {
+        rest.push_str(&histogram(&runs, point, arms, &format!("waits-{index}-more-{place}")));
+    }
+    if !rest.is_empty() {
+        body.push_str(&details(&format!("The other {} points", folded.len()), &rest));
+    }
+    let heading = escape(&format!("{experiment}: share of waits by events returned"));
+    if body.is_empty() { body } else { card(&format!("<h3>{heading}</h3>{body}")) }
+}
+
+fn histogram(runs: &[&CountingRun], point: &str, arms: &Arms<'_>, key: &str) -> String {
+    let here: Vec<_> = runs.iter().copied().filter(|run| run.point == point).collect();
+    let heading = escape(point);
+    bars::events_per_wait(&here, arms, key)
+        .map_or_else(String::new, |chart| format!("<h4>{heading}</h4>{chart}"))
+}
+
+fn profiles(record: &Record, arms: &Arms<'_>) -> String {
+    if record.profiles.is_empty() {
+        return String::new();
+    }
+    let draw = |(index, profile)| bars::profile(profile, arms, &format!("profile-{index}"));
+    let charts: String = record.profiles.iter().enumerate().map(draw).collect();
+    card(&format!(
+        "<h3>Where the time went: samples of the CPU clock</h3><div class=\"panels\">{charts}</div>"
+    ))
+}
+
+/// The points to show at once and the ones to fold away.
+fn split_points<'a>(points: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
+    match points {
+        [first, between @ .., last] if points.len() > POINTS_OPEN_MAX => {
+            (vec![first, last], between.to_vec())
+        }
+        _ => (points.to_vec(), Vec::new()),
+    }
+}

@@ -1,0 +1,329 @@
+//! The summary for a terminal, in the shape that readers of benchstat know.
+//!
+//! `pollux lab run` shows it at the end, `pollux lab report` on request. One block for each point,
+//! a matrix for each curve. No line is wider than asked for, and no control character of the
+//! record reaches the terminal.
+
+use super::view::{self, Comparison, Panel};
+use super::{number, words};
+use crate::record::{Record, ResultRow, Verdict, WhyRow};
+
+/// Below this nothing could be read; the lines are then as wide as this.
+const WIDTH_MIN: usize = 40;
+/// Between columns.
+const GAP: &str = "  ";
+/// Names longer than this are cut.
+const NAME_MAX: usize = 20;
+
+/// The record as text of at most `width_chars` columns (at least 40), with colours for a terminal
+/// or without.
+#[must_use]
+pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
+    let mut page = Page { out: String::new(), width: width_chars.max(WIDTH_MIN), colour };
+    head(&mut page, record);
+    for comparison in Comparison::all(record) {
+        let panels = comparison.panels();
+        if panels.is_empty() {
+            points(&mut page, record, &comparison);
+        } else {
+            panels.iter().for_each(|panel| matrix(&mut page, record, &comparison, panel));
+        }
+    }
+    foot(&mut page, record);
+    page.out
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Bad,
+    Open,
+}
+
+impl Style {
+    fn of(verdict: Verdict) -> Self {
+        match words::verdict_class(verdict) {
+            "good" => Self::Good,
+            "bad" => Self::Bad,
+            "open" => Self::Open,
+            _ => Self::Plain,
+        }
+    }
+
+    /// Select Graphic Rendition code (ECMA-48).
+    fn code(self) -> Option<u8> {
+        match self {
+            Self::Plain => None,
+            Self::Bold => Some(1),
+            Self::Dim => Some(2),
+            Self::Good => Some(32),
+            Self::Bad => Some(31),
+            Self::Open => Some(33),
+        }
+    }
+}
+
+/// A piece of a line. Figures stand at the right of their column.
+struct Piece {
+    text: String,
+    style: Style,
+    is_figure: bool,
+}
+
+impl Piece {
+    fn new(text: &str, style: Style) -> Self {
+        Self { text: printable(text), style, is_figure: false }
+    }
+
+    fn figure(text: &str, style: Style) -> Self {
+        Self { is_figure: true, ..Self::new(text, style) }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+struct Page {
+    out: String,
+    width: usize,
+    colour: bool,
+}
+
+impl Page {
+    fn line(&mut self, pieces: &[Piece]) {
+        let mut left = self.width;
+        let mut line = String::new();
+        for piece in pieces {
+            let text = cut(&piece.text, left);
+            left -= text.chars().count();
+            match piece.style.code().filter(|_| self.colour && !text.trim().is_empty()) {
+                Some(code) => line.push_str(&format!("\u{1b}[{code}m{text}\u{1b}[0m")),
+                None => line.push_str(&text),
+            }
+        }
+        self.out.push_str(line.trim_end());
+        self.out.push('\n');
+    }
+
+    fn words(&mut self, text: &str, style: Style) {
+        self.line(&[Piece::new(text, style)]);
+    }
+
+    /// Words over as many lines as they need, all but the first indented.
+    fn paragraph(&mut self, text: &str, style: Style, indent: usize) {
+        let mut line = String::new();
+        for word in printable(text).split_whitespace() {
+            let is_full = line.chars().count() + 1 + word.chars().count() > self.width;
+            if is_full && !line.trim().is_empty() {
+                self.words(&line, style);
+                line = " ".repeat(indent);
+            } else if !line.trim().is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        self.words(&line, style);
+    }
+
+    fn gap(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// Rows with aligned columns.
+    fn grid(&mut self, rows: Vec<Vec<Piece>>) {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widest =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Piece::width).max();
+        let widths: Vec<_> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
+        for row in rows {
+            let mut line = Vec::new();
+            for (mut piece, width) in row.into_iter().zip(&widths) {
+                piece.text = match piece.is_figure {
+                    true => format!("{:>width$}{GAP}", piece.text),
+                    false => format!("{:<width$}{GAP}", piece.text),
+                };
+                line.push(piece);
+            }
+            if let Some(last) = line.last_mut() {
+                last.text.truncate(last.text.trim_end().len());
+            }
+            self.line(&line);
+        }
+    }
+}
+
+fn head(page: &mut Page, record: &Record) {
+    page.paragraph(&record.job.question, Style::Bold, 0);
+    if let Some(ending) = words::ending(record) {
+        page.paragraph(&ending, Style::Open, 0);
+    }
+    for answer in &record.answers {
+        page.paragraph(
+            &format!("{}: {} ({})", answer.load, answer.choice, answer.reason),
+            Style::Plain,
+            2,
+        );
+    }
+}
+
+/// One block for each point: arm, value, ratio, verdict, why.
+fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
+    for point in comparison.points() {
+        page.gap();
+        page.words(&format!("{} · {point}", comparison.experiment), Style::Bold);
+        let value = format!("{} (95% CI)", comparison.unit());
+        let versus = format!("vs {}", comparison.baseline());
+        let heading = ["arm", &value, &versus, "verdict", "why"];
+        let mut rows =
+            vec![heading.map(|text| Piece::new(&cut(text, NAME_MAX), Style::Dim)).into()];
+        for row in comparison.at(point) {
+            rows.push(vec![
+                Piece::new(&cut(&row.arm, NAME_MAX), Style::Plain),
+                Piece::new(&words::value(row), Style::Plain),
+                Piece::new(&words::ratio_and_interval(row), Style::Plain),
+                Piece::new(words::verdict(row.verdict, row.more_is_better), Style::of(row.verdict)),
+                Piece::new(&why(record, row), Style::Dim),
+            ]);
+        }
+        page.grid(rows);
+        for row in comparison.at(point).filter(|row| row.verdict == Verdict::Failed) {
+            let reason = view::gap_reason(record, &row.experiment, point, &row.arm);
+            let reason = reason.unwrap_or("no reason was recorded");
+            page.paragraph(&format!("{} failed: {reason}", row.arm), Style::Dim, 2);
+        }
+    }
+}
+
+/// The counts in a few letters, and the notes.
+fn why(record: &Record, row: &ResultRow) -> String {
+    let is_it = |why: &&WhyRow| {
+        (&why.experiment, &why.point, &why.arm) == (&row.experiment, &row.point, &row.arm)
+    };
+    let counts = record.why.iter().find(is_it).map(|why| {
+        let shown = [
+            why.system_calls_per_event
+                .value()
+                .map(|value| format!("{} sys/ev", number::si(*value))),
+            why.events_per_wait.value().map(|value| format!("{} ev/wait", number::si(*value))),
+            why.cpu_ns_per_event
+                .value()
+                .map(|value| format!("{} ns/ev", number::nanoseconds(*value))),
+        ];
+        shown.into_iter().flatten().collect::<Vec<_>>().join(GAP)
+    });
+    let notes = Some(words::row_notes(row)).filter(|notes| !notes.is_empty());
+    counts
+        .into_iter()
+        .filter(|counts| !counts.is_empty())
+        .chain(notes)
+        .collect::<Vec<_>>()
+        .join(GAP)
+}
+
+/// Arms down, axis across; as many columns at a time as there is room for.
+fn matrix(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) {
+    let held = words::held(panel.held.iter().copied());
+    let arms = panel.arms();
+    let name_width = arms
+        .iter()
+        .map(|arm| arm.chars().count())
+        .max()
+        .unwrap_or(0)
+        .clamp(panel.axis.len(), NAME_MAX);
+    let columns = (page.width.saturating_sub(name_width + GAP.len()) / 10).max(1);
+    page.gap();
+    let heading = format!("{} · {held}", comparison.experiment);
+    page.words(heading.trim_end_matches(" · "), Style::Bold);
+    let baseline = comparison.baseline();
+    let about = format!(
+        "{} of {baseline}; others as ratio to it: ▲ better ▼ worse = equivalent ? open × failed",
+        comparison.unit()
+    );
+    page.paragraph(&about, Style::Dim, 0);
+    for values in panel.values.chunks(columns) {
+        let mut rows = vec![vec![Piece::new(&cut(panel.axis, NAME_MAX), Style::Dim)]];
+        rows[0].extend(
+            values
+                .iter()
+                .map(|(written, _)| Piece::figure(&number::axis_value(written), Style::Dim)),
+        );
+        for arm in &arms {
+            let mut row = vec![Piece::new(&cut(arm, NAME_MAX), Style::Plain)];
+            row.extend(values.iter().map(|(written, _)| matrix_piece(panel.row(arm, written))));
+            rows.push(row);
+        }
+        page.grid(rows);
+    }
+    gaps(page, record, comparison, panel);
+}
+
+fn matrix_piece(row: Option<&ResultRow>) -> Piece {
+    let Some(row) = row else { return Piece::figure("–", Style::Dim) };
+    let sign = words::verdict_sign(row.verdict);
+    match (row.verdict, row.value, row.ratio) {
+        (Verdict::Baseline, Some(value), _) => Piece::figure(&number::si(value), Style::Plain),
+        (verdict, _, Some(ratio)) => {
+            Piece::figure(&format!("{} {sign}", number::ratio(ratio)), Style::of(verdict))
+        }
+        (verdict, ..) => Piece::figure(&sign.to_string(), Style::of(verdict)),
+    }
+}
+
+/// Why there are gaps: one line for each arm and reason.
+fn gaps(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) {
+    for arm in panel.arms() {
+        let missing = panel
+            .values
+            .iter()
+            .filter(|(value, _)| panel.row(arm, value).is_none_or(|row| row.value.is_none()));
+        let reasons = missing.filter_map(|(value, _)| {
+            view::gap_reason(record, comparison.experiment, panel.point(value)?, arm)
+        });
+        for reason in view::in_order(reasons) {
+            page.paragraph(&format!("{arm}: {reason}"), Style::Dim, 2);
+        }
+    }
+}
+
+fn foot(page: &mut Page, record: &Record) {
+    page.gap();
+    let (badge, _) = words::badge(record.trust.badge);
+    let items =
+        words::trust(&record.trust).into_iter().map(|(name, value)| format!("{name} {value}"));
+    let line = std::iter::once(badge.to_owned()).chain(items).collect::<Vec<_>>().join(" · ");
+    page.paragraph(&line, Style::Plain, 2);
+    let missing: Vec<_> = record
+        .sources
+        .iter()
+        .filter(|source| !source.available)
+        .map(|source| source.name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        let line = format!(
+            "Could not be read: {} (the report says why and how to enable them)",
+            missing.join(", ")
+        );
+        page.paragraph(&line, Style::Dim, 2);
+    }
+    let failures = record.left_out.iter().map(|left| left.reason.as_str());
+    for reason in view::in_order(failures.chain(record.cuts.iter().map(String::as_str))) {
+        page.paragraph(&format!("Left out or cut: {reason}"), Style::Dim, 2);
+    }
+}
+
+/// The text without control characters, which a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The text, cut with an ellipsis where it is longer than the room.
+fn cut(text: &str, room: usize) -> String {
+    if text.chars().count() <= room || room == 0 {
+        return text.chars().take(room).collect();
+    }
+    text.chars().take(room - 1).chain(['…']).collect()
+}

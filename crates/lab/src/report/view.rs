@@ -1,0 +1,239 @@
+//! The record, regrouped the way it is shown: comparisons, their points, their curves, arm colours.
+//!
+//! All three forms of the report read the record through it. It only sorts and groups; it never
+//! computes a figure, so nothing can be shown that the record does not hold.
+
+use crate::record::{LeftOut, Outcome, Record, ResultRow, Verdict};
+
+/// Name of the second copy of the baseline.
+pub(super) const NOISE_ARM: &str = "A/A";
+/// Colours in the style sheet; further arms use them again with another marker.
+const COLOURS: usize = 8;
+/// An axis with fewer values than this is a list, not a curve.
+const CURVE_VALUES_MIN: usize = 3;
+
+/// Everything of one experiment that is measured in one unit.
+pub(super) struct Comparison<'a> {
+    /// The experiment.
+    pub(super) experiment: &'a str,
+    /// What is compared.
+    pub(super) metric: &'a str,
+    /// The rows in the order of the record.
+    pub(super) rows: Vec<&'a ResultRow>,
+}
+
+/// Rows over one numeric axis, all other axes held still.
+pub(super) struct Panel<'a> {
+    /// The axis.
+    pub(super) axis: &'a str,
+    /// The other axes that differ between panels.
+    pub(super) held: Vec<(&'a str, &'a str)>,
+    /// Values of the axis, as written and as numbers, ascending.
+    pub(super) values: Vec<(&'a str, f64)>,
+    /// The rows.
+    pub(super) rows: Vec<&'a ResultRow>,
+}
+
+/// The arms of a record in the order in which they are first named.
+pub(super) struct Arms<'a>(Vec<&'a str>);
+
+impl<'a> Arms<'a> {
+    /// The arms of all results and runs.
+    pub(super) fn of(record: &'a Record) -> Self {
+        let results = record.results.iter().map(|row| row.arm.as_str());
+        let runs = record.runs.iter().map(|run| run.arm.as_str());
+        Self(in_order(results.chain(runs).filter(|arm| *arm != NOISE_ARM)))
+    }
+
+    /// Place of the arm; the A/A arm stands after all others.
+    pub(super) fn index(&self, arm: &str) -> usize {
+        self.0.iter().position(|known| *known == arm).unwrap_or(self.0.len())
+    }
+
+    /// The class that gives the arm its colour.
+    pub(super) fn class(&self, arm: &str) -> String {
+        match self.index(arm) {
+            place if place < self.0.len() => format!("s{}", place % COLOURS),
+            _ => "aa".to_owned(),
+        }
+    }
+}
+
+impl<'a> Comparison<'a> {
+    /// The comparisons of a record in its order.
+    pub(super) fn all(record: &'a Record) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for row in &record.results {
+            let same = |c: &&mut Self| c.experiment == row.experiment && c.metric == row.metric;
+            match all.iter_mut().find(same) {
+                Some(found) => found.rows.push(row),
+                None => all.push(Self {
+                    experiment: &row.experiment,
+                    metric: &row.metric,
+                    rows: vec![row],
+                }),
+            }
+        }
+        all
+    }
+
+    /// The arm that the others are compared with.
+    pub(super) fn baseline(&self) -> &'a str {
+        self.rows.first().map_or("", |row| row.baseline.as_str())
+    }
+
+    /// Whether more is better.
+    pub(super) fn more_is_better(&self) -> bool {
+        self.rows.first().is_none_or(|row| row.more_is_better)
+    }
+
+    /// Unit of the values.
+    pub(super) fn unit(&self) -> &'a str {
+        self.rows.first().map_or("", |row| row.unit.as_str())
+    }
+
+    /// Labels of the points in order.
+    pub(super) fn points(&self) -> Vec<&'a str> {
+        in_order(self.rows.iter().map(|row| row.point.as_str()))
+    }
+
+    /// The rows of one point.
+    pub(super) fn at(&self, point: &str) -> impl Iterator<Item = &'a ResultRow> {
+        self.rows.iter().copied().filter(move |row| row.point == point)
+    }
+
+    /// What is shown over it.
+    pub(super) fn heading(&self) -> String {
+        format!("{}: {} against {}", self.experiment, self.metric, self.baseline())
+    }
+
+    /// A panel for each curve chart; none when no axis is numeric and long enough.
+    pub(super) fn panels(&self) -> Vec<Panel<'a>> {
+        let Some(axis) = self.curve_axis() else { return Vec::new() };
+        let mut panels: Vec<Panel<'a>> = Vec::new();
+        for row in &self.rows {
+            let Some((value, number)) = axis_number(row, axis) else { continue };
+            let held: Vec<_> =
+                other_axes(row, axis).filter(|(name, _)| self.varies(name)).collect();
+            let place = panels.iter().position(|panel| panel.held == held).unwrap_or_else(|| {
+                panels.push(Panel { axis, held, values: Vec::new(), rows: Vec::new() });
+                panels.len() - 1
+            });
+            let panel = &mut panels[place];
+            if !panel.values.iter().any(|(known, _)| *known == value) {
+                panel.values.push((value, number));
+            }
+            panel.rows.push(row);
+        }
+        for panel in &mut panels {
+            panel.values.sort_by(|a, b| a.1.total_cmp(&b.1));
+        }
+        panels
+    }
+
+    /// The numeric axis with the most values.
+    fn curve_axis(&self) -> Option<&'a str> {
+        let names = in_order(self.rows.iter().flat_map(|row| row.axes.keys().map(String::as_str)));
+        let mut best: Option<(usize, &str)> = None;
+        for name in names {
+            let values = self.values_of(name);
+            let is_numeric =
+                values.iter().all(|value| value.parse::<f64>().is_ok_and(f64::is_finite));
+            let is_longer = best.is_none_or(|(length, _)| values.len() > length);
+            if is_numeric && values.len() >= CURVE_VALUES_MIN && is_longer {
+                best = Some((values.len(), name));
+            }
+        }
+        best.map(|(_, name)| name)
+    }
+
+    fn varies(&self, axis: &str) -> bool {
+        self.values_of(axis).len() > 1
+    }
+
+    fn values_of(&self, axis: &str) -> Vec<&'a str> {
+        in_order(self.rows.iter().filter_map(|row| row.axes.get(axis).map(String::as_str)))
+    }
+}
+
+impl<'a> Panel<'a> {
+    /// The arms in order.
+    pub(super) fn arms(&self) -> Vec<&'a str> {
+        in_order(self.rows.iter().map(|row| row.arm.as_str()))
+    }
+
+    /// The row of one arm at one value of the axis.
+    pub(super) fn row(&self, arm: &str, value: &str) -> Option<&'a ResultRow> {
+        let is_it = |row: &&&ResultRow| {
+            row.arm == arm && row.axes.get(self.axis).is_some_and(|known| known == value)
+        };
+        self.rows.iter().find(is_it).copied()
+    }
+
+    /// The label of the point at one value of the axis.
+    pub(super) fn point(&self, value: &str) -> Option<&'a str> {
+        let is_it = |row: &&&ResultRow| row.axes.get(self.axis).is_some_and(|known| known == value);
+        self.rows.iter().find(is_it).map(|row| row.point.as_str())
+    }
+}
+
+/// Why there is no figure for one arm at one point, where the record tells.
+pub(super) fn gap_reason<'a>(
+    record: &'a Record,
+    experiment: &str,
+    point: &str,
+    arm: &str,
+) -> Option<&'a str> {
+    let covers = |left: &&LeftOut| {
+        left.experiment == experiment
+            && (left.point == point || left.point == "*")
+            && (left.arm == arm || left.arm == "*")
+    };
+    let left_out = record.left_out.iter().find(covers).map(|left| left.reason.as_str());
+    left_out.or_else(|| failure_reason(record, experiment, point, arm))
+}
+
+/// Why the first failed run of one arm at one point failed.
+pub(super) fn failure_reason<'a>(
+    record: &'a Record,
+    experiment: &str,
+    point: &str,
+    arm: &str,
+) -> Option<&'a str> {
+    record.runs.iter().find_map(|run| match &run.outcome {
+        Outcome::Failed { reason }
+            if (&*run.experiment, &*run.point, &*run.arm) == (experiment, point, arm) =>
+        {
+            Some(reason.as_str())
+        }
+        _ => None,
+    })
+}
+
+/// Whether the row has a ratio to be drawn.
+pub(super) fn is_drawn(row: &ResultRow) -> bool {
+    let bounds = [row.ratio, row.ci_low, row.ci_high];
+    row.verdict != Verdict::Baseline
+        && bounds.iter().all(|b| b.is_some_and(|b| b.is_finite() && b > 0.0))
+}
+
+/// Each text once, in the order of its first appearance.
+pub(super) fn in_order<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen: Vec<&str> = Vec::new();
+    for text in texts {
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen
+}
+
+fn axis_number<'a>(row: &'a ResultRow, axis: &str) -> Option<(&'a str, f64)> {
+    let value = row.axes.get(axis)?;
+    value.parse().ok().map(|number| (value.as_str(), number))
+}
+
+fn other_axes<'a>(row: &'a ResultRow, axis: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let axes = row.axes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    axes.filter(move |(name, _)| *name != axis)
+}

@@ -1,0 +1,191 @@
+//! The words of the report: verdicts, badges, trust, reasons.
+//!
+//! One place, so that page, terminal and CI summary say the same thing in the same words.
+
+use super::number;
+use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, Verdict};
+
+/// The verdict in one or two words. A metric of which less is better is a cost.
+pub(super) fn verdict(verdict: Verdict, more_is_better: bool) -> &'static str {
+    match verdict {
+        Verdict::Baseline => "baseline",
+        Verdict::NoiseFloor => "noise floor",
+        Verdict::Faster if more_is_better => "faster",
+        Verdict::Faster => "less",
+        Verdict::Slower if more_is_better => "slower",
+        Verdict::Slower => "more",
+        Verdict::Equivalent => "equivalent",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::Failed => "failed",
+    }
+}
+
+/// The class that colours a verdict.
+pub(super) fn verdict_class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "good",
+        Verdict::Slower | Verdict::Failed => "bad",
+        Verdict::Inconclusive => "open",
+        Verdict::Baseline | Verdict::NoiseFloor | Verdict::Equivalent => "same",
+    }
+}
+
+/// A sign that stands for the verdict where there is no room for the word.
+pub(super) fn verdict_sign(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Faster => '▲',
+        Verdict::Slower => '▼',
+        Verdict::Inconclusive => '?',
+        Verdict::Failed => '×',
+        Verdict::Baseline | Verdict::NoiseFloor | Verdict::Equivalent => '=',
+    }
+}
+
+/// The badge in words, and its class.
+pub(super) fn badge(badge: Badge) -> (&'static str, &'static str) {
+    match badge {
+        Badge::Quiet => ("quiet machine", "good"),
+        Badge::Disturbed => ("disturbed machine", "open"),
+        Badge::Invalid => ("invalid run", "bad"),
+    }
+}
+
+/// What the reader must know about a run that did not go to its end.
+pub(super) fn ending(record: &Record) -> Option<String> {
+    let why = match record.ending {
+        Ending::Complete => return None,
+        Ending::Interrupted => "Stopped by the user",
+        Ending::Budget => "The time budget ended before the intervals were as narrow as wanted",
+    };
+    let (ran, planned, most) = (record.trust.blocks, record.job.blocks, record.job.blocks_max);
+    Some(format!("{why}: {ran} blocks ran, {planned} were planned, {most} at most."))
+}
+
+/// The steadiness of a run in a word.
+pub(super) fn steady(kind: SteadyKind) -> &'static str {
+    match kind {
+        SteadyKind::Steady => "steady",
+        SteadyKind::Drift => "drift",
+        SteadyKind::TwoRegime => "two regimes",
+        SteadyKind::TooShort => "too short to tell",
+    }
+}
+
+/// What the trust strip says: a name and a value for each item.
+pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
+    let noise = trust.noise.map_or_else(
+        || "n/a: no A/A arm".to_owned(),
+        |[ratio, low, high]| number::ratio_and_interval(ratio, low, high),
+    );
+    let steal = match trust.steal.value() {
+        Some(share) => number::percent(*share),
+        None => missing(trust.steal.reason()),
+    };
+    let counters = match trust.hardware_counters.value() {
+        Some(state) => state.clone(),
+        None => missing(trust.hardware_counters.reason()),
+    };
+    let mut items = vec![
+        ("A/A, same program twice", noise),
+        ("disturbed blocks", format!("{} of {}", trust.blocks_disturbed, trust.blocks)),
+        ("stolen CPU", steal),
+        ("steady state", steady_state(trust)),
+        ("hardware counters", counters),
+    ];
+    if trust.runs_failed > 0 {
+        items.push((
+            "failed runs",
+            format!("{} of {}", trust.runs_failed, number::count(trust.runs.into())),
+        ));
+    }
+    items
+}
+
+fn steady_state(trust: &Trust) -> String {
+    let runs = number::count(trust.runs.into());
+    match (trust.runs_unsteady, trust.runs_two_regime) {
+        (0, 0) => "all runs".to_owned(),
+        (unsteady, 0) => format!("not in {unsteady} of {runs} runs"),
+        (unsteady, two) if unsteady == two => format!("{two} of {runs} runs in two regimes"),
+        (unsteady, two) => format!("not in {unsteady} of {runs} runs, {two} in two regimes"),
+    }
+}
+
+/// `n/a` with its reason.
+pub(super) fn missing(reason: Option<&str>) -> String {
+    format!("n/a: {}", reason.unwrap_or("no reason was recorded"))
+}
+
+/// The ratio and its interval; nothing for the baseline itself.
+pub(super) fn ratio_and_interval(row: &ResultRow) -> String {
+    match (row.verdict, row.ratio, row.ci_low, row.ci_high) {
+        (Verdict::Baseline, ..) => "1".to_owned(),
+        (_, Some(ratio), Some(low), Some(high)) => number::ratio_and_interval(ratio, low, high),
+        (_, Some(ratio), ..) => number::ratio(ratio),
+        _ => "–".to_owned(),
+    }
+}
+
+/// The absolute value with half of its interval, without the unit.
+pub(super) fn value(row: &ResultRow) -> String {
+    let show = if row.unit.starts_with("ns") { number::nanoseconds } else { number::si };
+    match (row.value, row.value_half_width) {
+        (Some(value), Some(half)) => format!("{} ± {}", show(value), number::percent(half)),
+        (Some(value), None) => show(value),
+        (None, _) => "–".to_owned(),
+    }
+}
+
+/// Everything that the row wants to be known, in one line.
+pub(super) fn row_notes(row: &ResultRow) -> String {
+    let mut notes = row.notes.clone();
+    if let Some(more) = row.more_blocks {
+        notes.push(format!("about {more} more blocks would decide"));
+    }
+    match row.outliers {
+        0 => {}
+        1 => notes.push("1 outlying block, kept".to_owned()),
+        many => notes.push(format!("{many} outlying blocks, kept")),
+    }
+    notes.join("; ")
+}
+
+/// Axes that hold still, in words: `rule fixed, messages 1`.
+pub(super) fn held<'a>(axes: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    axes.map(|(name, value)| format!("{name} {}", number::axis_value(value)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The text with a capital at its start.
+pub(super) fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
+
+/// The command line as a shell would take it.
+pub(super) fn command_line(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    let quoted = words.iter().map(|word| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_survives_the_shell() {
+        let words = ["pollux", "lab", "it's", "a b", ""].map(str::to_owned);
+        assert_eq!(command_line(&words), "pollux lab 'it'\\''s' 'a b' ''");
+    }
+
+    #[test]
+    fn a_cost_is_less_or_more() {
+        assert_eq!(verdict(Verdict::Faster, false), "less");
+        assert_eq!(verdict(Verdict::Slower, true), "slower");
+    }
+}

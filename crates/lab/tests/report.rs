@@ -1,0 +1,296 @@
+//! The reports of a sample record, read the way a strict reader would.
+
+mod sample;
+
+use std::sync::OnceLock;
+
+use pollux_lab::record::{Ending, Record};
+use pollux_lab::report::{html, markdown, table};
+
+/// The sample's page without style and script; made once, as it is large.
+fn bare_page() -> &'static str {
+    static PAGE: OnceLock<String> = OnceLock::new();
+    PAGE.get_or_init(|| without_scripts(&html(&sample::record())))
+}
+
+/// The page with style and script taken out, as XML.
+fn without_scripts(page: &str) -> String {
+    let mut out = page.strip_prefix("<!DOCTYPE html>\n").expect("a document type").to_owned();
+    for element in ["style", "script"] {
+        while let Some(start) = out.find(&format!("<{element}")) {
+            let close = format!("</{element}>");
+            let end =
+                start + out[start..].find(&close).expect("an end of the element") + close.len();
+            out.replace_range(start..end, "");
+        }
+    }
+    out
+}
+
+fn all_text(document: &roxmltree::Document<'_>) -> String {
+    document.descendants().filter(roxmltree::Node::is_text).filter_map(|node| node.text()).collect()
+}
+
+#[test]
+fn the_page_is_well_formed_and_kept_to_be_looked_at() {
+    let page = html(&sample::record());
+    let bare = without_scripts(&page);
+    let document = roxmltree::Document::parse(&bare).expect("a well-formed page");
+    let mut ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "an id is used once");
+    std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/report.html"), page)
+        .expect("a file in target");
+}
+
+#[test]
+fn every_chart_has_a_title_a_description_and_its_data() {
+    let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
+    let charts: Vec<_> = document.descendants().filter(|node| node.has_tag_name("svg")).collect();
+    assert!(charts.len() > 20, "{} charts", charts.len());
+    for chart in charts {
+        assert_eq!(chart.attribute("role"), Some("img"));
+        for part in ["title", "desc"] {
+            let said =
+                chart.children().find(|node| node.has_tag_name(part)).and_then(|node| node.text());
+            assert!(said.is_some_and(|text| text.len() > 5), "{part}: {said:?}");
+        }
+        let figure = chart.ancestors().find(|node| node.has_tag_name("figure")).expect("a figure");
+        assert!(
+            figure.descendants().any(|node| node.has_tag_name("td")),
+            "a table under the chart"
+        );
+    }
+}
+
+#[test]
+fn the_page_loads_nothing() {
+    let page = html(&sample::record());
+    assert!(page.contains("default-src &#39;none&#39;"), "the content policy");
+    for load in ["http://", "https://", "src=", "@import", "url(", "<link", "<iframe", "<img"] {
+        assert!(!page.contains(load), "{load}");
+    }
+}
+
+#[test]
+fn text_of_the_record_never_becomes_markup() {
+    let page = html(&sample::record());
+    assert!(!page.contains("<script>alert"));
+    assert!(!page.contains("<b>not bold"));
+    let scripts = page.matches("</script").count();
+    assert_eq!(scripts, 2, "the embedded record and the page's own script");
+    let bare = without_scripts(&page);
+    let document = roxmltree::Document::parse(&bare).expect("a well-formed page");
+    assert!(all_text(&document).contains(sample::HOSTILE), "shown as it is");
+}
+
+#[test]
+fn the_embedded_record_is_the_record() {
+    let record = sample::record();
+    let page = html(&record);
+    let start = page.find("id=\"record\">").expect("the element") + "id=\"record\">".len();
+    let end = start + page[start..].find("</script>").expect("its end");
+    let embedded: Record = serde_json::from_str(&page[start..end]).expect("JSON");
+    assert_eq!(embedded, record);
+}
+
+#[test]
+fn every_arm_and_every_reason_is_on_the_page() {
+    let record = sample::record();
+    let bare = without_scripts(&html(&record));
+    let document = roxmltree::Document::parse(&bare).expect("a well-formed page");
+    let text = all_text(&document);
+    let arms = record.results.iter().map(|row| row.arm.as_str());
+    let reasons = record.left_out.iter().map(|left| left.reason.as_str());
+    let sources = record
+        .sources
+        .iter()
+        .flat_map(|source| [source.reason.as_deref(), source.enable.as_deref()])
+        .flatten();
+    let disturbances =
+        record.blocks.iter().flat_map(|block| block.disturbances.iter().map(String::as_str));
+    let cuts = record.cuts.iter().map(String::as_str);
+    let more = [
+        sample::FAILURE,
+        sample::NO_PMU,
+        "cpu-clock sampling needs CAP_PERFMON",
+        "no cpufreq directory",
+    ];
+    for words in arms.chain(reasons).chain(sources).chain(disturbances).chain(cuts).chain(more) {
+        assert!(text.contains(words), "{words}");
+    }
+    for words in
+        ["n/a", "two regimes", "about 9 more blocks would decide", "1 outlying block, kept"]
+    {
+        assert!(text.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn missing_figures_carry_their_reason() {
+    let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
+    let cells =
+        document.descendants().filter(|node| node.has_tag_name("td") && node.text() == Some("n/a"));
+    let mut count = 0;
+    for cell in cells {
+        count += 1;
+        assert!(cell.attribute("title").is_some_and(|reason| !reason.is_empty()));
+    }
+    assert!(count > 10, "{count} missing figures");
+}
+
+#[test]
+fn labels_at_the_ends_of_lines_do_not_touch() {
+    let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
+    let charts = document.descendants().filter(|node| node.has_tag_name("svg"));
+    let mut labelled = 0;
+    for chart in charts {
+        let labels =
+            chart.descendants().filter(|node| node.attribute("class") == Some("end-label"));
+        let place =
+            |node: roxmltree::Node<'_, '_>| node.attribute("y").and_then(|y| y.parse::<f64>().ok());
+        let mut places: Vec<f64> = labels.map(|node| place(node).expect("a place")).collect();
+        places.sort_by(f64::total_cmp);
+        labelled += places.len();
+        // Letters are 12 high; places are written to a tenth.
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 14.7), "{places:?}");
+    }
+    assert!(labelled >= 12, "{labelled} labels");
+}
+
+#[test]
+fn nothing_is_drawn_outside_the_paper() {
+    let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
+    for chart in document.descendants().filter(|node| node.has_tag_name("svg")) {
+        let frame = chart.attribute("viewBox").expect("a frame");
+        let size: Vec<f64> = frame.split(' ').filter_map(|number| number.parse().ok()).collect();
+        for node in chart.descendants() {
+            for (names, limit) in [(["x", "x1", "x2"], size[2]), (["y", "y1", "y2"], size[3])] {
+                let places =
+                    names.iter().filter_map(|name| node.attribute(*name)?.parse::<f64>().ok());
+                assert!(places.into_iter().all(|place| (0.0..=limit).contains(&place)), "{node:?}");
+            }
+        }
+        let has_bad_number = chart
+            .descendants()
+            .any(|n| n.attribute("d").is_some_and(|d| d.contains("NaN") || d.contains("inf")));
+        assert!(!has_bad_number, "{chart:?}");
+    }
+}
+
+#[test]
+fn the_same_record_gives_the_same_bytes() {
+    let record = sample::record();
+    assert_eq!(html(&record), html(&record.clone()));
+    assert_eq!(table(&record, 100, true), table(&record, 100, true));
+    assert_eq!(markdown(&record), markdown(&record));
+}
+
+#[test]
+fn a_record_without_anything_still_makes_reports() {
+    let mut record = sample::record();
+    record.ending = Ending::Interrupted;
+    record.results.clear();
+    record.runs.clear();
+    record.counting.clear();
+    record.profiles.clear();
+    record.why.clear();
+    record.answers.clear();
+    record.environment.clear();
+    record.sources.clear();
+    record.blocks.clear();
+    record.trust.noise = None;
+    let page = html(&record);
+    roxmltree::Document::parse(&without_scripts(&page)).expect("a well-formed page");
+    assert!(page.contains("Stopped by the user: 13 blocks ran, 12 were planned, 30 at most"));
+    assert!(page.contains("n/a: no A/A arm"));
+    assert!(table(&record, 80, false).contains("Stopped by the user"));
+    assert!(markdown(&record).contains("Stopped by the user"));
+}
+
+#[test]
+fn figures_that_are_no_numbers_are_shown_as_missing() {
+    let mut record = sample::record();
+    for row in &mut record.results {
+        row.value = row.value.map(|_| f64::NAN);
+        row.ratio = row.ratio.map(|_| f64::INFINITY);
+        row.ci_low = Some(0.0);
+    }
+    let page = html(&record);
+    roxmltree::Document::parse(&without_scripts(&page)).expect("a well-formed page");
+    assert!(!without_scripts(&page).contains("NaN"));
+}
+
+#[test]
+fn the_terminal_table_has_the_shape_of_benchstat() {
+    let text = table(&sample::record(), 110, false);
+    let at = text.find("streams · pipe, 2000 streams\n").expect("a block for the point");
+    let lines: Vec<_> = text[at..].lines().collect();
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(lines[1]), words("arm events/s (95% CI) vs epoll verdict why"));
+    let epoll = lines.iter().find(|line| line.starts_with("epoll ")).expect("the baseline");
+    assert!(
+        epoll.contains(" M ± ") && epoll.contains("baseline") && epoll.contains("12.7 ev/wait"),
+        "{epoll}"
+    );
+    let edge = lines.iter().find(|line| line.starts_with("epoll-et ")).expect("an arm");
+    assert!(edge.contains("1.11 [1.1") && edge.contains("faster"), "{edge}");
+    let select = lines.iter().find(|line| line.starts_with("select ")).expect("the failed arm");
+    assert!(select.contains("failed"), "{select}");
+    assert!(text.contains(&format!("select failed: {}", sample::FAILURE)));
+    let text = words(&text).join(" ");
+    assert!(text.contains(
+        "quiet machine · A/A, same program twice 1.00 [0.99, 1.02] · disturbed blocks 1 of 13"
+    ));
+    assert!(text.contains("Could not be read: hardware counters, tracepoint sched:sched_waking"));
+}
+
+#[test]
+fn curves_are_a_matrix_on_the_terminal() {
+    let text = table(&sample::record(), 110, false);
+    let at = text.find("pipes · rule fixed\n").expect("a block for the panel");
+    let lines: Vec<_> = text[at..].lines().collect();
+    let axis: Vec<_> = lines[2].split_whitespace().collect();
+    assert_eq!(axis, ["pipes", "10", "100", "500", "1,000", "2,000", "4,000", "8,000", "9,000"]);
+    let poll = lines.iter().find(|line| line.starts_with("poll ")).expect("an arm");
+    assert_eq!(
+        poll.matches('▼').count() + poll.matches('▲').count() + poll.matches('=').count(),
+        8,
+        "{poll}"
+    );
+    assert!(text.contains(&format!("select: {}", sample::GAP)));
+}
+
+#[test]
+fn no_line_of_the_terminal_table_is_too_wide() {
+    for width in [40, 60, 80, 100, 160] {
+        for line in table(&sample::record(), width, false).lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let mut record = sample::record();
+    record.results[0].arm = "\u{1b}]0;owned\u{7}".into();
+    record.job.question = "why\u{1b}[2J?".into();
+    let plain = table(&record, 100, false);
+    assert!(plain.chars().all(|c| c == '\n' || !c.is_control()), "{plain}");
+    let coloured = table(&record, 100, true);
+    assert!(coloured.contains("\u{1b}[32m") && !coloured.contains("\u{1b}[2J"));
+}
+
+#[test]
+fn markdown_holds_the_answers_the_tables_and_the_reasons() {
+    let text = markdown(&sample::record());
+    assert!(text.starts_with("## Which event mechanism for which load?\n"));
+    assert!(text.contains("- Many streams, all active (pipes): **epoll-et** –"));
+    assert!(text.contains("| arm | events/s (95 % CI) | vs epoll | verdict | notes |"));
+    assert!(!text.contains("<script>") && text.contains("&lt;script&gt;"));
+    assert!(text.contains("- failed: descriptor 1024"));
+    let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| ")).collect();
+    assert!(rows.iter().all(|row| row.ends_with('|')), "each row is closed");
+}

@@ -1,0 +1,153 @@
+//! `docs/result.schema.json` and the result file say the same thing: what the lab writes is valid,
+//! a field more or less is not.
+
+mod sample;
+
+use jsonschema::Validator;
+use pollux_lab::record::{Outcome, Record, SCHEMA_VERSION};
+use serde_json::{Value, json};
+
+/// Maps whose keys are names from outside; the schema cannot know them.
+const MAPS: [&str; 3] = ["axes", "counters", "kernel"];
+/// Fields that are written only when there is something to say.
+const OPTIONAL: [&str; 6] = [
+    "enable",
+    "repeats",
+    "mechanism",
+    "process_switches_per_s",
+    "machine_switches_per_s",
+    "more_blocks",
+];
+
+fn schema() -> Value {
+    serde_json::from_str(include_str!("../../../docs/result.schema.json")).expect("JSON")
+}
+
+fn validator() -> Validator {
+    jsonschema::meta::validate(&schema()).expect("a valid schema");
+    jsonschema::validator_for(&schema()).expect("a schema that compiles")
+}
+
+/// The sample with one run, result and so on for each shape that occurs, so that the walk is short.
+fn small_record() -> Record {
+    let mut record = sample::record();
+    let failed = record.runs.iter().find(|run| run.arm == "select").cloned().expect("a failed run");
+    record.runs.truncate(1);
+    record.runs.push(failed);
+    record.results.retain(|row| row.point.starts_with("pipe,"));
+    record.counting.truncate(1);
+    record.why.truncate(1);
+    if let Outcome::Measured(measurement) = &mut record.runs[0].outcome {
+        measurement.intervals.truncate(1);
+        measurement.intervals[0].machine_switches_per_s = Some(5.0);
+    }
+    record
+}
+
+/// The path of every object in a value, from the root; not those of maps.
+fn objects(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if !MAPS.contains(&name) {
+                found.push(path.to_owned());
+            }
+            for (key, field) in fields {
+                objects(
+                    field,
+                    &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")),
+                    found,
+                );
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                objects(item, &format!("{path}/{index}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_optional(path: &str, field: &str) -> bool {
+    let in_source = field == "reason" && path.starts_with("/sources/");
+    let in_interval = field == "events_per_wait" && path.contains("/intervals/");
+    in_source || in_interval || OPTIONAL.contains(&field)
+}
+
+#[test]
+fn a_full_record_is_valid() {
+    let json = serde_json::to_value(sample::record()).expect("a record");
+    let errors: Vec<_> = validator()
+        .iter_errors(&json)
+        .take(3)
+        .map(|e| format!("{}: {e}", e.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert_eq!(schema()["properties"]["schema"]["const"], json!(SCHEMA_VERSION));
+}
+
+#[test]
+fn an_unknown_field_is_invalid_everywhere() {
+    let json = serde_json::to_value(small_record()).expect("a record");
+    let validator = validator();
+    let mut paths = Vec::new();
+    objects(&json, "", &mut paths);
+    assert!(paths.len() > 60, "{} objects", paths.len());
+    for path in paths {
+        let mut changed = json.clone();
+        changed.pointer_mut(&path).expect("the object")["unknown"] = json!(1);
+        assert!(!validator.is_valid(&changed), "one more field in {path}");
+    }
+}
+
+#[test]
+fn a_missing_field_is_invalid_everywhere() {
+    let json = serde_json::to_value(small_record()).expect("a record");
+    let validator = validator();
+    let mut paths = Vec::new();
+    objects(&json, "", &mut paths);
+    for path in paths {
+        let fields = json.pointer(&path).and_then(Value::as_object).expect("an object");
+        for field in fields.keys() {
+            let mut changed = json.clone();
+            let object =
+                changed.pointer_mut(&path).and_then(Value::as_object_mut).expect("the object");
+            object.remove(field);
+            assert_eq!(
+                validator.is_valid(&changed),
+                is_optional(&path, field),
+                "without {path}/{field}"
+            );
+        }
+    }
+}
+
+#[test]
+fn maps_hold_what_they_should() {
+    let json = serde_json::to_value(small_record()).expect("a record");
+    let validator = validator();
+    for (path, wrong) in [
+        ("/results/0/axes", json!(7)),
+        ("/counting/0/counters", json!(-1)),
+        ("/counting/0/kernel", json!(0)),
+    ] {
+        let mut changed = json.clone();
+        changed.pointer_mut(path).expect("the map")["name"] = wrong;
+        assert!(!validator.is_valid(&changed), "{path}");
+    }
+}
+
+#[test]
+fn a_record_comes_back_from_its_file() {
+    let record = sample::record();
+    let file = serde_json::to_string_pretty(&record).expect("a record");
+    assert_eq!(serde_json::from_str::<Record>(&file).expect("our own file"), record);
+}
+
+#[test]
+fn a_newer_version_is_not_this_format() {
+    let mut json = serde_json::to_value(small_record()).expect("a record");
+    json["schema"] = json!(SCHEMA_VERSION + 1);
+    assert!(!validator().is_valid(&json));
+}
