@@ -72,10 +72,12 @@ fn cells(row: &ResultRow) -> [Cell; 8] {
         Some(value) => Cell::number(&shown, value),
         None => Cell::missing("–", ""),
     };
+    let ratio = number_or_dash(row.ratio, words::ratio_and_interval(row));
+    let ratio = if row.ratio.is_some() { ratio.title(&row.method) } else { ratio };
     [
         Cell::text(&row.arm),
         number_or_dash(row.value, words::value(row)),
-        number_or_dash(row.ratio, words::ratio_and_interval(row)).title(&row.method),
+        ratio,
         number_or_dash(row.ratio_median, row.ratio_median.map(number::ratio).unwrap_or_default()),
         Cell::number(&format!("± {}", number::percent(row.no_difference)), row.no_difference),
         Cell::text(words::verdict(row.verdict, row.more_is_better))
