@@ -6,10 +6,7 @@ fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     if let Ok(output) = Command::new(rustc).arg("-V").output() {
         let version = String::from_utf8_lossy(&output.stdout);
-        #[expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
-        {
-            println!("cargo:rustc-env=POLLUX_RUSTC={}", version.trim());
-            println!("cargo:rerun-if-changed=build.rs");
-        }
+        println!("cargo:rustc-env=POLLUX_RUSTC={}", version.trim());
+        println!("cargo:rerun-if-changed=build.rs");
     }
 }

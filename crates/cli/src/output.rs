@@ -13,6 +13,7 @@ pub(crate) struct Failure {
     pub(crate) code: ExitCode,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "handed to map_err as they are")]
 impl Failure {
     /// A failure of the lab itself.
     pub(crate) fn failed(message: impl ToString) -> Self {

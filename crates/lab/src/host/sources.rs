@@ -45,8 +45,10 @@ pub struct SourceStatus {
     /// It was tried on known work and told the truth.
     pub available: bool,
     /// Why it is not available; `None` if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// A shell command that would make it available, where one exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable: Option<String>,
 }
 

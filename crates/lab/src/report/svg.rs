@@ -3,7 +3,7 @@
 //! Why by hand and not by a plotting library: every mark here carries a class (so that the page's
 //! style sheet colours it, light or dark), a `<title>` (so that a pointer or a screen reader gets
 //! the figure without script) and a series number (so that a series can be switched off). The
-//! library that was tried, plotters, writes colours into each element, has no groups and no titles,
+//! library that was considered, plotters, writes colours into each element, has no groups and no titles,
 //! and would have left only the axis arithmetic of `scale.rs`. This file never decides on a colour.
 
 use std::fmt::Write as _;

@@ -242,6 +242,7 @@ fn outcome(point: &str, arm: &str, rate: f64, block: u32, noise: &mut Noise) -> 
                 "within 1 %".into()
             },
         },
+        events: (arm != HOSTILE).then_some((value * 1.5) as u64),
         cpu_ns: read((1.2e9 + 1e6 * noise.next()) as u64),
         process_cpu_ns: unread("the process ended first", None),
     })

@@ -3,6 +3,8 @@
 //! Shows drift, disturbed stretches and runs that stand apart. Nothing is left out: a value outside
 //! the paper stands at its edge, a failed run on a line of its own, both with their reason.
 
+use std::collections::HashMap;
+
 use super::{WIDTH, figure};
 use crate::record::{Block, Measurement, Outcome, Record, Run};
 use crate::report::markup::{Cell, Table, notes};
@@ -10,6 +12,7 @@ use crate::report::scale::Scale;
 use crate::report::svg::{Marker, Svg};
 use crate::report::view::Arms;
 use crate::report::{number, words};
+use crate::stats::{Outlier, median, tukey_flags};
 
 const TOP: f64 = 22.0;
 const LEFT: f64 = 52.0;
@@ -18,10 +21,6 @@ const FAILED_LANE: f64 = 22.0;
 const FOOT: f64 = 38.0;
 /// The paper shows at least this much either side of the median, and at most the second.
 const SPAN: (f64, f64) = (0.08, 0.6);
-/// Tukey's fences stand this many interquartile ranges from the quartiles.
-const FENCE_RANGES: f64 = 1.5;
-/// Quartiles of fewer runs say nothing.
-const FENCED_RUNS_MIN: usize = 5;
 /// Remarks are cut after this many; the table has every run.
 const NOTES_MAX: usize = 14;
 
@@ -46,34 +45,28 @@ pub(crate) fn strip(record: &Record, experiment: &str, arms: &Arms<'_>, key: &st
 
 fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
     let runs: Vec<_> = record.runs.iter().filter(|run| run.experiment == experiment).collect();
-    let mut cells: Vec<(&str, &str, Vec<f64>)> = Vec::new();
-    for run in &runs {
-        let Some(m) = measured(run) else { continue };
-        match cells.iter_mut().find(|(point, arm, _)| (*point, *arm) == (&*run.point, &*run.arm)) {
-            Some((_, _, values)) => values.push(m.value),
-            None => cells.push((&run.point, &run.arm, vec![m.value])),
+    let mut cells: HashMap<(&str, &str), Vec<(usize, f64)>> = HashMap::new();
+    for (index, run) in runs.iter().enumerate() {
+        if let Some(m) = measured(run) {
+            cells.entry((&run.point, &run.arm)).or_default().push((index, m.value));
         }
     }
-    for (_, _, values) in &mut cells {
-        values.sort_by(f64::total_cmp);
-    }
-    let of_run = |run: &'a Run| {
-        let value = measured(run).map(|m| m.value);
-        let cell = cells.iter().find(|(point, arm, _)| (*point, *arm) == (&*run.point, &*run.arm));
-        let relative = value
-            .zip(cell)
-            .map(|(value, (_, _, all))| value / quantile(all, 0.5))
-            .filter(|r| r.is_finite());
-        let is_outlier =
-            value.zip(cell).is_some_and(|(value, (_, _, all))| is_outside_fences(value, all));
-        Drawn {
-            run,
-            relative,
-            is_outlier,
-            block: record.blocks.iter().find(|block| block.block == run.block),
+    let mut judged = vec![(None, false); runs.len()];
+    for cell in cells.values() {
+        let values: Vec<f64> = cell.iter().map(|(_, value)| *value).collect();
+        let middle = median(&values).expect("a cell has a value");
+        for ((index, value), flag) in cell.iter().zip(tukey_flags(&values)) {
+            let relative = Some(value / middle).filter(|relative| relative.is_finite());
+            judged[*index] = (relative, flag != Outlier::None);
         }
+    }
+    let of_run = |(run, (relative, is_outlier)): (&'a Run, (Option<f64>, bool))| Drawn {
+        run,
+        relative,
+        is_outlier,
+        block: record.blocks.iter().find(|block| block.block == run.block),
     };
-    runs.into_iter().map(of_run).collect()
+    runs.into_iter().zip(judged).map(of_run).collect()
 }
 
 fn measured(run: &Run) -> Option<&Measurement> {
@@ -258,30 +251,4 @@ fn table(drawn: &[Drawn<'_>]) -> String {
         ]);
     }
     table.finish()
-}
-
-fn is_outside_fences(value: f64, sorted: &[f64]) -> bool {
-    let (lower, upper) = (quantile(sorted, 0.25), quantile(sorted, 0.75));
-    let reach = FENCE_RANGES * (upper - lower);
-    sorted.len() >= FENCED_RUNS_MIN && !(lower - reach..=upper + reach).contains(&value)
-}
-
-/// The quantile of sorted values, between neighbours in proportion.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let place = q * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    below + (above - below) * place.fract()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fences_mark_what_stands_apart() {
-        let values = [1.0, 1.01, 1.02, 1.03, 1.04, 2.0];
-        assert!(is_outside_fences(2.0, &values) && !is_outside_fences(1.0, &values));
-        assert!(!is_outside_fences(2.0, &values[3..]), "three values have no fences");
-        assert!((quantile(&values, 0.5) - 1.025).abs() < 1e-9);
-    }
 }
