@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 /// Maps whose keys are names from outside; the schema cannot know them.
 const MAPS: [&str; 3] = ["axes", "counters", "kernel"];
 /// Fields that are written only when there is something to say.
-const OPTIONAL: [&str; 6] = [
+const OPTIONAL: [&str; 7] = [
+    "events",
     "enable",
     "repeats",
     "mechanism",
