@@ -41,6 +41,8 @@ pub(crate) struct Watch {
     pub(crate) ends: u8,
     /// The kernel refused to poll it: that is reported once, and nothing is armed.
     pub(crate) is_refused: bool,
+    /// The turn in which a claim of the kernel was doubted and a look asked for.
+    pub(crate) doubted_in: u64,
     /// What was found and not yet reported.
     pub(crate) found: Readiness,
     /// The turn in which that was.
@@ -51,7 +53,8 @@ impl Watch {
     /// Nothing is known and nothing found.
     pub(crate) fn new(how: Registration) -> Self {
         let shots = if how.trigger == Trigger::Edge { Shots::Many } else { Shots::One };
-        Self { shots, ends: 0, is_refused: false, found: Readiness::NONE, found_in: 0 }
+        let (found, found_in) = (Readiness::NONE, 0);
+        Self { shots, ends: 0, is_refused: false, doubted_in: 0, found, found_in }
     }
 
     /// It is polled for every report, because the condition may be over.
