@@ -275,14 +275,14 @@ impl Kernel {
         object.readiness(watch.file.side).visible_to(watch.how.interest)
     }
 
-    /// Calls the watches of `file`: the shared ones first, then the exclusive ones in the order
-    /// of their addition up to the first whose poller was asleep.
+    /// Calls the watches of `file`: the shared ones first, newest before oldest, then the
+    /// exclusive ones in the order of their addition up to the first whose poller was asleep.
     fn wake(&mut self, file: FileId, wake: Wake) {
         let Some(state) = self.files.get(&file) else { return };
         let is_exclusive = |id: &WatchId| self.watches[id].how.exclusive;
         let (exclusive, shared): (Vec<_>, Vec<_>) =
             state.watches.iter().partition(|&id| is_exclusive(id));
-        for id in shared {
+        for id in shared.into_iter().rev() {
             self.call(id, wake.key);
         }
         for id in exclusive {

@@ -77,7 +77,7 @@ pub(super) trait Object {
     }
 }
 
-/// `eventfd(2)`: every write adds one, a read takes all.
+/// `eventfd(2)`: every write of 8 bytes adds one, a read takes all.
 #[derive(Default)]
 pub(super) struct Eventfd {
     count: u64,

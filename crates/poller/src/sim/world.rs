@@ -79,7 +79,7 @@ impl World {
         self.pair(Box::new(Pair::default()))
     }
 
-    /// A counter: every write of 8 bytes or more adds one, a read takes all.
+    /// A counter: every write of 8 bytes adds one, a read takes all.
     #[must_use]
     pub fn eventfd(&self) -> SimFd {
         self.single(Box::new(Eventfd::default()))
@@ -134,7 +134,7 @@ impl World {
     ///
     /// # Errors
     /// `EAGAIN` when nothing fits, `EPIPE` when nobody can read it any more, `ECONNRESET` for a
-    /// pending error of a socket, `EINVAL` for less than 8 bytes to an eventfd, `EBADF` at the
+    /// pending error of a socket, `EINVAL` for other than 8 bytes to an eventfd, `EBADF` at the
     /// reading end of a pipe.
     pub fn write(&self, fd: &SimFd, len_bytes: usize) -> Result<usize, Errno> {
         let file = self.file(fd);

@@ -12,6 +12,7 @@ use pollux_poller::sim::{SimFd, World};
 use pollux_poller::{
     Backend, Caps, Error, Events, Interest, Poller, Readiness, Registration, Token, Trigger,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
@@ -33,12 +34,21 @@ const BITS: [Readiness; 6] = [
 
 pub(crate) type Found = BTreeMap<Token, Readiness>;
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pipe,
+    Socket,
+    /// Every write adds one, whatever its length was meant to be.
+    Eventfd,
+}
+
 /// One end of a pipe, socket pair or eventfd, twice.
 pub(crate) struct End {
     real: OwnedFd,
     sim: SimFd,
     token: Token,
-    is_socket: bool,
+    kind: Kind,
+    peer: Option<usize>,
     interest: Option<Interest>,
 }
 
@@ -54,6 +64,8 @@ pub(crate) struct Lockstep {
     told: Found,
     events: Events,
     tokens: u32,
+    /// The other end of the one that was closed last, until it noticed.
+    bereaved: Option<usize>,
 }
 
 /// Making ends; each returns the indices of the new ones.
@@ -70,6 +82,7 @@ impl Lockstep {
             told: Found::new(),
             events: Events::with_capacity(64),
             tokens: 0,
+            bereaved: None,
         }
     }
 
@@ -77,7 +90,7 @@ impl Lockstep {
         let flags = PipeFlags::NONBLOCK | PipeFlags::CLOEXEC;
         let (reader, writer) = rustix::pipe::pipe_with(flags).expect("descriptors are left");
         let (sim_reader, sim_writer) = self.world.pipe();
-        [self.enter(reader, sim_reader, false), self.enter(writer, sim_writer, false)]
+        self.enter_pair((reader, sim_reader), (writer, sim_writer), Kind::Pipe)
     }
 
     pub(crate) fn socketpair(&mut self) -> [usize; 2] {
@@ -85,30 +98,29 @@ impl Lockstep {
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
         let (a, b) = pair.expect("descriptors are left");
         let (sim_a, sim_b) = self.world.socketpair();
-        [self.enter(a, sim_a, true), self.enter(b, sim_b, true)]
+        self.enter_pair((a, sim_a), (b, sim_b), Kind::Socket)
     }
 
-    #[expect(dead_code, reason = "only one of the two test binaries needs it")]
     pub(crate) fn eventfd(&mut self) -> usize {
         use rustix::event::{EventfdFlags, eventfd};
         let real = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let sim = self.world.eventfd();
-        self.enter(real.expect("descriptors are left"), sim, false)
+        let index = self.ends.len();
+        self.enter((real.expect("descriptors are left"), sim), Kind::Eventfd, None);
+        index
     }
 
-    fn enter(&mut self, real: OwnedFd, sim: SimFd, is_socket: bool) -> usize {
+    fn enter_pair(&mut self, a: (OwnedFd, SimFd), b: (OwnedFd, SimFd), kind: Kind) -> [usize; 2] {
+        let pair = [self.ends.len(), self.ends.len() + 1];
+        self.enter(a, kind, Some(pair[1]));
+        self.enter(b, kind, Some(pair[0]));
+        pair
+    }
+
+    fn enter(&mut self, (real, sim): (OwnedFd, SimFd), kind: Kind, peer: Option<usize>) {
         self.tokens += 1;
         let token = Token::new(self.tokens, 0);
-        self.ends.push(Some(End { real, sim, token, is_socket, interest: None }));
-        self.ends.len() - 1
-    }
-
-    pub(crate) fn end(&self, index: usize) -> Option<&End> {
-        self.ends[index].as_ref()
-    }
-
-    pub(crate) fn token(&self, index: usize) -> Token {
-        self.end(index).expect("the end is open").token
+        self.ends.push(Some(End { real, sim, token, kind, peer, interest: None }));
     }
 }
 
@@ -150,10 +162,10 @@ impl Lockstep {
     pub(crate) fn write(&mut self, index: usize, len_bytes: usize) {
         let Some(end) = &self.ends[index] else { return };
         let bytes = vec![0; len_bytes];
-        let real = if end.is_socket {
-            rustix::net::send(&end.real, &bytes, SendFlags::NOSIGNAL)
-        } else {
-            rustix::io::write(&end.real, &bytes)
+        let (real, len_bytes) = match end.kind {
+            Kind::Pipe => (rustix::io::write(&end.real, &bytes), len_bytes),
+            Kind::Socket => (rustix::net::send(&end.real, &bytes, SendFlags::NOSIGNAL), len_bytes),
+            Kind::Eventfd => (rustix::io::write(&end.real, &1u64.to_ne_bytes()), 8),
         };
         assert_eq!(real, self.world.write(&end.sim, len_bytes), "real write against the model's");
     }
@@ -165,7 +177,9 @@ impl Lockstep {
     }
 
     pub(crate) fn shutdown_write(&mut self, index: usize) {
-        let Some(end) = self.ends[index].as_ref().filter(|end| end.is_socket) else { return };
+        let Some(end) = self.ends[index].as_ref().filter(|end| end.kind == Kind::Socket) else {
+            return;
+        };
         rustix::net::shutdown(&end.real, Shutdown::Write).expect("the socket is connected");
         self.world.shutdown_write(&end.sim);
     }
@@ -175,7 +189,7 @@ impl Lockstep {
         if self.ends[index].as_ref().is_some_and(|end| end.interest.is_some()) {
             self.delete(index);
         }
-        self.ends[index] = None;
+        self.bereaved = self.ends[index].take().and_then(|end| end.peer);
     }
 }
 
@@ -183,7 +197,7 @@ type Verb =
     fn(&mut (dyn Poller + 'static), BorrowedFd<'_>, Token, Registration) -> Result<(), Error>;
 
 fn outcome(result: &Result<(), Error>) -> Result<(), Option<i32>> {
-    result.as_ref().map(|()| ()).map_err(Error::raw_os_error)
+    result.as_ref().copied().map_err(Error::raw_os_error)
 }
 
 /// Comparing.
@@ -209,11 +223,25 @@ impl Lockstep {
                 Trigger::Edge => self.compare_edge(&found, &expected, &truth, &mut step),
             };
             match verdict {
-                Verdict::Alike => return Ok(()),
+                Verdict::Alike => return self.await_close(),
                 Verdict::NotYet(why) if started.elapsed() > PATIENCE => return Err(why),
                 Verdict::NotYet(_) => timeout = RETRY,
                 Verdict::Wrong(why) => return Err(why),
             }
+        }
+    }
+
+    /// Waits until the end of the peer is real. A backend that holds files lets go of one only
+    /// when the kernel has worked off the cancellation, which may be after the wait.
+    fn await_close(&mut self) -> Result<(), String> {
+        let peer = self.bereaved.take().and_then(|index| self.ends[index].as_ref());
+        let Some(peer) = peer else { return Ok(()) };
+        let timeout = Timespec::try_from(PATIENCE).expect("a small number of seconds");
+        // With no condition asked for, poll(2) still ends for hang-ups and errors.
+        let mut fds = [PollFd::new(&peer.real, PollFlags::empty())];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(1) => Ok(()),
+            other => Err(format!("the peer of a closed end never hangs up: {other:?}")),
         }
     }
 
