@@ -47,9 +47,8 @@ const FETCHES_MAX: usize = 64;
 /// changes, such as a regular file; arming it for ever would spin.
 const ENDS_MAX: u8 = 2;
 
-/// A look asked for in one turn is answered in the next, or in the one after it when more has
-/// completed than one turn takes.
-const LOOK_TURNS: u64 = 2;
+/// A look asked for in one turn is answered in the next. What comes later is doubted anew.
+const LOOK_TURNS: u64 = 1;
 
 /// A poller on one io_uring instance.
 pub(crate) struct UringPoll {
@@ -235,6 +234,7 @@ impl UringPoll {
             self.look_again(key);
             return;
         }
+        entry.state.doubted_in = 0;
         let mut key = key;
         if entry.how.trigger == Trigger::Edge || found.is_empty() {
             self.keep_armed(key, completion);
