@@ -25,8 +25,8 @@ use crate::table::{Entry, Key, Table};
 use crate::uring_changes::{Changes, Watch, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
 use crate::{
-    Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
-    Token, Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, Token,
+    Trigger, Waker,
 };
 
 /// Queue sizes: 9,000 descriptors taken out and entered again under new tokens are 18,000
@@ -46,6 +46,9 @@ const FETCHES_MAX: usize = 64;
 /// A poll that ends this often in a row, though nothing cut it short, is of a file that never
 /// changes, such as a regular file; arming it for ever would spin.
 const ENDS_MAX: u8 = 2;
+
+/// A look asked for in one turn is answered in the next. What comes later is doubted anew.
+const LOOK_TURNS: u64 = 1;
 
 /// A poller on one io_uring instance.
 pub(crate) struct UringPoll {
@@ -70,13 +73,14 @@ impl UringPoll {
     fn with_sizes(sizes: Sizes) -> Result<Self, Error> {
         let counters = Arc::<Counters>::default();
         let ring = CountedRing::open(sizes, counters.clone())?;
-        let caps = Caps { notes: notes(&ring), ..CAPS };
+        let caps = ring.caps();
         Ok(Self {
             ring,
             table: Table::new(),
             changes: Changes::new(),
             ready: VecDeque::new(),
-            turn: 0,
+            // No look was asked for in the turns before the first.
+            turn: LOOK_TURNS + 1,
             waker: Waker::new()?,
             is_waker_armed: false,
             caps,
@@ -226,6 +230,11 @@ impl UringPoll {
             Ok(mask) => Readiness::from_poll_mask(mask).visible_to(entry.how.interest),
             Err(_) => Readiness::ERROR,
         };
+        if is_doubtful(found) && self.turn - entry.state.doubted_in > LOOK_TURNS {
+            self.look_again(key);
+            return;
+        }
+        entry.state.doubted_in = 0;
         let mut key = key;
         if entry.how.trigger == Trigger::Edge || found.is_empty() {
             self.keep_armed(key, completion);
@@ -235,6 +244,17 @@ impl UringPoll {
         if !found.is_empty() {
             self.found(key, found);
         }
+    }
+
+    /// Asks what really holds, by a poll that looks at the file.
+    fn look_again(&mut self, key: Key) {
+        let fd = key.fd();
+        let Entry { token, how, state } = self.table.remove(fd).expect("the caller found it");
+        let state = Watch { found: Readiness::NONE, doubted_in: self.turn, ..state };
+        // Under a new key an armed poll is updated; one that ended is added.
+        self.table.insert(fd, Entry { token, how, state });
+        self.changes.mark(fd);
+        self.counters.rearms.add(1);
     }
 
     fn found(&mut self, key: Key, found: Readiness) {
@@ -357,36 +377,16 @@ impl Poller for UringPoll {
     }
 }
 
-const CAPS: Caps = Caps {
-    backend: Backend::Uring,
-    level: true,
-    edge: true,
-    oneshot: true,
-    exclusive: true,
-    rdhup: true,
-    hangup: true,
-    files: FilePolicy::AlwaysReady,
-    deferred_changes: true,
-    holds_files: true,
-    fds_max: None,
-    notes: Vec::new(),
-};
+/// A poll that was woken reports what the waker of the file claimed, not what holds. Sockets
+/// claim priority data with all data, and the end of a pipe is claimed as error and hang-up.
+fn is_doubtful(found: Readiness) -> bool {
+    found.contains(Readiness::PRIORITY) || found.contains(Readiness::ERROR | Readiness::HUP)
+}
 
 const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
     backend: Backend::Uring,
     what: "changing an exclusive registration, or to one (as epoll_ctl(2)): delete and add",
 };
-
-fn notes(ring: &CountedRing) -> Vec<String> {
-    let setup = ring.setup();
-    let Sizes { submission, completion } = setup.sizes;
-    let flags = if setup.flags.is_empty() { "none".to_owned() } else { setup.flags.join("+") };
-    let granted = [
-        format!("ring flags {flags}"),
-        format!("{submission} submissions, {completion} completions"),
-    ];
-    granted.into_iter().chain(setup.refused.iter().cloned()).collect()
-}
 
 #[cfg(test)]
 #[path = "uring_poll_tests.rs"]

@@ -129,6 +129,40 @@ fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
 }
 
 #[test]
+fn what_the_kernel_claims_and_does_not_hold_is_not_reported() {
+    for trigger in [Trigger::Edge, Trigger::Level, Trigger::Oneshot] {
+        let mut poller = UringPoll::open().expect("io_uring is allowed here");
+        let both = Interest::READABLE | Interest::PRIORITY;
+        let pairs = registered(&mut poller, 1, Registration::new(both, trigger));
+        let other = [pair()];
+        let urgent = Registration::new(Interest::PRIORITY, trigger);
+        poller.add(other[0].1.as_fd(), token(1), urgent).expect("added");
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let readable = Registration::new(Interest::READABLE, trigger);
+        poller.add(reader.as_fd(), token(2), readable).expect("added");
+        assert_eq!(look(&mut poller, 8), []);
+        send(&pairs);
+        send(&other);
+        drop(writer);
+        let mut seen = Vec::new();
+        let mut events = Events::with_capacity(8);
+        for round in 0..4 {
+            if round == 2 && trigger != Trigger::Oneshot {
+                send(&pairs);
+                send(&other);
+            }
+            poller.wait(&mut events, Some(Duration::ZERO)).expect("looked");
+            seen.extend(events.iter().copied());
+        }
+        seen.sort_by_key(|event| event.token);
+        seen.dedup();
+        let socket = crate::Event { token: token(0), readiness: Readiness::READABLE };
+        let pipe = crate::Event { token: token(2), readiness: Readiness::HUP };
+        assert_eq!(seen, [socket, pipe], "{trigger:?}");
+    }
+}
+
+#[test]
 fn an_exclusive_registration_is_served_and_cannot_be_changed() {
     for how in [EDGE.exclusive(), LEVEL.exclusive()] {
         let mut poller = UringPoll::open().expect("io_uring is allowed here");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
 use rustix::io::Errno;
 
-use crate::{Backend, Counters, Error};
+use crate::{Backend, Caps, Counters, Error, FilePolicy};
 
 /// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -49,6 +49,11 @@ impl CountedRing {
 
     pub(crate) fn setup(&self) -> &Setup {
         self.ring.setup()
+    }
+
+    /// What a poller on this ring can do.
+    pub(crate) fn caps(&self) -> Caps {
+        Caps { notes: notes(self.setup()), ..CAPS }
     }
 
     /// Moves `requests` into the submission queue. What exceeds one queueful is submitted on
@@ -130,6 +135,31 @@ impl CountedRing {
             self.enters_since_overflow = self.enters_since_overflow.saturating_add(1);
         }
     }
+}
+
+const CAPS: Caps = Caps {
+    backend: Backend::Uring,
+    level: true,
+    edge: true,
+    oneshot: true,
+    exclusive: true,
+    rdhup: true,
+    hangup: true,
+    files: FilePolicy::AlwaysReady,
+    deferred_changes: true,
+    holds_files: true,
+    fds_max: None,
+    notes: Vec::new(),
+};
+
+fn notes(setup: &Setup) -> Vec<String> {
+    let Sizes { submission, completion } = setup.sizes;
+    let flags = if setup.flags.is_empty() { "none".to_owned() } else { setup.flags.join("+") };
+    let granted = [
+        format!("ring flags {flags}"),
+        format!("{submission} submissions, {completion} completions"),
+    ];
+    granted.into_iter().chain(setup.refused.iter().cloned()).collect()
 }
 
 fn is(error: &io::Error, errno: Errno) -> bool {

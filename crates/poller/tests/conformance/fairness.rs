@@ -12,6 +12,8 @@ use crate::suite::{Case, Verdict, case};
 pub(crate) const CASES: &[Case] = &[
     case!(three_waits_of_two_see_all_six),
     case!(rounds_go_on_being_fair),
+    case!(what_fits_comes_in_one_wait),
+    case!(what_fits_comes_in_one_wait_edge, [Edge]),
     case!(capacity_is_never_exceeded),
     case!(one_event_at_a_time_sees_all),
     case!(edges_beyond_the_capacity_are_kept, [Edge]),
@@ -64,6 +66,30 @@ fn rounds_go_on_being_fair(rig: &mut Rig) -> Verdict {
     let (least, most) = (seen.values().min(), seen.values().max());
     assert_eq!((least, most), (Some(&5), Some(&5)), "thirty events over six: {seen:?}");
     Ok(())
+}
+
+/// Sixty-four become ready at once, three times what io_uring finishes unasked.
+fn whole(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let mut counters = Vec::new();
+    for slot in 0..64 {
+        let counter = rig.eventfd();
+        rig.add(&counter, slot, Interest::READABLE, trigger)?;
+        counters.push(counter);
+    }
+    rig.quiet();
+    for counter in &counters {
+        counter.write(1).expect("room");
+    }
+    assert_eq!(rig.wait(64, DEADLINE).len(), 64, "all are ready and all fit");
+    Ok(())
+}
+
+fn what_fits_comes_in_one_wait(rig: &mut Rig) -> Verdict {
+    whole(rig, Trigger::Level)
+}
+
+fn what_fits_comes_in_one_wait_edge(rig: &mut Rig) -> Verdict {
+    whole(rig, Trigger::Edge)
 }
 
 fn capacity_is_never_exceeded(rig: &mut Rig) -> Verdict {

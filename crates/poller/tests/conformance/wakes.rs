@@ -16,7 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(many_wakes_are_merged_to_one),
     case!(a_wake_from_another_thread_before_the_wait),
     case!(a_wake_from_another_thread_during_the_wait, [Kernel]),
-    case!(a_wake_ends_a_wait_without_timeout, [Kernel]),
+    case!(a_wake_ends_a_wait_without_end, [Kernel]),
     case!(no_wake_is_lost_between_two_threads, [Kernel]),
     case!(many_threads_wake_one_poller, [Kernel]),
     case!(a_wake_comes_together_with_events),
@@ -100,11 +100,12 @@ fn a_wake_from_another_thread_during_the_wait(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn a_wake_ends_a_wait_without_timeout(rig: &mut Rig) -> Verdict {
+fn a_wake_ends_a_wait_without_end(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;
     let (reader, _writer) = rig.pipe();
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     woken_in_wait(rig, None);
+    woken_in_wait(rig, Some(Duration::MAX));
     Ok(())
 }
 
