@@ -43,6 +43,8 @@ pub(crate) struct Aio {
     queue: Vec<Key>,
     batch: Vec<AioPoll>,
     completed: Vec<AioCompletion>,
+    /// Numbers the flushes: a poll that completes in the turn of its submission looked itself.
+    turn: u64,
     waker: Waker,
     caps: Caps,
     counters: Arc<Counters>,
@@ -53,8 +55,8 @@ pub(crate) struct Aio {
 enum State {
     /// It will hear of it with the next wait.
     Queued { place: usize, is_rearm: bool },
-    /// A poll is in flight, or its completion waits in the ring.
-    Armed(AioSlot),
+    /// A poll is in flight, or its completion waits in the ring; submitted in that turn.
+    Armed(AioSlot, u64),
     /// Nothing: a oneshot that fired, or one that the kernel refused.
     Silent,
 }
@@ -73,6 +75,7 @@ impl Aio {
             queue: vec![Key::WAKER],
             batch: Vec::new(),
             completed: Vec::new(),
+            turn: 0,
             waker: Waker::new()?,
             counters: Arc::default(),
         })
@@ -96,7 +99,7 @@ impl Aio {
         }
         let keys: Vec<Key> = self.table.keys().collect();
         for key in keys {
-            if matches!(self.state(key), State::Armed(_)) {
+            if matches!(self.state(key), State::Armed(..)) {
                 self.enqueue(key, true);
             }
         }
@@ -118,7 +121,7 @@ impl Aio {
     fn withdraw(&mut self, fd: RawFd) -> Result<bool, Error> {
         let Some(entry) = self.table.remove(fd) else { return Ok(false) };
         match entry.state {
-            State::Armed(slot) => {
+            State::Armed(slot, _) => {
                 self.counters.system_calls.add(1);
                 let cancelled = self.context.cancel(slot);
                 cancelled.map_err(|cause| Error::System { call: "io_cancel", cause })?;
@@ -149,6 +152,7 @@ impl Aio {
     /// Hands the queue to the kernel. What finds no slot stays queued: then a slot is held by a
     /// completion that lies in the ring or is about to, and the wait will come round again.
     fn flush(&mut self, events: &mut Events) -> Result<(), Error> {
+        self.turn += 1;
         let mut done = 0;
         let mut outcome = Ok(());
         while outcome.is_ok() && done < self.queue.len() && !events.is_full() {
@@ -158,7 +162,7 @@ impl Aio {
                 Ok([]) => break,
                 Ok(slots) => {
                     for (&key, &slot) in self.queue[done..].iter().zip(slots) {
-                        note_armed(&mut self.table, &self.counters, key, slot);
+                        note_armed(&mut self.table, &self.counters, key, (slot, self.turn));
                     }
                     done += slots.len();
                 }
@@ -263,8 +267,13 @@ impl Aio {
                 self.counters.stale_events.add(u64::from(result != 0));
                 continue;
             };
-            let found = Readiness::from_poll_mask(result as u32);
-            events.push(entry.token, found.visible_to(entry.how.interest));
+            let found = Readiness::from_poll_mask(result as u32).visible_to(entry.how.interest);
+            let has_looked = matches!(entry.state, State::Armed(_, turn) if turn == self.turn);
+            if found.is_doubtful_claim() && !has_looked {
+                self.enqueue(key, true);
+                continue;
+            }
+            events.push(entry.token, found);
             match entry.how.trigger {
                 Trigger::Oneshot => entry.state = State::Silent,
                 _ => self.enqueue(key, true),
@@ -305,7 +314,7 @@ impl Poller for Aio {
         // and one that is about to be armed will.
         let is_same = entry.token == token && entry.how.interest == how.interest;
         let is_queued = matches!(entry.state, State::Queued { .. });
-        if is_queued || (is_same && matches!(entry.state, State::Armed(_))) {
+        if is_queued || (is_same && matches!(entry.state, State::Armed(..))) {
             (entry.token, entry.how) = (token, how);
             self.counters.updates_merged.add(1);
             return Ok(());
@@ -371,13 +380,18 @@ fn has_news(events: &Events) -> bool {
 }
 
 /// Books that the kernel accepted `key`.
-fn note_armed(table: &mut Table<State>, counters: &Counters, key: Key, slot: AioSlot) {
+fn note_armed(
+    table: &mut Table<State>,
+    counters: &Counters,
+    key: Key,
+    (slot, turn): (AioSlot, u64),
+) {
     let Some(entry) = table.by_key(key) else { return };
     match entry.state {
         State::Queued { is_rearm: true, .. } => counters.rearms.add(1),
         _ => counters.updates_sent.add(1),
     }
-    entry.state = State::Armed(slot);
+    entry.state = State::Armed(slot, turn);
 }
 
 fn caps(context: &AioContext) -> Caps {

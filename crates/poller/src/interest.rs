@@ -121,6 +121,15 @@ impl Readiness {
         self.0 & (Self::HUP.0 | Self::ERROR.0) != 0
     }
 
+    /// Whether this may be no more than a claim when a poll request reports it (AIO, io_uring).
+    ///
+    /// A request that was woken reports what the waker of the file claimed, not what holds.
+    /// Sockets claim priority data with all data, and the end of a pipe is claimed as error and
+    /// hang-up. A request that looks at the file when it is armed tells the truth.
+    pub(crate) const fn is_doubtful_claim(self) -> bool {
+        self.contains(Self::PRIORITY) || self.contains(Self(Self::ERROR.0 | Self::HUP.0))
+    }
+
     /// What of this readiness somebody with `interest` may hear.
     #[must_use]
     pub const fn visible_to(self, interest: Interest) -> Self {

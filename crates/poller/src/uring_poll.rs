@@ -230,7 +230,7 @@ impl UringPoll {
             Ok(mask) => Readiness::from_poll_mask(mask).visible_to(entry.how.interest),
             Err(_) => Readiness::ERROR,
         };
-        if is_doubtful(found) && self.turn - entry.state.doubted_in > LOOK_TURNS {
+        if found.is_doubtful_claim() && self.turn - entry.state.doubted_in > LOOK_TURNS {
             self.look_again(key);
             return;
         }
@@ -375,12 +375,6 @@ impl Poller for UringPoll {
     fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
-}
-
-/// A poll that was woken reports what the waker of the file claimed, not what holds. Sockets
-/// claim priority data with all data, and the end of a pipe is claimed as error and hang-up.
-fn is_doubtful(found: Readiness) -> bool {
-    found.contains(Readiness::PRIORITY) || found.contains(Readiness::ERROR | Readiness::HUP)
 }
 
 const EXCLUSIVE_MODIFY: Error = Error::Unsupported {

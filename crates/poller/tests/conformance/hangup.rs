@@ -13,6 +13,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_close_of_the_peer_is_hup, [Hangup]),
     case!(a_close_of_the_peer_is_rdhup_and_hup, [Rdhup]),
     case!(a_writer_gone_is_hup, [Hangup]),
+    case!(an_end_of_a_pipe_is_no_error),
     case!(a_writer_gone_leaves_the_data_readable, [Hangup]),
     case!(a_reader_gone_is_an_error_for_the_writer, [Hangup]),
     case!(hup_is_reported_with_an_empty_interest),
@@ -83,6 +84,17 @@ fn a_writer_gone_is_hup(rig: &mut Rig) -> Verdict {
     rig.quiet();
     writer.close();
     rig.reported(1, READ, Readiness::HUP)
+}
+
+/// The kernel wakes a pipe's reader with error and hang-up together.
+fn an_end_of_a_pipe_is_no_error(rig: &mut Rig) -> Verdict {
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    rig.quiet();
+    writer.close();
+    let first = rig.found();
+    assert!(!first[0].1.contains(Readiness::ERROR), "{first:?}");
+    Ok(())
 }
 
 fn a_writer_gone_leaves_the_data_readable(rig: &mut Rig) -> Verdict {

@@ -12,8 +12,8 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::suite::rig::{Rig, accepted, slots};
-use crate::suite::{Case, Deviation, Verdict, case};
+use crate::suite::rig::{Rig, accepted};
+use crate::suite::{Case, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
     case!(a_listener_is_readable_until_accepted, [Kernel]),
@@ -158,15 +158,7 @@ fn urgent_data_is_priority(rig: &mut Rig) -> Verdict {
     rig.add(&ours, 1, Interest::PRIORITY, Trigger::Level)?;
     rig.quiet();
     rustix::net::send(&theirs, b"!", SendFlags::OOB).expect("room");
-    for _ in 0..100 {
-        if slots(&rig.wait(8, Duration::from_millis(1))) == [(1, Readiness::PRIORITY)] {
-            return Ok(());
-        }
-    }
-    // It is there, for those who look.
-    rig.modify(&ours, 1, Interest::PRIORITY, Trigger::Level)?;
-    assert_eq!(rig.found(), [(1, Readiness::PRIORITY)]);
-    Err(Deviation::PriorityUnheard)
+    rig.reported(1, Interest::PRIORITY, Readiness::PRIORITY)
 }
 
 fn urgent_data_that_waits_is_priority(rig: &mut Rig) -> Verdict {
@@ -181,12 +173,11 @@ fn ordinary_data_is_not_priority(rig: &mut Rig) -> Verdict {
     rig.add(&ours, 1, READ | Interest::PRIORITY, Trigger::Level)?;
     rig.quiet();
     theirs.write(1).expect("room");
-    let first = rig.found();
-    assert_eq!(rig.found(), [(1, Readiness::READABLE)], "a second look is right everywhere");
-    if first == [(1, Readiness::READABLE | Readiness::PRIORITY)] {
-        return Err(Deviation::WakeAsReadiness);
-    }
-    assert_eq!(first, [(1, Readiness::READABLE)]);
+    assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
+    rig.modify(&ours, 1, Interest::PRIORITY, Trigger::Level)?;
+    rig.quiet();
+    theirs.write(1).expect("room");
+    rig.quiet();
     Ok(())
 }
 

@@ -154,17 +154,4 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "adding a reused number takes the old number or request away, and only \
                  epoll(7) goes on reporting a file that lives in a duplicate",
     },
-    Difference {
-        backends: &[Backend::Uring],
-        cases: Cases::Named(&["network/urgent_data_is_priority"]),
-        deviation: Deviation::PriorityUnheard,
-        reason: "io_uring poll requests leave POLLPRI out when they match a wake-up",
-    },
-    Difference {
-        backends: &[Backend::Aio, Backend::Uring],
-        cases: Cases::Named(&["network/ordinary_data_is_not_priority"]),
-        deviation: Deviation::WakeAsReadiness,
-        reason: "these requests complete with the conditions that the wake-up names, and a TCP \
-                 socket names POLLPRI for all data",
-    },
 ];

@@ -92,15 +92,11 @@ pub(crate) enum Deviation {
     ErrorLater,
     /// No stale event came, because replacing a registration took the old watch away.
     NothingStale,
-    /// Urgent data did not end a wait for nothing else.
-    PriorityUnheard,
-    /// The conditions that the kernel's wake-up named were reported without a look.
-    WakeAsReadiness,
 }
 
 impl Deviation {
     /// Every deviation.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Refused,
         Self::NoObject,
         Self::AcceptsFiles,
@@ -112,8 +108,6 @@ impl Deviation {
         Self::ForgetsClosed,
         Self::ErrorLater,
         Self::NothingStale,
-        Self::PriorityUnheard,
-        Self::WakeAsReadiness,
     ];
 
     /// What happens, in the words of the report and of the document.
@@ -130,8 +124,6 @@ impl Deviation {
             Self::ForgetsClosed => "a closed number is forgotten although a duplicate lives on",
             Self::ErrorLater => "the next wait reports an error, instead of EBADF from add",
             Self::NothingStale => "no stale event comes and none is counted",
-            Self::PriorityUnheard => "urgent data does not end a wait for priority alone",
-            Self::WakeAsReadiness => "the first report may say priority for ordinary data",
         }
     }
 }

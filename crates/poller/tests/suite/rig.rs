@@ -21,6 +21,9 @@ use super::{Deviation, Verdict};
 
 /// How long something that must come may take on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+/// How often, and how long each time, the kernel may take to give back the memory of rings.
+const RELEASES_MAX: usize = 20;
+const RELEASE: Duration = Duration::from_millis(100);
 /// How long nothing must come for a script to believe that nothing will.
 const QUIET: Duration = Duration::from_millis(2);
 /// How often, and how long each time, a script waits for passing states to pass.
@@ -321,7 +324,26 @@ fn open(backend: Backend, world: Option<&World>) -> Result<Box<dyn Poller>, Erro
         return Ok(world.open());
     }
     let mechanism = Mechanism::ALL.into_iter().find(|known| known.backend() == backend);
-    mechanism.expect("every backend with a kernel has a mechanism").open()
+    let mechanism = mechanism.expect("every backend with a kernel has a mechanism");
+    let mut opened = mechanism.open();
+    for _ in 0..RELEASES_MAX {
+        match &opened {
+            // The rings of earlier cases are given back by a kernel thread, some time after
+            // their last close, and count as locked memory of this user until then. Trying
+            // again without a pause would make rings faster than that thread takes them back.
+            Err(error) if is_out_of_memory(error) => {
+                let mut nothing = Events::with_capacity(1);
+                Mechanism::Poll.open()?.wait(&mut nothing, Some(RELEASE))?;
+                opened = mechanism.open();
+            }
+            _ => break,
+        }
+    }
+    opened
+}
+
+fn is_out_of_memory(error: &Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NOMEM.raw_os_error())
 }
 
 fn sim_pair(world: &World, (first, second): (SimFd, SimFd)) -> (Object, Object) {
