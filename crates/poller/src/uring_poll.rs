@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use pollux_sys::ring::{Completion, Request, Shots, Sizes};
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 use crate::table::{Entry, Key, Table};
 use crate::uring_changes::{Changes, Watch, failed_update};
@@ -61,6 +62,8 @@ pub(crate) struct UringPoll {
     turn: u64,
     waker: Waker,
     is_waker_armed: bool,
+    /// The process that opened the ring.
+    owner: Pid,
     caps: Caps,
     counters: Arc<Counters>,
 }
@@ -83,6 +86,7 @@ impl UringPoll {
             turn: LOOK_TURNS + 1,
             waker: Waker::new()?,
             is_waker_armed: false,
+            owner: rustix::process::getpid(),
             caps,
             counters,
         })
@@ -309,6 +313,15 @@ impl UringPoll {
         self.drop_entry(fd);
         self.table.insert(fd, Entry { token, how, state: Watch::new(how) });
         self.changes.ask(fd);
+    }
+}
+
+impl Drop for UringPoll {
+    fn drop(&mut self) {
+        // A forked child has no ring to speak to, only its parent's numbers.
+        if rustix::process::getpid() == self.owner {
+            self.ring.end(self.table.len() + usize::from(self.is_waker_armed));
+        }
     }
 }
 

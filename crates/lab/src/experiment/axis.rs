@@ -62,6 +62,14 @@ pub(super) const STREAMS: &[Axis] = &[
         default: &["1000"],
     },
     Axis {
+        name: "cpus",
+        about: "where the two threads run: split gives each a CPU of its own, free leaves it to \
+                the scheduler, as the original does",
+        original: None,
+        kind: AxisKind::Word(&["split", "free"]),
+        default: &["split"],
+    },
+    Axis {
         name: "no_poller",
         about: "two more arms: cyclic instead of random writes with the baseline's poller, and \
                 cyclic writes with blocking reads and no poller",

@@ -4,12 +4,17 @@
 //! to a random stream and yields after as many writes as there are streams; the reader waits,
 //! reads up to 1024 bytes of each stream that is ready, and yields after a small batch. What
 //! differs: the intervals are cut by a third, sleeping thread instead of SIGALRM, the random
-//! numbers come from our own generator, and `no_poller` changes one factor at a time.
+//! numbers come from our own generator, `no_poller` changes one factor at a time, `cpus` may keep
+//! the two threads apart, and a reader behind a poller does not block: an edge may be told again
+//! for data that was read meanwhile, and a blocking read would then stand still until the stream
+//! is fed again (on uring-poll that cost two thirds of the rate).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use pollux_poller::{Events, Interest, Mechanism, Registration, Token, Trigger};
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::transport::{self, Stream};
 use crate::error::MeasureError;
@@ -29,10 +34,19 @@ pub(crate) fn run(spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
     let (readers, writers): (Vec<OwnedFd>, Vec<OwnedFd>) =
         streams.into_iter().map(|Stream { read, write }| (read, write)).unzip();
     let poller = spec.mechanism()?;
+    if poller.is_some() {
+        for reader in &readers {
+            rustix::io::ioctl_fionbio(reader, true).map_err(MeasureError::io("ioctl"))?;
+        }
+    }
+    let [read_cpu, write_cpu] = cpus(spec)?;
+    pin(read_cpu)?;
     std::thread::scope(|scope| {
         let writer = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn_scoped(scope, move || write_until_stopped(&writers, spec, gauge))
+            .spawn_scoped(scope, move || {
+                pin(write_cpu).and_then(|()| write_until_stopped(&writers, spec, gauge))
+            })
             .map_err(|cause| MeasureError::Setup { what: "the writer thread".into(), cause })?;
         let read = match poller {
             Some(mechanism) => read_through_poller(mechanism, &readers, spec, gauge),
@@ -44,6 +58,29 @@ pub(crate) fn run(spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
         let wrote = writer.join().expect("the writer does not panic");
         read.and(wrote)
     })
+}
+
+/// The CPUs of reader and writer: the first two that this process may use, or none in particular.
+fn cpus(spec: &RunSpec) -> Result<[Option<usize>; 2], MeasureError> {
+    if spec.word("cpus")? == "free" {
+        return Ok([None, None]);
+    }
+    let allowed = sched_getaffinity(None).map_err(MeasureError::io("sched_getaffinity"))?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    match (cpus.next(), cpus.next()) {
+        (first @ Some(_), second @ Some(_)) => Ok([first, second]),
+        _ => Err(MeasureError::Spec(
+            "cpus = split needs two CPUs, this process may use one: choose cpus = free".into(),
+        )),
+    }
+}
+
+/// Keeps the calling thread on one CPU.
+fn pin(cpu: Option<usize>) -> Result<(), MeasureError> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(MeasureError::io("sched_setaffinity"))
 }
 
 fn read_through_poller(
@@ -68,8 +105,10 @@ fn read_through_poller(
         poller.wait(&mut events, None)?;
         for event in &events {
             let reader = &readers[event.token.slot() as usize];
-            if rustix::io::read(reader, &mut buffer).map_err(MeasureError::io("read"))? > 0 {
-                handled += 1;
+            match rustix::io::read(reader, &mut buffer) {
+                Ok(1..) => handled += 1,
+                Ok(0) | Err(Errno::AGAIN) => {}
+                Err(errno) => return Err(MeasureError::io("read")(errno)),
             }
             if is_oneshot {
                 poller.modify(reader.as_fd(), event.token, how)?;
@@ -121,7 +160,7 @@ fn write_until_stopped(
             match rustix::io::write(&writers[index], &[1]) {
                 Ok(_) => {}
                 // The readers are gone: the run is over.
-                Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Ok(()),
+                Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
                 Err(errno) => return Err(MeasureError::io("write")(errno)),
             }
         }

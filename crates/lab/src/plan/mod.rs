@@ -212,17 +212,19 @@ fn points_of(part: &Part) -> Vec<Point> {
         .collect()
 }
 
-/// What tells a point from the defaults: words as they are, counts with the axis' name, values
-/// of axes that stand at their only default left away.
+/// What tells a point from others: the first axis always, the rest where they leave their only
+/// default; words as they are, counts with the axis' name.
 fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
     let mut words = Vec::new();
-    for axis in experiment.axes() {
+    for (index, axis) in experiment.axes().iter().enumerate() {
         let value = &axes[axis.name];
-        let is_default = axis.default == [value.as_str()];
+        if index > 0 && axis.default == [value.as_str()] {
+            continue;
+        }
         match axis.kind {
             AxisKind::Word(_) => words.push(value.clone()),
-            AxisKind::Count(..) if !is_default => words.push(format!("{value} {}", axis.name)),
-            AxisKind::Count(..) | AxisKind::Switch => {}
+            AxisKind::Count(..) => words.push(format!("{value} {}", axis.name)),
+            AxisKind::Switch => {}
         }
     }
     words.join(", ")
