@@ -3,7 +3,7 @@
 use super::is_plain_poller;
 use crate::experiment::Experiment;
 use crate::plan::{Plan, PlannedPoint};
-use crate::record::{Answer, Record, ResultRow};
+use crate::record::{Answer, Record, ResultRow, Verdict};
 
 /// A rate counts as kept over an axis when less than this share is lost.
 const KEPT: f64 = 0.15;
@@ -49,18 +49,37 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
     let mut rows = rows_of(part, point, record);
     rows.sort_by(|a, b| b.ratio.unwrap_or(0.0).total_cmp(&a.ratio.unwrap_or(0.0)));
     let best = *rows.first()?;
-    let best_low = best.ci_low.or(best.ratio)?;
-    let as_good: Vec<&str> = rows
-        .iter()
-        .filter(|row| row.ci_high.or(row.ratio).is_some_and(|high| high >= best_low))
-        .map(|row| row.arm.as_str())
-        .collect();
     let reason = match point.experiment {
         Experiment::Streams => rate_reason(best, &rows),
         Experiment::Pipes => curve_reason(plan, point, record, best),
     };
-    Some(Answer { load: load(point), choice: one_or_more(&as_good), reason })
+    Some(Answer { load: load(point), choice: choice(&rows), reason })
 }
+
+/// Those that were shown to be faster than the baseline and no worse than the best of them;
+/// where there are none, everything that was not shown to be slower.
+fn choice(rows: &[&ResultRow]) -> String {
+    let names = |wanted: &dyn Fn(&ResultRow) -> bool| -> Vec<&str> {
+        rows.iter().filter(|row| wanted(row)).map(|row| row.arm.as_str()).collect()
+    };
+    let best_low = rows.iter().find(|row| row.verdict == Verdict::Faster).and_then(|r| r.ci_low);
+    if let Some(best_low) = best_low {
+        return one_or_more(&names(&|row| {
+            row.verdict == Verdict::Faster && row.ci_high.is_some_and(|high| high >= best_low)
+        }));
+    }
+    let slower = names(&|row| row.verdict == Verdict::Slower);
+    let rest = names(&|row| row.verdict != Verdict::Slower);
+    match (slower.len(), rest.len()) {
+        (0, 1) => rest[0].to_owned(),
+        (0, _) => "no difference shown".to_owned(),
+        (_, NAMES_MIN..) => format!("any but {}", one_or_more(&slower).replace(" or ", " and ")),
+        _ => one_or_more(&rest),
+    }
+}
+
+/// From so many names on it is shorter to say which are not meant.
+const NAMES_MIN: usize = 4;
 
 fn rows_of<'a>(part: &str, point: &PlannedPoint, record: &'a Record) -> Vec<&'a ResultRow> {
     let plain = |name: &str| point.arms.iter().any(|arm| arm.name == name && is_plain_poller(arm));
@@ -103,20 +122,17 @@ fn ratio_in_words(row: &ResultRow) -> String {
         (Some(ratio), Some(low), Some(high)) => {
             format!("{ratio:.2} of {} [{low:.2}, {high:.2}]", row.baseline)
         }
-        (Some(_), ..) => format!("{} is the baseline", row.arm),
+        (Some(_), ..) => "the baseline".to_owned(),
         _ => "not measured".to_owned(),
     }
 }
 
 fn rate_reason(best: &ResultRow, rows: &[&ResultRow]) -> String {
     let worst = rows.last().filter(|worst| worst.arm != best.arm);
+    let lead = format!("{}: {}", best.arm, ratio_in_words(best));
     match worst {
-        Some(worst) => {
-            let ratio = worst.ratio.unwrap_or_default();
-            let lead = ratio_in_words(best);
-            format!("{lead}; last is {} with {ratio:.2}", worst.arm)
-        }
-        None => ratio_in_words(best),
+        Some(worst) => format!("{lead}; {}: {}", worst.arm, ratio_in_words(worst)),
+        None => lead,
     }
 }
 
@@ -151,5 +167,61 @@ fn curve_reason(plan: &Plan, widest: &PlannedPoint, record: &Record, best: &Resu
             one_or_more(&kept).replace(" or ", " and "),
             KEPT * 100.0
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(arm: &str, interval: [f64; 2], verdict: Verdict) -> ResultRow {
+        ResultRow {
+            experiment: "streams".into(),
+            point: "pipe".into(),
+            axes: std::collections::BTreeMap::new(),
+            arm: arm.into(),
+            metric: "events per second".into(),
+            more_is_better: true,
+            value: Some(1.0),
+            value_half_width: None,
+            unit: "events/s".into(),
+            baseline: "epoll".into(),
+            ratio: Some(f64::midpoint(interval[0], interval[1])),
+            ratio_median: None,
+            ci_low: Some(interval[0]),
+            ci_high: Some(interval[1]),
+            verdict,
+            more_blocks: None,
+            blocks: 12,
+            no_difference: 0.03,
+            method: String::new(),
+            outliers: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn chosen(rows: &[ResultRow]) -> String {
+        choice(&rows.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_faster_ones_that_overlap_the_best_are_chosen() {
+        let rows = [
+            row("poll", [1.15, 1.25], Verdict::Faster),
+            row("select", [1.10, 1.20], Verdict::Faster),
+            row("aio", [1.05, 1.10], Verdict::Faster),
+            row("epoll-et", [1.00, 1.40], Verdict::Inconclusive),
+        ];
+        assert_eq!(chosen(&rows), "poll or select");
+    }
+
+    #[test]
+    fn without_a_faster_one_only_the_slower_are_ruled_out() {
+        let same = |arm| row(arm, [0.98, 1.02], Verdict::Equivalent);
+        let slower = |arm| row(arm, [0.1, 0.2], Verdict::Slower);
+        assert_eq!(chosen(&[same("a"), same("b"), same("c"), same("d")]), "no difference shown");
+        assert_eq!(chosen(&[same("a"), same("b"), slower("c")]), "a or b");
+        let many = [same("a"), same("b"), same("c"), same("d"), slower("e"), slower("f")];
+        assert_eq!(chosen(&many), "any but e and f");
     }
 }

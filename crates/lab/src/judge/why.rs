@@ -160,13 +160,17 @@ fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
             if (ours - theirs).abs() < PER_EVENT_MIN {
                 return None;
             }
-            let smallest = PER_EVENT_MIN / 10.0;
-            let ratio = ours.max(smallest) / theirs.max(smallest);
-            let move_log = ratio.ln().abs();
-            let direction = if ratio > 1.0 { "more" } else { "fewer" };
-            let factor = move_log.exp();
-            (move_log > MOVED.ln_1p())
-                .then(|| (move_log, format!("{} {direction} {name}", factor_in_words(factor))))
+            let (least, most) = (ours.min(theirs), ours.max(theirs));
+            let move_log = (most / least.max(PER_EVENT_MIN)).ln();
+            let words = match (least < PER_EVENT_MIN, ours > theirs) {
+                (true, true) => format!("{ours:.2} {name}, the baseline next to none"),
+                (true, false) => format!("next to no {name}, the baseline {theirs:.2}"),
+                (false, is_more) => {
+                    let direction = if is_more { "more" } else { "fewer" };
+                    format!("{} {direction} {name}", factor_in_words(most / least))
+                }
+            };
+            (most / least > 1.0 + MOVED).then_some((move_log, words))
         })
         .collect();
     moved.sort_by(|a, b| b.0.total_cmp(&a.0));

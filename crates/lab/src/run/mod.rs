@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::host::environment::Environment;
 use crate::host::gates::{Gate, GateLimits, OwnUse};
@@ -124,23 +124,27 @@ impl Runner<'_> {
             state.record.ending = Ending::Interrupted;
             return false;
         }
-        if done >= job.blocks && job.budget.is_some_and(|budget| state.start.elapsed() >= budget) {
-            return false;
-        }
-        if let Some(budget) = job.budget
-            && state.start.elapsed() + self.plan.forecast().block > budget
-            && done >= BLOCKS_WHATEVER
-        {
-            state.record.ending = Ending::Budget;
-            return false;
-        }
         let rule = StoppingRule {
             blocks_min: job.blocks as usize,
             blocks_max: job.blocks_max as usize,
             target_half_width: job.target_ci,
         };
         let headline = judge::headline(self.plan, &state.record);
-        rule.needs_more_blocks(done as usize, &headline)
+        if !rule.needs_more_blocks(done as usize, &headline) {
+            return false;
+        }
+        let fits = done < BLOCKS_WHATEVER || self.fits_budget(state);
+        if !fits {
+            state.record.ending = Ending::Budget;
+        }
+        fits
+    }
+
+    /// Whether one more block would end within the budget, by what the blocks so far took.
+    fn fits_budget(&self, state: &State) -> bool {
+        let longest = state.record.blocks.iter().map(|block| block.duration_s).fold(0.0, f64::max);
+        let next = self.plan.forecast().block.max(Duration::from_secs_f64(longest));
+        self.plan.job.budget.is_none_or(|budget| state.start.elapsed() + next <= budget)
     }
 
     /// Every arm at every point once.
