@@ -30,7 +30,6 @@ impl World {
                 let (file, _, shots) = self.armed.remove(&target).expect("armed");
                 assert_eq!(self.armed.insert(becomes, (file, events, shots)), None);
             }
-            Request::CancelAll { .. } => self.armed.clear(),
             Request::Cancel { target, .. } => {
                 self.armed.remove(&target).expect("armed");
             }

@@ -317,10 +317,25 @@ impl UringPoll {
 }
 
 impl Drop for UringPoll {
+    /// Ends every poll, so that the files are let go now: the kernel would do it as well, but in
+    /// a worker of its own and later (a quarter of a second for 9,000 polls here). One by one, as
+    /// `delete` does: cancelling all with one request costs the kernel 150 µs for each of them.
     fn drop(&mut self) {
         // A forked child has no ring to speak to, only its parent's numbers.
-        if rustix::process::getpid() == self.owner {
-            self.ring.end(self.table.len() + usize::from(self.is_waker_armed));
+        if rustix::process::getpid() != self.owner {
+            return;
+        }
+        let fds: Vec<_> = self.table.keys().map(Key::fd).collect();
+        for fd in fds {
+            self.drop_entry(fd);
+            self.changes.ask(fd);
+        }
+        // One turn plans and sends; the second is for what was on its way to the kernel before.
+        let mut events = Events::with_capacity(1);
+        for _ in 0..2 {
+            if self.turn(&mut events, Some(Duration::ZERO)).is_err() {
+                break;
+            }
         }
     }
 }

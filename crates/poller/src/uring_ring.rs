@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
 use rustix::io::Errno;
 
-use crate::table::Key;
 use crate::{Backend, Caps, Counters, Error, FilePolicy};
 
 /// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.
@@ -126,33 +125,6 @@ impl CountedRing {
     /// Multishots that end now may be victims of an overflow.
     pub(crate) fn is_shaken(&self) -> bool {
         self.enters_since_overflow < OVERFLOW_ENTERS
-    }
-
-    /// Ends the `polls` that are armed, before the ring is closed.
-    ///
-    /// The kernel would end them as well, but in a worker of its own and later (a quarter of a
-    /// second for 9,000 polls here), and until then they hold their files open.
-    pub(crate) fn end(&mut self, polls: usize) {
-        let everything = Request::CancelAll { user_data: Key::IGNORED.0 };
-        // A queue that is full is submitted first; what fails is left to the kernel's worker.
-        if self.ring.push(everything).is_err() {
-            let _ = self.ring.submit();
-            let _ = self.ring.push(everything);
-        }
-        let mut left = polls as u32;
-        while left > 0 {
-            let at_once = left.min(self.ring.setup().sizes.completion);
-            let entered = self.ring.enter(at_once, Some(Duration::ZERO));
-            let mut ended = 0;
-            while self.ring.next_completion().is_some() {
-                ended += 1;
-            }
-            left = left.saturating_sub(ended);
-            let is_stuck = ended == 0 && !self.ring.has_overflow();
-            if is_stuck || entered.is_err_and(|error| !is(&error, Errno::TIME)) {
-                break;
-            }
-        }
     }
 
     fn note_overflow(&mut self, had_overflow: bool) {

@@ -60,11 +60,6 @@ pub enum Request {
         /// Comes back with a failure.
         user_data: u64,
     },
-    /// Ends every request of the ring; each completes with ECANCELED.
-    CancelAll {
-        /// Comes back with a failure.
-        user_data: u64,
-    },
 }
 
 impl Request {
@@ -81,10 +76,6 @@ impl Request {
                     .flags(squeue::Flags::SKIP_SUCCESS)
                     .user_data(user_data)
             }
-            Self::CancelAll { user_data } => opcode::AsyncCancel2::new(types::CancelBuilder::any())
-                .build()
-                .flags(squeue::Flags::SKIP_SUCCESS)
-                .user_data(user_data),
             Self::Cancel { target, user_data } => opcode::AsyncCancel::new(target)
                 .build()
                 .flags(squeue::Flags::SKIP_SUCCESS)
