@@ -3,7 +3,7 @@
 //! The runner starts a fresh process for each run and hands it a [`RunSpec`]; the process calls
 //! [`measure`], which prints one JSON line for each interval and one for the result. Within the
 //! process the *measured thread* runs the workload; the *controller* (the caller's thread)
-//! sleeps, cuts the intervals and reads counters through the [`Gauge`] that both share. The
+//! sleeps, cuts the intervals and reads counters through the `Gauge` that both share. The
 //! controller never runs during an interval.
 
 use std::collections::BTreeMap;
