@@ -7,8 +7,8 @@
 use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Outcome, Record, ResultRow, Run, Verdict};
 use crate::stats::{
-    self, Direction, Outlier, RatioEstimate, Resampling, Row, decision_delta, holm, log_ratios,
-    median, noise_floor, tukey_flags,
+    self, Delta, Direction, Outlier, RatioEstimate, Resampling, Row, decision_delta, holm,
+    log_ratios, median, noise_floor, tukey_flags,
 };
 
 mod answer;
@@ -169,7 +169,7 @@ fn judge_point(
 }
 
 /// A row with everything but the comparison.
-fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: f64) -> ResultRow {
+fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
     let metric = runs.point.experiment.metric();
     let values: Vec<f64> = runs.values(arm).into_iter().map(|(_, value)| value).collect();
     let failures = runs.failures(arm);
@@ -196,7 +196,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: f64) -> ResultRow {
         verdict: if values.is_empty() { Verdict::Failed } else { Verdict::Inconclusive },
         more_blocks: None,
         blocks: values.len() as u32,
-        no_difference: delta,
+        no_difference: delta.difference,
         method: "none".to_owned(),
         outliers: 0,
         notes,

@@ -91,6 +91,7 @@ fn run_pollux(
     })
     .map_err(|error| error.to_string())?;
     match done {
+        Some(done) if done.events_per_s <= 0.0 => Err("no event in the measured window".to_owned()),
         Some(done) if ended.status.success() => {
             Ok(Ran { measurement: measurement(&done, intervals), done: Some(done) })
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ratio::RatioEstimate;
 use super::student::{student_t_cdf, student_t_quantile};
-use super::verdict::{Direction, Verdict, band_log, clearance, more_blocks};
+use super::verdict::{Delta, Direction, Verdict, band_log, clearance, more_blocks};
 
 /// The chance, at most, that a table with no real difference shows even one.
 pub const FAMILY_ERROR_RATE: f64 = 0.05;
@@ -44,13 +44,14 @@ impl Row {
     ///
     /// When `delta` is negative or not a number.
     #[must_use]
-    pub fn judged(estimate: RatioEstimate, delta: f64, direction: Direction) -> Self {
+    pub fn judged(estimate: RatioEstimate, delta: impl Into<Delta>, direction: Direction) -> Self {
+        let delta = delta.into();
         Self {
             verdict: Verdict::of(&estimate, delta, direction),
-            p_value: p_beyond(&estimate, delta),
+            p_value: p_beyond(&estimate, delta.difference),
             p_holm: None,
             estimate,
-            delta,
+            delta: delta.difference,
         }
     }
 }

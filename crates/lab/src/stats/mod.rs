@@ -58,4 +58,4 @@ pub use summary::{
     Summary, coefficient_of_variation, geometric_mean, mean, mean_half_width_rel, median, quantile,
     standard_deviation,
 };
-pub use verdict::{Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_floor};
+pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_floor};

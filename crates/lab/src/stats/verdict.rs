@@ -47,14 +47,16 @@ impl Verdict {
     /// Judges an arm against the band `1/(1+delta)..=1+delta`.
     ///
     /// Faster or slower when the 95 % interval lies wholly outside the band, equivalent when the 90 %
-    /// interval lies wholly inside (two one-sided tests at 5 %), inconclusive otherwise.
+    /// interval lies wholly inside the band of equivalence (two one-sided tests at 5 %), inconclusive
+    /// otherwise.
     ///
     /// # Panics
     ///
     /// When `delta` is negative or not a number.
     #[must_use]
-    pub fn of(estimate: &RatioEstimate, delta: f64, direction: Direction) -> Self {
-        let band = band_log(delta);
+    pub fn of(estimate: &RatioEstimate, delta: impl Into<Delta>, direction: Direction) -> Self {
+        let delta = delta.into();
+        let (band, inner) = (band_log(delta.difference), band_log(delta.equivalence));
         let (Some(ci95), Some(ci90)) = (estimate.ci95, estimate.ci90) else {
             return Self::Inconclusive { more_blocks: 1 };
         };
@@ -62,10 +64,10 @@ impl Verdict {
             Self::outside(true, direction)
         } else if ci95.hi.ln() < -band {
             Self::outside(false, direction)
-        } else if -band <= ci90.lo.ln() && ci90.hi.ln() <= band {
+        } else if -inner <= ci90.lo.ln() && ci90.hi.ln() <= inner {
             Self::Equivalent
         } else {
-            let more_blocks = more_blocks(estimate.n, width_factor(estimate, band));
+            let more_blocks = more_blocks(estimate.n, width_factor(estimate, band, inner));
             Self::Inconclusive { more_blocks }
         }
     }
@@ -114,10 +116,30 @@ pub fn noise_floor(same_against_same: &RatioEstimate) -> Option<f64> {
     Some(ci95.hi.max(1.0 / ci95.lo) - 1.0)
 }
 
-/// The effect that counts: the job's least effect, or the noise floor where that is larger.
+/// The effects that count, both as the distance from 1: 0.03 stands for 1/1.03 to 1.03.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Delta {
+    /// A difference must be larger than this.
+    pub difference: f64,
+    /// Equivalence must be shown within this.
+    pub equivalence: f64,
+}
+
+impl From<f64> for Delta {
+    fn from(delta: f64) -> Self {
+        Self { difference: delta, equivalence: delta }
+    }
+}
+
+/// Equivalence is never claimed for effects larger than so many times the least effect: on a
+/// noisy machine "no difference" would otherwise mean nothing.
+const EQUIVALENCE_EFFECTS_MAX: f64 = 2.0;
+
+/// What counts: the job's least effect, or the noise floor where that is larger.
 #[must_use]
-pub fn decision_delta(min_effect: f64, noise_floor: Option<f64>) -> f64 {
-    min_effect.max(noise_floor.unwrap_or(0.0))
+pub fn decision_delta(min_effect: f64, noise_floor: Option<f64>) -> Delta {
+    let difference = min_effect.max(noise_floor.unwrap_or(0.0));
+    Delta { difference, equivalence: difference.min(min_effect * EQUIVALENCE_EFFECTS_MAX) }
 }
 
 /// Half-width of the band in logarithms.
@@ -143,13 +165,13 @@ pub(super) fn clearance(estimate: &RatioEstimate, band: f64) -> Option<f64> {
 }
 
 /// By which factor the interval must shrink so that the estimate, should it stand, is decided.
-fn width_factor(estimate: &RatioEstimate, band: f64) -> f64 {
+fn width_factor(estimate: &RatioEstimate, band: f64, inner: f64) -> f64 {
     match (clearance(estimate, band), estimate.ci90) {
         (Some(clearance), _) if clearance > 0.0 => clearance,
         (_, Some(ci90)) => {
             let centre = estimate.ratio.ln();
-            let above = (band - centre) / (ci90.hi.ln() - centre);
-            let below = (band + centre) / (centre - ci90.lo.ln());
+            let above = (inner - centre) / (ci90.hi.ln() - centre);
+            let below = (inner + centre) / (centre - ci90.lo.ln());
             above.min(below)
         }
         (_, None) => 0.0,
@@ -241,9 +263,9 @@ mod tests {
         same.ci95 = Some(Interval { lo: 0.96, hi: 1.01 });
         let floor = noise_floor(&same).expect("an interval");
         assert!((floor - (1.0 / 0.96 - 1.0)).abs() < 1e-12);
-        assert_eq!(decision_delta(0.03, Some(floor)), floor);
-        assert_eq!(decision_delta(0.05, Some(floor)), 0.05);
-        assert_eq!(decision_delta(0.05, None), 0.05);
+        assert_eq!(decision_delta(0.03, Some(floor)), floor.into());
+        assert_eq!(decision_delta(0.05, Some(floor)), 0.05.into());
+        assert_eq!(decision_delta(0.05, None), 0.05.into());
     }
 
     #[test]
@@ -255,5 +277,18 @@ mod tests {
         assert_eq!(text, r#"["faster",{"inconclusive":{"more_blocks":5}}]"#);
         let back: Vec<Verdict> = serde_json::from_str(&text).expect("what was just written");
         assert_eq!(back, [Verdict::Faster, open]);
+    }
+
+    #[test]
+    fn noise_beyond_twice_the_least_effect_makes_nothing_equivalent() {
+        let delta = decision_delta(0.03, Some(0.5));
+        assert_eq!(delta, Delta { difference: 0.5, equivalence: 0.06 });
+        let wide = estimate(1.0, 0.2, 0.15);
+        let verdict = Verdict::of(&wide, delta, HigherIsBetter);
+        assert!(matches!(verdict, Verdict::Inconclusive { .. }), "{verdict}");
+        assert_eq!(
+            Verdict::of(&estimate(1.0, 0.05, 0.04), delta, HigherIsBetter),
+            Verdict::Equivalent
+        );
     }
 }
