@@ -73,6 +73,10 @@ pub(super) fn run(
         if is_stopped() {
             return Err(ChildError::Stopped);
         }
+        // Asked before each line: a child that never falls silent has a deadline as well.
+        if start.elapsed() > deadline {
+            return Err(ChildError::Deadline(deadline));
+        }
         match lines.recv_timeout(PATIENCE) {
             Ok(Said::Out(line)) => {
                 on_line(&line);
@@ -80,9 +84,6 @@ pub(super) fn run(
             }
             Ok(Said::Err(line)) => keep(&mut stderr, &line),
             Ok(Said::Closed) => open -= 1,
-            Err(RecvTimeoutError::Timeout) if start.elapsed() > deadline => {
-                return Err(ChildError::Deadline(deadline));
-            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -180,6 +181,13 @@ mod tests {
         let ended = run(shell("sleep 60 & wait"), "", Duration::ZERO, &|| false, &mut |_| {});
         assert!(matches!(ended, Err(ChildError::Deadline(_))), "{ended:?}");
         assert!(start.elapsed() < LONG);
+    }
+
+    #[test]
+    fn a_child_that_never_falls_silent_is_killed_at_its_deadline() {
+        let deadline = Duration::from_millis(50);
+        let ended = run(shell("yes 55"), "", deadline, &|| false, &mut |_| {});
+        assert!(matches!(ended, Err(ChildError::Deadline(_))), "{ended:?}");
     }
 
     #[test]
