@@ -114,6 +114,10 @@ impl Runner<'_> {
         }
         self.repeat_disturbed(&mut state);
         self.profile_pass(&mut state);
+        // Also where the stop came in the passes after the planned blocks.
+        if self.stop.is_asked() {
+            state.record.ending = Ending::Interrupted;
+        }
         self.judge(&mut state);
         state.record
     }
