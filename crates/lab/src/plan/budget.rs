@@ -11,6 +11,8 @@ use super::{Plan, PlannedPoint};
 const BLOCKS_MIN: u32 = 3;
 /// Windows are not made shorter than this: ten intervals of 10 ms.
 const RUNTIME_MIN: Duration = Duration::from_millis(100);
+/// Intervals of a cut window: fewer say nothing about steadiness.
+const INTERVALS_KEPT: u32 = 10;
 /// The ramp is not made shorter than this.
 const RAMP_MIN: Duration = Duration::from_millis(50);
 /// Starting a process, opening its poller, ending it.
@@ -84,7 +86,7 @@ impl Plan {
             let (ramp_time, runtime) = (point.ramp_time, point.runtime);
             point.ramp_time = (ramp_time / 2).max(RAMP_MIN).min(ramp_time);
             point.runtime = (runtime / 2).max(RUNTIME_MIN).min(runtime);
-            point.interval = point.interval.min(point.runtime / 5);
+            point.interval = point.interval.min(point.runtime / INTERVALS_KEPT);
             has_cut |= (point.ramp_time, point.runtime) != (ramp_time, runtime);
         }
         has_cut
