@@ -49,7 +49,7 @@ pub(super) fn flag_unexplained(results: &mut [ResultRow], why: &[WhyRow]) {
         ) else {
             continue;
         };
-        if is_claim && moves(row, baseline).is_empty() {
+        if is_claim && has_common_count(row, baseline) && moves(row, baseline).is_empty() {
             let percent = MOVED * 100.0;
             result.notes.push(format!("unexplained: no count moved by {percent:.0} %"));
         }
@@ -146,14 +146,7 @@ fn cpu_ns_per_event(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record
 /// The counts of `row` that differ from the baseline's, the largest move first: words and
 /// whether the count can be named without its figures.
 fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
-    let counts = [
-        ("system calls per event", &row.system_calls_per_event, &baseline.system_calls_per_event),
-        ("events per wait", &row.events_per_wait, &baseline.events_per_wait),
-        ("updates per event", &row.updates_per_event, &baseline.updates_per_event),
-        ("switches per event", &row.switches_per_event, &baseline.switches_per_event),
-        ("wake-ups per event", &row.wakeups_per_event, &baseline.wakeups_per_event),
-    ];
-    let mut moved: Vec<(f64, String)> = counts
+    let mut moved: Vec<(f64, String)> = counts(row, baseline)
         .into_iter()
         .filter_map(|(name, ours, theirs)| {
             let (ours, theirs) = (*ours.value()?, *theirs.value()?);
@@ -177,6 +170,25 @@ fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
     moved.into_iter().map(|(_, words)| words).collect()
 }
 
+type NamedCounts<'a> = [(&'static str, &'a Reading<f64>, &'a Reading<f64>); 5];
+
+/// The counts of both rows, side by side.
+fn counts<'a>(row: &'a WhyRow, baseline: &'a WhyRow) -> NamedCounts<'a> {
+    [
+        ("system calls per event", &row.system_calls_per_event, &baseline.system_calls_per_event),
+        ("events per wait", &row.events_per_wait, &baseline.events_per_wait),
+        ("updates per event", &row.updates_per_event, &baseline.updates_per_event),
+        ("switches per event", &row.switches_per_event, &baseline.switches_per_event),
+        ("wake-ups per event", &row.wakeups_per_event, &baseline.wakeups_per_event),
+    ]
+}
+
+/// Whether anything was counted for both: without it nothing can be said to have stood still.
+fn has_common_count(row: &WhyRow, baseline: &WhyRow) -> bool {
+    let mut counts = counts(row, baseline).into_iter();
+    counts.any(|(_, ours, theirs)| ours.value().is_some() && theirs.value().is_some())
+}
+
 fn factor_in_words(factor: f64) -> String {
     match factor {
         10.0.. => format!("{factor:.0}×"),
@@ -190,5 +202,38 @@ fn sentence(row: &WhyRow, baseline: &WhyRow) -> String {
     }
     let mut moved = moves(row, baseline);
     moved.truncate(REASONS_MAX);
-    if moved.is_empty() { "no count moved".to_owned() } else { moved.join(", ") }
+    match (moved.is_empty(), has_common_count(row, baseline)) {
+        (false, _) => moved.join(", "),
+        (true, true) => "no count moved".to_owned(),
+        (true, false) => "not counted".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(arm: &str, calls: Reading<f64>) -> WhyRow {
+        let missing = || Reading::unavailable("no event in the counted window");
+        WhyRow {
+            experiment: "streams".into(),
+            point: "pipe".into(),
+            arm: arm.into(),
+            system_calls_per_event: calls,
+            events_per_wait: missing(),
+            updates_per_event: missing(),
+            switches_per_event: missing(),
+            wakeups_per_event: missing(),
+            cpu_ns_per_event: missing(),
+            sentence: String::new(),
+        }
+    }
+
+    #[test]
+    fn counts_that_could_not_be_read_did_not_stand_still() {
+        let baseline = counted("epoll", Reading::Value(1.0));
+        let unread = counted("poll", Reading::unavailable("no tracefs"));
+        assert_eq!(sentence(&unread, &baseline), "not counted");
+        assert_eq!(sentence(&counted("poll", Reading::Value(1.0)), &baseline), "no count moved");
+    }
 }
