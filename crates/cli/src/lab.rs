@@ -56,6 +56,8 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     let sources = Sources::probe();
     require(&plan.job, &sources)?;
     let folder = flags.out.unwrap_or_else(|| default_folder(&plan.job.name));
+    // Now, and not after minutes of measuring.
+    store::prepare(&folder).map_err(Failure::failed)?;
     if !flags.quiet {
         announce(&plan, &sources, &folder);
     }

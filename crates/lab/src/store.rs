@@ -57,6 +57,21 @@ pub enum StoreError {
     },
 }
 
+/// Makes `folder` and tries that it can be written to, before anything is measured.
+///
+/// # Errors
+/// [`StoreError::Io`] with what refused.
+pub fn prepare(folder: &Path) -> Result<(), StoreError> {
+    let probe = folder.join(format!(".{RESULT_FILE}.partial"));
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |cause| StoreError::Io { path, cause }
+    };
+    std::fs::create_dir_all(folder).map_err(io(folder))?;
+    std::fs::write(&probe, "").map_err(io(&probe))?;
+    std::fs::remove_file(&probe).map_err(io(&probe))
+}
+
 /// Writes result, report, summary and job into `folder`, which is made if need be. Each file is
 /// replaced as a whole, so that a reader never sees half of one.
 ///
