@@ -332,7 +332,7 @@ impl Poller for UringPoll {
             self.counters.closed_without_delete.add(1);
         }
         self.counters.updates_asked.add(1);
-        self.changes.added(fd.as_raw_fd(), token);
+        self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how);
         Ok(())
     }
@@ -343,7 +343,7 @@ impl Poller for UringPoll {
             return Err(EXCLUSIVE_MODIFY);
         }
         self.counters.updates_asked.add(1);
-        self.changes.renamed(fd.as_raw_fd(), token);
+        self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how);
         Ok(())
     }
