@@ -318,7 +318,7 @@ impl UringPoll {
 
 impl Drop for UringPoll {
     fn drop(&mut self) {
-        // A forked child has no ring to speak to, only its parent's numbers.
+        // The polls of a ring that a forked child inherited are its parent's.
         if rustix::process::getpid() == self.owner {
             self.ring.end(self.table.len() + usize::from(self.is_waker_armed));
         }
