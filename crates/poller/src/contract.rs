@@ -11,7 +11,8 @@
 //!   again: backends that can't see a close then replace the old registration.
 //! * **Spurious events.** Edge registrations may report more often than the model (after an
 //!   overflow every registration is looked at again), never less, and never a condition that
-//!   did not hold when it was looked at.
+//!   did not hold when it was looked at. Where changes are deferred, every trigger may report
+//!   once what was read or written away since it held, so descriptors have to be non-blocking.
 //! * **Fairness.** When more is ready than fits, successive waits go round.
 //! * **Deferred errors.** Where changes ride with the next wait (`Caps::deferred_changes`), an
 //!   error of the kernel arrives there, as an event with [`crate::Readiness::ERROR`].
@@ -64,7 +65,8 @@ pub trait Poller {
     }
 
     /// Waits until something is ready, a waker is used, a signal handler ran or `timeout` is
-    /// over; fills `events` with what was found, nothing of an earlier wait stays in it.
+    /// over; fills `events` with what was found, nothing of an earlier wait stays in it. With
+    /// epoll (and sim) it also ends, empty, when only stale events came ([`Counters`]).
     ///
     /// `None` waits for ever, zero only looks. The timeout counts nanoseconds on the monotonic
     /// clock; the kernel may add its timer slack (50 µs by default, `prctl(2)`).

@@ -39,6 +39,11 @@ impl Key {
         self.0 as u32 as RawFd
     }
 
+    /// The others have a kind, and number and sequence of them mean nothing.
+    fn is_registration(self) -> bool {
+        self.0 >> 56 == 0
+    }
+
     fn sequence(self) -> u32 {
         (self.0 >> 32) as u32 % Self::SEQUENCES
     }
@@ -130,6 +135,9 @@ impl<S> Table<S> {
 
     /// The entry that `key` names, unless it was removed or replaced since.
     pub(crate) fn by_key(&mut self, key: Key) -> Option<&mut Entry<S>> {
+        if !key.is_registration() {
+            return None;
+        }
         let place = self.places.get_mut(key.0 as u32 as usize)?;
         if place.sequence != key.sequence() {
             return None;
@@ -170,6 +178,18 @@ mod tests {
         let second = table.insert(5, entry(2));
         assert!(table.by_key(first).is_none());
         assert_eq!(table.by_key(second).map(|entry| entry.token), Some(Token::new(2, 0)));
+    }
+
+    #[test]
+    fn the_waker_is_no_registration_even_when_the_sequence_of_number_0_wraps() {
+        let mut table = Table::new();
+        for _ in 0..Key::SEQUENCES {
+            table.insert(0, entry(1));
+        }
+        assert_eq!(table.key(0), Some(Key::new(0, 0)));
+        assert!(table.by_key(Key::new(0, 0)).is_some());
+        assert!(table.by_key(Key::WAKER).is_none());
+        assert!(table.by_key(Key::IGNORED).is_none());
     }
 
     #[test]

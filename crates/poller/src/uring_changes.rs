@@ -13,8 +13,8 @@
 //! | yes | yes, same file, same kind of poll | poll update |
 //! | yes | yes, same file, another kind | cancel, poll add |
 //!
-//! "Same file" is what equal tokens promise ([`Token`]), or a modify. A poll of what may be
-//! another file is retired at once: it is cancelled and never updated.
+//! "Same file" is what equal tokens promise ([`Token`]). A poll of what may be another file is
+//! retired at once, by an add as by a modify: it is cancelled and never updated.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -147,18 +147,11 @@ impl Changes {
         }
     }
 
-    /// `fd` is added under `token`: a poll of the number under another token is of a file that
-    /// was closed since.
-    pub(crate) fn added(&mut self, fd: RawFd, token: Token) {
+    /// `fd` goes by `token` from now on: a poll of the number under another token may be of a
+    /// file that was closed since.
+    pub(crate) fn named(&mut self, fd: RawFd, token: Token) {
         if self.slot(fd).polled.is_some_and(|polled| polled.token != token) {
             self.retire(fd);
-        }
-    }
-
-    /// The file of `fd` goes by another token from now on.
-    pub(crate) fn renamed(&mut self, fd: RawFd, token: Token) {
-        if let Some(polled) = &mut self.slot(fd).polled {
-            polled.token = token;
         }
     }
 

@@ -73,11 +73,8 @@ fn run(steps: &[Step]) {
         match step {
             Step::Want(index, how) => {
                 let (fd, token) = (index as RawFd, world.token(index));
-                if std::mem::replace(&mut world.is_registered[index], true) {
-                    changes.renamed(fd, token);
-                } else {
-                    changes.added(fd, token);
-                }
+                world.is_registered[index] = true;
+                changes.named(fd, token);
                 table.insert(fd, Entry { token, how, state: Watch::new(how) });
                 changes.ask(fd);
             }

@@ -321,7 +321,7 @@ impl Drop for UringPoll {
     /// a worker of its own and later (a quarter of a second for 9,000 polls here). One by one, as
     /// `delete` does: cancelling all with one request costs the kernel 150 µs for each of them.
     fn drop(&mut self) {
-        // A forked child has no ring to speak to, only its parent's numbers.
+        // The polls of a ring that a forked child inherited are its parent\'s.
         if rustix::process::getpid() != self.owner {
             return;
         }
@@ -347,7 +347,7 @@ impl Poller for UringPoll {
             self.counters.closed_without_delete.add(1);
         }
         self.counters.updates_asked.add(1);
-        self.changes.added(fd.as_raw_fd(), token);
+        self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how);
         Ok(())
     }
@@ -358,7 +358,7 @@ impl Poller for UringPoll {
             return Err(EXCLUSIVE_MODIFY);
         }
         self.counters.updates_asked.add(1);
-        self.changes.renamed(fd.as_raw_fd(), token);
+        self.changes.named(fd.as_raw_fd(), token);
         self.enter_anew(fd.as_raw_fd(), token, how);
         Ok(())
     }

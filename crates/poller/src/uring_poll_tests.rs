@@ -89,14 +89,13 @@ fn an_overflow_of_the_completion_queue_loses_nothing() {
 }
 
 #[test]
-fn a_registration_that_fires_while_it_is_modified_is_reported_once_under_the_new_token() {
+fn a_registration_that_fires_while_it_is_modified_is_reported_once() {
     let mut poller = UringPoll::open().expect("io_uring is allowed here");
     let pairs = registered(&mut poller, 1, ONESHOT);
     assert_eq!(look(&mut poller, 8), []);
     send(&pairs);
-    let renamed = Token::new(5, 0);
-    poller.modify(pairs[0].1.as_fd(), renamed, ONESHOT).expect("modified");
-    assert_eq!(look(&mut poller, 8), [renamed]);
+    poller.modify(pairs[0].1.as_fd(), token(0), ONESHOT).expect("modified");
+    assert_eq!(look(&mut poller, 8), [token(0)]);
     assert_eq!(look(&mut poller, 8), []);
     assert_eq!(counted(&poller).rearms, 1, "the update came too late and was made good");
 }
@@ -106,7 +105,8 @@ fn an_edge_registration_modified_in_the_act_stays_armed() {
     let mut poller = UringPoll::open().expect("io_uring is allowed here");
     let pairs = registered(&mut poller, 1, EDGE);
     assert_eq!(look(&mut poller, 8), []);
-    for slot in 1..5 {
+    // An equal token asks for an update of the poll, another one for a poll of its own.
+    for slot in [0, 0, 1, 2, 2] {
         send(&pairs);
         poller.modify(pairs[0].1.as_fd(), token(slot), EDGE).expect("modified");
         assert_eq!(look(&mut poller, 8), [token(slot)]);
@@ -122,8 +122,8 @@ fn a_modify_to_a_condition_that_holds_is_reported_at_once() {
         let pairs = registered(&mut poller, 1, how);
         assert_eq!(look(&mut poller, 8), []);
         let writable = Registration { interest: Interest::WRITABLE, ..how };
-        poller.modify(pairs[0].1.as_fd(), token(7), writable).expect("modified");
-        assert_eq!(look(&mut poller, 8), [token(7)], "{how:?}");
+        poller.modify(pairs[0].1.as_fd(), token(0), writable).expect("modified");
+        assert_eq!(look(&mut poller, 8), [token(0)], "{how:?}");
         assert_eq!(counted(&poller).updates_sent, 2, "an add and an update");
     }
 }

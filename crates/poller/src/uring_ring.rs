@@ -83,10 +83,11 @@ impl CountedRing {
         timeout: Option<Duration>,
     ) -> Result<Entered, Error> {
         let has_submissions = self.ring.queued() > 0;
+        let timeout = timeout.map(|rest| rest.min(SLEEP_MAX));
         let started = timeout.filter(|_| has_submissions).map(|_| Instant::now());
         let had_overflow = self.ring.has_overflow();
         self.counters.system_calls.add(1);
-        let outcome = self.ring.enter(completions_min, timeout.map(|rest| rest.min(SLEEP_MAX)));
+        let outcome = self.ring.enter(completions_min, timeout);
         self.note_overflow(had_overflow);
         let ended = match outcome {
             // The number of requests taken hides a signal and the clock.

@@ -15,6 +15,9 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 /// The same number on every architecture, as of all system calls since Linux 5.1.
 const IO_URING_SETUP: i64 = 425;
 
+/// Between two attempts to open a ring.
+const RETRY: Duration = Duration::from_millis(20);
+
 const EPERM: i32 = 1;
 const ENOMEM: i32 = 12;
 const ENOSYS: i32 = 38;
@@ -82,13 +85,15 @@ fn little_locked_memory_gives_a_smaller_ring_and_none_gives_none() {
             setrlimit(Resource::Memlock, limits).expect("lowered");
         };
         limit(64 << 10);
-        // The kernel gives back the memory of rings that were just closed some time later.
+        // The kernel gives back the memory of rings that were just closed some time later, by a
+        // worker that a loop without a pause would keep from running.
         let patience = Instant::now() + Duration::from_secs(5);
         let poller = loop {
             match Mechanism::UringPoll.open() {
                 Ok(poller) => break poller,
                 Err(error) => assert!(Instant::now() < patience, "{error}"),
             }
+            std::thread::sleep(RETRY);
         };
         let notes = poller.caps().notes.join("; ");
         assert!(notes.contains("no memory for 2048 + 16384 entries"), "{notes}");

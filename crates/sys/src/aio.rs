@@ -62,6 +62,8 @@ pub struct AioContext {
     /// What the last submit handed in, and where it lies.
     submitted: Vec<AioSlot>,
     batch: Vec<*mut Iocb>,
+    /// Where completions are taken to: as long as the largest number that was asked for, and
+    /// never cleared, which would cost each wait more than its system call.
     buffer: Vec<IoEvent>,
 }
 
@@ -155,8 +157,8 @@ impl AioContext {
         let Some(ring) = &mut self.ring else {
             return self.wait(found, most, Some(Duration::ZERO));
         };
-        ring.take(&mut self.buffer, most);
-        let count = self.buffer.len();
+        let most = most.min(self.iocbs.len());
+        let count = ring.take(room(&mut self.buffer, most));
         self.settle(count, found);
         Ok(count)
     }
@@ -172,10 +174,9 @@ impl AioContext {
         most: usize,
         timeout: Option<Duration>,
     ) -> io::Result<usize> {
-        self.buffer.clear();
-        self.buffer.resize(most.clamp(1, self.iocbs.len()), IoEvent::default());
+        let room = room(&mut self.buffer, most.clamp(1, self.iocbs.len()));
         let mut time = timeout.map(timespec);
-        let count = abi::take_events(self.id, 1, &mut self.buffer, time.as_mut())?;
+        let count = abi::take_events(self.id, 1, room, time.as_mut())?;
         self.settle(count, found);
         Ok(count)
     }
@@ -189,6 +190,14 @@ impl AioContext {
             found.push(AioCompletion { data: event.data, result: event.result });
         }
     }
+}
+
+/// The first `most` places of `buffer`, which grows to have them.
+fn room(buffer: &mut Vec<IoEvent>, most: usize) -> &mut [IoEvent] {
+    if buffer.len() < most {
+        buffer.resize(most, IoEvent::default());
+    }
+    &mut buffer[..most]
 }
 
 impl Drop for AioContext {
@@ -240,26 +249,28 @@ impl Ring {
         is_known.then_some(Self { header, events, len: fields.events })
     }
 
-    /// Replaces `taken` by up to `most` events.
-    fn take(&mut self, taken: &mut Vec<IoEvent>, most: usize) {
-        taken.clear();
+    /// Moves events to the beginning of `room`; says how many.
+    fn take(&mut self, room: &mut [IoEvent]) -> usize {
         // SAFETY: the ring is mapped until the context is destroyed, which ends `self` first;
         // what changes in the header meanwhile is atomic.
         let header = unsafe { &*self.header };
         // Acquire: what lies before the tail was written before the tail was.
         let tail = header.tail.load(Ordering::Acquire) % self.len;
         let mut head = header.head.load(Ordering::Relaxed) % self.len;
-        while head != tail && taken.len() < most {
+        let mut taken = 0;
+        while head != tail && taken < room.len() {
             let event = self.events.wrapping_add(head as usize);
             // SAFETY: `head < len` events lie behind the header, and the kernel does not write
             // between head and tail.
-            taken.push(unsafe { event.read_volatile() });
+            room[taken] = unsafe { event.read_volatile() };
+            taken += 1;
             head = (head + 1) % self.len;
         }
-        if !taken.is_empty() {
+        if taken > 0 {
             // Release: the events were read before the kernel may write over them.
             header.head.store(head, Ordering::Release);
         }
+        taken
     }
 }
 

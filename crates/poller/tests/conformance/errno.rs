@@ -3,12 +3,14 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use pollux_poller::{Error, Events, Interest, Readiness, Registration, Token, Trigger};
 use rustix::fs::{Mode, OFlags};
 
-use crate::suite::rig::{Rig, accepted, memfd};
+use crate::suite::rig::{DEADLINE, Rig, accepted, memfd, until_asleep};
 use crate::suite::{Case, Deviation, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
@@ -31,6 +33,7 @@ pub(crate) const CASES: &[Case] = &[
     case!(an_exclusive_registration_reports, [Exclusive]),
     case!(an_exclusive_registration_can_be_deleted, [Exclusive]),
     case!(exclusive_reaches_one_of_two_pollers_at_least, [Exclusive]),
+    case!(exclusive_leaves_some_sleepers_asleep, [Kernel, Exclusive]),
     case!(exclusive_with_oneshot_is_einval),
     case!(exclusive_with_rdhup_is_einval),
     case!(exclusive_with_priority_is_einval),
@@ -62,7 +65,7 @@ fn a_second_add_under_another_token_is_eexist(rig: &mut Rig) -> Verdict {
     rig.add(&reader, 1, Interest::READABLE, Trigger::Level)?;
     let again = rig.poller.add(reader.as_fd(), TOKEN.next_generation(), READ);
     writer.write(1).expect("room");
-    let token = rig.wait(8, crate::suite::rig::DEADLINE)[0].token;
+    let token = rig.wait(8, DEADLINE)[0].token;
     match again {
         Err(error) => {
             refused(Err(error), rustix::io::Errno::EXIST);
@@ -267,6 +270,41 @@ fn exclusive_reaches_one_of_two_pollers_at_least(rig: &mut Rig) -> Verdict {
         assert!(here + events.len() >= 1, "nobody heard of new data");
         reader.read(8).expect("it was written");
     }
+    Ok(())
+}
+
+/// The one thing that the flag is for. The write wakes whom it wakes before it returns.
+fn exclusive_leaves_some_sleepers_asleep(rig: &mut Rig) -> Verdict {
+    const SLEEPERS: usize = 3;
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    let how = Registration::new(Interest::READABLE, Trigger::Edge).exclusive();
+    accepted(rig.poller.add(reader.as_fd(), TOKEN, how))?;
+    rig.delete(&reader);
+    let (backend, fd) = (rig.backend(), reader.as_fd());
+    let (ready, readies) = mpsc::channel();
+    let (heard, hears) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..SLEEPERS {
+            let (ready, heard) = (ready.clone(), heard.clone());
+            scope.spawn(move || {
+                let mut rig = Rig::open(backend).expect("one was opened already");
+                rig.poller.add(fd, TOKEN, how).expect("as before");
+                rig.quiet();
+                ready.send((rustix::thread::gettid(), rig.poller.waker())).expect("awaited");
+                let mut events = Events::with_capacity(8);
+                rig.poller.wait(&mut events, Some(DEADLINE)).expect("wait");
+                heard.send(events.len()).expect("awaited");
+            });
+        }
+        let sleepers: Vec<_> = readies.iter().take(SLEEPERS).collect();
+        sleepers.iter().for_each(|(sleeper, _)| until_asleep(*sleeper));
+        writer.write(1).expect("room");
+        let first = hears.recv_timeout(DEADLINE).expect("nobody heard of new data");
+        sleepers.iter().for_each(|(_, waker)| waker.wake());
+        let all = first + hears.iter().take(SLEEPERS - 1).sum::<usize>();
+        assert!((1..SLEEPERS).contains(&all), "{all} of {SLEEPERS} sleepers heard of one byte");
+    });
     Ok(())
 }
 

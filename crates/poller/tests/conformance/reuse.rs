@@ -4,8 +4,9 @@
 //! must never happen is an event of the old file under the token of its successor.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use pollux_poller::{Interest, Registration, Token, Trigger};
+use pollux_poller::{Error, Interest, Registration, Token, Trigger};
 
 use crate::suite::objects::Object;
 use crate::suite::rig::{Rig, accepted};
@@ -23,8 +24,11 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_hundred_reuses_of_one_number),
     case!(reuse_after_delete_is_clean),
     case!(reuse_after_delete_is_clean_edge, [Edge]),
+    case!(an_equal_token_is_served_after_delete),
+    case!(a_modified_number_reports_nothing_of_the_closed_file),
     case!(a_duplicate_keeps_the_file_watched),
     case!(a_duplicate_does_not_leak_into_the_successor),
+    case!(a_wait_that_finds_only_stale_events_goes_on),
 ];
 
 const READ: Interest = Interest::READABLE;
@@ -39,7 +43,7 @@ fn add(rig: &mut Rig, object: &Object, generation: u32, trigger: Trigger) -> Ver
 fn generations(rig: &mut Rig) -> Vec<u32> {
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let events = rig.wait(64, std::time::Duration::from_millis(2));
+        let events = rig.wait(64, Duration::from_millis(2));
         seen.extend(events.iter().map(|event| event.token.generation()));
     }
     seen.dedup();
@@ -205,4 +209,57 @@ fn a_duplicate_does_not_leak_into_the_successor(rig: &mut Rig) -> Verdict {
     assert_eq!(generations(rig), [1]);
     assert_eq!(twin.read(8), Ok(1));
     Ok(())
+}
+
+/// Everything as the contract asks, but the generation: a promise that the file is the same.
+fn an_equal_token_is_served_after_delete(rig: &mut Rig) -> Verdict {
+    let (old, _old_writer) = rig.pipe();
+    add(rig, &old, 0, Trigger::Level)?;
+    rig.quiet();
+    rig.delete(&old);
+    let (new, new_writer) = rig.successor(old);
+    add(rig, &new, 0, Trigger::Level)?;
+    new_writer.write(1).expect("room");
+    match generations(rig)[..] {
+        [0] => Ok(()),
+        [] => Err(Deviation::NeedsGenerations),
+        ref seen => panic!("generations {seen:?}"),
+    }
+}
+
+fn a_modified_number_reports_nothing_of_the_closed_file(rig: &mut Rig) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, Trigger::Level)?;
+    rig.quiet();
+    let (new, new_writer) = rig.successor(old);
+    let how = Registration::new(READ, Trigger::Level);
+    let outcome = rig.poller.modify(new.as_fd(), Token::new(1, 1), how);
+    // Changes that ride with a wait are made before the old file wakes anything.
+    rig.quiet();
+    let _ = old_writer.write(1);
+    assert_eq!(generations(rig), [0; 0], "nothing happened to the new file");
+    match outcome {
+        Ok(()) => {
+            new_writer.write(1).expect("room");
+            assert_eq!(generations(rig), [1]);
+            Err(Deviation::ModifiesSuccessor)
+        }
+        Err(error) => {
+            assert!(matches!(error, Error::NotRegistered { .. }), "{error:?}");
+            Ok(())
+        }
+    }
+}
+
+fn a_wait_that_finds_only_stale_events_goes_on(rig: &mut Rig) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, Trigger::Level)?;
+    rig.quiet();
+    let _twin = old.dup();
+    let (new, _new_writer) = rig.successor(old);
+    add(rig, &new, 1, Trigger::Level)?;
+    old_writer.write(1).expect("the twin keeps the reader open");
+    let (before, timeout) = (rig.now(), Duration::from_millis(20));
+    assert!(rig.wait(8, timeout).is_empty());
+    if rig.now() - before < timeout { Err(Deviation::EndsEarly) } else { Ok(()) }
 }

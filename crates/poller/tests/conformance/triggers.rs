@@ -2,11 +2,12 @@
 //! object, then the corners of each.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use pollux_poller::{Interest, Readiness, Trigger};
 
 use crate::suite::objects::Object;
-use crate::suite::rig::Rig;
+use crate::suite::rig::{Rig, slots};
 use crate::suite::{Case, Deviation, Need, Verdict, case};
 
 pub(crate) const CASES: &[Case] = &[
@@ -45,6 +46,9 @@ pub(crate) const CASES: &[Case] = &[
     case!(modify_from_oneshot_to_level, [Oneshot]),
     case!(a_deleted_descriptor_is_silent),
     case!(delete_takes_what_was_already_ready),
+    case!(level_is_silent_about_what_was_read_before_the_wait),
+    case!(edge_is_silent_about_what_was_read_before_the_wait, [Edge]),
+    case!(oneshot_is_silent_about_what_was_read_before_the_wait, [Oneshot]),
 ];
 
 const TCP: &[Need] = &[Need::Kernel];
@@ -332,4 +336,32 @@ fn delete_takes_what_was_already_ready(rig: &mut Rig) -> Verdict {
     rig.delete(&reader);
     assert_eq!(rig.found(), [(2, Readiness::READABLE)]);
     Ok(())
+}
+
+/// Ready while it is watched, and over before anybody waits.
+fn silent_about_what_is_over(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, Interest::READABLE, trigger)?;
+    rig.quiet();
+    writer.write(1).expect("room");
+    reader.read(8).expect("it was written");
+    let seen = slots(&rig.wait(8, Duration::from_millis(5)));
+    rig.quiet();
+    match seen[..] {
+        [] => Ok(()),
+        [(1, Readiness::READABLE)] => Err(Deviation::ReportsWhatIsOver),
+        ref seen => panic!("{seen:?}"),
+    }
+}
+
+fn level_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> Verdict {
+    silent_about_what_is_over(rig, Trigger::Level)
+}
+
+fn edge_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> Verdict {
+    silent_about_what_is_over(rig, Trigger::Edge)
+}
+
+fn oneshot_is_silent_about_what_was_read_before_the_wait(rig: &mut Rig) -> Verdict {
+    silent_about_what_is_over(rig, Trigger::Oneshot)
 }

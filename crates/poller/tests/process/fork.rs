@@ -13,6 +13,7 @@ use crate::suite::{Case, Deviation, Verdict, case};
 pub(crate) const CASES: &[Case] = &[
     case!(a_child_that_exits_leaves_the_parent_alone, [Kernel]),
     case!(a_child_that_drops_its_copy_leaves_the_parent_alone, [Kernel]),
+    case!(a_child_that_drops_its_copy_keeps_its_memory, [Kernel]),
     case!(a_child_can_open_a_poller_of_its_own, [Kernel]),
     case!(a_child_can_wake_nobody_by_dying, [Kernel]),
     case!(what_a_child_writes_is_reported, [Kernel]),
@@ -84,6 +85,21 @@ fn a_child_that_drops_its_copy_leaves_the_parent_alone(rig: &mut Rig) -> Verdict
     ended(child(|| drop(ours.take())));
     rig.poller = ours.expect("the child took its copy, not ours");
     works(rig, &reader, &writer)
+}
+
+/// What a poller shares with the kernel may be missing in the child, and something else of the
+/// child in its place: dropping the poller must not take that away.
+fn a_child_that_drops_its_copy_keeps_its_memory(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let other = rig.open_another();
+    let mut ours = Some(std::mem::replace(&mut rig.poller, other));
+    ended(child(|| {
+        // Large enough to be mapped each by itself, and enough to fill every gap.
+        let buffers = vec![vec![7u8; 140_000]; 64];
+        drop(ours.take());
+        assert!(buffers.iter().flatten().all(|&byte| byte == 7));
+    }));
+    Ok(())
 }
 
 fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> Verdict {

@@ -154,4 +154,36 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "adding a reused number takes the old number or request away, and only \
                  epoll(7) goes on reporting a file that lives in a duplicate",
     },
+    Difference {
+        backends: &[Backend::Aio, Backend::Uring],
+        cases: Cases::Named(&[
+            "triggers/level_is_silent_about_what_was_read_before_the_wait",
+            "triggers/edge_is_silent_about_what_was_read_before_the_wait",
+            "triggers/oneshot_is_silent_about_what_was_read_before_the_wait",
+        ]),
+        deviation: Deviation::ReportsWhatIsOver,
+        reason: "a poll request completes when its file wakes it, not when somebody waits; to \
+                 look again at each would double the requests: read with O_NONBLOCK",
+    },
+    Difference {
+        backends: &[Backend::Select, Backend::Poll, Backend::Aio, Backend::Uring],
+        cases: Cases::Named(&["reuse/a_modified_number_reports_nothing_of_the_closed_file"]),
+        deviation: Deviation::ModifiesSuccessor,
+        reason: "these backends don't see a close; another generation lets go of the old file",
+    },
+    Difference {
+        backends: &[Backend::Uring],
+        cases: Cases::Named(&["reuse/an_equal_token_is_served_after_delete"]),
+        deviation: Deviation::NeedsGenerations,
+        reason: "delete and add under an equal token become one update of the armed poll, \
+                 which holds the closed file: the generation has to say that it is another",
+    },
+    Difference {
+        backends: &[Backend::Epoll, Backend::Sim],
+        cases: Cases::Named(&["reuse/a_wait_that_finds_only_stale_events_goes_on"]),
+        deviation: Deviation::EndsEarly,
+        reason: "a file that lives in a duplicate can't be taken out of epoll(7) by the number \
+                 that was closed; the caller sees it in the counter of stale events and must \
+                 close the duplicate or the poller",
+    },
 ];

@@ -90,13 +90,21 @@ pub(crate) enum Deviation {
     ForgetsClosed,
     /// A descriptor that can't be used was refused by the next wait instead of by add.
     ErrorLater,
+    /// A condition that held while it was watched was reported after it was over.
+    ReportsWhatIsOver,
+    /// Modifying a number that was used again went over to the new file.
+    ModifiesSuccessor,
+    /// The successor of a deleted and closed file was not watched under an equal token.
+    NeedsGenerations,
+    /// A wait ended without an event before its time was over.
+    EndsEarly,
     /// No stale event came, because replacing a registration took the old watch away.
     NothingStale,
 }
 
 impl Deviation {
     /// Every deviation.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Refused,
         Self::NoObject,
         Self::AcceptsFiles,
@@ -107,6 +115,10 @@ impl Deviation {
         Self::HoldsFiles,
         Self::ForgetsClosed,
         Self::ErrorLater,
+        Self::ReportsWhatIsOver,
+        Self::ModifiesSuccessor,
+        Self::NeedsGenerations,
+        Self::EndsEarly,
         Self::NothingStale,
     ];
 
@@ -123,6 +135,14 @@ impl Deviation {
             Self::HoldsFiles => "the file stays open and watched until it is deleted or replaced",
             Self::ForgetsClosed => "a closed number is forgotten although a duplicate lives on",
             Self::ErrorLater => "the next wait reports an error, instead of EBADF from add",
+            Self::ReportsWhatIsOver => {
+                "what became ready and was read before the wait is reported once"
+            }
+            Self::ModifiesSuccessor => "the new file of the number is watched, instead of ENOENT",
+            Self::NeedsGenerations => {
+                "nothing of the new file of a number is reported while its token is equal"
+            }
+            Self::EndsEarly => "the wait ends at once, without an event and each time anew",
             Self::NothingStale => "no stale event comes and none is counted",
         }
     }

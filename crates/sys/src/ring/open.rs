@@ -108,7 +108,9 @@ fn open_sized(
 
 fn builder(flags: &[&str], sizes: Sizes) -> Builder {
     let mut builder = IoUring::builder();
-    builder.dontfork().setup_cqsize(sizes.completion);
+    // Not `dontfork`: a child would have a gap where the ring was, and dropping its copy would
+    // unmap whatever the child had put there.
+    builder.setup_cqsize(sizes.completion);
     for &flag in flags {
         match flag {
             "SINGLE_ISSUER" => builder.setup_single_issuer(),
