@@ -126,7 +126,7 @@ pub(crate) enum LabCommand {
         before: PathBuf,
         /// The later result
         after: PathBuf,
-        /// Exit with 3 when an arm got worse in relation to its baseline
+        /// Exit with 3 when an arm got worse in relation to its baseline, or is missing
         #[arg(long)]
         gate: bool,
         /// Exit with 4 when a row is unclear

@@ -9,7 +9,7 @@ use pollux_lab::experiment::Experiment;
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
-use pollux_lab::plan::Plan;
+use pollux_lab::plan::{Machine, Plan};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
 use pollux_lab::run::{Runner, Stop};
 use pollux_lab::{report, store};
@@ -74,12 +74,13 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     }
     .run();
     progress.finish();
-    store::save(&folder, &record).map_err(Failure::failed)?;
+    let saved = store::save(&folder, &record);
     output::result(&match (flags.json, flags.markdown) {
         (true, _) => json(&record),
         (false, true) => report::markdown(&record),
         (false, false) => progress::table(&record),
     })?;
+    saved.map_err(Failure::failed)?;
     if !flags.quiet {
         output::remark(&format!("report: {}", folder.join(store::REPORT_FILE).display()));
     }
@@ -106,7 +107,14 @@ fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
         Err(error) => Some(error.to_string()),
     };
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    Ok(Plan::make(job, limit.maximum.unwrap_or(u64::MAX), &unavailable))
+    Ok(Plan::make(
+        job,
+        &Machine {
+            fds_max: limit.maximum.unwrap_or(u64::MAX),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            unavailable: &unavailable,
+        },
+    ))
 }
 
 fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
@@ -162,7 +170,9 @@ fn announce(plan: &Plan, sources: &Sources, folder: &Path) {
             output::remark(&format!("          to enable: {command}"));
         }
     }
-    output::remark(&format!("results: {}", folder.display()));
+    let replaces =
+        if folder.join(store::RESULT_FILE).exists() { ", replacing what is there" } else { "" };
+    output::remark(&format!("results: {}{replaces}", folder.display()));
 }
 
 /// The first Ctrl-C or SIGTERM ends the run after its block, the second at once.
@@ -238,7 +248,7 @@ fn compare_results(
     output::result(&if as_json { json(&rows) } else { compare::table(&rows) })?;
     let has = |change| rows.iter().any(|row| row.change == change);
     Ok(match () {
-        () if is_gate && has(Change::Worse) => ExitCode::from(3),
+        () if is_gate && (has(Change::Worse) || has(Change::Missing)) => ExitCode::from(3),
         () if is_strict && has(Change::Unclear) => ExitCode::from(4),
         () => ExitCode::SUCCESS,
     })

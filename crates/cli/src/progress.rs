@@ -24,8 +24,6 @@ pub(crate) struct Progress {
     blocks: u32,
     start: Instant,
     forecast: Duration,
-    /// The first error of saving; shown once, and again at the end.
-    pub(crate) save_error: Option<store::StoreError>,
 }
 
 impl Progress {
@@ -47,7 +45,6 @@ impl Progress {
             blocks: plan.job.blocks,
             start: Instant::now(),
             forecast: forecast.total,
-            save_error: None,
         }
     }
 
@@ -125,7 +122,6 @@ impl Observer for Progress {
     fn block_ended(&mut self, record: &Record) {
         if let Err(error) = store::save(&self.folder, record) {
             self.line(&format!("could not save: {error}"));
-            self.save_error.get_or_insert(error);
         }
         let Some(block) = record.blocks.last() else { return };
         let number = block.block + 1;

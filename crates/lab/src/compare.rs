@@ -49,6 +49,8 @@ pub enum Change {
     Same,
     /// The intervals are too wide to tell.
     Unclear,
+    /// It was measured in the first record, but failed or was not run in the second.
+    Missing,
 }
 
 /// One row of a comparison.
@@ -64,8 +66,8 @@ pub struct Compared {
     pub baseline: String,
     /// Ratio to the baseline and its interval in the first record.
     pub before: [f64; 3],
-    /// The same in the second.
-    pub after: [f64; 3],
+    /// The same in the second, where it was measured.
+    pub after: Option<[f64; 3]>,
     /// The judgement.
     pub change: Change,
 }
@@ -77,6 +79,7 @@ impl fmt::Display for Change {
             Self::Better => "better",
             Self::Same => "same",
             Self::Unclear => "unclear",
+            Self::Missing => "missing",
         })
     }
 }
@@ -107,10 +110,15 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
                     && row.arm == before.arm
                     && row.baseline == before.baseline
             };
-            compared(before, b.results.iter().find(is_same)?)
+            compared(before, b.results.iter().find(is_same))
         })
         .collect();
-    if rows.is_empty() { Err(CompareError::NothingInCommon) } else { Ok(rows) }
+    let has_common = rows.iter().any(|row| row.after.is_some());
+    if has_common || !is_across && !rows.is_empty() {
+        Ok(rows)
+    } else {
+        Err(CompareError::NothingInCommon)
+    }
 }
 
 /// The rows for a terminal.
@@ -123,7 +131,8 @@ pub fn table(rows: &[Compared]) -> String {
     );
     for row in rows {
         let place = format!("{}, {}", row.experiment, row.point);
-        let (before, after) = (estimate(row.before), estimate(row.after));
+        let before = estimate(row.before);
+        let after = row.after.map_or("not measured".to_owned(), estimate);
         text += &format!("{place:<34} {:<16} {before:<22} {after:<22} {}\n", row.arm, row.change);
     }
     text += "ratios to each run's own baseline, with 95 % intervals\n";
@@ -144,10 +153,11 @@ fn same_machine(a: &Record, b: &Record) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn compared(before: &ResultRow, after: &ResultRow) -> Option<Compared> {
+fn compared(before: &ResultRow, after: Option<&ResultRow>) -> Option<Compared> {
     let estimate = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
-    let (first, second) = (estimate(before)?, estimate(after)?);
-    let delta = before.no_difference.max(after.no_difference);
+    let first = estimate(before)?;
+    let second = after.and_then(estimate);
+    let delta = after.map_or(0.0, |after| after.no_difference).max(before.no_difference);
     Some(Compared {
         experiment: before.experiment.clone(),
         point: before.point.clone(),
@@ -155,7 +165,7 @@ fn compared(before: &ResultRow, after: &ResultRow) -> Option<Compared> {
         baseline: before.baseline.clone(),
         before: first,
         after: second,
-        change: change(first, second, delta),
+        change: second.map_or(Change::Missing, |second| change(first, second, delta)),
     })
 }
 

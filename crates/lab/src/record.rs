@@ -97,6 +97,7 @@ impl Record {
                 blocks: 0,
                 steal: Reading::unavailable("nothing was run"),
                 runs_unsteady: 0,
+                runs_too_short: 0,
                 runs_two_regime: 0,
                 runs_failed: 0,
                 runs: 0,
@@ -429,6 +430,8 @@ pub struct Trust {
     pub steal: Reading<f64>,
     /// Runs that did not hold one rate.
     pub runs_unsteady: u32,
+    /// Runs with too few intervals to tell.
+    pub runs_too_short: u32,
     /// Runs in two regimes.
     pub runs_two_regime: u32,
     /// Runs that failed.
@@ -447,6 +450,8 @@ pub enum Badge {
     Quiet,
     /// More than that.
     Disturbed,
+    /// Not one gate could be read: the blocks were too short or the host does not say.
+    Unwatched,
     /// The A/A arm differs from itself, or nothing could be measured.
     Invalid,
 }

@@ -321,7 +321,7 @@ impl Drop for UringPoll {
     /// a worker of its own and later (a quarter of a second for 9,000 polls here). One by one, as
     /// `delete` does: cancelling all with one request costs the kernel 150 µs for each of them.
     fn drop(&mut self) {
-        // The polls of a ring that a forked child inherited are its parent\'s.
+        // The polls of a ring that a forked child inherited are its parent's.
         if rustix::process::getpid() != self.owner {
             return;
         }

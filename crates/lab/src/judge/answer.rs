@@ -72,7 +72,10 @@ fn choice(rows: &[&ResultRow]) -> String {
     let rest = names(&|row| row.verdict != Verdict::Slower);
     match (slower.len(), rest.len()) {
         (0, 1) => rest[0].to_owned(),
-        (0, _) => "no difference shown".to_owned(),
+        (0, _) if rows.iter().any(|row| row.verdict == Verdict::Inconclusive) => {
+            "not decided".to_owned()
+        }
+        (0, _) => "no difference".to_owned(),
         (_, NAMES_MIN..) => format!("any but {}", one_or_more(&slower).replace(" or ", " and ")),
         _ => one_or_more(&rest),
     }
@@ -219,7 +222,9 @@ mod tests {
     fn without_a_faster_one_only_the_slower_are_ruled_out() {
         let same = |arm| row(arm, [0.98, 1.02], Verdict::Equivalent);
         let slower = |arm| row(arm, [0.1, 0.2], Verdict::Slower);
-        assert_eq!(chosen(&[same("a"), same("b"), same("c"), same("d")]), "no difference shown");
+        assert_eq!(chosen(&[same("a"), same("b"), same("c"), same("d")]), "no difference");
+        let open = row("b", [0.7, 1.5], Verdict::Inconclusive);
+        assert_eq!(chosen(&[same("a"), open]), "not decided");
         assert_eq!(chosen(&[same("a"), same("b"), slower("c")]), "a or b");
         let many = [same("a"), same("b"), same("c"), same("d"), slower("e"), slower("f")];
         assert_eq!(chosen(&many), "any but e and f");

@@ -139,7 +139,7 @@ fn judge_point(
     for (index, arm) in point.arms.iter().enumerate() {
         let mut row = unjudged(&runs, arm, delta);
         if index == point.baseline {
-            if row.verdict != Verdict::Failed {
+            if row.value.is_some() {
                 (row.verdict, row.ratio, row.ratio_median) =
                     (Verdict::Baseline, Some(1.0), Some(1.0));
             }
@@ -174,6 +174,9 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
     let values: Vec<f64> = runs.values(arm).into_iter().map(|(_, value)| value).collect();
     let failures = runs.failures(arm);
     let mut notes = Vec::new();
+    if values.is_empty() && failures.is_empty() {
+        notes.push("not run".to_owned());
+    }
     if let Some(reason) = failures.last() {
         let tried = failures.len() + values.len();
         notes.push(format!("{} of {tried} runs failed: {reason}", failures.len()));
@@ -193,7 +196,10 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
         ratio_median: None,
         ci_low: None,
         ci_high: None,
-        verdict: if values.is_empty() { Verdict::Failed } else { Verdict::Inconclusive },
+        verdict: match values.is_empty() && !failures.is_empty() {
+            true => Verdict::Failed,
+            false => Verdict::Inconclusive,
+        },
         more_blocks: None,
         blocks: values.len() as u32,
         no_difference: delta.difference,

@@ -21,13 +21,19 @@ pub(super) fn of(record: &Record) -> Trust {
     };
     let runs_two_regime = kinds().filter(|kind| *kind == SteadyKind::TwoRegime).count() as u32;
     let runs_drifting = kinds().filter(|kind| *kind == SteadyKind::Drift).count() as u32;
+    let runs_too_short = kinds().filter(|kind| *kind == SteadyKind::TooShort).count() as u32;
+    let is_watched = record
+        .blocks
+        .iter()
+        .any(|block| block.steal.value().is_some() || block.foreign_cpu.value().is_some());
     let noise = widest_noise(&record.results);
     let is_invalid = kinds().next().is_none() || record.results.iter().any(differs_from_itself);
     let is_disturbed = f64::from(blocks_disturbed) > DISTURBED_SHARE_MAX * f64::from(blocks);
-    let badge = match (is_invalid, is_disturbed) {
-        (true, _) => Badge::Invalid,
-        (false, true) => Badge::Disturbed,
-        (false, false) => Badge::Quiet,
+    let badge = match () {
+        () if is_invalid => Badge::Invalid,
+        () if is_disturbed => Badge::Disturbed,
+        () if !is_watched => Badge::Unwatched,
+        () => Badge::Quiet,
     };
     Trust {
         badge,
@@ -36,6 +42,7 @@ pub(super) fn of(record: &Record) -> Trust {
         blocks,
         steal: mean_steal(record),
         runs_unsteady: runs_two_regime + runs_drifting,
+        runs_too_short,
         runs_two_regime,
         runs_failed: (record.runs.len() - kinds().count()) as u32,
         runs: record.runs.len() as u32,

@@ -8,6 +8,8 @@ use crate::plan::{Arm, ArmKind, Plan, PlannedPoint};
 use crate::record::{CountingRun, Outcome, Record, ResultRow, Verdict, WhyRow};
 use crate::stats::median;
 
+/// Counts over fewer events than this say little of one event.
+const EVENTS_MIN: u64 = 100;
 /// A count has moved when it differs from the baseline's by more than this.
 const MOVED: f64 = 0.10;
 /// Most counts that a sentence names.
@@ -102,8 +104,8 @@ fn own_count(run: &CountingRun, names: &[&str], per: Per) -> Reading<f64> {
 }
 
 fn per_event(count: Reading<u64>, events: u64) -> Reading<f64> {
-    if events == 0 {
-        return Reading::unavailable("no event in the counted window");
+    if events < EVENTS_MIN {
+        return Reading::unavailable(format!("only {events} events in the counted window"));
     }
     count.map(|count| count as f64 / events as f64)
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{Plan, PlannedPoint};
+use crate::record::LeftOut;
 
 /// Fewer blocks than this have no useful interval.
 const BLOCKS_MIN: u32 = 3;
@@ -44,7 +45,7 @@ impl Plan {
     /// Cuts until the forecast fits the budget or nothing is left to cut.
     pub(super) fn fit_budget(&mut self) {
         let Some(budget) = self.job.budget else { return };
-        let planned = (self.job.blocks, self.points.len());
+        let blocks = self.job.blocks;
         let windows = self.windows();
         while self.forecast().total > budget {
             if !(self.cut_block() || self.cut_windows() || self.cut_point()) {
@@ -56,16 +57,12 @@ impl Plan {
                 break;
             }
         }
-        if self.job.blocks != planned.0 {
-            self.cuts.push(format!("{} blocks instead of {}", self.job.blocks, planned.0));
+        if self.job.blocks != blocks {
+            self.cuts.push(format!("{} blocks instead of {blocks}", self.job.blocks));
         }
         if self.windows() != windows {
             let (now, then) = (self.windows(), windows);
             self.cuts.push(format!("longest window {now:?} instead of {then:?}"));
-        }
-        let points_cut = planned.1 - self.points.len();
-        if points_cut > 0 {
-            self.cuts.push(format!("{points_cut} of {} points left out", planned.1));
         }
         self.job.blocks_max = self.job.blocks_max.min(self.job.blocks);
     }
@@ -101,7 +98,13 @@ impl Plan {
         let Some(costliest) = inner.max_by_key(|&index| point_cost(&self.points[index])) else {
             return false;
         };
-        self.points.remove(costliest);
+        let cut = self.points.remove(costliest);
+        self.left_out.push(LeftOut {
+            experiment: self.part_name(&cut).to_owned(),
+            point: cut.point.label,
+            arm: "*".to_owned(),
+            reason: "cut to fit the budget".to_owned(),
+        });
         true
     }
 }

@@ -27,6 +27,17 @@ pub const SAME_AGAIN: &str = "A/A";
 /// poller's own, counters, and files of `/proc` that are open for a moment.
 const FDS_SPARE: u64 = 64;
 
+/// What a plan must know of the machine.
+#[derive(Clone, Copy)]
+pub struct Machine<'a> {
+    /// Descriptors that one process may have.
+    pub fds_max: u64,
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// Why a mechanism can't be opened here, if it can't.
+    pub unavailable: &'a dyn Fn(Mechanism) -> Option<String>,
+}
+
 /// What will be run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -82,10 +93,11 @@ pub enum ArmKind {
 }
 
 impl Plan {
-    /// Makes the plan for `job` on a machine that allows `fds_max` descriptors per process.
-    /// `unavailable` says why a mechanism can't be opened here, if it can't.
+    /// Makes the plan for `job` on this `machine`.
     #[must_use]
-    pub fn make(job: Job, fds_max: u64, unavailable: &dyn Fn(Mechanism) -> Option<String>) -> Self {
+    pub fn make(mut job: Job, machine: &Machine<'_>) -> Self {
+        let Machine { fds_max, cpus, unavailable } = *machine;
+        let cuts = if cpus < 2 { share_one_cpu(&mut job) } else { Vec::new() };
         let mut left_out = Vec::new();
         let mut points = Vec::new();
         for (index, part) in job.parts.iter().enumerate() {
@@ -122,7 +134,7 @@ impl Plan {
                 });
             }
         }
-        let mut plan = Self { job, points, left_out, cuts: Vec::new() };
+        let mut plan = Self { job, points, left_out, cuts };
         plan.fit_budget();
         plan
     }
@@ -138,6 +150,20 @@ impl Plan {
     pub fn runs_per_block(&self) -> usize {
         self.points.iter().map(|point| point.arms.len()).sum()
     }
+}
+
+/// With one CPU there is nothing to keep apart: `cpus = split` becomes `free`.
+fn share_one_cpu(job: &mut Job) -> Vec<String> {
+    let mut cuts = Vec::new();
+    for part in &mut job.parts {
+        if let Some(cpus) = part.axes.get_mut("cpus")
+            && cpus.iter().any(|value| value == "split")
+        {
+            *cpus = vec!["free".to_owned()];
+            cuts.push(format!("{}: one CPU for reader and writer, cpus = free", part.name));
+        }
+    }
+    cuts
 }
 
 /// The arms of a part that can run here; the others go to `left_out`.
@@ -273,6 +299,18 @@ mod tests {
         }
     }
 
+    fn machine(unavailable: &dyn Fn(Mechanism) -> Option<String>) -> Machine<'_> {
+        Machine { fds_max: 20_000, cpus: 2, unavailable }
+    }
+
+    #[test]
+    fn one_cpu_is_shared_and_the_plan_says_so() {
+        let one = Machine { cpus: 1, ..machine(&|_| None) };
+        let plan = Plan::make(job(part(&[Mechanism::Epoll], &[])), &one);
+        assert_eq!(plan.points[0].point.axes["cpus"], "free");
+        assert_eq!(plan.cuts.len(), 1);
+    }
+
     fn arm_names(plan: &Plan) -> Vec<&str> {
         plan.points[0].arms.iter().map(|arm| arm.name.as_str()).collect()
     }
@@ -280,7 +318,7 @@ mod tests {
     #[test]
     fn a_list_of_values_makes_a_point_of_each_and_the_baseline_runs_twice() {
         let part = part(&[Mechanism::Epoll, Mechanism::Poll], &[("transport", &["pipe", "tcp"])]);
-        let plan = Plan::make(job(part), 20_000, &|_| None);
+        let plan = Plan::make(job(part), &machine(&|_| None));
         let labels: Vec<_> = plan.points.iter().map(|point| point.point.label.as_str()).collect();
         assert_eq!(labels, ["pipe", "tcp"]);
         assert_eq!(arm_names(&plan), ["epoll", "poll", "A/A"]);
@@ -290,7 +328,7 @@ mod tests {
     #[test]
     fn a_point_beyond_the_descriptor_limit_is_left_out_with_the_reason() {
         let part = part(&[Mechanism::Epoll], &[("nfds", &["100", "16000"])]);
-        let plan = Plan::make(job(part), 20_000, &|_| None);
+        let plan = Plan::make(job(part), &machine(&|_| None));
         assert_eq!(plan.points.len(), 1);
         assert!(plan.left_out[0].reason.contains("needs 32064 descriptors"));
     }
@@ -299,17 +337,17 @@ mod tests {
     fn an_unavailable_mechanism_is_left_out_and_an_unavailable_baseline_takes_all_with_it() {
         let part = part(&[Mechanism::Epoll, Mechanism::UringPoll], &[]);
         let refuse = |mechanism| (mechanism == Mechanism::UringPoll).then(|| "forbidden".into());
-        let plan = Plan::make(job(part.clone()), 20_000, &refuse);
+        let plan = Plan::make(job(part.clone()), &machine(&refuse));
         assert_eq!(arm_names(&plan), ["epoll", "A/A"]);
         assert_eq!(plan.left_out[0].arm, "uring-poll");
-        let plan = Plan::make(job(part), 20_000, &|_| Some("forbidden".into()));
+        let plan = Plan::make(job(part), &machine(&|_| Some("forbidden".into())));
         assert!(plan.points.is_empty() && plan.left_out.len() == 3);
     }
 
     #[test]
     fn no_poller_adds_two_arms_that_change_one_factor_each() {
         let part = part(&[Mechanism::EpollEt], &[("no_poller", &["true"])]);
-        let plan = Plan::make(job(part), 20_000, &|_| None);
+        let plan = Plan::make(job(part), &machine(&|_| None));
         assert_eq!(arm_names(&plan), ["epoll-et", "epoll-et cyclic", "no poller cyclic", "A/A"]);
     }
 }

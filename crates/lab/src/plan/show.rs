@@ -97,7 +97,7 @@ impl fmt::Display for Plan {
             writeln!(f, "left out: {experiment}, point {point}, arm {arm}: {reason}")?;
         }
         for cut in &self.cuts {
-            writeln!(f, "cut to fit the budget: {cut}")?;
+            writeln!(f, "changed: {cut}")?;
         }
         Ok(())
     }

@@ -46,6 +46,7 @@ pub(super) fn badge(badge: Badge) -> (&'static str, &'static str) {
     match badge {
         Badge::Quiet => ("quiet machine", "good"),
         Badge::Disturbed => ("disturbed machine", "open"),
+        Badge::Unwatched => ("unwatched machine", "open"),
         Badge::Invalid => ("invalid run", "bad"),
     }
 }
@@ -102,9 +103,13 @@ pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
 }
 
 fn steady_state(trust: &Trust) -> String {
-    let runs = number::count(trust.runs.into());
+    let tested = trust.runs.saturating_sub(trust.runs_failed + trust.runs_too_short);
+    if tested == 0 {
+        return "n/a: too few intervals in every run".to_owned();
+    }
+    let runs = number::count(tested.into());
     match (trust.runs_unsteady, trust.runs_two_regime) {
-        (0, 0) => "all runs".to_owned(),
+        (0, 0) => format!("all {runs} runs that can tell"),
         (unsteady, 0) => format!("not in {unsteady} of {runs} runs"),
         (unsteady, two) if unsteady == two => format!("{two} of {runs} runs in two regimes"),
         (unsteady, two) => format!("not in {unsteady} of {runs} runs, {two} in two regimes"),

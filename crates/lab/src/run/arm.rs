@@ -15,8 +15,11 @@ use crate::plan::{ArmKind, PlannedPoint};
 use crate::record::{Interval, Measurement, Steady, SteadyKind};
 use crate::stats::{Steadiness, steadiness};
 
-/// Longest life of an external command beyond ramp and runtime: it has its own idea of both.
-const COMMAND_GRACE: Duration = Duration::from_secs(600);
+/// Longest life of an external command: it has its own idea of ramp and runtime, but one that
+/// takes so many times longer than the point's window is another experiment.
+const COMMAND_WINDOWS_MAX: u32 = 20;
+/// Grace on top, for windows of milliseconds.
+const COMMAND_GRACE: Duration = Duration::from_secs(60);
 /// Longest life of our own child beyond ramp and runtime.
 const CHILD_GRACE: Duration = Duration::from_secs(90);
 /// Fewer intervals than this say nothing about steadiness.
@@ -28,6 +31,8 @@ pub(super) struct RunContext<'a> {
     pub(super) seed: u64,
     pub(super) pass: Pass,
     pub(super) sources: &'a Sources,
+    /// No external command may take longer than the whole budget.
+    pub(super) budget: Option<Duration>,
     pub(super) is_stopped: &'a dyn Fn() -> bool,
 }
 
@@ -123,7 +128,8 @@ fn run_command(
     let (program, arguments) = words.split_first().ok_or("an empty command")?;
     let mut process = Process::new(program);
     process.args(arguments);
-    let deadline = point.ramp_time + point.runtime + COMMAND_GRACE;
+    let longest = (point.ramp_time + point.runtime) * COMMAND_WINDOWS_MAX + COMMAND_GRACE;
+    let deadline = context.budget.map_or(longest, |budget| budget.min(longest));
     let ended = child::run(process, "", deadline, context.is_stopped, &mut |_| {})
         .map_err(|error| error.to_string())?;
     let value = figure(&pattern, &ended)?;

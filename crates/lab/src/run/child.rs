@@ -1,16 +1,17 @@
 //! Fresh processes: one for each run of an arm of pollux, one for each external command.
 //!
 //! A child leads its own process group, so that Ctrl-C on the terminal reaches only the runner,
-//! which lets the run end; and it dies with the runner. Output is read while the child runs and
+//! which lets the run end. When it ends, what it left running in its group is killed. Our own
+//! children also die with the runner; an external command outlives a runner that is killed. Output is read while the child runs and
 //! is bounded; a child that outlives its deadline is killed with its whole group.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// Most bytes kept of what a child says; the rest is read and dropped.
 const OUTPUT_MAX: usize = 4 << 20;
@@ -34,13 +35,13 @@ pub(super) struct Ended {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChildError {
     #[error("could not start {program}: {cause}")]
-    Start { program: String, cause: std::io::Error },
+    Start { program: String, cause: io::Error },
     #[error("did not end within {0:.1?} and was killed")]
     Deadline(Duration),
     #[error("stopped by the user")]
     Stopped,
     #[error("could not be waited for: {0}")]
-    Wait(std::io::Error),
+    Wait(io::Error),
 }
 
 enum Said {
@@ -62,12 +63,12 @@ pub(super) fn run(
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|cause| ChildError::Start { program, cause })?;
-    let mut child = Guard(child);
-    if let Some(mut stdin) = child.0.stdin.take() {
+    let mut child = Guard { child, is_reaped: false };
+    if let Some(mut stdin) = child.child.stdin.take() {
         // A child that does not read its input says on standard error why.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let lines = listen(&mut child.0);
+    let lines = listen(&mut child.child);
     let (mut stdout, mut stderr, mut open) = (String::new(), String::new(), 2);
     while open > 0 {
         if is_stopped() {
@@ -84,11 +85,13 @@ pub(super) fn run(
             }
             Ok(Said::Err(line)) => keep(&mut stderr, &line),
             Ok(Said::Closed) => open -= 1,
+            // Silent, and perhaps over: what it left behind may hold its output open.
+            Err(RecvTimeoutError::Timeout) if child.has_ended() => child.kill_group(),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let status = child.0.wait().map_err(ChildError::Wait)?;
+    let status = child.wait().map_err(ChildError::Wait)?;
     Ok(Ended { status, stdout, stderr, elapsed: start.elapsed() })
 }
 
@@ -96,15 +99,46 @@ pub(super) fn run(
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Kills what is left of a child's group, whatever happened.
-struct Guard(Child);
+struct Guard {
+    child: Child,
+    is_reaped: bool,
+}
+
+impl Guard {
+    /// Whether the child has ended; it stays a zombie, so that its number is not used again.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
+        !matches!(ended, Some(Ok(None)))
+    }
+
+    /// Waits for the child's end, then ends what it left behind in its group.
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some(pid) = self.pid() {
+            waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        }
+        self.kill_group();
+        self.is_reaped = true;
+        self.child.wait()
+    }
+
+    /// Ends everything in the child's group. Nothing is there any more, in the best case.
+    fn kill_group(&self) {
+        if let Some(group) = self.pid() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.child.id() as i32)
+    }
+}
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            if let Some(group) = Pid::from_raw(self.0.id() as i32) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            let _ = self.0.wait();
+        if !self.is_reaped {
+            self.kill_group();
+            let _ = self.child.wait();
         }
     }
 }
@@ -188,6 +222,15 @@ mod tests {
         let deadline = Duration::from_millis(50);
         let ended = run(shell("yes 55"), "", deadline, &|| false, &mut |_| {});
         assert!(matches!(ended, Err(ChildError::Deadline(_))), "{ended:?}");
+    }
+
+    #[test]
+    fn what_a_child_leaves_running_is_not_waited_for() {
+        let start = Instant::now();
+        let ended = run(shell("echo 123; sleep 60 & exit 0"), "", LONG, &|| false, &mut |_| {});
+        let ended = ended.expect("the shell ended well");
+        assert_eq!((ended.stdout.as_str(), ended.status.code()), ("123\n", Some(0)));
+        assert!(start.elapsed() < LONG);
     }
 
     #[test]

@@ -31,6 +31,8 @@ use crate::stats::{StoppingRule, block_order};
 mod arm;
 mod child;
 
+/// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
+const COUNTING_SHARE: f64 = 0.3;
 /// An arm that failed this often in a row at a point is not tried again there.
 const FAILURES_MAX: u32 = 2;
 /// Disturbed blocks are repeated up to this share of the planned ones.
@@ -217,6 +219,8 @@ impl Runner<'_> {
                 *failures = 0;
                 Outcome::Measured(ran.measurement)
             }
+            // The user ended it, not the arm.
+            Err(_) if self.stop.is_urgent() => return None,
             Err(reason) => {
                 *failures += 1;
                 Outcome::Failed { reason }
@@ -226,7 +230,8 @@ impl Runner<'_> {
     }
 
     fn counting_pass(&mut self, state: &mut State) {
-        self.side_pass(Pass::Counting, &mut |label, done| {
+        let limit = self.plan.job.budget.map(|budget| budget.mul_f64(COUNTING_SHARE));
+        self.side_pass(Pass::Counting, limit, &mut |label, done| {
             state.record.counting.push(CountingRun {
                 experiment: label.experiment.clone(),
                 point: label.point.clone(),
@@ -241,7 +246,7 @@ impl Runner<'_> {
 
     fn profile_pass(&mut self, state: &mut State) {
         let Some(rate_hz) = self.plan.job.profile_hz else { return };
-        self.side_pass(Pass::Profile { rate_hz }, &mut |label, done| {
+        self.side_pass(Pass::Profile { rate_hz }, None, &mut |label, done| {
             let Some(samples) = done.samples else { return };
             state.record.profiles.push(Profile {
                 experiment: label.experiment.clone(),
@@ -255,12 +260,18 @@ impl Runner<'_> {
 
     /// Each of our own arms once at each point, apart from the timing. A failure here shows again
     /// in the timing pass, where it is recorded.
-    fn side_pass(&mut self, pass: Pass, keep: &mut dyn FnMut(&RunLabel, Done)) {
-        let plan = self.plan;
+    fn side_pass(
+        &mut self,
+        pass: Pass,
+        limit: Option<Duration>,
+        keep: &mut dyn FnMut(&RunLabel, Done),
+    ) {
+        let (plan, start) = (self.plan, Instant::now());
         for point in &plan.points {
             for arm in &point.arms {
                 let is_ours = !matches!(arm.kind, ArmKind::Command(_));
-                if !is_ours || arm.name == SAME_AGAIN || self.stop.is_asked() {
+                let is_over = limit.is_some_and(|limit| start.elapsed() > limit);
+                if !is_ours || arm.name == SAME_AGAIN || is_over || self.stop.is_asked() {
                     continue;
                 }
                 let label = self.label(None, point, arm, pass);
@@ -285,6 +296,7 @@ impl Runner<'_> {
             seed: self.plan.job.seed.wrapping_add(block),
             pass: label.pass,
             sources: &self.sources,
+            budget: self.plan.job.budget,
             is_stopped: &|| stop.is_urgent(),
         };
         let observer = &mut *self.observer;

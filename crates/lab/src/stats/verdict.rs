@@ -131,15 +131,13 @@ impl From<f64> for Delta {
     }
 }
 
-/// Equivalence is never claimed for effects larger than so many times the least effect: on a
-/// noisy machine "no difference" would otherwise mean nothing.
-const EQUIVALENCE_EFFECTS_MAX: f64 = 2.0;
-
-/// What counts: the job's least effect, or the noise floor where that is larger.
+/// What counts: a difference must leave the least effect and the noise floor behind, equivalence
+/// must be shown within the least effect: on a noisy machine "no difference" would otherwise
+/// mean nothing.
 #[must_use]
 pub fn decision_delta(min_effect: f64, noise_floor: Option<f64>) -> Delta {
     let difference = min_effect.max(noise_floor.unwrap_or(0.0));
-    Delta { difference, equivalence: difference.min(min_effect * EQUIVALENCE_EFFECTS_MAX) }
+    Delta { difference, equivalence: min_effect }
 }
 
 /// Half-width of the band in logarithms.
@@ -263,7 +261,10 @@ mod tests {
         same.ci95 = Some(Interval { lo: 0.96, hi: 1.01 });
         let floor = noise_floor(&same).expect("an interval");
         assert!((floor - (1.0 / 0.96 - 1.0)).abs() < 1e-12);
-        assert_eq!(decision_delta(0.03, Some(floor)), floor.into());
+        assert_eq!(
+            decision_delta(0.03, Some(floor)),
+            Delta { difference: floor, equivalence: 0.03 }
+        );
         assert_eq!(decision_delta(0.05, Some(floor)), 0.05.into());
         assert_eq!(decision_delta(0.05, None), 0.05.into());
     }
@@ -280,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn noise_beyond_twice_the_least_effect_makes_nothing_equivalent() {
+    fn noise_makes_nothing_equivalent() {
         let delta = decision_delta(0.03, Some(0.5));
-        assert_eq!(delta, Delta { difference: 0.5, equivalence: 0.06 });
+        assert_eq!(delta, Delta { difference: 0.5, equivalence: 0.03 });
         let wide = estimate(1.0, 0.2, 0.15);
         let verdict = Verdict::of(&wide, delta, HigherIsBetter);
         assert!(matches!(verdict, Verdict::Inconclusive { .. }), "{verdict}");
         assert_eq!(
-            Verdict::of(&estimate(1.0, 0.05, 0.04), delta, HigherIsBetter),
+            Verdict::of(&estimate(1.0, 0.025, 0.02), delta, HigherIsBetter),
             Verdict::Equivalent
         );
     }

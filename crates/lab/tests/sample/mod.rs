@@ -317,6 +317,7 @@ fn trust(runs: &[Run]) -> Trust {
         blocks: BLOCKS,
         steal: read(0.002),
         runs_unsteady: count(&is_two),
+        runs_too_short: 0,
         runs_two_regime: count(&is_two),
         runs_failed: count(&|run| matches!(run.outcome, Outcome::Failed { .. })),
         runs: runs.len() as u32,
