@@ -67,7 +67,7 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     let record = Runner {
         plan: &plan,
         program: std::env::current_exe().map_err(Failure::failed)?,
-        command: std::env::args().collect(),
+        command: std::iter::once("pollux".to_owned()).chain(std::env::args().skip(1)).collect(),
         sources,
         stop,
         observer: &mut progress,

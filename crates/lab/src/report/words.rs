@@ -75,7 +75,7 @@ pub(super) fn steady(kind: SteadyKind) -> &'static str {
 /// What the trust strip says: a name and a value for each item.
 pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
     let noise = trust.noise.map_or_else(
-        || "n/a: no A/A arm".to_owned(),
+        || "n/a: no A/A arm with an interval".to_owned(),
         |[ratio, low, high]| number::ratio_and_interval(ratio, low, high),
     );
     let steal = match trust.steal.value() {
