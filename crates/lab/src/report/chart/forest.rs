@@ -39,7 +39,7 @@ fn caption(comparison: &Comparison<'_>) -> String {
     let methods = view::in_order(compared.map(|row| row.method.as_str())).join("; ");
     format!(
         "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals ({methods}); \
-         within the shaded band there is no difference that counts."
+         inside the shaded band a difference is too small to count or no larger than the noise."
     )
 }
 
