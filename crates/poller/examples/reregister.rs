@@ -6,8 +6,8 @@
 //!
 //! Three ways, interleaved, in an order that rotates with the round: epoll (`epoll_ctl` twice
 //! for each descriptor); uring-poll when each descriptor comes back under a new token, so that
-//! its poll is cancelled and added; uring-poll when it comes back under the same token, so that
-//! the two changes become one poll update. The wait that carries the changes is included. Times
+//! its poll is cancelled and added; uring-poll when each is modified instead, which is one poll
+//! update. The wait that carries the changes is included. Times
 //! are processor time of the thread, kernel work included. `strace -c -f` counts as many
 //! `io_uring_enter` as the two lines of uring-poll say together, and one `epoll_ctl` more than
 //! epoll's says: the waker's, at open.
@@ -29,7 +29,7 @@ const ROUNDS: usize = 31;
 struct Way {
     name: &'static str,
     mechanism: Mechanism,
-    has_new_tokens: bool,
+    deletes: bool,
     poller: Box<dyn Poller>,
     token_generation: u32,
     times_us: Vec<f64>,
@@ -40,21 +40,14 @@ impl Way {
     fn open(
         name: &'static str,
         mechanism: Mechanism,
-        has_new_tokens: bool,
+        deletes: bool,
         sockets: &[UnixStream],
     ) -> Result<Self, Box<dyn Error>> {
         let poller = mechanism.open()?;
         let (times_us, system_calls_max) = (Vec::new(), 0);
         let token_generation = 0;
-        let mut way = Self {
-            name,
-            mechanism,
-            has_new_tokens,
-            poller,
-            token_generation,
-            times_us,
-            system_calls_max,
-        };
+        let mut way =
+            Self { name, mechanism, deletes, poller, token_generation, times_us, system_calls_max };
         for (slot, socket) in sockets.iter().enumerate() {
             let token = Token::new(slot as u32, 0);
             way.poller.add(socket.as_fd(), token, way.registration())?;
@@ -68,13 +61,17 @@ impl Way {
     }
 
     fn round(&mut self, sockets: &[UnixStream], events: &mut Events) -> Result<(), Box<dyn Error>> {
-        self.token_generation += u32::from(self.has_new_tokens);
+        self.token_generation += u32::from(self.deletes);
         let calls_before = self.poller.counters().snapshot().system_calls;
         let started_us = thread_time_us();
         for (slot, socket) in sockets.iter().enumerate() {
-            self.poller.delete(socket.as_fd())?;
             let token = Token::new(slot as u32, self.token_generation);
-            self.poller.add(socket.as_fd(), token, self.registration())?;
+            if self.deletes {
+                self.poller.delete(socket.as_fd())?;
+                self.poller.add(socket.as_fd(), token, self.registration())?;
+            } else {
+                self.poller.modify(socket.as_fd(), token, self.registration())?;
+            }
         }
         self.poller.wait(events, Some(Duration::ZERO))?;
         self.times_us.push(thread_time_us() - started_us);
@@ -99,9 +96,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     sockets.truncate(descriptors);
 
     let mut ways = [
-        Way::open("epoll-et: delete, add", Mechanism::EpollEt, false, &sockets)?,
+        Way::open("epoll-et: delete, add", Mechanism::EpollEt, true, &sockets)?,
         Way::open("uring-poll: cancel, add", Mechanism::UringPoll, true, &sockets)?,
-        Way::open("uring-poll: update", Mechanism::UringPoll, false, &sockets)?,
+        Way::open("uring-poll: modify", Mechanism::UringPoll, false, &sockets)?,
     ];
     let mut events = Events::with_capacity(64);
     for round in 0..rounds {

@@ -367,6 +367,9 @@ impl Poller for UringPoll {
         self.table.registered(fd)?;
         self.counters.updates_asked.add(1);
         self.drop_entry(fd.as_raw_fd());
+        // Cancelled even if the number is added again before the wait: it may be another file by
+        // then, whatever its token says, and an update would leave the poll on the old one.
+        self.changes.retire(fd.as_raw_fd());
         self.changes.ask(fd.as_raw_fd());
         Ok(())
     }

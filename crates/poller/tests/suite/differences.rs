@@ -172,13 +172,6 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "these backends don't see a close; another generation lets go of the old file",
     },
     Difference {
-        backends: &[Backend::Uring],
-        cases: Cases::Named(&["reuse/an_equal_token_is_served_after_delete"]),
-        deviation: Deviation::NeedsGenerations,
-        reason: "delete and add under an equal token become one update of the armed poll, \
-                 which holds the closed file: the generation has to say that it is another",
-    },
-    Difference {
         backends: &[Backend::Epoll, Backend::Sim],
         cases: Cases::Named(&["reuse/a_wait_that_finds_only_stale_events_goes_on"]),
         deviation: Deviation::EndsEarly,

@@ -94,8 +94,6 @@ pub(crate) enum Deviation {
     ReportsWhatIsOver,
     /// Modifying a number that was used again went over to the new file.
     ModifiesSuccessor,
-    /// The successor of a deleted and closed file was not watched under an equal token.
-    NeedsGenerations,
     /// A wait ended without an event before its time was over.
     EndsEarly,
     /// No stale event came, because replacing a registration took the old watch away.
@@ -104,7 +102,7 @@ pub(crate) enum Deviation {
 
 impl Deviation {
     /// Every deviation.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Refused,
         Self::NoObject,
         Self::AcceptsFiles,
@@ -117,7 +115,6 @@ impl Deviation {
         Self::ErrorLater,
         Self::ReportsWhatIsOver,
         Self::ModifiesSuccessor,
-        Self::NeedsGenerations,
         Self::EndsEarly,
         Self::NothingStale,
     ];
@@ -139,9 +136,6 @@ impl Deviation {
                 "what became ready and was read before the wait is reported once"
             }
             Self::ModifiesSuccessor => "the new file of the number is watched, instead of ENOENT",
-            Self::NeedsGenerations => {
-                "nothing of the new file of a number is reported while its token is equal"
-            }
             Self::EndsEarly => "the wait ends at once, without an event and each time anew",
             Self::NothingStale => "no stale event comes and none is counted",
         }
