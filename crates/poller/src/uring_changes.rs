@@ -14,7 +14,7 @@
 //! | yes | yes, same file, another kind | cancel, poll add |
 //!
 //! "Same file" is what equal tokens promise ([`Token`]). A poll of what may be another file is
-//! retired at once, by an add as by a modify: it is cancelled and never updated.
+//! retired at once, by add, modify or delete: it is cancelled and never updated.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
