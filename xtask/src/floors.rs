@@ -7,8 +7,15 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 4] =
-    [("pollux-sys", 1), ("pollux-poller", 2), ("pollux-lab", 5), ("pollux-cli", 6)];
+const FLOORS: [(&str, u32); 7] = [
+    ("pollux-sys", 1),
+    ("pollux-poller", 2),
+    ("pollux-engine", 3),
+    ("pollux-http", 3),
+    ("pollux-server", 4),
+    ("pollux-lab", 5),
+    ("pollux-cli", 6),
+];
 
 /// Sentences for every dependency that goes up or sideways, and for crates without a floor.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {

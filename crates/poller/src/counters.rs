@@ -100,17 +100,19 @@ impl Counters {
     }
 }
 
-/// A count with one writer.
+/// A count with one writer and any number of readers.
 #[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
+pub struct Count(AtomicU64);
 
 impl Count {
     /// Only the owning thread may call this: load and store are not one atomic step.
-    pub(crate) fn add(&self, amount: u64) {
+    pub fn add(&self, amount: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 
-    fn value(&self) -> u64 {
+    /// The count as of now, from any thread.
+    #[must_use]
+    pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }

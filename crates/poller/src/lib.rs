@@ -52,7 +52,7 @@ mod waker;
 
 pub use caps::{Caps, FilePolicy};
 pub use contract::{Change, Poller};
-pub use counters::{Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
+pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use interest::{Interest, Readiness, Registration, Trigger};

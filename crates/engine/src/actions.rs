@@ -1,0 +1,197 @@
+//! What a session may do: the only door from a protocol to its loop.
+//!
+//! A loop makes one [`Actions`] for each call of a session and carries out afterwards what was
+//! asked for. Output goes into a slice that the loop chose and that never moves; a session that
+//! needs more room than is left asks to be called again.
+
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crate::{ConnectionId, Moment, Now};
+
+/// Bytes of an open file that follow the output.
+#[derive(Debug)]
+pub struct FileRange {
+    /// A regular file; closed when the range has been sent.
+    pub file: OwnedFd,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; a file that turns out shorter breaks the connection.
+    pub len: u64,
+}
+
+/// How a session wants its connection to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// When the output has left.
+    Close,
+    /// When the output has left: no more output, then wait for the peer's end.
+    Linger,
+    /// Now.
+    Abort,
+}
+
+/// One call's wishes, carried out when the session has returned.
+#[derive(Debug)]
+pub struct Actions<'a> {
+    now: Now,
+    id: ConnectionId,
+    out: &'a mut [u8],
+    filled: usize,
+    pub(crate) file: Option<FileRange>,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) wants_call_again: bool,
+    pub(crate) is_input_paused: bool,
+    pub(crate) deadline: Moment,
+    wakes: &'a mut Vec<ConnectionId>,
+    socket: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Actions<'a> {
+    /// Room for output that every call has, in bytes.
+    pub const ROOM_MIN: usize = 64 * 1024;
+
+    pub(crate) fn new(
+        now: Now,
+        id: ConnectionId,
+        out: &'a mut [u8],
+        wakes: &'a mut Vec<ConnectionId>,
+        socket: Option<BorrowedFd<'a>>,
+    ) -> Self {
+        debug_assert!(out.len() >= Self::ROOM_MIN, "a loop gave too little room");
+        Self {
+            now,
+            id,
+            out,
+            filled: 0,
+            file: None,
+            ending: None,
+            wants_call_again: false,
+            is_input_paused: false,
+            deadline: Moment::NEVER,
+            wakes,
+            socket,
+        }
+    }
+
+    /// The clocks at the start of this turn.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// This connection.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// The peer's address; none for unix sockets and connections that are gone. A system call.
+    #[must_use]
+    pub fn peer(&self) -> Option<SocketAddr> {
+        let address = rustix::net::getpeername(self.socket?).ok()??;
+        SocketAddr::try_from(address).ok()
+    }
+
+    /// Bytes that can still be sent in this call.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.out.len() - self.filled
+    }
+
+    /// Bytes sent so far in this call.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Whether nothing was sent so far in this call.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// Sends a copy of `bytes`.
+    ///
+    /// # Panics
+    /// When they exceed [`Actions::room`], or stand behind a file range.
+    pub fn send(&mut self, bytes: &[u8]) {
+        assert!(self.file.is_none(), "nothing may follow a file range in the same call");
+        self.out[self.filled..][..bytes.len()].copy_from_slice(bytes);
+        self.filled += bytes.len();
+    }
+
+    /// The unused room, for output that is made in place; [`Actions::advance`] sends it.
+    pub fn spare(&mut self) -> &mut [u8] {
+        &mut self.out[self.filled..]
+    }
+
+    /// Sends the first `len_bytes` of what was written into [`Actions::spare`].
+    ///
+    /// # Panics
+    /// When they exceed the room, or stand behind a file range.
+    pub fn advance(&mut self, len_bytes: usize) {
+        assert!(self.file.is_none(), "nothing may follow a file range in the same call");
+        assert!(len_bytes <= self.room(), "more than the room");
+        self.filled += len_bytes;
+    }
+
+    /// Sends a range of a file behind the bytes of this call.
+    ///
+    /// # Panics
+    /// When the call has one already.
+    pub fn send_file(&mut self, range: FileRange) {
+        assert!(self.file.is_none(), "one file range in a call");
+        self.file = Some(range);
+    }
+
+    /// Asks for [`Session::on_drained`](crate::Session::on_drained) when all output has left;
+    /// afterwards unused input comes again without waiting for more.
+    pub fn call_again(&mut self) {
+        self.wants_call_again = true;
+    }
+
+    /// Stops `on_bytes` until [`Actions::resume_input`]; the peer is slowed down by its window.
+    pub fn pause_input(&mut self) {
+        self.is_input_paused = true;
+    }
+
+    /// Takes input again.
+    pub fn resume_input(&mut self) {
+        self.is_input_paused = false;
+    }
+
+    /// The deadline in force; [`Moment::NEVER`] when none is set.
+    #[must_use]
+    pub fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// Sets, moves or (with [`Moment::NEVER`]) clears the connection's deadline. Moving it
+    /// later costs two stores. Deadlines fire up to a millisecond late, never early.
+    pub fn set_deadline(&mut self, deadline: Moment) {
+        self.deadline = deadline;
+    }
+
+    /// Closes the connection when all output has left. For input that was used up whole: bytes
+    /// that arrive unread make the kernel reset the connection, which may destroy the output.
+    pub fn close(&mut self) {
+        self.ending.get_or_insert(Ending::Close);
+    }
+
+    /// Ends the output when it has left, drops what still comes in for a bounded time and
+    /// number of bytes, then closes: for refusals that leave input unread (RFC 9112 9.6).
+    pub fn linger(&mut self) {
+        self.ending.get_or_insert(Ending::Linger);
+    }
+
+    /// Closes at once; output that has not left is lost.
+    pub fn abort(&mut self) {
+        self.ending = Some(Ending::Abort);
+    }
+
+    /// Has another session of this loop called in this turn; nothing happens when it is gone.
+    pub fn wake(&mut self, other: ConnectionId) {
+        self.wakes.push(other);
+    }
+}

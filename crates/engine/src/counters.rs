@@ -1,0 +1,172 @@
+//! What a loop did, counted from its first turn and readable while it runs.
+//!
+//! Only the thread that owns the loop writes. The poller under a readiness loop has counters of
+//! its own (`pollux_poller::Counters`); these are about connections, bytes and turns. The stats
+//! endpoints and the lab read them.
+
+use pollux_poller::Count;
+
+macro_rules! named {
+    ($(#[$doc:meta])* $enum:ident { $($(#[$each:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        pub enum $enum { $($(#[$each])* $variant,)* }
+
+        impl $enum {
+            /// All of them, in the order of tables.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Name in tables, results and metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+named! {
+    /// A thing that loops count.
+    Counter {
+        /// Rounds of the loop.
+        Turns = "turns",
+        /// Nanoseconds spent outside the wait.
+        WorkNs = "work_ns",
+        /// Nanoseconds spent in the wait.
+        WaitNs = "wait_ns",
+        /// Connections accepted.
+        Accepted = "accepted",
+        /// Connections handed over by another thread or by the program.
+        Adopted = "adopted",
+        /// Accept calls that found nobody waiting.
+        AcceptsEmpty = "accepts_empty",
+        /// Accepts that failed for lack of descriptors or memory; the listener paused.
+        AcceptPauses = "accept_pauses",
+        /// Connections that the peer gave up before they were accepted.
+        AcceptsAborted = "accepts_aborted",
+        /// Times that the listener paused because `connections_max` was reached.
+        FullPauses = "full_pauses",
+        /// Bytes received.
+        BytesIn = "bytes_in",
+        /// Bytes sent.
+        BytesOut = "bytes_out",
+        /// Receive calls or completions.
+        Receives = "receives",
+        /// Receive calls that would have blocked.
+        ReceivesEmpty = "receives_empty",
+        /// Send calls or requests.
+        Sends = "sends",
+        /// Sends that the socket took only in part, or not at all.
+        SendsShort = "sends_short",
+        /// Events and completions of connections that were closed meanwhile, dropped.
+        Stale = "stale",
+        /// Wishes for readiness that were recorded for the kernel.
+        UpdatesAsked = "updates_asked",
+        /// Wishes that cancelled out or were merged before the kernel saw them.
+        UpdatesMerged = "updates_merged",
+        /// Registration changes that reached the poller.
+        UpdatesSent = "updates_sent",
+        /// Deadlines that fired.
+        DeadlinesFired = "deadlines_fired",
+        /// Deadlines that were moved later without touching the timer queue.
+        DeadlinesMoved = "deadlines_moved",
+        /// Wakes of one session by another.
+        SessionWakes = "session_wakes",
+        /// Messages from other threads.
+        Messages = "messages",
+        /// Signals handled.
+        Signals = "signals",
+        /// Ring enters (completion loop).
+        RingEnters = "ring_enters",
+        /// Completions taken (completion loop).
+        Completions = "completions",
+        /// Times that completions did not fit the queue (completion loop).
+        RingOverflows = "ring_overflows",
+        /// Receives that ended because no buffer was left (completion loop).
+        BufferStarvations = "buffer_starvations",
+        /// Receives armed again after the kernel had ended them (completion loop).
+        Rearms = "rearms",
+        /// Spins of a busy-polling loop that found nothing.
+        BusySpins = "busy_spins",
+    }
+}
+
+named! {
+    /// Why a connection was closed; the sum over all is the number of connections that ended.
+    CloseCause {
+        /// The session asked for it.
+        Session = "session",
+        /// The session asked for it at once, without waiting for the output.
+        Aborted = "aborted",
+        /// The peer closed, and nothing was left to say.
+        PeerClosed = "peer_closed",
+        /// The peer reset the connection.
+        PeerReset = "peer_reset",
+        /// The peer did not read its output fast enough.
+        SlowReader = "slow_reader",
+        /// The session left more input unused than a connection may keep.
+        InputLimit = "input_limit",
+        /// Another error of the socket.
+        SocketError = "socket_error",
+        /// The loop was drained and the connection had its time.
+        Drained = "drained",
+        /// The loop ended with the connection open.
+        LoopEnded = "loop_ended",
+    }
+}
+
+/// Live counters of one loop.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Counters {
+    counts: [Count; Counter::ALL.len()],
+    closes: [Count; CloseCause::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            counts: std::array::from_fn(|_| Count::default()),
+            closes: std::array::from_fn(|_| Count::default()),
+        }
+    }
+}
+
+impl Counters {
+    /// The count of `counter` as of now, from any thread.
+    #[must_use]
+    pub fn value(&self, counter: Counter) -> u64 {
+        self.counts[counter as usize].value()
+    }
+
+    /// How many connections were closed for `cause`.
+    #[must_use]
+    pub fn closed(&self, cause: CloseCause) -> u64 {
+        self.closes[cause as usize].value()
+    }
+
+    /// How many connections were closed.
+    #[must_use]
+    pub fn closed_total(&self) -> u64 {
+        CloseCause::ALL.iter().map(|cause| self.closed(*cause)).sum()
+    }
+
+    /// How many connections are open, give or take one that is just coming or going.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        let begun = self.value(Counter::Accepted) + self.value(Counter::Adopted);
+        begun.saturating_sub(self.closed_total())
+    }
+
+    pub(crate) fn add(&self, counter: Counter, amount: u64) {
+        self.counts[counter as usize].add(amount);
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    pub(crate) fn count_close(&self, cause: CloseCause) {
+        self.closes[cause as usize].add(1);
+    }
+}

@@ -1,0 +1,22 @@
+//! Event loops for Linux servers: one set of sessions, two loops that run them.
+//!
+//! A [`Session`] is a protocol's state machine for one connection: it is given bytes, an end, a
+//! drained output or a deadline, and answers with [`Actions`]. It never sees a descriptor, a
+//! poller, a ring or a clock. The *readiness loop* drives sessions over any poller, the
+//! *completion loop* over io_uring; a session cannot tell which one runs it, and the tests run
+//! every session on every loop and require the same bytes.
+//!
+//! One thread owns one loop. Other threads reach it by its inbox and its waker.
+#![forbid(unsafe_code)]
+
+mod actions;
+mod counters;
+mod driver;
+mod moment;
+mod session;
+
+pub use actions::{Actions, FileRange};
+pub use counters::{CloseCause, Counter, Counters};
+pub use driver::{Driver, UnknownDriver};
+pub use moment::{Moment, Now};
+pub use session::{ConnectionId, Session};

@@ -1,0 +1,91 @@
+//! The contract between a protocol and the loops.
+//!
+//! A protocol implements [`Session`] once and runs on every driver. The loop calls; the session
+//! never blocks, never reads a clock and keeps all its state in itself and in what the sessions
+//! of one loop share.
+//!
+//! ```text
+//!  accepted ──► on_bytes* ──► on_end ──► closed
+//!                  │  ▲
+//!      call_again  ▼  │ output has left
+//!               on_drained            on_deadline, on_wake, on_drain: at any time between
+//! ```
+
+use std::fmt;
+
+use pollux_poller::Token;
+
+use crate::{Actions, CloseCause, Now};
+
+/// Names one connection of one loop; never used again for another one within 2^24 reuses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub(crate) Token);
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.slot(), self.0.generation())
+    }
+}
+
+/// A protocol's state for one connection.
+///
+/// # Rules
+/// * No call comes while output of an earlier one waits for the peer, but [`Session::on_wake`],
+///   [`Session::on_drain`] and [`Session::on_deadline`]; what those send goes behind it.
+/// * Each call has room for at least [`Actions::ROOM_MIN`] bytes of output.
+/// * After [`Actions::close`], [`Actions::linger`] or [`Actions::abort`] only
+///   [`Session::closed`] is called.
+pub trait Session: Sized {
+    /// What all sessions of one loop share: configuration, date, log, counters.
+    type Shared;
+
+    /// Told before the sessions of a turn are called.
+    fn begin_turn(shared: &mut Self::Shared, now: Now) {
+        let _ = (shared, now);
+    }
+
+    /// Told after the sessions of a turn were called, before the loop waits.
+    fn end_turn(shared: &mut Self::Shared) {
+        let _ = shared;
+    }
+
+    /// A connection was accepted; sending here is allowed.
+    fn accepted(shared: &mut Self::Shared, actions: &mut Actions<'_>) -> Self;
+
+    /// Bytes arrived. Says how many of them, from the front, are used up; the rest comes again,
+    /// together with what arrives next. Never called with no bytes, nor while input is paused.
+    ///
+    /// A session that stops only because its output is full calls [`Actions::call_again`].
+    fn on_bytes(
+        &mut self,
+        shared: &mut Self::Shared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize;
+
+    /// The peer will send no more; what `on_bytes` left unused stays unused. A session that has
+    /// nothing left to say closes.
+    fn on_end(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+
+    /// All output has left, after [`Actions::call_again`] was called.
+    fn on_drained(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+        let _ = (shared, actions);
+    }
+
+    /// The deadline that was set has come; it is no longer set.
+    fn on_deadline(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+
+    /// Another session of this loop called [`Actions::wake`]; several wakes may be one.
+    fn on_wake(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+        let _ = (shared, actions);
+    }
+
+    /// The loop drains: no new connection comes, this one should end as soon as it can do so
+    /// without loss. Called once; connections that are open at the drain deadline are cut.
+    fn on_drain(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+
+    /// The connection is over; nothing can be sent any more.
+    fn closed(self, shared: &mut Self::Shared, cause: CloseCause) {
+        let _ = (shared, cause);
+    }
+}
