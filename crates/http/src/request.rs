@@ -35,7 +35,8 @@ pub struct Request<'b> {
     pub keep_alive: bool,
     /// Whether the client waits for [`CONTINUE`](crate::CONTINUE) before it sends its body.
     pub expects_continue: bool,
-    host: Option<&'b str>,
+    /// Checked to be ASCII.
+    host: Option<&'b [u8]>,
 }
 
 /// The verdict on the bytes that have arrived.
@@ -78,7 +79,6 @@ impl<'b> Request<'b> {
     /// Reads the head at the front of `input`; the whole of it each time, for nothing is kept
     /// between calls.
     #[must_use]
-    #[inline]
     pub fn parse(input: &'b [u8], limits: &Limits) -> Parsed<'b> {
         match parse(input, limits) {
             Ok(Some((request, len))) => Parsed::Complete(request, len),
@@ -91,11 +91,12 @@ impl<'b> Request<'b> {
     /// HTTP/1.0 request names none; may be empty.
     #[must_use]
     pub fn host(&self) -> Option<&'b str> {
-        self.target.authority().or(self.host)
+        self.target.authority().or_else(|| str::from_utf8(self.host?).ok())
     }
 }
 
 /// `?` for refusals; none while bytes are missing.
+#[inline(always)]
 fn parse<'b>(input: &'b [u8], limits: &Limits) -> Result<Option<(Request<'b>, usize)>, Rejection> {
     let Some(skipped) = skip_empty_lines(input)? else { return Ok(None) };
     let rest = &input[skipped..];
@@ -107,7 +108,7 @@ fn parse<'b>(input: &'b [u8], limits: &Limits) -> Result<Option<(Request<'b>, us
         return if is_full { Err(TARGET_LONG) } else { Ok(None) };
     };
     let target = Target::parse(line.target, line.method)?;
-    match read_fields(&window[line.len..], &line, target, limits)? {
+    match read_fields::<SLOTS_FEW>(&window[line.len..], &line, target, limits)? {
         Some((request, len)) => Ok(Some((request, skipped + line.len + len))),
         None if is_full => Err(HEAD_LARGE),
         None => Ok(None),
@@ -129,53 +130,49 @@ fn skip_empty_lines(input: &[u8]) -> Result<Option<usize>, Rejection> {
     }
 }
 
-/// Reads `block`, all that follows the request line, into a request and the bytes it took.
-#[inline]
-fn read_fields<'b>(
+/// Reads `block`, all that follows the request line, into a request and the bytes it took. Tries
+/// `SLOTS` fields first, then as many as there may be.
+#[inline(always)]
+fn read_fields<'b, const SLOTS: usize>(
     block: &'b [u8],
     line: &RequestLine<'b>,
     target: Target<'b>,
     limits: &Limits,
 ) -> Result<Option<(Request<'b>, usize)>, Rejection> {
     let fields_max = limits.fields.min(Limits::FIELDS_MAX);
-    let few = fields_max.min(SLOTS_FEW);
-    let mut slots = [EMPTY_HEADER; SLOTS_FEW];
-    match httparse::parse_headers(block, &mut slots[..few]) {
-        Err(httparse::Error::TooManyHeaders) if few < fields_max => {
-            read_many_fields(block, fields_max, line, target, limits)
+    let mut slots = [EMPTY_HEADER; SLOTS];
+    match httparse::parse_headers(block, &mut slots[..fields_max.min(SLOTS)]) {
+        Ok(httparse::Status::Complete((len, headers))) => {
+            judge(&block[..len], headers, line, target, limits).map(Some)
         }
-        parsed => judge(parsed, block, line, target, limits),
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(httparse::Error::TooManyHeaders) if SLOTS < fields_max => {
+            read_many_fields(block, line, target, limits)
+        }
+        Err(error) => Err(rejection_of(error)),
     }
 }
 
 #[cold]
+#[inline(never)]
 fn read_many_fields<'b>(
     block: &'b [u8],
-    fields_max: usize,
     line: &RequestLine<'b>,
     target: Target<'b>,
     limits: &Limits,
 ) -> Result<Option<(Request<'b>, usize)>, Rejection> {
-    let mut slots = [EMPTY_HEADER; Limits::FIELDS_MAX];
-    let parsed = httparse::parse_headers(block, &mut slots[..fields_max]);
-    judge(parsed, block, line, target, limits)
+    read_fields::<{ Limits::FIELDS_MAX }>(block, line, target, limits)
 }
 
-/// Turns what httparse found into the request, when every rule is kept.
-#[inline]
+/// Turns the fields of a whole head into the request, when every rule is kept.
+#[inline(always)]
 fn judge<'b>(
-    parsed: httparse::Result<(usize, &[Header<'b>])>,
     block: &'b [u8],
+    headers: &[Header<'b>],
     line: &RequestLine<'b>,
     target: Target<'b>,
     limits: &Limits,
-) -> Result<Option<(Request<'b>, usize)>, Rejection> {
-    let (len, headers) = match parsed {
-        Ok(httparse::Status::Complete(parsed)) => parsed,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(rejection_of(error)),
-    };
-    let block = &block[..len];
+) -> Result<(Request<'b>, usize), Rejection> {
     if !lines_end_in_crlf(block, headers) {
         return Err(BARE_LF);
     }
@@ -184,13 +181,13 @@ fn judge<'b>(
         method: line.method,
         target,
         version_minor: line.minor,
-        fields: Fields::of_checked(&block[..len - 2]),
+        fields: Fields::of_checked(&block[..block.len() - 2]),
         framing: facts.framing.judge(line.minor, limits)?,
         keep_alive: facts.connection.keeps_alive(line.minor),
         expects_continue: facts.connection.expects_continue(line.minor)?,
         host: sound_host(facts.host, line.minor)?,
     };
-    Ok(Some((request, len)))
+    Ok((request, block.len()))
 }
 
 /// What the fields say that every request is judged by.
@@ -230,11 +227,10 @@ impl<'b> Facts<'b> {
     }
 }
 
-fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&str>, Rejection> {
+#[inline]
+fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&[u8]>, Rejection> {
     match host {
-        Some(host) if host::is_host_and_port(host) => {
-            str::from_utf8(host).map(Some).map_err(|_| HOST_INVALID)
-        }
+        Some(value) if host::is_host_and_port(value) => Ok(host),
         Some(_) => Err(HOST_INVALID),
         None if minor == 0 => Ok(None),
         None => Err(HOST_MISSING),
@@ -249,10 +245,14 @@ fn lines_end_in_crlf(block: &[u8], headers: &[Header<'_>]) -> bool {
     let start = block.as_ptr().addr();
     let starts_behind_crlf = |header: &Header<'_>| {
         let at = header.name.as_ptr().addr() - start;
-        at == 0 || block[..at].ends_with(b"\r\n")
+        at == 0 || matches!(block[..at], [.., b'\r', b'\n'])
     };
-    let end: &[u8] = if headers.is_empty() { b"\r\n" } else { b"\r\n\r\n" };
-    block.ends_with(end) && headers.iter().all(starts_behind_crlf)
+    let ends_in_crlf = match block {
+        [.., b'\r', b'\n', b'\r', b'\n'] => true,
+        [b'\r', b'\n'] => headers.is_empty(),
+        _ => false,
+    };
+    ends_in_crlf && headers.iter().all(starts_behind_crlf)
 }
 
 fn rejection_of(error: httparse::Error) -> Rejection {

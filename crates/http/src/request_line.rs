@@ -45,7 +45,7 @@ pub(crate) fn parse<'b>(
 /// The method and where the target starts.
 #[inline]
 fn method(head: &[u8]) -> Result<Option<(Method<'_>, usize)>, Rejection> {
-    if head.starts_with(b"GET ") {
+    if head.first_chunk() == Some(b"GET ") {
         return Ok(Some((Method::Get, 4)));
     }
     let window = &head[..head.len().min(Method::BYTES_MAX + 1)];
@@ -86,7 +86,7 @@ const VERSION_BYTES: usize = 10;
 /// The minor version: 0, or 1 for every other one (RFC 9110 2.5).
 #[inline]
 fn version(rest: &[u8]) -> Result<Option<u8>, Rejection> {
-    if rest.starts_with(b"HTTP/1.1\r\n") {
+    if rest.first_chunk() == Some(b"HTTP/1.1\r\n") {
         return Ok(Some(1));
     }
     let mut minor = 1;
