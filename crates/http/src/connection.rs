@@ -48,11 +48,11 @@ impl ConnectionFields {
     ///
     /// # Errors
     /// 417 for any other expectation.
-    pub(crate) fn expects_continue(&self, minor: u8) -> Result<bool, Rejection> {
+    pub(crate) fn expects_continue(&self, minor: u8) -> Result<bool, &'static Rejection> {
         if minor == 0 {
             return Ok(false);
         }
-        if self.has_other_expectation { Err(EXPECTATION) } else { Ok(self.has_continue) }
+        if self.has_other_expectation { Err(&EXPECTATION) } else { Ok(self.has_continue) }
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(noted(&[], &["100-continue"]).expects_continue(0), Ok(false));
         assert_eq!(noted(&[], &[]).expects_continue(1), Ok(false));
         for value in ["x", "100-continue, x", "100-continue=1"] {
-            assert_eq!(noted(&[], &[value]).expects_continue(1), Err(EXPECTATION), "{value}");
+            assert_eq!(noted(&[], &[value]).expects_continue(1), Err(&EXPECTATION), "{value}");
         }
     }
 }

@@ -70,27 +70,27 @@ const CODING_IN_1_0: Rejection =
 
 impl FramingFields {
     /// Takes one Content-Length field. Lists of equal values are refused like differing ones.
-    pub(crate) fn note_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
+    pub(crate) fn note_length(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
         if self.length.is_some() || value.contains(&b',') {
-            return Err(LENGTH_TWICE);
+            return Err(&LENGTH_TWICE);
         }
         if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-            return Err(LENGTH);
+            return Err(&LENGTH);
         }
         self.length = Some(saturating_number(value));
         Ok(())
     }
 
     /// Takes one Transfer-Encoding field.
-    pub(crate) fn note_coding(&mut self, value: &[u8]) -> Result<(), Rejection> {
+    pub(crate) fn note_coding(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
         for coding in value.split(|&b| b == b',') {
             let coding = coding.trim_ascii();
             if coding.is_empty() {
-                return Err(EMPTY_CODING);
+                return Err(&EMPTY_CODING);
             }
             let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
             self.coding = match self.coding {
-                Coding::Chunked { .. } => return Err(CHUNKED_TWICE),
+                Coding::Chunked { .. } => return Err(&CHUNKED_TWICE),
                 Coding::None if is_chunked => Coding::Chunked { has_unknown: false },
                 Coding::Unknown if is_chunked => Coding::Chunked { has_unknown: true },
                 Coding::None | Coding::Unknown => Coding::Unknown,
@@ -101,24 +101,24 @@ impl FramingFields {
 
     /// The verdict, when all fields were seen. An HTTP/1.0 sender does not know of transfer
     /// codings, so one in its request was not meant for us.
-    pub(crate) fn judge(self, minor: u8, limits: &Limits) -> Result<Framing, Rejection> {
+    pub(crate) fn judge(self, minor: u8, limits: &Limits) -> Result<Framing, &'static Rejection> {
         if self.coding == Coding::None {
             return match self.length {
                 None => Ok(Framing::None),
-                Some(len) if len > limits.body_bytes => Err(BODY_LARGE),
+                Some(len) if len > limits.body_bytes => Err(&BODY_LARGE),
                 Some(len) => Ok(Framing::Length(len)),
             };
         }
         if minor == 0 {
-            return Err(CODING_IN_1_0);
+            return Err(&CODING_IN_1_0);
         }
         if self.length.is_some() {
-            return Err(BOTH);
+            return Err(&BOTH);
         }
         match self.coding {
             Coding::Chunked { has_unknown: false } => Ok(Framing::Chunked),
-            Coding::Chunked { has_unknown: true } => Err(UNKNOWN_CODING),
-            Coding::None | Coding::Unknown => Err(NOT_CHUNKED),
+            Coding::Chunked { has_unknown: true } => Err(&UNKNOWN_CODING),
+            Coding::None | Coding::Unknown => Err(&NOT_CHUNKED),
         }
     }
 }
@@ -134,7 +134,7 @@ pub(crate) fn saturating_number(digits: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn judge(lengths: &[&str], codings: &[&str], minor: u8) -> Result<Framing, Rejection> {
+    fn judge(lengths: &[&str], codings: &[&str], minor: u8) -> Result<Framing, &'static Rejection> {
         let mut fields = FramingFields::default();
         for value in lengths {
             fields.note_length(value.as_bytes())?;
@@ -151,21 +151,21 @@ mod tests {
         assert_eq!(judge(&["0"], &[], 1), Ok(Framing::Length(0)));
         assert_eq!(judge(&["00042"], &[], 0), Ok(Framing::Length(42)));
         for value in ["", "-1", "+1", "0x10", "1 2", "1.0", "1e3", "a", "\u{661}"] {
-            assert_eq!(judge(&[value], &[], 1), Err(LENGTH), "{value}");
+            assert_eq!(judge(&[value], &[], 1), Err(&LENGTH), "{value}");
         }
     }
 
     #[test]
     fn several_lengths_are_refused_even_when_they_agree() {
-        assert_eq!(judge(&["5", "5"], &[], 1), Err(LENGTH_TWICE));
-        assert_eq!(judge(&["5, 5"], &[], 1), Err(LENGTH_TWICE));
-        assert_eq!(judge(&["5", "6"], &[], 1), Err(LENGTH_TWICE));
+        assert_eq!(judge(&["5", "5"], &[], 1), Err(&LENGTH_TWICE));
+        assert_eq!(judge(&["5, 5"], &[], 1), Err(&LENGTH_TWICE));
+        assert_eq!(judge(&["5", "6"], &[], 1), Err(&LENGTH_TWICE));
     }
 
     #[test]
     fn lengths_beyond_every_integer_are_too_large_not_small() {
         for value in ["18446744073709551616", "18446744073709551621", "99999999999999999999999"] {
-            assert_eq!(judge(&[value], &[], 1), Err(BODY_LARGE), "{value}");
+            assert_eq!(judge(&[value], &[], 1), Err(&BODY_LARGE), "{value}");
         }
     }
 
@@ -173,15 +173,15 @@ mod tests {
     fn chunked_stands_once_and_last() {
         assert_eq!(judge(&[], &["chunked"], 1), Ok(Framing::Chunked));
         assert_eq!(judge(&[], &["\tChunkeD "], 1), Ok(Framing::Chunked));
-        assert_eq!(judge(&[], &["gzip, chunked"], 1), Err(UNKNOWN_CODING));
-        assert_eq!(judge(&[], &["gzip", "chunked"], 1), Err(UNKNOWN_CODING));
+        assert_eq!(judge(&[], &["gzip, chunked"], 1), Err(&UNKNOWN_CODING));
+        assert_eq!(judge(&[], &["gzip", "chunked"], 1), Err(&UNKNOWN_CODING));
         for value in ["gzip", "identity", "xchunked", "chunked;a=b", "\"chunked\""] {
-            assert_eq!(judge(&[], &[value], 1), Err(NOT_CHUNKED), "{value}");
+            assert_eq!(judge(&[], &[value], 1), Err(&NOT_CHUNKED), "{value}");
         }
         for value in ["chunked, chunked", "chunked, gzip", "chunked, identity"] {
-            assert_eq!(judge(&[], &[value], 1), Err(CHUNKED_TWICE), "{value}");
+            assert_eq!(judge(&[], &[value], 1), Err(&CHUNKED_TWICE), "{value}");
         }
-        assert_eq!(judge(&[], &["chunked", "chunked"], 1), Err(CHUNKED_TWICE));
+        assert_eq!(judge(&[], &["chunked", "chunked"], 1), Err(&CHUNKED_TWICE));
         for value in ["", ",chunked", "chunked,", "chunked,,chunked"] {
             assert!(judge(&[], &[value], 1).is_err(), "{value}");
         }
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn a_length_beside_chunks_and_chunks_in_1_0_are_refused() {
-        assert_eq!(judge(&["3"], &["chunked"], 1), Err(BOTH));
-        assert_eq!(judge(&[], &["chunked"], 0), Err(CODING_IN_1_0));
+        assert_eq!(judge(&["3"], &["chunked"], 1), Err(&BOTH));
+        assert_eq!(judge(&[], &["chunked"], 0), Err(&CODING_IN_1_0));
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl<'b> Request<'b> {
         match parse(input, limits) {
             Ok(Some((request, len))) => Parsed::Complete(request, len),
             Ok(None) => Parsed::Incomplete,
-            Err(rejection) => Parsed::Rejected(rejection),
+            Err(rejection) => Parsed::Rejected(*rejection),
         }
     }
 
@@ -97,7 +97,10 @@ impl<'b> Request<'b> {
 
 /// `?` for refusals; none while bytes are missing.
 #[inline(always)]
-fn parse<'b>(input: &'b [u8], limits: &Limits) -> Result<Option<(Request<'b>, usize)>, Rejection> {
+fn parse<'b>(
+    input: &'b [u8],
+    limits: &Limits,
+) -> Result<Option<(Request<'b>, usize)>, &'static Rejection> {
     let Some(skipped) = skip_empty_lines(input)? else { return Ok(None) };
     let rest = &input[skipped..];
     // No byte beyond the limit is looked at, so none can change the verdict.
@@ -105,26 +108,26 @@ fn parse<'b>(input: &'b [u8], limits: &Limits) -> Result<Option<(Request<'b>, us
     let is_full = window.len() == limits.head_bytes;
 
     let Some(line) = request_line::parse(window, limits)? else {
-        return if is_full { Err(TARGET_LONG) } else { Ok(None) };
+        return if is_full { Err(&TARGET_LONG) } else { Ok(None) };
     };
     let target = Target::parse(line.target, line.method)?;
     match read_fields::<SLOTS_FEW>(&window[line.len..], &line, target, limits)? {
         Some((request, len)) => Ok(Some((request, skipped + line.len + len))),
-        None if is_full => Err(HEAD_LARGE),
+        None if is_full => Err(&HEAD_LARGE),
         None => Ok(None),
     }
 }
 
 /// How many bytes of empty lines stand in front; none when only those have arrived.
 #[inline]
-fn skip_empty_lines(input: &[u8]) -> Result<Option<usize>, Rejection> {
+fn skip_empty_lines(input: &[u8]) -> Result<Option<usize>, &'static Rejection> {
     let mut at = 0;
     loop {
         match input.get(at..).unwrap_or_default() {
             [] | [b'\r'] => return Ok(None),
-            [b'\r', b'\n', ..] if at == 2 * EMPTY_LINES_MAX => return Err(EMPTY_LINES),
+            [b'\r', b'\n', ..] if at == 2 * EMPTY_LINES_MAX => return Err(&EMPTY_LINES),
             [b'\r', b'\n', ..] => at += 2,
-            [b'\r' | b'\n', ..] => return Err(EMPTY_LINE),
+            [b'\r' | b'\n', ..] => return Err(&EMPTY_LINE),
             _ => return Ok(Some(at)),
         }
     }
@@ -138,7 +141,7 @@ fn read_fields<'b, const SLOTS: usize>(
     line: &RequestLine<'b>,
     target: Target<'b>,
     limits: &Limits,
-) -> Result<Option<(Request<'b>, usize)>, Rejection> {
+) -> Result<Option<(Request<'b>, usize)>, &'static Rejection> {
     let fields_max = limits.fields.min(Limits::FIELDS_MAX);
     let mut slots = [EMPTY_HEADER; SLOTS];
     match httparse::parse_headers(block, &mut slots[..fields_max.min(SLOTS)]) {
@@ -160,7 +163,7 @@ fn read_many_fields<'b>(
     line: &RequestLine<'b>,
     target: Target<'b>,
     limits: &Limits,
-) -> Result<Option<(Request<'b>, usize)>, Rejection> {
+) -> Result<Option<(Request<'b>, usize)>, &'static Rejection> {
     read_fields::<{ Limits::FIELDS_MAX }>(block, line, target, limits)
 }
 
@@ -172,9 +175,9 @@ fn judge<'b>(
     line: &RequestLine<'b>,
     target: Target<'b>,
     limits: &Limits,
-) -> Result<(Request<'b>, usize), Rejection> {
+) -> Result<(Request<'b>, usize), &'static Rejection> {
     if !lines_end_in_crlf(block, headers) {
-        return Err(BARE_LF);
+        return Err(&BARE_LF);
     }
     let facts = Facts::gather(headers)?;
     let request = Request {
@@ -200,7 +203,7 @@ struct Facts<'b> {
 
 impl<'b> Facts<'b> {
     #[inline]
-    fn gather(headers: &[Header<'b>]) -> Result<Self, Rejection> {
+    fn gather(headers: &[Header<'b>]) -> Result<Self, &'static Rejection> {
         let mut facts = Self::default();
         for Header { name, value } in headers {
             // The length tells most fields apart from these five before a byte is compared.
@@ -222,18 +225,18 @@ impl<'b> Facts<'b> {
         Ok(facts)
     }
 
-    fn note_host(&mut self, value: &'b [u8]) -> Result<(), Rejection> {
-        self.host.replace(value).map_or(Ok(()), |_| Err(HOST_TWICE))
+    fn note_host(&mut self, value: &'b [u8]) -> Result<(), &'static Rejection> {
+        self.host.replace(value).map_or(Ok(()), |_| Err(&HOST_TWICE))
     }
 }
 
 #[inline]
-fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&[u8]>, Rejection> {
+fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&[u8]>, &'static Rejection> {
     match host {
         Some(value) if host::is_host_and_port(value) => Ok(host),
-        Some(_) => Err(HOST_INVALID),
+        Some(_) => Err(&HOST_INVALID),
         None if minor == 0 => Ok(None),
-        None => Err(HOST_MISSING),
+        None => Err(&HOST_MISSING),
     }
 }
 
@@ -255,11 +258,11 @@ fn lines_end_in_crlf(block: &[u8], headers: &[Header<'_>]) -> bool {
     ends_in_crlf && headers.iter().all(starts_behind_crlf)
 }
 
-fn rejection_of(error: httparse::Error) -> Rejection {
+fn rejection_of(error: httparse::Error) -> &'static Rejection {
     match error {
-        httparse::Error::TooManyHeaders => FIELDS_MANY,
-        httparse::Error::HeaderValue => FIELD_VALUE,
-        httparse::Error::NewLine => EMPTY_LINE,
-        _ => FIELD_NAME,
+        httparse::Error::TooManyHeaders => &FIELDS_MANY,
+        httparse::Error::HeaderValue => &FIELD_VALUE,
+        httparse::Error::NewLine => &EMPTY_LINE,
+        _ => &FIELD_NAME,
     }
 }

@@ -34,7 +34,7 @@ const TLS_HANDSHAKE: u8 = 0x16;
 pub(crate) fn parse<'b>(
     head: &'b [u8],
     limits: &Limits,
-) -> Result<Option<RequestLine<'b>>, Rejection> {
+) -> Result<Option<RequestLine<'b>>, &'static Rejection> {
     let Some((method, at)) = method(head)? else { return Ok(None) };
     let Some(target) = target(&head[at..], limits)? else { return Ok(None) };
     let at = at + target.len() + 1;
@@ -44,35 +44,35 @@ pub(crate) fn parse<'b>(
 
 /// The method and where the target starts.
 #[inline]
-fn method(head: &[u8]) -> Result<Option<(Method<'_>, usize)>, Rejection> {
+fn method(head: &[u8]) -> Result<Option<(Method<'_>, usize)>, &'static Rejection> {
     if head.first_chunk() == Some(b"GET ") {
         return Ok(Some((Method::Get, 4)));
     }
     let window = &head[..head.len().min(Method::BYTES_MAX + 1)];
     let Some(end) = window.iter().position(|&b| !is_token_byte(b)) else {
-        return if window.len() > Method::BYTES_MAX { Err(METHOD_LONG) } else { Ok(None) };
+        return if window.len() > Method::BYTES_MAX { Err(&METHOD_LONG) } else { Ok(None) };
     };
     if window[0] == TLS_HANDSHAKE {
-        return Err(NOT_HTTP);
+        return Err(&NOT_HTTP);
     }
     if end == 0 || window[end] != b' ' {
-        return Err(METHOD);
+        return Err(&METHOD);
     }
-    let name = str::from_utf8(&window[..end]).map_err(|_| METHOD)?;
+    let name = str::from_utf8(&window[..end]).map_err(|_| &METHOD)?;
     Ok(Some((Method::named(name), end + 1)))
 }
 
 /// The bytes before the space.
 #[inline]
-fn target<'b>(rest: &'b [u8], limits: &Limits) -> Result<Option<&'b str>, Rejection> {
+fn target<'b>(rest: &'b [u8], limits: &Limits) -> Result<Option<&'b str>, &'static Rejection> {
     let window = &rest[..rest.len().min(limits.target_bytes.saturating_add(1))];
     let Some(end) = window.iter().position(|&b| !is_target_byte(b)) else {
-        return if window.len() > limits.target_bytes { Err(TARGET_LONG) } else { Ok(None) };
+        return if window.len() > limits.target_bytes { Err(&TARGET_LONG) } else { Ok(None) };
     };
     if end == 0 || window[end] != b' ' {
-        return Err(TARGET);
+        return Err(&TARGET);
     }
-    str::from_utf8(&window[..end]).map(Some).map_err(|_| TARGET)
+    str::from_utf8(&window[..end]).map(Some).map_err(|_| &TARGET)
 }
 
 /// Visible ASCII. Some of it (`"<>\^{|}` and the backtick) is not a URI's, yet browsers send it.
@@ -85,7 +85,7 @@ const VERSION_BYTES: usize = 10;
 
 /// The minor version: 0, or 1 for every other one (RFC 9110 2.5).
 #[inline]
-fn version(rest: &[u8]) -> Result<Option<u8>, Rejection> {
+fn version(rest: &[u8]) -> Result<Option<u8>, &'static Rejection> {
     if rest.first_chunk() == Some(b"HTTP/1.1\r\n") {
         return Ok(Some(1));
     }
@@ -94,10 +94,10 @@ fn version(rest: &[u8]) -> Result<Option<u8>, Rejection> {
         let Some(&b) = rest.get(at) else { return Ok(None) };
         match pattern {
             b'd' if b.is_ascii_digit() => minor = u8::from(b != b'0'),
-            b'd' => return Err(VERSION),
-            b'1' if b.is_ascii_digit() && b != b'1' => return Err(MAJOR),
+            b'd' => return Err(&VERSION),
+            b'1' if b.is_ascii_digit() && b != b'1' => return Err(&MAJOR),
             _ if b == pattern => {}
-            _ => return Err(VERSION),
+            _ => return Err(&VERSION),
         }
     }
     Ok(Some(minor))

@@ -32,12 +32,12 @@ pub enum Target<'b> {
 
 impl<'b> Target<'b> {
     /// Reads a target whose bytes are visible ASCII without `#`.
-    pub(crate) fn parse(target: &'b str, method: Method<'b>) -> Result<Self, Rejection> {
+    pub(crate) fn parse(target: &'b str, method: Method<'b>) -> Result<Self, &'static Rejection> {
         if method == Method::Connect {
             return if host::has_host_and_port(target.as_bytes()) {
                 Ok(Self::Authority(target))
             } else {
-                Err(CONNECT)
+                Err(&CONNECT)
             };
         }
         if target.starts_with('/') {
@@ -45,7 +45,7 @@ impl<'b> Target<'b> {
             return Ok(Self::Origin { path, query });
         }
         if target == "*" {
-            return if method == Method::Options { Ok(Self::Asterisk) } else { Err(ASTERISK) };
+            return if method == Method::Options { Ok(Self::Asterisk) } else { Err(&ASTERISK) };
         }
         absolute(target)
     }
@@ -86,11 +86,11 @@ const FORM: Rejection =
 const AUTHORITY: Rejection =
     Rejection::bad("the target's authority is not host[:port]", "RFC 9110 4.2.1");
 
-fn absolute(target: &str) -> Result<Target<'_>, Rejection> {
-    let (scheme, rest) = target.split_once("://").ok_or(FORM)?;
+fn absolute(target: &str) -> Result<Target<'_>, &'static Rejection> {
+    let (scheme, rest) = target.split_once("://").ok_or(&FORM)?;
     let is_https = scheme.eq_ignore_ascii_case("https");
     if !is_https && !scheme.eq_ignore_ascii_case("http") {
-        return Err(FORM);
+        return Err(&FORM);
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
@@ -98,7 +98,7 @@ fn absolute(target: &str) -> Result<Target<'_>, Rejection> {
         || authority.starts_with(':')
         || !host::is_host_and_port(authority.as_bytes())
     {
-        return Err(AUTHORITY);
+        return Err(&AUTHORITY);
     }
     let (path, query) = split_query(rest);
     let path = if path.is_empty() { "/" } else { path };
@@ -116,7 +116,7 @@ fn split_query(target: &str) -> (&str, Option<&str>) {
 mod tests {
     use super::*;
 
-    fn get(target: &str) -> Result<Target<'_>, Rejection> {
+    fn get(target: &str) -> Result<Target<'_>, &'static Rejection> {
         Target::parse(target, Method::Get)
     }
 
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn asterisk_and_authority_belong_to_one_method_each() {
         assert_eq!(Target::parse("*", Method::Options), Ok(Target::Asterisk));
-        assert_eq!(get("*"), Err(ASTERISK));
+        assert_eq!(get("*"), Err(&ASTERISK));
         assert_eq!(Target::parse("a:1", Method::Connect), Ok(Target::Authority("a:1")));
         for target in ["/", "a", "http://a/", "*"] {
-            assert_eq!(Target::parse(target, Method::Connect), Err(CONNECT), "{target}");
+            assert_eq!(Target::parse(target, Method::Connect), Err(&CONNECT), "{target}");
         }
     }
 }
