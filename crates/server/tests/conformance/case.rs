@@ -93,7 +93,7 @@ impl Expected {
         self
     }
 
-    pub(crate) fn to_head(mut self) -> Self {
+    pub(crate) fn for_head(mut self) -> Self {
         self.is_head = true;
         self.body(Vec::new())
     }

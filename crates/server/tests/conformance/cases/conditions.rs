@@ -241,9 +241,9 @@ pub(crate) fn cases() -> Vec<Case> {
         |name, rfc, fields| case(Setup::Files, name, rfc, request("HEAD", "/hello.txt", fields));
     cases.extend([
         head("HEAD with If-None-Match", "RFC 9110 13.1.2", &[("If-None-Match", "{etag}")])
-            .kept([Expected::any_of(&[304]).to_head()]),
+            .kept([Expected::any_of(&[304]).for_head()]),
         head("HEAD with a range", "RFC 9110 14.2", &[("Range", "bytes=0-9")])
-            .kept([ok().to_head().has("Content-Length", "100").lacks("Content-Range")]),
+            .kept([ok().for_head().has("Content-Length", "100").lacks("Content-Range")]),
         case(
             Setup::Files,
             "a range of an empty file",

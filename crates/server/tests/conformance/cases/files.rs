@@ -86,9 +86,9 @@ pub(crate) fn cases() -> Vec<Case> {
         files("what is told of a file", "RFC 9110 8.8", "GET", "/hello.txt", "")
             .kept([ok().has("Last-Modified", MODIFIED).has_any("ETag").has_any("Content-Type")]),
         files("HEAD of a file", "RFC 9110 9.3.2", "HEAD", "/hello.txt", "")
-            .kept([ok().to_head().has("Content-Length", "100").has("Last-Modified", MODIFIED)]),
+            .kept([ok().for_head().has("Content-Length", "100").has("Last-Modified", MODIFIED)]),
         files("HEAD of what is not there", "RFC 9110 9.3.2", "HEAD", "/nothing", "")
-            .either([Expected::any_of(&[404]).to_head()]),
+            .either([Expected::any_of(&[404]).for_head()]),
         files("POST to a file", "RFC 9110 15.5.6", "POST", "/hello.txt", "")
             .either([Expected::any_of(&[405]).has_any("Allow")]),
         files("a directory without its slash", "RFC 9110 15.4", "GET", "/sub", "")

@@ -16,7 +16,7 @@ fn known() -> Vec<Case> {
     let not_allowed = || [Expected::any_of(&[405]).has_any("Allow")];
     vec![
         reply("HEAD of a reply", "RFC 9110 9.3.2", "HEAD")
-            .kept([ok().to_head().has("Content-Length", "128")]),
+            .kept([ok().for_head().has("Content-Length", "128")]),
         reply("GET of a reply", "RFC 9110 9.3.1", "GET").kept([ok().has("Content-Length", "128")]),
         reply("POST where only reading is served", "RFC 9110 15.5.6", "POST").either(not_allowed()),
         reply("PUT where only reading is served", "RFC 9110 15.5.6", "PUT").either(not_allowed()),
@@ -30,7 +30,7 @@ fn known() -> Vec<Case> {
         case(Setup::Reply, "OPTIONS of the server", "RFC 9112 3.2.4", request("OPTIONS", "*"))
             .either([Expected::any_of(&[200, 204, 405])]),
         echo("GET of an echo", "RFC 9110 9.3.1", "GET").kept([ok().body("")]),
-        echo("HEAD of an echo", "RFC 9110 9.3.2", "HEAD").kept([ok().to_head()]),
+        echo("HEAD of an echo", "RFC 9110 9.3.2", "HEAD").kept([ok().for_head()]),
         echo("DELETE of an echo", "RFC 9110 15.5.6", "DELETE").either(not_allowed()),
         case(
             Setup::Echo,

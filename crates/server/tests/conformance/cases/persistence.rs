@@ -51,7 +51,7 @@ fn pipelines() -> Vec<Case> {
         reply("a hundred requests at once", get("").repeat(100)).kept(vec![ok(); 100]),
         reply("HEAD between two GETs", format!("{}{head}{}", get(""), get(""))).kept([
             ok(),
-            ok().to_head(),
+            ok().for_head(),
             ok(),
         ]),
         reply("HTTP/1.0 with keep-alive before HTTP/1.1", format!("{old}{}", get("")))
