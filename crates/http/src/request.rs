@@ -202,7 +202,7 @@ struct Facts<'b> {
 }
 
 impl<'b> Facts<'b> {
-    #[inline]
+    #[inline(always)]
     fn gather(headers: &[Header<'b>]) -> Result<Self, &'static Rejection> {
         let mut facts = Self::default();
         for Header { name, value } in headers {
@@ -230,7 +230,7 @@ impl<'b> Facts<'b> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&[u8]>, &'static Rejection> {
     match host {
         Some(value) if host::is_host_and_port(value) => Ok(host),
@@ -243,7 +243,7 @@ fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&[u8]>, &'static 
 /// Whether every line of a block that httparse took whole ends in CRLF. It takes a bare LF for a
 /// line end, too; but where its lines start is known from the names, and a CR can stand nowhere
 /// else than before a LF.
-#[inline]
+#[inline(always)]
 fn lines_end_in_crlf(block: &[u8], headers: &[Header<'_>]) -> bool {
     let start = block.as_ptr().addr();
     let starts_behind_crlf = |header: &Header<'_>| {
