@@ -33,7 +33,8 @@ pub struct Request<'b> {
     pub framing: Framing,
     /// Whether the client lets the connection stay open.
     pub keep_alive: bool,
-    /// Whether the client waits for [`CONTINUE`](crate::CONTINUE) before it sends its body.
+    /// Whether there is a body and the client waits for [`CONTINUE`](crate::CONTINUE) before it
+    /// sends it. A body whose first bytes are there is not waited for any more.
     pub expects_continue: bool,
     /// Checked to be ASCII.
     host: Option<&'b [u8]>,
@@ -180,14 +181,16 @@ fn judge<'b>(
         return Err(&BARE_LF);
     }
     let facts = Facts::gather(headers)?;
+    let framing = facts.framing.judge(line.minor, limits)?;
+    let expects_continue = facts.connection.expects_continue(line.minor)?;
     let request = Request {
         method: line.method,
         target,
         version_minor: line.minor,
         fields: Fields::of_checked(&block[..block.len() - 2]),
-        framing: facts.framing.judge(line.minor, limits)?,
+        framing,
         keep_alive: facts.connection.keeps_alive(line.minor),
-        expects_continue: facts.connection.expects_continue(line.minor)?,
+        expects_continue: expects_continue && framing.has_body(),
         host: sound_host(facts.host, line.minor)?,
     };
     Ok((request, block.len()))
