@@ -10,13 +10,16 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod conversation;
 mod counters;
 mod driver;
 mod moment;
+mod rehearsal;
 mod session;
 
 pub use actions::{Actions, FileRange};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
 pub use moment::{Moment, Now};
+pub use rehearsal::Rehearsal;
 pub use session::{ConnectionId, Session};
