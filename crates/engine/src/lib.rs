@@ -14,6 +14,7 @@ mod counters;
 mod driver;
 mod moment;
 mod session;
+mod timers;
 
 pub use actions::{Actions, FileRange};
 pub use counters::{CloseCause, Counter, Counters};
