@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod clock;
 mod counters;
 mod driver;
 mod moment;
@@ -17,6 +18,7 @@ mod session;
 mod timers;
 
 pub use actions::{Actions, FileRange};
+pub use clock::{SHARED_DATE_STEP, SharedDate};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
 pub use moment::{Moment, Now};
