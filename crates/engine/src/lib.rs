@@ -11,6 +11,7 @@
 
 mod actions;
 mod admission;
+mod clock;
 mod conversation;
 mod counters;
 mod driver;
@@ -20,8 +21,10 @@ mod moment;
 mod output;
 mod rehearsal;
 mod session;
+mod timers;
 
 pub use actions::{Actions, FileRange};
+pub use clock::{SHARED_DATE_STEP, SharedDate};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
 pub use limits::Limits;
