@@ -12,9 +12,11 @@
 mod actions;
 mod admission;
 mod clock;
+mod completion;
 mod conversation;
 mod counters;
 mod driver;
+mod ending;
 mod limits;
 mod listener;
 mod moment;

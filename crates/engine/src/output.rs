@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
+use pollux_sys::ring::InFlight;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -28,10 +29,21 @@ pub(crate) enum Piece {
     File(FileRange),
 }
 
+/// A request of the completion loop that has a piece in its hands.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) request: InFlight,
+    /// First byte of the piece that was not sent before.
+    pub(crate) from: usize,
+    /// The range that is being read from.
+    pub(crate) file: Option<FileRange>,
+}
+
 /// What waits for a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pieces: VecDeque<Piece>,
+    pub(crate) under_way: Option<UnderWay>,
     waiting_bytes: usize,
     /// When the pace is judged next.
     judged_at: Moment,
@@ -81,6 +93,11 @@ impl Output {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// Whether a request has a piece in its hands.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.under_way.is_some()
     }
 
     /// The piece to send next.

@@ -34,7 +34,7 @@ pub use completion::StreamCompletion;
 pub use open::{RingUnavailable, Setup, Sizes};
 pub use owned::InFlight;
 pub use request::{Request, Shots};
-pub use stream::{StreamRing, StreamSizes};
+pub use stream::{Sending, StreamRing, StreamSizes};
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
 pub struct Ring {

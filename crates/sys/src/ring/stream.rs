@@ -33,6 +33,43 @@ use super::{QueueFull, Ring};
 /// The only group of provided buffers of a ring.
 const GROUP: u16 = 0;
 
+/// The arena and the submission queue of a [`StreamRing`], while its buffers are being read.
+pub struct Sending<'a> {
+    ring: &'a mut Ring,
+    arena: &'a mut Arena,
+}
+
+impl Sending<'_> {
+    /// As [`StreamRing::spare`].
+    pub fn spare(&mut self) -> &mut [u8] {
+        self.arena.spare()
+    }
+
+    /// As [`StreamRing::send_spare`].
+    ///
+    /// # Errors
+    /// [`QueueFull`]; nothing was queued and the bytes are still spare.
+    ///
+    /// # Panics
+    /// When `len` is 0 or more than is spare.
+    pub fn send_spare(&mut self, fd: RawFd, len: usize, user_data: u64) -> Result<Sent, QueueFull> {
+        const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let start = self.arena.front(len);
+        let len_bytes = u32::try_from(len).expect("one request sends less than 4 GiB");
+        let entry = opcode::Send::new(types::Fd(fd), start, len_bytes).flags(FLAGS).build();
+        push(self.ring, &silent(entry, user_data))?;
+        Ok(self.arena.take(len))
+    }
+
+    /// As [`Ring::submit`]: makes room in the queue.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
+    pub fn submit(&mut self) -> io::Result<usize> {
+        self.ring.submit()
+    }
+}
+
 /// How large the parts of a stream ring are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamSizes {
@@ -231,12 +268,7 @@ impl StreamRing {
     /// # Panics
     /// When `len` is 0 or more than is spare.
     pub fn send_spare(&mut self, fd: RawFd, len: usize, user_data: u64) -> Result<Sent, QueueFull> {
-        const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        let start = self.arena.front(len);
-        let len_bytes = u32::try_from(len).expect("one request sends less than 4 GiB");
-        let entry = opcode::Send::new(types::Fd(fd), start, len_bytes).flags(FLAGS).build();
-        self.push(&silent(entry, user_data))?;
-        Ok(self.arena.take(len))
+        self.sending().send_spare(fd, len, user_data)
     }
 
     /// The bytes that a send took, while the arena was not reset since.
@@ -312,6 +344,20 @@ impl StreamRing {
     #[must_use]
     pub fn bytes(&self, received: &Received) -> &[u8] {
         self.ledger.pool.bytes(received)
+    }
+
+    /// The bytes of a receive, and the sending side, to answer in the same breath.
+    ///
+    /// # Panics
+    /// When the lease is of another ring.
+    pub fn bytes_and_sending(&mut self, received: &Received) -> (&[u8], Sending<'_>) {
+        let sending = Sending { ring: &mut self.ring, arena: &mut self.arena };
+        (self.ledger.pool.bytes(received), sending)
+    }
+
+    /// The sending side alone.
+    pub fn sending(&mut self) -> Sending<'_> {
+        Sending { ring: &mut self.ring, arena: &mut self.arena }
     }
 
     /// Ends a lease. The kernel has the buffer with the next [`StreamRing::submit`] or
@@ -419,13 +465,17 @@ impl StreamRing {
 
     /// Queues an entry that references no memory, or memory of this ring by its rules.
     pub(super) fn push(&mut self, entry: &squeue::Entry) -> Result<(), QueueFull> {
-        // SAFETY: what the entries of this module reference stays valid while they run: receives
-        // name the group of buffers only; a send out of the arena lies in what `Arena::take`
-        // makes read-only until `reset_arena`, which waits for the queue to be empty; the
-        // buffers of owned requests stand in `Owned` until the last completion. `teardown` keeps
-        // all three when requests may be left.
-        unsafe { self.ring.io.submission().push(entry) }.map_err(|_| QueueFull)
+        push(&mut self.ring, entry)
     }
+}
+
+fn push(ring: &mut Ring, entry: &squeue::Entry) -> Result<(), QueueFull> {
+    // SAFETY: what the entries of this module reference stays valid while they run: receives
+    // name the group of buffers only; a send out of the arena lies in what `Arena::take`
+    // makes read-only until `reset_arena`, which waits for the queue to be empty; the
+    // buffers of owned requests stand in `Owned` until the last completion. `teardown` keeps
+    // all three when requests may be left.
+    unsafe { ring.io.submission().push(entry) }.map_err(|_| QueueFull)
 }
 
 fn numbered(user_data: u64) -> u64 {
