@@ -12,11 +12,13 @@
 mod actions;
 mod counters;
 mod driver;
+mod fd_table;
 mod moment;
 mod session;
 
 pub use actions::{Actions, FileRange};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
+pub use fd_table::{DirectionSnapshot, Due, FdSnapshot, FdTable, Watch};
 pub use moment::{Moment, Now};
 pub use session::{ConnectionId, Session};
