@@ -111,7 +111,7 @@ impl State {
         self.0 & HUP != 0
     }
 
-    /// An error or a hang-up was reported; it stays.
+    /// An error or a hang-up was reported, and no call has shown since that it is over.
     pub(super) const fn is_closed(self) -> bool {
         self.0 & (ERROR | HUP) != 0
     }
@@ -154,8 +154,9 @@ impl State {
         self.0 &= !(WANTED << side as u32);
     }
 
+    /// An error that a call did not return has passed: another call took it. Ends stay.
     pub(super) fn would_block(&mut self, side: Side) {
-        self.0 &= !(READY << side as u32);
+        self.0 &= !(READY << side as u32 | ERROR);
     }
 
     pub(super) fn shut(&mut self, side: Side) {
@@ -286,6 +287,18 @@ mod tests {
         assert_eq!(due, Due { read: true, ..Due::NOTHING });
         state.would_block(Side::Read);
         assert!(!state.is_ready(Side::Read) && !state.is_closed());
+    }
+
+    #[test]
+    fn an_error_is_over_when_a_call_would_block_and_the_next_one_is_news() {
+        let mut state = State::new(Watch::Connection(Trigger::Level));
+        assert!(state.learn(Readiness::ERROR).closed);
+        assert!(!state.learn(Readiness::ERROR).closed, "reported once");
+        state.would_block(Side::Read);
+        assert!(!state.is_closed() && !state.is_ready(Side::Read));
+        assert!(state.learn(Readiness::ERROR | Readiness::HUP).closed);
+        state.would_block(Side::Read);
+        assert!(state.is_closed(), "a hang-up stays");
     }
 
     #[test]

@@ -33,7 +33,8 @@
 //!   kernel knows still: a direction that is idle stays registered until an event comes in vain.
 //! * Reading is registered along with whatever is registered anyway, unless it is known ready.
 //! * An error or hang-up is reported once; from then on both directions count as ready, and the
-//!   loop finds by [`FdTable::left_to_loop`] what no event will remind it of.
+//!   loop finds by [`FdTable::left_to_loop`] what no event will remind it of. A call that would
+//!   block all the same shows that an error has passed; a hang-up stays.
 //! * Every wish that differs from what the kernel knows is on the update list
 //!   ([`FdTable::check`]).
 //!
