@@ -49,6 +49,8 @@ pub(crate) struct Output {
     judged_at: Moment,
     /// Bytes that left since it was judged last.
     moved_bytes: u64,
+    /// The socket was full when it was tried last: it will tell when it is not.
+    is_blocked: bool,
 }
 
 /// How far a flush came.
@@ -93,6 +95,16 @@ impl Output {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// The socket is full.
+    pub(crate) fn blocked(&mut self) {
+        self.is_blocked = true;
+    }
+
+    /// Whether the socket was full when it was tried last.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
     }
 
     /// Whether a request has a piece in its hands.
@@ -151,6 +163,7 @@ impl Output {
         socket: BorrowedFd<'_>,
         counters: &Counters,
     ) -> Result<Flushed, CloseCause> {
+        self.is_blocked = false;
         while let Some(piece) = self.pieces.front_mut() {
             counters.count(Counter::Sends);
             let (outcome, is_file) = match piece {
@@ -170,6 +183,7 @@ impl Output {
                 }
                 Err(Errno::AGAIN) => {
                     counters.count(Counter::SendsShort);
+                    self.is_blocked = true;
                     return Ok(Flushed::Full);
                 }
                 Err(Errno::INTR) => {}

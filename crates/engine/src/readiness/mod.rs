@@ -13,11 +13,11 @@
 
 mod wire;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_poller::{Events, Mechanism, Poller, Readiness, Token};
+use pollux_poller::{Error, Event, Events, Mechanism, Poller, Readiness, Token, Trigger};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, recv, shutdown};
 
@@ -26,7 +26,7 @@ use crate::admission::{Admission, Queue};
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail};
-use crate::fd_table::{FdRow, FdTable, Kind};
+use crate::fd_table::{FdSnapshot, FdTable, Watch};
 use crate::output::{Flushed, broken};
 use crate::timers::Timers;
 use crate::{
@@ -36,10 +36,13 @@ use wire::Wire;
 
 /// Most bytes of one receive call.
 const INPUT_BYTES: usize = 64 * 1024;
+/// What says that no more will come: it has to be looked for behind the data.
+const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
 /// Receive calls for one connection before the others get their turn.
 const READS_MAX: u32 = 4;
 
 struct Connection<S> {
+    token: Token,
     conversation: Conversation<S>,
     tail: Tail,
 }
@@ -47,7 +50,9 @@ struct Connection<S> {
 /// One thread's loop over a poller.
 pub(crate) struct ReadinessLoop<S: Session> {
     poller: Box<dyn Poller>,
+    trigger: Trigger,
     table: FdTable,
+    refused: Vec<(Token, Error)>,
     connections: Vec<Option<Connection<S>>>,
     open: u32,
     listeners: Vec<Token>,
@@ -76,10 +81,12 @@ impl<S: Session> ReadinessLoop<S> {
         limits: Limits,
         clock: Clock,
         counters: Arc<Counters>,
-    ) -> Result<Self, pollux_poller::Error> {
+    ) -> Result<Self, Error> {
         let poller = mechanism.open()?;
         Ok(Self {
-            table: FdTable::new(mechanism.trigger()),
+            trigger: mechanism.trigger(),
+            table: FdTable::new(FdTable::<OwnedFd>::SLOTS_MAX),
+            refused: Vec::new(),
             connections: Vec::new(),
             open: 0,
             listeners: Vec::new(),
@@ -101,9 +108,10 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Takes connections from `listener` from the next turn on.
     pub(crate) fn listen(&mut self, listener: Listener, exclusive: bool) {
-        let kind = Kind::Listener { exclusive };
-        let token = self.table.insert(listener.into_socket(), kind);
-        self.table.want_read(token.slot());
+        let watch = Watch::Listener { exclusive };
+        let token = self.table.insert(listener.into_socket(), watch);
+        let token = token.expect("listeners come first");
+        self.table.want_read(token);
         self.listeners.push(token);
     }
 
@@ -136,7 +144,7 @@ impl<S: Session> ReadinessLoop<S> {
     ///
     /// # Errors
     /// The kernel refuses to wait.
-    pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, pollux_poller::Error> {
+    pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         self.tell_the_kernel();
         self.wait(self.patience(timeout))?;
         self.counters.count(Counter::Turns);
@@ -155,35 +163,36 @@ impl<S: Session> ReadinessLoop<S> {
     /// Tells every session once that the loop drains, and takes no new connections.
     pub(crate) fn drain(&mut self) {
         self.stop_listening();
-        for slot in 0..self.connections.len() {
-            self.play(slot as u32, Some(Occasion::Drain), 0);
+        for token in self.table.tokens().collect::<Vec<_>>() {
+            self.play(token, Some(Occasion::Drain), 0);
         }
     }
 
     /// Closes everything that is still open.
     pub(crate) fn close_all(&mut self, cause: CloseCause) {
         self.stop_listening();
-        for slot in 0..self.connections.len() {
-            self.close(slot as u32, cause);
+        for token in self.table.tokens().collect::<Vec<_>>() {
+            self.close(token, cause);
         }
         S::end_turn(&mut self.shared);
     }
 
     /// What `show fd` prints: every descriptor of this loop.
-    pub(crate) fn describe(&self) -> Vec<FdRow> {
-        self.table.describe()
+    pub(crate) fn describe(&self) -> Vec<FdSnapshot> {
+        self.table.tokens().filter_map(|token| self.table.describe(token)).collect()
     }
 
     fn stop_listening(&mut self) {
         for token in std::mem::take(&mut self.listeners) {
-            drop(self.table.remove(token.slot(), &mut *self.poller));
+            drop(self.table.remove(token, &mut *self.poller));
         }
     }
 
     /// Applies the update list; a connection whose descriptor the poller refuses is closed.
     fn tell_the_kernel(&mut self) {
-        while let Err((slot, _)) = self.table.apply(&mut *self.poller, &self.counters) {
-            self.close(slot, CloseCause::SocketError);
+        self.table.apply(&mut *self.poller, &self.counters, &mut self.refused);
+        for (token, _) in std::mem::take(&mut self.refused) {
+            self.close(token, CloseCause::SocketError);
         }
     }
 
@@ -198,7 +207,7 @@ impl<S: Session> ReadinessLoop<S> {
         alarm.into_iter().chain(at_most).min()
     }
 
-    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), pollux_poller::Error> {
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         self.clock.begin_wait(&self.counters);
         if !self.limits.busy_poll {
             return self.poller.wait(&mut self.events, timeout);
@@ -218,24 +227,17 @@ impl<S: Session> ReadinessLoop<S> {
     fn serve_events(&mut self) -> bool {
         let mut has_connections = false;
         for index in 0..self.events.len() {
-            let event = self.events.as_slice()[index];
-            let slot = event.token.slot();
-            if self.listeners.contains(&event.token) {
-                has_connections = true;
-                // A listener that pauses is told to the kernel only now, by this event.
-                let _ = self.table.reported(event.token, event.readiness);
+            let Event { token, readiness } = self.events.as_slice()[index];
+            let Some(due) = self.table.reported(token, readiness) else { continue };
+            if self.listeners.contains(&token) {
+                has_connections |= due.read;
                 continue;
             }
-            let Some(report) = self.table.reported(event.token, event.readiness) else {
-                self.counters.count(Counter::Stale);
-                continue;
-            };
-            if report.write {
-                self.flush(slot);
+            if due.write || due.closed {
+                self.flush(token);
             }
-            if report.read {
-                let ends = Readiness::RDHUP | Readiness::HUP | Readiness::ERROR;
-                self.receive(slot, event.readiness.intersects(ends));
+            if due.read || due.closed {
+                self.receive(token, readiness.intersects(ENDS));
             }
         }
         has_connections
@@ -245,32 +247,32 @@ impl<S: Session> ReadinessLoop<S> {
     ///
     /// A receive that fills less than the buffer emptied the socket, unless the end of the
     /// stream came in the same event: then no other event will tell of it, so it is looked for.
-    fn receive(&mut self, slot: u32, has_end: bool) {
+    fn receive(&mut self, token: Token, has_end: bool) {
         for _ in 0..READS_MAX {
-            let Some(connection) = &mut self.connections[slot as usize] else { return };
+            let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
             let is_lingering = connection.tail.is_lingering();
             if !is_lingering && !connection.conversation.wants_input() {
                 return;
             }
             self.counters.count(Counter::Receives);
-            match recv(self.table.fd(slot), &mut self.input[..], RecvFlags::empty()) {
+            match recv(socket(&self.table, token), &mut self.input[..], RecvFlags::empty()) {
                 Ok((_, 0)) => {
-                    self.table.cannot_read(slot);
+                    self.table.read_ended(token);
                     if is_lingering {
-                        return self.close(slot, CloseCause::Session);
+                        return self.close(token, CloseCause::Session);
                     }
                     connection.conversation.peer_ended();
-                    return self.play(slot, None, 0);
+                    return self.play(token, None, 0);
                 }
                 Ok((_, received)) => {
                     self.counters.add(Counter::BytesIn, received as u64);
                     let is_emptied = received < self.input.len() && !has_end;
                     if is_emptied {
-                        self.table.cannot_read(slot);
+                        self.table.cannot_read(token);
                     }
                     if !is_lingering {
-                        self.play(slot, None, received);
-                    } else if !self.drop_input(slot, received) {
+                        self.play(token, None, received);
+                    } else if !self.drop_input(token, received) {
                         return;
                     }
                     if is_emptied {
@@ -279,53 +281,56 @@ impl<S: Session> ReadinessLoop<S> {
                 }
                 Err(Errno::AGAIN) => {
                     self.counters.count(Counter::ReceivesEmpty);
-                    return self.table.cannot_read(slot);
+                    return self.table.cannot_read(token);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return self.close(slot, broken(errno)),
+                Err(errno) => return self.close(token, broken(errno)),
             }
         }
-        self.unfinished.push(self.id(slot));
+        self.unfinished.push(ConnectionId(token));
     }
 
     /// Books input of a lingering connection; closes it and says false when it was too much.
-    fn drop_input(&mut self, slot: u32, bytes: usize) -> bool {
-        let Some(connection) = &mut self.connections[slot as usize] else { return false };
+    fn drop_input(&mut self, token: Token, bytes: usize) -> bool {
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return false };
         let Tail::Lingering(linger) = &mut connection.tail else { return false };
         let goes_on = linger.drops(bytes);
         if !goes_on {
-            self.close(slot, CloseCause::Session);
+            self.close(token, CloseCause::Session);
         }
         goes_on
     }
 
     /// Sends what waits; when all of it has left, the session goes on.
-    fn flush(&mut self, slot: u32) {
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
+    fn flush(&mut self, token: Token) {
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Tail::Waiting(output) = &mut connection.tail else { return };
-        match output.flush(self.table.fd(slot), &self.counters) {
+        match output.flush(socket(&self.table, token), &self.counters) {
             Ok(Flushed::All) => {
                 connection.tail = Tail::None;
                 connection.conversation.output_left();
-                self.table.stop_write(slot);
-                self.play(slot, None, 0);
+                self.table.stop_write(token);
+                self.play(token, None, 0);
             }
-            Ok(Flushed::Full) => self.table.cannot_write(slot),
-            Ok(Flushed::Budget) => self.unfinished.push(self.id(slot)),
-            Err(cause) => self.close(slot, cause),
+            Ok(Flushed::Full) => {
+                self.table.cannot_write(token);
+                self.table.want_write(token);
+            }
+            Ok(Flushed::Budget) => self.unfinished.push(ConnectionId(token)),
+            Err(cause) => self.close(token, cause),
         }
     }
 
     /// Calls the session with the first `input_len` bytes of the shared buffer, and carries on
     /// as it wishes.
-    fn play(&mut self, slot: u32, occasion: Option<Occasion>, input_len: usize) {
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
-        let Connection { conversation, tail } = connection;
+    fn play(&mut self, token: Token, occasion: Option<Occasion>, input_len: usize) {
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
+        let Connection { conversation, tail, .. } = connection;
         let now = self.clock.now();
-        let id = ConnectionId(self.table.token(slot));
+        let id = ConnectionId(token);
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
         let mut wire = Wire {
-            socket: self.table.fd(slot),
+            socket: self::socket(&self.table, token),
             room: &mut self.room,
             tail,
             counters: &self.counters,
@@ -339,40 +344,45 @@ impl<S: Session> ReadinessLoop<S> {
         };
         let input = &self.input[..input_len];
         let done = told.and_then(|()| conversation.pump(shared, &mut turn, &mut wire, input));
-        self.settle(slot, done);
+        self.settle(token, done, input_len > 0);
     }
 
     /// After a call: what the connection waits for from now on.
-    fn settle(&mut self, slot: u32, done: Result<Progress, CloseCause>) {
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
+    fn settle(&mut self, token: Token, done: Result<Progress, CloseCause>, is_receiving: bool) {
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         match done {
-            Err(cause) => return self.close(slot, cause),
-            Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(self.table.token(slot))),
+            Err(cause) => return self.close(token, cause),
+            Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
             Ok(Progress::Rests) => {}
         }
-        let Connection { conversation, tail } = connection;
-        if tail.is_waiting() {
-            self.table.want_write(slot);
+        let Connection { conversation, tail, .. } = connection;
+        if let Tail::Waiting(output) = tail {
+            if output.is_blocked() {
+                self.table.cannot_write(token);
+                self.table.want_write(token);
+            } else {
+                self.unfinished.push(ConnectionId(token));
+            }
         } else if let (Some(ending), Tail::None) = (conversation.ending(), &tail) {
             let has_ended = conversation.has_peer_ended();
             if ending == Ending::Close || has_ended {
                 let cause = if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
-                return self.close(slot, cause);
+                return self.close(token, cause);
             }
             // ENOTCONN means that the peer is gone: reading will say so.
-            let _ = shutdown(self.table.fd(slot), Shutdown::Write);
+            let _ = shutdown(socket(&self.table, token), Shutdown::Write);
             *tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
         }
         if conversation.wants_input() || tail.is_lingering() {
-            if self.table.want_read(slot) {
-                // More is known to be there, and no event will tell of it again.
-                self.unfinished.push(ConnectionId(self.table.token(slot)));
+            if self.table.want_read(token) && !is_receiving {
+                // More is known to be there, and perhaps no event will tell of it again.
+                self.unfinished.push(ConnectionId(token));
             }
         } else {
-            self.table.stop_read(slot);
+            self.table.stop_read(token);
         }
         let deadline = tail.deadline(conversation.deadline());
-        if self.timers.set(slot, deadline) {
+        if self.timers.set(token.slot(), deadline) {
             self.counters.count(Counter::DeadlinesMoved);
         }
     }
@@ -380,17 +390,17 @@ impl<S: Session> ReadinessLoop<S> {
     /// Connections that had not finished in the last turn.
     fn go_on(&mut self, mut ids: Vec<ConnectionId>) {
         for id in ids.drain(..) {
-            let slot = id.0.slot();
-            if self.table.token_of(slot) != Some(id.0) {
+            let token = id.0;
+            if !self.table.is_current(token) {
                 continue;
             }
-            match &self.connections[slot as usize] {
-                Some(Connection { tail: Tail::Waiting(_), .. }) => self.flush(slot),
+            match &self.connections[token.slot() as usize] {
+                Some(Connection { tail: Tail::Waiting(_), .. }) => self.flush(token),
                 Some(Connection { tail: Tail::None, .. }) => {
-                    self.play(slot, None, 0);
-                    self.receive_if_ready(slot);
+                    self.play(token, None, 0);
+                    self.receive_if_ready(token);
                 }
-                Some(Connection { tail: Tail::Lingering(_), .. }) => self.receive_if_ready(slot),
+                Some(Connection { tail: Tail::Lingering(_), .. }) => self.receive_if_ready(token),
                 None => {}
             }
         }
@@ -399,10 +409,11 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 
-    fn receive_if_ready(&mut self, slot: u32) {
-        if self.connections[slot as usize].is_some() && self.table.is_read_ready(slot) {
+    fn receive_if_ready(&mut self, token: Token) {
+        if self.connections[token.slot() as usize].is_some() && self.table.left_to_loop(token).read
+        {
             // What ended it may lie behind the data: read to the very end.
-            self.receive(slot, true);
+            self.receive(token, true);
         }
     }
 
@@ -411,26 +422,28 @@ impl<S: Session> ReadinessLoop<S> {
         self.timers.expire(self.clock.now().at, &mut fired);
         for slot in fired.drain(..) {
             self.counters.count(Counter::DeadlinesFired);
-            self.fire(slot);
+            if let Some(connection) = &self.connections[slot as usize] {
+                self.fire(connection.token);
+            }
         }
         self.fired = fired;
     }
 
-    fn fire(&mut self, slot: u32) {
+    fn fire(&mut self, token: Token) {
         let now = self.clock.now().at;
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         match &mut connection.tail {
-            Tail::Lingering(_) => self.close(slot, CloseCause::Session),
+            Tail::Lingering(_) => self.close(token, CloseCause::Session),
             Tail::Waiting(output) => {
                 if !output.is_fast_enough(now, &self.limits) {
-                    return self.close(slot, CloseCause::SlowReader);
+                    return self.close(token, CloseCause::SlowReader);
                 }
                 let judged_at = output.judged_at();
-                self.timers.set(slot, judged_at);
+                self.timers.set(token.slot(), judged_at);
             }
             Tail::None => {
                 connection.conversation.deadline_fired();
-                self.play(slot, Some(Occasion::Deadline), 0);
+                self.play(token, Some(Occasion::Deadline), 0);
             }
         }
     }
@@ -442,9 +455,9 @@ impl<S: Session> ReadinessLoop<S> {
         }
         let mut woken = std::mem::take(&mut self.wakes);
         for id in woken.drain(..) {
-            if self.table.token_of(id.0.slot()) == Some(id.0) {
+            if self.table.is_current(id.0) {
                 self.counters.count(Counter::SessionWakes);
-                self.play(id.0.slot(), Some(Occasion::Wake), 0);
+                self.play(id.0, Some(Occasion::Wake), 0);
             }
         }
         if self.wakes.is_empty() {
@@ -459,7 +472,7 @@ impl<S: Session> ReadinessLoop<S> {
                 return;
             }
             for token in &self.listeners {
-                self.table.want_read(token.slot());
+                self.table.want_read(*token);
             }
             return;
         }
@@ -467,16 +480,19 @@ impl<S: Session> ReadinessLoop<S> {
             return;
         }
         for index in 0..self.listeners.len() {
-            let slot = self.listeners[index].slot();
-            let (socket, limits) = (self.table.fd(slot), &self.limits);
+            let token = self.listeners[index];
+            let (socket, limits) = (socket(&self.table, token), &self.limits);
             let queue = self.admission.accept(socket, self.open, now.at, limits, &self.counters);
+            if queue == Queue::Empty {
+                self.table.cannot_read(token);
+            }
             let mut arrivals = self.admission.arrivals();
             for socket in arrivals.drain(..) {
                 self.admit(socket);
             }
             self.admission.reuse(arrivals);
             if queue == Queue::Paused {
-                self.listeners.iter().for_each(|token| self.table.stop_read(token.slot()));
+                self.listeners.iter().for_each(|token| self.table.stop_read(*token));
                 return;
             }
         }
@@ -496,7 +512,10 @@ impl<S: Session> ReadinessLoop<S> {
             &mut Wire<'_>,
         ) -> (Conversation<S>, Result<(), CloseCause>),
     ) -> ConnectionId {
-        let token = self.table.insert(socket, Kind::Connection);
+        let token = match self.table.insert(socket, Watch::Connection(self.trigger)) {
+            Ok(token) => token,
+            Err(_) => unreachable!("`connections_max` is far below the table's limit"),
+        };
         let slot = token.slot() as usize;
         if slot >= self.connections.len() {
             self.connections.resize_with(slot + 1, || None);
@@ -505,7 +524,7 @@ impl<S: Session> ReadinessLoop<S> {
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
         let mut tail = Tail::None;
         let mut wire = Wire {
-            socket: self.table.fd(token.slot()),
+            socket: self::socket(&self.table, token),
             room: &mut self.room,
             tail: &mut tail,
             counters: &self.counters,
@@ -513,22 +532,28 @@ impl<S: Session> ReadinessLoop<S> {
             now: now.at,
         };
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
-        self.connections[slot] = Some(Connection { conversation, tail });
+        self.connections[slot] = Some(Connection { token, conversation, tail });
         self.open += 1;
-        self.settle(token.slot(), done.map(|()| Progress::Rests));
+        self.settle(token, done.map(|()| Progress::Rests), false);
         id
     }
 
-    fn close(&mut self, slot: u32, cause: CloseCause) {
-        let Some(connection) = self.connections[slot as usize].take() else { return };
+    fn close(&mut self, token: Token, cause: CloseCause) {
+        let slot = self.connections.get_mut(token.slot() as usize);
+        let Some(connection) = slot.and_then(Option::take) else { return };
         self.open -= 1;
-        self.timers.clear(slot);
-        drop(self.table.remove(slot, &mut *self.poller));
+        self.timers.clear(token.slot());
+        drop(self.table.remove(token, &mut *self.poller));
         self.counters.count_close(cause);
         connection.conversation.closed(&mut self.shared, cause);
     }
 
-    fn id(&self, slot: u32) -> ConnectionId {
-        ConnectionId(self.table.token(slot))
+    fn id(&self, token: Token) -> ConnectionId {
+        ConnectionId(token)
     }
+}
+
+/// The socket of a live connection, or a listener.
+fn socket(table: &FdTable, token: Token) -> BorrowedFd<'_> {
+    table.fd(token).expect("a live token has its descriptor")
 }

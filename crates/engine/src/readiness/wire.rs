@@ -31,11 +31,15 @@ impl Outlet for Wire<'_> {
             file.into_iter().for_each(|range| output.push_file(range));
             return Ok(Sent::Waits);
         }
-        let taken = if len > 0 { self.send_room(len, file.is_some())? } else { 0 };
-        if taken == len && file.is_none() {
+        let taken = if len > 0 { self.send_room(len, file.is_some())? } else { Some(0) };
+        if taken == Some(len) && file.is_none() {
             return Ok(Sent::Gone);
         }
         let mut output = Box::new(Output::new(self.now, self.limits));
+        if taken.is_none() {
+            output.blocked();
+        }
+        let taken = taken.unwrap_or(0);
         output.push_bytes(&self.room[taken..len])?;
         file.into_iter().for_each(|range| output.push_file(range));
         // A head that left whole is followed by its file at once.
@@ -48,9 +52,11 @@ impl Outlet for Wire<'_> {
 }
 
 impl Wire<'_> {
-    fn send_room(&mut self, len: usize, has_more: bool) -> Result<usize, CloseCause> {
+    /// Sends from the room; says how much was taken, or nothing when the socket is full.
+    fn send_room(&mut self, len: usize, has_more: bool) -> Result<Option<usize>, CloseCause> {
         // With a file behind it, the head waits for it and leaves in the same segment.
-        let flags = if has_more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+        let flags =
+            if has_more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
         loop {
             self.counters.count(Counter::Sends);
             match send(self.socket, &self.room[..len], flags) {
@@ -59,11 +65,11 @@ impl Wire<'_> {
                     if taken < len {
                         self.counters.count(Counter::SendsShort);
                     }
-                    return Ok(taken);
+                    return Ok(Some(taken));
                 }
                 Err(Errno::AGAIN) => {
                     self.counters.count(Counter::SendsShort);
-                    return Ok(0);
+                    return Ok(None);
                 }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(broken(errno)),
