@@ -15,6 +15,7 @@ mod counters;
 mod driver;
 mod moment;
 mod session;
+mod signals;
 mod timers;
 
 pub use actions::{Actions, FileRange};
@@ -23,3 +24,4 @@ pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
 pub use moment::{Moment, Now};
 pub use session::{ConnectionId, Session};
+pub use signals::{Signal, Signals};
