@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod affinity;
 mod clock;
 mod counters;
 mod driver;
@@ -21,6 +22,7 @@ mod signals;
 mod timers;
 
 pub use actions::{Actions, FileRange};
+pub use affinity::{CpuError, CpuList};
 pub use clock::{SHARED_DATE_STEP, SharedDate};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};

@@ -66,7 +66,9 @@ where
     let threads = [vec![1, 2], vec![3]].map(|messages| {
         let (bell, sender) = (bell.clone(), sender.clone());
         thread::spawn(move || {
-            messages.into_iter().for_each(|message| send(&bell, &sender, message))
+            for message in messages {
+                send(&bell, &sender, message);
+            }
         })
     });
     let mut got = Vec::new();
