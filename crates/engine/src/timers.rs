@@ -64,6 +64,8 @@ pub(crate) struct Timers {
     occupied: [u64; LEVELS],
     /// Everything queued is at this tick or later.
     elapsed: u64,
+    /// How often an entry was put into a list, and how often one was found in a list that came
+    /// up: what the tests judge instead of time.
     queue_moves: u64,
     visits: u64,
 }
