@@ -20,7 +20,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
-use io_uring::{Probe, opcode, squeue, types};
+use io_uring::{opcode, squeue, types};
 
 use super::arena::{Arena, Sent};
 use super::buffers::{Pool, Received};
@@ -68,7 +68,7 @@ impl StreamRing {
     pub fn open(wanted: StreamSizes) -> Result<Self, RingUnavailable> {
         assert!(wanted.buffers <= 1 << 15, "the kernel knows at most 32,768 buffers");
         let mut ring = Ring::open(wanted.ring)?;
-        require_multishot_receive(&ring)?;
+        require_streams(&ring)?;
         let pool = Pool::new(wanted.buffers, wanted.buffer_bytes).map_err(no_memory)?;
         let arena = Arena::new(wanted.arena_bytes).map_err(no_memory)?;
         if let Err(error) = ring.door.register() {
@@ -438,14 +438,13 @@ fn silent(entry: squeue::Entry, user_data: u64) -> squeue::Entry {
     entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(numbered(user_data))
 }
 
-const TOO_OLD: &str = "this kernel has no multishot receive into provided buffers: Linux 6.0 or \
-                       newer is needed";
+const TOO_OLD: &str = "this kernel's io_uring is too old to receive and send: Linux 6.1 or newer \
+                       is needed";
 
-/// Multishot receives are not announced; zero-copy sends came with the same kernel (6.0).
-fn require_multishot_receive(ring: &Ring) -> Result<(), RingUnavailable> {
-    let mut probe = Probe::new();
-    let known = ring.io.submitter().register_probe(&mut probe);
-    if known.is_ok() && probe.is_supported(opcode::SendZc::CODE) {
+/// Multishot receives (6.0) are not announced, nor is the true count of a send that was cut
+/// short (6.1): deferred work came with the latter.
+fn require_streams(ring: &Ring) -> Result<(), RingUnavailable> {
+    if ring.setup.flags.contains(&"DEFER_TASKRUN") {
         return Ok(());
     }
     let cause = io::Error::from_raw_os_error(libc::EINVAL);
