@@ -212,6 +212,7 @@ impl StreamRing {
     }
 
     /// The unused rest of the arena, to be written to.
+    #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         self.arena.spare()
     }
@@ -230,6 +231,7 @@ impl StreamRing {
     ///
     /// # Panics
     /// When `len` is 0 or more than is spare.
+    #[inline]
     pub fn send_spare(&mut self, fd: RawFd, len: usize, user_data: u64) -> Result<Sent, QueueFull> {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
         let start = self.arena.front(len);
@@ -310,6 +312,7 @@ impl StreamRing {
     /// # Panics
     /// When the lease is of another ring.
     #[must_use]
+    #[inline]
     pub fn bytes(&self, received: &Received) -> &[u8] {
         self.ledger.pool.bytes(received)
     }
@@ -319,6 +322,7 @@ impl StreamRing {
     ///
     /// # Panics
     /// When the lease is of another ring.
+    #[inline]
     pub fn give_back(&mut self, received: Received) {
         self.ledger.pool.give_back(received);
     }
@@ -362,6 +366,7 @@ impl StreamRing {
     }
 
     /// Takes the oldest completion out of the queue.
+    #[inline]
     pub fn next_completion(&mut self) -> Option<StreamCompletion> {
         let ledger = &mut self.ledger;
         self.ring.io.completion().find_map(|entry| ledger.read(&entry))
@@ -418,6 +423,7 @@ impl StreamRing {
     }
 
     /// Queues an entry that references no memory, or memory of this ring by its rules.
+    #[inline]
     pub(super) fn push(&mut self, entry: &squeue::Entry) -> Result<(), QueueFull> {
         // SAFETY: what the entries of this module reference stays valid while they run: receives
         // name the group of buffers only; a send out of the arena lies in what `Arena::take`
@@ -428,12 +434,14 @@ impl StreamRing {
     }
 }
 
+#[inline]
 fn numbered(user_data: u64) -> u64 {
     assert!(user_data & (OWNED | ARMED) == 0, "the two upper bits are the ring's");
     user_data
 }
 
 /// Completes only when something went wrong.
+#[inline]
 fn silent(entry: squeue::Entry, user_data: u64) -> squeue::Entry {
     entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(numbered(user_data))
 }
