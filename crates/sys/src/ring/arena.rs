@@ -37,6 +37,7 @@ impl Arena {
         Ok(Self { memory: Memory::zeroed(len_bytes)?, used: 0, generation: 0 })
     }
 
+    #[inline]
     pub(super) fn spare(&mut self) -> &mut [u8] {
         let start = self.memory.at(self.used).as_ptr();
         let len = self.memory.len_bytes() - self.used;
@@ -50,6 +51,7 @@ impl Arena {
     ///
     /// # Panics
     /// When fewer are.
+    #[inline]
     pub(super) fn front(&self, len_bytes: usize) -> *const u8 {
         assert!(
             len_bytes > 0 && len_bytes <= self.memory.len_bytes() - self.used,
@@ -60,6 +62,7 @@ impl Arena {
 
     /// Takes the first `len_bytes` spare bytes, which must be as many as [`Arena::front`] was
     /// asked for: they are only read from now on.
+    #[inline]
     pub(super) fn take(&mut self, len_bytes: usize) -> Sent {
         let start = self.used;
         self.used += len_bytes;

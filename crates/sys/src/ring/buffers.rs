@@ -96,12 +96,14 @@ impl Pool {
     }
 
     /// Takes over buffer `id`, which a completion has named, with `len_bytes` in it.
+    #[inline]
     pub(super) fn lend(&mut self, id: u16, len_bytes: u32) -> Received {
         assert!(id < self.count && len_bytes <= self.buffer_bytes, "a buffer of the pool");
         self.lent += 1;
         Received { pool: self.buffers.start(), len_bytes, id }
     }
 
+    #[inline]
     pub(super) fn bytes(&self, received: &Received) -> &[u8] {
         let start = self.start_of(received);
         // SAFETY: the lease is of this pool, which `start_of` asserts, and as it is borrowed it
@@ -113,6 +115,7 @@ impl Pool {
 
     /// Offers the buffer anew; the kernel has it with the next [`Pool::publish`].
     #[expect(clippy::needless_pass_by_value, reason = "the lease ends here")]
+    #[inline]
     pub(super) fn give_back(&mut self, received: Received) {
         let _ = self.start_of(&received);
         self.lent -= 1;
@@ -134,6 +137,7 @@ impl Pool {
         self.buffers.at(usize::from(id) * self.buffer_bytes as usize)
     }
 
+    #[inline]
     fn offer(&mut self, id: u16) {
         let address = self.address(id).as_ptr() as u64;
         let entry = &self.entries()[usize::from(self.tail & (self.count - 1))];

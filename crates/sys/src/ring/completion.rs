@@ -60,51 +60,56 @@ impl Ledger {
     }
 
     /// Reads an entry of the completion queue. None for an answer that only the ring asked for.
+    #[inline]
     pub(super) fn read(&mut self, entry: &cqueue::Entry) -> Option<StreamCompletion> {
         let (number, result, flags) = (entry.user_data(), entry.result(), entry.flags());
-        let has_more = cqueue::more(flags);
-        let mut completion = StreamCompletion {
+        if number & OWNED != 0 {
+            return self.read_owned(number, result, cqueue::more(flags));
+        }
+        let mut received = None;
+        if number & ARMED != 0 {
+            self.armed -= usize::from(!cqueue::more(flags));
+            let len_bytes = u32::try_from(result).unwrap_or(0);
+            received = cqueue::buffer_select(flags).map(|id| self.pool.lend(id, len_bytes));
+        }
+        Some(StreamCompletion {
             user_data: number & !ARMED,
             result,
-            has_more,
+            has_more: cqueue::more(flags),
             has_data_left: cqueue::sock_nonempty(flags),
-            received: None,
+            received,
             returned: None,
             accepted: None,
-        };
-        if number & OWNED != 0 {
-            if number == NOBODY {
-                return None;
-            }
-            self.hand_over_owned(number, &mut completion);
-        } else if number & ARMED != 0 {
-            self.armed -= usize::from(!has_more);
-            let len_bytes = u32::try_from(result).unwrap_or(0);
-            completion.received =
-                cqueue::buffer_select(flags).map(|id| self.pool.lend(id, len_bytes));
-        }
-        Some(completion)
+        })
     }
 
-    fn hand_over_owned(&mut self, number: u64, completion: &mut StreamCompletion) {
-        let kept;
-        (completion.user_data, kept) = if completion.has_more {
+    fn read_owned(&mut self, number: u64, result: i32, has_more: bool) -> Option<StreamCompletion> {
+        if number == NOBODY {
+            return None;
+        }
+        let (user_data, kept) = if has_more {
             (self.owned.peek(number), Kept::Accepting)
         } else {
             self.owned.end(number)
         };
-        match kept {
-            Kept::Sending(buffer) => completion.returned = Some(buffer),
-            Kept::Filling(buffer) => {
-                completion.returned = Some(filled(buffer, completion.result));
-            }
-            Kept::Accepting if completion.result >= 0 => {
-                // SAFETY: the result of an accept that went well is a descriptor that the
-                // kernel installed for us, and its completion is read once.
-                completion.accepted = Some(unsafe { OwnedFd::from_raw_fd(completion.result) });
-            }
-            Kept::Accepting => {}
-        }
+        let (returned, accepted) = match kept {
+            Kept::Sending(buffer) => (Some(buffer), None),
+            Kept::Filling(buffer) => (Some(filled(buffer, result)), None),
+            // SAFETY: the result of an accept that went well is a descriptor that the kernel
+            // installed for us, and its completion is read once.
+            Kept::Accepting if result >= 0 => (None, Some(unsafe { OwnedFd::from_raw_fd(result) })),
+            Kept::Accepting => (None, None),
+        };
+        let (has_data_left, received) = (false, None);
+        Some(StreamCompletion {
+            user_data,
+            result,
+            has_more,
+            has_data_left,
+            received,
+            returned,
+            accepted,
+        })
     }
 }
 

@@ -18,6 +18,8 @@ mod open;
 mod owned;
 mod request;
 mod stream;
+#[cfg(test)]
+mod stream_tests;
 mod teardown;
 
 use std::io;

@@ -20,7 +20,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
-use io_uring::{Probe, opcode, squeue, types};
+use io_uring::{opcode, squeue, types};
 
 use super::arena::{Arena, Sent};
 use super::buffers::{Pool, Received};
@@ -105,7 +105,7 @@ impl StreamRing {
     pub fn open(wanted: StreamSizes) -> Result<Self, RingUnavailable> {
         assert!(wanted.buffers <= 1 << 15, "the kernel knows at most 32,768 buffers");
         let mut ring = Ring::open(wanted.ring)?;
-        require_multishot_receive(&ring)?;
+        require_streams(&ring)?;
         let pool = Pool::new(wanted.buffers, wanted.buffer_bytes).map_err(no_memory)?;
         let arena = Arena::new(wanted.arena_bytes).map_err(no_memory)?;
         if let Err(error) = ring.door.register() {
@@ -249,6 +249,7 @@ impl StreamRing {
     }
 
     /// The unused rest of the arena, to be written to.
+    #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         self.arena.spare()
     }
@@ -267,6 +268,7 @@ impl StreamRing {
     ///
     /// # Panics
     /// When `len` is 0 or more than is spare.
+    #[inline]
     pub fn send_spare(&mut self, fd: RawFd, len: usize, user_data: u64) -> Result<Sent, QueueFull> {
         self.sending().send_spare(fd, len, user_data)
     }
@@ -342,6 +344,7 @@ impl StreamRing {
     /// # Panics
     /// When the lease is of another ring.
     #[must_use]
+    #[inline]
     pub fn bytes(&self, received: &Received) -> &[u8] {
         self.ledger.pool.bytes(received)
     }
@@ -365,6 +368,7 @@ impl StreamRing {
     ///
     /// # Panics
     /// When the lease is of another ring.
+    #[inline]
     pub fn give_back(&mut self, received: Received) {
         self.ledger.pool.give_back(received);
     }
@@ -408,6 +412,7 @@ impl StreamRing {
     }
 
     /// Takes the oldest completion out of the queue.
+    #[inline]
     pub fn next_completion(&mut self) -> Option<StreamCompletion> {
         let ledger = &mut self.ledger;
         self.ring.io.completion().find_map(|entry| ledger.read(&entry))
@@ -464,6 +469,7 @@ impl StreamRing {
     }
 
     /// Queues an entry that references no memory, or memory of this ring by its rules.
+    #[inline]
     pub(super) fn push(&mut self, entry: &squeue::Entry) -> Result<(), QueueFull> {
         push(&mut self.ring, entry)
     }
@@ -478,24 +484,25 @@ fn push(ring: &mut Ring, entry: &squeue::Entry) -> Result<(), QueueFull> {
     unsafe { ring.io.submission().push(entry) }.map_err(|_| QueueFull)
 }
 
+#[inline]
 fn numbered(user_data: u64) -> u64 {
     assert!(user_data & (OWNED | ARMED) == 0, "the two upper bits are the ring's");
     user_data
 }
 
 /// Completes only when something went wrong.
+#[inline]
 fn silent(entry: squeue::Entry, user_data: u64) -> squeue::Entry {
     entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(numbered(user_data))
 }
 
-const TOO_OLD: &str = "this kernel has no multishot receive into provided buffers: Linux 6.0 or \
-                       newer is needed";
+const TOO_OLD: &str = "this kernel's io_uring is too old to receive and send: Linux 6.1 or newer \
+                       is needed";
 
-/// Multishot receives are not announced; zero-copy sends came with the same kernel (6.0).
-fn require_multishot_receive(ring: &Ring) -> Result<(), RingUnavailable> {
-    let mut probe = Probe::new();
-    let known = ring.io.submitter().register_probe(&mut probe);
-    if known.is_ok() && probe.is_supported(opcode::SendZc::CODE) {
+/// Multishot receives (6.0) are not announced, nor is the true count of a send that was cut
+/// short (6.1): deferred work came with the latter.
+fn require_streams(ring: &Ring) -> Result<(), RingUnavailable> {
+    if ring.setup.flags.contains(&"DEFER_TASKRUN") {
         return Ok(());
     }
     let cause = io::Error::from_raw_os_error(libc::EINVAL);
