@@ -58,9 +58,19 @@ const REGISTERED: u32 = 1 << 10;
 const PENDING: u32 = 1 << 11;
 const WATCH_SHIFT: u32 = 12;
 
-/// The same bit of both directions.
-const fn both(bit: u32) -> u32 {
-    bit << Side::Read as u32 | bit << Side::Write as u32
+/// Bits of one direction.
+const fn of(side: Side, bits: u32) -> u32 {
+    bits << side as u32
+}
+
+/// The same bits of both directions.
+const fn both(bits: u32) -> u32 {
+    of(Side::Read, bits) | of(Side::Write, bits)
+}
+
+/// The bits, or none.
+const fn when(is_set: bool, bits: u32) -> u32 {
+    if is_set { bits } else { 0 }
 }
 
 impl State {
@@ -83,20 +93,20 @@ impl State {
     }
 
     pub(super) const fn is_wanted(self, side: Side) -> bool {
-        self.0 & WANTED << side as u32 != 0
+        self.0 & of(side, WANTED) != 0
     }
 
     /// It is known that a call would not block: data, room, an end or an error.
     pub(super) const fn is_ready(self, side: Side) -> bool {
-        self.0 & ((READY | SHUT) << side as u32 | ERROR) != 0
+        self.0 & (of(side, READY | SHUT) | ERROR) != 0
     }
 
     pub(super) const fn is_shut(self, side: Side) -> bool {
-        self.0 & SHUT << side as u32 != 0
+        self.0 & of(side, SHUT) != 0
     }
 
     pub(super) const fn is_polled(self, side: Side) -> bool {
-        self.0 & POLLED << side as u32 != 0
+        self.0 & of(side, POLLED) != 0
     }
 
     pub(super) const fn is_polled_at_all(self) -> bool {
@@ -138,7 +148,7 @@ impl State {
 
     /// Some direction that nobody wants would be reported at once by a level trigger.
     pub(super) const fn rings_in_vain(self) -> bool {
-        let is_ready = self.0 >> 1 | self.0 >> 2;
+        let is_ready = (self.0 >> 1) | (self.0 >> 2);
         let is_polled = self.0 >> 3;
         !self.0 & is_ready & is_polled & both(WANTED) != 0
     }
@@ -147,24 +157,24 @@ impl State {
 /// What the verbs of the table change.
 impl State {
     pub(super) fn want(&mut self, side: Side) {
-        self.0 |= WANTED << side as u32;
+        self.0 |= of(side, WANTED);
     }
 
     pub(super) fn stop(&mut self, side: Side) {
-        self.0 &= !(WANTED << side as u32);
+        self.0 &= !of(side, WANTED);
     }
 
     /// An error that a call did not return has passed: another call took it. Ends stay.
     pub(super) fn would_block(&mut self, side: Side) {
-        self.0 &= !(READY << side as u32 | ERROR);
+        self.0 &= !(of(side, READY) | ERROR);
     }
 
     pub(super) fn shut(&mut self, side: Side) {
-        self.0 |= SHUT << side as u32;
+        self.0 |= of(side, SHUT);
     }
 
     pub(super) fn set_pending(&mut self, is_pending: bool) {
-        self.0 = self.0 & !PENDING | u32::from(is_pending) * PENDING;
+        self.0 = (self.0 & !PENDING) | when(is_pending, PENDING);
     }
 
     /// The life ends. Only the place on the update list is kept: the list still names the slot.
@@ -174,16 +184,16 @@ impl State {
 
     /// A life begins in a slot that may be on the update list.
     pub(super) fn begin(&mut self, watch: Watch) {
-        self.0 = self.0 & PENDING | Self::new(watch).0;
+        self.0 = (self.0 & PENDING) | Self::new(watch).0;
     }
 
     /// The poller has taken `how`, or nothing is registered any more.
     pub(super) fn told(&mut self, how: Option<Registration>) {
         self.0 &= !(both(POLLED) | REGISTERED);
         let Some(Registration { interest, .. }) = how else { return };
-        let read = u32::from(interest.contains(Interest::READABLE)) << Side::Read as u32;
-        let write = u32::from(interest.contains(Interest::WRITABLE)) << Side::Write as u32;
-        self.0 |= REGISTERED | (read | write) * POLLED;
+        self.0 |= REGISTERED
+            | when(interest.contains(Interest::READABLE), of(Side::Read, POLLED))
+            | when(interest.contains(Interest::WRITABLE), of(Side::Write, POLLED));
     }
 
     /// The poller has refused: nothing is wanted any more and nothing is armed.
@@ -201,12 +211,11 @@ impl State {
             Watch::Connection(_) => {}
         }
         let has_end = found.contains(Readiness::RDHUP);
-        let is_hung_up = found.contains(Readiness::HUP);
-        self.0 |= u32::from(found.is_readable()) * READY
-            | u32::from(has_end) * SHUT
-            | u32::from(found.is_writable()) * READY << Side::Write as u32
-            | u32::from(is_hung_up) * (HUP | both(SHUT))
-            | u32::from(found.contains(Readiness::ERROR)) * ERROR;
+        self.0 |= when(found.is_readable(), of(Side::Read, READY))
+            | when(has_end, of(Side::Read, SHUT))
+            | when(found.is_writable(), of(Side::Write, READY))
+            | when(found.contains(Readiness::HUP), HUP | both(SHUT))
+            | when(found.contains(Readiness::ERROR), ERROR);
         if was_closed {
             return Due::NOTHING;
         }
@@ -221,7 +230,7 @@ impl State {
     /// A hang-up of a listener may pass, and an error is for `accept(2)` to say: neither stays.
     fn learn_listener(&mut self, found: Readiness) -> Due {
         let is_ready = found.is_readable() || found.is_closed();
-        self.0 |= u32::from(is_ready) * READY;
+        self.0 |= when(is_ready, of(Side::Read, READY));
         Due { read: is_ready && self.is_wanted(Side::Read), ..Due::NOTHING }
     }
 }
@@ -251,7 +260,7 @@ impl State {
     /// Every combination of what is wanted, known, told and watched; `None` beyond the watches.
     pub(super) fn nth(number: u32) -> Option<Self> {
         let (low, watch) = (number % (1 << 11), number >> 11);
-        (watch <= 4).then_some(Self(low | watch << WATCH_SHIFT))
+        (watch <= 4).then_some(Self(low | (watch << WATCH_SHIFT)))
     }
 }
 
