@@ -41,9 +41,10 @@ fn reuse(mechanism: Mechanism, mut poller: Box<dyn Poller>) {
     table.stop_read(first);
     drop(table.remove(first, &mut *poller).expect("the poller lets go").expect("live"));
     let (successor, mut peer) = UnixStream::pair().expect("two descriptors");
-    let reused = match successor.as_raw_fd() == number {
-        true => OwnedFd::from(successor),
-        false => fcntl_dupfd_cloexec(&successor, number).expect("the number is free"),
+    let reused = if successor.as_raw_fd() == number {
+        OwnedFd::from(successor)
+    } else {
+        fcntl_dupfd_cloexec(&successor, number).expect("the number is free")
     };
     assert_eq!(reused.as_raw_fd(), number);
     let second = table.insert(reused, watch).expect("room");

@@ -296,7 +296,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(250) })]
 
     #[test]
     fn the_table_tells_the_kernel_what_the_naive_model_says(
