@@ -14,7 +14,7 @@ use super::label::{Kind, label, numbered};
 use super::turns::errno;
 use crate::ending::Tail;
 use crate::output::{Output, Piece, UnderWay, broken};
-use crate::{CloseCause, Counter, FileRange, Session};
+use crate::{CloseCause, ConnectionId, Counter, FileRange, Session};
 
 /// Bytes of a file that are read at once.
 const FILE_CHUNK: u64 = 64 * 1024;
@@ -26,6 +26,10 @@ impl<S: Session> CompletionLoop<S> {
         let Tail::Waiting(output) = &mut connection.tail else { return };
         if output.is_in_flight() {
             return;
+        }
+        if connection.marks.submission == self.submission {
+            // A send in front of this one rides with the next submission and may fall short.
+            return self.unfinished.push(ConnectionId(token));
         }
         let socket = connection.socket.as_raw_fd();
         match output.pop_front() {

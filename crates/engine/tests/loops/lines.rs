@@ -91,12 +91,7 @@ impl Session for Lines {
         Self { sent: 0, until: 0, is_paused: false }
     }
 
-    fn on_bytes(
-        &mut self,
-        shared: &mut Shared,
-        actions: &mut Actions<'_>,
-        input: &[u8],
-    ) -> usize {
+    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
         let mut used = 0;
         while let Some(len) = input[used..].iter().position(|byte| *byte == b'\n') {
             if actions.room() < len + 1 {
