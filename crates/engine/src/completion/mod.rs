@@ -364,11 +364,10 @@ impl<S: Session> CompletionLoop<S> {
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
             // Waits for the send of this turn only: the next turn goes on with it.
-            (Tail::Waiting(output), _) => {
-                if !output.is_in_flight() {
-                    self.unfinished.push(ConnectionId(token));
-                }
+            (Tail::Waiting(output), _) if !output.is_in_flight() => {
+                self.unfinished.push(ConnectionId(token));
             }
+            (Tail::Waiting(_), _) => {}
             (Tail::None, Some(_)) if is_under_way && !connection.marks.is_sure => {
                 self.unfinished.push(ConnectionId(token));
             }

@@ -59,9 +59,8 @@ impl<S: Session> CompletionLoop<S> {
     /// The socket took some of a piece, or failed.
     pub(super) fn sent_waiting(&mut self, token: Token, completion: StreamCompletion) {
         let Some((output, under_way)) = self.under_way(token) else { return };
-        let taken = match usize::try_from(completion.result) {
-            Ok(taken) => taken,
-            Err(_) => return self.close(token, broken(errno(completion.result))),
+        let Ok(taken) = usize::try_from(completion.result) else {
+            return self.close(token, broken(errno(completion.result)));
         };
         output.moved(taken);
         let bytes = completion.returned.expect("the request owned its buffer");
@@ -73,9 +72,9 @@ impl<S: Session> CompletionLoop<S> {
     /// A piece of a file was read, or the file turned out shorter than was promised.
     pub(super) fn file_read(&mut self, token: Token, completion: StreamCompletion) {
         let Some((output, under_way)) = self.under_way(token) else { return };
-        let (read, bytes) = match (u64::try_from(completion.result), completion.returned) {
-            (Ok(read @ 1..), Some(bytes)) => (read, bytes),
-            _ => return self.close(token, CloseCause::SocketError),
+        let read = u64::try_from(completion.result).unwrap_or(0);
+        let (1.., Some(bytes)) = (read, completion.returned) else {
+            return self.close(token, CloseCause::SocketError);
         };
         if let Some(FileRange { file, offset, len }) = under_way.file {
             let rest = FileRange { file, offset: offset + read, len: len - read };

@@ -555,9 +555,8 @@ impl<S: Session> ReadinessLoop<S> {
             &mut Wire<'_>,
         ) -> (Conversation<S>, Result<(), CloseCause>),
     ) -> ConnectionId {
-        let token = match self.table.insert(accepted, Watch::Connection(self.trigger)) {
-            Ok(token) => token,
-            Err(_) => unreachable!("`connections_max` is far below the table's limit"),
+        let Ok(token) = self.table.insert(accepted, Watch::Connection(self.trigger)) else {
+            unreachable!("`connections_max` is far below the table's limit");
         };
         let slot = token.slot() as usize;
         if slot >= self.connections.len() {

@@ -12,8 +12,7 @@ fn every_strategy_serves_every_connection() {
         for strategy in Listeners::ALL {
             let server = Server::start(driver, 3, strategy, |_| {}).expect("started");
             let mut peers: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
-            for (number, peer) in peers.iter_mut().enumerate() {
-                println!("{driver} {strategy}: connection {number}");
+            for peer in &mut peers {
                 assert_eq!(read(peer, 6), b"hello\n", "{driver} {strategy}");
             }
             let open = |index| server.counters(index).open();
