@@ -18,6 +18,7 @@ mod open;
 mod owned;
 mod request;
 mod stream;
+mod stream_request;
 #[cfg(test)]
 mod stream_tests;
 mod teardown;

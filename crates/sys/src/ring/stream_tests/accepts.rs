@@ -34,6 +34,19 @@ fn many_accepts_come_from_one_request() {
 }
 
 #[test]
+fn a_non_blocking_listener_is_waited_for_all_the_same() {
+    for shots in [Shots::One, Shots::Many] {
+        let mut ring = ring(1);
+        let (listener, address) = listener();
+        listener.set_nonblocking(true).expect("a flag set");
+        ring.accept(listener.as_raw_fd(), shots, 7).expect("room");
+        submit_quietly(&mut ring);
+        let _peer = connect(address);
+        assert!(next(&mut ring).accepted().is_some());
+    }
+}
+
+#[test]
 fn a_connection_that_nobody_takes_is_closed() {
     let mut ring = ring(1);
     let (listener, address) = listener();
