@@ -17,6 +17,15 @@ fn connect(address: SocketAddr) -> TcpStream {
     peer
 }
 
+/// `proc_pid_fdinfo(5)`.
+fn is_closed_on_exec(socket: &TcpStream) -> bool {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", socket.as_raw_fd()));
+    let info = info.expect("our own descriptor");
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("its flags");
+    let flags = i32::from_str_radix(flags.trim(), 8).expect("an octal number");
+    flags & libc::O_CLOEXEC != 0
+}
+
 #[test]
 fn many_accepts_come_from_one_request() {
     let mut ring = ring(1);
@@ -29,6 +38,7 @@ fn many_accepts_come_from_one_request() {
         let ours = TcpStream::from(seen.accepted().expect("a connection"));
         assert!(seen.accepted().is_none());
         assert_eq!(ours.peer_addr().ok(), peer.local_addr().ok());
+        assert!(is_closed_on_exec(&ours));
     }
     assert_eq!(ring.owned_in_flight(), 1);
 }
