@@ -47,7 +47,7 @@ pub struct Ring {
     not_send: PhantomData<*const ()>,
 }
 
-/// The submission queue is full: [`Ring::submit`] makes room.
+/// The submission queue is full: submitting makes room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueFull;
 

@@ -246,3 +246,17 @@ fn no_memory(cause: io::Error) -> RingUnavailable {
     let reason = "no memory for the receive buffers and the arena".to_owned();
     RingUnavailable { reason, cause }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_deferred_work_is_called_too_old() {
+        let mut ring = Ring::open(Sizes { submission: 8, completion: 8 }).expect("allowed here");
+        assert!(require_streams(&ring).is_ok());
+        ring.setup.flags = &["COOP_TASKRUN"];
+        let refused = require_streams(&ring).expect_err("too old");
+        assert!(refused.to_string().contains("Linux 6.1"));
+    }
+}
