@@ -2,3 +2,5 @@
 //!
 //! The command line and the lab start it. It never waits and never touches a poller.
 #![forbid(unsafe_code)]
+
+pub mod config;

@@ -1,0 +1,199 @@
+//! Reads single values as people write them: durations, sizes, addresses, lists of CPUs.
+//!
+//! The builder of the configuration calls these; each answers with the value or with one line
+//! that says what is wrong and what would be right. Host names are looked up here, nothing else
+//! leaves the process.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::fmt::friendly::SpanParser;
+
+/// Longest path of a unix socket: `sun_path` holds 108 bytes with the final zero.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+/// CPUs are numbered below this; the kernel's own limit is 8192.
+const CPU_MAX: usize = 8191;
+
+/// Where a server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// TCP, after names were looked up.
+    Tcp(SocketAddr),
+    /// A unix stream socket at this path.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Reads `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; a name may stand for several addresses.
+pub(super) fn addresses(text: &str) -> Result<Vec<Address>, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match path.len() {
+            0 => Err("the path is missing; right is unix:/run/pollux.sock".to_owned()),
+            1..=UNIX_PATH_BYTES_MAX => Ok(vec![Address::Unix(PathBuf::from(path))]),
+            _ => Err(format!("paths of unix sockets have at most {UNIX_PATH_BYTES_MAX} bytes")),
+        };
+    }
+    let right = "right is HOST:PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080";
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("no address: {right}"))?;
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(format!("no address: {right}"));
+    }
+    let found = text.to_socket_addrs().map_err(|error| format!("{host} is not known: {error}"))?;
+    let mut found: Vec<Address> = found.map(Address::Tcp).collect();
+    found.dedup();
+    Ok(found)
+}
+
+/// Reads `unix:PATH`.
+pub(super) fn unix_path(text: &str) -> Result<PathBuf, String> {
+    let right = || "right is unix:PATH, such as unix:/run/pollux.sock".to_owned();
+    match text.starts_with("unix:").then(|| addresses(text)).ok_or_else(right)??.pop() {
+        Some(Address::Unix(path)) => Ok(path),
+        _ => Err(right()),
+    }
+}
+
+/// Reads `500ms`, `5s`, `1m30s`, from `low` to `high`.
+pub(super) fn duration(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
+    let right = format!("right is a duration from {low:?} to {high:?}, such as 500ms, 5s or 1m30s");
+    let read = SpanParser::new().parse_unsigned_duration(text);
+    let is_within = |length: &Duration| (low..=high).contains(length);
+    read.ok().filter(is_within).ok_or(right)
+}
+
+/// Reads `128`, `64KiB`, `1MiB` or `2GiB`, from `low` to `high` bytes.
+pub(super) fn size(text: &str, low: u64, high: u64) -> Result<u64, String> {
+    let right = format!("right is a size from {low} to {high} bytes, such as 128, 64KiB or 1MiB");
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_bytes = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        _ => return Err(right),
+    };
+    let number = plain_number(digits.trim_end());
+    let bytes = number.and_then(|number| number.checked_mul(unit_bytes));
+    bytes.filter(|bytes| (low..=high).contains(bytes)).ok_or(right)
+}
+
+/// Reads a whole number from `low` to `high`.
+pub(super) fn whole(text: &str, low: u64, high: u64) -> Result<u64, String> {
+    let number = plain_number(text).filter(|number| (low..=high).contains(number));
+    number.ok_or_else(|| format!("right is a whole number from {low} to {high}"))
+}
+
+/// Reads `true` or `false`.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "right is true or false".to_owned())
+}
+
+/// Reads one of the given words.
+pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        format!("right is one of {}", names.join(", "))
+    })
+}
+
+/// Reads `0,2-3` into CPU numbers, each at most once.
+pub(super) fn cpus(text: &str) -> Result<Vec<usize>, String> {
+    let right = || format!("right is a list of CPUs from 0 to {CPU_MAX}, such as 0,2-3");
+    let number = |text: &str| plain_number(text.trim()).and_then(|n| usize::try_from(n).ok());
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = number(first).zip(number(last)).ok_or_else(right)?;
+        if first > last || last > CPU_MAX {
+            return Err(right());
+        }
+        found.extend(first..=last);
+    }
+    let mut seen = found.clone();
+    seen.sort_unstable();
+    seen.dedup();
+    if seen.len() == found.len() { Ok(found) } else { Err(format!("a CPU twice; {}", right())) }
+}
+
+/// Digits only: no sign, no space.
+fn plain_number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        let read = |text| size(text, 0, 1 << 40);
+        assert_eq!(read("128"), Ok(128));
+        assert_eq!(read("64KiB"), Ok(65_536));
+        assert_eq!(read("1 MiB"), Ok(1 << 20));
+        assert_eq!(read("2g"), Ok(2 << 30));
+        for wrong in ["", "KiB", "-1", "+1", "1.5KiB", "1KB", "99999999999999999999", "2TiB", "1k1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert!(size("0", 1, 2).is_err());
+    }
+
+    #[test]
+    fn durations_have_units_and_bounds() {
+        let read = |text| duration(text, Duration::from_millis(1), Duration::from_secs(3600));
+        assert_eq!(read("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(read("1m30s"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "5", "0s", "2h", "-1s", "soon"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_sockets_of_two_kinds() {
+        let tcp = |text: &str| Address::Tcp(text.parse().expect("an address"));
+        assert_eq!(addresses("127.0.0.1:80"), Ok(vec![tcp("127.0.0.1:80")]));
+        assert_eq!(addresses("[::1]:0"), Ok(vec![tcp("[::1]:0")]));
+        assert_eq!(addresses("unix:/a b"), Ok(vec![Address::Unix("/a b".into())]));
+        for wrong in ["", "8080", ":8080", "127.0.0.1", "127.0.0.1:70000", "unix:", "::1"] {
+            assert!(addresses(wrong).is_err(), "{wrong}");
+        }
+        assert!(addresses(&format!("unix:/{}", "x".repeat(107))).is_err());
+        assert!(unix_path("127.0.0.1:80").is_err());
+    }
+
+    #[test]
+    fn cpu_lists_have_ranges_and_no_cpu_twice() {
+        assert_eq!(cpus("0,2-4"), Ok(vec![0, 2, 3, 4]));
+        assert_eq!(cpus("1"), Ok(vec![1]));
+        for wrong in ["", "a", "3-1", "0,0", "0-9000", "1,", "1-"] {
+            assert!(cpus(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_reader_panic(text in "\\PC{0,20}") {
+            let _ = (size(&text, 0, 9), cpus(&text), whole(&text, 0, 9));
+            let _ = duration(&text, Duration::ZERO, Duration::from_secs(1));
+            let _ = addresses(&format!("unix:{text}"));
+        }
+
+        #[test]
+        fn sizes_read_back(kib in 0_u64..1 << 20) {
+            prop_assert_eq!(size(&format!("{kib}KiB"), 0, u64::MAX), Ok(kib << 10));
+        }
+    }
+}
