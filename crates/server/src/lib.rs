@@ -4,3 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod error;
+pub mod files;
+
+pub use error::ServerError;
