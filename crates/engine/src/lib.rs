@@ -10,13 +10,22 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod admission;
+mod conversation;
 mod counters;
 mod driver;
+mod limits;
+mod listener;
 mod moment;
+mod output;
+mod rehearsal;
 mod session;
 
 pub use actions::{Actions, FileRange};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
+pub use limits::Limits;
+pub use listener::{ListenAddress, ListenError, Listener};
 pub use moment::{Moment, Now};
+pub use rehearsal::Rehearsal;
 pub use session::{ConnectionId, Session};
