@@ -6,11 +6,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::Driver;
+use pollux_engine::{Driver, ListenAddress};
 
 use super::mistake::{ConfigError, Mistake, Place};
 use super::settings::Setting;
-use super::values::{self, Address};
+use super::values;
 use super::{Answer, Given, Limits, LogFormat, LogTarget, ServeConfig, Sharing};
 
 /// Most threads; one per CPU of the largest machines.
@@ -56,8 +56,8 @@ impl Reader<'_> {
     fn config(&mut self) -> Option<ServeConfig> {
         let answer = self.answer();
         let limits = self.limits();
-        let listen = self.addresses("listen");
-        let stats = self.addresses("stats");
+        let listen = self.listen();
+        let stats = self.optional("stats", values::address);
         let control = self.optional("control", values::unix_path);
         let poller = self.optional("poller", |text| {
             text.parse::<Driver>().map_err(|error| error.to_string())
@@ -108,7 +108,7 @@ impl Reader<'_> {
         let body_bytes_max = self.one("max-body", |text| values::size(text, 0, BODY_BYTES_MAX));
         let connections_max = self.optional("max-connections", |text| {
             let number = values::whole(text, 1, CONNECTIONS_MAX)?;
-            Ok(usize::try_from(number).expect("bounded"))
+            Ok(u32::try_from(number).expect("bounded"))
         });
         Some(Limits {
             header_timeout: header_timeout?,
@@ -154,23 +154,15 @@ impl Reader<'_> {
         }
     }
 
-    fn addresses(&mut self, name: &'static str) -> Option<Vec<Address>> {
-        let setting = Setting::find(name).expect("a setting");
-        let default = [setting.default.to_owned()];
-        let texts = match self.given.texts(name) {
-            Some((texts, _)) => texts,
-            None if setting.default.is_empty() => return Some(Vec::new()),
-            None => &default,
-        };
+    fn listen(&mut self) -> Option<Vec<ListenAddress>> {
+        let name = "listen";
+        let default = [Setting::find(name).expect("a setting").default.to_owned()];
+        let given = self.given;
+        let texts = given.texts(name).map_or(default.as_slice(), |(texts, _)| texts);
+        let read: Vec<_> = texts.iter().map(|text| (text, values::address(text))).collect();
         let mut found = Vec::new();
-        for text in texts {
-            match values::addresses(text) {
-                Ok(addresses) => found.extend(addresses),
-                Err(right) => {
-                    self.note(name, &format!("\"{text}\": {right}"));
-                    return None;
-                }
-            }
+        for (text, address) in read {
+            found.push(self.noted(name, text, address)?);
         }
         if (1..=ADDRESSES_MAX).contains(&found.len()) {
             return Some(found);
@@ -243,11 +235,11 @@ mod tests {
     fn the_defaults_of_the_table_are_right() {
         let config = build("reply = 128").expect("defaults");
         assert_eq!(config.answer, Answer::Reply { len_bytes: 128 });
-        assert_eq!(config.listen, [Address::Tcp("127.0.0.1:8080".parse().expect("an address"))]);
+        assert_eq!(config.listen, [ListenAddress::Tcp("127.0.0.1:8080".parse().expect("an address"))]);
         assert_eq!(config.limits.header_timeout, Duration::from_secs(10));
         assert_eq!(config.limits.body_bytes_max, 1 << 20);
         assert_eq!((config.threads, config.sharing), (1, Sharing::Reuseport));
-        assert!(config.stats.is_empty() && config.control.is_none() && config.poller.is_none());
+        assert!(config.stats.is_none() && config.control.is_none() && config.poller.is_none());
     }
 
     #[test]

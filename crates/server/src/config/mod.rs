@@ -17,12 +17,11 @@ mod values;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::Driver;
+use pollux_engine::{Driver, ListenAddress};
 
 pub use given::Given;
 pub use mistake::{ConfigError, Mistake, Place};
 pub use settings::{SETTINGS, Setting, Takes};
-pub use values::Address;
 
 /// What requests are answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +93,7 @@ pub struct Limits {
     /// Largest request body.
     pub body_bytes_max: u64,
     /// Most connections at once; none for what the descriptor limit allows.
-    pub connections_max: Option<usize>,
+    pub connections_max: Option<u32>,
 }
 
 /// A server's configuration.
@@ -103,7 +102,7 @@ pub struct ServeConfig {
     /// What is answered.
     pub answer: Answer,
     /// Where; at least one.
-    pub listen: Vec<Address>,
+    pub listen: Vec<ListenAddress>,
     /// On which loop; none for the best that the kernel allows.
     pub poller: Option<Driver>,
     /// Threads, at least one.
@@ -121,7 +120,7 @@ pub struct ServeConfig {
     /// Form of its lines.
     pub access_log_format: LogFormat,
     /// Where metrics are served; none for nowhere.
-    pub stats: Vec<Address>,
+    pub stats: Option<ListenAddress>,
     /// Path of the socket for commands.
     pub control: Option<PathBuf>,
     /// Whether only errors are printed.

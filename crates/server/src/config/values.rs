@@ -4,62 +4,37 @@
 //! that says what is wrong and what would be right. Host names are looked up here, nothing else
 //! leaves the process.
 
-use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::fmt::friendly::SpanParser;
+use pollux_engine::{ListenAddress, ListenError};
 
 /// Longest path of a unix socket: `sun_path` holds 108 bytes with the final zero.
 const UNIX_PATH_BYTES_MAX: usize = 107;
+
 /// CPUs are numbered below this; the kernel's own limit is 8192.
 const CPU_MAX: usize = 8191;
 
-/// Where a server listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Address {
-    /// TCP, after names were looked up.
-    Tcp(SocketAddr),
-    /// A unix stream socket at this path.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-/// Reads `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; a name may stand for several addresses.
-pub(super) fn addresses(text: &str) -> Result<Vec<Address>, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return match path.len() {
-            0 => Err("the path is missing; right is unix:/run/pollux.sock".to_owned()),
-            1..=UNIX_PATH_BYTES_MAX => Ok(vec![Address::Unix(PathBuf::from(path))]),
-            _ => Err(format!("paths of unix sockets have at most {UNIX_PATH_BYTES_MAX} bytes")),
-        };
-    }
+/// Reads `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`.
+pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
     let right = "right is HOST:PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080";
-    let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("no address: {right}"))?;
-    if host.is_empty() || port.parse::<u16>().is_err() {
-        return Err(format!("no address: {right}"));
+    match text.parse() {
+        Ok(ListenAddress::Unix(path)) if path.as_os_str().len() > UNIX_PATH_BYTES_MAX => {
+            Err(format!("paths of unix sockets have at most {UNIX_PATH_BYTES_MAX} bytes"))
+        }
+        Ok(address) => Ok(address),
+        Err(ListenError::Address { why, .. }) => Err(format!("{why}; {right}")),
+        Err(_) => Err(right.to_owned()),
     }
-    let found = text.to_socket_addrs().map_err(|error| format!("{host} is not known: {error}"))?;
-    let mut found: Vec<Address> = found.map(Address::Tcp).collect();
-    found.dedup();
-    Ok(found)
 }
 
 /// Reads `unix:PATH`.
 pub(super) fn unix_path(text: &str) -> Result<PathBuf, String> {
     let right = || "right is unix:PATH, such as unix:/run/pollux.sock".to_owned();
-    match text.starts_with("unix:").then(|| addresses(text)).ok_or_else(right)??.pop() {
-        Some(Address::Unix(path)) => Ok(path),
-        _ => Err(right()),
+    match text.starts_with("unix:").then(|| address(text)).ok_or_else(right)?? {
+        ListenAddress::Unix(path) => Ok(path),
+        ListenAddress::Tcp(_) => Err(right()),
     }
 }
 
@@ -163,14 +138,14 @@ mod tests {
 
     #[test]
     fn addresses_are_sockets_of_two_kinds() {
-        let tcp = |text: &str| Address::Tcp(text.parse().expect("an address"));
-        assert_eq!(addresses("127.0.0.1:80"), Ok(vec![tcp("127.0.0.1:80")]));
-        assert_eq!(addresses("[::1]:0"), Ok(vec![tcp("[::1]:0")]));
-        assert_eq!(addresses("unix:/a b"), Ok(vec![Address::Unix("/a b".into())]));
-        for wrong in ["", "8080", ":8080", "127.0.0.1", "127.0.0.1:70000", "unix:", "::1"] {
-            assert!(addresses(wrong).is_err(), "{wrong}");
+        let tcp = |text: &str| ListenAddress::Tcp(text.parse().expect("an address"));
+        assert_eq!(address("127.0.0.1:80"), Ok(tcp("127.0.0.1:80")));
+        assert_eq!(address("[::1]:0"), Ok(tcp("[::1]:0")));
+        assert_eq!(address("unix:/a b"), Ok(ListenAddress::Unix("/a b".into())));
+        for wrong in ["", "8080", "127.0.0.1", "127.0.0.1:70000", "unix:"] {
+            assert!(address(wrong).is_err(), "{wrong}");
         }
-        assert!(addresses(&format!("unix:/{}", "x".repeat(107))).is_err());
+        assert!(address(&format!("unix:/{}", "x".repeat(107))).is_err());
         assert!(unix_path("127.0.0.1:80").is_err());
     }
 
@@ -188,7 +163,7 @@ mod tests {
         fn no_text_makes_a_reader_panic(text in "\\PC{0,20}") {
             let _ = (size(&text, 0, 9), cpus(&text), whole(&text, 0, 9));
             let _ = duration(&text, Duration::ZERO, Duration::from_secs(1));
-            let _ = addresses(&format!("unix:{text}"));
+            let _ = address(&format!("unix:{text}"));
         }
 
         #[test]
