@@ -16,7 +16,7 @@ pub(crate) const SHORT_BYTES_MAX: usize = 26 * 1024;
 
 /// What an answer says about the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tone {
+pub(crate) enum Tone {
     /// Nothing: HTTP/1.1 stays open.
     Open,
     /// `keep-alive`, for a client of HTTP/1.0 that asked for it.
@@ -27,11 +27,11 @@ pub enum Tone {
 
 impl Tone {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Open, Self::OldOpen, Self::Last];
+    pub(crate) const ALL: [Self; 3] = [Self::Open, Self::OldOpen, Self::Last];
 
     /// The tone for a client of HTTP/1.`version_minor`.
     #[inline]
-    pub fn of(version_minor: u8, is_last: bool) -> Self {
+    pub(crate) fn of(version_minor: u8, is_last: bool) -> Self {
         match (is_last, version_minor) {
             (true, _) => Self::Last,
             (false, 0) => Self::OldOpen,

@@ -3,8 +3,20 @@
 //! The command line and the lab start it. It never waits and never touches a poller.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod body;
 pub mod config;
+mod counters;
 mod error;
-pub mod files;
+mod files;
+mod log;
+mod reply;
+mod rest;
+mod session;
+mod shared;
 
+pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
 pub use error::ServerError;
+pub use log::ReopenSignal;
+pub use session::HttpSession;
+pub use shared::Shared;

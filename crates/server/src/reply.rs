@@ -22,7 +22,7 @@ const HEAD_BYTES_MAX: usize = 512;
 
 /// A fixed reply in all its variants.
 #[derive(Debug)]
-pub struct FixedReply {
+pub(crate) struct FixedReply {
     len_bytes: u64,
     variants: [Variant; Tone::ALL.len()],
     /// What a body beyond [`WHOLE_BYTES_MAX`] consists of; empty for smaller ones.
@@ -39,7 +39,7 @@ struct Variant {
 
 impl FixedReply {
     /// A reply with a body of `len_bytes`.
-    pub fn new(len_bytes: u64, date: &DateCache) -> Self {
+    pub(crate) fn new(len_bytes: u64, date: &DateCache) -> Self {
         let is_whole = len_bytes <= WHOLE_BYTES_MAX;
         let block: Arc<[u8]> = if is_whole { Arc::new([]) } else { body(BLOCK_BYTES).into() };
         Self {
@@ -50,25 +50,30 @@ impl FixedReply {
     }
 
     /// Writes the date into every variant.
-    pub fn set_date(&mut self, date: &DateCache) {
+    pub(crate) fn set_date(&mut self, date: &DateCache) {
         for variant in &mut self.variants {
             variant.bytes[variant.date_at..][..DateCache::BYTES].copy_from_slice(date.text());
         }
     }
 
     /// Room that [`FixedReply::send`] needs.
-    pub fn room_bytes(&self) -> usize {
+    pub(crate) fn room_bytes(&self) -> usize {
         self.variants.iter().map(|variant| variant.bytes.len()).max().unwrap_or(0)
     }
 
     /// Size of the body.
-    pub fn len_bytes(&self) -> u64 {
+    pub(crate) fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
     /// Sends head and body, or the head alone; gives back what is left of a large body.
     #[inline]
-    pub fn send(&self, actions: &mut Actions<'_>, tone: Tone, is_head: bool) -> Option<Box<Rest>> {
+    pub(crate) fn send(
+        &self,
+        actions: &mut Actions<'_>,
+        tone: Tone,
+        is_head: bool,
+    ) -> Option<Box<Rest>> {
         let variant = &self.variants[tone as usize];
         if is_head {
             actions.send(&variant.bytes[..variant.head_bytes]);

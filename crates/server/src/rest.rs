@@ -30,7 +30,8 @@ impl Rest {
     /// Sends what the room takes; says whether that was all.
     pub(crate) fn send(&mut self, actions: &mut Actions<'_>) -> bool {
         while self.sent_bytes < self.len_bytes && actions.room() > 0 {
-            let at = usize::try_from(self.sent_bytes % self.block.len() as u64).expect("in a block");
+            let at =
+                usize::try_from(self.sent_bytes % self.block.len() as u64).expect("in a block");
             let left = usize::try_from(self.len_bytes - self.sent_bytes).unwrap_or(usize::MAX);
             let piece = (self.block.len() - at).min(left).min(actions.room());
             actions.send(&self.block[at..at + piece]);

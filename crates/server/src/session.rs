@@ -134,11 +134,15 @@ impl Session for HttpSession {
     }
 
     fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match &mut self.phase {
-            Phase::Rest(rest) if !rest.send(actions) => return actions.call_again(),
-            Phase::Rest(_) | Phase::File => self.phase = Phase::Idle,
+        let is_all_sent = match &mut self.phase {
+            Phase::Rest(rest) => rest.send(actions),
+            Phase::File => true,
             Phase::Fresh | Phase::Idle | Phase::Head | Phase::Body(_) => return,
+        };
+        if !is_all_sent {
+            return actions.call_again();
         }
+        self.phase = Phase::Idle;
         // Whether input was left unused is not known here, so the careful end it is.
         self.settle(shared, actions, false);
     }
@@ -194,6 +198,7 @@ impl HttpSession {
             } else {
                 // The body is left unread, so nothing can follow.
                 self.answer(shared, actions, request, head, true);
+                actions.linger();
             }
             return;
         }
@@ -258,7 +263,8 @@ impl HttpSession {
             actions.send(CONTINUE);
         }
         let mut body = Body::new(head, request.framing, &shared.head_limits, shared.now.at);
-        let has_answer_body = !matches!(request.method, Method::Get | Method::Head | Method::Options);
+        let has_answer_body =
+            !matches!(request.method, Method::Get | Method::Head | Method::Options);
         if matches!(shared.handler, Handler::Echo) && has_answer_body {
             let is_last = !request.keep_alive || self.is_draining;
             body = body.echoed(request, is_last);
@@ -298,7 +304,8 @@ impl HttpSession {
     fn body_done(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, body: &Body) {
         if let Some(echo) = &body.echo {
             let answered = Answered::whole(Status::OK, body.received_bytes);
-            return self.answered(shared, actions, &body.head, answered, echo.is_last);
+            let is_last = echo.is_last || self.is_draining;
+            return self.answered(shared, actions, &body.head, answered, is_last);
         }
         match Request::parse(&body.head, &shared.head_limits) {
             Parsed::Complete(request, _) => {

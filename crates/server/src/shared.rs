@@ -66,8 +66,17 @@ impl Shared {
         let room_bytes_min = handler.room_bytes_min();
         let limits = config.limits.clone();
         let (now, idle_deadline) = (Now::default(), Moment::NEVER);
-        let shared =
-            Self { handler, limits, head_limits, date, now, idle_deadline, room_bytes_min, log, counters };
+        let shared = Self {
+            handler,
+            limits,
+            head_limits,
+            date,
+            now,
+            idle_deadline,
+            room_bytes_min,
+            log,
+            counters,
+        };
         Ok(shared)
     }
 

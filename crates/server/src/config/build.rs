@@ -59,9 +59,8 @@ impl Reader<'_> {
         let listen = self.listen();
         let stats = self.optional("stats", values::address);
         let control = self.optional("control", values::unix_path);
-        let poller = self.optional("poller", |text| {
-            text.parse::<Driver>().map_err(|error| error.to_string())
-        });
+        let poller = self
+            .optional("poller", |text| text.parse::<Driver>().map_err(|error| error.to_string()));
         let threads = self.one("threads", |text| values::whole(text, 1, THREADS_MAX));
         let sharing = self.one("listeners", |text| {
             let words = [
@@ -235,7 +234,10 @@ mod tests {
     fn the_defaults_of_the_table_are_right() {
         let config = build("reply = 128").expect("defaults");
         assert_eq!(config.answer, Answer::Reply { len_bytes: 128 });
-        assert_eq!(config.listen, [ListenAddress::Tcp("127.0.0.1:8080".parse().expect("an address"))]);
+        assert_eq!(
+            config.listen,
+            [ListenAddress::Tcp("127.0.0.1:8080".parse().expect("an address"))]
+        );
         assert_eq!(config.limits.header_timeout, Duration::from_secs(10));
         assert_eq!(config.limits.body_bytes_max, 1 << 20);
         assert_eq!((config.threads, config.sharing), (1, Sharing::Reuseport));

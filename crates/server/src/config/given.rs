@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_flag_for_the_answer_replaces_every_answer_of_the_file() {
-        let file = Given::from_toml("dir = \"/srv\"\nthreads = 2\nlisten = [\"a:1\", \"b:2\"]", "p");
+        let file =
+            Given::from_toml("dir = \"/srv\"\nthreads = 2\nlisten = [\"a:1\", \"b:2\"]", "p");
         let mut flags = Given::default();
         flags.flag("echo", vec!["true".to_owned()]);
         flags.flag("threads", vec!["3".to_owned()]);
@@ -161,7 +162,9 @@ mod tests {
         let told = Given::from_toml(text, "p.toml").expect_err("three mistakes").to_string();
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(lines.len(), 3, "{told}");
-        assert!(told.contains("p.toml:1:1: heade_timeout is no setting; did you mean header_timeout?"));
+        assert!(
+            told.contains("p.toml:1:1: heade_timeout is no setting; did you mean header_timeout?")
+        );
         assert!(told.contains("p.toml:2:8: echo: this is a value of type string"), "{told}");
         assert!(told.contains("p.toml:3:1: listen: "), "{told}");
     }

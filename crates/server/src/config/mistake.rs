@@ -84,7 +84,10 @@ mod tests {
     fn places_count_lines_and_characters_from_one() {
         let place = |offset| Place::in_file("p.toml", "ä = 1\nbc = 2\n", offset);
         let at = |line, column| Place::File { file: "p.toml".to_owned(), line, column };
-        assert_eq!([place(0), place(6), place(7), place(11)], [at(1, 1), at(1, 6), at(2, 1), at(2, 5)]);
+        assert_eq!(
+            [place(0), place(6), place(7), place(11)],
+            [at(1, 1), at(1, 6), at(2, 1), at(2, 5)]
+        );
         assert_eq!(place(99), at(3, 1));
     }
 

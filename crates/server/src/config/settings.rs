@@ -80,7 +80,13 @@ pub const SETTINGS: &[Setting] = &[
         heading: PLACE,
         about: "HOST:PORT, [IPV6]:PORT or unix:PATH; repeatable; port 0 takes a free one",
     },
-    value(LOOPS, "poller", "NAME", "", "Event mechanism [default: the best that the kernel allows]"),
+    value(
+        LOOPS,
+        "poller",
+        "NAME",
+        "",
+        "Event mechanism [default: the best that the kernel allows]",
+    ),
     value(LOOPS, "threads", "N", "1", "Threads, each with a loop of its own"),
     value(
         LOOPS,
@@ -130,10 +136,22 @@ pub const SETTINGS: &[Setting] = &[
         "Time that connections have to end after a first SIGTERM or SIGINT",
     ),
     value(LIMITS, "max-body", "SIZE", "1MiB", "Largest request body"),
-    value(WATCH, "access-log", "FILE", "", "Log every answer to this file, or to - (standard output)"),
+    value(
+        WATCH,
+        "access-log",
+        "FILE",
+        "",
+        "Log every answer to this file, or to - (standard output)",
+    ),
     value(WATCH, "access-log-format", "FORM", "common", "Form of the log: common or json"),
     value(WATCH, "stats", "ADDRESS", "", "Serve /metrics for Prometheus at this address"),
-    value(WATCH, "control", "unix:PATH", "", "Answer commands (help, show info ...) at this socket"),
+    value(
+        WATCH,
+        "control",
+        "unix:PATH",
+        "",
+        "Answer commands (help, show info ...) at this socket",
+    ),
     switch(WATCH, "quiet", "Print nothing but errors"),
 ];
 

@@ -120,7 +120,8 @@ mod tests {
         assert_eq!(read("64KiB"), Ok(65_536));
         assert_eq!(read("1 MiB"), Ok(1 << 20));
         assert_eq!(read("2g"), Ok(2 << 30));
-        for wrong in ["", "KiB", "-1", "+1", "1.5KiB", "1KB", "99999999999999999999", "2TiB", "1k1"] {
+        for wrong in ["", "KiB", "-1", "+1", "1.5KiB", "1KB", "99999999999999999999", "2TiB", "1k1"]
+        {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         assert!(size("0", 1, 2).is_err());

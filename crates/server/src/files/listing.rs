@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 
 /// Most entries of a page; each costs a system call of about a microsecond.
-pub const ENTRIES_MAX: usize = 4096;
+const ENTRIES_MAX: usize = 4096;
 
 /// One row of the page.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,7 +23,7 @@ struct Row {
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn page(fd: BorrowedFd<'_>, path: &str) -> rustix::io::Result<String> {
+pub(super) fn page(fd: BorrowedFd<'_>, path: &str) -> rustix::io::Result<String> {
     let (mut rows, has_more) = rows(fd)?;
     rows.sort();
     Ok(render(path, &rows, has_more))
@@ -67,7 +67,7 @@ fn render(path: &str, rows: &[Row], has_more: bool) -> String {
         let slash = if row.is_file { "" } else { "/" };
         let size = if row.is_file { row.len_bytes.to_string() } else { String::new() };
         // "./" keeps a name with a colon from being read as a scheme.
-        let (href, name) = (percent_encoded(&row.name), escaped(&row.name));
+        let (href, name) = (percent_encoded(row.name.as_bytes()), escaped(&row.name));
         writeln!(page, "<tr><td><a href=\"./{href}{slash}\">{name}{slash}</a><td>{size}")
             .expect("a string takes everything");
     }
@@ -80,7 +80,7 @@ fn render(path: &str, rows: &[Row], has_more: bool) -> String {
 }
 
 /// Text as it may stand in HTML and in its quoted attributes.
-pub fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -97,9 +97,9 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Text as it may stand in one segment of a path (RFC 3986 unreserved characters stay).
-pub fn percent_encoded(text: &str) -> String {
+pub(super) fn percent_encoded(text: &[u8]) -> String {
     let mut safe = String::with_capacity(text.len());
-    for byte in text.bytes() {
+    for byte in text.iter().copied() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             safe.push(char::from(byte));
         } else {

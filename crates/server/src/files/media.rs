@@ -69,13 +69,14 @@ const EXTENSION_BYTES_MAX: usize = 11;
 
 /// The content type of a file called so; the name may be a whole path.
 #[must_use]
-pub fn content_type(path: &str) -> &'static str {
+pub(super) fn content_type(path: &[u8]) -> &'static str {
     const UNKNOWN: &str = "application/octet-stream";
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let Some((_, extension)) = name.rsplit_once('.') else { return UNKNOWN };
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let dot = name.iter().rposition(|byte| *byte == b'.');
+    let Some(extension) = dot.map(|dot| &name[dot + 1..]) else { return UNKNOWN };
     let mut lower = [0_u8; EXTENSION_BYTES_MAX];
     let Some(lower) = lower.get_mut(..extension.len()) else { return UNKNOWN };
-    lower.copy_from_slice(extension.as_bytes());
+    lower.copy_from_slice(extension);
     lower.make_ascii_lowercase();
     let found = TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower));
     found.map_or(UNKNOWN, |index| TYPES[index].1)
@@ -90,15 +91,16 @@ mod tests {
         assert!(TYPES.windows(2).all(|pair| pair[0].0 < pair[1].0));
         assert!(TYPES.iter().all(|(extension, _)| extension.len() <= EXTENSION_BYTES_MAX));
         for (extension, media) in TYPES {
-            assert_eq!(content_type(&format!("a/b.c/x.{extension}")), *media);
+            assert_eq!(content_type(format!("a/b.c/x.{extension}").as_bytes()), *media);
         }
     }
 
     #[test]
     fn only_the_last_extension_of_the_last_segment_counts() {
-        assert_eq!(content_type("x.HTML"), "text/html; charset=utf-8");
-        for unknown in ["", "html", "a.html/b", "x.", "x.html5", "x.averyverylongextension", "ä.ü"] {
-            assert_eq!(content_type(unknown), "application/octet-stream", "{unknown}");
+        assert_eq!(content_type(b"x.HTML"), "text/html; charset=utf-8");
+        for unknown in ["", "html", "a.html/b", "x.", "x.html5", "x.averyverylongextension", "ä.ü"]
+        {
+            assert_eq!(content_type(unknown.as_bytes()), "application/octet-stream", "{unknown}");
         }
     }
 }

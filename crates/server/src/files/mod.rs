@@ -1,6 +1,8 @@
-//! Files of one folder, served over HTTP.
+//! Files of one folder, served over HTTP: `site` answers, the others know one thing each.
 
-pub mod encoding;
-pub mod listing;
-pub mod media;
-pub mod root;
+mod listing;
+mod media;
+mod root;
+mod site;
+
+pub(crate) use site::Site;

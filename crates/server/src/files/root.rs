@@ -17,37 +17,37 @@ const OPEN_ATTEMPTS: usize = 8;
 
 /// A folder below which files are opened.
 #[derive(Debug)]
-pub struct Root {
+pub(super) struct Root {
     folder: OwnedFd,
 }
 
 /// What a path led to.
 #[derive(Debug)]
-pub struct Opened {
+pub(super) struct Opened {
     /// Open for reading.
-    pub fd: OwnedFd,
+    pub(super) fd: OwnedFd,
     /// What it is.
-    pub meta: Meta,
+    pub(super) meta: Meta,
 }
 
 /// The facts of a file that an answer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Meta {
+pub(super) struct Meta {
     /// Whether it is a folder; else it is a regular file.
-    pub is_folder: bool,
+    pub(super) is_folder: bool,
     /// Size.
-    pub len_bytes: u64,
+    pub(super) len_bytes: u64,
     /// Last change, seconds since 1970.
-    pub modified_s: u64,
+    pub(super) modified_s: u64,
     /// Nanoseconds within that second.
-    pub modified_ns: u32,
+    pub(super) modified_ns: u32,
     /// Number within its file system.
-    pub inode: u64,
+    pub(super) inode: u64,
 }
 
 /// Why a path led to nothing that may be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub(super) enum Refused {
     /// There is no such file, or the path leads out of the folder.
     Missing,
     /// The process may not read it, or it is neither a file nor a folder.
@@ -63,11 +63,12 @@ impl Root {
     ///
     /// # Errors
     /// When it cannot be opened, is no folder, or the kernel lacks `openat2` (Linux 5.6).
-    pub fn open(path: &Path) -> Result<Self, ServerError> {
-        let failed = |cause: Errno| ServerError::Root { path: path.to_owned(), cause: cause.into() };
+    pub(super) fn open(path: &Path) -> Result<Self, ServerError> {
+        let failed =
+            |cause: Errno| ServerError::Root { path: path.to_owned(), cause: cause.into() };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = Self { folder: open(path, flags, Mode::empty()).map_err(failed)? };
-        match root.openat(".") {
+        match root.openat(b".") {
             Ok(_) => Ok(root),
             // Seccomp filters that do not know the call say EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(ServerError::NoOpenat2),
@@ -79,14 +80,14 @@ impl Root {
     ///
     /// # Errors
     /// Says why there is nothing to serve.
-    pub fn find(&self, path: &str) -> Result<Opened, Refused> {
-        let path = if path.is_empty() { "." } else { path };
+    pub(super) fn find(&self, path: &[u8]) -> Result<Opened, Refused> {
+        let path = if path.is_empty() { b"." } else { path };
         let fd = self.openat(path).map_err(refused)?;
         let meta = Meta::of(&fstat(fd.as_fd()).map_err(refused)?).ok_or(Refused::Forbidden)?;
         Ok(Opened { fd, meta })
     }
 
-    fn openat(&self, path: &str) -> Result<OwnedFd, Errno> {
+    fn openat(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         // NONBLOCK: opening a pipe that nobody writes to must not stop the loop.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     fn refusal(root: &Root, path: &str) -> Refused {
-        root.find(path).map(|found| found.meta).expect_err(path)
+        root.find(path.as_bytes()).map(|found| found.meta).expect_err(path)
     }
 
     #[test]
@@ -162,8 +163,8 @@ mod tests {
         for path in ["../secret", "absolute", "relative", "/etc/passwd", "loop", "page/x", "none"] {
             assert_eq!(refusal(&root, path), Refused::Missing, "{path}");
         }
-        assert_eq!(root.find("within").expect("beneath").meta.len_bytes, 5);
-        assert!(root.find("").expect("the folder itself").meta.is_folder);
+        assert_eq!(root.find(b"within").expect("beneath").meta.len_bytes, 5);
+        assert!(root.find(b"").expect("the folder itself").meta.is_folder);
         assert_eq!(refusal(&root, &"x".repeat(300)), Refused::Missing);
     }
 

@@ -8,24 +8,24 @@ use crate::config::LogFormat;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// Address of the peer, without its port; empty when it has none.
-    pub peer: &'a str,
+    pub(crate) peer: &'a str,
     /// Method as sent; empty when the head could not be read.
-    pub method: &'a str,
+    pub(crate) method: &'a str,
     /// Target as sent.
-    pub target: &'a str,
+    pub(crate) target: &'a str,
     /// Whether the request was HTTP/1.0.
-    pub is_old: bool,
+    pub(crate) is_old: bool,
     /// Status of the answer.
-    pub status: u16,
+    pub(crate) status: u16,
     /// Bytes of its body.
-    pub body_bytes: u64,
+    pub(crate) body_bytes: u64,
 }
 
 /// A second of the log, rendered for both forms.
 #[derive(Clone, Debug, Default)]
-pub struct Stamp {
+pub(super) struct Stamp {
     unix_s: u64,
     common: String,
     json: String,
@@ -33,7 +33,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// Renders the second `unix_s` unless it is the one at hand.
-    pub fn set(&mut self, unix_s: u64) {
+    pub(super) fn set(&mut self, unix_s: u64) {
         if self.unix_s == unix_s && !self.common.is_empty() {
             return;
         }
@@ -46,7 +46,7 @@ impl Stamp {
 }
 
 /// Appends the line with its end to `out`.
-pub fn write(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>) {
+pub(super) fn write(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>) {
     match format {
         LogFormat::Common => common(out, stamp, entry),
         LogFormat::Json => json(out, stamp, entry),
@@ -71,7 +71,11 @@ fn common(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     number(out, u64::from(entry.status));
     text(out, " ");
     // The form says "-" where no byte of a body was sent.
-    if entry.body_bytes == 0 { text(out, "-") } else { number(out, entry.body_bytes) }
+    if entry.body_bytes == 0 {
+        text(out, "-")
+    } else {
+        number(out, entry.body_bytes)
+    }
     text(out, "\n");
 }
 

@@ -21,7 +21,7 @@ use crate::ServerError;
 use crate::config::{LogFormat, LogTarget};
 use crate::counters::{ServerCounter, ServerCounters};
 
-pub use line::Entry;
+pub(crate) use line::Entry;
 use line::Stamp;
 
 /// Lines are written once they fill so much.
@@ -46,7 +46,7 @@ impl ReopenSignal {
 
 /// The log of one loop.
 #[derive(Debug)]
-pub struct AccessLog {
+pub(crate) struct AccessLog {
     target: LogTarget,
     format: LogFormat,
     fd: OwnedFd,
@@ -64,7 +64,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// [`ServerError::Log`] with the path.
-    pub fn open(
+    pub(crate) fn open(
         target: &LogTarget,
         format: LogFormat,
         signal: ReopenSignal,
@@ -86,7 +86,7 @@ impl AccessLog {
     }
 
     /// Tells the time, and opens the file again when that was asked for.
-    pub fn begin_turn(&mut self, unix_s: u64, counters: &ServerCounters) {
+    pub(crate) fn begin_turn(&mut self, unix_s: u64, counters: &ServerCounters) {
         self.now_s = unix_s;
         let asked = self.signal.0.load(Relaxed);
         if asked != self.seen {
@@ -97,7 +97,7 @@ impl AccessLog {
     }
 
     /// Adds a line.
-    pub fn add(&mut self, entry: &Entry<'_>, counters: &ServerCounters) {
+    pub(crate) fn add(&mut self, entry: &Entry<'_>, counters: &ServerCounters) {
         let before = self.buffer.len();
         self.stamp.set(self.now_s);
         line::write(&mut self.buffer, self.format, &self.stamp, entry);
@@ -108,7 +108,7 @@ impl AccessLog {
     }
 
     /// Writes what there is, when it is much or a second is over.
-    pub fn end_turn(&mut self, counters: &ServerCounters) {
+    pub(crate) fn end_turn(&mut self, counters: &ServerCounters) {
         let is_due = self.flushed_s != self.now_s || self.buffer.len() >= FLUSH_BYTES;
         if is_due && !self.buffer.is_empty() {
             self.flushed_s = self.now_s;
@@ -117,7 +117,7 @@ impl AccessLog {
     }
 
     /// Writes what can be written without waiting.
-    pub fn flush(&mut self, counters: &ServerCounters) {
+    pub(crate) fn flush(&mut self, counters: &ServerCounters) {
         let mut written = 0;
         while written < self.buffer.len() {
             let rest = &self.buffer[written..];
@@ -192,8 +192,14 @@ mod tests {
 
     use super::*;
 
-    const ENTRY: Entry<'_> =
-        Entry { peer: "::1", method: "GET", target: "/", is_old: false, status: 200, body_bytes: 1 };
+    const ENTRY: Entry<'_> = Entry {
+        peer: "::1",
+        method: "GET",
+        target: "/",
+        is_old: false,
+        status: 200,
+        body_bytes: 1,
+    };
 
     fn log(path: &Path, signal: &ReopenSignal) -> AccessLog {
         let target = LogTarget::File(path.to_owned());
