@@ -175,6 +175,11 @@ impl<S: Session> Conversation<S> {
         self.state &= !WAITING;
     }
 
+    /// Output that was taken for gone has come back.
+    pub(crate) fn output_waits(&mut self) {
+        self.state |= WAITING;
+    }
+
     /// Output waits to leave.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state & WAITING != 0

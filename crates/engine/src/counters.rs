@@ -88,6 +88,8 @@ named! {
         Rearms = "rearms",
         /// Spins of a busy-polling loop that found nothing.
         BusySpins = "busy_spins",
+        /// Turns that moved the date which the loops of a group share.
+        DateWrites = "date_writes",
     }
 }
 

@@ -11,21 +11,37 @@
 
 mod actions;
 mod admission;
+mod affinity;
+mod clock;
+mod completion;
 mod conversation;
 mod counters;
 mod driver;
+mod ending;
+mod fd_table;
 mod limits;
 mod listener;
+mod inbox;
+mod isolation;
 mod moment;
 mod output;
+mod readiness;
 mod rehearsal;
 mod session;
+mod signals;
+mod timers;
 
 pub use actions::{Actions, FileRange};
+pub use affinity::{CpuError, CpuList};
+pub use clock::{SHARED_DATE_STEP, SharedDate};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
+pub use fd_table::{DirectionSnapshot, Due, FdSnapshot, FdTable, Watch};
 pub use limits::Limits;
 pub use listener::{ListenAddress, ListenError, Listener};
+pub use inbox::{Inbox, Sender, Undelivered, Wake};
+pub use isolation::{Isolation, StillRunning};
 pub use moment::{Moment, Now};
 pub use rehearsal::Rehearsal;
 pub use session::{ConnectionId, Session};
+pub use signals::{Signal, Signals};

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
+use pollux_sys::ring::InFlight;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -28,15 +29,28 @@ pub(crate) enum Piece {
     File(FileRange),
 }
 
+/// A request of the completion loop that has a piece in its hands.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) request: InFlight,
+    /// First byte of the piece that was not sent before.
+    pub(crate) from: usize,
+    /// The range that is being read from.
+    pub(crate) file: Option<FileRange>,
+}
+
 /// What waits for a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pieces: VecDeque<Piece>,
+    pub(crate) under_way: Option<UnderWay>,
     waiting_bytes: usize,
     /// When the pace is judged next.
     judged_at: Moment,
     /// Bytes that left since it was judged last.
     moved_bytes: u64,
+    /// The socket was full when it was tried last: it will tell when it is not.
+    is_blocked: bool,
 }
 
 /// How far a flush came.
@@ -81,6 +95,21 @@ impl Output {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// The socket is full.
+    pub(crate) fn blocked(&mut self) {
+        self.is_blocked = true;
+    }
+
+    /// Whether the socket was full when it was tried last.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Whether a request has a piece in its hands.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.under_way.is_some()
     }
 
     /// The piece to send next.
@@ -134,6 +163,7 @@ impl Output {
         socket: BorrowedFd<'_>,
         counters: &Counters,
     ) -> Result<Flushed, CloseCause> {
+        self.is_blocked = false;
         while let Some(piece) = self.pieces.front_mut() {
             counters.count(Counter::Sends);
             let (outcome, is_file) = match piece {
@@ -153,6 +183,7 @@ impl Output {
                 }
                 Err(Errno::AGAIN) => {
                     counters.count(Counter::SendsShort);
+                    self.is_blocked = true;
                     return Ok(Flushed::Full);
                 }
                 Err(Errno::INTR) => {}

@@ -1,0 +1,155 @@
+//! Cancellations and the end of the ring: what a request references lives as long as it does.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+#[test]
+fn a_cancelled_send_keeps_its_buffer_until_its_own_completion() {
+    let mut ring = ring(1);
+    let (ours, _peer) = pair();
+    stuff(&ours);
+    let request = ring.send_owned(ours.as_raw_fd(), pattern(5000), 10, 7).expect("room");
+    submit_quietly(&mut ring);
+    ring.cancel_owned(request, 8).expect("room");
+    assert_eq!(ring.owned_in_flight(), 1);
+    let seen = next(&mut ring);
+    assert_eq!((seen.user_data, seen.result), (7, -libc::ECANCELED));
+    assert_eq!(seen.returned, Some(pattern(5000)));
+    assert_eq!(ring.owned_in_flight(), 0);
+    submit_quietly(&mut ring);
+}
+
+#[test]
+fn a_send_that_was_cancelled_before_it_was_submitted_ends_once() {
+    let mut ring = ring(1);
+    let (ours, _peer) = pair();
+    stuff(&ours);
+    let request = ring.send_owned(ours.as_raw_fd(), pattern(50), 0, 7).expect("room");
+    ring.cancel_owned(request, 8).expect("room");
+    let seen = next(&mut ring);
+    assert_eq!((seen.user_data, seen.result), (7, -libc::ECANCELED));
+    assert_eq!(seen.returned, Some(pattern(50)));
+    submit_quietly(&mut ring);
+}
+
+#[test]
+fn a_cancellation_that_comes_late_finds_nothing_and_spares_the_next_request() {
+    let mut ring = ring(1);
+    let (ours, peer) = pair();
+    let fd = ours.as_raw_fd();
+    let gone = ring.send_owned(fd, b"hello".to_vec(), 0, 7).expect("room");
+    assert_eq!(next(&mut ring).result, 5);
+    let stuffed = stuff(&ours);
+    // Takes the place of the first.
+    ring.send_owned(fd, b"again".to_vec(), 0, 9).expect("room");
+    ring.cancel_owned(gone, 8).expect("room");
+    let answer = next(&mut ring);
+    assert_eq!((answer.user_data, answer.result), (8, -libc::ENOENT));
+    read(&peer, 5 + stuffed);
+    let seen = next(&mut ring);
+    assert_eq!((seen.user_data, seen.result), (9, 5));
+}
+
+/// The cancellation and the peer race: whichever wins, the request ends once, hands its buffer
+/// back once, and what it says is what the peer got.
+#[test]
+fn every_outcome_of_a_racing_cancellation_ends_the_request_once() {
+    let mut ring = ring(4);
+    let (go, gone) = mpsc::channel::<(UnixStream, usize)>();
+    let (tell, told) = mpsc::channel();
+    let peers = thread::spawn(move || {
+        for (peer, stuffed) in gone {
+            read(&peer, stuffed);
+            tell.send(peer).expect("the test waits");
+        }
+    });
+    let mut outcomes = [0; 2];
+    for _ in 0..200 {
+        let (ours, peer) = pair();
+        let stuffed = stuff(&ours);
+        let request = ring.send_owned(ours.as_raw_fd(), pattern(40), 0, 7).expect("room");
+        submit_quietly(&mut ring);
+        go.send((peer, stuffed)).expect("the peer waits");
+        ring.cancel_owned(request, 8).expect("room");
+        let result = race(&mut ring);
+        let peer = told.recv_timeout(PATIENCE).expect("the peer has read");
+        drop(ours);
+        let expected = usize::try_from(result).unwrap_or(0);
+        assert_eq!(read(&peer, expected), pattern(40)[..expected]);
+        assert_end(&peer);
+        outcomes[usize::from(result == -libc::ECANCELED)] += 1;
+    }
+    drop(go);
+    peers.join().expect("the peers");
+    assert_eq!(outcomes.iter().sum::<usize>(), 200);
+}
+
+/// The result of request 7, of which cancellation 8 may have an opinion.
+fn race(ring: &mut StreamRing) -> i32 {
+    let mut result = None;
+    while result.is_none() {
+        let seen = next(ring);
+        if seen.user_data == 7 {
+            assert_eq!(seen.returned, Some(pattern(40)));
+            assert!(seen.result == 40 || seen.result == -libc::ECANCELED, "{seen:?}");
+            result = Some(seen.result);
+        } else {
+            assert!([-libc::ENOENT, -libc::EALREADY].contains(&seen.result), "{seen:?}");
+        }
+    }
+    enter(ring, 0, None);
+    while let Some(seen) = ring.next_completion() {
+        assert_eq!(seen.user_data, 8, "the request had ended");
+    }
+    result.expect("the loop ends with one")
+}
+
+#[test]
+fn a_ring_that_is_dropped_ends_its_requests_first() {
+    let started = Instant::now();
+    let (ours, peer) = tcp_pair();
+    let (stuck, _stuck_peer) = pair();
+    stuff(&stuck);
+    {
+        let mut ring = ring(4);
+        let fd = stuck.as_raw_fd();
+        ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+        ring.poll(fd, libc::POLLIN as u32, Shots::Many, 6).expect("room");
+        ring.send_owned(fd, pattern(5000), 0, 8).expect("room");
+        submit_quietly(&mut ring);
+        // Queued and not submitted.
+        ring.receive(fd, Shots::One, 9).expect("room");
+        ring.send_owned(fd, pattern(5000), 0, 8).expect("room");
+    }
+    // No request holds the file any more, so this is its last descriptor.
+    drop(ours);
+    assert_end(&peer);
+    assert!(started.elapsed() < PATIENCE);
+}
+
+#[test]
+fn a_ring_that_is_dropped_submits_what_is_queued() {
+    let (ours, peer) = tcp_pair();
+    {
+        let mut ring = ring(1);
+        ring.spare()[..3].copy_from_slice(b"bye");
+        ring.send_spare(ours.as_raw_fd(), 3, 7).expect("room");
+        ring.close(ours.into(), 8).expect("room");
+    }
+    assert_eq!(read(&peer, 3), b"bye");
+    assert_end(&peer);
+}
+
+#[test]
+fn a_ring_that_is_dropped_with_a_full_queue_ends_all_the_same() {
+    let (ours, peer) = tcp_pair();
+    {
+        let mut ring = ring(4);
+        while ring.receive(ours.as_raw_fd(), Shots::One, 7).is_ok() {}
+        assert_eq!(ring.queued(), 16);
+    }
+    drop(ours);
+    assert_end(&peer);
+}
