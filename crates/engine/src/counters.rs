@@ -38,6 +38,8 @@ named! {
         Accepted = "accepted",
         /// Connections handed over by another thread or by the program.
         Adopted = "adopted",
+        /// Accepted connections that were handed to another loop, which adopted them.
+        HandedOut = "handed_out",
         /// Accept calls that found nobody waiting.
         AcceptsEmpty = "accepts_empty",
         /// Accepts that failed for lack of descriptors or memory; the listener paused.
@@ -110,6 +112,8 @@ named! {
         InputLimit = "input_limit",
         /// Another error of the socket.
         SocketError = "socket_error",
+        /// It was handed to a loop that had its most connections already.
+        LoopFull = "loop_full",
         /// The loop was drained and the connection had its time.
         Drained = "drained",
         /// The loop ended with the connection open.
@@ -157,7 +161,7 @@ impl Counters {
     #[must_use]
     pub fn open(&self) -> u64 {
         let begun = self.value(Counter::Accepted) + self.value(Counter::Adopted);
-        begun.saturating_sub(self.closed_total())
+        begun.saturating_sub(self.closed_total() + self.value(Counter::HandedOut))
     }
 
     pub(crate) fn add(&self, counter: Counter, amount: u64) {

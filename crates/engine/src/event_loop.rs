@@ -12,7 +12,8 @@ use crate::clock::Clock;
 use crate::completion::CompletionLoop;
 use crate::readiness::ReadinessLoop;
 use crate::{
-    CloseCause, ConnectionId, Counters, Driver, FdSnapshot, Limits, Listener, Session, SharedDate,
+    CloseCause, ConnectionId, Counter, Counters, Driver, FdSnapshot, Limits, Listener, Session,
+    SharedDate,
 };
 
 /// Why a loop could not be opened, or stopped.
@@ -168,6 +169,21 @@ impl<S: Session> EventLoop<S> {
     pub fn shared(&mut self) -> &mut S::Shared {
         let this = &mut self.0;
         either!(this, each => each.shared())
+    }
+
+    /// The counters of this loop.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(self.counters_ref())
+    }
+
+    pub(crate) fn count_message(&self) {
+        self.counters_ref().count(Counter::Messages);
+    }
+
+    fn counters_ref(&self) -> &Arc<Counters> {
+        let this = &self.0;
+        either!(this, each => each.counters())
     }
 
     /// Ends the current or the next wait, from any thread.

@@ -387,11 +387,8 @@ where
                 return Ok(());
             }
         };
-        let view = LoopView {
-            counters,
-            poller: event_loop.poller_counters(),
-            notes: event_loop.notes(),
-        };
+        let view =
+            LoopView { counters, poller: event_loop.poller_counters(), notes: event_loop.notes() };
         let waker = event_loop.waker();
         let (member, sender) = Member::new(event_loop, setup);
         let _ = ready.send(Ok((view, sender, waker)));

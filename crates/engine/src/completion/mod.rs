@@ -45,6 +45,7 @@ use crate::admission::Admission;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail};
+use crate::event_loop::HandOut;
 use crate::timers::Timers;
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
 use label::{Kind, label, numbered};
@@ -65,6 +66,8 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// `poll(2)` bit: a connection waits, or the waker was used.
 const POLLIN: u32 = 1;
+/// Wakes one of those who watch the same listener (`epoll_ctl(2)`).
+const EPOLLEXCLUSIVE: u32 = 1 << 28;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Receiving {
@@ -85,6 +88,7 @@ struct Connection<S> {
 
 struct Listening {
     socket: OwnedFd,
+    events: u32,
     has_connections: bool,
 }
 
@@ -113,6 +117,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     wakes: Vec<ConnectionId>,
     unfinished: Vec<ConnectionId>,
     fired: Vec<u32>,
+    hand_out: Option<HandOut>,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -152,16 +157,18 @@ impl<S: Session> CompletionLoop<S> {
             wakes: Vec::new(),
             unfinished: Vec::new(),
             fired: Vec::new(),
+            hand_out: None,
         };
         this.watch_waker();
         Ok(this)
     }
 
     /// Takes connections from `listener` from the next turn on.
-    pub(crate) fn listen(&mut self, listener: Listener) {
+    pub(crate) fn listen(&mut self, listener: Listener, exclusive: bool) {
         let number = self.listeners.len() as u32;
         let socket = listener.into_socket();
-        self.listeners.push(Listening { socket, has_connections: false });
+        let events = if exclusive { POLLIN | EPOLLEXCLUSIVE } else { POLLIN };
+        self.listeners.push(Listening { socket, events, has_connections: false });
         self.watch_listener(number);
     }
 
@@ -176,13 +183,70 @@ impl<S: Session> CompletionLoop<S> {
         self.insert(socket, |shared, turn, wire| Conversation::accept(shared, turn, wire));
     }
 
-    pub(crate) fn waker(&self) -> Waker {
-        self.waker.clone()
+    /// Starts a session on a connection that another loop accepted, unless this one is full.
+    pub(crate) fn admit_handed(&mut self, socket: OwnedFd) {
+        self.counters.count(Counter::Adopted);
+        if self.open >= self.limits.connections_max {
+            self.counters.count_close(CloseCause::LoopFull);
+            return;
+        }
+        self.admit(socket);
     }
 
-    /// What was granted to the ring.
-    pub(crate) fn setup(&self) -> &Setup {
-        self.ring.setup()
+    /// Lets `hand_out` have accepted connections first.
+    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+        self.hand_out = Some(hand_out);
+    }
+
+    pub(crate) fn wake(&mut self, session: ConnectionId) {
+        self.wakes.push(session);
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        let kept = match &mut self.hand_out {
+            Some(hand_out) => hand_out(socket),
+            None => Some(socket),
+        };
+        match kept {
+            Some(socket) => self.admit(socket),
+            None => self.counters.count(Counter::HandedOut),
+        }
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Setup { flags, sizes, refused } = self.ring.setup();
+        let Sizes { submission, completion } = sizes;
+        let granted = [
+            format!(
+                "ring flags {}",
+                if flags.is_empty() { "none".into() } else { flags.join("+") }
+            ),
+            format!("{submission} submissions, {completion} completions"),
+            format!("{} receive buffers of {} bytes", SIZES.buffers, SIZES.buffer_bytes),
+        ];
+        granted.into_iter().chain(refused.iter().cloned()).collect()
+    }
+
+    /// What `show fd` prints: every connection of this loop.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let line = |(token, connection): (Token, &Connection<S>)| {
+            let Connection { socket, receiving, tail, conversation, .. } = connection;
+            format!(
+                "{token:?} fd {} receiving {receiving:?} kept {} bytes{}",
+                socket.as_raw_fd(),
+                conversation.kept_bytes(),
+                if tail.is_waiting() { ", output waits" } else { "" },
+            )
+        };
+        self.connections.iter().map(line).collect()
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 
     /// Connections that are open.
@@ -383,8 +447,9 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     fn watch_listener(&mut self, number: u32) {
-        let fd = self.listeners[number as usize].socket.as_raw_fd();
-        self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Listener, number)));
+        let Listening { socket, events, .. } = &self.listeners[number as usize];
+        let (fd, events) = (socket.as_raw_fd(), *events);
+        self.push(|ring| ring.poll(fd, events, Shots::Many, numbered(Kind::Listener, number)));
     }
 
     /// Queues a request, making room in the queue where needed.

@@ -332,7 +332,7 @@ impl<S: Session> CompletionLoop<S> {
             listening.has_connections = queue != Queue::Empty;
             let mut arrivals: Vec<OwnedFd> = self.admission.arrivals();
             for socket in arrivals.drain(..) {
-                self.admit(socket);
+                self.welcome(socket);
             }
             self.admission.reuse(arrivals);
             if queue == Queue::Paused {

@@ -20,9 +20,8 @@ impl<F> FdTable<F> {
         self.check_free_list()?;
         self.check_updates()?;
         for (slot, entry) in self.entries.iter().enumerate() {
-            check_entry(entry).map_err(|wrong| {
-                format!("slot {slot}: {wrong}: {entry_state:?}", entry_state = entry.state)
-            })?;
+            check_entry(entry)
+                .map_err(|wrong| format!("slot {slot}: {wrong}: {:?}", entry.state))?;
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! One descriptor of the table: sixteen bytes, with everything that is known of it in one word.
 //!
 //! The table and the plan call it. It knows bits and what an event means for them; it knows no
-//! list, no poller and no other entry.
+//! list, no poller and no other entry. What the verbs use on the way of every event is marked
+//! for inlining: without it the same verbs take three times as long from another crate
+//! (`examples/reregister.rs`).
 //!
 //! ```text
 //!  14  12    11         10       9     8      7 .. 4       3 .. 0
@@ -13,6 +15,8 @@
 //!                                              1 READY   known: would not block
 //!                                              0 WANTED  the session asked
 //! ```
+
+use std::fmt;
 
 use pollux_poller::{Interest, Readiness, Registration, Token, Trigger};
 
@@ -45,7 +49,7 @@ impl Side {
 }
 
 /// What is wanted, known and told, see the map above.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(u32);
 
 const WANTED: u32 = 1;
@@ -58,9 +62,22 @@ const REGISTERED: u32 = 1 << 10;
 const PENDING: u32 = 1 << 11;
 const WATCH_SHIFT: u32 = 12;
 
-/// The same bit of both directions.
-const fn both(bit: u32) -> u32 {
-    bit << Side::Read as u32 | bit << Side::Write as u32
+/// Bits of one direction.
+#[inline]
+const fn of(side: Side, bits: u32) -> u32 {
+    bits << side as u32
+}
+
+/// The same bits of both directions.
+#[inline]
+const fn both(bits: u32) -> u32 {
+    of(Side::Read, bits) | of(Side::Write, bits)
+}
+
+/// The bits, or none.
+#[inline]
+const fn when(is_set: bool, bits: u32) -> u32 {
+    if is_set { bits } else { 0 }
 }
 
 impl State {
@@ -72,6 +89,7 @@ impl State {
         Self(watch_bits(watch) << WATCH_SHIFT)
     }
 
+    #[inline]
     pub(super) const fn watch(self) -> Watch {
         match self.0 >> WATCH_SHIFT {
             0 => Watch::Connection(Trigger::Level),
@@ -83,22 +101,24 @@ impl State {
     }
 
     pub(super) const fn is_wanted(self, side: Side) -> bool {
-        self.0 & WANTED << side as u32 != 0
+        self.0 & of(side, WANTED) != 0
     }
 
     /// It is known that a call would not block: data, room, an end or an error.
+    #[inline]
     pub(super) const fn is_ready(self, side: Side) -> bool {
-        self.0 & ((READY | SHUT) << side as u32 | ERROR) != 0
+        self.0 & (of(side, READY | SHUT) | ERROR) != 0
     }
 
     pub(super) const fn is_shut(self, side: Side) -> bool {
-        self.0 & SHUT << side as u32 != 0
+        self.0 & of(side, SHUT) != 0
     }
 
     pub(super) const fn is_polled(self, side: Side) -> bool {
-        self.0 & POLLED << side as u32 != 0
+        self.0 & of(side, POLLED) != 0
     }
 
+    #[inline]
     pub(super) const fn is_polled_at_all(self) -> bool {
         self.0 & both(POLLED) != 0
     }
@@ -112,6 +132,7 @@ impl State {
     }
 
     /// An error or a hang-up was reported, and no call has shown since that it is over.
+    #[inline]
     pub(super) const fn is_closed(self) -> bool {
         self.0 & (ERROR | HUP) != 0
     }
@@ -126,19 +147,22 @@ impl State {
         self.0 & PENDING != 0
     }
 
+    #[inline]
     pub(super) const fn is_edge(self) -> bool {
         self.0 >> WATCH_SHIFT == watch_bits(Watch::Connection(Trigger::Edge))
     }
 
     /// Some direction is wanted of which the kernel was not told.
+    #[inline]
     pub(super) const fn is_unheard(self) -> bool {
         let is_unpolled = !self.0 >> 3;
         self.0 & is_unpolled & both(WANTED) != 0
     }
 
     /// Some direction that nobody wants would be reported at once by a level trigger.
+    #[inline]
     pub(super) const fn rings_in_vain(self) -> bool {
-        let is_ready = self.0 >> 1 | self.0 >> 2;
+        let is_ready = (self.0 >> 1) | (self.0 >> 2);
         let is_polled = self.0 >> 3;
         !self.0 & is_ready & is_polled & both(WANTED) != 0
     }
@@ -146,25 +170,29 @@ impl State {
 
 /// What the verbs of the table change.
 impl State {
+    #[inline]
     pub(super) fn want(&mut self, side: Side) {
-        self.0 |= WANTED << side as u32;
+        self.0 |= of(side, WANTED);
     }
 
+    #[inline]
     pub(super) fn stop(&mut self, side: Side) {
-        self.0 &= !(WANTED << side as u32);
+        self.0 &= !of(side, WANTED);
     }
 
     /// An error that a call did not return has passed: another call took it. Ends stay.
+    #[inline]
     pub(super) fn would_block(&mut self, side: Side) {
-        self.0 &= !(READY << side as u32 | ERROR);
+        self.0 &= !(of(side, READY) | ERROR);
     }
 
     pub(super) fn shut(&mut self, side: Side) {
-        self.0 |= SHUT << side as u32;
+        self.0 |= of(side, SHUT);
     }
 
+    #[inline]
     pub(super) fn set_pending(&mut self, is_pending: bool) {
-        self.0 = self.0 & !PENDING | u32::from(is_pending) * PENDING;
+        self.0 = (self.0 & !PENDING) | when(is_pending, PENDING);
     }
 
     /// The life ends. Only the place on the update list is kept: the list still names the slot.
@@ -174,16 +202,16 @@ impl State {
 
     /// A life begins in a slot that may be on the update list.
     pub(super) fn begin(&mut self, watch: Watch) {
-        self.0 = self.0 & PENDING | Self::new(watch).0;
+        self.0 = (self.0 & PENDING) | Self::new(watch).0;
     }
 
     /// The poller has taken `how`, or nothing is registered any more.
     pub(super) fn told(&mut self, how: Option<Registration>) {
         self.0 &= !(both(POLLED) | REGISTERED);
         let Some(Registration { interest, .. }) = how else { return };
-        let read = u32::from(interest.contains(Interest::READABLE)) << Side::Read as u32;
-        let write = u32::from(interest.contains(Interest::WRITABLE)) << Side::Write as u32;
-        self.0 |= REGISTERED | (read | write) * POLLED;
+        self.0 |= REGISTERED
+            | when(interest.contains(Interest::READABLE), of(Side::Read, POLLED))
+            | when(interest.contains(Interest::WRITABLE), of(Side::Write, POLLED));
     }
 
     /// The poller has refused: nothing is wanted any more and nothing is armed.
@@ -192,6 +220,7 @@ impl State {
     }
 
     /// Takes in what an event says, and tells what of it is news for the session.
+    #[inline]
     pub(super) fn learn(&mut self, found: Readiness) -> Due {
         let was_closed = self.is_closed();
         match self.watch() {
@@ -201,12 +230,11 @@ impl State {
             Watch::Connection(_) => {}
         }
         let has_end = found.contains(Readiness::RDHUP);
-        let is_hung_up = found.contains(Readiness::HUP);
-        self.0 |= u32::from(found.is_readable()) * READY
-            | u32::from(has_end) * SHUT
-            | u32::from(found.is_writable()) * READY << Side::Write as u32
-            | u32::from(is_hung_up) * (HUP | both(SHUT))
-            | u32::from(found.contains(Readiness::ERROR)) * ERROR;
+        self.0 |= when(found.is_readable(), of(Side::Read, READY))
+            | when(has_end, of(Side::Read, SHUT))
+            | when(found.is_writable(), of(Side::Write, READY))
+            | when(found.contains(Readiness::HUP), HUP | both(SHUT))
+            | when(found.contains(Readiness::ERROR), ERROR);
         if was_closed {
             return Due::NOTHING;
         }
@@ -221,8 +249,30 @@ impl State {
     /// A hang-up of a listener may pass, and an error is for `accept(2)` to say: neither stays.
     fn learn_listener(&mut self, found: Readiness) -> Due {
         let is_ready = found.is_readable() || found.is_closed();
-        self.0 |= u32::from(is_ready) * READY;
+        self.0 |= when(is_ready, of(Side::Read, READY));
         Due { read: is_ready && self.is_wanted(Side::Read), ..Due::NOTHING }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 12] = [
+            "read wanted",
+            "read ready",
+            "read shut",
+            "read polled",
+            "write wanted",
+            "write ready",
+            "write shut",
+            "write polled",
+            "error",
+            "hup",
+            "registered",
+            "pending",
+        ];
+        write!(f, "{:?}", self.watch())?;
+        let set = NAMES.iter().enumerate().filter(|(bit, _)| self.0 & (1 << bit) != 0);
+        set.map(|(_, name)| name).try_for_each(|name| write!(f, ", {name}"))
     }
 }
 
@@ -251,7 +301,7 @@ impl State {
     /// Every combination of what is wanted, known, told and watched; `None` beyond the watches.
     pub(super) fn nth(number: u32) -> Option<Self> {
         let (low, watch) = (number % (1 << 11), number >> 11);
-        (watch <= 4).then_some(Self(low | watch << WATCH_SHIFT))
+        (watch <= 4).then_some(Self(low | (watch << WATCH_SHIFT)))
     }
 }
 

@@ -21,14 +21,15 @@
 //!      └───────────────────────────────────────────────────┘
 //! ```
 //!
-//! | state   | wanted | ready | level: the kernel…            | oneshot         | edge          |
-//! |---------|--------|-------|-------------------------------|-----------------|---------------|
-//! | idle    |        |       | is left alone; reading rides  | as level        | is told once, |
-//! | waiting | ×      |       | has to know                   | is armed        | of everything |
-//! | due     | ×      | ×     | has to know                   | is armed anew   | at the first  |
-//! | stopped |        | ×     | must not know: it would ring  | as level        | wish          |
-//! | error, hang-up |  |      | is told to let go, once       | was disarmed    | says no more  |
+//! | state          | wanted | ready | level: the kernel…                   | oneshot       |
+//! |----------------|--------|-------|--------------------------------------|---------------|
+//! | idle           |        |       | is left alone; reading rides along   | as level      |
+//! | waiting        | ×      |       | has to know                          | is armed      |
+//! | due            | ×      | ×     | has to know                          | is armed anew |
+//! | stopped        |        | ×     | must not know: it would ring in vain | as level      |
+//! | error, hang-up | any    | ×     | has to let go, once                  | was disarmed  |
 //!
+//! * An edge is told of both directions at the first wish for any, and of nothing after that.
 //! * A wish that is taken back before the wait costs nothing, and neither does one that the
 //!   kernel knows still: a direction that is idle stays registered until an event comes in vain.
 //! * Reading is registered along with whatever is registered anyway, unless it is known ready.

@@ -53,6 +53,7 @@ pub(super) fn plan(state: State, has_rdhup: bool) -> Option<Op> {
 }
 
 /// Whether the kernel has to be told nothing.
+#[inline]
 pub(super) fn is_settled(state: State) -> bool {
     if state.is_edge() {
         return state.is_registered() || state.is_closed() || !state.is_unheard();

@@ -26,6 +26,7 @@ impl Updates {
         self.slots.reserve(slots.saturating_sub(self.slots.len()));
     }
 
+    #[inline]
     pub(super) fn ask(&mut self, slot: u32, state: &mut State) {
         self.asked += 1;
         if !state.is_pending() {

@@ -26,6 +26,7 @@ use crate::admission::{Admission, Queue};
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail};
+use crate::event_loop::HandOut;
 use crate::fd_table::{FdSnapshot, FdTable, Watch};
 use crate::output::{Flushed, broken};
 use crate::timers::Timers;
@@ -68,6 +69,7 @@ pub(crate) struct ReadinessLoop<S: Session> {
     wakes: Vec<ConnectionId>,
     unfinished: Vec<ConnectionId>,
     fired: Vec<u32>,
+    hand_out: Option<HandOut>,
 }
 
 impl<S: Session> ReadinessLoop<S> {
@@ -100,6 +102,7 @@ impl<S: Session> ReadinessLoop<S> {
             wakes: Vec::new(),
             unfinished: Vec::new(),
             fired: Vec::new(),
+            hand_out: None,
             poller,
             limits,
             counters,
@@ -120,6 +123,44 @@ impl<S: Session> ReadinessLoop<S> {
         self.counters.count(Counter::Adopted);
         let conversation = Conversation::new(session);
         self.insert(socket, |_, _, _| (conversation, Ok(())))
+    }
+
+    /// Starts a session on a connection that another loop accepted, unless this one is full.
+    pub(crate) fn admit_handed(&mut self, socket: OwnedFd) {
+        self.counters.count(Counter::Adopted);
+        if self.open >= self.limits.connections_max {
+            self.counters.count_close(CloseCause::LoopFull);
+            return;
+        }
+        self.admit(socket);
+    }
+
+    /// Lets `hand_out` have accepted connections first.
+    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+        self.hand_out = Some(hand_out);
+    }
+
+    pub(crate) fn wake(&mut self, session: ConnectionId) {
+        self.wakes.push(session);
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        let kept = match &mut self.hand_out {
+            Some(hand_out) => hand_out(socket),
+            None => Some(socket),
+        };
+        match kept {
+            Some(socket) => self.admit(socket),
+            None => self.counters.count(Counter::HandedOut),
+        }
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.poller.caps().notes.clone()
     }
 
     pub(crate) fn waker(&self) -> pollux_poller::Waker {
@@ -330,7 +371,7 @@ impl<S: Session> ReadinessLoop<S> {
         let id = ConnectionId(token);
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
         let mut wire = Wire {
-            socket: self::socket(&self.table, token),
+            socket: socket(&self.table, token),
             room: &mut self.room,
             tail,
             counters: &self.counters,
@@ -488,7 +529,7 @@ impl<S: Session> ReadinessLoop<S> {
             }
             let mut arrivals = self.admission.arrivals();
             for socket in arrivals.drain(..) {
-                self.admit(socket);
+                self.welcome(socket);
             }
             self.admission.reuse(arrivals);
             if queue == Queue::Paused {
@@ -505,14 +546,14 @@ impl<S: Session> ReadinessLoop<S> {
 
     fn insert(
         &mut self,
-        socket: OwnedFd,
+        accepted: OwnedFd,
         begin: impl FnOnce(
             &mut S::Shared,
             &mut Turn<'_>,
             &mut Wire<'_>,
         ) -> (Conversation<S>, Result<(), CloseCause>),
     ) -> ConnectionId {
-        let token = match self.table.insert(socket, Watch::Connection(self.trigger)) {
+        let token = match self.table.insert(accepted, Watch::Connection(self.trigger)) {
             Ok(token) => token,
             Err(_) => unreachable!("`connections_max` is far below the table's limit"),
         };
@@ -524,7 +565,7 @@ impl<S: Session> ReadinessLoop<S> {
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
         let mut tail = Tail::None;
         let mut wire = Wire {
-            socket: self::socket(&self.table, token),
+            socket: socket(&self.table, token),
             room: &mut self.room,
             tail: &mut tail,
             counters: &self.counters,
