@@ -116,6 +116,29 @@ pub(crate) fn empty(
     Answered::whole(status, 0)
 }
 
+/// Sends a whole document, in pieces when the room does not take it.
+pub(crate) fn document(
+    actions: &mut Actions<'_>,
+    date: &DateCache,
+    manner: Manner,
+    content_type: &str,
+    text: String,
+) -> Answered {
+    let (status, body_bytes) = (Status::OK, text.len() as u64);
+    let mut head = HeadWriter::new(actions.spare(), status);
+    head.field("Server", SERVER).date(date).field("Content-Type", content_type.as_bytes());
+    head.content_length(body_bytes);
+    manner.tone.write(&mut head);
+    let head_bytes = head.finish().expect("a call has room for a head");
+    actions.advance(head_bytes);
+    if manner.is_head {
+        return Answered::whole(status, 0);
+    }
+    let mut rest = Rest::once(text.into_bytes());
+    let left = if rest.send(actions) { Left::Nothing } else { Left::Rest(Box::new(rest)) };
+    Answered { status, body_bytes, left }
+}
+
 fn send(
     actions: &mut Actions<'_>,
     date: &DateCache,

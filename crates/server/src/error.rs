@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use pollux_engine::GroupError;
+
 /// Why a server could not be started, or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -28,4 +30,24 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// Loops could not be started, or ended with an error.
+    #[error("{part}: {cause}")]
+    Group {
+        /// Which of the server's groups.
+        part: &'static str,
+        /// Why.
+        cause: GroupError,
+    },
+    /// The socket for commands could not be closed to other users.
+    #[error("the permissions of {path:?} cannot be set")]
+    Permissions {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// Signals cannot be waited for.
+    #[error("signals cannot be waited for: {0}")]
+    Signals(#[from] pollux_poller::Error),
 }

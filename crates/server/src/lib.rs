@@ -12,11 +12,14 @@ mod files;
 mod log;
 mod reply;
 mod rest;
+mod serve;
 mod session;
 mod shared;
+pub mod stats;
 
 pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
 pub use error::ServerError;
 pub use log::ReopenSignal;
+pub use serve::Server;
 pub use session::HttpSession;
 pub use shared::Shared;

@@ -24,6 +24,7 @@
 //! has input is followed by a lingering close.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, Moment, Now, Session};
@@ -35,6 +36,7 @@ use crate::counters::ServerCounter;
 use crate::log::Entry;
 use crate::rest::Rest;
 use crate::shared::{Handler, Shared};
+use crate::stats::{self, Overview};
 
 /// How long a drained server waits for the first request of a connection: one that was on its
 /// way when the connection was accepted has arrived by then.
@@ -383,6 +385,10 @@ fn respond(
             let left = left.map_or(Left::Nothing, Left::Rest);
             Answered { status: Status::OK, body_bytes, left }
         }
+        Handler::Metrics(overview) => {
+            let overview = Arc::clone(overview);
+            respond_with_metrics(shared, actions, request, manner, &overview)
+        }
         Handler::Echo => answer::empty(actions, &shared.date, manner, Status::OK, |_| {}),
         Handler::Files(site) => {
             let answered = site.answer(actions, &shared.date, shared.now.unix_s, request, manner);
@@ -392,6 +398,22 @@ fn respond(
             answered
         }
     }
+}
+
+/// The page of the metrics endpoint.
+#[cold]
+fn respond_with_metrics(
+    shared: &Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    manner: Manner,
+    overview: &Overview,
+) -> Answered {
+    const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+    if request.target.path() != Some("/metrics") {
+        return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {});
+    }
+    answer::document(actions, &shared.date, manner, FORMAT, stats::metrics(overview))
 }
 
 /// OPTIONS, and methods that are not for this server.

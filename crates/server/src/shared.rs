@@ -14,6 +14,7 @@ use crate::counters::ServerCounters;
 use crate::files::Site;
 use crate::log::{AccessLog, ReopenSignal};
 use crate::reply::FixedReply;
+use crate::stats::Overview;
 
 /// What the HTTP sessions of one loop share.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) enum Handler {
     Reply(FixedReply),
     Echo,
     Files(Site),
+    Metrics(Arc<Overview>),
 }
 
 impl Shared {
@@ -59,14 +61,28 @@ impl Shared {
         };
         let open = |target| AccessLog::open(target, config.access_log_format, reopen.clone());
         let log = config.access_log.as_ref().map(open).transpose()?;
-        let head_limits = pollux_http::Limits {
-            body_bytes: config.limits.body_bytes_max,
-            ..pollux_http::Limits::default()
-        };
+        Ok(Self::assemble(handler, config.limits.clone(), log, counters))
+    }
+
+    /// What the loop of the metrics endpoint needs: the same sessions with another answer.
+    #[must_use]
+    pub fn for_metrics(overview: Arc<Overview>) -> Self {
+        let limits = Limits { body_bytes_max: 0, ..Limits::default() };
+        Self::assemble(Handler::Metrics(overview), limits, None, Arc::default())
+    }
+
+    fn assemble(
+        handler: Handler,
+        limits: Limits,
+        log: Option<AccessLog>,
+        counters: Arc<ServerCounters>,
+    ) -> Self {
+        let body_bytes = limits.body_bytes_max;
+        let head_limits = pollux_http::Limits { body_bytes, ..pollux_http::Limits::default() };
+        let date = DateCache::new(0);
         let room_bytes_min = handler.room_bytes_min();
-        let limits = config.limits.clone();
         let (now, idle_deadline) = (Now::default(), Moment::NEVER);
-        let shared = Self {
+        Self {
             handler,
             limits,
             head_limits,
@@ -76,8 +92,7 @@ impl Shared {
             room_bytes_min,
             log,
             counters,
-        };
-        Ok(shared)
+        }
     }
 
     /// The counters.
@@ -120,7 +135,7 @@ impl Handler {
     /// Value of the Allow field: the methods that [`Handler::allows`].
     pub(crate) fn allow(&self) -> &'static [u8] {
         match self {
-            Self::Files(_) => b"GET, HEAD, OPTIONS",
+            Self::Files(_) | Self::Metrics(_) => b"GET, HEAD, OPTIONS",
             Self::Reply(_) | Self::Echo => b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
         }
     }
@@ -130,7 +145,7 @@ impl Handler {
         match method {
             Method::Get | Method::Head | Method::Options => true,
             Method::Post | Method::Put | Method::Patch | Method::Delete => {
-                !matches!(self, Self::Files(_))
+                matches!(self, Self::Reply(_) | Self::Echo)
             }
             Method::Connect | Method::Trace | Method::Other(_) => false,
         }
@@ -141,7 +156,7 @@ impl Handler {
         const USUAL: usize = 2 * 1024;
         match self {
             Self::Reply(reply) => reply.room_bytes() + USUAL,
-            Self::Echo => USUAL,
+            Self::Echo | Self::Metrics(_) => USUAL,
             Self::Files(_) => SHORT_BYTES_MAX.max(Site::ROOM_BYTES),
         }
     }

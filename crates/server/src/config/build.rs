@@ -6,19 +6,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{Driver, ListenAddress};
+use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 
 use super::mistake::{ConfigError, Mistake, Place};
 use super::settings::Setting;
 use super::values;
-use super::{Answer, Given, Limits, LogFormat, LogTarget, ServeConfig, Sharing};
+use super::{Answer, Given, Limits, LogFormat, LogTarget, ServeConfig};
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
 /// Most addresses; each costs a descriptor in each loop.
 const ADDRESSES_MAX: usize = 64;
-/// Most connections: the descriptor limit of the kernel's own default is lower.
-const CONNECTIONS_MAX: u64 = 1 << 24;
+/// Most connections: the kernel's own limit for the descriptors of a process (`fs.nr_open`).
+const CONNECTIONS_MAX: u64 = 1 << 20;
 /// Largest fixed reply.
 const REPLY_BYTES_MAX: u64 = 1 << 30;
 /// Largest limit for a request body.
@@ -45,6 +45,12 @@ impl Given {
     }
 }
 
+/// The limits of a server that was told none.
+pub(super) fn default_limits() -> Limits {
+    let given = Given::default();
+    Reader { given: &given, mistakes: Vec::new() }.limits().expect("the table's defaults are right")
+}
+
 /// Reads setting after setting and keeps the mistakes.
 struct Reader<'a> {
     given: &'a Given,
@@ -62,15 +68,9 @@ impl Reader<'_> {
         let poller = self
             .optional("poller", |text| text.parse::<Driver>().map_err(|error| error.to_string()));
         let threads = self.one("threads", |text| values::whole(text, 1, THREADS_MAX));
-        let sharing = self.one("listeners", |text| {
-            let words = [
-                ("reuseport", Sharing::Reuseport),
-                ("exclusive", Sharing::Exclusive),
-                ("single", Sharing::Single),
-            ];
-            values::word(text, &words)
-        });
-        let pin = self.optional("pin", values::cpus);
+        let listeners = self.one("listeners", str::parse::<Listeners>);
+        let pin =
+            self.optional("pin", |text| text.parse::<CpuList>().map_err(|error| error.to_string()));
         let is_busy_polling = self.one("busy-poll", values::switch);
         let access_log = self.optional("access-log", log_target);
         let access_log_format = self.one("access-log-format", |text| {
@@ -82,8 +82,8 @@ impl Reader<'_> {
             listen: listen?,
             poller: poller?,
             threads: usize::try_from(threads?).expect("bounded"),
-            sharing: sharing?,
-            pin: pin?.unwrap_or_default(),
+            listeners: listeners?,
+            pin: pin?,
             is_busy_polling: is_busy_polling?,
             limits: limits?,
             access_log: access_log?,
@@ -240,7 +240,7 @@ mod tests {
         );
         assert_eq!(config.limits.header_timeout, Duration::from_secs(10));
         assert_eq!(config.limits.body_bytes_max, 1 << 20);
-        assert_eq!((config.threads, config.sharing), (1, Sharing::Reuseport));
+        assert_eq!((config.threads, config.listeners), (1, Listeners::Reuseport));
         assert!(config.stats.is_none() && config.control.is_none() && config.poller.is_none());
     }
 
@@ -253,7 +253,7 @@ mod tests {
                     stats = \"127.0.0.1:0\"\ncontrol = \"unix:/c\"\nquiet = true";
         let config = build(text).expect("right");
         assert_eq!(config.listen.len(), 2);
-        assert_eq!(config.pin, [0, 1]);
+        assert_eq!(config.pin.expect("given").as_slice(), [0, 1]);
         assert_eq!(config.limits.connections_max, Some(9));
         assert_eq!(config.access_log, Some(LogTarget::Stdout));
         assert_eq!(config.poller.map(Driver::name), Some("epoll-et"));

@@ -17,7 +17,7 @@ mod values;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{Driver, ListenAddress};
+use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 
 pub use given::Given;
 pub use mistake::{ConfigError, Mistake, Place};
@@ -42,17 +42,6 @@ pub enum Answer {
         /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are served for FILE.
         has_precompressed: bool,
     },
-}
-
-/// How the threads of a server share its addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sharing {
-    /// A listener for each thread; the kernel spreads connections by their addresses.
-    Reuseport,
-    /// One listener that all threads wait on, woken one at a time.
-    Exclusive,
-    /// One listener whose thread hands connections out.
-    Single,
 }
 
 /// Form of a line of the access log.
@@ -96,6 +85,13 @@ pub struct Limits {
     pub connections_max: Option<u32>,
 }
 
+impl Default for Limits {
+    /// As the table of settings says.
+    fn default() -> Self {
+        build::default_limits()
+    }
+}
+
 /// A server's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServeConfig {
@@ -108,9 +104,9 @@ pub struct ServeConfig {
     /// Threads, at least one.
     pub threads: usize,
     /// How they share the addresses.
-    pub sharing: Sharing,
-    /// CPUs that the threads are pinned to in turn; empty for none.
-    pub pin: Vec<usize>,
+    pub listeners: Listeners,
+    /// CPUs that the threads are pinned to in turn.
+    pub pin: Option<CpuList>,
     /// Whether loops spin instead of sleeping.
     pub is_busy_polling: bool,
     /// Times and amounts.

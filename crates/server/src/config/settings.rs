@@ -85,7 +85,7 @@ pub const SETTINGS: &[Setting] = &[
         "poller",
         "NAME",
         "",
-        "Event mechanism [default: the best that the kernel allows]",
+        "Event mechanism: select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll or uring [default: the best that the kernel allows]",
     ),
     value(LOOPS, "threads", "N", "1", "Threads, each with a loop of its own"),
     value(

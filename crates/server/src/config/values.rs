@@ -1,4 +1,4 @@
-//! Reads single values as people write them: durations, sizes, addresses, lists of CPUs.
+//! Reads single values as people write them: durations, sizes, addresses, numbers.
 //!
 //! The builder of the configuration calls these; each answers with the value or with one line
 //! that says what is wrong and what would be right. Host names are looked up here, nothing else
@@ -12,9 +12,6 @@ use pollux_engine::{ListenAddress, ListenError};
 
 /// Longest path of a unix socket: `sun_path` holds 108 bytes with the final zero.
 const UNIX_PATH_BYTES_MAX: usize = 107;
-
-/// CPUs are numbered below this; the kernel's own limit is 8192.
-const CPU_MAX: usize = 8191;
 
 /// Reads `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`.
 pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
@@ -83,25 +80,6 @@ pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
     })
 }
 
-/// Reads `0,2-3` into CPU numbers, each at most once.
-pub(super) fn cpus(text: &str) -> Result<Vec<usize>, String> {
-    let right = || format!("right is a list of CPUs from 0 to {CPU_MAX}, such as 0,2-3");
-    let number = |text: &str| plain_number(text.trim()).and_then(|n| usize::try_from(n).ok());
-    let mut found = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = number(first).zip(number(last)).ok_or_else(right)?;
-        if first > last || last > CPU_MAX {
-            return Err(right());
-        }
-        found.extend(first..=last);
-    }
-    let mut seen = found.clone();
-    seen.sort_unstable();
-    seen.dedup();
-    if seen.len() == found.len() { Ok(found) } else { Err(format!("a CPU twice; {}", right())) }
-}
-
 /// Digits only: no sign, no space.
 fn plain_number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
@@ -150,19 +128,10 @@ mod tests {
         assert!(unix_path("127.0.0.1:80").is_err());
     }
 
-    #[test]
-    fn cpu_lists_have_ranges_and_no_cpu_twice() {
-        assert_eq!(cpus("0,2-4"), Ok(vec![0, 2, 3, 4]));
-        assert_eq!(cpus("1"), Ok(vec![1]));
-        for wrong in ["", "a", "3-1", "0,0", "0-9000", "1,", "1-"] {
-            assert!(cpus(wrong).is_err(), "{wrong}");
-        }
-    }
-
     proptest! {
         #[test]
         fn no_text_makes_a_reader_panic(text in "\\PC{0,20}") {
-            let _ = (size(&text, 0, 9), cpus(&text), whole(&text, 0, 9));
+            let _ = (size(&text, 0, 9), whole(&text, 0, 9));
             let _ = duration(&text, Duration::ZERO, Duration::from_secs(1));
             let _ = address(&format!("unix:{text}"));
         }

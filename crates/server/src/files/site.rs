@@ -27,7 +27,6 @@ use super::media::content_type;
 use super::root::{Meta, Opened, Refused, Root};
 use crate::ServerError;
 use crate::answer::{self, Answered, Left, Manner, SERVER};
-use crate::rest::Rest;
 
 /// Parts up to this size are read into the output behind their head; the loop sends the others.
 const READ_BYTES_MAX: u64 = 32 * 1024;
@@ -144,19 +143,7 @@ impl Reply<'_> {
         let Ok(page) = listing::page(folder.fd.as_fd(), &String::from_utf8_lossy(path)) else {
             return self.page(actions, Status::INTERNAL_ERROR);
         };
-        let body_bytes = page.len() as u64;
-        let mut head = HeadWriter::new(actions.spare(), Status::OK);
-        head.field("Server", SERVER).date(self.date);
-        head.field("Content-Type", b"text/html; charset=utf-8").content_length(body_bytes);
-        self.manner.tone.write(&mut head);
-        let head_bytes = head.finish().expect("a call has room for a head");
-        actions.advance(head_bytes);
-        if self.manner.is_head {
-            return Answered::whole(Status::OK, 0);
-        }
-        let mut rest = Rest::once(page.into_bytes());
-        let left = if rest.send(actions) { Left::Nothing } else { Left::Rest(Box::new(rest)) };
-        Answered { status: Status::OK, body_bytes, left }
+        answer::document(actions, self.date, self.manner, "text/html; charset=utf-8", page)
     }
 
     /// To the same folder with its slash. Made from the decoded path, so that it cannot lead to

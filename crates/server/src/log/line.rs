@@ -71,10 +71,9 @@ fn common(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     number(out, u64::from(entry.status));
     text(out, " ");
     // The form says "-" where no byte of a body was sent.
-    if entry.body_bytes == 0 {
-        text(out, "-")
-    } else {
-        number(out, entry.body_bytes)
+    match entry.body_bytes {
+        0 => text(out, "-"),
+        body_bytes => number(out, body_bytes),
     }
     text(out, "\n");
 }

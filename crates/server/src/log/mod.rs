@@ -24,7 +24,9 @@ use crate::counters::{ServerCounter, ServerCounters};
 pub(crate) use line::Entry;
 use line::Stamp;
 
-/// Lines are written once they fill so much.
+/// A turn with no more lines than this is one of a quiet loop, which may sleep long after it.
+const LINES_FEW: u32 = 4;
+/// Lines of a busy loop are written once they fill so much, or once a second.
 const FLUSH_BYTES: usize = 32 * 1024;
 /// Most that waits for a slow reader; a line that does not fit is lost.
 const BUFFER_BYTES_MAX: usize = 256 * 1024;
@@ -52,6 +54,8 @@ pub(crate) struct AccessLog {
     fd: OwnedFd,
     is_regular: bool,
     buffer: Vec<u8>,
+    /// Lines of this turn.
+    lines: u32,
     stamp: Stamp,
     now_s: u64,
     flushed_s: u64,
@@ -77,6 +81,7 @@ impl AccessLog {
             format,
             fd,
             buffer: Vec::new(),
+            lines: 0,
             stamp: Stamp::default(),
             now_s: 0,
             flushed_s: 0,
@@ -98,6 +103,7 @@ impl AccessLog {
 
     /// Adds a line.
     pub(crate) fn add(&mut self, entry: &Entry<'_>, counters: &ServerCounters) {
+        self.lines += 1;
         let before = self.buffer.len();
         self.stamp.set(self.now_s);
         line::write(&mut self.buffer, self.format, &self.stamp, entry);
@@ -107,9 +113,10 @@ impl AccessLog {
         }
     }
 
-    /// Writes what there is, when it is much or a second is over.
+    /// Writes what there is, when the loop is quiet, it is much, or a second is over.
     pub(crate) fn end_turn(&mut self, counters: &ServerCounters) {
-        let is_due = self.flushed_s != self.now_s || self.buffer.len() >= FLUSH_BYTES;
+        let is_quiet = std::mem::take(&mut self.lines) <= LINES_FEW;
+        let is_due = is_quiet || self.flushed_s != self.now_s || self.buffer.len() >= FLUSH_BYTES;
         if is_due && !self.buffer.is_empty() {
             self.flushed_s = self.now_s;
             self.flush(counters);
@@ -211,25 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn lines_wait_for_the_next_second_or_for_company() {
+    fn lines_of_a_busy_loop_wait_for_company_or_the_next_second() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let counters = ServerCounters::default();
         let mut log = log(&path, &ReopenSignal::default());
-        log.begin_turn(5, &counters);
-        log.add(&ENTRY, &counters);
-        log.end_turn(&counters);
-        log.add(&ENTRY, &counters);
-        log.end_turn(&counters);
-        assert_eq!(lines(&path), 1);
-        log.begin_turn(6, &counters);
-        log.end_turn(&counters);
-        assert_eq!(lines(&path), 2);
-        for _ in 0..1000 {
-            log.add(&ENTRY, &counters);
-        }
-        log.end_turn(&counters);
-        assert_eq!(lines(&path), 1002);
+        let mut turn = |second, number| {
+            log.begin_turn(second, &counters);
+            for _ in 0..number {
+                log.add(&ENTRY, &counters);
+            }
+            log.end_turn(&counters);
+            lines(&path)
+        };
+        assert_eq!((turn(5, 1), turn(5, 2)), (1, 3));
+        assert_eq!((turn(5, 10), turn(6, 10)), (3, 23));
+        assert_eq!((turn(6, 10), turn(6, 1000)), (23, 1033));
+        assert_eq!((turn(6, 10), turn(6, 0)), (1033, 1043));
     }
 
     #[test]
@@ -260,8 +265,10 @@ mod tests {
         let counters = ServerCounters::default();
         let mut log = log(&path, &ReopenSignal::default());
         log.begin_turn(5, &counters);
-        for _ in 0..20_000 {
-            log.add(&ENTRY, &counters);
+        for _ in 0..4000 {
+            for _ in 0..5 {
+                log.add(&ENTRY, &counters);
+            }
             log.end_turn(&counters);
         }
         let lost = counters.value(ServerCounter::LogLinesLost);

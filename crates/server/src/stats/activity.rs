@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use pollux_engine::{CloseCause, Counter};
 
+use pollux_poller::CountersSnapshot;
+
 use super::{LoopSource, Overview};
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
 
@@ -97,7 +99,7 @@ impl Table<'_> {
             writeln!(self.text, "{:<28}{NO_POLLER}", "poller").expect("a string");
             return;
         };
-        let names = snapshots.first().map(|snapshot| snapshot.named()).unwrap_or_default();
+        let names = snapshots.first().map(CountersSnapshot::named).unwrap_or_default();
         for (place, (name, _)) in names.into_iter().enumerate() {
             let values: Vec<u64> = snapshots.iter().map(|s| s.named()[place].1).collect();
             self.values(&format!("poller {name}"), &values);

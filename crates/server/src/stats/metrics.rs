@@ -53,7 +53,8 @@ impl Page<'_> {
         self.family(name, "counter", "Connections that were closed, by cause");
         for (index, source) in self.loops.iter().enumerate() {
             for &cause in CloseCause::ALL {
-                let labels: [(&str, &dyn Display); 2] = [("loop", &index), ("cause", &cause.name())];
+                let labels: [(&str, &dyn Display); 2] =
+                    [("loop", &index), ("cause", &cause.name())];
                 self.line(name, &labels, source.engine.closed(cause));
             }
         }
@@ -114,7 +115,9 @@ impl Page<'_> {
         self.labelled("refusals", help, "status", &statuses, |s, place| s.server.refused(place));
         for counter in ServerCounter::ALL {
             let name = format!("pollux_http_{}_total", counter.name());
-            self.each_loop(&name, "counter", counter.about(), |source| source.server.value(counter));
+            self.each_loop(&name, "counter", counter.about(), |source| {
+                source.server.value(counter)
+            });
         }
     }
 

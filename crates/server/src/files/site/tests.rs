@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use pollux_engine::{Moment, Now, Rehearsal};
 
-use super::*;
 use crate::config::Given;
 use crate::counters::ServerCounters;
 use crate::{HttpSession, ReopenSignal, Shared};
