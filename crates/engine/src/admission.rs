@@ -70,7 +70,7 @@ impl Admission {
                 }
                 Accepted::Aborted => counters.count(Counter::AcceptsAborted),
                 // A broken listener is left alone for a while too: the reason may pass.
-                Accepted::Exhausted | Accepted::Broken(_) => {
+                Accepted::Exhausted | Accepted::Broken => {
                     counters.count(Counter::AcceptPauses);
                     self.pause = Some(Pause::Until(now + limits.accept_pause));
                     return Queue::Paused;

@@ -205,14 +205,14 @@ impl Group {
     ///
     /// # Panics
     /// Without an address or a thread.
-    pub fn start<S, F, E>(config: GroupConfig, make_shared: F) -> Result<Self, GroupError>
+    pub fn start<S, F, E>(config: &GroupConfig, make_shared: F) -> Result<Self, GroupError>
     where
         S: Session + 'static,
         F: Fn(usize) -> Result<S::Shared, E> + Send + Sync + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         assert!(config.threads > 0 && !config.listen.is_empty(), "a group listens and has loops");
-        let (mut listeners, addresses) = open_listeners(&config)?;
+        let (mut listeners, addresses) = open_listeners(config)?;
         let sockets = addresses.iter().filter_map(|address| match address {
             ListenAddress::Unix(path) => Some(path.clone()),
             ListenAddress::Tcp(_) => None,
@@ -230,7 +230,7 @@ impl Group {
             let setup = Setup {
                 index,
                 driver: config.driver,
-                limits: share_of(&config),
+                limits: share_of(config),
                 cpus: config.cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
                 is_exclusive: config.listeners == Listeners::Exclusive && config.threads > 1,
@@ -241,7 +241,7 @@ impl Group {
             match start_loop::<S, F, E>(setup, Arc::clone(&make_shared)) {
                 Ok(running) => group.running.insert(0, running),
                 Err(error) => {
-                    group.stop(Message::Stop);
+                    group.stop(&Message::Stop);
                     let _ = group.join();
                     return Err(error);
                 }
@@ -273,7 +273,7 @@ impl Group {
     /// Ends the group gently: no new connections, sessions are told, what is open after
     /// `at_most` is cut. Returns at once; [`Group::join`] waits.
     pub fn drain(&self, at_most: Duration) {
-        self.stop(Message::Drain(at_most));
+        self.stop(&Message::Drain(at_most));
     }
 
     /// Whether every loop has ended.
@@ -291,7 +291,7 @@ impl Group {
 
     /// Ends the group at once.
     pub fn abort(&self) {
-        self.stop(Message::Stop);
+        self.stop(&Message::Stop);
     }
 
     /// Waits until all loops have ended.
@@ -311,7 +311,7 @@ impl Group {
         outcome
     }
 
-    fn stop(&self, message: Message) {
+    fn stop(&self, message: &Message) {
         for running in &self.running {
             // A loop that has ended needs no telling. One whose inbox is full gets it later:
             // only connections that are handed over fill it, and those can wait for the next.

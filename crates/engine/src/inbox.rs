@@ -231,7 +231,7 @@ mod tests {
     fn every_message_of_four_threads_reaches_a_waiting_poller_in_order() {
         const EACH: u32 = 5_000;
         let mut poller = Mechanism::Epoll.open().expect("epoll is everywhere");
-        let (mut inbox, sender) = Inbox::new(16, poller.waker());
+        let (inbox, sender) = Inbox::new(16, poller.waker());
         let mut events = Events::with_capacity(4);
         let mut next = [0; 4];
         std::thread::scope(|scope| {
@@ -239,12 +239,14 @@ mod tests {
                 let sender = sender.clone();
                 scope.spawn(move || {
                     for number in 0..EACH {
-                        while sender.send((thread, number)).is_err() {
+                        while let Err(Undelivered::Full(_)) = sender.send((thread, number)) {
                             std::thread::yield_now();
                         }
                     }
                 });
             }
+            // Closed when an assert below fails, which ends the senders.
+            let mut inbox = inbox;
             let mut messages = Vec::new();
             while next != [EACH; 4] {
                 poller.wait(&mut events, Some(Duration::from_secs(5))).expect("epoll waits");

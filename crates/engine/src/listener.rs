@@ -231,7 +231,7 @@ pub(crate) enum Accepted {
     /// No descriptor or memory is left: try again later.
     Exhausted,
     /// The listener itself is broken.
-    Broken(Errno),
+    Broken,
 }
 
 /// Takes one connection, non-blocking and close-on-exec.
@@ -257,7 +257,7 @@ pub(crate) fn accept(listener: impl AsFd, flags: SocketFlags) -> Accepted {
             | Errno::NETUNREACH
             | Errno::TIMEDOUT,
         ) => Accepted::Aborted,
-        Err(errno) => Accepted::Broken(errno),
+        Err(_) => Accepted::Broken,
     }
 }
 

@@ -138,16 +138,23 @@ impl<S: Session> Member<S> {
     }
 }
 
-/// Gives a connection to the loop that has the fewest, which may be this one.
+/// Gives a connection to the loop that has the fewest, which may be this one. What was handed
+/// over counts at once: the other loop's own count lags behind a burst.
 fn hand_out(peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>, own: Arc<Counters>) -> HandOut {
+    let mut handed = vec![0u64; peers.len()];
     Box::new(move |socket| {
-        let least = peers.iter().min_by_key(|(_, counters)| counters.open())?;
-        if own.open() <= least.1.open() {
+        let open = |index: usize| handed[index].saturating_sub(peers[index].1.closed_total());
+        let least = (0..peers.len()).min_by_key(|index| open(*index))?;
+        if own.open() <= open(least) {
             return Some(socket);
         }
-        match least.0.send(Message::Admit(socket)).map_err(crate::Undelivered::into_message) {
+        let sent = peers[least].0.send(Message::Admit(socket));
+        match sent.map_err(crate::Undelivered::into_message) {
             Err(Message::Admit(socket)) => Some(socket),
-            _ => None,
+            _ => {
+                handed[least] += 1;
+                None
+            }
         }
     })
 }

@@ -117,6 +117,7 @@ impl Timers {
     }
 
     /// The deadline of `slot`; [`Moment::NEVER`] when none is set.
+    #[cfg(test)]
     pub(crate) fn deadline(&self, slot: u32) -> Moment {
         self.entries.get(slot as usize).map_or(Moment::NEVER, |entry| entry.deadline)
     }

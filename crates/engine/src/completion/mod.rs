@@ -38,7 +38,7 @@ use pollux_sys::ring::{
     QueueFull, Received, RingUnavailable, Setup, Shots, Sizes, StreamCompletion, StreamRing,
     StreamSizes,
 };
-use rustix::net::SocketFlags;
+use rustix::net::{Shutdown, SocketFlags, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::Admission;
@@ -364,12 +364,14 @@ impl<S: Session> CompletionLoop<S> {
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
             // Waits for the send of this turn only: the next turn goes on with it.
-            (Tail::Waiting(output), _) => {
-                if !output.is_in_flight() {
-                    self.unfinished.push(ConnectionId(token));
-                }
+            (Tail::Waiting(output), _) if !output.is_in_flight() => {
+                self.unfinished.push(ConnectionId(token));
             }
-            (Tail::None, Some(_)) if is_under_way && !connection.marks.is_sure => {
+            (Tail::Waiting(_), _) => {}
+            // Its last output may fall short, and then the end comes behind the rest of it.
+            (Tail::None, Some(ending))
+                if is_under_way && (ending == Ending::Linger || !connection.marks.is_sure) =>
+            {
                 self.unfinished.push(ConnectionId(token));
             }
             (Tail::None, Some(ending)) => {
@@ -379,9 +381,10 @@ impl<S: Session> CompletionLoop<S> {
                         if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
                     return self.close(token, cause);
                 }
-                let fd = connection.socket.as_raw_fd();
+                // The call, not the request: that one always takes a worker thread. ENOTCONN
+                // means that the peer is gone: receiving will say so.
+                let _ = shutdown(&connection.socket, Shutdown::Write);
                 connection.tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
-                self.push(|ring| ring.shutdown(fd, SHUT_WR, numbered(Kind::Errand, 0)));
             }
             _ => {}
         }
@@ -462,8 +465,6 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 }
-
-const SHUT_WR: i32 = 1;
 
 /// Submissions of a full queue before the loop gives up: each makes room unless the kernel has
 /// no memory at all.

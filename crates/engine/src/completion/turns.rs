@@ -123,7 +123,7 @@ impl<S: Session> CompletionLoop<S> {
     /// what was sent is submitted now, and what came meanwhile is answered later.
     pub(super) fn make_room(&mut self) {
         let mut tries = 0;
-        while self.ring.spare().len() < Actions::ROOM_MIN {
+        while self.ring.spare().len() < CALL_BYTES {
             self.submit();
             if self.ring.queued() == 0 {
                 self.next_submission();
@@ -341,6 +341,9 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 }
+
+/// Arena that one call of a connection may need: what it sends, and room to make what waits.
+const CALL_BYTES: usize = 2 * Actions::ROOM_MIN;
 
 pub(super) fn is(result: i32, errno: Errno) -> bool {
     result == -errno.raw_os_error()

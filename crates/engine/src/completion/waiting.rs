@@ -14,7 +14,7 @@ use super::label::{Kind, label, numbered};
 use super::turns::errno;
 use crate::ending::Tail;
 use crate::output::{Output, Piece, UnderWay, broken};
-use crate::{CloseCause, Counter, FileRange, Session};
+use crate::{CloseCause, ConnectionId, Counter, FileRange, Session};
 
 /// Bytes of a file that are read at once.
 const FILE_CHUNK: u64 = 64 * 1024;
@@ -26,6 +26,10 @@ impl<S: Session> CompletionLoop<S> {
         let Tail::Waiting(output) = &mut connection.tail else { return };
         if output.is_in_flight() {
             return;
+        }
+        if connection.marks.submission == self.submission {
+            // A send in front of this one rides with the next submission and may fall short.
+            return self.unfinished.push(ConnectionId(token));
         }
         let socket = connection.socket.as_raw_fd();
         match output.pop_front() {
@@ -55,9 +59,8 @@ impl<S: Session> CompletionLoop<S> {
     /// The socket took some of a piece, or failed.
     pub(super) fn sent_waiting(&mut self, token: Token, completion: StreamCompletion) {
         let Some((output, under_way)) = self.under_way(token) else { return };
-        let taken = match usize::try_from(completion.result) {
-            Ok(taken) => taken,
-            Err(_) => return self.close(token, broken(errno(completion.result))),
+        let Ok(taken) = usize::try_from(completion.result) else {
+            return self.close(token, broken(errno(completion.result)));
         };
         output.moved(taken);
         let bytes = completion.returned.expect("the request owned its buffer");
@@ -69,9 +72,9 @@ impl<S: Session> CompletionLoop<S> {
     /// A piece of a file was read, or the file turned out shorter than was promised.
     pub(super) fn file_read(&mut self, token: Token, completion: StreamCompletion) {
         let Some((output, under_way)) = self.under_way(token) else { return };
-        let (read, bytes) = match (u64::try_from(completion.result), completion.returned) {
-            (Ok(read @ 1..), Some(bytes)) => (read, bytes),
-            _ => return self.close(token, CloseCause::SocketError),
+        let read = u64::try_from(completion.result).unwrap_or(0);
+        let (1.., Some(bytes)) = (read, completion.returned) else {
+            return self.close(token, CloseCause::SocketError);
         };
         if let Some(FileRange { file, offset, len }) = under_way.file {
             let rest = FileRange { file, offset: offset + read, len: len - read };

@@ -14,7 +14,7 @@ use super::label::{Kind, numbered};
 use crate::conversation::{Outlet, Sent};
 use crate::ending::Tail;
 use crate::output::Output;
-use crate::{CloseCause, Counter, Counters, FileRange, Limits, Moment};
+use crate::{Actions, CloseCause, Counter, Counters, FileRange, Limits, Moment};
 
 /// A send of this turn, by which its rest is found when it falls short.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,8 @@ pub(super) struct Wire<'a> {
 
 impl Outlet for Wire<'_> {
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
-        (self.sending.spare(), Some(self.socket))
+        // The rest is for the others: one call's output is bounded by this alone.
+        (&mut self.sending.spare()[..Actions::ROOM_MIN], Some(self.socket))
     }
 
     fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {

@@ -111,6 +111,8 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Takes connections from `listener` from the next turn on.
     pub(crate) fn listen(&mut self, listener: Listener, exclusive: bool) {
+        // Without it a connection wakes all loops, and all but one find nobody waiting.
+        let exclusive = exclusive && self.poller.caps().exclusive;
         let watch = Watch::Listener { exclusive };
         let token = self.table.insert(listener.into_socket(), watch);
         let token = token.expect("listeners come first");
@@ -553,9 +555,8 @@ impl<S: Session> ReadinessLoop<S> {
             &mut Wire<'_>,
         ) -> (Conversation<S>, Result<(), CloseCause>),
     ) -> ConnectionId {
-        let token = match self.table.insert(accepted, Watch::Connection(self.trigger)) {
-            Ok(token) => token,
-            Err(_) => unreachable!("`connections_max` is far below the table's limit"),
+        let Ok(token) = self.table.insert(accepted, Watch::Connection(self.trigger)) else {
+            unreachable!("`connections_max` is far below the table's limit");
         };
         let slot = token.slot() as usize;
         if slot >= self.connections.len() {
@@ -587,10 +588,6 @@ impl<S: Session> ReadinessLoop<S> {
         drop(self.table.remove(token, &mut *self.poller));
         self.counters.count_close(cause);
         connection.conversation.closed(&mut self.shared, cause);
-    }
-
-    fn id(&self, token: Token) -> ConnectionId {
-        ConnectionId(token)
     }
 }
 

@@ -16,12 +16,12 @@ use std::time::Duration;
 use pollux_engine::{Actions, CloseCause, FileRange, Moment, Session};
 
 /// What the sessions of one loop share.
-pub struct Shared {
-    pub file: File,
-    pub causes: Vec<CloseCause>,
+pub(crate) struct Shared {
+    pub(crate) file: File,
+    pub(crate) causes: Vec<CloseCause>,
 }
 
-pub struct Lines {
+pub(crate) struct Lines {
     sent: usize,
     until: usize,
     is_paused: bool,
@@ -29,7 +29,7 @@ pub struct Lines {
 
 impl Lines {
     /// The bytes of `big`: position modulo a prime, so that an exchange would show.
-    pub fn byte(position: usize) -> u8 {
+    pub(crate) fn byte(position: usize) -> u8 {
         (position % 251) as u8
     }
 
@@ -91,12 +91,7 @@ impl Session for Lines {
         Self { sent: 0, until: 0, is_paused: false }
     }
 
-    fn on_bytes(
-        &mut self,
-        shared: &mut Shared,
-        actions: &mut Actions<'_>,
-        input: &[u8],
-    ) -> usize {
+    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
         let mut used = 0;
         while let Some(len) = input[used..].iter().position(|byte| *byte == b'\n') {
             if actions.room() < len + 1 {

@@ -2,26 +2,25 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{
-    CloseCause, Counters, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners,
+    Counters, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners,
 };
 
 use crate::lines::{Lines, Shared};
 
 /// How long anything may take before a test fails.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A group of `Lines` servers, and what it has closed.
-pub struct Server {
-    pub group: Option<Group>,
-    pub causes: Arc<Mutex<Vec<CloseCause>>>,
+pub(crate) struct Server {
+    pub(crate) group: Option<Group>,
 }
 
 /// What is served by `file`: 300,000 bytes.
-pub fn file() -> std::fs::File {
+pub(crate) fn file() -> std::fs::File {
     let path = std::env::temp_dir().join(format!("pollux-loops-{}", std::process::id()));
     let bytes: Vec<u8> = (0..300_000).map(Lines::byte).collect();
     // Written once by whoever comes first; all write the same.
@@ -34,7 +33,7 @@ pub fn file() -> std::fs::File {
 }
 
 /// The drivers that this machine has. One that is missing is named, or fails the test.
-pub fn drivers() -> Vec<Driver> {
+pub(crate) fn drivers() -> Vec<Driver> {
     let is_there = |driver: &Driver| match Server::start(*driver, 1, Listeners::Single, |_| {}) {
         Ok(_) => true,
         Err(GroupError::Loop(reason)) => {
@@ -48,7 +47,7 @@ pub fn drivers() -> Vec<Driver> {
 }
 
 impl Server {
-    pub fn start(
+    pub(crate) fn start(
         driver: Driver,
         threads: usize,
         listeners: Listeners,
@@ -64,25 +63,25 @@ impl Server {
             cpus: None,
             limits,
         };
-        let group = Group::start::<Lines, _, std::io::Error>(config, |_| {
+        let group = Group::start::<Lines, _, std::io::Error>(&config, |_| {
             Ok(Shared { file: file(), causes: Vec::new() })
         })?;
-        Ok(Self { group: Some(group), causes: Arc::default() })
+        Ok(Self { group: Some(group) })
     }
 
-    pub fn of(driver: Driver) -> Self {
+    pub(crate) fn of(driver: Driver) -> Self {
         Self::start(driver, 1, Listeners::Single, |_| {}).expect("the driver is there")
     }
 
-    pub fn group(&self) -> &Group {
+    pub(crate) fn group(&self) -> &Group {
         self.group.as_ref().expect("not stopped yet")
     }
 
-    pub fn counters(&self, index: usize) -> Arc<Counters> {
+    pub(crate) fn counters(&self, index: usize) -> Arc<Counters> {
         Arc::clone(&self.group().views()[index].counters)
     }
 
-    pub fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let ListenAddress::Tcp(address) = &self.group().addresses()[0] else { panic!("TCP") };
         let peer = TcpStream::connect(address).expect("connected");
         peer.set_read_timeout(Some(DEADLINE)).expect("set");
@@ -91,7 +90,7 @@ impl Server {
     }
 
     /// Sends `request`, ends the output, and reads to the end.
-    pub fn talk(&self, request: &[u8]) -> Vec<u8> {
+    pub(crate) fn talk(&self, request: &[u8]) -> Vec<u8> {
         let mut peer = self.connect();
         peer.write_all(request).expect("written");
         peer.shutdown(std::net::Shutdown::Write).expect("ended");
@@ -110,7 +109,7 @@ impl Drop for Server {
 }
 
 /// What comes until the peer ends; a reset ends it too.
-pub fn read_all(peer: &mut TcpStream) -> Vec<u8> {
+pub(crate) fn read_all(peer: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     match peer.read_to_end(&mut all) {
         Ok(_) => {}
@@ -121,14 +120,14 @@ pub fn read_all(peer: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Reads exactly `len` bytes.
-pub fn read(peer: &mut TcpStream, len: usize) -> Vec<u8> {
+pub(crate) fn read(peer: &mut TcpStream, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     peer.read_exact(&mut bytes).expect("the bytes come");
     bytes
 }
 
 /// Waits until `condition` holds; a deadline fails loudly.
-pub fn await_that(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn await_that(what: &str, condition: impl Fn() -> bool) {
     let end = std::time::Instant::now() + DEADLINE;
     while !condition() {
         assert!(std::time::Instant::now() < end, "{what} did not happen in time");

@@ -17,7 +17,9 @@ mod memory;
 mod open;
 mod owned;
 mod request;
+mod sending;
 mod stream;
+mod stream_request;
 #[cfg(test)]
 mod stream_tests;
 mod teardown;
@@ -36,7 +38,8 @@ pub use completion::StreamCompletion;
 pub use open::{RingUnavailable, Setup, Sizes};
 pub use owned::InFlight;
 pub use request::{Request, Shots};
-pub use stream::{Sending, StreamRing, StreamSizes};
+pub use sending::Sending;
+pub use stream::{StreamRing, StreamSizes};
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
 pub struct Ring {
@@ -46,7 +49,7 @@ pub struct Ring {
     not_send: PhantomData<*const ()>,
 }
 
-/// The submission queue is full: [`Ring::submit`] makes room.
+/// The submission queue is full: submitting makes room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueFull;
 

@@ -17,6 +17,15 @@ fn connect(address: SocketAddr) -> TcpStream {
     peer
 }
 
+/// `proc_pid_fdinfo(5)`.
+fn is_closed_on_exec(socket: &TcpStream) -> bool {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", socket.as_raw_fd()));
+    let info = info.expect("our own descriptor");
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("its flags");
+    let flags = i32::from_str_radix(flags.trim(), 8).expect("an octal number");
+    flags & libc::O_CLOEXEC != 0
+}
+
 #[test]
 fn many_accepts_come_from_one_request() {
     let mut ring = ring(1);
@@ -29,8 +38,22 @@ fn many_accepts_come_from_one_request() {
         let ours = TcpStream::from(seen.accepted().expect("a connection"));
         assert!(seen.accepted().is_none());
         assert_eq!(ours.peer_addr().ok(), peer.local_addr().ok());
+        assert!(is_closed_on_exec(&ours));
     }
     assert_eq!(ring.owned_in_flight(), 1);
+}
+
+#[test]
+fn a_non_blocking_listener_is_waited_for_all_the_same() {
+    for shots in [Shots::One, Shots::Many] {
+        let mut ring = ring(1);
+        let (listener, address) = listener();
+        listener.set_nonblocking(true).expect("a flag set");
+        ring.accept(listener.as_raw_fd(), shots, 7).expect("room");
+        submit_quietly(&mut ring);
+        let _peer = connect(address);
+        assert!(next(&mut ring).accepted().is_some());
+    }
 }
 
 #[test]
@@ -68,7 +91,7 @@ fn a_cancelled_accept_ends_and_leaves_the_listener_open() {
 #[test]
 fn accepts_that_race_with_their_cancellation_leak_no_descriptor() {
     const NAME: &str = "accepts_that_race_with_their_cancellation_leak_no_descriptor";
-    if !is_own_process(module_path!(), NAME) {
+    if !is_own_process(module_path!(), NAME, |_| {}) {
         return;
     }
     let mut ring = ring(1);
@@ -96,7 +119,11 @@ fn accepts_that_race_with_their_cancellation_leak_no_descriptor() {
 /// one that held when the request was submitted.
 #[test]
 fn an_accept_without_a_free_descriptor_ends_with_emfile() {
-    if !is_own_process(module_path!(), "an_accept_without_a_free_descriptor_ends_with_emfile") {
+    if !is_own_process(
+        module_path!(),
+        "an_accept_without_a_free_descriptor_ends_with_emfile",
+        |_| {},
+    ) {
         return;
     }
     let mut ring = ring(1);
