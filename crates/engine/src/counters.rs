@@ -7,10 +7,10 @@
 use pollux_poller::Count;
 
 macro_rules! named {
-    ($(#[$doc:meta])* $enum:ident { $($(#[$each:meta])* $variant:ident = $name:literal,)* }) => {
+    ($(#[$doc:meta])* $enum:ident { $($(#[doc = $about:literal])* $variant:ident = $name:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-        pub enum $enum { $($(#[$each])* $variant,)* }
+        pub enum $enum { $($(#[doc = $about])* $variant,)* }
 
         impl $enum {
             /// All of them, in the order of tables.
@@ -20,6 +20,12 @@ macro_rules! named {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it counts, in a sentence, for help texts.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($about),*).trim_ascii(),)* }
             }
         }
     };
