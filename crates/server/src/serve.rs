@@ -168,7 +168,7 @@ impl Server {
         if let Some(address) = &config.stats {
             let overview = Arc::clone(&self.overview);
             let make = move |_| Ok::<_, ServerError>(Shared::for_metrics(Arc::clone(&overview)));
-            let group = Group::start::<HttpSession, _, _>(endpoint(address.clone()), make);
+            let group = Group::start::<HttpSession, _, _>(&endpoint(address.clone()), make);
             let group = group.map_err(|cause| ServerError::Group { part: STATS, cause })?;
             self.banner.push(format!("metrics: {}", url(&group.addresses()[0], "/metrics")));
             self.endpoints.push((STATS, group));
@@ -177,7 +177,7 @@ impl Server {
             let shared = ControlShared { overview: Arc::clone(&self.overview) };
             let make = move |_| Ok::<_, ServerError>(shared.clone());
             let address = ListenAddress::Unix(path.clone());
-            let group = Group::start::<ControlSession, _, _>(endpoint(address), make);
+            let group = Group::start::<ControlSession, _, _>(&endpoint(address), make);
             let group = group.map_err(|cause| ServerError::Group { part: CONTROL, cause })?;
             self.endpoints.push((CONTROL, group));
             close_to_others(path)?;
@@ -205,7 +205,7 @@ fn start_group(
         let (shared_config, counters, reopen) = (config.clone(), counters.to_vec(), reopen.clone());
         let make =
             move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &reopen);
-        match Group::start::<HttpSession, _, _>(group_config(config, driver), make) {
+        match Group::start::<HttpSession, _, _>(&group_config(config, driver), make) {
             Ok(group) => return Ok((group, driver, refused)),
             // Only a mechanism that is not to be had is a reason to try the next one.
             Err(cause @ GroupError::Loop(_)) => {
