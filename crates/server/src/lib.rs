@@ -11,6 +11,7 @@ mod error;
 mod files;
 mod log;
 mod reply;
+mod respond;
 mod rest;
 mod serve;
 mod session;

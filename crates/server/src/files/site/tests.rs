@@ -190,6 +190,17 @@ fn folders_are_redirected_indexed_listed_or_forbidden() {
 }
 
 #[test]
+fn a_listing_tells_nothing_of_what_lies_outside() {
+    let folder = Folder::new();
+    folder.put("inside", b"12345");
+    symlink("/etc/passwd", folder.0.path().join("leads-out")).expect("linked");
+    symlink("inside", folder.0.path().join("stays")).expect("linked");
+    let listing = folder.ask("listing = true", "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let page = String::from_utf8(listing.body).expect("text");
+    assert!(page.contains("./stays\">stays</a><td>5\n") && !page.contains("leads-out"), "{page}");
+}
+
+#[test]
 fn a_long_listing_comes_whole() {
     let folder = Folder::new();
     for n in 0..1500 {
