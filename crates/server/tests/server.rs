@@ -1,5 +1,6 @@
 //! Whole servers on the kernel: endpoints, logs, limits and ends. One process, port 0, no sleep.
 
+use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
-use pollux_server::config::Given;
+use pollux_server::config::{Given, ServeConfig};
 use pollux_server::{Server, ServerCounter};
 
 /// Far longer than anything here takes; a test that waits so long has failed.
@@ -18,7 +19,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 fn start(config: &str) -> Server {
     let text = format!("{config}\nlisten = \"127.0.0.1:0\"");
-    let config = Given::from_toml(&text, "test").expect("TOML").build().expect("right");
+    let config = Given::from_toml(&text, "test").build().expect("right");
     Server::start(&config).expect("started")
 }
 
@@ -171,15 +172,23 @@ fn a_file_beyond_every_buffer_reaches_a_slow_reader_whole() {
     end(server);
 }
 
+/// Why a server could not be started, with all causes.
+fn refused(config: &ServeConfig) -> String {
+    let error = Server::start(config).err().expect("it cannot be started");
+    let first: &dyn Error = &error;
+    let causes = std::iter::successors(Some(first), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 #[test]
 fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
-    let build = |text: &str| Given::from_toml(text, "test").expect("TOML").build().expect("right");
+    let build = |text: &str| Given::from_toml(text, "test").build().expect("right");
     let missing = build("dir = \"/nowhere\"\nlisten = \"127.0.0.1:0\"");
-    let told = Server::start(&missing).err().expect("no such folder").to_string();
-    assert!(told.contains("/nowhere"), "{told}");
+    let told = refused(&missing);
+    assert!(told.contains("/nowhere") && told.contains("No such file"), "{told}");
     let first = start("reply = 1");
     let taken = build(&format!("reply = 1\nlisten = \"{}\"", first.addresses()[0]));
-    let told = Server::start(&taken).err().expect("taken").to_string();
+    let told = refused(&taken);
     assert!(told.contains("bind"), "{told}");
     let unix = "reply = 1\nlisten = \"127.0.0.1:0\"\ncontrol = \"unix:/nowhere/control\"";
     assert!(Server::start(&build(unix)).is_err());

@@ -19,7 +19,7 @@ fn signals_reopen_the_log_then_drain_then_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, old) = (folder.path().join("log"), folder.path().join("old"));
     let text = format!("reply = 5\nlisten = \"127.0.0.1:0\"\naccess_log = {log:?}");
-    let config = Given::from_toml(&text, "test").expect("TOML").build().expect("right");
+    let config = Given::from_toml(&text, "test").build().expect("right");
     let caught = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&caught).expect("caught");
     let server = Server::start(&config).expect("started");

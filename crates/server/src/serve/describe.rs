@@ -87,7 +87,7 @@ fn shortage(wanted: u64, allowed: u64) -> Option<String> {
 
 fn answer(answer: &Answer) -> String {
     match answer {
-        Answer::Reply { len_bytes } => format!("{len_bytes} bytes"),
+        Answer::Reply { len_bytes } => format!("a fixed reply, size {len_bytes}"),
         Answer::Echo => "echo".to_owned(),
         Answer::Files { root, .. } => format!("files of {}", root.display()),
     }

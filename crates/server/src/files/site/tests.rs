@@ -37,7 +37,7 @@ impl Folder {
 
     fn play(&self, more: &str) -> Rehearsal<HttpSession> {
         let text = format!("dir = {:?}\n{more}", self.0.path());
-        let config = Given::from_toml(&text, "test").expect("TOML").build().expect("right");
+        let config = Given::from_toml(&text, "test").build().expect("right");
         let counters = Arc::new(ServerCounters::default());
         let shared = Shared::new(&config, counters, &ReopenSignal::default()).expect("shared");
         Rehearsal::new(shared, Now { at: Moment::from_nanos(1), unix_s: NOW_S })
