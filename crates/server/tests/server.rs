@@ -96,7 +96,10 @@ fn the_control_socket_is_for_its_owner_and_goes_with_the_server() {
     let control = UnixStream::connect(&path).expect("connected");
     control.set_read_timeout(Some(PATIENCE)).expect("set");
     let shown = last_answer(control, b"show info\nshow fd\nshow activity\nquit\n");
-    assert!(shown.contains("name: pollux\n") && shown.contains("answer: a fixed reply, size 5\n"), "{shown}");
+    assert!(
+        shown.contains("name: pollux\n") && shown.contains("answer: a fixed reply, size 5\n"),
+        "{shown}"
+    );
     assert!(shown.contains("loop 0: ") && shown.contains("requests get"), "{shown}");
     end(server);
     assert!(!path.exists());
