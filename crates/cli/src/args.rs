@@ -22,7 +22,7 @@ Exit codes:
 const SERVE_EXIT_CODES: &str = "\
 Signals:
   SIGTERM, SIGINT  take no new connection, let open ones end; a second one ends at once
-  SIGHUP           open the access log again
+  SIGHUP           open the access log again, at each loop's next turn
 
 Exit codes:
   0  ended by a signal
