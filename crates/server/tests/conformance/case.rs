@@ -6,9 +6,10 @@
 /// fields, a target 8000 bytes, a body [`BODY_BYTES_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Setup {
-    /// 128 bytes for GET and HEAD of any target.
+    /// 128 bytes for GET and HEAD of any target; other known methods get the same or 405.
     Reply,
-    /// The request's body, taken whole, for POST and PUT; no bytes for GET and HEAD.
+    /// The request's body for POST and PUT; no bytes for GET and HEAD. The answer may begin
+    /// before the body has come whole.
     Echo,
     /// The files of `site.rs` for GET and HEAD.
     Files,
@@ -29,7 +30,10 @@ pub(crate) enum After {
     Closed,
     /// The server may do either.
     Any,
-    /// The request is not whole: the server waits for the rest of it.
+    /// The server refuses as with `Closed`, or has begun its answer already, for the fault
+    /// stands behind the first bytes of a body; then it ends the connection within the answer.
+    ClosedOrCut,
+    /// The request is not whole: the server waits for the rest of it. An echo may have begun.
     Waiting,
 }
 
@@ -165,7 +169,12 @@ impl Case {
         self.closed([Expected::any_of(statuses)])
     }
 
-    /// Nothing comes: the request is not whole.
+    /// One refusal comes, or an answer that has begun is cut; the connection ends.
+    pub(crate) fn refused_or_cut(self, statuses: &'static [u16]) -> Self {
+        Self { after: After::ClosedOrCut, ..self.refused(statuses) }
+    }
+
+    /// No whole answer comes: the request is not whole.
     pub(crate) fn waiting(self) -> Self {
         Self { after: After::Waiting, ..self }
     }

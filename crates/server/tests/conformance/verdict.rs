@@ -2,7 +2,7 @@
 //! answer keeps.
 
 use crate::answers::{Answer, Answers};
-use crate::case::{After, Case, Expected, Interim};
+use crate::case::{After, Case, Expected, Interim, Setup};
 
 /// Judges all bytes that came for `case`, without those for the request that a runner may send
 /// behind it; `has_ended` says whether the server ended the connection.
@@ -11,7 +11,11 @@ use crate::case::{After, Case, Expected, Interim};
 /// The first thing that is not as it must be, in words.
 pub(crate) fn judge(case: &Case, stream: &[u8], has_ended: bool) -> Result<(), String> {
     let answers = Answers::parse(stream, &case.heads())?;
-    if answers.has_part {
+    if case.after == After::ClosedOrCut && answers.whole.len() + 1 == case.answers.len() {
+        return if has_ended { Ok(()) } else { Err("it was neither refused nor cut".to_owned()) };
+    }
+    let may_have_begun = case.after == After::Waiting && case.setup == Setup::Echo;
+    if answers.has_part && !may_have_begun {
         return Err("the last answer is not whole".to_owned());
     }
     if answers.whole.len() != case.answers.len() {
@@ -73,7 +77,7 @@ fn suits_the_end(case: &Case, last: Option<&Answer>, has_ended: bool) -> Result<
     let says_close = last.is_some_and(|answer| answer.lists("connection", "close"));
     let must_end = match case.after {
         After::Kept | After::Waiting => false,
-        After::Closed => true,
+        After::Closed | After::ClosedOrCut => true,
         After::Any => has_ended,
     };
     match (must_end, has_ended, says_close) {
@@ -87,7 +91,7 @@ fn suits_the_end(case: &Case, last: Option<&Answer>, has_ended: bool) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Setup, case, get, ok};
+    use crate::case::{case, get, ok};
 
     const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
@@ -107,6 +111,20 @@ mod tests {
         let sent = answer("400 Bad Request", "Connection: close\r\n", "");
         assert_eq!(judge(&plain().refused(&[400]), sent.as_bytes(), true), Ok(()));
         assert_eq!(judge(&plain().waiting(), b"", false), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_may_be_cut_only_where_the_case_says_so() {
+        let part = answer("200 OK", "", "abc");
+        let part = &part.as_bytes()[..part.len() - 1];
+        let case = plain().refused_or_cut(&[400]);
+        assert_eq!(judge(&case, part, true), Ok(()));
+        assert!(judge(&case, part, false).is_err(), "it must end");
+        assert!(judge(&case, answer("200 OK", "", "abc").as_bytes(), true).is_err());
+        assert!(judge(&plain().refused(&[400]), part, true).is_err());
+        let refusal = answer("400 Bad Request", "Connection: close\r\n", "");
+        assert_eq!(judge(&case, refusal.as_bytes(), true), Ok(()));
+        assert!(judge(&plain().waiting(), part, false).is_err(), "only an echo may have begun");
     }
 
     #[test]

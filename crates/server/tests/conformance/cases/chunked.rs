@@ -34,13 +34,11 @@ const SERVED: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// Bodies that are refused with 400.
+/// Bodies that are refused with 400 before a byte of them has come.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("a bare LF behind a size", "RFC 9112 7.1", "5\nhello\r\n0\r\n\r\n"),
     ("a CR alone behind a size", "RFC 9112 7.1", "5\rhello\r\n0\r\n\r\n"),
     ("a bare LF behind an extension", "RFC 9112 7.1.1", "5;a\nhello\r\n0\r\n\r\n"),
-    ("a bare LF behind a chunk", "RFC 9112 7.1", "5\r\nhello\n0\r\n\r\n"),
-    ("a bare LF at the end", "RFC 9112 7.1", "5\r\nhello\r\n0\r\n\n"),
     ("a space before a size", "RFC 9112 7.1", " 5\r\nhello\r\n0\r\n\r\n"),
     ("a space behind a size", "RFC 9112 7.1", "5 \r\nhello\r\n0\r\n\r\n"),
     ("a minus before a size", "RFC 9112 7.1", "-5\r\nhello\r\n0\r\n\r\n"),
@@ -51,8 +49,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("no size", "RFC 9112 7.1", "\r\nhello\r\n0\r\n\r\n"),
     ("an extension without a size", "RFC 9112 7.1.1", ";a\r\nhello\r\n0\r\n\r\n"),
     ("a size of 17 digits", "RFC 9112 7.1", "10000000000000005\r\nhello\r\n0\r\n\r\n"),
-    ("a chunk longer than its size", "RFC 9112 7.1", "5\r\nhello!\r\n0\r\n\r\n"),
-    ("a chunk shorter than its size", "RFC 9112 7.1", "6\r\nhello\r\n0\r\n\r\n"),
     ("NUL in an extension", "RFC 9112 7.1.1", "5;\0\r\nhello\r\n0\r\n\r\n"),
     ("a trailer without a colon", "RFC 9112 7.1.2", "0\r\nX\r\n\r\n"),
     ("a space before the colon of a trailer", "RFC 9112 5.1", "0\r\nX : y\r\n\r\n"),
@@ -66,6 +62,16 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Bodies whose fault stands behind their first bytes.
+const BROKEN: &[(&str, &str, &str)] = &[
+    ("a bare LF behind a chunk", "RFC 9112 7.1", "5\r\nhello\n0\r\n\r\n"),
+    ("a bare LF at the end", "RFC 9112 7.1", "5\r\nhello\r\n0\r\n\n"),
+    ("a chunk longer than its size", "RFC 9112 7.1", "5\r\nhello!\r\n0\r\n\r\n"),
+    ("a chunk shorter than its size", "RFC 9112 7.1", "6\r\nhello\r\n0\r\n\r\n"),
+    ("a second size that is no number", "RFC 9112 7.1", "5\r\nhello\r\ng\r\n"),
+    ("a broken trailer behind a chunk", "RFC 9112 7.1.2", "5\r\nhello\r\n0\r\nX\r\n\r\n"),
+];
+
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -75,7 +81,9 @@ pub(crate) fn cases() -> Vec<Case> {
         echo(name, rfc, &format!("{wire}{}", get(""))).kept([ok().body(body), ok().body("")])
     });
     let refused = REFUSED.iter().map(|&(name, rfc, wire)| echo(name, rfc, wire).refused(&[400]));
-    let mut cases: Vec<Case> = served.chain(refused).collect();
+    let broken =
+        BROKEN.iter().map(|&(name, rfc, wire)| echo(name, rfc, wire).refused_or_cut(&[400]));
+    let mut cases: Vec<Case> = served.chain(refused).chain(broken).collect();
     let small = "1\r\nx\r\n".repeat(500) + "0\r\n\r\n";
     cases.extend([
         echo("500 chunks of one byte", "RFC 9112 7.1", &small).kept([ok().body("x".repeat(500))]),

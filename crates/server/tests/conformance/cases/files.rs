@@ -89,8 +89,6 @@ pub(crate) fn cases() -> Vec<Case> {
             .kept([ok().for_head().has("Content-Length", "100").has("Last-Modified", MODIFIED)]),
         files("HEAD of what is not there", "RFC 9110 9.3.2", "HEAD", "/nothing", "")
             .either([Expected::any_of(&[404]).for_head()]),
-        files("POST to a file", "RFC 9110 15.5.6", "POST", "/hello.txt", "")
-            .either([Expected::any_of(&[405]).has_any("Allow")]),
         files("a directory without its slash", "RFC 9110 15.4", "GET", "/sub", "")
             .either([Expected::any_of(&[301, 308]).has("Location", "/sub/")]),
         files(
