@@ -1,5 +1,6 @@
 //! The command line: subcommands, flags, help texts with examples, exit codes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -142,6 +143,21 @@ pub(crate) enum LabCommand {
     /// Run one arm once: the lab starts this in a process of its own for each run
     #[command(hide = true)]
     Measure,
+    /// Run a floor: a responder that parses nothing, to compare servers with. Not a server
+    #[command(hide = true)]
+    Floor {
+        /// Which one: raw-epoll or raw-uring
+        floor: String,
+        /// Where to listen
+        #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+        listen: SocketAddr,
+        /// Length of the body of each reply
+        #[arg(long, default_value_t = 128, value_name = "BYTES")]
+        reply: usize,
+        /// End the connection behind each reply
+        #[arg(long)]
+        close: bool,
+    },
 }
 
 #[derive(Debug, Args)]

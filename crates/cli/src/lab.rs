@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use pollux_lab::compare::{self, Change};
 use pollux_lab::experiment::Experiment;
+use pollux_lab::floor::{self, Floor, FloorOptions};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
@@ -44,6 +45,9 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
             compare_results(&before, &after, gate, strict, across, json)
         }
         Some(LabCommand::Measure) => measure_one(),
+        Some(LabCommand::Floor { floor, listen, reply, close }) => {
+            run_floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
+        }
     }
 }
 
@@ -318,6 +322,20 @@ fn measure_one() -> Result<ExitCode, Failure> {
     });
     let done = done.map_err(|error| Failure::failed(with_causes(&error)))?;
     line(&Line::Done(Box::new(done)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A floor, until it is ended by a signal; the lab reads the address as it reads a server's.
+fn run_floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Failure> {
+    let floor = Floor::by_name(name).ok_or_else(|| {
+        let names = Floor::ALL.map(Floor::name).join(", ");
+        Failure::usage(format!("no floor is called \"{name}\"; there are {names}"))
+    })?;
+    raise_descriptor_limit().map_err(Failure::failed)?;
+    let ran = floor::run(floor, options, &mut |address| {
+        output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
+    });
+    ran.map_err(|error| Failure::failed(with_causes(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

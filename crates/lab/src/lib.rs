@@ -4,6 +4,7 @@
 pub mod compare;
 pub mod error;
 pub mod experiment;
+pub mod floor;
 pub mod host;
 pub mod job;
 pub mod judge;
