@@ -162,7 +162,7 @@ pub(crate) enum LabCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// A job file, a built-in job (quick, seed0, seed1-pipes) or an experiment (streams, pipes)
+    /// A job file, a built-in job (see `pollux lab list`) or an experiment: streams, pipes, chain, http
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
 }
@@ -199,9 +199,12 @@ pub(crate) struct JobFlags {
     #[arg(long, help_heading = "Job")]
     pub(crate) show_intervals: bool,
     /// Mechanisms to compare: all, or some of select, poll, aio, epoll, epoll-et,
-    /// epoll-oneshot, uring-poll
+    /// epoll-oneshot, uring-poll, uring
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
     pub(crate) poller: Vec<String>,
+    /// Floors and other systems to compare with: all, none, or names such as raw-epoll, nginx, libev
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
+    pub(crate) peer: Vec<String>,
     /// The arm that the others are compared with
     #[arg(long, value_name = "ARM", help_heading = "Arms")]
     pub(crate) baseline: Option<String>,

@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pollux_lab::compare::{self, Change};
 use pollux_lab::experiment::Experiment;
@@ -10,9 +12,9 @@ use pollux_lab::floor::{self, Floor, FloorOptions};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
-use pollux_lab::plan::{Machine, Plan};
+use pollux_lab::plan::{Machine, Plan, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
-use pollux_lab::run::{Runner, Stop};
+use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
 use pollux_poller::Mechanism;
 
@@ -73,6 +75,7 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
         program: std::env::current_exe().map_err(Failure::failed)?,
         command: std::iter::once("pollux".to_owned()).chain(std::env::args().skip(1)).collect(),
         sources,
+        scratch: Scratch::make().map_err(Failure::failed)?,
         stop,
         observer: &mut progress,
     }
@@ -106,17 +109,15 @@ fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     let mut job = job::find(target).map_err(Failure::usage)?;
     job.apply(&overrides(flags)?).map_err(Failure::usage)?;
-    let unavailable = |mechanism: Mechanism| match mechanism.open() {
-        Ok(_) => None,
-        Err(error) => Some(error.to_string()),
-    };
+    let program = std::env::current_exe().map_err(Failure::failed)?;
+    let missing = |wanted| missing_here(wanted, &program);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Ok(Plan::make(
         job,
         &Machine {
             fds_max: limit.maximum.unwrap_or(u64::MAX),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            unavailable: &unavailable,
+            missing: &missing,
         },
     ))
 }
@@ -129,6 +130,7 @@ fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
     Ok(Overrides {
         only: flags.only,
         pollers: flags.poller,
+        peers: flags.peer,
         axes: flags.axes.0,
         commands,
         baseline: flags.baseline,
@@ -312,14 +314,25 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let spec: RunSpec = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("standard input holds no run: {error}")))?;
     raise_descriptor_limit().map_err(Failure::failed)?;
-    // A run without its runner would only disturb whoever comes next.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(Failure::failed)?;
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    // A run without its runner would only disturb whoever comes next. One that has a server and a
+    // load generator to end is told so by a signal that it can catch.
+    let goodbye = match spec.has_processes() {
+        true => rustix::process::Signal::TERM,
+        false => rustix::process::Signal::KILL,
+    };
+    if spec.has_processes() {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            let flag = Arc::clone(&is_interrupted);
+            signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
+        }
+    }
+    rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
     let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
     let done = measure(&spec, &mut |interval| {
         // A runner that went away is noticed at the end.
         let _ = line(&Line::Interval(*interval));
-    });
+    }, &|| is_interrupted.load(Relaxed));
     let done = done.map_err(|error| Failure::failed(with_causes(&error)))?;
     line(&Line::Done(Box::new(done)))?;
     Ok(ExitCode::SUCCESS)
@@ -332,6 +345,9 @@ fn run_floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Failure> {
         Failure::usage(format!("no floor is called \"{name}\"; there are {names}"))
     })?;
     raise_descriptor_limit().map_err(Failure::failed)?;
+    // Only the lab starts a floor, and no floor outlives its run.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(Failure::failed)?;
     let ran = floor::run(floor, options, &mut |address| {
         output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
     });

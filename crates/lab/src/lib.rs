@@ -6,6 +6,7 @@ pub mod error;
 pub mod experiment;
 pub mod floor;
 pub mod host;
+mod http;
 pub mod job;
 pub mod judge;
 pub mod measure;

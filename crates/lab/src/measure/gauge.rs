@@ -9,17 +9,19 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pollux_poller::{Backend, Counters, Poller, Waker};
+use pollux_poller::{Counters, Poller, Waker};
 
 /// A message from the measured thread.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// Everything is set up and the first wait comes next.
     Ready {
+        /// The process whose thread is measured: this one, or a library's program.
+        pid: u32,
         /// Kernel number of the measured thread.
         tid: u32,
-        /// Name of the poller's backend and what it noted; none without a poller.
-        poller: Option<(Backend, Vec<String>)>,
+        /// Name of what was opened and what it noted; none without a mechanism of pollux.
+        opened: Option<(String, Vec<String>)>,
         /// The poller's counters.
         counters: Option<Arc<Counters>>,
     },
@@ -40,9 +42,26 @@ impl Notice {
     /// A notice that the calling thread is ready, with what its poller says of itself.
     pub(crate) fn ready(poller: Option<&dyn Poller>) -> Self {
         Self::Ready {
+            pid: std::process::id(),
             tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
-            poller: poller.map(|poller| (poller.caps().backend, poller.caps().notes.clone())),
+            opened: poller
+                .map(|poller| (poller.caps().backend.to_string(), poller.caps().notes.clone())),
             counters: poller.map(|poller| Arc::clone(poller.counters())),
+        }
+    }
+
+    /// A notice that another process is ready, whose only thread is measured.
+    pub(crate) fn ready_elsewhere(pid: u32) -> Self {
+        Self::Ready { pid, tid: pid, opened: None, counters: None }
+    }
+
+    /// The same for something else than a poller, by the name of its driver.
+    pub(crate) fn ready_with(name: String, notes: Vec<String>) -> Self {
+        Self::Ready {
+            pid: std::process::id(),
+            tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
+            opened: Some((name, notes)),
+            counters: None,
         }
     }
 }
