@@ -1,28 +1,48 @@
-//! A safe io_uring instance for requests that reference no memory.
+//! Two safe io_uring instances: [`Ring`] for requests that reference no memory, and
+//! [`StreamRing`] for receiving and sending.
 //!
-//! The io-uring poller calls it. Every [`Request`] is made of numbers alone, so the kernel is
-//! never handed an address that must stay valid, and the interface is sound without any rule
-//! about who owns a buffer. A request that reads or writes memory must never be added here.
+//! The io-uring poller calls [`Ring`]. Every [`Request`] is made of numbers alone, so the kernel
+//! is never handed an address that must stay valid, and the interface is sound without any rule
+//! about who owns a buffer. A request that reads or writes memory must never be added to it: the
+//! completion loop's [`StreamRing`] has those, and owns what they reference.
 //!
 //! A ring belongs to the thread that opened it: the fastest set-up makes the kernel refuse
-//! every other thread (EEXIST), so [`Ring`] is not `Send`.
+//! every other thread (EEXIST), so neither ring is `Send`.
 
+mod arena;
+mod buffers;
+mod completion;
+mod door;
+mod memory;
 mod open;
+mod owned;
 mod request;
+mod stream;
+mod stream_request;
+#[cfg(test)]
+mod stream_tests;
+mod teardown;
 
 use std::io;
 use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use io_uring::types::{SubmitArgs, Timespec};
+use door::Door;
 use io_uring::{EnterFlags, IoUring, cqueue};
 
+pub use arena::Sent;
+pub use buffers::Received;
+pub use completion::StreamCompletion;
 pub use open::{RingUnavailable, Setup, Sizes};
+pub use owned::InFlight;
 pub use request::{Request, Shots};
+pub use stream::{StreamRing, StreamSizes};
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
 pub struct Ring {
     io: IoUring,
+    door: Door,
     setup: Setup,
     not_send: PhantomData<*const ()>,
 }
@@ -50,7 +70,8 @@ impl Ring {
     /// [`RingUnavailable`] says who forbids io_uring here and what would allow it.
     pub fn open(wanted: Sizes) -> Result<Self, RingUnavailable> {
         let (io, setup) = open::open(wanted)?;
-        Ok(Self { io, setup, not_send: PhantomData })
+        let door = Door::of(io.as_raw_fd());
+        Ok(Self { io, door, setup, not_send: PhantomData })
     }
 
     /// What was granted at open.
@@ -140,18 +161,7 @@ impl Ring {
         timeout: Option<Duration>,
     ) -> io::Result<usize> {
         let queued = u32::try_from(self.queued()).expect("the queue's size is a u32");
-        let submitter = self.io.submitter();
-        let Some(timeout) = timeout else {
-            // SAFETY: without an argument the call takes numbers only, and the queued entries
-            // reference no memory.
-            return unsafe { submitter.enter::<()>(queued, completions_min, flags.bits(), None) };
-        };
-        let timespec = Timespec::from(timeout);
-        let args = SubmitArgs::new().timespec(&timespec);
-        let flags = (flags | EnterFlags::EXT_ARG).bits();
-        // SAFETY: EXT_ARG announces the very structure that is passed, whose timespec lives in
-        // this frame until the call is over.
-        unsafe { submitter.enter(queued, completions_min, flags, Some(&args)) }
+        self.door.enter(queued, completions_min, flags, timeout)
     }
 }
 

@@ -1,0 +1,123 @@
+//! Requests whose buffer, or whose result, the ring owns until they end.
+//!
+//! The stream ring keeps them here from the moment they are queued until their last completion.
+//! The number that the kernel is given names the slot, so a completion finds it without a
+//! search, and the generation in it keeps an old ticket from naming a newer request.
+
+use std::mem;
+
+/// Marks the numbers of this table.
+pub(super) const OWNED: u64 = 1 << 63;
+
+/// A number with the mark that no slot ever has.
+pub(super) const NOBODY: u64 = u64::MAX;
+
+/// Slots at most. A server of a million stuck connections has other sorrows.
+const SLOTS_MAX: usize = 1 << 20;
+
+const GENERATION_MASK: u32 = u32::MAX >> 1;
+
+/// Names a request that the ring keeps something for: what [`super::StreamRing::cancel_owned`]
+/// takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InFlight {
+    slot: u32,
+    generation: u32,
+}
+
+impl InFlight {
+    pub(super) fn number(self) -> u64 {
+        OWNED | u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    fn from_number(number: u64) -> Self {
+        let generation = (number >> 32) as u32 & GENERATION_MASK;
+        Self { slot: number as u32, generation }
+    }
+}
+
+/// What the ring keeps for a request.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// Bytes that the kernel reads.
+    Sending(Vec<u8>),
+    /// Bytes behind which the kernel writes, into reserved space.
+    Filling(Vec<u8>),
+    /// Nothing, but its results are descriptors.
+    Accepting,
+}
+
+impl Kept {
+    /// The buffer of a request that could not be queued.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Self::Sending(buffer) | Self::Filling(buffer) => buffer,
+            Self::Accepting => Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    user_data: u64,
+    kept: Option<Kept>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Owned {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Owned {
+    pub(super) fn count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count() == SLOTS_MAX
+    }
+
+    pub(super) fn keep(&mut self, user_data: u64, kept: Kept) -> InFlight {
+        assert!(!self.is_full(), "the caller looks first");
+        let Some(slot) = self.free.pop() else {
+            let slot = u32::try_from(self.slots.len()).expect("SLOTS_MAX is less");
+            self.slots.push(Slot { generation: 0, user_data, kept: Some(kept) });
+            return InFlight { slot, generation: 0 };
+        };
+        let entry = &mut self.slots[slot as usize];
+        entry.user_data = user_data;
+        entry.kept = Some(kept);
+        InFlight { slot, generation: entry.generation }
+    }
+
+    /// The caller's number of a request that goes on. Only accepts do.
+    pub(super) fn peek(&self, number: u64) -> u64 {
+        let slot = &self.slots[self.index(number)];
+        assert!(matches!(slot.kept, Some(Kept::Accepting)), "a buffer has one completion");
+        slot.user_data
+    }
+
+    /// The caller's number of a request that has ended, and what was kept for it.
+    pub(super) fn end(&mut self, number: u64) -> (u64, Kept) {
+        let index = self.index(number);
+        let slot = &mut self.slots[index];
+        slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
+        let kept = slot.kept.take().expect("a request ends once");
+        self.free.push(index as u32);
+        (slot.user_data, kept)
+    }
+
+    /// Gives up everything without freeing it: the kernel may still reference it.
+    pub(super) fn leak(&mut self) {
+        mem::forget(mem::take(self));
+    }
+
+    fn index(&self, number: u64) -> usize {
+        let InFlight { slot, generation } = InFlight::from_number(number);
+        let known = self.slots.get(slot as usize);
+        assert!(known.is_some_and(|known| known.generation == generation), "a request of ours");
+        slot as usize
+    }
+}

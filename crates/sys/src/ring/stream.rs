@@ -1,0 +1,248 @@
+//! A safe io_uring instance that receives, accepts and sends.
+//!
+//! The engine's completion loop calls it. Unlike [`super::Ring`]'s, its requests reference
+//! memory, and the ring owns all of it, in three kinds:
+//!
+//! | memory | who holds it, and until when |
+//! |---|---|
+//! | receive buffers | the kernel, until a completion names one; then the caller, as a [`Received`], until [`StreamRing::give_back`] |
+//! | the arena of the turn | the caller writes its spare rest; what a send took is only read, and not reset while that send is queued. A send out of the arena never waits, so the kernel is done with it when the submitting call returns |
+//! | the buffers of [`StreamRing::send_owned`] and [`StreamRing::read_owned`] | the ring, from the queueing of the request to its last completion, which hands them back. A cancellation changes nothing of it |
+//!
+//! A queued request counts as one that the kernel has. Dropping the ring cancels what is left
+//! and frees the memory only when every request that references it has ended; see `teardown`.
+//!
+//! Descriptors are plain numbers, because a request may wait longer than any borrow: whoever
+//! closes one first ends its requests, else its next owner's data is received.
+
+use std::io;
+use std::time::Duration;
+
+use io_uring::squeue;
+
+use super::arena::{Arena, Sent};
+use super::buffers::{Pool, Received};
+use super::completion::{Ledger, StreamCompletion};
+use super::open::{RingUnavailable, Setup, Sizes};
+use super::owned::Owned;
+use super::{QueueFull, Ring};
+
+/// The only group of provided buffers of a ring.
+pub(super) const GROUP: u16 = 0;
+
+/// How large the parts of a stream ring are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamSizes {
+    /// Entries of the two queues.
+    pub ring: Sizes,
+    /// Receive buffers, shared by all connections: a power of two up to 32,768.
+    pub buffers: u16,
+    /// Bytes of one receive buffer.
+    pub buffer_bytes: u32,
+    /// Bytes of the arena: what one turn may send without a buffer of its own.
+    pub arena_bytes: usize,
+}
+
+/// An io_uring instance with receive buffers and a send arena. See the head of this module.
+pub struct StreamRing {
+    // Dropped first: the ring is closed before any memory is freed.
+    pub(super) ring: Ring,
+    pub(super) ledger: Ledger,
+    pub(super) arena: Arena,
+}
+
+impl StreamRing {
+    /// Opens a ring as [`Ring::open`] does and gives its receive buffers to the kernel.
+    ///
+    /// # Errors
+    /// [`RingUnavailable`] says who forbids io_uring here and what would allow it.
+    ///
+    /// # Panics
+    /// When a size breaks its rule in [`StreamSizes`].
+    pub fn open(wanted: StreamSizes) -> Result<Self, RingUnavailable> {
+        assert!(wanted.buffers <= 1 << 15, "the kernel knows at most 32,768 buffers");
+        let mut ring = Ring::open(wanted.ring)?;
+        require_streams(&ring)?;
+        let pool = Pool::new(wanted.buffers, wanted.buffer_bytes).map_err(no_memory)?;
+        let arena = Arena::new(wanted.arena_bytes).map_err(no_memory)?;
+        if let Err(error) = ring.door.register() {
+            ring.setup.refused.push(format!("no registered index for the ring: {error}"));
+        }
+        let ledger = Ledger { pool, owned: Owned::default(), armed: 0 };
+        let mut ring = Self { ring, ledger, arena };
+        ring.register_pool()?;
+        Ok(ring)
+    }
+
+    fn register_pool(&mut self) -> Result<(), RingUnavailable> {
+        let (address, count) = (self.ledger.pool.ring_address(), self.ledger.pool.count());
+        let submitter = self.ring.io.submitter();
+        // SAFETY: `address` is a page-aligned block of `count` entries that lives as long as
+        // `self.ledger`, which is dropped after the ring is closed; the buffers that its entries
+        // name live there too.
+        unsafe { submitter.register_buf_ring_with_flags(address, count, GROUP, 0) }
+            .map_err(|cause| RingUnavailable { reason: explain_pool(&cause), cause })?;
+        self.ledger.pool.publish();
+        Ok(())
+    }
+
+    /// What was granted at open.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        self.ring.setup()
+    }
+
+    /// The unused rest of the arena, to be written to.
+    #[inline]
+    pub fn spare(&mut self) -> &mut [u8] {
+        self.arena.spare()
+    }
+
+    /// The bytes that a send took, while the arena was not reset since.
+    #[must_use]
+    pub fn sent_bytes(&self, sent: Sent) -> Option<&[u8]> {
+        self.arena.bytes(sent)
+    }
+
+    /// Makes the whole arena spare again. Refused, with `false`, while requests are queued,
+    /// which may reference it, and while completions overflow, which may tell of bytes that were
+    /// not sent.
+    pub fn reset_arena(&mut self) -> bool {
+        if self.queued() > 0 || self.has_overflow() {
+            return false;
+        }
+        // Every send was submitted. MSG_DONTWAIT makes the kernel try it once in the submitting
+        // call and complete it, whatever comes of it: it has no reason to look again.
+        self.arena.reset();
+        true
+    }
+
+    /// The bytes of a receive.
+    ///
+    /// # Panics
+    /// When the lease is of another ring.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self, received: &Received) -> &[u8] {
+        self.ledger.pool.bytes(received)
+    }
+
+    /// Ends a lease. The kernel has the buffer with the next [`StreamRing::submit`] or
+    /// [`StreamRing::enter`].
+    ///
+    /// # Panics
+    /// When the lease is of another ring.
+    #[inline]
+    pub fn give_back(&mut self, received: Received) {
+        self.ledger.pool.give_back(received);
+    }
+
+    /// How many receive buffers are in the caller's hands.
+    #[must_use]
+    pub fn buffers_lent(&self) -> usize {
+        self.ledger.pool.lent()
+    }
+
+    /// How many requests of [`StreamRing::send_owned`], [`StreamRing::read_owned`] and
+    /// [`StreamRing::accept`] have not ended.
+    #[must_use]
+    pub fn owned_in_flight(&self) -> usize {
+        self.ledger.owned.count()
+    }
+
+    /// How many requests are queued and not submitted yet.
+    #[must_use]
+    pub fn queued(&mut self) -> usize {
+        self.ring.queued()
+    }
+
+    /// Hands the queued requests and the buffers given back to the kernel; otherwise as
+    /// [`Ring::submit`].
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
+    pub fn submit(&mut self) -> io::Result<usize> {
+        self.ledger.pool.publish();
+        self.ring.submit()
+    }
+
+    /// Hands the buffers given back to the kernel; otherwise as [`Ring::enter`].
+    ///
+    /// # Errors
+    /// As [`Ring::enter`].
+    pub fn enter(&mut self, completions_min: u32, timeout: Option<Duration>) -> io::Result<usize> {
+        self.ledger.pool.publish();
+        self.ring.enter(completions_min, timeout)
+    }
+
+    /// Takes the oldest completion out of the queue.
+    #[inline]
+    pub fn next_completion(&mut self) -> Option<StreamCompletion> {
+        let ledger = &mut self.ledger;
+        self.ring.io.completion().find_map(|entry| ledger.read(&entry))
+    }
+
+    /// Appends all completions in the queue to `into`.
+    pub fn drain_completions(&mut self, into: &mut Vec<StreamCompletion>) {
+        let ledger = &mut self.ledger;
+        into.extend(self.ring.io.completion().filter_map(|entry| ledger.read(&entry)));
+    }
+
+    /// As [`Ring::has_completions`].
+    #[must_use]
+    pub fn has_completions(&mut self) -> bool {
+        self.ring.has_completions()
+    }
+
+    /// As [`Ring::has_deferred_work`].
+    #[must_use]
+    pub fn has_deferred_work(&mut self) -> bool {
+        self.ring.has_deferred_work()
+    }
+
+    /// As [`Ring::has_overflow`].
+    #[must_use]
+    pub fn has_overflow(&mut self) -> bool {
+        self.ring.has_overflow()
+    }
+
+    /// Queues an entry that references no memory, or memory of this ring by its rules.
+    #[inline]
+    pub(super) fn push(&mut self, entry: &squeue::Entry) -> Result<(), QueueFull> {
+        // SAFETY: what the entries of `stream_request` and `teardown` reference stays valid while they run: receives
+        // name the group of buffers only; a send out of the arena lies in what `Arena::take`
+        // makes read-only until `reset_arena`, which waits for the queue to be empty; the
+        // buffers of owned requests stand in `Owned` until the last completion. `teardown` keeps
+        // all three when requests may be left.
+        unsafe { self.ring.io.submission().push(entry) }.map_err(|_| QueueFull)
+    }
+}
+
+const TOO_OLD: &str = "this kernel's io_uring is too old to receive and send: Linux 6.1 or newer \
+                       is needed";
+
+/// Multishot receives (6.0) are not announced, nor is the true count of a send that was cut
+/// short (6.1): deferred work came with the latter.
+fn require_streams(ring: &Ring) -> Result<(), RingUnavailable> {
+    if ring.setup.flags.contains(&"DEFER_TASKRUN") {
+        return Ok(());
+    }
+    let cause = io::Error::from_raw_os_error(libc::EINVAL);
+    Err(RingUnavailable { reason: TOO_OLD.to_owned(), cause })
+}
+
+fn explain_pool(cause: &io::Error) -> String {
+    match cause.raw_os_error() {
+        Some(libc::EINVAL) => TOO_OLD.to_owned(),
+        Some(libc::ENOMEM) => "RLIMIT_MEMLOCK has no room for the ring of receive buffers, which \
+                               counts as locked memory: raise it (ulimit -l), grant \
+                               CAP_IPC_LOCK or ask for fewer buffers"
+            .to_owned(),
+        _ => format!("io_uring_register of the receive buffers: {cause}"),
+    }
+}
+
+fn no_memory(cause: io::Error) -> RingUnavailable {
+    let reason = "no memory for the receive buffers and the arena".to_owned();
+    RingUnavailable { reason, cause }
+}

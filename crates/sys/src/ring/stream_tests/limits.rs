@@ -1,0 +1,152 @@
+//! Limits: small queues, many ready sockets, little memory, signals.
+
+use std::os::unix::process::CommandExt;
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+/// Sixteen sockets speak at once and again, and only four completions fit.
+#[test]
+fn an_overflow_loses_nothing_and_keeps_the_order_of_each_socket() {
+    const SOCKETS: usize = 16;
+    const ROUNDS: u8 = 20;
+    let mut ring = ring_of(Sizes { submission: 4, completion: 4 }, 64);
+    let mut pairs: Vec<_> = (0..SOCKETS).map(|_| pair()).collect();
+    let mut seen = vec![Vec::new(); SOCKETS];
+    let (mut has_overflowed, mut ends) = (false, 0);
+    for (index, (ours, _)) in pairs.iter().enumerate() {
+        arm(&mut ring, ours, index);
+    }
+    submit_quietly(&mut ring);
+    for round in 0..ROUNDS {
+        for (_, peer) in &mut pairs {
+            peer.write_all(&[round]).expect("sent");
+        }
+        while seen.iter().map(Vec::len).sum::<usize>() < SOCKETS * (usize::from(round) + 1) {
+            enter(&mut ring, 1, Some(PATIENCE));
+            has_overflowed |= ring.has_overflow();
+            while let Some(completion) = ring.next_completion() {
+                let index = completion.user_data as usize;
+                if !completion.has_more {
+                    ends += 1;
+                    arm(&mut ring, &pairs[index].0, index);
+                }
+                seen[index].extend(text(&mut ring, completion));
+            }
+        }
+    }
+    let expected: Vec<u8> = (0..ROUNDS).collect();
+    assert!(seen.iter().all(|bytes| *bytes == expected), "{seen:?}");
+    assert!(has_overflowed && ends > 0, "the completion queue was too large for this test");
+    assert_eq!(ring.buffers_lent(), 0);
+}
+
+fn arm(ring: &mut StreamRing, socket: &UnixStream, index: usize) {
+    while ring.receive(socket.as_raw_fd(), Shots::Many, index as u64).is_err() {
+        match ring.submit() {
+            Ok(_) => {}
+            // The kernel wants completions to be taken before it takes more.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => enter(ring, 0, None),
+            Err(error) => panic!("io_uring_enter: {error}"),
+        }
+    }
+}
+
+/// A call finishes about twenty deferred receives; the flag tells of the rest.
+#[test]
+fn more_ready_sockets_than_one_call_serves_are_all_served() {
+    const SOCKETS: usize = 64;
+    let mut ring = ring_of(Sizes { submission: 64, completion: 256 }, 64);
+    let mut pairs: Vec<_> = (0..SOCKETS).map(|_| pair()).collect();
+    for (index, (ours, _)) in pairs.iter().enumerate() {
+        ring.receive(ours.as_raw_fd(), Shots::Many, index as u64).expect("room");
+    }
+    submit_quietly(&mut ring);
+    for (_, peer) in &mut pairs {
+        peer.write_all(b"x").expect("sent");
+    }
+    assert!(ring.has_deferred_work());
+    let (mut completions, mut calls) = (Vec::new(), 0);
+    while ring.has_deferred_work() {
+        enter(&mut ring, u32::from(calls == 0), Some(PATIENCE));
+        calls += 1;
+        ring.drain_completions(&mut completions);
+    }
+    let mut served: Vec<u64> = completions.iter().map(|seen| seen.user_data).collect();
+    served.sort_unstable();
+    assert_eq!(served, (0..SOCKETS as u64).collect::<Vec<_>>());
+    for completion in completions {
+        assert_eq!(text(&mut ring, completion), b"x");
+    }
+    assert_eq!(ring.buffers_lent(), 0);
+}
+
+#[test]
+fn too_little_locked_memory_for_the_buffers_is_explained() {
+    const NAME: &str = "too_little_locked_memory_for_the_buffers_is_explained";
+    const LIMIT_BYTES: u64 = 64 << 10;
+    if !is_own_unprivileged_process(NAME) {
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: LIMIT_BYTES, rlim_max: LIMIT_BYTES };
+    // SAFETY: `limit` is a valid structure, read during the call.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) };
+    assert_eq!(done, 0);
+    let ring = Sizes { submission: 16, completion: 32 };
+    let sizes = StreamSizes { ring, buffers: 1 << 15, buffer_bytes: 16, arena_bytes: 16 };
+    let Err(refused) = StreamRing::open(sizes) else { panic!("512 KiB do not fit 64 KiB") };
+    assert_eq!(refused.cause.raw_os_error(), Some(libc::ENOMEM));
+    assert!(refused.reason.contains("fewer buffers"), "{refused}");
+    let fewer = StreamSizes { buffers: 16, ..sizes };
+    StreamRing::open(fewer).expect("the advice helps");
+}
+
+/// Locked memory is counted for users without CAP_IPC_LOCK only.
+fn is_own_unprivileged_process(test: &str) -> bool {
+    const NOBODY: u32 = 65_534;
+    if env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let (_crate, module) = module_path!().split_once("::").expect("a path below the crate");
+    let mut child = Command::new("/proc/self/exe");
+    child.args(["--exact", &format!("{module}::{test}"), "--test-threads=1"]).env(CHILD, "1");
+    // SAFETY: the call takes no argument and always succeeds.
+    if unsafe { libc::geteuid() } == 0 {
+        child.uid(NOBODY).gid(NOBODY);
+    }
+    let output = child.output().expect("a process of its own");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    false
+}
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+#[test]
+fn a_signal_ends_a_wait_and_harms_nothing() {
+    let mut ring = ring(4);
+    let (ours, mut peer) = pair();
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    submit_quietly(&mut ring);
+    let handler = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the handler does nothing, so it may run anywhere.
+    unsafe { libc::signal(libc::SIGUSR1, handler) };
+    // SAFETY: the call takes no argument.
+    let waiter = unsafe { libc::pthread_self() };
+    let (done, is_done) = mpsc::channel::<()>();
+    let signaller = thread::spawn(move || {
+        while is_done.recv_timeout(Duration::from_millis(1)) == Err(mpsc::RecvTimeoutError::Timeout)
+        {
+            // SAFETY: the thread lives: it joins this one.
+            unsafe { libc::pthread_kill(waiter, libc::SIGUSR1) };
+        }
+    });
+    let error = ring.enter(1, Some(PATIENCE)).expect_err("nothing else ends it");
+    drop(done);
+    signaller.join().expect("the signaller");
+    assert_eq!(error.raw_os_error(), Some(libc::EINTR));
+    peer.write_all(b"x").expect("sent");
+    let seen = next(&mut ring);
+    assert_eq!(text(&mut ring, seen), b"x");
+}

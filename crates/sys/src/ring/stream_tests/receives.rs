@@ -1,0 +1,248 @@
+//! Receives: every buffer comes back, whatever ends the request.
+
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+
+use super::*;
+
+#[test]
+fn many_receives_come_from_one_request() {
+    let mut ring = ring(4);
+    let (ours, mut peer) = tcp_pair();
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    for word in [b"one".as_slice(), b"two", b"three"] {
+        peer.write_all(word).expect("sent");
+        let seen = next(&mut ring);
+        assert_eq!((seen.user_data, seen.has_more), (7, true));
+        assert_eq!(text(&mut ring, seen), word);
+    }
+    assert_pool_is_whole(&mut ring, 4);
+}
+
+#[test]
+fn one_receive_ends_with_its_bytes_and_tells_of_more() {
+    let mut ring = ring(4);
+    let (ours, mut peer) = tcp_pair();
+    peer.write_all(&[b'x'; 20]).expect("sent");
+    for (len, has_data_left) in [(16, true), (4, false)] {
+        ring.receive(ours.as_raw_fd(), Shots::One, 7).expect("room");
+        let seen = next(&mut ring);
+        assert_eq!((seen.has_more, seen.has_data_left), (false, has_data_left));
+        assert_eq!(text(&mut ring, seen).len(), len);
+    }
+    assert_pool_is_whole(&mut ring, 4);
+}
+
+#[test]
+fn the_end_of_the_stream_takes_no_buffer() {
+    for shots in [Shots::One, Shots::Many] {
+        let mut ring = ring(4);
+        let (ours, peer) = tcp_pair();
+        ring.receive(ours.as_raw_fd(), shots, 7).expect("room");
+        submit_quietly(&mut ring);
+        peer.shutdown(Shutdown::Write).expect("the peer says no more");
+        let seen = next(&mut ring);
+        assert_eq!((seen.result, seen.has_more), (0, false));
+        assert!(seen.received.is_none());
+        assert_pool_is_whole(&mut ring, 4);
+    }
+}
+
+#[test]
+fn a_reset_takes_no_buffer() {
+    let mut ring = ring(4);
+    let (ours, peer) = tcp_pair();
+    (&ours).write_all(b"never read").expect("sent");
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    submit_quietly(&mut ring);
+    // Closing with unread bytes resets the connection.
+    drop(peer);
+    let seen = next(&mut ring);
+    assert_eq!((seen.result, seen.has_more), (-libc::ECONNRESET, false));
+    assert_pool_is_whole(&mut ring, 4);
+}
+
+#[test]
+fn a_cancelled_receive_takes_no_buffer() {
+    let mut ring = ring(4);
+    let (ours, mut peer) = pair();
+    for shots in [Shots::One, Shots::Many] {
+        ring.receive(ours.as_raw_fd(), shots, 7).expect("room");
+        submit_quietly(&mut ring);
+        ring.cancel(7, 8).expect("room");
+        let seen = next(&mut ring);
+        assert_eq!((seen.user_data, seen.result), (7, -libc::ECANCELED));
+        assert!(!seen.has_more && seen.received.is_none());
+    }
+    // Cancelled when bytes had come already and the kernel was about to look.
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    submit_quietly(&mut ring);
+    peer.write_all(b"late").expect("sent");
+    ring.cancel(7, 8).expect("room");
+    let mut seen = next(&mut ring);
+    while seen.has_more {
+        assert_eq!(text(&mut ring, seen), b"late");
+        seen = next(&mut ring);
+    }
+    assert_eq!((seen.user_data, seen.result), (7, -libc::ECANCELED));
+    submit_quietly(&mut ring);
+    assert_pool_is_whole(&mut ring, 4);
+}
+
+#[test]
+fn a_receive_without_a_buffer_ends_and_starts_anew_when_one_was_given_back() {
+    let mut ring = ring(1);
+    let (ours, mut peer) = pair();
+    let fd = ours.as_raw_fd();
+    ring.receive(fd, Shots::Many, 7).expect("room");
+    peer.write_all(&pattern(20)).expect("sent");
+    let first = next(&mut ring);
+    assert!(first.has_more && first.received.is_some());
+    let starved = next(&mut ring);
+    assert_eq!((starved.result, starved.has_more), (-libc::ENOBUFS, false));
+    assert!(starved.received.is_none());
+    assert_eq!(text(&mut ring, first), pattern(20)[..16]);
+    ring.receive(fd, Shots::Many, 7).expect("room");
+    let second = next(&mut ring);
+    assert_eq!(text(&mut ring, second), pattern(20)[16..]);
+    ring.cancel(7, 8).expect("room");
+    assert_eq!(next(&mut ring).result, -libc::ECANCELED);
+    assert_pool_is_whole(&mut ring, 1);
+}
+
+/// Arming anew without a buffer would spin: the end comes though there is nothing to receive.
+#[test]
+fn an_empty_pool_ends_a_receive_that_has_nothing_to_receive() {
+    let mut ring = ring(1);
+    let (ours, mut peer) = pair();
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    peer.write_all(b"x").expect("sent");
+    let lent = next(&mut ring);
+    assert_eq!(ring.buffers_lent(), 1);
+    let (idle, _peer) = pair();
+    ring.receive(idle.as_raw_fd(), Shots::Many, 9).expect("room");
+    let starved = next(&mut ring);
+    assert_eq!((starved.user_data, starved.result), (9, -libc::ENOBUFS));
+    assert_eq!(text(&mut ring, lent), b"x");
+}
+
+#[test]
+fn a_non_blocking_socket_is_waited_for_all_the_same() {
+    for shots in [Shots::One, Shots::Many] {
+        let mut ring = ring(4);
+        let (ours, mut peer) = tcp_pair();
+        ours.set_nonblocking(true).expect("a flag set");
+        ring.receive(ours.as_raw_fd(), shots, 7).expect("room");
+        submit_quietly(&mut ring);
+        peer.write_all(b"x").expect("sent");
+        let seen = next(&mut ring);
+        assert_eq!(text(&mut ring, seen), b"x");
+    }
+}
+
+#[test]
+fn an_empty_datagram_ends_a_receive_and_leaves_the_next_one_unread() {
+    let mut ring = ring(4);
+    let (ours, peer) = std::os::unix::net::UnixDatagram::pair().expect("a socket pair");
+    for datagram in [b"a".as_slice(), b"", b"b"] {
+        peer.send(datagram).expect("sent");
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+        loop {
+            let mut completion = next(&mut ring);
+            let (result, has_more) = (completion.result, completion.has_more);
+            if let Some(received) = completion.received.take() {
+                seen.extend_from_slice(ring.bytes(&received));
+                ring.give_back(received);
+            }
+            if result == 0 || !has_more || seen.len() == 2 {
+                break;
+            }
+        }
+    }
+    assert_eq!(seen, b"ab");
+    ring.cancel(7, 8).expect("room");
+    assert_eq!(next(&mut ring).result, -libc::ECANCELED);
+    assert_pool_is_whole(&mut ring, 4);
+}
+
+/// The tail of the buffer ring has 16 bits, and so have the buffers' numbers.
+#[test]
+fn the_pool_outlives_more_receives_than_its_tail_can_count() {
+    let mut ring = ring_of(Sizes { submission: 16, completion: 512 }, 256);
+    let (ours, mut peer) = pair();
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    let sent = pattern(256 * 16);
+    let mut receives = 0;
+    while receives < (1 << 16) + 1000 {
+        peer.write_all(&sent).expect("sent");
+        let mut seen = Vec::new();
+        while seen.len() < sent.len() {
+            let completion = next(&mut ring);
+            receives += 1;
+            if !completion.has_more {
+                ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+            }
+            if completion.result != -libc::ENOBUFS {
+                seen.extend(text(&mut ring, completion));
+            }
+        }
+        assert_eq!(seen, sent);
+    }
+    assert_eq!(ring.buffers_lent(), 0);
+}
+
+/// An armed receive keeps the file open: whoever closes must end it first.
+#[test]
+fn a_close_with_a_receive_armed_reaches_the_peer_only_when_the_receive_ends() {
+    let mut ring = ring(4);
+    let (ours, peer) = tcp_pair();
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    submit_quietly(&mut ring);
+    ring.close(OwnedFd::from(ours), 9).expect("room");
+    submit_quietly(&mut ring);
+    peer.set_nonblocking(true).expect("a flag set");
+    let error = (&peer).read(&mut [0]).expect_err("no end yet");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    peer.set_nonblocking(false).expect("a flag cleared");
+    ring.cancel(7, 8).expect("room");
+    assert_eq!(next(&mut ring).result, -libc::ECANCELED);
+    assert_end(&peer);
+}
+
+#[test]
+fn a_shutdown_reaches_the_peer_at_once_and_ends_the_receive() {
+    let mut ring = ring(4);
+    let (ours, peer) = tcp_pair();
+    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
+    submit_quietly(&mut ring);
+    ring.shutdown(ours.as_raw_fd(), libc::SHUT_RDWR, 9).expect("room");
+    let seen = next(&mut ring);
+    assert_eq!((seen.user_data, seen.result, seen.has_more), (7, 0, false));
+    assert_end(&peer);
+    ring.close(OwnedFd::from(ours), 9).expect("room");
+    submit_quietly(&mut ring);
+    assert_pool_is_whole(&mut ring, 4);
+}
+
+#[test]
+fn a_lease_that_outlives_its_ring_is_not_one_of_the_next_ring() {
+    let mut first = ring(1);
+    let (ours, mut peer) = pair();
+    first.receive(ours.as_raw_fd(), Shots::One, 7).expect("room");
+    peer.write_all(b"x").expect("sent");
+    let received = next(&mut first).received.expect("a byte");
+    drop(first);
+    let second = ring(1);
+    let outcome =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| second.bytes(&received).len()));
+    assert!(outcome.is_err(), "the second ring must know its own leases");
+}
+
+#[test]
+#[should_panic(expected = "the two upper bits are the ring's")]
+fn a_number_with_a_bit_of_ours_is_refused() {
+    let _ = ring(1).receive(0, Shots::One, StreamRing::USER_DATA_MAX + 1);
+}
