@@ -149,7 +149,6 @@ impl Experiment {
                 Peer::Libuv,
                 Peer::Libevent,
                 Peer::Mio,
-                Peer::Polling,
             ],
             Self::Http => &[
                 Peer::RawEpoll,

@@ -29,6 +29,22 @@ pub(super) fn load(point: &PlannedPoint) -> String {
                 _ => watched,
             }
         }
+        Experiment::Chain => {
+            format!("{} socket pairs watched, {} active", axes["pairs"], axes["active"])
+        }
+        Experiment::Http => {
+            let mut words = format!("HTTP on {} connections", axes["connections"]);
+            if axes["keepalive"] == "false" {
+                words += ", each for one request";
+            }
+            if axes["pipeline"] != "1" {
+                words += &format!(", {} requests at once", axes["pipeline"]);
+            }
+            if axes["idle"] != "0" {
+                words += &format!(", {} idle beside them", axes["idle"]);
+            }
+            words
+        }
     }
 }
 

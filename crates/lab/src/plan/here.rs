@@ -48,7 +48,7 @@ fn no_server(program: &Path) -> Option<String> {
 
 fn missing_peer(peer: Peer) -> Option<String> {
     match peer {
-        Peer::RawEpoll | Peer::Mio | Peer::Polling => None,
+        Peer::RawEpoll | Peer::Mio => None,
         Peer::RawUring => refused(Driver::Completion),
         Peer::Nginx | Peer::Haproxy | Peer::H2o | Peer::Lighttpd => {
             programs::missing(peer.name(), peer.package().unwrap_or_default())

@@ -32,7 +32,7 @@ impl Completion {
             what: format!("a ring ({refused})"),
             cause: std::io::Error::other("io_uring is not available"),
         })?;
-        let to_arm = (0..chain.readers.len()).collect();
+        let mut completion = Self { ring, to_arm: (0..chain.readers.len()).collect() };
         completion.arm(chain)?;
         Ok(completion)
     }
