@@ -4,6 +4,7 @@
 //! and none may be run in their place. `pollux lab floor NAME` runs one; the `http` experiment
 //! starts it as an arm. They are written on bare system calls, as a C program would be, and not
 //! on the poller or the loops that they are a measure for.
+//! `raw-uring` leans on the ring of `pollux-sys`, as there is no safe one below it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use crate::error::MeasureError;
 
 mod epoll;
 mod reply;
+mod uring;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -24,17 +26,20 @@ const BACKLOG: i32 = 4096;
 pub enum Floor {
     /// Edge-triggered epoll.
     RawEpoll,
+    /// io_uring by completion.
+    RawUring,
 }
 
 impl Floor {
     /// Every floor.
-    pub const ALL: [Self; 1] = [Self::RawEpoll];
+    pub const ALL: [Self; 2] = [Self::RawEpoll, Self::RawUring];
 
     /// Name on the command line and of the arm.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::RawEpoll => "raw-epoll",
+            Self::RawUring => "raw-uring",
         }
     }
 
@@ -79,6 +84,7 @@ pub fn run(
     on_listening(address);
     match floor {
         Floor::RawEpoll => epoll::serve(&listener, &replies),
+        Floor::RawUring => uring::serve(&listener, &replies),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
@@ -45,7 +46,9 @@ pub(super) fn measure(
                 ran
             })
             .map_err(|cause| MeasureError::Setup { what: "the measured thread".into(), cause })?;
-        let controller = Controller { spec, experiment, gauge: &gauge, notices, on_interval };
+        let workload = measured.thread().clone();
+        let controller =
+            Controller { spec, experiment, gauge: &gauge, workload, notices, on_interval };
         let done = controller.run();
         gauge.stop();
         measured.thread().unpark();
@@ -58,6 +61,8 @@ struct Controller<'a> {
     spec: &'a RunSpec,
     experiment: Experiment,
     gauge: &'a Gauge,
+    /// The measured thread, to wake it.
+    workload: Thread,
     notices: Receiver<Notice>,
     on_interval: &'a mut dyn FnMut(&Interval),
 }
@@ -77,6 +82,8 @@ impl Controller<'_> {
         let thread_before = TaskUse::of_thread(pid, ready.tid);
         let process_before = TaskUse::of_process(pid);
         let first = Tick::take(self.gauge, ready.counters.as_ref());
+        self.gauge.admit();
+        self.workload.unpark();
         let closed = self.cut_intervals(&first, &ready, &mut attached)?;
         let last = Tick::take(self.gauge, ready.counters.as_ref());
         let thread = TaskUse::of_thread(pid, ready.tid).since(&thread_before);

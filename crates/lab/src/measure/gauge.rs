@@ -1,8 +1,8 @@
 //! What measured thread and controller share.
 //!
 //! The measured thread stores a count now and then and sends a few notices; the controller
-//! reads the count when an interval ends. Nothing here makes the measured thread wait, except
-//! at the very end, so that its `/proc` entries can still be read.
+//! reads the count when an interval ends. Nothing here makes the measured thread wait, except at
+//! the ends of a window of its own: until the counters are attached, and until they are read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
@@ -73,14 +73,16 @@ pub(crate) struct Gauge {
     /// Events so far; the measured thread stores, the controller loads.
     pub(crate) events: AtomicU64,
     is_stopped: AtomicBool,
+    is_admitted: AtomicBool,
     waker: Mutex<Option<Waker>>,
     notices: Sender<Notice>,
 }
 
 impl Gauge {
     pub(crate) fn new(notices: Sender<Notice>) -> Self {
-        let is_stopped = AtomicBool::new(false);
-        Self { events: AtomicU64::new(0), is_stopped, waker: Mutex::new(None), notices }
+        let (is_stopped, is_admitted) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (events, waker) = (AtomicU64::new(0), Mutex::new(None));
+        Self { events, is_stopped, is_admitted, waker, notices }
     }
 
     /// Tells the controller that the workload is ready; `waker` ends a wait at the stop.
@@ -89,9 +91,17 @@ impl Gauge {
         self.send(ready);
     }
 
-    /// The measured part begins.
+    /// The measured part begins; returns when the controller has attached what it counts with.
     pub(crate) fn open_window(&self) {
         self.send(Notice::WindowOpened);
+        while !self.is_admitted.load(Relaxed) && !self.is_stopped() {
+            std::thread::park();
+        }
+    }
+
+    /// Lets a workload into the window that it has opened; the caller unparks its thread.
+    pub(crate) fn admit(&self) {
+        self.is_admitted.store(true, Relaxed);
     }
 
     /// The measured part is over; returns when the controller has read what it needs.

@@ -2,7 +2,7 @@
  *
  * Arguments: PAIRS ACTIVE WRITES RAMP_MS RUNTIME_MS INTERVAL_MS
  * Prints:    ready PID            everything is registered, the ramp begins
- *            open                 the window begins
+ *            open                 the window begins when a line comes in
  *            at EVENTS            now and then, events since then
  *            close EVENTS NS      the window is over; NS as if each round were the median one
  * and ends when its standard input does. Each event is one recv and one send, as in the arms that
@@ -201,6 +201,9 @@ int main(int count, char **words)
     while (now_ns() - start < ramp_ns)
         round_ns();
     printf("open\n");
+    while (getchar() != '\n')
+        if (feof(stdin))
+            return 1;
     size_t rounds = 0, room = 1024;
     int64_t *times = malloc(room * sizeof *times);
     long per_round = active + writes_per_round;

@@ -3,9 +3,9 @@
 //! The program stands beside this file and says what it prints. It is built once for each record,
 //! into the private folder of its runs, and its own process is what is measured.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -62,8 +62,11 @@ pub(super) fn run(peer: Peer, spec: &RunSpec, gauge: &Gauge) -> Result<(), Measu
     let setup = |cause| MeasureError::Setup { what: format!("the program for {peer}"), cause };
     let mut running = Running(command.spawn().map_err(setup)?);
     let stdout = running.0.stdout.take().expect("it was made a pipe");
-    let silent = || failed(peer, "ended before its window did");
-    if listen(stdout, gauge)? { Ok(()) } else { Err(silent()) }
+    let stdin = running.0.stdin.take().expect("it was made a pipe");
+    match listen(stdout, stdin, gauge)? {
+        true => Ok(()),
+        false => Err(failed(peer, "ended before its window did")),
+    }
 }
 
 /// The program; it stays in the private folder for the runs that follow.
@@ -95,7 +98,11 @@ fn built(peer: Peer, scratch: &Path) -> Result<PathBuf, MeasureError> {
 }
 
 /// Passes on what the program says; whether it came to the end of its window.
-fn listen(stdout: ChildStdout, gauge: &Gauge) -> Result<bool, MeasureError> {
+fn listen(
+    stdout: ChildStdout,
+    mut stdin: ChildStdin,
+    gauge: &Gauge,
+) -> Result<bool, MeasureError> {
     for line in BufReader::new(stdout).lines() {
         let line = line.map_err(|cause| MeasureError::Io { call: "read", cause })?;
         if gauge.is_stopped() {
@@ -103,7 +110,11 @@ fn listen(stdout: ChildStdout, gauge: &Gauge) -> Result<bool, MeasureError> {
         }
         match parsed(&line) {
             Some(Said::Ready(pid)) => gauge.announce(Notice::ready_elsewhere(pid), None),
-            Some(Said::Open) => gauge.open_window(),
+            Some(Said::Open) => {
+                gauge.open_window();
+                // A program that has ended says no more, and that is seen below.
+                let _ = stdin.write_all(b"\n");
+            }
             Some(Said::At(events)) => gauge.events.store(events, Relaxed),
             Some(Said::Close(events, elapsed)) => {
                 gauge.events.store(events, Relaxed);
