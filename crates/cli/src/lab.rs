@@ -329,10 +329,14 @@ fn measure_one() -> Result<ExitCode, Failure> {
     }
     rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
     let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
-    let done = measure(&spec, &mut |interval| {
-        // A runner that went away is noticed at the end.
-        let _ = line(&Line::Interval(*interval));
-    }, &|| is_interrupted.load(Relaxed));
+    let done = measure(
+        &spec,
+        &mut |interval| {
+            // A runner that went away is noticed at the end.
+            let _ = line(&Line::Interval(*interval));
+        },
+        &|| is_interrupted.load(Relaxed),
+    );
     let done = done.map_err(|error| Failure::failed(with_causes(&error)))?;
     line(&Line::Done(Box::new(done)))?;
     Ok(ExitCode::SUCCESS)

@@ -214,6 +214,7 @@ pub struct Run {
 /// What a timing run gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one")]
 pub enum Outcome {
     /// The run went to its end.
     Measured(Measurement),
@@ -417,11 +418,17 @@ pub struct WhyRow {
     /// Times that the measured thread slept and was woken.
     pub wakeups_per_event: Reading<f64>,
     /// Page faults of the measured thread, minor and major.
+    #[serde(default = "not_in_older_files")]
     pub page_faults_per_event: Reading<f64>,
     /// CPU time of the measured thread, from the timing pass.
     pub cpu_ns_per_event: Reading<f64>,
     /// One sentence from the largest relative moves against the baseline.
     pub sentence: String,
+}
+
+/// For what results of earlier versions do not hold.
+fn not_in_older_files<T>() -> Reading<T> {
+    Reading::unavailable("not counted by the version that wrote this result")
 }
 
 /// Whether to believe a run.

@@ -143,13 +143,7 @@ impl Experiment {
     pub const fn peers(self) -> &'static [Peer] {
         match self {
             Self::Streams | Self::Pipes => &[],
-            Self::Chain => &[
-                Peer::RawEpoll,
-                Peer::Libev,
-                Peer::Libuv,
-                Peer::Libevent,
-                Peer::Mio,
-            ],
+            Self::Chain => &[Peer::RawEpoll, Peer::Libev, Peer::Libuv, Peer::Libevent, Peer::Mio],
             Self::Http => &[
                 Peer::RawEpoll,
                 Peer::RawUring,
@@ -194,8 +188,7 @@ impl Experiment {
     /// When `axes` lacks the axis that counts them.
     #[must_use]
     pub fn fds_needed(self, axes: &BTreeMap<String, String>) -> u64 {
-        let count =
-            |axis: &str| axes[axis].parse::<u64>().expect("checked when the job was read");
+        let count = |axis: &str| axes[axis].parse::<u64>().expect("checked when the job was read");
         match self {
             Self::Streams => 2 * count("nfds"),
             Self::Pipes => 2 * count("pipes"),

@@ -157,7 +157,8 @@ mod tests {
             assert_eq!(bytes, 2 * replies.one_len, "cut at {cut}");
         }
         let mut carry = 0;
-        let single: usize = two.iter().filter(|b| replies.answer(&[**b], &mut carry).is_some()).count();
+        let single: usize =
+            two.iter().filter(|b| replies.answer(&[**b], &mut carry).is_some()).count();
         assert_eq!(single, 2, "byte by byte");
     }
 

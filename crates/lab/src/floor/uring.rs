@@ -7,7 +7,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use pollux_sys::ring::{QueueFull, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes};
+use pollux_sys::ring::{
+    QueueFull, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
+};
 
 use super::reply::Replies;
 use crate::error::MeasureError;
@@ -163,7 +165,9 @@ impl Responder<'_> {
         }
         self.submit()?;
         request(&mut self.ring).map_err(|_| {
-            MeasureError::Protocol("the queue of a ring is full right after it was submitted".into())
+            MeasureError::Protocol(
+                "the queue of a ring is full right after it was submitted".into(),
+            )
         })
     }
 

@@ -193,7 +193,8 @@ impl Counted {
             Reading::from_io("raw_syscalls:sys_enter", SyscallCounter::open(tid, id))
         });
         let hardware = HARDWARE.map(|(name, event)| perf_count(name, Event::Hardware(event), tid));
-        let migrations = perf_count("CPU migrations", Event::Software(Software::CpuMigrations), tid);
+        let migrations =
+            perf_count("CPU migrations", Event::Software(Software::CpuMigrations), tid);
         let before = TaskUse::of_thread(pid, tid);
         let syscalls = opened.and_then(|counter| {
             let started = counter.start();

@@ -76,7 +76,9 @@ fn connections(load: &Load) -> usize {
 fn nginx(address: SocketAddr, load: &Load, files: &Files) -> String {
     let (connections, folder) = (connections(load), files.folder.display());
     let answer = match load.reply_bytes <= WORD_BYTES_MAX {
-        true => format!("default_type text/plain; return 200 \"{}\";", "x".repeat(load.reply_bytes)),
+        true => {
+            format!("default_type text/plain; return 200 \"{}\";", "x".repeat(load.reply_bytes))
+        }
         false => format!("root {}; index index.html;", files.site.display()),
     };
     // The worker of a privileged master would change its user, who may not enter the folder.

@@ -69,7 +69,8 @@ impl Generator {
         scratch: &Path,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Counted, MeasureError> {
-        let mut process = Process::start(self.name(), self.command(load, to, time, scratch)?, Stdio::piped())?;
+        let mut process =
+            Process::start(self.name(), self.command(load, to, time, scratch)?, Stdio::piped())?;
         let has_ended = process.ends_within(time, is_interrupted)?;
         if has_ended && self == Self::Wrk {
             return Err(process.failed("ended before it was asked to"));

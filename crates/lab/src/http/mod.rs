@@ -82,9 +82,7 @@ impl<'a> Window<'a> {
         };
         let profiling = match spec.pass {
             // The process that answers is the last one: a worker, where there are some.
-            Pass::Profile { rate_hz } => {
-                family.last().map(|pid| Profiling::start(*pid, rate_hz))
-            }
+            Pass::Profile { rate_hz } => family.last().map(|pid| Profiling::start(*pid, rate_hz)),
             _ => None,
         };
         let before = TaskUse::of_processes(family);
@@ -138,7 +136,8 @@ fn generators_cpu() -> std::time::Duration {
 fn threads_of(family: &[u32]) -> Vec<(u32, u32)> {
     let threads = |pid: &u32| {
         let pid = *pid;
-        let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let entries =
+            std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         tids.map(move |tid| (pid, tid)).collect::<Vec<(u32, u32)>>()
     };

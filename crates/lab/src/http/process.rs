@@ -263,6 +263,9 @@ mod tests {
         let mut process = shell("echo 'no such address' >&2; exit 1");
         process.ends_within(Duration::from_secs(20), &|| false).expect("waited");
         process.line_within(Duration::from_secs(20));
-        assert_eq!(process.failed("ended too early").to_string(), "sh: ended too early: no such address");
+        assert_eq!(
+            process.failed("ended too early").to_string(),
+            "sh: ended too early: no such address"
+        );
     }
 }

@@ -158,11 +158,7 @@ fn connect(process: &mut Process, address: SocketAddr) -> Result<TcpStream, Meas
 
 /// One request; the answer must be 200 with a body of the right length, or the arms would not do
 /// the same.
-fn check_answer(
-    mut connection: TcpStream,
-    address: SocketAddr,
-    load: &Load,
-) -> Result<(), String> {
+fn check_answer(mut connection: TcpStream, address: SocketAddr, load: &Load) -> Result<(), String> {
     let in_words = |error: std::io::Error| format!("gave no answer: {error}");
     connection.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(in_words)?;
     connection.write_all(request(address).as_bytes()).map_err(in_words)?;

@@ -95,7 +95,9 @@ enum Per {
 
 fn own_count(run: &CountingRun, names: &[&str], per: Per) -> Reading<f64> {
     if run.counters.is_empty() {
-        return Reading::unavailable("no poller of ours, or not in a process that we can look into");
+        return Reading::unavailable(
+            "no poller of ours, or not in a process that we can look into",
+        );
     }
     let sum: u64 = names.iter().filter_map(|name| run.counters.get(*name)).sum();
     let by = match per {

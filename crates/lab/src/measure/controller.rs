@@ -280,4 +280,3 @@ impl Tick {
 fn named_counters(counters: CountersSnapshot) -> BTreeMap<String, u64> {
     counters.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
-

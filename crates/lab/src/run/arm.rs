@@ -64,13 +64,15 @@ pub(super) fn run(
             run_measured(subject, point, context, on_interval)
         }
         ArmKind::Peer(peer) => {
-            let subject = Subject { poller: None, peer: Some(peer.name()), pattern: Pattern::Random };
+            let subject =
+                Subject { poller: None, peer: Some(peer.name()), pattern: Pattern::Random };
             run_measured(subject, point, context, on_interval)
         }
     }
 }
 
 /// What is measured in a process of our own.
+#[derive(Clone, Copy)]
 struct Subject {
     poller: Option<&'static str>,
     peer: Option<&'static str>,

@@ -74,7 +74,9 @@ impl Completion {
 
     /// Submits what is queued and takes what is there, without waiting.
     fn enter(&mut self) -> Result<(), MeasureError> {
-        self.ring.enter(0, None).map_err(|cause| MeasureError::Io { call: "io_uring_enter", cause })?;
+        self.ring
+            .enter(0, None)
+            .map_err(|cause| MeasureError::Io { call: "io_uring_enter", cause })?;
         self.ring.reset_arena();
         Ok(())
     }

@@ -98,11 +98,7 @@ fn built(peer: Peer, scratch: &Path) -> Result<PathBuf, MeasureError> {
 }
 
 /// Passes on what the program says; whether it came to the end of its window.
-fn listen(
-    stdout: ChildStdout,
-    mut stdin: ChildStdin,
-    gauge: &Gauge,
-) -> Result<bool, MeasureError> {
+fn listen(stdout: ChildStdout, mut stdin: ChildStdin, gauge: &Gauge) -> Result<bool, MeasureError> {
     for line in BufReader::new(stdout).lines() {
         let line = line.map_err(|cause| MeasureError::Io { call: "read", cause })?;
         if gauge.is_stopped() {

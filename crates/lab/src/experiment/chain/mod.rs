@@ -167,11 +167,7 @@ fn send(writer: &OwnedFd) -> Result<(), MeasureError> {
 }
 
 /// One round of a chain with a watcher.
-fn watch(
-    chain: &mut Chain,
-    watcher: &mut impl Watcher,
-    gauge: &Gauge,
-) -> Result<(), MeasureError> {
+fn watch(chain: &mut Chain, watcher: &mut impl Watcher, gauge: &Gauge) -> Result<(), MeasureError> {
     while !chain.is_over() && !gauge.is_stopped() {
         watcher.turn(chain)?;
     }
