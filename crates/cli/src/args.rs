@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::axis_flags::AxisFlags;
+use crate::serve::ServeFlags;
 
 /// Exit codes of every `pollux lab` command, shown in its help.
 const EXIT_CODES: &str = "\
@@ -17,6 +18,36 @@ Exit codes:
   4    inconclusive, disturbed or invalid (only with --strict)
   5    a required source is missing (require = [...] in the job)
   130  interrupted; the blocks until then were reported";
+
+/// Exit codes of `pollux serve`, shown in its help.
+const SERVE_EXIT_CODES: &str = "\
+Signals:
+  SIGTERM, SIGINT  take no new connection, let open ones end; a second one ends at once
+  SIGHUP           open the access log again
+
+Exit codes:
+  0  ended by a signal
+  1  could not be started, or a loop failed
+  2  wrong flags or a wrong configuration file
+
+Privileges are not dropped: to listen below port 1024 give the binary CAP_NET_BIND_SERVICE, or let
+systemd do so (AmbientCapabilities=, User=).";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  pollux serve .                               the files of this folder at 127.0.0.1:8080
+  pollux serve --reply 128 --poller epoll-et   one fixed answer, as the lab measures it
+  pollux serve site --listen [::]:80 --threads 4 --pin 0-3 --precompressed \\
+      --access-log /var/log/pollux.log --stats 127.0.0.1:9100
+  pollux serve --echo --listen unix:/tmp/echo.sock
+  pollux serve --config pollux.toml --poller uring
+  echo 'show activity' | socat - unix:/tmp/control      (with --control unix:/tmp/control)
+
+A configuration file has the same names with _ for -:
+  dir = \"site\"
+  listen = [\"[::]:8080\", \"unix:/run/pollux.sock\"]
+  idle_timeout = \"30s\"
+  precompressed = true";
 
 const LAB_EXAMPLES: &str = "\
 Examples:
@@ -42,6 +73,12 @@ pub(crate) enum Command {
     /// Compare event mechanisms on this machine: select, poll, AIO poll, epoll, io_uring
     #[command(after_help = EXIT_CODES, after_long_help = format!("{LAB_EXAMPLES}\n\n{EXIT_CODES}"))]
     Lab(Box<Lab>),
+    /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
+    #[command(
+        after_help = SERVE_EXIT_CODES,
+        after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}")
+    )]
+    Serve(Box<ServeFlags>),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux"

@@ -359,14 +359,14 @@ fn run_floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     let words: Vec<String> = causes.map(ToString::to_string).collect();
     std::iter::once(error.to_string()).chain(words).collect::<Vec<_>>().join(": ")
 }
 
 /// Up to the hard limit: the plan counted on it.
-fn raise_descriptor_limit() -> rustix::io::Result<()> {
+pub(crate) fn raise_descriptor_limit() -> rustix::io::Result<()> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

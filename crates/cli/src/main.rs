@@ -14,6 +14,7 @@ mod lab;
 mod output;
 mod pages;
 mod progress;
+mod serve;
 
 use args::{Cli, Command};
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let ran = match cli.command {
         Command::Lab(lab) => lab::run(*lab),
+        Command::Serve(flags) => serve::run(*flags),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),
     };

@@ -7,10 +7,10 @@
 use pollux_poller::Count;
 
 macro_rules! named {
-    ($(#[$doc:meta])* $enum:ident { $($(#[$each:meta])* $variant:ident = $name:literal,)* }) => {
+    ($(#[$doc:meta])* $enum:ident { $($(#[doc = $about:literal])* $variant:ident = $name:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-        pub enum $enum { $($(#[$each])* $variant,)* }
+        pub enum $enum { $($(#[doc = $about])* $variant,)* }
 
         impl $enum {
             /// All of them, in the order of tables.
@@ -20,6 +20,12 @@ macro_rules! named {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it counts, in a sentence, for help texts.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($about),*).trim_ascii(),)* }
             }
         }
     };
@@ -38,6 +44,8 @@ named! {
         Accepted = "accepted",
         /// Connections handed over by another thread or by the program.
         Adopted = "adopted",
+        /// Accepted connections that were handed to another loop, which adopted them.
+        HandedOut = "handed_out",
         /// Accept calls that found nobody waiting.
         AcceptsEmpty = "accepts_empty",
         /// Accepts that failed for lack of descriptors or memory; the listener paused.
@@ -88,6 +96,8 @@ named! {
         Rearms = "rearms",
         /// Spins of a busy-polling loop that found nothing.
         BusySpins = "busy_spins",
+        /// Turns that moved the date which the loops of a group share.
+        DateWrites = "date_writes",
     }
 }
 
@@ -108,6 +118,8 @@ named! {
         InputLimit = "input_limit",
         /// Another error of the socket.
         SocketError = "socket_error",
+        /// It was handed to a loop that had its most connections already.
+        LoopFull = "loop_full",
         /// The loop was drained and the connection had its time.
         Drained = "drained",
         /// The loop ended with the connection open.
@@ -155,7 +167,7 @@ impl Counters {
     #[must_use]
     pub fn open(&self) -> u64 {
         let begun = self.value(Counter::Accepted) + self.value(Counter::Adopted);
-        begun.saturating_sub(self.closed_total())
+        begun.saturating_sub(self.closed_total() + self.value(Counter::HandedOut))
     }
 
     pub(crate) fn add(&self, counter: Counter, amount: u64) {

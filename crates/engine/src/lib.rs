@@ -10,13 +10,43 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod admission;
+mod affinity;
+mod clock;
+mod completion;
+mod conversation;
 mod counters;
 mod driver;
+mod ending;
+mod event_loop;
+mod fd_table;
+mod group;
+mod inbox;
+mod isolation;
+mod limits;
+mod listener;
+mod member;
 mod moment;
+mod output;
+mod readiness;
+mod rehearsal;
 mod session;
+mod signals;
+mod timers;
 
 pub use actions::{Actions, FileRange};
+pub use affinity::{CpuError, CpuList};
+pub use clock::{SHARED_DATE_STEP, SharedDate};
 pub use counters::{CloseCause, Counter, Counters};
 pub use driver::{Driver, UnknownDriver};
+pub use event_loop::{EventLoop, LoopError};
+pub use fd_table::{DirectionSnapshot, Due, FdSnapshot, FdTable, Watch};
+pub use group::{Group, GroupConfig, GroupError, Listeners, Look, LoopView};
+pub use inbox::{Inbox, Sender, Undelivered, Wake};
+pub use isolation::{Isolation, StillRunning};
+pub use limits::Limits;
+pub use listener::{ListenAddress, ListenError, Listener};
 pub use moment::{Moment, Now};
+pub use rehearsal::Rehearsal;
 pub use session::{ConnectionId, Session};
+pub use signals::{Signal, Signals};

@@ -3,8 +3,8 @@
 //! # Rules
 //! * **One thread.** A poller is opened, used and dropped by one thread; only its [`Waker`]
 //!   travels. Boxed pollers are not `Send`.
-//! * **Delete before close.** A descriptor is deleted before it is closed. What happens
-//!   otherwise differs by kernel interface (`docs/poller-differences.md`); no backend ever
+//! * **Delete before close.** A descriptor is deleted, or forgotten, before it is closed. What
+//!   happens otherwise differs by kernel interface (`docs/poller-differences.md`); no backend ever
 //!   delivers an event of the closed file under a token of its successor.
 //! * **Generations.** Adding a descriptor that is still registered is an error when the token
 //!   is equal. With another generation it says that the file was closed and its number used
@@ -46,6 +46,19 @@ pub trait Poller {
     /// # Errors
     /// [`Error::NotRegistered`] (ENOENT), [`Error::System`] otherwise.
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error>;
+
+    /// Stops watching `fd`, which the caller closes next and of which no duplicate is open
+    /// anywhere: what [`Poller::delete`] does, without the system call where the kernel drops a
+    /// registration at the last close by itself (`epoll(7)`, questions and answers).
+    ///
+    /// While the descriptor stays open nothing of it is delivered, but it can't be added again
+    /// (EEXIST) and goes on to end waits, with stale events that are counted.
+    ///
+    /// # Errors
+    /// As [`Poller::delete`].
+    fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.delete(fd)
+    }
 
     /// Applies `changes` in order.
     ///

@@ -44,6 +44,12 @@ impl Events {
         self.list.iter()
     }
 
+    /// The events as a slice, for loops that change their own state meanwhile.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Event] {
+        &self.list
+    }
+
     /// How many events the last wait found. A wake-up or a signal is not an event.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -103,6 +103,18 @@ impl Readiness {
         self.0 == 0
     }
 
+    /// The bits of both, also in constants.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether any bit of `other` is set here.
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// Data, a connection or the end of the stream can be read.
     #[must_use]
     pub const fn is_readable(self) -> bool {

@@ -65,7 +65,7 @@ impl Poll {
     }
 
     /// Takes `fd` out of table and array; the last element moves into the gap.
-    fn forget(&mut self, fd: RawFd) {
+    fn drop_entry(&mut self, fd: RawFd) {
         let Some(entry) = self.table.remove(fd) else { return };
         self.fds.swap_remove(entry.state);
         if let Some(moved) = self.fds.get(entry.state) {
@@ -98,7 +98,7 @@ impl Poll {
             }
         }
         while let Some(fd) = self.closed.pop() {
-            self.forget(fd);
+            self.drop_entry(fd);
             self.counters.closed_without_delete.add(1);
         }
     }
@@ -143,7 +143,7 @@ impl Poller for Poll {
         self.count_update();
         let raw = fd.as_raw_fd();
         if was_closed {
-            self.forget(raw);
+            self.drop_entry(raw);
             self.counters.closed_without_delete.add(1);
         }
         self.table.insert(raw, Entry { token, how, state: self.fds.len() });
@@ -162,7 +162,7 @@ impl Poller for Poll {
 
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
-        self.forget(fd.as_raw_fd());
+        self.drop_entry(fd.as_raw_fd());
         self.count_update();
         Ok(())
     }

@@ -23,7 +23,7 @@ impl Waker {
     ///
     /// # Errors
     /// [`Error::System`] when no descriptor is left.
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub fn new() -> Result<Self, Error> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let eventfd = eventfd(0, flags).map_err(Error::system("eventfd"))?;
         Ok(Self(Arc::new(Doorbell::new(eventfd))))
@@ -35,7 +35,10 @@ impl Waker {
         self.0.wake();
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    /// The eventfd, for loops that watch it by a mechanism of their own. It becomes readable
+    /// once for all wakes until they are acknowledged.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.bell().as_fd()
     }
 
@@ -45,7 +48,7 @@ impl Waker {
     }
 
     /// Takes the wake-up, for backends that hear of each write (edge).
-    pub(crate) fn acknowledge_edge(&self) {
+    pub fn acknowledge_edge(&self) {
         self.0.acknowledge_edge();
     }
 

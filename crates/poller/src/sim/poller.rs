@@ -159,6 +159,14 @@ impl Poller for SimPoller {
         self.world.state().kernel.delete(self.id, raw).map_err(ctl_error(raw))
     }
 
+    fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.table.registered(fd)?;
+        self.table.remove(fd.as_raw_fd());
+        self.counters.updates_asked.add(1);
+        self.counters.updates_merged.add(1);
+        Ok(())
+    }
+
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         self.counters.system_calls.add(1);

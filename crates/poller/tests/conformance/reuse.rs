@@ -6,7 +6,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use pollux_poller::{Error, Interest, Registration, Token, Trigger};
+use pollux_poller::{Backend, Error, Interest, Registration, Token, Trigger};
 
 use crate::suite::objects::Object;
 use crate::suite::rig::{Rig, accepted};
@@ -29,6 +29,15 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_duplicate_keeps_the_file_watched),
     case!(a_duplicate_does_not_leak_into_the_successor),
     case!(a_wait_that_finds_only_stale_events_goes_on),
+    case!(a_forgotten_and_closed_file_is_silent),
+    case!(a_forgotten_and_closed_file_is_heard_by_the_peer),
+    case!(a_number_reused_after_forget_reports_only_the_new_file),
+    case!(a_number_reused_after_forget_reports_only_the_new_file_edge, [Edge]),
+    case!(a_number_reused_after_forget_reports_only_the_new_file_oneshot, [Oneshot]),
+    case!(a_number_reused_after_forget_within_one_turn_is_watched),
+    case!(a_forgotten_file_is_silent_even_before_it_is_closed),
+    case!(a_stranger_can_not_be_forgotten),
+    case!(forgetting_costs_no_more_calls_than_deleting),
 ];
 
 const READ: Interest = Interest::READABLE;
@@ -259,4 +268,131 @@ fn a_wait_that_finds_only_stale_events_goes_on(rig: &mut Rig) -> Verdict {
     let (before, timeout) = (rig.now(), Duration::from_millis(20));
     assert!(rig.wait(8, timeout).is_empty());
     if rig.now() - before < timeout { Err(Deviation::EndsEarly) } else { Ok(()) }
+}
+
+#[track_caller]
+fn forget(rig: &mut Rig, object: &Object) {
+    rig.poller.forget(object.as_fd()).expect("a registered descriptor");
+}
+
+fn a_forgotten_and_closed_file_is_silent(rig: &mut Rig) -> Verdict {
+    let (ours, writer) = rig.pipe();
+    add(rig, &ours, 0, Trigger::Level)?;
+    rig.quiet();
+    writer.write(1).expect("room");
+    forget(rig, &ours);
+    ours.close();
+    assert_eq!(generations(rig), [0; 0], "what was ready is gone");
+    writer.write(1).expect_err("nobody holds the reader");
+    assert_eq!(rig.poller.counters().snapshot().closed_without_delete, 0);
+    Ok(())
+}
+
+fn a_forgotten_and_closed_file_is_heard_by_the_peer(rig: &mut Rig) -> Verdict {
+    let (ours, theirs) = rig.socketpair();
+    add(rig, &ours, 0, Trigger::Level)?;
+    rig.quiet();
+    forget(rig, &ours);
+    ours.close();
+    for _ in 0..100 {
+        rig.quiet();
+        if theirs.is_peer_gone() {
+            return Ok(());
+        }
+    }
+    panic!("the peer never hears of the close");
+}
+
+fn reused_after_forget(rig: &mut Rig, trigger: Trigger) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, trigger)?;
+    rig.quiet();
+    old_writer.write(1).expect("room");
+    forget(rig, &old);
+    let (new, new_writer) = rig.successor(old);
+    assert_eq!(generations(rig), [0; 0], "the new file was not added yet");
+    add(rig, &new, 1, trigger)?;
+    assert_eq!(generations(rig), [0; 0], "nothing happened to the new file");
+    new_writer.write(1).expect("room");
+    assert_eq!(generations(rig), [1]);
+    assert_eq!(rig.poller.counters().snapshot().closed_without_delete, 0);
+    Ok(())
+}
+
+fn a_number_reused_after_forget_reports_only_the_new_file(rig: &mut Rig) -> Verdict {
+    reused_after_forget(rig, Trigger::Level)
+}
+
+fn a_number_reused_after_forget_reports_only_the_new_file_edge(rig: &mut Rig) -> Verdict {
+    reused_after_forget(rig, Trigger::Edge)
+}
+
+fn a_number_reused_after_forget_reports_only_the_new_file_oneshot(rig: &mut Rig) -> Verdict {
+    reused_after_forget(rig, Trigger::Oneshot)
+}
+
+/// No wait between forgetting, closing and adding: an equal token must not hide the change.
+fn a_number_reused_after_forget_within_one_turn_is_watched(rig: &mut Rig) -> Verdict {
+    let (old, old_writer) = rig.pipe();
+    add(rig, &old, 0, Trigger::Level)?;
+    rig.quiet();
+    old_writer.write(1).expect("room");
+    forget(rig, &old);
+    let (new, new_writer) = rig.successor(old);
+    add(rig, &new, 0, Trigger::Level)?;
+    assert_eq!(generations(rig), [0; 0], "nothing happened to the new file");
+    new_writer.write(1).expect("room");
+    assert_eq!(generations(rig), [0]);
+    Ok(())
+}
+
+fn a_forgotten_file_is_silent_even_before_it_is_closed(rig: &mut Rig) -> Verdict {
+    let (ours, writer) = rig.pipe();
+    add(rig, &ours, 0, Trigger::Level)?;
+    rig.quiet();
+    writer.write(1).expect("room");
+    forget(rig, &ours);
+    rig.quiet();
+    if [Backend::Epoll, Backend::Sim].contains(&rig.backend()) {
+        let stale = rig.poller.counters().snapshot().stale_events;
+        assert!(stale > 0, "no call was made, so the kernel goes on to report, which is counted");
+    }
+    Ok(())
+}
+
+fn a_stranger_can_not_be_forgotten(rig: &mut Rig) -> Verdict {
+    let (ours, _theirs) = rig.pipe();
+    let stranger = rig.poller.forget(ours.as_fd()).expect_err("never added");
+    assert!(matches!(stranger, Error::NotRegistered { .. }), "{stranger:?}");
+    add(rig, &ours, 0, Trigger::Level)?;
+    forget(rig, &ours);
+    let again = rig.poller.forget(ours.as_fd()).expect_err("forgotten already");
+    assert!(matches!(again, Error::NotRegistered { .. }), "{again:?}");
+    Ok(())
+}
+
+/// One call less where closing does the work; every update is accounted for everywhere.
+fn forgetting_costs_no_more_calls_than_deleting(rig: &mut Rig) -> Verdict {
+    let (deleted, _writer) = rig.pipe();
+    let (forgotten, _other_writer) = rig.pipe();
+    add(rig, &deleted, 0, Trigger::Level)?;
+    rig.add(&forgotten, 2, READ, Trigger::Level)?;
+    rig.quiet();
+    let start = rig.poller.counters().snapshot();
+    rig.delete(&deleted);
+    let after_delete = rig.poller.counters().snapshot();
+    forget(rig, &forgotten);
+    let after_forget = rig.poller.counters().snapshot();
+    let delete_calls = after_delete.since(&start).system_calls;
+    let forget_calls = after_forget.since(&after_delete).system_calls;
+    if [Backend::Epoll, Backend::Sim].contains(&rig.backend()) {
+        assert_eq!((delete_calls, forget_calls), (1, 0));
+    }
+    assert!(forget_calls <= delete_calls, "{forget_calls} calls instead of {delete_calls}");
+    forgotten.close();
+    rig.quiet();
+    let counted = rig.poller.counters().snapshot().since(&start);
+    assert_eq!(counted.updates_asked, 2);
+    assert_eq!(counted.updates_merged + counted.updates_sent, 2, "{counted:?}");
+    Ok(())
 }

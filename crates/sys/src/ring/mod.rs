@@ -17,6 +17,7 @@ mod memory;
 mod open;
 mod owned;
 mod request;
+mod sending;
 mod stream;
 mod stream_request;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use completion::StreamCompletion;
 pub use open::{RingUnavailable, Setup, Sizes};
 pub use owned::InFlight;
 pub use request::{Request, Shots};
+pub use sending::Sending;
 pub use stream::{StreamRing, StreamSizes};
 
 /// One io_uring instance: a submission queue, a completion queue and their descriptor.
@@ -47,7 +49,7 @@ pub struct Ring {
     not_send: PhantomData<*const ()>,
 }
 
-/// The submission queue is full: [`Ring::submit`] makes room.
+/// The submission queue is full: submitting makes room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueFull;
 

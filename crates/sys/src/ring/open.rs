@@ -28,7 +28,7 @@ pub struct Setup {
     pub flags: &'static [&'static str],
     /// Queue sizes in force.
     pub sizes: Sizes,
-    /// Better flags that the kernel refused, and sizes that memory did not allow.
+    /// Better flags and faster ways that the kernel refused, and sizes that memory did not allow.
     pub refused: Vec<String>,
 }
 

@@ -25,6 +25,7 @@ use super::buffers::{Pool, Received};
 use super::completion::{Ledger, StreamCompletion};
 use super::open::{RingUnavailable, Setup, Sizes};
 use super::owned::Owned;
+use super::sending::push;
 use super::{QueueFull, Ring};
 
 /// The only group of provided buffers of a ring.
@@ -209,12 +210,7 @@ impl StreamRing {
     /// Queues an entry that references no memory, or memory of this ring by its rules.
     #[inline]
     pub(super) fn push(&mut self, entry: &squeue::Entry) -> Result<(), QueueFull> {
-        // SAFETY: what the entries of `stream_request` and `teardown` reference stays valid while they run: receives
-        // name the group of buffers only; a send out of the arena lies in what `Arena::take`
-        // makes read-only until `reset_arena`, which waits for the queue to be empty; the
-        // buffers of owned requests stand in `Owned` until the last completion. `teardown` keeps
-        // all three when requests may be left.
-        unsafe { self.ring.io.submission().push(entry) }.map_err(|_| QueueFull)
+        push(&mut self.ring, entry)
     }
 }
 
@@ -245,4 +241,18 @@ fn explain_pool(cause: &io::Error) -> String {
 fn no_memory(cause: io::Error) -> RingUnavailable {
     let reason = "no memory for the receive buffers and the arena".to_owned();
     RingUnavailable { reason, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_deferred_work_is_called_too_old() {
+        let mut ring = Ring::open(Sizes { submission: 8, completion: 8 }).expect("allowed here");
+        assert!(require_streams(&ring).is_ok());
+        ring.setup.flags = &["COOP_TASKRUN"];
+        let refused = require_streams(&ring).expect_err("too old");
+        assert!(refused.to_string().contains("Linux 6.1"));
+    }
 }

@@ -91,7 +91,7 @@ fn a_cancelled_accept_ends_and_leaves_the_listener_open() {
 #[test]
 fn accepts_that_race_with_their_cancellation_leak_no_descriptor() {
     const NAME: &str = "accepts_that_race_with_their_cancellation_leak_no_descriptor";
-    if !is_own_process(module_path!(), NAME) {
+    if !is_own_process(module_path!(), NAME, |_| {}) {
         return;
     }
     let mut ring = ring(1);
@@ -119,7 +119,11 @@ fn accepts_that_race_with_their_cancellation_leak_no_descriptor() {
 /// one that held when the request was submitted.
 #[test]
 fn an_accept_without_a_free_descriptor_ends_with_emfile() {
-    if !is_own_process(module_path!(), "an_accept_without_a_free_descriptor_ends_with_emfile") {
+    if !is_own_process(
+        module_path!(),
+        "an_accept_without_a_free_descriptor_ends_with_emfile",
+        |_| {},
+    ) {
         return;
     }
     let mut ring = ring(1);

@@ -149,18 +149,18 @@ fn assert_end(mut peer: impl Read) {
 const CHILD: &str = "POLLUX_SYS_TEST_CHILD";
 
 /// Whether this is the process of its own that the test named `test` in `module` needs, because
-/// it changes what belongs to a whole process. Else runs it there and waits for its success.
-fn is_own_process(module: &str, test: &str) -> bool {
+/// it changes what belongs to a whole process. Else starts it, changed by `prepare`, and waits
+/// for its success.
+fn is_own_process(module: &str, test: &str, prepare: impl FnOnce(&mut Command)) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;
     }
     let (_crate, module) = module.split_once("::").expect("a path below the crate");
-    let status = Command::new("/proc/self/exe")
-        .args(["--exact", &format!("{module}::{test}"), "--test-threads=1"])
-        .env(CHILD, "1")
-        .output()
-        .expect("a process of its own");
-    let said = String::from_utf8_lossy(&status.stdout);
-    assert!(status.status.success() && said.contains("1 passed"), "{said}");
+    let mut child = Command::new("/proc/self/exe");
+    child.args(["--exact", &format!("{module}::{test}"), "--test-threads=1"]).env(CHILD, "1");
+    prepare(&mut child);
+    let output = child.output().expect("a process of its own");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
     false
 }

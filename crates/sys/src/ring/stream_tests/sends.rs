@@ -122,7 +122,7 @@ fn a_full_queue_gives_back_what_it_was_given() {
 /// The test's own process takes SIGPIPE as it is by default: deadly.
 #[test]
 fn a_send_to_a_peer_that_is_gone_raises_no_signal() {
-    if !is_own_process(module_path!(), "a_send_to_a_peer_that_is_gone_raises_no_signal") {
+    if !is_own_process(module_path!(), "a_send_to_a_peer_that_is_gone_raises_no_signal", |_| {}) {
         return;
     }
     // SAFETY: the default action replaces the runtime's "ignore"; no handler runs.

@@ -1,0 +1,471 @@
+//! The completion loop: sessions over io_uring.
+//!
+//! ```text
+//!  ┌► one enter: submit everything, give buffers back, wait
+//!  │      │
+//!  │      ▼   completions in their order: sends that fell short come first
+//!  │   received ► call ► output into the arena, one send request for each connection
+//!  │      │
+//!  │  unfinished ones, deadlines, wakes ► accept a share ► end of turn
+//!  └──────┘
+//! ```
+//!
+//! A connection's first receive is single-shot: one that ends after one request then costs no
+//! cancellation. From the second on a multishot receive stays armed; bytes come in buffers of
+//! the ring and go back to it within the turn. Listeners are watched and accepted from with a
+//! budget, after all live connections had their turn: a multishot accept knows no bound.
+//!
+//! | receiving | armed | data | end, error, cancelled | the session takes no input |
+//! |---|---|---|---|---|
+//! | idle | arm | - | - | stays |
+//! | once | - | idle | idle | stays: what comes is kept |
+//! | many | - | many (idle when the kernel ended it) | idle | cancel when much is kept: ending |
+//! | ending | - | ending | idle | stays |
+
+mod label;
+mod slots;
+mod turns;
+mod waiting;
+mod wire;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use pollux_poller::{Token, Waker};
+use pollux_sys::ring::{
+    QueueFull, Received, RingUnavailable, Setup, Shots, Sizes, StreamCompletion, StreamRing,
+    StreamSizes,
+};
+use rustix::net::{Shutdown, SocketFlags, shutdown};
+
+use crate::actions::Ending;
+use crate::admission::Admission;
+use crate::clock::Clock;
+use crate::conversation::{Conversation, Occasion, Progress, Turn};
+use crate::ending::{Linger, Tail};
+use crate::event_loop::HandOut;
+use crate::timers::Timers;
+use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
+use label::{Kind, label, numbered};
+use slots::Slots;
+use wire::{SendMarks, TurnSend, Wire};
+
+/// Requests between two system calls, completions that wait to be taken, receive buffers and
+/// the arena. 256 buffers of 4 KiB stay in the cache of one core; runs with 4,096 were slower.
+const SIZES: StreamSizes = StreamSizes {
+    ring: Sizes { submission: 1024, completion: 8192 },
+    buffers: 256,
+    buffer_bytes: 4096,
+    arena_bytes: 1 << 20,
+};
+
+/// Input kept for a session that takes none, before its receive is cancelled.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+/// `poll(2)` bit: a connection waits, or the waker was used.
+const POLLIN: u32 = 1;
+/// Wakes one of those who watch the same listener (`epoll_ctl(2)`).
+const EPOLLEXCLUSIVE: u32 = 1 << 28;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Receiving {
+    Idle,
+    Once,
+    Many,
+    Ending,
+}
+
+struct Connection<S> {
+    socket: OwnedFd,
+    receiving: Receiving,
+    has_received: bool,
+    marks: SendMarks,
+    conversation: Conversation<S>,
+    tail: Tail,
+}
+
+struct Listening {
+    socket: OwnedFd,
+    events: u32,
+    has_connections: bool,
+}
+
+/// One thread's loop over io_uring.
+pub(crate) struct CompletionLoop<S: Session> {
+    ring: StreamRing,
+    backlog: VecDeque<StreamCompletion>,
+    connections: Slots<Connection<S>>,
+    open: u32,
+    listeners: Vec<Listening>,
+    admission: Admission,
+    timers: Timers,
+    clock: Clock,
+    limits: Limits,
+    counters: Arc<Counters>,
+    shared: S::Shared,
+    waker: Waker,
+    is_woken: bool,
+    /// Number of the next submission.
+    submission: u32,
+    /// Sends that ride with the next submission, and those of the last one.
+    sends: Vec<TurnSend>,
+    submitted_sends: Vec<TurnSend>,
+    /// The arena holds only what was submitted.
+    is_arena_stale: bool,
+    wakes: Vec<ConnectionId>,
+    unfinished: Vec<ConnectionId>,
+    fired: Vec<u32>,
+    hand_out: Option<HandOut>,
+}
+
+impl<S: Session> CompletionLoop<S> {
+    /// A loop with a ring of its own.
+    ///
+    /// # Errors
+    /// io_uring is not to be had here, or no descriptor is left.
+    pub(crate) fn open(
+        shared: S::Shared,
+        limits: Limits,
+        clock: Clock,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RingUnavailable> {
+        let ring = StreamRing::open(SIZES)?;
+        let waker = Waker::new().map_err(|error| RingUnavailable {
+            reason: "no descriptor is left for the waker: raise RLIMIT_NOFILE (ulimit -n)".into(),
+            cause: io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)),
+        })?;
+        let mut this = Self {
+            ring,
+            backlog: VecDeque::new(),
+            connections: Slots::new(),
+            open: 0,
+            listeners: Vec::new(),
+            admission: Admission::new(SocketFlags::empty()),
+            timers: Timers::new(clock.now().at),
+            clock,
+            limits,
+            counters,
+            shared,
+            waker,
+            is_woken: false,
+            submission: 1,
+            sends: Vec::new(),
+            submitted_sends: Vec::new(),
+            is_arena_stale: false,
+            wakes: Vec::new(),
+            unfinished: Vec::new(),
+            fired: Vec::new(),
+            hand_out: None,
+        };
+        this.watch_waker();
+        Ok(this)
+    }
+
+    /// Takes connections from `listener` from the next turn on.
+    pub(crate) fn listen(&mut self, listener: Listener, exclusive: bool) {
+        let number = self.listeners.len() as u32;
+        let socket = listener.into_socket();
+        let events = if exclusive { POLLIN | EPOLLEXCLUSIVE } else { POLLIN };
+        self.listeners.push(Listening { socket, events, has_connections: false });
+        self.watch_listener(number);
+    }
+
+    /// Takes over a connected socket and starts a session on it.
+    pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
+        self.counters.count(Counter::Adopted);
+        self.insert(socket, |_, _, _| (Conversation::new(session), Ok(())))
+    }
+
+    /// Starts a session on an accepted socket.
+    pub(crate) fn admit(&mut self, socket: OwnedFd) {
+        self.insert(socket, |shared, turn, wire| Conversation::accept(shared, turn, wire));
+    }
+
+    /// Starts a session on a connection that another loop accepted, unless this one is full.
+    pub(crate) fn admit_handed(&mut self, socket: OwnedFd) {
+        self.counters.count(Counter::Adopted);
+        if self.open >= self.limits.connections_max {
+            self.counters.count_close(CloseCause::LoopFull);
+            return;
+        }
+        self.admit(socket);
+    }
+
+    /// Lets `hand_out` have accepted connections first.
+    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+        self.hand_out = Some(hand_out);
+    }
+
+    pub(crate) fn wake(&mut self, session: ConnectionId) {
+        self.wakes.push(session);
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        let kept = match &mut self.hand_out {
+            Some(hand_out) => hand_out(socket),
+            None => Some(socket),
+        };
+        match kept {
+            Some(socket) => self.admit(socket),
+            None => self.counters.count(Counter::HandedOut),
+        }
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Setup { flags, sizes, refused } = self.ring.setup();
+        let Sizes { submission, completion } = sizes;
+        let granted = [
+            format!(
+                "ring flags {}",
+                if flags.is_empty() { "none".into() } else { flags.join("+") }
+            ),
+            format!("{submission} submissions, {completion} completions"),
+            format!("{} receive buffers of {} bytes", SIZES.buffers, SIZES.buffer_bytes),
+        ];
+        granted.into_iter().chain(refused.iter().cloned()).collect()
+    }
+
+    /// What `show fd` prints: every connection of this loop.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let line = |(token, connection): (Token, &Connection<S>)| {
+            let Connection { socket, receiving, tail, conversation, .. } = connection;
+            format!(
+                "{token:?} fd {} receiving {receiving:?} kept {} bytes{}",
+                socket.as_raw_fd(),
+                conversation.kept_bytes(),
+                if tail.is_waiting() { ", output waits" } else { "" },
+            )
+        };
+        self.connections.iter().map(line).collect()
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open_connections(&self) -> u32 {
+        self.open
+    }
+
+    pub(crate) fn shared(&mut self) -> &mut S::Shared {
+        &mut self.shared
+    }
+
+    /// Tells every session once that the loop drains, and takes no new connections.
+    pub(crate) fn drain(&mut self) {
+        self.stop_listening();
+        for token in self.connections.tokens() {
+            self.play(token, Some(Occasion::Drain), None);
+        }
+    }
+
+    /// Closes everything that is still open.
+    pub(crate) fn close_all(&mut self, cause: CloseCause) {
+        self.stop_listening();
+        for token in self.connections.tokens() {
+            self.close(token, cause);
+        }
+        S::end_turn(&mut self.shared);
+        // What was queued, closings among it, still reaches the kernel.
+        let _ = self.ring.submit();
+    }
+
+    fn stop_listening(&mut self) {
+        for (number, listening) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
+            let watch = numbered(Kind::Listener, number as u32);
+            self.push(|ring| ring.cancel(watch, numbered(Kind::Errand, 0)));
+            self.close_fd(listening.socket);
+        }
+    }
+
+    fn insert(
+        &mut self,
+        socket: OwnedFd,
+        begin: impl FnOnce(
+            &mut S::Shared,
+            &mut Turn<'_>,
+            &mut Wire<'_>,
+        ) -> (Conversation<S>, Result<(), CloseCause>),
+    ) -> ConnectionId {
+        self.make_room();
+        let (now, token) = (self.clock.now(), self.connections.next_token());
+        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
+        let (mut tail, mut marks) = (Tail::None, SendMarks::default());
+        let mut wire = Wire {
+            sending: self.ring.sending(),
+            socket: socket.as_fd(),
+            token,
+            tail: &mut tail,
+            marks: &mut marks,
+            submission: self.submission,
+            sends: &mut self.sends,
+            counters: &self.counters,
+            limits: &self.limits,
+            now: now.at,
+        };
+        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
+        let receiving = Receiving::Idle;
+        let connection =
+            Connection { socket, receiving, has_received: false, marks, conversation, tail };
+        self.connections.insert(connection);
+        self.open += 1;
+        self.settle(token, done.map(|()| Progress::Rests));
+        ConnectionId(token)
+    }
+
+    /// Calls the session, with bytes that were received if there are any, and carries on as it
+    /// wishes.
+    fn play(&mut self, token: Token, occasion: Option<Occasion>, input: Option<&Received>) {
+        self.make_room();
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let Connection { socket, conversation, tail, marks, .. } = connection;
+        let now = self.clock.now();
+        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
+        let (input, sending) = match input {
+            Some(received) => self.ring.bytes_and_sending(received),
+            None => (&[][..], self.ring.sending()),
+        };
+        let mut wire = Wire {
+            sending,
+            socket: socket.as_fd(),
+            token,
+            tail,
+            marks,
+            submission: self.submission,
+            sends: &mut self.sends,
+            counters: &self.counters,
+            limits: &self.limits,
+            now: now.at,
+        };
+        let shared = &mut self.shared;
+        let told = match occasion {
+            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut wire),
+            None => Ok(()),
+        };
+        let done = told.and_then(|()| conversation.pump(shared, &mut turn, &mut wire, input));
+        self.settle(token, done);
+    }
+
+    /// After a call: what the connection waits for from now on.
+    fn settle(&mut self, token: Token, done: Result<Progress, CloseCause>) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        match done {
+            Err(cause) => return self.close(token, cause),
+            Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
+            Ok(Progress::Rests) => {}
+        }
+        let is_under_way = connection.marks.submission == self.submission;
+        match (&mut connection.tail, connection.conversation.ending()) {
+            // Waits for the send of this turn only: the next turn goes on with it.
+            (Tail::Waiting(output), _) if !output.is_in_flight() => {
+                self.unfinished.push(ConnectionId(token));
+            }
+            (Tail::Waiting(_), _) => {}
+            // Its last output may fall short, and then the end comes behind the rest of it.
+            (Tail::None, Some(ending))
+                if is_under_way && (ending == Ending::Linger || !connection.marks.is_sure) =>
+            {
+                self.unfinished.push(ConnectionId(token));
+            }
+            (Tail::None, Some(ending)) => {
+                let has_ended = connection.conversation.has_peer_ended();
+                if ending == Ending::Close || has_ended {
+                    let cause =
+                        if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
+                    return self.close(token, cause);
+                }
+                // The call, not the request: that one always takes a worker thread. ENOTCONN
+                // means that the peer is gone: receiving will say so.
+                let _ = shutdown(&connection.socket, Shutdown::Write);
+                connection.tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
+            }
+            _ => {}
+        }
+        self.receive_as_wanted(token);
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let deadline = connection.tail.deadline(connection.conversation.deadline());
+        if self.timers.set(token.slot(), deadline) {
+            self.counters.count(Counter::DeadlinesMoved);
+        }
+    }
+
+    /// Arms or cancels the receive, as the table at the head of this file says.
+    fn receive_as_wanted(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let conversation = &connection.conversation;
+        let is_lingering = connection.tail.is_lingering() && !conversation.has_peer_ended();
+        let fd = connection.socket.as_raw_fd();
+        match connection.receiving {
+            Receiving::Idle if is_lingering || conversation.wants_input() => {
+                let is_first = !connection.has_received;
+                connection.receiving = if is_first { Receiving::Once } else { Receiving::Many };
+                let shots = if is_first { Shots::One } else { Shots::Many };
+                self.push(|ring| ring.receive(fd, shots, label(Kind::Receive, token)));
+            }
+            Receiving::Many if !is_lingering && conversation.kept_bytes() > KEPT_BYTES_MAX => {
+                connection.receiving = Receiving::Ending;
+                let target = label(Kind::Receive, token);
+                self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, token: Token, cause: CloseCause) {
+        let Some(mut connection) = self.connections.remove(token) else { return };
+        self.open -= 1;
+        self.timers.clear(token.slot());
+        if connection.receiving != Receiving::Idle {
+            // Armed, it would keep the socket open, and the peer would see no end.
+            let target = label(Kind::Receive, token);
+            self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
+        }
+        if let Tail::Waiting(output) = &mut connection.tail {
+            self.abandon(output);
+        }
+        self.close_fd(connection.socket);
+        self.counters.count_close(cause);
+        connection.conversation.closed(&mut self.shared, cause);
+    }
+
+    /// Closes a descriptor behind the requests that were queued for it.
+    fn close_fd(&mut self, fd: OwnedFd) {
+        if let Err((QueueFull, fd)) = self.ring.close(fd, numbered(Kind::Errand, 0)) {
+            self.submit();
+            // Still no room: the requests for it were submitted all the same.
+            drop(self.ring.close(fd, numbered(Kind::Errand, 0)));
+        }
+    }
+
+    fn watch_waker(&mut self) {
+        let fd = self.waker.fd().as_raw_fd();
+        self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Waker, 0)));
+    }
+
+    fn watch_listener(&mut self, number: u32) {
+        let Listening { socket, events, .. } = &self.listeners[number as usize];
+        let (fd, events) = (socket.as_raw_fd(), *events);
+        self.push(|ring| ring.poll(fd, events, Shots::Many, numbered(Kind::Listener, number)));
+    }
+
+    /// Queues a request, making room in the queue where needed.
+    fn push(&mut self, mut request: impl FnMut(&mut StreamRing) -> Result<(), QueueFull>) {
+        let mut tries = 0;
+        while request(&mut self.ring).is_err() {
+            self.submit();
+            tries += 1;
+            assert!(tries < SUBMITS_MAX, "the kernel takes no requests from a full queue");
+        }
+    }
+}
+
+/// Submissions of a full queue before the loop gives up: each makes room unless the kernel has
+/// no memory at all.
+const SUBMITS_MAX: u32 = 1000;

@@ -1,0 +1,354 @@
+//! A turn of the completion loop: one enter, the completions in their order, and the rest.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use pollux_poller::Token;
+use pollux_sys::ring::{Received, StreamCompletion};
+use rustix::io::Errno;
+
+use super::label::{self, Kind};
+use super::{CompletionLoop, Receiving, SUBMITS_MAX, TurnSend};
+use crate::admission::Queue;
+use crate::conversation::Occasion;
+use crate::ending::Tail;
+use crate::output::{Output, Piece, broken};
+use crate::{Actions, CloseCause, ConnectionId, Counter, Moment, Session};
+
+impl<S: Session> CompletionLoop<S> {
+    /// One turn: waits at most `timeout` for something to do, and does it. Says whether a
+    /// waker ended the wait.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> std::io::Result<bool> {
+        self.is_woken = false;
+        self.clock.begin_wait(&self.counters);
+        self.enter(self.patience(timeout))?;
+        self.counters.count(Counter::Turns);
+        let now = self.clock.begin_turn(&self.counters);
+        S::begin_turn(&mut self.shared, now);
+        let unfinished = std::mem::take(&mut self.unfinished);
+        self.complete();
+        self.go_on(unfinished);
+        self.fire_deadlines();
+        self.wake_sessions();
+        self.accept();
+        S::end_turn(&mut self.shared);
+        Ok(self.is_woken)
+    }
+
+    /// How long this turn may sleep, when the caller allows `at_most`.
+    fn patience(&self, at_most: Option<Duration>) -> Option<Duration> {
+        let is_busy = !self.unfinished.is_empty()
+            || !self.wakes.is_empty()
+            || !self.backlog.is_empty()
+            || !self.admission.is_paused() && self.listeners.iter().any(|l| l.has_connections);
+        if is_busy {
+            return Some(Duration::ZERO);
+        }
+        let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
+        let alarm = deadline.min(self.admission.resumes_at());
+        let alarm = alarm.is_finite().then(|| alarm - self.clock.now().at);
+        alarm.into_iter().chain(at_most).min()
+    }
+
+    /// Submits everything and waits. No timer is armed when nothing is waited for.
+    fn enter(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
+        let is_poll = timeout == Some(Duration::ZERO) || self.limits.busy_poll;
+        let (completions_min, timeout) = if is_poll { (0, None) } else { (1, timeout) };
+        self.counters.count(Counter::RingEnters);
+        if let Err(error) = self.ring.enter(completions_min, timeout) {
+            match Errno::from_io_error(&error) {
+                // Nothing was lost: a signal, the timeout, or no memory for more just now.
+                Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => {}
+                _ => return Err(error),
+            }
+        }
+        if self.ring.queued() == 0 {
+            self.next_submission();
+        }
+        Ok(())
+    }
+
+    /// Answers all completions that are there.
+    fn complete(&mut self) {
+        loop {
+            while let Some(completion) = self.next_completion() {
+                self.answer(completion);
+            }
+            if !self.ring.has_overflow() {
+                break;
+            }
+            self.counters.count(Counter::RingOverflows);
+            self.counters.count(Counter::RingEnters);
+            if self.ring.enter(0, None).is_err() {
+                break;
+            }
+        }
+        self.renew_arena();
+    }
+
+    fn next_completion(&mut self) -> Option<StreamCompletion> {
+        self.backlog.pop_front().or_else(|| self.ring.next_completion())
+    }
+
+    fn answer(&mut self, completion: StreamCompletion) {
+        self.counters.count(Counter::Completions);
+        let (kind, token) = label::read(completion.user_data);
+        if kind == Kind::Send {
+            return self.fell_short(token.slot(), completion.result);
+        }
+        self.renew_arena();
+        match kind {
+            Kind::Receive => self.received(token, completion),
+            Kind::SendWaiting => self.sent_waiting(token, completion),
+            Kind::ReadFile => self.file_read(token, completion),
+            Kind::Listener => self.listener_ready(token.slot(), completion.has_more),
+            Kind::Waker => self.woken(completion.has_more),
+            // What it was for is gone already, or about to go by itself.
+            Kind::Errand => {}
+            Kind::Send => unreachable!("answered above"),
+        }
+    }
+
+    /// Those sends of the last submission that fell short are known: the arena can be used anew.
+    fn renew_arena(&mut self) {
+        if self.is_arena_stale && self.sends.is_empty() && self.ring.reset_arena() {
+            self.is_arena_stale = false;
+        }
+    }
+
+    /// Makes sure that a call has room for its output: when the arena is used up within a turn,
+    /// what was sent is submitted now, and what came meanwhile is answered later.
+    pub(super) fn make_room(&mut self) {
+        let mut tries = 0;
+        while self.ring.spare().len() < CALL_BYTES {
+            self.submit();
+            if self.ring.queued() == 0 {
+                self.next_submission();
+            }
+            while let Some(completion) = self.ring.next_completion() {
+                match label::read(completion.user_data) {
+                    (Kind::Send, token) => self.fell_short(token.slot(), completion.result),
+                    _ => self.backlog.push_back(completion),
+                }
+            }
+            self.renew_arena();
+            tries += 1;
+            assert!(tries < SUBMITS_MAX, "the kernel takes no requests from a full queue");
+        }
+    }
+
+    /// Hands the queue to the kernel. Congestion passes: what was not taken stays queued.
+    pub(super) fn submit(&mut self) {
+        self.counters.count(Counter::RingEnters);
+        let _ = self.ring.enter(0, None);
+    }
+
+    /// Everything queued was submitted: its sends have their fate, in the queue or to come first.
+    fn next_submission(&mut self) {
+        std::mem::swap(&mut self.sends, &mut self.submitted_sends);
+        self.sends.clear();
+        self.submission = self.submission.wrapping_add(1).max(1);
+        self.is_arena_stale = true;
+    }
+
+    /// A send out of the arena was not taken whole: its rest waits, in front of what followed.
+    fn fell_short(&mut self, number: u32, result: i32) {
+        self.counters.count(Counter::SendsShort);
+        let Some(&TurnSend { token, slice }) = self.submitted_sends.get(number as usize) else {
+            return self.counters.count(Counter::Stale);
+        };
+        let Some(connection) = self.connections.get_mut(token) else {
+            return self.counters.count(Counter::Stale);
+        };
+        let taken = match usize::try_from(result) {
+            Ok(taken) => taken,
+            Err(_) if is(result, Errno::AGAIN) => 0,
+            Err(_) => return self.close(token, broken(errno(result))),
+        };
+        let bytes = self.ring.sent_bytes(slice).expect("the arena is renewed after this");
+        let rest = bytes[taken..].to_vec();
+        // They were counted as gone when they were queued.
+        self.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
+        if let Tail::None = connection.tail {
+            let output = Output::new(self.clock.now().at, &self.limits);
+            connection.tail = Tail::Waiting(Box::new(output));
+        }
+        if let Tail::Waiting(output) = &mut connection.tail {
+            output.push_front(Piece::Bytes(rest, 0));
+            connection.conversation.output_waits();
+            self.unfinished.push(ConnectionId(token));
+        }
+    }
+
+    fn received(&mut self, token: Token, mut completion: StreamCompletion) {
+        let lease = completion.received.take();
+        self.counters.count(Counter::Receives);
+        match self.connections.get_mut(token) {
+            None => self.counters.count(Counter::Stale),
+            Some(connection) => {
+                if !completion.has_more {
+                    connection.receiving = Receiving::Idle;
+                }
+                match (&lease, completion.result) {
+                    (Some(lease), 1..) => self.take_input(token, lease, completion.has_more),
+                    (_, 0) => self.input_ended(token),
+                    (_, result) => self.receive_failed(token, result),
+                }
+            }
+        }
+        if let Some(lease) = lease {
+            self.ring.give_back(lease);
+        }
+    }
+
+    fn take_input(&mut self, token: Token, lease: &Received, has_more: bool) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let bytes = lease.len_bytes();
+        self.counters.add(Counter::BytesIn, bytes as u64);
+        if connection.has_received && !has_more && connection.receiving == Receiving::Idle {
+            self.counters.count(Counter::Rearms);
+        }
+        connection.has_received = true;
+        if let Tail::Lingering(linger) = &mut connection.tail {
+            if linger.drops(bytes) {
+                return self.receive_as_wanted(token);
+            }
+            return self.close(token, CloseCause::Session);
+        }
+        self.play(token, None, Some(lease));
+    }
+
+    fn input_ended(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if connection.tail.is_lingering() {
+            return self.close(token, CloseCause::Session);
+        }
+        connection.conversation.peer_ended();
+        self.play(token, None, None);
+    }
+
+    fn receive_failed(&mut self, token: Token, result: i32) {
+        if is(result, Errno::NOBUFS) {
+            // All buffers go back before the next submission, so it is armed with a full pool.
+            self.counters.count(Counter::BufferStarvations);
+        } else if !is(result, Errno::CANCELED) && !is(result, Errno::INTR) {
+            return self.close(token, broken(errno(result)));
+        }
+        self.counters.count(Counter::Rearms);
+        self.receive_as_wanted(token);
+    }
+
+    fn listener_ready(&mut self, number: u32, has_more: bool) {
+        let Some(listening) = self.listeners.get_mut(number as usize) else { return };
+        listening.has_connections = true;
+        if !has_more {
+            self.watch_listener(number);
+        }
+    }
+
+    fn woken(&mut self, has_more: bool) {
+        self.waker.acknowledge_edge();
+        self.is_woken = true;
+        if !has_more {
+            self.watch_waker();
+        }
+    }
+
+    /// Connections that had not finished in the last turn.
+    fn go_on(&mut self, mut ids: Vec<ConnectionId>) {
+        for ConnectionId(token) in ids.drain(..) {
+            let Some(connection) = self.connections.get_mut(token) else { continue };
+            if connection.tail.is_waiting() {
+                self.flush(token);
+            } else {
+                self.play(token, None, None);
+            }
+        }
+        if self.unfinished.is_empty() {
+            self.unfinished = ids;
+        }
+    }
+
+    fn fire_deadlines(&mut self) {
+        let mut fired = std::mem::take(&mut self.fired);
+        self.timers.expire(self.clock.now().at, &mut fired);
+        for slot in fired.drain(..) {
+            self.counters.count(Counter::DeadlinesFired);
+            if let Some(token) = self.connections.token_of(slot) {
+                self.fire(token);
+            }
+        }
+        self.fired = fired;
+    }
+
+    fn fire(&mut self, token: Token) {
+        let now = self.clock.now().at;
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        match &mut connection.tail {
+            Tail::Lingering(_) => self.close(token, CloseCause::Session),
+            Tail::Waiting(output) => {
+                if !output.is_fast_enough(now, &self.limits) {
+                    return self.close(token, CloseCause::SlowReader);
+                }
+                self.timers.set(token.slot(), output.judged_at());
+            }
+            Tail::None => {
+                connection.conversation.deadline_fired();
+                self.play(token, Some(Occasion::Deadline), None);
+            }
+        }
+    }
+
+    /// Calls the sessions that others woke; those that are woken now come in the next turn.
+    fn wake_sessions(&mut self) {
+        if self.wakes.is_empty() {
+            return;
+        }
+        let mut woken = std::mem::take(&mut self.wakes);
+        for ConnectionId(token) in woken.drain(..) {
+            self.counters.count(Counter::SessionWakes);
+            self.play(token, Some(Occasion::Wake), None);
+        }
+        if self.wakes.is_empty() {
+            self.wakes = woken;
+        }
+    }
+
+    fn accept(&mut self) {
+        let now = self.clock.now().at;
+        if self.admission.is_paused() && !self.admission.may_resume(self.open, now, &self.limits) {
+            return;
+        }
+        for number in 0..self.listeners.len() {
+            let listening = &mut self.listeners[number];
+            if !listening.has_connections {
+                continue;
+            }
+            let (socket, limits) = (listening.socket.as_fd(), &self.limits);
+            let queue = self.admission.accept(socket, self.open, now, limits, &self.counters);
+            listening.has_connections = queue != Queue::Empty;
+            let mut arrivals: Vec<OwnedFd> = self.admission.arrivals();
+            for socket in arrivals.drain(..) {
+                self.welcome(socket);
+            }
+            self.admission.reuse(arrivals);
+            if queue == Queue::Paused {
+                return;
+            }
+        }
+    }
+}
+
+/// Arena that one call of a connection may need: what it sends, and room to make what waits.
+const CALL_BYTES: usize = 2 * Actions::ROOM_MIN;
+
+pub(super) fn is(result: i32, errno: Errno) -> bool {
+    result == -errno.raw_os_error()
+}
+
+pub(super) fn errno(result: i32) -> Errno {
+    Errno::from_raw_os_error(-result)
+}

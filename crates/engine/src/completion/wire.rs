@@ -1,0 +1,104 @@
+//! How the completion loop sends: out of the turn's arena, one request for each connection and
+//! turn.
+//!
+//! What such a request could not send comes back with a completion before anything else of the
+//! connection does, so until then the output counts as gone. A second output in the same turn
+//! waits for the next one: it could overtake the rest of the first.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use pollux_poller::Token;
+use pollux_sys::ring::{QueueFull, Sending, Sent as Slice};
+
+use super::label::{Kind, numbered};
+use crate::conversation::{Outlet, Sent};
+use crate::ending::Tail;
+use crate::output::Output;
+use crate::{Actions, CloseCause, Counter, Counters, FileRange, Limits, Moment};
+
+/// A send of this turn, by which its rest is found when it falls short.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TurnSend {
+    pub(super) token: Token,
+    pub(super) slice: Slice,
+}
+
+/// What a connection remembers of its sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct SendMarks {
+    /// Number of the submission that its last send rides with; none was made before 1.
+    pub(super) submission: u32,
+    /// Its only send so far was so short that every empty socket takes it whole.
+    pub(super) is_sure: bool,
+}
+
+/// Bytes that an empty socket always takes: the least send buffer that Linux allows is larger
+/// (SOCK_MIN_SNDBUF, socket(7)).
+const SURE_BYTES: usize = 4096;
+
+/// One connection's socket for the time of one call.
+pub(super) struct Wire<'a> {
+    pub(super) sending: Sending<'a>,
+    pub(super) socket: BorrowedFd<'a>,
+    pub(super) token: Token,
+    pub(super) tail: &'a mut Tail,
+    pub(super) marks: &'a mut SendMarks,
+    pub(super) submission: u32,
+    pub(super) sends: &'a mut Vec<TurnSend>,
+    pub(super) counters: &'a Counters,
+    pub(super) limits: &'a Limits,
+    pub(super) now: Moment,
+}
+
+impl Outlet for Wire<'_> {
+    fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
+        // The rest is for the others: one call's output is bounded by this alone.
+        (&mut self.sending.spare()[..Actions::ROOM_MIN], Some(self.socket))
+    }
+
+    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {
+        if matches!(self.tail, Tail::None) && (self.marks.submission == self.submission) {
+            *self.tail = Tail::Waiting(Box::new(Output::new(self.now, self.limits)));
+        }
+        if let Tail::Waiting(output) = self.tail {
+            output.push_bytes(&self.sending.spare()[..len])?;
+            file.into_iter().for_each(|range| output.push_file(range));
+            return Ok(Sent::Waits);
+        }
+        if len > 0 {
+            self.send_spare(len)?;
+        }
+        let Some(range) = file else { return Ok(Sent::Gone) };
+        let mut output = Box::new(Output::new(self.now, self.limits));
+        output.push_file(range);
+        let waits = !output.is_empty();
+        if waits {
+            *self.tail = Tail::Waiting(output);
+        }
+        Ok(if waits { Sent::Waits } else { Sent::Gone })
+    }
+}
+
+impl Wire<'_> {
+    fn send_spare(&mut self, len: usize) -> Result<(), CloseCause> {
+        let label = numbered(Kind::Send, self.sends.len() as u32);
+        let fd = self.socket.as_raw_fd();
+        let slice = match self.sending.send_spare(fd, len, label) {
+            Ok(slice) => slice,
+            Err(QueueFull) => {
+                // Congestion of the kernel passes; a queue that stays full is an error of ours.
+                let _ = self.sending.submit();
+                self.counters.count(Counter::RingEnters);
+                let again = self.sending.send_spare(fd, len, label);
+                again.map_err(|QueueFull| CloseCause::SocketError)?
+            }
+        };
+        self.sends.push(TurnSend { token: self.token, slice });
+        let is_first = self.marks.submission == 0;
+        *self.marks =
+            SendMarks { submission: self.submission, is_sure: is_first && len <= SURE_BYTES };
+        self.counters.count(Counter::Sends);
+        self.counters.add(Counter::BytesOut, len as u64);
+        Ok(())
+    }
+}

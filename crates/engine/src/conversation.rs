@@ -1,0 +1,372 @@
+//! What every loop does with a session, whatever mechanism moves the bytes.
+//!
+//! A loop keeps one [`Conversation`] for each connection and feeds it what arrives; the
+//! conversation calls the session in the order that `session.rs` promises, keeps input that was
+//! not used, and hands output to the loop's [`Outlet`]. It makes no system call.
+//!
+//! ```text
+//!            input, peer's end, output has left, deadline, wake
+//!                                │
+//!                                ▼
+//!   call_again asked? ── yes ──► on_drained ─┐
+//!   unseen input?     ── yes ──► on_bytes ───┤ output ► Outlet ─► gone: go on
+//!   peer's end?       ── yes ──► on_end ─────┘                └─► waits: stop until it left
+//!   else: done for now
+//! ```
+
+use std::os::fd::BorrowedFd;
+
+use crate::actions::Ending;
+use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
+
+/// Most input that a connection keeps unused: a whole pool of receive buffers may be under way
+/// when a session stops reading. Protocols bound what they need far below.
+const KEPT_BYTES_MAX: usize = 2 << 20;
+
+/// Calls of one session in a row before the others get their turn.
+const CALLS_MAX: u32 = 16;
+
+/// Where a loop takes output.
+pub(crate) trait Outlet {
+    /// Room for the output of one call, at least [`Actions::ROOM_MIN`] bytes, and the socket.
+    fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>);
+
+    /// Takes the first `len` bytes of the room, and a file behind them. Output that waits is
+    /// kept by the outlet, in order.
+    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause>;
+}
+
+/// What became of output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    /// The kernel has it all.
+    Gone,
+    /// Some of it waits; the loop says [`Conversation::output_left`] when it has left.
+    Waits,
+}
+
+/// What a turn is made of, for one connection.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Now,
+    pub(crate) id: ConnectionId,
+    pub(crate) wakes: &'a mut Vec<ConnectionId>,
+}
+
+/// How far a conversation came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Progress {
+    /// Nothing more to do until something happens.
+    Rests,
+    /// It had its share of this turn and goes on in the next one.
+    Unfinished,
+}
+
+/// A call that comes from outside the stream of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Occasion {
+    Deadline,
+    Wake,
+    Drain,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Bytes,
+    End,
+    Drained,
+    Outside(Occasion),
+}
+
+const PAUSED: u8 = 1 << 0;
+const CALL_AGAIN: u8 = 1 << 1;
+const UNSEEN: u8 = 1 << 2;
+const PEER_ENDED: u8 = 1 << 3;
+const END_TOLD: u8 = 1 << 4;
+const WAITING: u8 = 1 << 5;
+const CLOSE: u8 = 1 << 6;
+const LINGER: u8 = 1 << 7;
+
+/// A session and what its loop remembers of it between calls.
+pub(crate) struct Conversation<S> {
+    session: S,
+    /// Boxed, so that a connection without unused input pays one pointer.
+    #[expect(clippy::box_collection, reason = "a thin pointer: most connections keep nothing")]
+    kept: Option<Box<Vec<u8>>>,
+    deadline: Moment,
+    state: u8,
+}
+
+impl<S: Session> Conversation<S> {
+    /// Accepts a connection.
+    pub(crate) fn accept(
+        shared: &mut S::Shared,
+        turn: &mut Turn<'_>,
+        outlet: &mut impl Outlet,
+    ) -> (Self, Result<(), CloseCause>) {
+        let (out, socket) = outlet.parts();
+        let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
+        let session = S::accepted(shared, &mut actions);
+        let wishes = Wishes::of(actions);
+        let mut conversation = Self::new(session);
+        let done = conversation.carry_out(wishes, outlet);
+        (conversation, done)
+    }
+
+    /// A conversation of a session that exists already.
+    pub(crate) fn new(session: S) -> Self {
+        Self { session, kept: None, deadline: Moment::NEVER, state: 0 }
+    }
+
+    /// Feeds `input`, or nothing, and calls the session as long as there is something to do.
+    ///
+    /// # Errors
+    /// The connection is to be closed at once, for the cause given.
+    pub(crate) fn pump(
+        &mut self,
+        shared: &mut S::Shared,
+        turn: &mut Turn<'_>,
+        outlet: &mut impl Outlet,
+        mut input: &[u8],
+    ) -> Result<Progress, CloseCause> {
+        for _ in 0..CALLS_MAX {
+            if self.ending().is_some() {
+                self.kept = None;
+                return Ok(Progress::Rests);
+            }
+            let Some(call) = self.next_call(input) else {
+                return self.keep(input).map(|()| Progress::Rests);
+            };
+            if call == Call::Bytes {
+                self.on_bytes(shared, turn, outlet, &mut input)?;
+            } else {
+                self.call(call, shared, turn, outlet)?;
+            }
+        }
+        self.keep(input)?;
+        Ok(if self.next_call(&[]).is_some() { Progress::Unfinished } else { Progress::Rests })
+    }
+
+    /// Calls the session for something that is not input; [`Conversation::pump`] follows.
+    pub(crate) fn occasion(
+        &mut self,
+        occasion: Occasion,
+        shared: &mut S::Shared,
+        turn: &mut Turn<'_>,
+        outlet: &mut impl Outlet,
+    ) -> Result<(), CloseCause> {
+        if self.ending().is_some() {
+            return Ok(());
+        }
+        self.call(Call::Outside(occasion), shared, turn, outlet)
+    }
+
+    /// The peer will send no more.
+    pub(crate) fn peer_ended(&mut self) {
+        self.state |= PEER_ENDED;
+    }
+
+    pub(crate) fn has_peer_ended(&self) -> bool {
+        self.state & PEER_ENDED != 0
+    }
+
+    /// All output has left; [`Conversation::pump`] follows.
+    pub(crate) fn output_left(&mut self) {
+        self.state &= !WAITING;
+    }
+
+    /// Output that was taken for gone has come back.
+    pub(crate) fn output_waits(&mut self) {
+        self.state |= WAITING;
+    }
+
+    /// Output waits to leave.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.state & WAITING != 0
+    }
+
+    /// Whether reading more makes sense now.
+    pub(crate) fn wants_input(&self) -> bool {
+        self.state & (PAUSED | WAITING | PEER_ENDED | CLOSE | UNSEEN) == 0
+    }
+
+    /// How the connection is to end, once no output waits.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        match self.state & (CLOSE | LINGER) {
+            0 => None,
+            CLOSE => Some(Ending::Close),
+            _ => Some(Ending::Linger),
+        }
+    }
+
+    /// The session's deadline.
+    pub(crate) fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// The deadline has come: it is no longer set.
+    pub(crate) fn deadline_fired(&mut self) {
+        self.deadline = Moment::NEVER;
+    }
+
+    /// Bytes of input that wait for the session.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.len())
+    }
+
+    /// Tells the session that the connection is over.
+    pub(crate) fn closed(self, shared: &mut S::Shared, cause: CloseCause) {
+        self.session.closed(shared, cause);
+    }
+
+    pub(crate) fn session(&self) -> &S {
+        &self.session
+    }
+
+    fn next_call(&self, input: &[u8]) -> Option<Call> {
+        if self.state & WAITING != 0 {
+            return None;
+        }
+        if self.state & CALL_AGAIN != 0 {
+            return Some(Call::Drained);
+        }
+        if self.state & PAUSED != 0 {
+            return None;
+        }
+        if !input.is_empty() || self.state & UNSEEN != 0 {
+            return Some(Call::Bytes);
+        }
+        (self.state & (PEER_ENDED | END_TOLD) == PEER_ENDED).then_some(Call::End)
+    }
+
+    /// Shows the session its input: `input` itself, or behind what was kept.
+    fn on_bytes(
+        &mut self,
+        shared: &mut S::Shared,
+        turn: &mut Turn<'_>,
+        outlet: &mut impl Outlet,
+        input: &mut &[u8],
+    ) -> Result<(), CloseCause> {
+        let mut kept = self.kept.take();
+        if let Some(kept) = &mut kept {
+            kept.extend_from_slice(input);
+            *input = &[];
+        }
+        let shown = kept.as_ref().map_or(*input, |kept| kept.as_slice());
+        let (out, socket) = outlet.parts();
+        let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
+        actions.deadline = self.deadline;
+        let used = self.session.on_bytes(shared, &mut actions, shown);
+        assert!(used <= shown.len(), "a session used more input than there was");
+        let is_rest = used < shown.len();
+        let wishes = Wishes::of(actions);
+        match &mut kept {
+            Some(kept) => drop(kept.drain(..used)),
+            None => *input = &input[used..],
+        }
+        self.kept = kept.filter(|kept| !kept.is_empty());
+        let comes_again = is_rest && (wishes.wants_call_again || wishes.is_input_paused);
+        self.set(UNSEEN, comes_again);
+        self.carry_out(wishes, outlet)?;
+        // What is left unused without a wish needs more input: it waits where it is kept.
+        self.keep_rest(input)
+    }
+
+    fn keep_rest(&mut self, input: &mut &[u8]) -> Result<(), CloseCause> {
+        let unseen = self.state & UNSEEN;
+        self.keep(input)?;
+        *input = &[];
+        self.state = self.state & !UNSEEN | unseen;
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        call: Call,
+        shared: &mut S::Shared,
+        turn: &mut Turn<'_>,
+        outlet: &mut impl Outlet,
+    ) -> Result<(), CloseCause> {
+        let (out, socket) = outlet.parts();
+        let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
+        actions.deadline = self.deadline;
+        actions.is_input_paused = self.state & PAUSED != 0;
+        actions.wants_call_again = self.state & CALL_AGAIN != 0;
+        match call {
+            Call::Drained => {
+                actions.wants_call_again = false;
+                self.session.on_drained(shared, &mut actions);
+            }
+            Call::End => {
+                self.state |= END_TOLD;
+                self.session.on_end(shared, &mut actions);
+            }
+            Call::Outside(Occasion::Deadline) => self.session.on_deadline(shared, &mut actions),
+            Call::Outside(Occasion::Wake) => self.session.on_wake(shared, &mut actions),
+            Call::Outside(Occasion::Drain) => self.session.on_drain(shared, &mut actions),
+            Call::Bytes => unreachable!("on_bytes has its own way"),
+        }
+        let wishes = Wishes::of(actions);
+        self.carry_out(wishes, outlet)
+    }
+
+    fn carry_out(&mut self, wishes: Wishes, outlet: &mut impl Outlet) -> Result<(), CloseCause> {
+        self.deadline = wishes.deadline;
+        self.set(PAUSED, wishes.is_input_paused);
+        self.set(CALL_AGAIN, wishes.wants_call_again);
+        match wishes.ending {
+            Some(Ending::Abort) => return Err(CloseCause::Aborted),
+            Some(Ending::Close) => self.state |= CLOSE,
+            Some(Ending::Linger) => self.state |= LINGER,
+            None => {}
+        }
+        if (wishes.len > 0 || wishes.file.is_some())
+            && outlet.send(wishes.len, wishes.file)? == Sent::Waits
+        {
+            self.state |= WAITING;
+        }
+        Ok(())
+    }
+
+    /// Puts `input`, which no session has seen, behind what is kept.
+    fn keep(&mut self, input: &[u8]) -> Result<(), CloseCause> {
+        if input.is_empty() {
+            return Ok(());
+        }
+        let kept = self.kept.get_or_insert_default();
+        kept.extend_from_slice(input);
+        self.state |= UNSEEN;
+        if kept.len() > KEPT_BYTES_MAX { Err(CloseCause::InputLimit) } else { Ok(()) }
+    }
+
+    fn set(&mut self, bit: u8, is_set: bool) {
+        if is_set {
+            self.state |= bit;
+        } else {
+            self.state &= !bit;
+        }
+    }
+}
+
+/// What is left of [`Actions`] when the borrow of the room is over.
+struct Wishes {
+    len: usize,
+    file: Option<FileRange>,
+    ending: Option<Ending>,
+    wants_call_again: bool,
+    is_input_paused: bool,
+    deadline: Moment,
+}
+
+impl Wishes {
+    fn of(actions: Actions<'_>) -> Self {
+        Self {
+            len: actions.len(),
+            file: actions.file,
+            ending: actions.ending,
+            wants_call_again: actions.wants_call_again,
+            is_input_paused: actions.is_input_paused,
+            deadline: actions.deadline,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One loop of either kind, for whoever runs loops without caring which.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_poller::Waker;
+
+use crate::clock::Clock;
+use crate::completion::CompletionLoop;
+use crate::readiness::ReadinessLoop;
+use crate::{
+    CloseCause, ConnectionId, Counter, Counters, Driver, FdSnapshot, Limits, Listener, Session,
+    SharedDate,
+};
+
+/// Why a loop could not be opened, or stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoopError {
+    /// The poller refused.
+    Poller(pollux_poller::Error),
+    /// io_uring is not to be had here.
+    Ring(pollux_sys::ring::RingUnavailable),
+    /// `io_uring_enter(2)` failed in a way that has no meaning here.
+    Enter(io::Error),
+}
+
+impl fmt::Display for LoopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poller(error) => error.fmt(f),
+            Self::Ring(refused) => write!(f, "uring is not available here: {refused}"),
+            Self::Enter(_) => f.write_str("io_uring_enter failed"),
+        }
+    }
+}
+
+impl std::error::Error for LoopError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Poller(error) => error.source(),
+            Self::Ring(refused) => refused.source(),
+            Self::Enter(error) => Some(error),
+        }
+    }
+}
+
+/// A loop that drives sessions; opened, used and dropped by one thread.
+///
+/// A program with one thread calls [`EventLoop::turn`] itself; [`crate::Group`] does it for many.
+pub struct EventLoop<S: Session>(Kind<S>);
+
+enum Kind<S: Session> {
+    Readiness(Box<ReadinessLoop<S>>),
+    Completion(Box<CompletionLoop<S>>),
+}
+
+macro_rules! either {
+    ($self:ident, $each:ident => $body:expr) => {
+        match $self {
+            Kind::Readiness($each) => $body,
+            Kind::Completion($each) => $body,
+        }
+    };
+}
+
+impl<S: Session> EventLoop<S> {
+    /// Opens a loop on `driver` with what its sessions share.
+    ///
+    /// # Errors
+    /// [`LoopError`] says why the driver is not to be had here.
+    pub fn open(driver: Driver, shared: S::Shared, limits: Limits) -> Result<Self, LoopError> {
+        Self::open_with(driver, shared, limits, Arc::default(), Arc::default())
+    }
+
+    /// As [`EventLoop::open`], with a date and counters that others hold too.
+    ///
+    /// # Errors
+    /// As [`EventLoop::open`].
+    pub fn open_with(
+        driver: Driver,
+        shared: S::Shared,
+        limits: Limits,
+        date: Arc<SharedDate>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, LoopError> {
+        let clock = Clock::new(date);
+        Ok(Self(match driver {
+            Driver::Readiness(mechanism) => {
+                let opened = ReadinessLoop::open(mechanism, shared, limits, clock, counters);
+                Kind::Readiness(Box::new(opened.map_err(LoopError::Poller)?))
+            }
+            Driver::Completion => {
+                let opened = CompletionLoop::open(shared, limits, clock, counters);
+                Kind::Completion(Box::new(opened.map_err(LoopError::Ring)?))
+            }
+        }))
+    }
+
+    /// Takes connections from `listener` from the next turn on. `exclusive` wakes one of the
+    /// loops that share the listener instead of all, where the driver can do so.
+    pub fn listen(&mut self, listener: Listener, exclusive: bool) {
+        match &mut self.0 {
+            Kind::Readiness(each) => each.listen(listener, exclusive),
+            Kind::Completion(each) => each.listen(listener, exclusive),
+        }
+    }
+
+    /// Starts a session on a connected stream socket. On a readiness driver it has to be
+    /// non-blocking.
+    pub fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
+        let this = &mut self.0;
+        either!(this, each => each.adopt(socket, session))
+    }
+
+    /// Starts a session on a connection that another thread accepted.
+    pub(crate) fn admit(&mut self, socket: OwnedFd) {
+        let this = &mut self.0;
+        either!(this, each => each.admit_handed(socket));
+    }
+
+    /// Where accepted connections go instead: see [`HandOut`].
+    pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+        let this = &mut self.0;
+        either!(this, each => each.hand_out(hand_out));
+    }
+
+    /// One turn: waits at most `timeout` (`None`: for ever) for something to do, and does it.
+    /// Says whether a waker ended the wait.
+    ///
+    /// # Errors
+    /// [`LoopError`] when the kernel refuses to wait.
+    pub fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
+        match &mut self.0 {
+            Kind::Readiness(each) => each.turn(timeout).map_err(LoopError::Poller),
+            Kind::Completion(each) => each.turn(timeout).map_err(LoopError::Enter),
+        }
+    }
+
+    /// Has `session` called in the next turn; nothing happens when it is gone.
+    pub fn wake(&mut self, session: ConnectionId) {
+        let this = &mut self.0;
+        either!(this, each => each.wake(session));
+    }
+
+    /// Takes no new connections and tells every session once to come to its end.
+    pub fn drain(&mut self) {
+        let this = &mut self.0;
+        either!(this, each => each.drain());
+    }
+
+    /// Closes everything that is still open.
+    pub fn close_all(&mut self, cause: CloseCause) {
+        let this = &mut self.0;
+        either!(this, each => each.close_all(cause));
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn open_connections(&self) -> u32 {
+        let this = &self.0;
+        either!(this, each => each.open_connections())
+    }
+
+    /// What the sessions share.
+    pub fn shared(&mut self) -> &mut S::Shared {
+        let this = &mut self.0;
+        either!(this, each => each.shared())
+    }
+
+    /// The counters of this loop.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(self.counters_ref())
+    }
+
+    pub(crate) fn count_message(&self) {
+        self.counters_ref().count(Counter::Messages);
+    }
+
+    fn counters_ref(&self) -> &Arc<Counters> {
+        let this = &self.0;
+        either!(this, each => each.counters())
+    }
+
+    /// Ends the current or the next wait, from any thread.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        let this = &self.0;
+        either!(this, each => each.waker())
+    }
+
+    /// The counters of the poller under a readiness loop.
+    #[must_use]
+    pub fn poller_counters(&self) -> Option<Arc<pollux_poller::Counters>> {
+        match &self.0 {
+            Kind::Readiness(each) => Some(Arc::clone(each.poller_counters())),
+            Kind::Completion(_) => None,
+        }
+    }
+
+    /// What the mechanism notes about itself: flags and sizes that were granted.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        match &self.0 {
+            Kind::Readiness(each) => each.notes(),
+            Kind::Completion(each) => each.notes(),
+        }
+    }
+
+    /// Every descriptor of a readiness loop, as its table knows it, and every connection of a
+    /// completion loop, one line each.
+    #[must_use]
+    pub fn describe(&self) -> Vec<String> {
+        match &self.0 {
+            Kind::Readiness(each) => each.describe().iter().map(FdSnapshot::to_string).collect(),
+            Kind::Completion(each) => each.describe(),
+        }
+    }
+}
+
+/// Gives accepted connections away; takes back what nobody took.
+pub(crate) type HandOut = Box<dyn FnMut(OwnedFd) -> Option<OwnedFd>>;

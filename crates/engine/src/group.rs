@@ -1,0 +1,403 @@
+//! Several loops, a thread each, behind common listeners.
+//!
+//! ```text
+//!  reuseport   a listener of its own for each loop; the kernel spreads connections by hash
+//!  exclusive   one listener, watched by all loops; the kernel wakes one of them
+//!  single      the first loop accepts and hands connections to the one with the fewest
+//! ```
+//!
+//! The thread that starts a group owns it: it drains it, looks at it and waits for its end.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pollux_poller::Waker;
+
+use crate::event_loop::EventLoop;
+use crate::member::{Member, Message, Setup};
+use crate::{
+    Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, Listener, LoopError,
+    Sender, Session, SharedDate, StillRunning,
+};
+
+/// How the loops of a group come to their connections.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Listeners {
+    /// A listener for each loop on the same port (SO_REUSEPORT). Unix sockets are shared.
+    #[default]
+    Reuseport,
+    /// One listener that all loops watch, exclusively where the mechanism can.
+    Exclusive,
+    /// One loop accepts for all.
+    Single,
+}
+
+impl Listeners {
+    /// All of them, in the order of help texts.
+    pub const ALL: [Self; 3] = [Self::Reuseport, Self::Exclusive, Self::Single];
+
+    /// Name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reuseport => "reuseport",
+            Self::Exclusive => "exclusive",
+            Self::Single => "single",
+        }
+    }
+}
+
+impl fmt::Display for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Listeners {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|known| known.name() == name);
+        let known = Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("no listener strategy is called \"{name}\"; there are {known}"))
+    }
+}
+
+/// What a group is made of.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// Where to listen; at least one address.
+    pub listen: Vec<ListenAddress>,
+    /// Which loop on which mechanism.
+    pub driver: Driver,
+    /// How many loops, at least one.
+    pub threads: usize,
+    /// How they come to their connections.
+    pub listeners: Listeners,
+    /// CPUs to run on, one for each loop in turn; the scheduler's choice when there is none.
+    pub cpus: Option<CpuList>,
+    /// The bounds of all loops together: each has its share of `connections_max`.
+    pub limits: Limits,
+}
+
+/// Why a group could not be started, or ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// A listener could not be opened.
+    Listen(ListenError),
+    /// A loop could not be opened or run.
+    Loop(LoopError),
+    /// A loop could not be given its CPU.
+    Cpu(crate::CpuError),
+    /// A thread could not be started, or a descriptor duplicated.
+    System(&'static str, std::io::Error),
+    /// What the sessions of a loop share could not be made.
+    Shared(Box<dyn std::error::Error + Send + Sync>),
+    /// A loop's thread panicked: an error of ours.
+    Panicked,
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(error) => error.fmt(f),
+            Self::Loop(error) => error.fmt(f),
+            Self::Cpu(error) => error.fmt(f),
+            Self::System(call, _) => write!(f, "{call} failed"),
+            Self::Shared(error) => error.fmt(f),
+            Self::Panicked => f.write_str("a loop's thread panicked"),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Listen(error) => error.source(),
+            Self::Loop(error) => error.source(),
+            Self::Cpu(error) => error.source(),
+            Self::System(_, error) => Some(error),
+            Self::Shared(error) => error.source(),
+            Self::Panicked => None,
+        }
+    }
+}
+
+/// What other threads may read of a loop while it runs.
+#[derive(Clone, Debug)]
+pub struct LoopView {
+    /// The loop's counters.
+    pub counters: Arc<Counters>,
+    /// Those of its poller; none under a completion loop.
+    pub poller: Option<Arc<pollux_poller::Counters>>,
+    /// What its mechanism notes about itself.
+    pub notes: Vec<String>,
+}
+
+struct Running {
+    view: LoopView,
+    sender: Sender<Message, Waker>,
+    waker: Waker,
+    thread: JoinHandle<Result<(), GroupError>>,
+}
+
+/// Loops that run.
+pub struct Group {
+    running: Vec<Running>,
+    addresses: Vec<ListenAddress>,
+    sockets: Vec<PathBuf>,
+    look: Arc<Look>,
+}
+
+/// A way to look at all loops of a group at rest; cheap to clone and to send.
+pub struct Look {
+    isolation: Isolation,
+    wakers: Mutex<Vec<Waker>>,
+    /// What each loop wrote down before it came to rest.
+    notes: Vec<Mutex<Vec<String>>>,
+}
+
+/// How long a look waits for the loops: a turn takes microseconds.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Look {
+    fn new(loops: usize) -> Self {
+        let notes = (0..loops).map(|_| Mutex::default()).collect();
+        Self { isolation: Isolation::new(loops), wakers: Mutex::default(), notes }
+    }
+
+    pub(crate) fn isolation(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    pub(crate) fn note(&self, index: usize, lines: Vec<String>) {
+        *self.notes[index].lock().expect("nothing panics under this lock") = lines;
+    }
+
+    /// One line for each descriptor, by loop, all at the same moment.
+    ///
+    /// # Errors
+    /// [`StillRunning`] when a loop does not come to rest in time.
+    pub fn descriptors(&self) -> Result<Vec<Vec<String>>, StillRunning> {
+        let wakers = self.wakers.lock().expect("nothing panics under this lock").clone();
+        self.isolation.isolate(&wakers, LOOK_TIMEOUT, || {
+            let take = |notes: &Mutex<Vec<String>>| {
+                std::mem::take(&mut *notes.lock().expect("nothing panics under this lock"))
+            };
+            self.notes.iter().map(take).collect()
+        })
+    }
+}
+
+impl Group {
+    /// Opens the listeners and starts the loops; all of them run when this returns.
+    ///
+    /// `make_shared` is called in each loop's thread, with the loop's index.
+    ///
+    /// # Errors
+    /// [`GroupError`]; loops that were started already are ended.
+    ///
+    /// # Panics
+    /// Without an address or a thread.
+    pub fn start<S, F, E>(config: &GroupConfig, make_shared: F) -> Result<Self, GroupError>
+    where
+        S: Session + 'static,
+        F: Fn(usize) -> Result<S::Shared, E> + Send + Sync + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        assert!(config.threads > 0 && !config.listen.is_empty(), "a group listens and has loops");
+        let (mut listeners, addresses) = open_listeners(config)?;
+        let sockets = addresses.iter().filter_map(|address| match address {
+            ListenAddress::Unix(path) => Some(path.clone()),
+            ListenAddress::Tcp(_) => None,
+        });
+        let sockets = sockets.collect();
+        let look = Arc::new(Look::new(config.threads));
+        let mut group = Self { running: Vec::new(), addresses, sockets, look };
+        let (make_shared, date) = (Arc::new(make_shared), Arc::<SharedDate>::default());
+        // The first loop comes last: with `single` it hands out to those that run.
+        for index in (0..config.threads).rev() {
+            let peers = match config.listeners {
+                Listeners::Single if index == 0 => group.peers(),
+                _ => Vec::new(),
+            };
+            let setup = Setup {
+                index,
+                driver: config.driver,
+                limits: share_of(config),
+                cpus: config.cpus.clone(),
+                listeners: listeners.pop().unwrap_or_default(),
+                is_exclusive: config.listeners == Listeners::Exclusive && config.threads > 1,
+                peers,
+                date: Arc::clone(&date),
+                look: Arc::clone(&group.look),
+            };
+            match start_loop::<S, F, E>(setup, Arc::clone(&make_shared)) {
+                Ok(running) => group.running.insert(0, running),
+                Err(error) => {
+                    group.stop(&Message::Stop);
+                    let _ = group.join();
+                    return Err(error);
+                }
+            }
+        }
+        let wakers = group.running.iter().map(|running| running.waker.clone()).collect();
+        *group.look.wakers.lock().expect("nothing panics under this lock") = wakers;
+        Ok(group)
+    }
+
+    /// Where the group listens, with the ports that the kernel chose.
+    #[must_use]
+    pub fn addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// What can be read of each loop while it runs.
+    #[must_use]
+    pub fn views(&self) -> Vec<LoopView> {
+        self.running.iter().map(|running| running.view.clone()).collect()
+    }
+
+    /// The way to look at all descriptors.
+    #[must_use]
+    pub fn look(&self) -> Arc<Look> {
+        Arc::clone(&self.look)
+    }
+
+    /// Ends the group gently: no new connections, sessions are told, what is open after
+    /// `at_most` is cut. Returns at once; [`Group::join`] waits.
+    pub fn drain(&self, at_most: Duration) {
+        self.stop(&Message::Drain(at_most));
+    }
+
+    /// Whether every loop has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.running.iter().all(|running| running.thread.is_finished())
+    }
+
+    /// Whether any loop has ended, as they all do after [`Group::drain`]; before it, because
+    /// the kernel refused to wait.
+    #[must_use]
+    pub fn has_lost_a_loop(&self) -> bool {
+        self.running.iter().any(|running| running.thread.is_finished())
+    }
+
+    /// Ends the group at once.
+    pub fn abort(&self) {
+        self.stop(&Message::Stop);
+    }
+
+    /// Waits until all loops have ended.
+    ///
+    /// # Errors
+    /// The first error of a loop.
+    pub fn join(self) -> Result<(), GroupError> {
+        let mut outcome = Ok(());
+        for running in self.running {
+            let ended = running.thread.join().unwrap_or(Err(GroupError::Panicked));
+            outcome = outcome.and(ended);
+        }
+        for path in &self.sockets {
+            // Somebody may have removed it already.
+            let _ = std::fs::remove_file(path);
+        }
+        outcome
+    }
+
+    fn stop(&self, message: &Message) {
+        for running in &self.running {
+            // A loop that has ended needs no telling. One whose inbox is full gets it later:
+            // only connections that are handed over fill it, and those can wait for the next.
+            let mut message = message.again();
+            while let Err(crate::Undelivered::Full(back)) = running.sender.send(message) {
+                message = back;
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn peers(&self) -> Vec<(Sender<Message, Waker>, Arc<Counters>)> {
+        let peer = |running: &Running| (running.sender.clone(), running.view.counters.clone());
+        self.running.iter().map(peer).collect()
+    }
+}
+
+/// Listeners for each loop, and the addresses that they have.
+fn open_listeners(
+    config: &GroupConfig,
+) -> Result<(Vec<Vec<Listener>>, Vec<ListenAddress>), GroupError> {
+    let mut by_loop: Vec<Vec<Listener>> = (0..config.threads).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for address in &config.listen {
+        let is_tcp = matches!(address, ListenAddress::Tcp(_));
+        let own = config.listeners == Listeners::Reuseport && is_tcp && config.threads > 1;
+        let first = Listener::open(address, own).map_err(GroupError::Listen)?;
+        let bound = first.address().clone();
+        let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
+        for listeners in &mut by_loop[1..sharing.max(1)] {
+            listeners.push(if own {
+                Listener::open(&bound, true).map_err(GroupError::Listen)?
+            } else {
+                first.duplicate().map_err(|error| GroupError::System("dup", error))?
+            });
+        }
+        by_loop[0].push(first);
+        addresses.push(bound);
+    }
+    Ok((by_loop, addresses))
+}
+
+fn share_of(config: &GroupConfig) -> Limits {
+    let share = config.limits.connections_max.div_ceil(config.threads as u32).max(1);
+    Limits { connections_max: share, ..config.limits.clone() }
+}
+
+/// Starts a thread and waits until its loop is ready or has failed.
+fn start_loop<S, F, E>(setup: Setup, make_shared: Arc<F>) -> Result<Running, GroupError>
+where
+    S: Session + 'static,
+    F: Fn(usize) -> Result<S::Shared, E> + Send + Sync + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (ready, is_ready) = mpsc::channel();
+    let name = format!("pollux-{}", setup.index);
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let shared = make_shared(setup.index).map_err(|error| GroupError::Shared(error.into()));
+        let counters: Arc<Counters> = Arc::default();
+        let (driver, limits) = (setup.driver, setup.limits.clone());
+        let opened = shared.and_then(|shared| {
+            setup.pin()?;
+            let date = Arc::clone(&setup.date);
+            EventLoop::<S>::open_with(driver, shared, limits, date, Arc::clone(&counters))
+                .map_err(GroupError::Loop)
+        });
+        let event_loop = match opened {
+            Ok(event_loop) => event_loop,
+            Err(error) => {
+                setup.look.isolation().leave(setup.index);
+                // The starter waits for this.
+                let _ = ready.send(Err(error));
+                return Ok(());
+            }
+        };
+        let view =
+            LoopView { counters, poller: event_loop.poller_counters(), notes: event_loop.notes() };
+        let waker = event_loop.waker();
+        let (member, sender) = Member::new(event_loop, setup);
+        let _ = ready.send(Ok((view, sender, waker)));
+        member.run()
+    });
+    let thread = thread.map_err(|error| GroupError::System("starting a thread", error))?;
+    match is_ready.recv() {
+        Ok(Ok((view, sender, waker))) => Ok(Running { view, sender, waker, thread }),
+        Ok(Err(error)) => Err(error),
+        Err(mpsc::RecvError) => Err(GroupError::Panicked),
+    }
+}

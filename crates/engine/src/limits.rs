@@ -1,0 +1,43 @@
+//! What a loop bounds, with the defaults and their reasons.
+
+use std::time::Duration;
+
+/// Bounds and budgets of one loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most connections open at once; the listener pauses there and goes on when one closes.
+    /// The default is far below what a process may open as files.
+    pub connections_max: u32,
+    /// Most connections accepted in one turn, after all live connections had theirs.
+    pub accepts_per_turn: u32,
+    /// Most events of one wait: a bigger batch makes the last one wait longer.
+    pub events_per_turn: u32,
+    /// How long output may wait for the peer before its pace is judged.
+    pub write_timeout: Duration,
+    /// The least pace at which waiting output has to leave, in bytes per second.
+    pub write_rate_min: u64,
+    /// How long the peer's last bytes are waited for after the output was ended.
+    pub linger_time: Duration,
+    /// Most bytes dropped while lingering.
+    pub linger_bytes: u64,
+    /// How long the listener pauses when no descriptor or memory is left.
+    pub accept_pause: Duration,
+    /// Whether the loop spins instead of sleeping.
+    pub busy_poll: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            accepts_per_turn: 64,
+            events_per_turn: 512,
+            write_timeout: Duration::from_secs(30),
+            write_rate_min: 512,
+            linger_time: Duration::from_secs(2),
+            linger_bytes: 1 << 20,
+            accept_pause: Duration::from_millis(100),
+            busy_poll: false,
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Sockets that connections come from: addresses, how they are opened, and the accept call.
+//!
+//! Both loops accept through [`accept`], so that limits and errors mean the same everywhere.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay,
+};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    getsockname, listen, socket_with,
+};
+
+/// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Where a server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ListenAddress {
+    /// TCP; port 0 lets the kernel choose. `[::]` takes IPv4 as well.
+    Tcp(SocketAddr),
+    /// A unix stream socket with this path.
+    Unix(PathBuf),
+}
+
+impl FromStr for ListenAddress {
+    type Err = ListenError;
+
+    /// `HOST:PORT`, `[IPv6]:PORT` or `unix:PATH`.
+    fn from_str(text: &str) -> Result<Self, ListenError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err(ListenError::Address { text: text.to_owned(), why: "no path".into() });
+            }
+            return Ok(Self::Unix(path.into()));
+        }
+        let wrong = |why: String| ListenError::Address { text: text.to_owned(), why };
+        let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+        found.next().map(Self::Tcp).ok_or_else(|| wrong("the name has no address".to_owned()))
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Why there is no listener.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// The text is no address.
+    Address {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Something else is at the path of a unix socket, or a server listens there.
+    Occupied {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        why: &'static str,
+    },
+    /// A system call failed.
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// Where we wanted to listen.
+        address: String,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { text, why } => write!(
+                f,
+                "\"{text}\" is no address to listen on ({why}); write HOST:PORT, [::]:PORT or \
+                 unix:PATH"
+            ),
+            Self::Occupied { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::System { call, address, .. } => write!(f, "{call} on {address} failed"),
+        }
+    }
+}
+
+impl std::error::Error for ListenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// A bound socket that takes connections.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    address: ListenAddress,
+}
+
+impl Listener {
+    /// Binds and listens. `shares_port` sets SO_REUSEPORT, for one listener per thread.
+    ///
+    /// A unix socket that nobody listens on any more is removed first.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn open(address: &ListenAddress, shares_port: bool) -> Result<Self, ListenError> {
+        let socket = match address {
+            ListenAddress::Tcp(tcp) => open_tcp(tcp, shares_port),
+            ListenAddress::Unix(path) => {
+                remove_stale(path)?;
+                open_unix(path)
+            }
+        };
+        let fail = |(call, errno): (&'static str, Errno)| ListenError::System {
+            call,
+            address: address.to_string(),
+            cause: errno.into(),
+        };
+        let socket = socket.map_err(fail)?;
+        let address = match address {
+            ListenAddress::Tcp(_) => {
+                let bound = getsockname(&socket).map_err(|errno| fail(("getsockname", errno)))?;
+                let bound = SocketAddr::try_from(bound);
+                ListenAddress::Tcp(bound.map_err(|errno| fail(("getsockname", errno)))?)
+            }
+            unix @ ListenAddress::Unix(_) => unix.clone(),
+        };
+        Ok(Self { socket, address })
+    }
+
+    /// Where it listens, with the port that the kernel chose.
+    #[must_use]
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// The descriptor of the same open socket once more, for another thread's poller.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, address: self.address.clone() })
+    }
+
+    pub(crate) fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+}
+
+fn open_tcp(address: &SocketAddr, shares_port: bool) -> Result<OwnedFd, (&'static str, Errno)> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        socket_with(family, SocketType::STREAM, flags, None).map_err(|errno| ("socket", errno))?;
+    let option = |errno| ("setsockopt", errno);
+    set_socket_reuseaddr(&socket, true).map_err(option)?;
+    if shares_port {
+        set_socket_reuseport(&socket, true).map_err(option)?;
+    }
+    if address.is_ipv6() {
+        set_ipv6_v6only(&socket, false).map_err(option)?;
+    }
+    // Accepted sockets inherit it, which saves a call for each.
+    set_tcp_nodelay(&socket, true).map_err(option)?;
+    bind(&socket, address).map_err(|errno| ("bind", errno))?;
+    listen(&socket, BACKLOG).map_err(|errno| ("listen", errno))?;
+    Ok(socket)
+}
+
+fn open_unix(path: &Path) -> Result<OwnedFd, (&'static str, Errno)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(|errno| ("socket", errno))?;
+    let address = SocketAddrUnix::new(path).map_err(|errno| ("bind", errno))?;
+    bind(&socket, &address).map_err(|errno| ("bind", errno))?;
+    listen(&socket, BACKLOG).map_err(|errno| ("listen", errno))?;
+    Ok(socket)
+}
+
+/// Removes the socket that a server left behind; anything else at the path is somebody's.
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    use std::os::unix::fs::FileTypeExt;
+    let occupied = |why| ListenError::Occupied { path: path.to_owned(), why };
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        return Err(occupied("a file that is no socket stands here: choose another path"));
+    }
+    let fail = |call, cause: io::Error| {
+        let address = format!("unix:{}", path.display());
+        ListenError::System { call, address, cause }
+    };
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| fail("socket", errno.into()))?;
+    let address = SocketAddrUnix::new(path).map_err(|errno| fail("bind", errno.into()))?;
+    match connect(&probe, &address) {
+        Err(Errno::CONNREFUSED) => {
+            std::fs::remove_file(path).map_err(|cause| fail("unlink", cause))
+        }
+        _ => Err(occupied("a server listens here already")),
+    }
+}
+
+/// The outcome of one accept call.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    /// A connection.
+    Socket(OwnedFd),
+    /// Nobody waits.
+    Empty,
+    /// The peer, or the network, gave this one up: the next may be well.
+    Aborted,
+    /// No descriptor or memory is left: try again later.
+    Exhausted,
+    /// The listener itself is broken.
+    Broken,
+}
+
+/// Takes one connection, non-blocking and close-on-exec.
+///
+/// `accept(2)`: network errors of the new connection come as errors of the call and mean only
+/// that connection.
+pub(crate) fn accept(listener: impl AsFd, flags: SocketFlags) -> Accepted {
+    match accept_with(listener, flags | SocketFlags::CLOEXEC) {
+        Ok(socket) => Accepted::Socket(socket),
+        Err(Errno::AGAIN) => Accepted::Empty,
+        Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted,
+        Err(
+            Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PROTO
+            | Errno::PERM
+            | Errno::NETDOWN
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+            | Errno::TIMEDOUT,
+        ) => Accepted::Aborted,
+        Err(_) => Accepted::Broken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for text in ["127.0.0.1:8080", "[::]:80", "unix:/run/pollux.sock"] {
+            assert_eq!(text.parse::<ListenAddress>().expect("an address").to_string(), text);
+        }
+        let error = "8080".parse::<ListenAddress>().expect_err("no host");
+        assert!(error.to_string().contains("HOST:PORT"), "{error}");
+    }
+
+    #[test]
+    fn port_zero_becomes_the_port_that_was_chosen() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::open(&any, false).expect("opened");
+        let ListenAddress::Tcp(address) = listener.address() else { panic!("TCP") };
+        assert_ne!(address.port(), 0);
+        assert!(matches!(accept(&listener.socket, SocketFlags::empty()), Accepted::Empty));
+    }
+
+    #[test]
+    fn a_left_over_unix_socket_is_replaced_and_a_live_one_is_not() {
+        let path = std::env::temp_dir().join(format!("pollux-listen-{}", std::process::id()));
+        let address = ListenAddress::Unix(path.clone());
+        let first = Listener::open(&address, false).expect("a free path");
+        let refused = Listener::open(&address, false).expect_err("in use");
+        assert!(matches!(refused, ListenError::Occupied { .. }), "{refused}");
+        drop(first);
+        let second = Listener::open(&address, false).expect("nobody listens there");
+        drop(second);
+        std::fs::remove_file(&path).expect("ours");
+        std::fs::write(&path, "text").expect("written");
+        assert!(Listener::open(&address, false).is_err());
+        std::fs::remove_file(&path).expect("ours");
+    }
+}

@@ -1,0 +1,239 @@
+//! Output that waits for its peer, and how slow the peer may be.
+//!
+//! Only connections whose socket is full have one, so it is boxed by its owner. Both loops keep
+//! what the kernel did not take here, in order; the readiness loop also sends from here.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use pollux_sys::ring::InFlight;
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use crate::{CloseCause, Counter, Counters, FileRange, Limits, Moment};
+
+/// Most bytes that wait for one peer, beside files: a session is not called while output waits,
+/// but for deadlines and wakes, which say little.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// Most bytes of a file in one call, so that one connection can't keep a turn to itself.
+const FILE_CHUNK: usize = 1 << 20;
+
+/// A part of the output.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Bytes, of which the first so many have left.
+    Bytes(Vec<u8>, usize),
+    /// What remains of a range of a file.
+    File(FileRange),
+}
+
+/// A request of the completion loop that has a piece in its hands.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) request: InFlight,
+    /// First byte of the piece that was not sent before.
+    pub(crate) from: usize,
+    /// The range that is being read from.
+    pub(crate) file: Option<FileRange>,
+}
+
+/// What waits for a peer.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pieces: VecDeque<Piece>,
+    pub(crate) under_way: Option<UnderWay>,
+    waiting_bytes: usize,
+    /// When the pace is judged next.
+    judged_at: Moment,
+    /// Bytes that left since it was judged last.
+    moved_bytes: u64,
+    /// The socket was full when it was tried last: it will tell when it is not.
+    is_blocked: bool,
+}
+
+/// How far a flush came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Flushed {
+    /// Everything has left.
+    All,
+    /// The socket is full.
+    Full,
+    /// There is more, and the socket may take it: others first.
+    Budget,
+}
+
+impl Output {
+    pub(crate) fn new(now: Moment, limits: &Limits) -> Self {
+        Self { judged_at: now + limits.write_timeout, ..Self::default() }
+    }
+
+    /// Puts bytes behind what waits.
+    ///
+    /// # Errors
+    /// [`CloseCause::SlowReader`] when that is too much.
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result<(), CloseCause> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.waiting_bytes += bytes.len();
+        if self.waiting_bytes > WAITING_BYTES_MAX {
+            return Err(CloseCause::SlowReader);
+        }
+        self.pieces.push_back(Piece::Bytes(bytes.to_vec(), 0));
+        Ok(())
+    }
+
+    /// Puts a file range behind what waits.
+    pub(crate) fn push_file(&mut self, range: FileRange) {
+        if range.len > 0 {
+            self.pieces.push_back(Piece::File(range));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The socket is full.
+    pub(crate) fn blocked(&mut self) {
+        self.is_blocked = true;
+    }
+
+    /// Whether the socket was full when it was tried last.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Whether a request has a piece in its hands.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// The piece to send next.
+    pub(crate) fn pop_front(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        if let Piece::Bytes(bytes, sent) = &piece {
+            self.waiting_bytes -= bytes.len() - sent;
+        }
+        Some(piece)
+    }
+
+    /// Puts back what a send left of the first piece.
+    pub(crate) fn push_front(&mut self, piece: Piece) {
+        match &piece {
+            Piece::Bytes(bytes, sent) if *sent == bytes.len() => return,
+            Piece::File(range) if range.len == 0 => return,
+            Piece::Bytes(bytes, sent) => self.waiting_bytes += bytes.len() - sent,
+            Piece::File(_) => {}
+        }
+        self.pieces.push_front(piece);
+    }
+
+    /// Books bytes that left.
+    pub(crate) fn moved(&mut self, bytes: usize) {
+        self.moved_bytes += bytes as u64;
+    }
+
+    /// When the pace is judged next.
+    pub(crate) fn judged_at(&self) -> Moment {
+        self.judged_at
+    }
+
+    /// Judges the pace; true when the peer read fast enough, or it is too early to say.
+    pub(crate) fn is_fast_enough(&mut self, now: Moment, limits: &Limits) -> bool {
+        if now < self.judged_at {
+            return true;
+        }
+        let least = limits.write_rate_min.saturating_mul(limits.write_timeout.as_secs().max(1));
+        let is_fast = self.moved_bytes >= least;
+        self.judged_at = now + limits.write_timeout;
+        self.moved_bytes = 0;
+        is_fast
+    }
+
+    /// Sends to a non-blocking socket until nothing is left or it is full.
+    ///
+    /// # Errors
+    /// The connection is broken, or a file is shorter than was promised.
+    pub(crate) fn flush(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        counters: &Counters,
+    ) -> Result<Flushed, CloseCause> {
+        self.is_blocked = false;
+        while let Some(piece) = self.pieces.front_mut() {
+            counters.count(Counter::Sends);
+            let (outcome, is_file) = match piece {
+                Piece::Bytes(bytes, sent) => {
+                    (send(socket, &bytes[*sent..], SendFlags::NOSIGNAL), false)
+                }
+                Piece::File(range) => (send_file(socket, range)?, true),
+            };
+            match outcome {
+                Ok(taken) => {
+                    counters.add(Counter::BytesOut, taken as u64);
+                    self.moved_bytes += taken as u64;
+                    self.shorten_first(taken);
+                    if is_file && taken == FILE_CHUNK {
+                        return Ok(Flushed::Budget);
+                    }
+                }
+                Err(Errno::AGAIN) => {
+                    counters.count(Counter::SendsShort);
+                    self.is_blocked = true;
+                    return Ok(Flushed::Full);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(broken(errno)),
+            }
+        }
+        Ok(Flushed::All)
+    }
+
+    /// The first piece was sent in part or whole.
+    fn shorten_first(&mut self, taken: usize) {
+        let is_done = match self.pieces.front_mut() {
+            Some(Piece::Bytes(bytes, sent)) => {
+                self.waiting_bytes -= taken;
+                *sent += taken;
+                *sent == bytes.len()
+            }
+            Some(Piece::File(range)) => {
+                range.offset += taken as u64;
+                range.len -= taken as u64;
+                range.len == 0
+            }
+            None => false,
+        };
+        if is_done {
+            self.pieces.pop_front();
+        }
+    }
+}
+
+/// One call's share of a file.
+///
+/// # Errors
+/// The file was cut while it was sent: the promised length can't be kept.
+fn send_file(
+    socket: BorrowedFd<'_>,
+    range: &FileRange,
+) -> Result<rustix::io::Result<usize>, CloseCause> {
+    let mut offset = range.offset;
+    let len = range.len.min(FILE_CHUNK as u64) as usize;
+    let outcome = sendfile(socket, &range.file, Some(&mut offset), len);
+    if outcome == Ok(0) { Err(CloseCause::SocketError) } else { Ok(outcome) }
+}
+
+/// What an error of a socket means: gone peers are told apart from the rest.
+pub(crate) fn broken(errno: Errno) -> CloseCause {
+    match errno {
+        Errno::CONNRESET | Errno::PIPE => CloseCause::PeerReset,
+        // Keep-alive probes or retransmissions found nobody.
+        Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH => CloseCause::PeerReset,
+        _ => CloseCause::SocketError,
+    }
+}

@@ -1,0 +1,79 @@
+//! How the readiness loop sends: at once, and what the socket does not take waits.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use crate::conversation::{Outlet, Sent};
+use crate::ending::Tail;
+use crate::output::{Flushed, Output, broken};
+use crate::{CloseCause, Counter, Counters, FileRange, Limits, Moment};
+
+/// One connection's socket for the time of one call.
+pub(super) struct Wire<'a> {
+    pub(super) socket: BorrowedFd<'a>,
+    pub(super) room: &'a mut [u8],
+    pub(super) tail: &'a mut Tail,
+    pub(super) counters: &'a Counters,
+    pub(super) limits: &'a Limits,
+    pub(super) now: Moment,
+}
+
+impl Outlet for Wire<'_> {
+    fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
+        (self.room, Some(self.socket))
+    }
+
+    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {
+        if let Tail::Waiting(output) = self.tail {
+            output.push_bytes(&self.room[..len])?;
+            file.into_iter().for_each(|range| output.push_file(range));
+            return Ok(Sent::Waits);
+        }
+        let taken = if len > 0 { self.send_room(len, file.is_some())? } else { Some(0) };
+        if taken == Some(len) && file.is_none() {
+            return Ok(Sent::Gone);
+        }
+        let mut output = Box::new(Output::new(self.now, self.limits));
+        if taken.is_none() {
+            output.blocked();
+        }
+        let taken = taken.unwrap_or(0);
+        output.push_bytes(&self.room[taken..len])?;
+        file.into_iter().for_each(|range| output.push_file(range));
+        // A head that left whole is followed by its file at once.
+        if taken == len && output.flush(self.socket, self.counters)? == Flushed::All {
+            return Ok(Sent::Gone);
+        }
+        *self.tail = Tail::Waiting(output);
+        Ok(Sent::Waits)
+    }
+}
+
+impl Wire<'_> {
+    /// Sends from the room; says how much was taken, or nothing when the socket is full.
+    fn send_room(&mut self, len: usize, has_more: bool) -> Result<Option<usize>, CloseCause> {
+        // With a file behind it, the head waits for it and leaves in the same segment.
+        let flags =
+            if has_more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+        loop {
+            self.counters.count(Counter::Sends);
+            match send(self.socket, &self.room[..len], flags) {
+                Ok(taken) => {
+                    self.counters.add(Counter::BytesOut, taken as u64);
+                    if taken < len {
+                        self.counters.count(Counter::SendsShort);
+                    }
+                    return Ok(Some(taken));
+                }
+                Err(Errno::AGAIN) => {
+                    self.counters.count(Counter::SendsShort);
+                    return Ok(None);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(broken(errno)),
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A session without a kernel: bytes in, bytes out, time by hand.
+//!
+//! For tests and fuzzers of protocols. The calls come through the same code as in the loops.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use pollux_poller::Token;
+
+use crate::actions::Ending;
+use crate::conversation::{Conversation, Occasion, Outlet, Progress, Sent, Turn};
+use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
+
+/// One connection of one session, played in memory.
+///
+/// The peer takes all output at once, unless it was told to stall.
+pub struct Rehearsal<S: Session> {
+    /// What the sessions of a loop share.
+    pub shared: S::Shared,
+    conversation: Option<Conversation<S>>,
+    stage: Stage,
+    now: Now,
+    wakes: Vec<ConnectionId>,
+    cause: Option<CloseCause>,
+}
+
+impl<S: Session> Rehearsal<S> {
+    /// Accepts a connection at `now`.
+    pub fn new(shared: S::Shared, now: Now) -> Self {
+        let stage = Stage {
+            room: vec![0; Actions::ROOM_MIN],
+            output: Vec::new(),
+            waiting: Vec::new(),
+            is_stalled: false,
+        };
+        let (conversation, cause) = (None, None);
+        let mut this = Self { shared, conversation, stage, now, wakes: Vec::new(), cause };
+        S::begin_turn(&mut this.shared, now);
+        let mut turn = Turn { now, id: ID, wakes: &mut this.wakes };
+        let (conversation, done) =
+            Conversation::accept(&mut this.shared, &mut turn, &mut this.stage);
+        this.conversation = Some(conversation);
+        this.finish(done.map(|()| Progress::Rests));
+        this
+    }
+
+    /// Bytes arrive from the peer; ignored when the connection is closed.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.play(|_| {}, None, bytes);
+    }
+
+    /// The peer says that it will send no more.
+    pub fn end(&mut self) {
+        self.play(Conversation::peer_ended, None, &[]);
+    }
+
+    /// Time passes; the deadline fires when it lies within.
+    pub fn pass(&mut self, time: Duration) {
+        let until = self.now.at + time;
+        let deadline = self.deadline();
+        if deadline <= until {
+            self.set_now(deadline.max(self.now.at));
+            self.play(Conversation::deadline_fired, Some(Occasion::Deadline), &[]);
+        }
+        self.set_now(until);
+    }
+
+    /// The loop drains.
+    pub fn drain(&mut self) {
+        self.play(|_| {}, Some(Occasion::Drain), &[]);
+    }
+
+    /// The peer takes no more output, until [`Rehearsal::flow`].
+    pub fn stall(&mut self) {
+        self.stage.is_stalled = true;
+    }
+
+    /// The peer takes all output again.
+    pub fn flow(&mut self) {
+        self.stage.is_stalled = false;
+        self.stage.output.append(&mut self.stage.waiting);
+        self.play(Conversation::output_left, None, &[]);
+    }
+
+    /// Takes what the peer has received since the last call.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.stage.output)
+    }
+
+    /// The session's deadline.
+    pub fn deadline(&self) -> Moment {
+        self.conversation.as_ref().map_or(Moment::NEVER, Conversation::deadline)
+    }
+
+    /// The session, while the connection is open.
+    pub fn session(&self) -> Option<&S> {
+        self.conversation.as_ref().map(Conversation::session)
+    }
+
+    /// Why the connection was closed; none while it is open.
+    pub fn closed(&self) -> Option<CloseCause> {
+        self.cause
+    }
+
+    fn set_now(&mut self, at: Moment) {
+        let seconds = (at - self.now.at).as_secs();
+        self.now = Now { at, unix_s: self.now.unix_s + seconds };
+        S::begin_turn(&mut self.shared, self.now);
+    }
+
+    fn play(
+        &mut self,
+        prepare: impl FnOnce(&mut Conversation<S>),
+        occasion: Option<Occasion>,
+        mut input: &[u8],
+    ) {
+        let Some(conversation) = &mut self.conversation else { return };
+        prepare(conversation);
+        let mut turn = Turn { now: self.now, id: ID, wakes: &mut self.wakes };
+        let stage = &mut self.stage;
+        let mut done = occasion.map_or(Ok(()), |occasion| {
+            conversation.occasion(occasion, &mut self.shared, &mut turn, stage)
+        });
+        while done.is_ok() {
+            match conversation.pump(&mut self.shared, &mut turn, stage, input) {
+                Ok(Progress::Unfinished) => input = &[],
+                Ok(Progress::Rests) => break,
+                Err(cause) => done = Err(cause),
+            }
+        }
+        self.finish(done.map(|()| Progress::Rests));
+        S::end_turn(&mut self.shared);
+    }
+
+    fn finish(&mut self, done: Result<Progress, CloseCause>) {
+        let Some(conversation) = &self.conversation else { return };
+        let cause = match (done, conversation.ending()) {
+            (Err(cause), _) => cause,
+            (Ok(_), Some(Ending::Close | Ending::Linger)) if !conversation.is_waiting() => {
+                CloseCause::Session
+            }
+            _ => return,
+        };
+        self.cause = Some(cause);
+        if let Some(conversation) = self.conversation.take() {
+            conversation.closed(&mut self.shared, cause);
+        }
+    }
+}
+
+const ID: ConnectionId = ConnectionId(Token::new(0, 0));
+
+struct Stage {
+    room: Vec<u8>,
+    output: Vec<u8>,
+    waiting: Vec<u8>,
+    is_stalled: bool,
+}
+
+impl Outlet for Stage {
+    fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
+        (&mut self.room, None)
+    }
+
+    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {
+        let to = if self.is_stalled { &mut self.waiting } else { &mut self.output };
+        to.extend_from_slice(&self.room[..len]);
+        if let Some(file) = file {
+            read_range(&file, to).map_err(|_| CloseCause::SocketError)?;
+        }
+        Ok(if self.is_stalled { Sent::Waits } else { Sent::Gone })
+    }
+}
+
+fn read_range(range: &FileRange, into: &mut Vec<u8>) -> rustix::io::Result<()> {
+    let start = into.len();
+    into.resize(start + usize::try_from(range.len).unwrap_or(usize::MAX), 0);
+    let mut at = start;
+    while at < into.len() {
+        let offset = range.offset + (at - start) as u64;
+        match rustix::io::pread(&range.file, &mut into[at..], offset)? {
+            0 => return Err(rustix::io::Errno::IO),
+            read => at += read,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers each line with itself; a line "big" with 200,000 bytes; closes at "end".
+    struct Lines {
+        remaining: usize,
+    }
+
+    impl Session for Lines {
+        type Shared = ();
+
+        fn accepted((): &mut (), actions: &mut Actions<'_>) -> Self {
+            actions.set_deadline(actions.now().at + Duration::from_secs(1));
+            Self { remaining: 0 }
+        }
+
+        fn on_bytes(&mut self, (): &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
+            let mut used = 0;
+            while let Some(len) = input[used..].iter().position(|byte| *byte == b'\n') {
+                let line = &input[used..=used + len];
+                used += len + 1;
+                match line {
+                    b"big\n" => {
+                        self.remaining = 200_000;
+                        self.on_drained(&mut (), actions);
+                        return used;
+                    }
+                    b"end\n" => actions.close(),
+                    line => actions.send(line),
+                }
+            }
+            used
+        }
+
+        fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.send(b"bye");
+            actions.close();
+        }
+
+        fn on_drained(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            let len = self.remaining.min(actions.room());
+            actions.spare()[..len].fill(b'x');
+            actions.advance(len);
+            self.remaining -= len;
+            // Also when nothing remains: lines may wait behind this one.
+            if len > 0 {
+                actions.call_again();
+            }
+        }
+
+        fn on_deadline(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.abort();
+        }
+
+        fn on_drain(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.close();
+        }
+    }
+
+    fn rehearsal() -> Rehearsal<Lines> {
+        Rehearsal::new((), Now::default())
+    }
+
+    #[test]
+    fn split_input_is_kept_until_it_is_whole() {
+        let mut play = rehearsal();
+        for byte in b"one\ntwo\n" {
+            play.feed(&[*byte]);
+        }
+        assert_eq!(play.take_output(), b"one\ntwo\n");
+    }
+
+    #[test]
+    fn output_beyond_the_room_comes_in_pieces_and_input_behind_it_in_order() {
+        let mut play = rehearsal();
+        play.feed(b"big\nafter\nend\n");
+        let output = play.take_output();
+        assert_eq!(output.len(), 200_000 + 6);
+        assert!(output.ends_with(b"xafter\n"));
+        assert_eq!(play.closed(), Some(CloseCause::Session));
+    }
+
+    #[test]
+    fn a_stalled_peer_stops_the_session_and_nothing_is_lost() {
+        let mut play = rehearsal();
+        play.stall();
+        play.feed(b"one\n");
+        play.feed(b"two\n");
+        play.end();
+        assert!(play.take_output().is_empty());
+        play.flow();
+        assert_eq!(play.take_output(), b"one\ntwo\nbye");
+        assert_eq!(play.closed(), Some(CloseCause::Session));
+    }
+
+    #[test]
+    fn a_deadline_fires_once_it_has_come() {
+        let mut play = rehearsal();
+        play.pass(Duration::from_millis(999));
+        assert_eq!(play.closed(), None);
+        play.pass(Duration::from_millis(1));
+        assert_eq!(play.closed(), Some(CloseCause::Aborted));
+    }
+
+    #[test]
+    fn draining_is_told() {
+        let mut play = rehearsal();
+        play.drain();
+        assert_eq!(play.closed(), Some(CloseCause::Session));
+    }
+}

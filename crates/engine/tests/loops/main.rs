@@ -1,0 +1,11 @@
+//! Sessions on every loop: the same bytes whatever drives them.
+//!
+//! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
+//! that is a failure.
+#![expect(clippy::print_stdout, reason = "a skipped driver is named")]
+
+mod bytes;
+mod limits;
+mod lines;
+mod peer;
+mod threads;

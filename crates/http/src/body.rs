@@ -1,0 +1,351 @@
+//! Request bodies: finds their bytes among the framing (RFC 9112 6.2 and 7.1).
+//!
+//! The server feeds it what follows a head. Everything it has seen is kept in a few words, so
+//! that the bytes may come in any pieces; body bytes are never copied, only pointed at. Trailers
+//! are checked and dropped: nothing of them may reach framing, routing or Host.
+//!
+//! ```text
+//!  Size ──► (Blank) ──► Extension ──► SizeLf ──► Data ──► DataCr ──► DataLf ──► Size
+//!                                        │ size 0
+//!                                        ▼
+//!               EndLf ◄── TrailerStart ◄──► TrailerName ──► TrailerValue ──► TrailerLf
+//!                 ▼
+//!               Done
+//! ```
+
+use std::ops::Range;
+
+use crate::fields::{is_token_byte, is_value_byte};
+use crate::{Framing, Limits, Rejection, Status};
+
+/// Reads one body.
+#[derive(Clone, Debug)]
+pub struct BodyReader {
+    state: State,
+    /// Size of the chunk whose line is read.
+    chunk: u64,
+    /// What the body's chunks may still hold.
+    body_left: u64,
+    /// What the extensions of this chunk may still hold, and its start.
+    line_left: u32,
+    line_max: u32,
+    /// What the extensions of all chunks may still hold.
+    extension_left: u32,
+    /// What the trailer section may still hold.
+    trailer_left: u32,
+    trailer_fields_left: usize,
+}
+
+/// What one call of [`BodyReader::feed`] found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BodyStep {
+    /// Bytes of the input that are done with; never 0 unless the input was empty or the body had
+    /// ended before.
+    pub consumed: usize,
+    /// Where in the input the body's bytes stand; may be empty.
+    pub data: Range<usize>,
+    /// Whether the body ends here; the next request starts behind `consumed`.
+    pub is_done: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Done,
+    Refused(Rejection),
+    Length(u64),
+    Size { digits: u8 },
+    Blank,
+    Extension,
+    SizeLf,
+    Data(u64),
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+}
+
+/// Digits of a chunk size, leading zeros included.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+const SIZE: Rejection =
+    Rejection::bad("a chunk size is not 1 to 16 hex digits and CRLF", "RFC 9112 7.1");
+const BODY_LARGE: Rejection =
+    Rejection::new(Status::CONTENT_TOO_LARGE, "the body exceeds the limit", "RFC 9110 15.5.14");
+const EXTENSION: Rejection =
+    Rejection::bad("a chunk extension holds a control byte", "RFC 9112 7.1.1");
+const EXTENSION_LARGE: Rejection =
+    Rejection::bad("chunk extensions exceed the limit", "RFC 9112 7.1.1");
+const CHUNK_END: Rejection = Rejection::bad("a chunk is not followed by CRLF", "RFC 9112 7.1");
+const TRAILER: Rejection = Rejection::bad("a trailer line is not a field", "RFC 9112 7.1.2");
+const TRAILER_LARGE: Rejection =
+    Rejection::new(Status::FIELDS_TOO_LARGE, "the trailers exceed the limit", "RFC 6585 5");
+
+impl BodyReader {
+    /// A reader for the body behind a head with that framing.
+    #[must_use]
+    pub fn new(framing: Framing, limits: &Limits) -> Self {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::Done,
+            Framing::Length(len) => State::Length(len),
+            Framing::Chunked => State::Size { digits: 0 },
+        };
+        Self {
+            state,
+            chunk: 0,
+            body_left: limits.body_bytes,
+            line_left: limits.chunk_line_bytes,
+            line_max: limits.chunk_line_bytes,
+            extension_left: limits.extension_bytes,
+            trailer_left: limits.trailer_bytes,
+            trailer_fields_left: limits.fields,
+        }
+    }
+
+    /// Whether the body has ended.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Looks at `input`, the bytes behind what was consumed before. Returns at the end of one
+    /// piece of data; call it again while bytes are left and the body has not ended.
+    ///
+    /// # Errors
+    /// When the framing is broken or a limit is exceeded; every later call says the same.
+    pub fn feed(&mut self, input: &[u8]) -> Result<BodyStep, Rejection> {
+        for (at, &b) in input.iter().enumerate() {
+            match self.state {
+                State::Done => return Ok(self.step(at, at..at)),
+                State::Refused(rejection) => return Err(rejection),
+                State::Length(left) => return Ok(self.take(input, at, left)),
+                State::Data(left) => return Ok(self.take(input, at, left)),
+                _ => match self.next_state(b) {
+                    Ok(state) => self.state = state,
+                    Err(rejection) => {
+                        self.state = State::Refused(rejection);
+                        return Err(rejection);
+                    }
+                },
+            }
+        }
+        let end = input.len();
+        Ok(self.step(end, end..end))
+    }
+
+    /// Points at the data that starts at `at`, of which `left` bytes are still to come.
+    fn take(&mut self, input: &[u8], at: usize, left: u64) -> BodyStep {
+        let here = input.len() - at;
+        let taken = usize::try_from(left).map_or(here, |left| left.min(here));
+        let left = left - taken as u64;
+        self.state = match self.state {
+            State::Length(_) if left == 0 => State::Done,
+            State::Length(_) => State::Length(left),
+            _ if left == 0 => State::DataCr,
+            _ => State::Data(left),
+        };
+        self.step(at + taken, at..at + taken)
+    }
+
+    fn step(&self, consumed: usize, data: Range<usize>) -> BodyStep {
+        BodyStep { consumed, data, is_done: self.is_done() }
+    }
+
+    /// The state behind one byte of framing.
+    fn next_state(&mut self, b: u8) -> Result<State, Rejection> {
+        match self.state {
+            State::Size { digits } => self.size(b, digits),
+            State::Blank => match b {
+                b' ' | b'\t' => self.extension(State::Blank),
+                b';' => self.extension(State::Extension),
+                _ => Err(SIZE),
+            },
+            State::Extension => match b {
+                b'\r' => Ok(State::SizeLf),
+                _ if is_value_byte(b) => self.extension(State::Extension),
+                _ => Err(EXTENSION),
+            },
+            State::SizeLf => self.chunk_start(b),
+            State::DataCr if b == b'\r' => Ok(State::DataLf),
+            State::DataLf if b == b'\n' => Ok(State::Size { digits: 0 }),
+            State::DataCr | State::DataLf => Err(CHUNK_END),
+            _ => self.trailer(b),
+        }
+    }
+
+    fn size(&mut self, b: u8, digits: u8) -> Result<State, Rejection> {
+        if let Some(digit) = char::from(b).to_digit(16) {
+            if digits == SIZE_DIGITS_MAX {
+                return Err(SIZE);
+            }
+            // At most 16 digits were shifted in: nothing is lost at the top.
+            self.chunk = self.chunk << 4 | u64::from(digit);
+            return Ok(State::Size { digits: digits + 1 });
+        }
+        match b {
+            _ if digits == 0 => Err(SIZE),
+            b'\r' => Ok(State::SizeLf),
+            b';' => self.extension(State::Extension),
+            // White space is bad, but to be read, when an extension follows (RFC 9112 7.1.1).
+            b' ' | b'\t' => self.extension(State::Blank),
+            _ => Err(SIZE),
+        }
+    }
+
+    /// Counts one byte of an extension.
+    fn extension(&mut self, next: State) -> Result<State, Rejection> {
+        self.line_left = self.line_left.checked_sub(1).ok_or(EXTENSION_LARGE)?;
+        self.extension_left = self.extension_left.checked_sub(1).ok_or(EXTENSION_LARGE)?;
+        Ok(next)
+    }
+
+    fn chunk_start(&mut self, b: u8) -> Result<State, Rejection> {
+        if b != b'\n' {
+            return Err(SIZE);
+        }
+        let size = std::mem::take(&mut self.chunk);
+        self.body_left = self.body_left.checked_sub(size).ok_or(BODY_LARGE)?;
+        self.line_left = self.line_max;
+        Ok(if size == 0 { State::TrailerStart } else { State::Data(size) })
+    }
+
+    fn trailer(&mut self, b: u8) -> Result<State, Rejection> {
+        self.trailer_left = self.trailer_left.checked_sub(1).ok_or(TRAILER_LARGE)?;
+        match (self.state, b) {
+            (State::TrailerStart, b'\r') => Ok(State::EndLf),
+            (State::TrailerStart, _) if is_token_byte(b) => {
+                self.trailer_fields_left =
+                    self.trailer_fields_left.checked_sub(1).ok_or(TRAILER_LARGE)?;
+                Ok(State::TrailerName)
+            }
+            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerName, _) if is_token_byte(b) => Ok(State::TrailerName),
+            (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
+            (State::TrailerValue, _) if is_value_byte(b) => Ok(State::TrailerValue),
+            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
+            (State::EndLf, b'\n') => Ok(State::Done),
+            _ => Err(TRAILER),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The body's bytes, and how many bytes it took; the input comes in pieces of that size.
+    fn read(framing: Framing, input: &[u8], piece: usize) -> Result<(Vec<u8>, usize, bool), u16> {
+        let limits = Limits {
+            body_bytes: 1000,
+            chunk_line_bytes: 8,
+            extension_bytes: 20,
+            trailer_bytes: 40,
+            fields: 3,
+            ..Limits::default()
+        };
+        let mut reader = BodyReader::new(framing, &limits);
+        let (mut data, mut at) = (Vec::new(), 0);
+        while at < input.len() && !reader.is_done() {
+            let piece = &input[at..input.len().min(at + piece)];
+            let step = reader.feed(piece).map_err(|rejection| rejection.status.code())?;
+            data.extend_from_slice(&piece[step.data]);
+            at += step.consumed;
+        }
+        Ok((data, at, reader.is_done()))
+    }
+
+    fn chunked(input: &str) -> Result<(String, usize, bool), u16> {
+        let whole = read(Framing::Chunked, input.as_bytes(), usize::MAX / 2);
+        assert_eq!(whole, read(Framing::Chunked, input.as_bytes(), 1), "{input:?}");
+        whole.map(|(data, at, done)| (String::from_utf8(data).expect("ASCII"), at, done))
+    }
+
+    fn whole(data: &str, input: &str) -> Result<(String, usize, bool), u16> {
+        Ok((data.to_owned(), input.len(), true))
+    }
+
+    #[test]
+    fn a_length_takes_its_bytes_and_no_more() {
+        assert_eq!(read(Framing::Length(3), b"abcd", 9), Ok((b"abc".to_vec(), 3, true)));
+        assert_eq!(read(Framing::Length(5), b"abc", 1), Ok((b"abc".to_vec(), 3, false)));
+        assert_eq!(read(Framing::Length(0), b"abc", 1), Ok((Vec::new(), 0, true)));
+        assert_eq!(read(Framing::None, b"abc", 1), Ok((Vec::new(), 0, true)));
+    }
+
+    #[test]
+    fn chunks_are_joined() {
+        for (data, input) in [
+            ("", "0\r\n\r\n"),
+            ("abcde", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+            ("0123456789", "A\r\n0123456789\r\n00000\r\n\r\n"),
+            ("0123456789", "a;x=y\r\n0123456789\r\n0;\r\n\r\n"),
+            ("a", "1 ;x\r\na\r\n0\t;a\r\n\r\n"),
+            ("\r\n0\r\n\r\n", "7\r\n\r\n0\r\n\r\n\r\n0\r\n\r\n"),
+            ("a", "1\r\na\r\n0\r\nA: b\r\nC:\r\n\r\n"),
+            ("a", "0000000000000001\r\na\r\n0\r\n\r\n"),
+        ] {
+            assert_eq!(chunked(input), whole(data, input), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_body_is_left_alone() {
+        assert_eq!(chunked("0\r\n\r\nGET /"), Ok((String::new(), 5, true)));
+    }
+
+    #[test]
+    fn broken_chunks_are_400() {
+        for input in [
+            "\r\n",
+            "x",
+            "-1\r\n",
+            "+1\r\n",
+            " 1\r\n",
+            "0x1\r\n",
+            "1\n",
+            "1\rx",
+            "1 \r\n",
+            "1 2",
+            "1\r\nab",
+            "1\r\na\n",
+            "1\r\na\rx",
+            "1;\0",
+            "1;a\n",
+            ";",
+            "00000000000000001",
+            "1,\r\n",
+            "1_",
+            "1;12345678",
+            "0\r\n :",
+            "0\r\nA\r",
+            "0\r\nA: \n",
+            "0\r\nA: b\rc",
+            "0\r\nA : b",
+            "0\r\n\n",
+            "0\r\n\rx",
+            "0\r\nA: b\r\n c",
+            "0\r\n:",
+        ] {
+            assert_eq!(chunked(input), Err(400), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn limits_have_their_status() {
+        assert_eq!(chunked("3e9\r\n"), Err(413));
+        assert_eq!(chunked("ffffffffffffffff\r\n"), Err(413));
+        assert_eq!(chunked(&format!("3e8\r\n{:1000}\r\n1\r\n", "")), Err(413));
+        assert_eq!(chunked(&format!("0\r\nA: {:40}", "")), Err(431));
+        assert_eq!(chunked("0\r\nA:\r\nA:\r\nA:\r\nA:\r\n"), Err(431));
+        assert_eq!(chunked(&"1;123456\r\na\r\n".repeat(3)), Err(400));
+    }
+
+    #[test]
+    fn a_refusal_is_final() {
+        let mut reader = BodyReader::new(Framing::Chunked, &Limits::default());
+        assert!(reader.feed(b"x").is_err());
+        assert!(reader.feed(b"0\r\n\r\n").is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! Where a request's body ends (RFC 9112 6): the rules against request smuggling.
+//!
+//! [`crate::Request::parse`] hands over every Content-Length and Transfer-Encoding field. Where
+//! the standard lets a server repair or refuse, this refuses: two parties that repair in two ways
+//! see two different requests.
+
+use crate::{Limits, Rejection, Status};
+
+/// How the end of a request's body is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Framing {
+    /// There is no body.
+    #[default]
+    None,
+    /// So many bytes follow, 0 included.
+    Length(u64),
+    /// Chunks follow.
+    Chunked,
+}
+
+impl Framing {
+    /// Whether bytes of a body follow the head.
+    #[must_use]
+    pub fn has_body(self) -> bool {
+        !matches!(self, Self::None | Self::Length(0))
+    }
+}
+
+/// What the fields of one head have said so far.
+#[derive(Default)]
+pub(crate) struct FramingFields {
+    length: Option<u64>,
+    coding: Coding,
+}
+
+/// The transfer codings so far, in their order.
+#[derive(Default, PartialEq, Eq)]
+enum Coding {
+    #[default]
+    None,
+    /// The last one is chunked, all before it are unknown to us.
+    Chunked { has_unknown: bool },
+    /// The last one is unknown to us.
+    Unknown,
+}
+
+const LENGTH: Rejection =
+    Rejection::bad("Content-Length is not one number in digits", "RFC 9112 6.3");
+const LENGTH_TWICE: Rejection =
+    Rejection::bad("more than one Content-Length, equal or not", "RFC 9112 6.3");
+const BODY_LARGE: Rejection = Rejection::new(
+    Status::CONTENT_TOO_LARGE,
+    "the announced body exceeds the limit",
+    "RFC 9110 15.5.14",
+);
+const BOTH: Rejection = Rejection::bad("both Transfer-Encoding and Content-Length", "RFC 9112 6.1");
+const NOT_CHUNKED: Rejection =
+    Rejection::bad("the last transfer coding is not chunked", "RFC 9112 6.3");
+const CHUNKED_TWICE: Rejection =
+    Rejection::bad("chunked stands twice or is not the last coding", "RFC 9112 6.1");
+const EMPTY_CODING: Rejection =
+    Rejection::bad("Transfer-Encoding has an empty element", "RFC 9112 6.1");
+const UNKNOWN_CODING: Rejection = Rejection::new(
+    Status::NOT_IMPLEMENTED,
+    "chunked is the only transfer coding served here",
+    "RFC 9112 6.1",
+);
+const CODING_IN_1_0: Rejection =
+    Rejection::bad("Transfer-Encoding in an HTTP/1.0 request", "RFC 9112 6.1");
+
+impl FramingFields {
+    /// Takes one Content-Length field. Lists of equal values are refused like differing ones.
+    pub(crate) fn note_length(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
+        if self.length.is_some() || value.contains(&b',') {
+            return Err(&LENGTH_TWICE);
+        }
+        if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+            return Err(&LENGTH);
+        }
+        self.length = Some(saturating_number(value));
+        Ok(())
+    }
+
+    /// Takes one Transfer-Encoding field.
+    pub(crate) fn note_coding(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
+        for coding in value.split(|&b| b == b',') {
+            let coding = coding.trim_ascii();
+            if coding.is_empty() {
+                return Err(&EMPTY_CODING);
+            }
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            self.coding = match self.coding {
+                Coding::Chunked { .. } => return Err(&CHUNKED_TWICE),
+                Coding::None if is_chunked => Coding::Chunked { has_unknown: false },
+                Coding::Unknown if is_chunked => Coding::Chunked { has_unknown: true },
+                Coding::None | Coding::Unknown => Coding::Unknown,
+            };
+        }
+        Ok(())
+    }
+
+    /// The verdict, when all fields were seen. An HTTP/1.0 sender does not know of transfer
+    /// codings, so one in its request was not meant for us.
+    pub(crate) fn judge(self, minor: u8, limits: &Limits) -> Result<Framing, &'static Rejection> {
+        if self.coding == Coding::None {
+            return match self.length {
+                None => Ok(Framing::None),
+                Some(len) if len > limits.body_bytes => Err(&BODY_LARGE),
+                Some(len) => Ok(Framing::Length(len)),
+            };
+        }
+        if minor == 0 {
+            return Err(&CODING_IN_1_0);
+        }
+        if self.length.is_some() {
+            return Err(&BOTH);
+        }
+        match self.coding {
+            Coding::Chunked { has_unknown: false } => Ok(Framing::Chunked),
+            Coding::Chunked { has_unknown: true } => Err(&UNKNOWN_CODING),
+            Coding::None | Coding::Unknown => Err(&NOT_CHUNKED),
+        }
+    }
+}
+
+/// The number that digits stand for, or the largest one: more than any limit allows.
+pub(crate) fn saturating_number(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |number: u64, &b| {
+        number.saturating_mul(10).saturating_add(u64::from(b.wrapping_sub(b'0')))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(lengths: &[&str], codings: &[&str], minor: u8) -> Result<Framing, &'static Rejection> {
+        let mut fields = FramingFields::default();
+        for value in lengths {
+            fields.note_length(value.as_bytes())?;
+        }
+        for value in codings {
+            fields.note_coding(value.as_bytes())?;
+        }
+        fields.judge(minor, &Limits::default())
+    }
+
+    #[test]
+    fn lengths_are_one_number() {
+        assert_eq!(judge(&[], &[], 1), Ok(Framing::None));
+        assert_eq!(judge(&["0"], &[], 1), Ok(Framing::Length(0)));
+        assert_eq!(judge(&["00042"], &[], 0), Ok(Framing::Length(42)));
+        for value in ["", "-1", "+1", "0x10", "1 2", "1.0", "1e3", "a", "\u{661}"] {
+            assert_eq!(judge(&[value], &[], 1), Err(&LENGTH), "{value}");
+        }
+    }
+
+    #[test]
+    fn several_lengths_are_refused_even_when_they_agree() {
+        assert_eq!(judge(&["5", "5"], &[], 1), Err(&LENGTH_TWICE));
+        assert_eq!(judge(&["5, 5"], &[], 1), Err(&LENGTH_TWICE));
+        assert_eq!(judge(&["5", "6"], &[], 1), Err(&LENGTH_TWICE));
+    }
+
+    #[test]
+    fn lengths_beyond_every_integer_are_too_large_not_small() {
+        for value in ["18446744073709551616", "18446744073709551621", "99999999999999999999999"] {
+            assert_eq!(judge(&[value], &[], 1), Err(&BODY_LARGE), "{value}");
+        }
+    }
+
+    #[test]
+    fn chunked_stands_once_and_last() {
+        assert_eq!(judge(&[], &["chunked"], 1), Ok(Framing::Chunked));
+        assert_eq!(judge(&[], &["\tChunkeD "], 1), Ok(Framing::Chunked));
+        assert_eq!(judge(&[], &["gzip, chunked"], 1), Err(&UNKNOWN_CODING));
+        assert_eq!(judge(&[], &["gzip", "chunked"], 1), Err(&UNKNOWN_CODING));
+        for value in ["gzip", "identity", "xchunked", "chunked;a=b", "\"chunked\""] {
+            assert_eq!(judge(&[], &[value], 1), Err(&NOT_CHUNKED), "{value}");
+        }
+        for value in ["chunked, chunked", "chunked, gzip", "chunked, identity"] {
+            assert_eq!(judge(&[], &[value], 1), Err(&CHUNKED_TWICE), "{value}");
+        }
+        assert_eq!(judge(&[], &["chunked", "chunked"], 1), Err(&CHUNKED_TWICE));
+        for value in ["", ",chunked", "chunked,", "chunked,,chunked"] {
+            assert!(judge(&[], &[value], 1).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_length_beside_chunks_and_chunks_in_1_0_are_refused() {
+        assert_eq!(judge(&["3"], &["chunked"], 1), Err(&BOTH));
+        assert_eq!(judge(&[], &["chunked"], 0), Err(&CODING_IN_1_0));
+    }
+
+    #[test]
+    fn only_bytes_make_a_body() {
+        assert!(!Framing::Length(0).has_body() && !Framing::None.has_body());
+        assert!(Framing::Length(1).has_body() && Framing::Chunked.has_body());
+    }
+}

@@ -1,0 +1,180 @@
+//! Heads and their verdicts, one by one: what is taken, what is refused, and with which status.
+
+use pollux_http::{Framing, Limits, Method, Parsed, Request, Target};
+
+/// The head of a request, or a failed test.
+fn taken(input: &str) -> (Request<'_>, usize) {
+    match Request::parse(input.as_bytes(), &Limits::default()) {
+        Parsed::Complete(request, len) => (request, len),
+        other => panic!("{input:?}: {other:?}"),
+    }
+}
+
+fn refused(input: &str, limits: &Limits) -> Option<u16> {
+    match Request::parse(input.as_bytes(), limits) {
+        Parsed::Rejected(rejection) => {
+            assert!(rejection.rfc.starts_with("RFC "), "{rejection}");
+            Some(rejection.status.code())
+        }
+        Parsed::Incomplete | Parsed::Complete(..) => None,
+    }
+}
+
+#[test]
+fn a_plain_head_gives_its_facts() {
+    let input = "GET /a?b HTTP/1.1\r\nHost: h:1\r\nX: y\r\n\r\nbody";
+    let (request, len) = taken(input);
+    assert_eq!(len, input.len() - 4);
+    assert_eq!(request.method, Method::Get);
+    assert_eq!(request.target, Target::Origin { path: "/a", query: Some("b") });
+    assert_eq!((request.version_minor, request.framing), (1, Framing::None));
+    assert!(request.keep_alive && !request.expects_continue);
+    assert_eq!(request.host(), Some("h:1"));
+    assert_eq!(request.fields.first("x"), Some(&b"y"[..]));
+}
+
+#[test]
+fn every_prefix_of_a_sound_head_is_incomplete() {
+    let input = "\r\nPOST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n";
+    for end in 0..input.len() {
+        let parsed = Request::parse(&input.as_bytes()[..end], &Limits::default());
+        assert_eq!(parsed, Parsed::Incomplete, "{end}");
+    }
+    assert_eq!(taken(input).0.framing, Framing::Length(3));
+}
+
+#[test]
+fn the_target_overrides_host_but_host_must_stand_there() {
+    let (request, _) = taken("GET http://t/a HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!((request.host(), request.target.path()), (Some("t"), Some("/a")));
+    assert_eq!(refused("GET http://t/a HTTP/1.1\r\n\r\n", &Limits::default()), Some(400));
+}
+
+#[test]
+fn http_1_0_needs_no_host_and_closes() {
+    let (request, _) = taken("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!((request.host(), request.keep_alive, request.version_minor), (None, false, 0));
+    assert!(taken("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").0.keep_alive);
+}
+
+#[test]
+fn unknown_methods_are_passed_on() {
+    let (request, _) = taken("BREW / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(request.method, Method::Other("BREW"));
+}
+
+#[test]
+fn a_hundred_fields_are_taken_and_no_more() {
+    let head = |fields: usize| {
+        format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "X: y\r\n".repeat(fields - 1))
+    };
+    for fields in [1, 16, 17, 100] {
+        assert_eq!(taken(&head(fields)).0.fields.count(), fields);
+    }
+    assert_eq!(refused(&head(101), &Limits::default()), Some(431));
+    let few = Limits { fields: 3, ..Limits::default() };
+    assert_eq!((refused(&head(3), &few), refused(&head(4), &few)), (None, Some(431)));
+}
+
+#[test]
+fn endless_heads_are_refused_at_the_limit() {
+    let limits = Limits { head_bytes: 100, target_bytes: 50, ..Limits::default() };
+    let target = format!("GET /{}", "a".repeat(200));
+    let line = format!("GET / HTTP/1.1\r\nHost: {}", "a".repeat(200));
+    let fields = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "X: y\r\n".repeat(40));
+    for (input, code, at) in [(&target, 414, 55), (&line, 431, 100), (&fields, 431, 100)] {
+        assert_eq!(refused(&input[..at - 1], &limits), None, "{input}");
+        assert_eq!(refused(&input[..at], &limits), Some(code), "{input}");
+        assert_eq!(refused(input, &limits), Some(code), "{input}");
+    }
+    let short = Limits { head_bytes: 30, ..Limits::default() };
+    assert_eq!(refused(&target, &short), Some(414), "a request line that fills the head");
+}
+
+#[test]
+fn a_head_may_be_as_long_as_the_limit() {
+    let head = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    let limits = |head_bytes| Limits { head_bytes, ..Limits::default() };
+    assert_eq!(refused(head, &limits(head.len())), None);
+    assert_eq!(refused(head, &limits(head.len() - 1)), Some(431));
+}
+
+/// What stands between `GET / HTTP/1.1`, a sound Host and the empty line, and its status.
+const FIELDS: &[(&str, u16)] = &[
+    ("Host: h\r\n", 400),
+    (" X: y\r\n", 400),
+    ("X : y\r\n", 400),
+    ("X\t: y\r\n", 400),
+    ("X\r\n", 400),
+    (": y\r\n", 400),
+    ("X: y\r\n z\r\n", 400),
+    ("X: y\r\n\tz\r\n", 400),
+    ("X: y\rz\r\n", 400),
+    ("X: y\0\r\n", 400),
+    ("X: y\x7f\r\n", 400),
+    ("X(: y\r\n", 400),
+    ("X: y\n", 400),
+    ("X: y\nZ: z\r\n", 400),
+    ("X:\n", 400),
+    ("\n", 400),
+    ("Content-Length: 1\r\nContent-Length: 1\r\n", 400),
+    ("Content-Length: 1, 1\r\n", 400),
+    ("Content-Length: 1 1\r\n", 400),
+    ("Content-Length: +1\r\n", 400),
+    ("Content-Length: 99999999999999999999\r\n", 413),
+    ("Content-Length: 1073741825\r\n", 413),
+    ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", 400),
+    ("Transfer-Encoding: chunked\r\nContent-Length: 1\r\n", 400),
+    ("Transfer-Encoding: gzip\r\n", 400),
+    ("Transfer-Encoding: gzip, chunked\r\n", 501),
+    ("Transfer-Encoding: chunked, chunked\r\n", 400),
+    ("Transfer-Encoding: \x0bchunked\r\n", 400),
+    ("Transfer-Encoding\t: chunked\r\n", 400),
+    ("Expect: tea\r\n", 417),
+];
+
+#[test]
+fn unsound_fields_are_refused() {
+    for (fields, code) in FIELDS {
+        for input in [
+            format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n"),
+            // Behind more fields than fit at first.
+            format!("GET / HTTP/1.1\r\nHost: h\r\n{}{fields}\r\n", "A: b\r\n".repeat(40)),
+        ] {
+            assert_eq!(refused(&input, &Limits::default()), Some(*code), "{input:?}");
+        }
+    }
+}
+
+#[test]
+fn unsound_hosts_and_lines_are_refused() {
+    for (input, code) in [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+        ("GET / HTTP/1.0\r\nHost: a/b\r\n\r\n", 400),
+        ("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+        ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        ("GET / HTTP/1.1\nHost: h\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: h\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: h\r\n\n", 400),
+        ("\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+        ("\rGET", 400),
+        ("\r\n\r\n\r\n\r\n\r\n", 400),
+        ("GET * HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        ("\x16\x03\x01\x02", 400),
+    ] {
+        assert_eq!(refused(input, &Limits::default()), Some(code), "{input:?}");
+    }
+}
+
+#[test]
+fn expectations_and_framing_are_told() {
+    let head =
+        "PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (request, _) = taken(head);
+    assert!(request.expects_continue);
+    assert_eq!(request.framing, Framing::Chunked);
+    let (old, _) = taken("PUT / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n");
+    assert!(!old.expects_continue);
+}

@@ -1,0 +1,51 @@
+//! Prints what one request costs a session, without any system call:
+//! `cargo run --release -p pollux-server --example request_cost`.
+//!
+//! Requests come pipelined in batches, so the share of the rehearsal around the session is small.
+#![expect(clippy::print_stdout, reason = "an example's answer is what it prints")]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pollux_engine::{Now, Rehearsal};
+use pollux_server::config::Given;
+use pollux_server::{HttpSession, ReopenSignal, Shared};
+
+/// Requests in one batch: their answers fit the room of one call.
+const BATCH: usize = 100;
+const ROUNDS: usize = 2000;
+
+const REQUESTS: [(&str, &str); 2] = [
+    (
+        "what ab sends",
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n",
+    ),
+    (
+        "what a browser sends",
+        "GET /assets/app.js?v=20260101 HTTP/1.1\r\nHost: www.example.org\r\n\
+         User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+         Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+         Accept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
+         Connection: keep-alive\r\n\r\n",
+    ),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for (name, request) in REQUESTS {
+        let config = Given::from_toml("reply = 128", "example")?.build()?;
+        let shared = Shared::new(&config, Arc::default(), &ReopenSignal::default())?;
+        let mut play: Rehearsal<HttpSession> = Rehearsal::new(shared, Now::default());
+        let input = request.repeat(BATCH);
+        let mut best = f64::MAX;
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            play.feed(black_box(input.as_bytes()));
+            best = best.min(start.elapsed().as_secs_f64() * 1e9 / BATCH as f64);
+            black_box(play.take_output());
+        }
+        println!("{name:22} {:4} bytes  {best:6.1} ns", request.len());
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Short answers that are made on the spot: errors, redirects, refusals, empty bodies.
+//!
+//! The sessions and the file handler call it. The fixed reply does not: it is made beforehand.
+
+use pollux_engine::Actions;
+use pollux_http::{DateCache, HeadWriter, Rejection, Status};
+
+use crate::rest::Rest;
+
+/// What this server calls itself.
+pub(crate) const SERVER: &[u8] = b"pollux";
+
+/// Room for any short answer: its fields are ours and few, but for a `Location`, which may be
+/// three times as long as the longest target.
+pub(crate) const SHORT_BYTES_MAX: usize = 26 * 1024;
+
+/// What an answer says about the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tone {
+    /// Nothing: HTTP/1.1 stays open.
+    Open,
+    /// `keep-alive`, for a client of HTTP/1.0 that asked for it.
+    OldOpen,
+    /// `close`.
+    Last,
+}
+
+impl Tone {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Open, Self::OldOpen, Self::Last];
+
+    /// The tone for a client of HTTP/1.`version_minor`.
+    #[inline]
+    pub(crate) fn of(version_minor: u8, is_last: bool) -> Self {
+        match (is_last, version_minor) {
+            (true, _) => Self::Last,
+            (false, 0) => Self::OldOpen,
+            (false, _) => Self::Open,
+        }
+    }
+
+    /// Adds the field to a head.
+    pub(crate) fn write(self, head: &mut HeadWriter<'_>) {
+        head.connection(u8::from(self != Self::OldOpen), self == Self::Last);
+    }
+}
+
+/// How an answer is to be given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) tone: Tone,
+    /// HEAD: no body.
+    pub(crate) is_head: bool,
+}
+
+/// What was answered, and what of it has not been sent yet.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: Status,
+    pub(crate) body_bytes: u64,
+    pub(crate) left: Left,
+}
+
+/// What follows what a call has sent.
+#[derive(Debug)]
+pub(crate) enum Left {
+    Nothing,
+    Rest(Box<Rest>),
+    /// A range of a file that the loop sends.
+    File,
+}
+
+impl Answered {
+    pub(crate) fn whole(status: Status, body_bytes: u64) -> Self {
+        Self { status, body_bytes, left: Left::Nothing }
+    }
+}
+
+/// Sends an answer with a text of one line that tells the status.
+pub(crate) fn page(
+    actions: &mut Actions<'_>,
+    date: &DateCache,
+    manner: Manner,
+    status: Status,
+    add: impl FnOnce(&mut HeadWriter<'_>),
+) -> Answered {
+    let text = format!("{} {}\n", status.code(), status.reason());
+    send(actions, date, manner, status, text.as_bytes(), add)
+}
+
+/// Sends the answer to bytes that were refused, with the reason; the connection ends with it.
+pub(crate) fn refusal(actions: &mut Actions<'_>, date: &DateCache, refused: Rejection) -> Answered {
+    let Rejection { status, reason, rfc } = refused;
+    let text = format!("{} {}: {reason} ({rfc})\n", status.code(), status.reason());
+    let manner = Manner { tone: Tone::Last, is_head: false };
+    send(actions, date, manner, status, text.as_bytes(), |_| {})
+}
+
+/// Sends an answer without a body: `Content-Length: 0` where a body could be.
+pub(crate) fn empty(
+    actions: &mut Actions<'_>,
+    date: &DateCache,
+    manner: Manner,
+    status: Status,
+    add: impl FnOnce(&mut HeadWriter<'_>),
+) -> Answered {
+    let mut head = HeadWriter::new(actions.spare(), status);
+    head.field("Server", SERVER).date(date);
+    add(&mut head);
+    if status.allows_body() {
+        head.content_length(0);
+    }
+    manner.tone.write(&mut head);
+    let head_bytes = head.finish().expect("a call has room for a short answer");
+    actions.advance(head_bytes);
+    Answered::whole(status, 0)
+}
+
+/// Sends a whole document, in pieces when the room does not take it.
+pub(crate) fn document(
+    actions: &mut Actions<'_>,
+    date: &DateCache,
+    manner: Manner,
+    content_type: &str,
+    text: String,
+) -> Answered {
+    let (status, body_bytes) = (Status::OK, text.len() as u64);
+    let mut head = HeadWriter::new(actions.spare(), status);
+    head.field("Server", SERVER).date(date).field("Content-Type", content_type.as_bytes());
+    head.content_length(body_bytes);
+    manner.tone.write(&mut head);
+    let head_bytes = head.finish().expect("a call has room for a head");
+    actions.advance(head_bytes);
+    if manner.is_head {
+        return Answered::whole(status, 0);
+    }
+    let mut rest = Rest::once(text.into_bytes());
+    let left = if rest.send(actions) { Left::Nothing } else { Left::Rest(Box::new(rest)) };
+    Answered { status, body_bytes, left }
+}
+
+fn send(
+    actions: &mut Actions<'_>,
+    date: &DateCache,
+    manner: Manner,
+    status: Status,
+    text: &[u8],
+    add: impl FnOnce(&mut HeadWriter<'_>),
+) -> Answered {
+    let mut head = HeadWriter::new(actions.spare(), status);
+    head.field("Server", SERVER).date(date).field("Content-Type", b"text/plain; charset=utf-8");
+    add(&mut head);
+    head.content_length(text.len() as u64);
+    manner.tone.write(&mut head);
+    let head_bytes = head.finish().expect("a call has room for a short answer");
+    actions.advance(head_bytes);
+    if manner.is_head {
+        return Answered::whole(status, 0);
+    }
+    actions.send(text);
+    Answered::whole(status, text.len() as u64)
+}

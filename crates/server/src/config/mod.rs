@@ -1,0 +1,124 @@
+//! The configuration of a server, checked: from flags, from a TOML file, or from both.
+//!
+//! ```text
+//!  flags ──► Given ─┐
+//!                   ├─ over ──► build ──► ServeConfig, or every mistake
+//!  file  ──► Given ─┘
+//! ```
+//!
+//! The command line and the lab make one; nothing is opened here.
+
+mod build;
+mod given;
+mod mistake;
+mod settings;
+mod values;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
+
+pub use given::Given;
+pub use mistake::{ConfigError, Mistake, Place};
+pub use settings::{SETTINGS, Setting, Takes};
+
+/// What requests are answered with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// A fixed body of so many bytes.
+    Reply {
+        /// Size of the body.
+        len_bytes: u64,
+    },
+    /// The body of the request.
+    Echo,
+    /// The files below a folder.
+    Files {
+        /// The folder.
+        root: PathBuf,
+        /// Whether folders without `index.html` are listed.
+        has_listing: bool,
+        /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are served for FILE.
+        has_precompressed: bool,
+    },
+}
+
+/// Form of a line of the access log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// The NCSA common log format.
+    Common,
+    /// One JSON object for each answer.
+    Json,
+}
+
+/// Where the access log goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// A file that is appended to.
+    File(PathBuf),
+}
+
+/// Times and amounts that a client may take.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// For a whole request head, from its first byte; for the first one from the accept.
+    pub header_timeout: Duration,
+    /// For a request body, beside what `body_rate_min_bytes` allows.
+    pub body_timeout: Duration,
+    /// Each such amount of body allows a second more; 0 allows none.
+    pub body_rate_min_bytes: u64,
+    /// Between two requests.
+    pub idle_timeout: Duration,
+    /// In which some output must be taken.
+    pub write_timeout: Duration,
+    /// Output that must be taken in a second; 0 for any.
+    pub read_rate_min_bytes: u64,
+    /// For open connections to end once the server drains.
+    pub drain_timeout: Duration,
+    /// Largest request body.
+    pub body_bytes_max: u64,
+    /// Most connections at once; none for what the descriptor limit allows.
+    pub connections_max: Option<u32>,
+}
+
+impl Default for Limits {
+    /// As the table of settings says.
+    fn default() -> Self {
+        build::default_limits()
+    }
+}
+
+/// A server's configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServeConfig {
+    /// What is answered.
+    pub answer: Answer,
+    /// Where; at least one.
+    pub listen: Vec<ListenAddress>,
+    /// On which loop; none for the best that the kernel allows.
+    pub poller: Option<Driver>,
+    /// Threads, at least one.
+    pub threads: usize,
+    /// How they share the addresses.
+    pub listeners: Listeners,
+    /// CPUs that the threads are pinned to in turn.
+    pub pin: Option<CpuList>,
+    /// Whether loops spin instead of sleeping.
+    pub is_busy_polling: bool,
+    /// Times and amounts.
+    pub limits: Limits,
+    /// The access log; none for no log.
+    pub access_log: Option<LogTarget>,
+    /// Form of its lines.
+    pub access_log_format: LogFormat,
+    /// Where metrics are served; none for nowhere.
+    pub stats: Option<ListenAddress>,
+    /// Path of the socket for commands.
+    pub control: Option<PathBuf>,
+    /// Whether only errors are printed.
+    pub is_quiet: bool,
+}

@@ -1,0 +1,197 @@
+//! What the HTTP sessions of one loop did, readable while they run.
+//!
+//! Only the loop's thread writes; the stats endpoints and the lab read. Connections, bytes and
+//! turns are counted by the loop itself (`pollux_engine::Counters`).
+
+use pollux_http::{Method, Status};
+use pollux_poller::Count;
+
+/// Methods that are told apart; the rest is `other`.
+pub const METHODS: [&str; 10] =
+    ["get", "head", "post", "put", "delete", "connect", "options", "trace", "patch", "other"];
+
+/// Classes of status codes, by their first digit.
+pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Status codes with which requests are refused; the rest is `other`.
+pub const REFUSALS: [u16; 10] = [400, 405, 408, 413, 414, 417, 431, 501, 503, 505];
+
+/// A thing that sessions count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServerCounter {
+    /// Connections that sent nothing in the time for a head; closed silently.
+    TimeoutsSilent,
+    /// Heads that did not come in time; answered with 408.
+    TimeoutsHeader,
+    /// Bodies that did not come in time; answered with 408 unless the answer had begun.
+    TimeoutsBody,
+    /// Connections closed because no further request came.
+    TimeoutsIdle,
+    /// Connections whose peer ended in the middle of a request.
+    Incomplete,
+    /// Requests that had a body.
+    Bodies,
+    /// Bytes of bodies received.
+    BodyBytes,
+    /// Times that a client was told to go on and send its body.
+    Continues,
+    /// Files handed to the loop to be sent.
+    FilesSent,
+    /// Lines of the access log that were lost: no room, or a write failed.
+    LogLinesLost,
+    /// Times that the access log could not be opened again.
+    LogReopensFailed,
+}
+
+impl ServerCounter {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 11] = [
+        Self::TimeoutsSilent,
+        Self::TimeoutsHeader,
+        Self::TimeoutsBody,
+        Self::TimeoutsIdle,
+        Self::Incomplete,
+        Self::Bodies,
+        Self::BodyBytes,
+        Self::Continues,
+        Self::FilesSent,
+        Self::LogLinesLost,
+        Self::LogReopensFailed,
+    ];
+
+    /// Name in tables and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TimeoutsSilent => "timeouts_silent",
+            Self::TimeoutsHeader => "timeouts_header",
+            Self::TimeoutsBody => "timeouts_body",
+            Self::TimeoutsIdle => "timeouts_idle",
+            Self::Incomplete => "incomplete",
+            Self::Bodies => "bodies",
+            Self::BodyBytes => "body_bytes",
+            Self::Continues => "continues",
+            Self::FilesSent => "files_sent",
+            Self::LogLinesLost => "log_lines_lost",
+            Self::LogReopensFailed => "log_reopens_failed",
+        }
+    }
+
+    /// What it counts, in one line.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::TimeoutsSilent => "Connections that sent nothing in time",
+            Self::TimeoutsHeader => "Request heads that did not come in time",
+            Self::TimeoutsBody => "Request bodies that did not come in time",
+            Self::TimeoutsIdle => "Connections closed because no further request came",
+            Self::Incomplete => "Connections whose peer ended in the middle of a request",
+            Self::Bodies => "Requests that had a body",
+            Self::BodyBytes => "Bytes of request bodies received",
+            Self::Continues => "Times that 100 Continue was sent",
+            Self::FilesSent => "Files handed to the loop to be sent",
+            Self::LogLinesLost => "Lines of the access log that were lost",
+            Self::LogReopensFailed => "Times that the access log could not be opened again",
+        }
+    }
+}
+
+/// Live counters of the sessions of one loop.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ServerCounters {
+    methods: [Count; METHODS.len()],
+    classes: [Count; CLASSES.len()],
+    refusals: [Count; REFUSALS.len() + 1],
+    counts: [Count; ServerCounter::ALL.len()],
+}
+
+impl ServerCounters {
+    /// Requests with the method at this place of [`METHODS`].
+    #[must_use]
+    pub fn requests(&self, method: usize) -> u64 {
+        self.methods[method].value()
+    }
+
+    /// Requests of all methods.
+    #[must_use]
+    pub fn requests_total(&self) -> u64 {
+        self.methods.iter().map(Count::value).sum()
+    }
+
+    /// Answers of the class at this place of [`CLASSES`].
+    #[must_use]
+    pub fn answers(&self, class: usize) -> u64 {
+        self.classes[class].value()
+    }
+
+    /// Refusals with the status at this place of [`REFUSALS`]; behind the last one, others.
+    #[must_use]
+    pub fn refused(&self, refusal: usize) -> u64 {
+        self.refusals[refusal].value()
+    }
+
+    /// The count of `counter`.
+    #[must_use]
+    pub fn value(&self, counter: ServerCounter) -> u64 {
+        self.counts[counter as usize].value()
+    }
+
+    pub(crate) fn add(&self, counter: ServerCounter, amount: u64) {
+        self.counts[counter as usize].add(amount);
+    }
+
+    pub(crate) fn count_request(&self, method: Method<'_>) {
+        self.methods[place(method)].add(1);
+    }
+
+    pub(crate) fn count_answer(&self, status: Status) {
+        let class = usize::from(status.code() / 100).clamp(1, CLASSES.len()) - 1;
+        self.classes[class].add(1);
+    }
+
+    pub(crate) fn count_refusal(&self, status: Status) {
+        let place = REFUSALS.iter().position(|code| *code == status.code());
+        self.refusals[place.unwrap_or(REFUSALS.len())].add(1);
+    }
+}
+
+fn place(method: Method<'_>) -> usize {
+    match method {
+        Method::Get => 0,
+        Method::Head => 1,
+        Method::Post => 2,
+        Method::Put => 3,
+        Method::Delete => 4,
+        Method::Connect => 5,
+        Method::Options => 6,
+        Method::Trace => 7,
+        Method::Patch => 8,
+        Method::Other(_) => 9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_is_counted_under_its_name() {
+        let counters = ServerCounters::default();
+        for (index, name) in METHODS.iter().enumerate() {
+            counters.count_request(Method::named(&name.to_uppercase()));
+            assert_eq!(counters.requests(index), 1, "{name}");
+        }
+        assert_eq!(counters.requests_total(), 10);
+    }
+
+    #[test]
+    fn refusals_without_a_place_of_their_own_are_counted_as_others() {
+        let counters = ServerCounters::default();
+        counters.count_refusal(Status::BAD_REQUEST);
+        counters.count_refusal(Status::NOT_FOUND);
+        counters.count_answer(Status::NOT_FOUND);
+        assert_eq!((counters.refused(0), counters.refused(REFUSALS.len())), (1, 1));
+        assert_eq!(counters.answers(3), 1);
+    }
+}

@@ -1,0 +1,53 @@
+//! What can keep a server from starting or running.
+
+use std::io;
+use std::path::PathBuf;
+
+use pollux_engine::GroupError;
+
+/// Why a server could not be started, or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The folder with the files cannot be served.
+    #[error("the folder {path:?} cannot be served")]
+    Root {
+        /// As it was configured.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// The kernel cannot keep paths within a folder.
+    #[error("files need openat2(2): Linux 5.6, and a seccomp filter that allows it")]
+    NoOpenat2,
+    /// The access log cannot be written.
+    #[error("the access log {path:?} cannot be opened")]
+    Log {
+        /// As it was configured.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// Loops could not be started, or ended with an error.
+    #[error("{part}: {cause}")]
+    Group {
+        /// Which of the server's groups.
+        part: &'static str,
+        /// Why.
+        cause: GroupError,
+    },
+    /// The socket for commands could not be closed to other users.
+    #[error("the permissions of {path:?} cannot be set")]
+    Permissions {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// Signals cannot be waited for.
+    #[error("signals cannot be waited for: {0}")]
+    Signals(#[from] pollux_poller::Error),
+}

@@ -1,0 +1,8 @@
+//! Files of one folder, served over HTTP: `site` answers, the others know one thing each.
+
+mod listing;
+mod media;
+mod root;
+mod site;
+
+pub(crate) use site::Site;

@@ -1,0 +1,188 @@
+//! Opens files below one folder and nowhere else.
+//!
+//! The kernel resolves the path (`openat2(2)`, `RESOLVE_BENEATH`): neither `..`, nor an absolute
+//! path, nor a symbolic link leads out, whatever somebody renames meanwhile. Links that stay
+//! within the folder are followed. The file sessions call this; it never reads a file's bytes.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::io::Errno;
+
+use crate::ServerError;
+
+/// A rename under way makes the kernel answer EAGAIN; so often it is asked again.
+const OPEN_ATTEMPTS: usize = 8;
+
+/// A folder below which files are opened.
+#[derive(Debug)]
+pub(super) struct Root {
+    folder: OwnedFd,
+}
+
+/// What a path led to.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Open for reading.
+    pub(super) fd: OwnedFd,
+    /// What it is.
+    pub(super) meta: Meta,
+}
+
+/// The facts of a file that an answer needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Meta {
+    /// Whether it is a folder; else it is a regular file.
+    pub(super) is_folder: bool,
+    /// Size.
+    pub(super) len_bytes: u64,
+    /// Last change, seconds since 1970.
+    pub(super) modified_s: u64,
+    /// Nanoseconds within that second.
+    pub(super) modified_ns: u32,
+    /// Number within its file system.
+    pub(super) inode: u64,
+}
+
+/// Why a path led to nothing that may be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refused {
+    /// There is no such file, or the path leads out of the folder.
+    Missing,
+    /// The process may not read it, or it is neither a file nor a folder.
+    Forbidden,
+    /// No descriptor or memory was left.
+    Exhausted,
+    /// Another error of the file system.
+    Broken,
+}
+
+impl Root {
+    /// Opens the folder and tries the system call that every later open needs.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is no folder, or the kernel lacks `openat2` (Linux 5.6).
+    pub(super) fn open(path: &Path) -> Result<Self, ServerError> {
+        let failed =
+            |cause: Errno| ServerError::Root { path: path.to_owned(), cause: cause.into() };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = Self { folder: open(path, flags, Mode::empty()).map_err(failed)? };
+        match root.openat(b".") {
+            Ok(_) => Ok(root),
+            // Seccomp filters that do not know the call say EPERM.
+            Err(Errno::NOSYS | Errno::PERM) => Err(ServerError::NoOpenat2),
+            Err(cause) => Err(failed(cause)),
+        }
+    }
+
+    /// Opens what `path` names. A blocking system call, short unless the disk is slow.
+    ///
+    /// # Errors
+    /// Says why there is nothing to serve.
+    pub(super) fn find(&self, path: &[u8]) -> Result<Opened, Refused> {
+        let path = if path.is_empty() { b"." } else { path };
+        let fd = self.openat(path).map_err(refused)?;
+        let meta = Meta::of(&fstat(fd.as_fd()).map_err(refused)?).ok_or(Refused::Forbidden)?;
+        Ok(Opened { fd, meta })
+    }
+
+    fn openat(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        // NONBLOCK: opening a pipe that nobody writes to must not stop the loop.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut last = Errno::AGAIN;
+        for _ in 0..OPEN_ATTEMPTS {
+            match openat2(&self.folder, path, flags, Mode::empty(), resolve) {
+                Err(errno @ (Errno::AGAIN | Errno::INTR)) => last = errno,
+                done => return done,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Meta {
+    /// The facts of a regular file or a folder; none of anything else.
+    pub(super) fn of(stat: &Stat) -> Option<Self> {
+        let is_folder = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => false,
+            FileType::Directory => true,
+            _ => return None,
+        };
+        Some(Self {
+            is_folder,
+            len_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            // Times before 1970 are shown as 1970.
+            modified_s: u64::try_from(stat.st_mtime).unwrap_or(0),
+            modified_ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            inode: stat.st_ino,
+        })
+    }
+}
+
+fn refused(errno: Errno) -> Refused {
+    match errno {
+        // XDEV: the path would have left the folder. That is nobody's business.
+        Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG => {
+            Refused::Missing
+        }
+        // NXIO, NODEV, OPNOTSUPP: sockets and devices.
+        Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP => {
+            Refused::Forbidden
+        }
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Refused::Exhausted,
+        _ => Refused::Broken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn refusal(root: &Root, path: &str) -> Refused {
+        root.find(path.as_bytes()).map(|found| found.meta).expect_err(path)
+    }
+
+    #[test]
+    fn no_path_and_no_link_leads_out() {
+        let outside = tempfile::tempdir().expect("a folder");
+        let secret = outside.path().join("secret");
+        fs::write(&secret, "x").expect("written");
+        let inside = outside.path().join("site");
+        fs::create_dir(&inside).expect("made");
+        fs::write(inside.join("page"), "hello").expect("written");
+        symlink(&secret, inside.join("absolute")).expect("linked");
+        symlink("../secret", inside.join("relative")).expect("linked");
+        symlink("page", inside.join("within")).expect("linked");
+        symlink("loop", inside.join("loop")).expect("linked");
+        let root = Root::open(&inside).expect("a folder");
+        for path in ["../secret", "absolute", "relative", "/etc/passwd", "loop", "page/x", "none"] {
+            assert_eq!(refusal(&root, path), Refused::Missing, "{path}");
+        }
+        assert_eq!(root.find(b"within").expect("beneath").meta.len_bytes, 5);
+        assert!(root.find(b"").expect("the folder itself").meta.is_folder);
+        assert_eq!(refusal(&root, &"x".repeat(300)), Refused::Missing);
+    }
+
+    #[test]
+    fn pipes_are_refused_without_waiting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).expect("made");
+        let root = Root::open(folder.path()).expect("a folder");
+        assert_eq!(refusal(&root, "fifo"), Refused::Forbidden);
+    }
+
+    #[test]
+    fn a_root_that_is_no_folder_is_refused_by_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("page");
+        fs::write(&file, "x").expect("written");
+        let told = Root::open(&file).expect_err("a file").to_string();
+        assert!(told.contains("page"), "{told}");
+    }
+}

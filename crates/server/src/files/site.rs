@@ -1,0 +1,352 @@
+//! Answers requests with the files below one folder.
+//!
+//! | asked for | answer |
+//! |---|---|
+//! | a file | 200, 206, 304, 412 or 416 by its tag and date |
+//! | a folder without the slash | 301 to the one with it |
+//! | a folder with the slash | its `index.html`, else its listing when that is on, else 403 |
+//! | a name that starts with a dot | 404, whether it exists or not; `.well-known` is served |
+//!
+//! Tags are made of modification time in nanoseconds, size and inode: strong, unless the file
+//! changed in the last two seconds, for then a second change may hide behind the same time. With
+//! `--precompressed` the file beside it that the client likes best is sent in its place, unless
+//! it is older. Opening and reading small files blocks the loop as long as the disk takes.
+
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use pollux_engine::{Actions, FileRange};
+use pollux_http::{
+    Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Limits,
+    Outcome, Rejection, Representation, Request, Status, Target, evaluate,
+};
+
+use super::listing;
+use super::media::content_type;
+use super::root::{Meta, Opened, Refused, Root};
+use crate::ServerError;
+use crate::answer::{self, Answered, Left, Manner, SERVER};
+
+/// Parts up to this size are read into the output behind their head; the loop sends the others.
+const READ_BYTES_MAX: u64 = 32 * 1024;
+/// The head of a file's answer is shorter than this.
+const HEAD_BYTES_MAX: usize = 1024;
+/// A file that changed so recently may change again within the same tick of its clock.
+const SETTLED_S: u64 = 2;
+/// Longest tag: three numbers of 64 bits and more in hex, and two dashes.
+const TAG_BYTES_MAX: usize = 64;
+/// What a folder is shown as.
+const INDEX: &[u8] = b"index.html";
+/// Forms that may lie beside a file, best first, and how their names end.
+const CODINGS: [(ContentCoding, &[u8]); 3] = [
+    (ContentCoding::Brotli, b".br"),
+    (ContentCoding::Zstd, b".zst"),
+    (ContentCoding::Gzip, b".gz"),
+];
+
+/// The files below one folder.
+#[derive(Debug)]
+pub(crate) struct Site {
+    root: Root,
+    has_listing: bool,
+    has_precompressed: bool,
+    /// Where paths are decoded.
+    decoded: Box<[u8]>,
+}
+
+/// A file that is to be sent, and what its head says.
+struct Found<'p> {
+    file: Opened,
+    /// Where it was found; its end tells the content type.
+    path: &'p [u8],
+    coding: Option<ContentCoding>,
+}
+
+impl Site {
+    /// Room that any answer needs.
+    pub(crate) const ROOM_BYTES: usize = READ_BYTES_MAX as usize + HEAD_BYTES_MAX;
+
+    pub(crate) fn open(
+        root: &Path,
+        has_listing: bool,
+        has_precompressed: bool,
+    ) -> Result<Self, ServerError> {
+        let decoded = vec![0; Limits::default().target_bytes].into();
+        Ok(Self { root: Root::open(root)?, has_listing, has_precompressed, decoded })
+    }
+
+    /// Answers a GET or HEAD.
+    pub(crate) fn answer(
+        &mut self,
+        actions: &mut Actions<'_>,
+        date: &DateCache,
+        now_s: u64,
+        request: &Request<'_>,
+        manner: Manner,
+    ) -> Answered {
+        let mut decoded = std::mem::take(&mut self.decoded);
+        let reply = Reply { site: self, date, now_s, request, manner };
+        let answered = reply.answer(actions, &mut decoded);
+        self.decoded = decoded;
+        answered
+    }
+}
+
+/// One request under way.
+struct Reply<'a> {
+    site: &'a Site,
+    date: &'a DateCache,
+    now_s: u64,
+    request: &'a Request<'a>,
+    manner: Manner,
+}
+
+impl Reply<'_> {
+    fn answer(&self, actions: &mut Actions<'_>, decoded: &mut [u8]) -> Answered {
+        let path = self.request.target.path().unwrap_or("/");
+        let path = match FilePath::decode(path, decoded) {
+            Ok(path) => path,
+            Err(Rejection { status, .. }) => return self.page(actions, status),
+        };
+        if is_hidden(path.relative) {
+            return self.page(actions, Status::NOT_FOUND);
+        }
+        match self.site.root.find(path.relative) {
+            Err(refused) => self.page(actions, status_of(refused)),
+            Ok(opened) if opened.meta.is_folder && path.is_directory => {
+                self.folder(actions, &opened, path.relative)
+            }
+            Ok(opened) if opened.meta.is_folder => self.redirect(actions, path.relative),
+            // A file is no folder, whatever the slash behind it says.
+            Ok(_) if path.is_directory => self.page(actions, Status::NOT_FOUND),
+            Ok(file) => self.file(actions, Found { file, path: path.relative, coding: None }),
+        }
+    }
+
+    fn folder(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
+        let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+        let index = [path, slash, INDEX].concat();
+        match self.site.root.find(&index) {
+            Ok(file) if !file.meta.is_folder => {
+                self.file(actions, Found { file, path: &index, coding: None })
+            }
+            Ok(_) | Err(Refused::Missing) if self.site.has_listing => {
+                self.listing(actions, folder, path)
+            }
+            Ok(_) | Err(Refused::Missing) => self.page(actions, Status::FORBIDDEN),
+            Err(refused) => self.page(actions, status_of(refused)),
+        }
+    }
+
+    fn listing(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
+        let Ok(page) = listing::page(folder.fd.as_fd(), &String::from_utf8_lossy(path)) else {
+            return self.page(actions, Status::INTERNAL_ERROR);
+        };
+        answer::document(actions, self.date, self.manner, "text/html; charset=utf-8", page)
+    }
+
+    /// To the same folder with its slash. Made from the decoded path, so that it cannot lead to
+    /// another host (`//host/..`).
+    fn redirect(&self, actions: &mut Actions<'_>, path: &[u8]) -> Answered {
+        let mut location = String::new();
+        for segment in path.split(|byte| *byte == b'/') {
+            location.push('/');
+            location.push_str(&listing::percent_encoded(segment));
+        }
+        location.push('/');
+        if let Target::Origin { query: Some(query), .. }
+        | Target::Absolute { query: Some(query), .. } = self.request.target
+        {
+            location.push('?');
+            location.push_str(query);
+        }
+        let status = Status::MOVED_PERMANENTLY;
+        answer::page(actions, self.date, self.manner, status, |head| {
+            head.field("Location", location.as_bytes());
+        })
+    }
+
+    fn file(&self, actions: &mut Actions<'_>, plain: Found<'_>) -> Answered {
+        let found = self.best_form(plain);
+        let meta = found.file.meta;
+        let mut tag_bytes = [0; TAG_BYTES_MAX];
+        let tag = tag(&mut tag_bytes, &meta);
+        let is_weak = self.now_s < meta.modified_s + SETTLED_S;
+        let representation = Representation {
+            etag: Some(EntityTag { is_weak, opaque: tag }),
+            modified_s: Some(meta.modified_s),
+            len_bytes: meta.len_bytes,
+        };
+        let has_vary = self.site.has_precompressed;
+        let facts = Facts { path: found.path, coding: found.coding, meta, tag, is_weak, has_vary };
+        match evaluate(self.request.method, self.request.fields, &representation) {
+            Outcome::Whole => {
+                let whole = ByteRange { offset: 0, len_bytes: meta.len_bytes };
+                self.part(actions, Status::OK, whole, &facts, found.file.fd)
+            }
+            Outcome::Part(part) => {
+                self.part(actions, Status::PARTIAL_CONTENT, part, &facts, found.file.fd)
+            }
+            Outcome::NotModified => {
+                let status = Status::NOT_MODIFIED;
+                let add = |head: &mut HeadWriter<'_>| facts.write_validators(head);
+                answer::empty(actions, self.date, self.manner, status, add)
+            }
+            Outcome::PreconditionFailed => self.page(actions, Status::PRECONDITION_FAILED),
+            Outcome::Unsatisfiable => {
+                let status = Status::RANGE_NOT_SATISFIABLE;
+                answer::page(actions, self.date, self.manner, status, |head| {
+                    head.content_range_unsatisfied(meta.len_bytes);
+                })
+            }
+        }
+    }
+
+    /// The form beside the plain file that the client likes best, when it is not out of date.
+    fn best_form<'p>(&self, plain: Found<'p>) -> Found<'p> {
+        if !self.site.has_precompressed {
+            return plain;
+        }
+        let acceptable = Acceptable::of(self.request.fields);
+        let mut ready = CODINGS.map(|(coding, suffix)| (acceptable.weight(coding), coding, suffix));
+        // Stable: between equals the order of the table stays.
+        ready.sort_by_key(|(weight, ..)| std::cmp::Reverse(*weight));
+        let weight_plain = acceptable.weight(ContentCoding::Identity);
+        for (weight, coding, suffix) in ready {
+            if weight == 0 || weight < weight_plain {
+                break;
+            }
+            let name = [plain.path, suffix].concat();
+            if let Ok(file) = self.site.root.find(&name)
+                && !file.meta.is_folder
+                && file.meta.modified_s >= plain.file.meta.modified_s
+            {
+                return Found { file, path: plain.path, coding: Some(coding) };
+            }
+        }
+        plain
+    }
+
+    /// Sends a part of a file, or all of it.
+    fn part(
+        &self,
+        actions: &mut Actions<'_>,
+        status: Status,
+        part: ByteRange,
+        facts: &Facts<'_>,
+        file: OwnedFd,
+    ) -> Answered {
+        let mut head = HeadWriter::new(actions.spare(), status);
+        head.field("Server", SERVER).date(self.date);
+        facts.write(&mut head);
+        if status == Status::PARTIAL_CONTENT {
+            head.content_range(part, facts.meta.len_bytes);
+        }
+        head.content_length(part.len_bytes);
+        self.manner.tone.write(&mut head);
+        let head_bytes = head.finish().expect("a call has room for a head");
+        if self.manner.is_head || part.len_bytes == 0 {
+            actions.advance(head_bytes);
+            return Answered::whole(status, 0);
+        }
+        let body_bytes = part.len_bytes;
+        if body_bytes > READ_BYTES_MAX {
+            actions.advance(head_bytes);
+            actions.send_file(FileRange { file, offset: part.offset, len: body_bytes });
+            return Answered { status, body_bytes, left: Left::File };
+        }
+        let body =
+            &mut actions.spare()[head_bytes..][..usize::try_from(body_bytes).expect("small")];
+        match read_exactly(&file, body, part.offset) {
+            Ok(()) => {
+                let body_bytes = body.len();
+                actions.advance(head_bytes + body_bytes);
+                Answered::whole(status, part.len_bytes)
+            }
+            // Nothing was sent yet, so the client can still be told.
+            Err(_) => self.page(actions, Status::INTERNAL_ERROR),
+        }
+    }
+
+    fn page(&self, actions: &mut Actions<'_>, status: Status) -> Answered {
+        answer::page(actions, self.date, self.manner, status, |_| {})
+    }
+}
+
+/// What the head of a file's answer says.
+struct Facts<'a> {
+    path: &'a [u8],
+    coding: Option<ContentCoding>,
+    meta: Meta,
+    tag: &'a [u8],
+    is_weak: bool,
+    has_vary: bool,
+}
+
+impl Facts<'_> {
+    fn write(&self, head: &mut HeadWriter<'_>) {
+        head.field("Content-Type", content_type(self.path).as_bytes());
+        if let Some(coding) = self.coding {
+            head.field("Content-Encoding", coding.name().as_bytes());
+        }
+        let modified = DateCache::new(self.meta.modified_s);
+        head.field("Last-Modified", modified.text()).field("Accept-Ranges", b"bytes");
+        self.write_validators(head);
+    }
+
+    fn write_validators(&self, head: &mut HeadWriter<'_>) {
+        let mut quoted = [0; TAG_BYTES_MAX + 4];
+        let prefix = if self.is_weak { "W/" } else { "" };
+        let mut rest = &mut quoted[..];
+        rest.write_all(prefix.as_bytes()).expect("the longest tag fits");
+        rest.write_all(b"\"").expect("the longest tag fits");
+        rest.write_all(self.tag).expect("the longest tag fits");
+        rest.write_all(b"\"").expect("the longest tag fits");
+        let left = rest.len();
+        head.field("ETag", &quoted[..quoted.len() - left]);
+        if self.has_vary {
+            head.field("Vary", b"Accept-Encoding");
+        }
+    }
+}
+
+fn tag<'t>(bytes: &'t mut [u8; TAG_BYTES_MAX], meta: &Meta) -> &'t [u8] {
+    let time_ns = u128::from(meta.modified_s) * 1_000_000_000 + u128::from(meta.modified_ns);
+    let mut rest = &mut bytes[..];
+    write!(rest, "{time_ns:x}-{:x}-{:x}", meta.len_bytes, meta.inode).expect("numbers fit");
+    let left = rest.len();
+    &bytes[..TAG_BYTES_MAX - left]
+}
+
+/// Whether a segment starts with a dot; `.well-known` (RFC 8615) is meant to be seen.
+fn is_hidden(path: &[u8]) -> bool {
+    let mut segments = path.split(|byte| *byte == b'/');
+    segments.any(|segment| segment.starts_with(b".") && segment != b".well-known")
+}
+
+fn read_exactly(file: &OwnedFd, into: &mut [u8], offset: u64) -> rustix::io::Result<()> {
+    let mut at = 0;
+    while at < into.len() {
+        match rustix::io::pread(file, &mut into[at..], offset + at as u64) {
+            // Somebody cut the file after we had looked at it.
+            Ok(0) => return Err(rustix::io::Errno::IO),
+            Ok(read) => at += read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn status_of(refused: Refused) -> Status {
+    match refused {
+        Refused::Missing => Status::NOT_FOUND,
+        Refused::Forbidden => Status::FORBIDDEN,
+        Refused::Exhausted => Status::UNAVAILABLE,
+        Refused::Broken => Status::INTERNAL_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! Requests for files, whole conversations without a kernel's sockets.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use pollux_engine::{Moment, Now, Rehearsal};
+
+use crate::config::Given;
+use crate::counters::ServerCounters;
+use crate::{HttpSession, ReopenSignal, Shared};
+
+/// Long after the files of the tests were changed.
+const NOW_S: u64 = 2_000_000_000;
+const CHANGED_S: u64 = 784_111_777;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn put(&self, name: &str, content: &[u8]) -> &Self {
+        self.put_at(name, content, CHANGED_S)
+    }
+
+    fn put_at(&self, name: &str, content: &[u8], changed_s: u64) -> &Self {
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().expect("below the folder")).expect("made");
+        fs::write(&path, content).expect("written");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s);
+        File::options().append(true).open(path).expect("opened").set_modified(time).expect("set");
+        self
+    }
+
+    fn play(&self, more: &str) -> Rehearsal<HttpSession> {
+        let text = format!("dir = {:?}\n{more}", self.0.path());
+        let config = Given::from_toml(&text, "test").expect("TOML").build().expect("right");
+        let counters = Arc::new(ServerCounters::default());
+        let shared = Shared::new(&config, counters, &ReopenSignal::default()).expect("shared");
+        Rehearsal::new(shared, Now { at: Moment::from_nanos(1), unix_s: NOW_S })
+    }
+
+    /// The answer to one GET with these further lines.
+    fn get(&self, path: &str, lines: &str) -> Answer {
+        self.ask("", &format!("GET {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"))
+    }
+
+    fn ask(&self, more: &str, request: &str) -> Answer {
+        let mut play = self.play(more);
+        play.feed(request.as_bytes());
+        assert_eq!(play.closed(), None, "{request}");
+        let output = play.take_output();
+        let end = output.windows(4).position(|at| at == b"\r\n\r\n").expect("a head") + 4;
+        let head = String::from_utf8(output[..end].to_vec()).expect("text");
+        Answer { head, body: output[end..].to_vec() }
+    }
+}
+
+struct Answer {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn status(&self) -> u16 {
+        self.head[9..12].parse().expect("a status")
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines();
+        lines.filter_map(|line| line.split_once(": ")).find(|(n, _)| *n == name).map(|(_, v)| v)
+    }
+}
+
+#[test]
+fn a_small_file_is_sent_with_all_that_is_known_of_it() {
+    let folder = Folder::new();
+    let answer = folder.put("a b/c.txt", b"hello").get("/a%20b/./x/../c.txt?q", "");
+    assert_eq!((answer.status(), answer.body.as_slice()), (200, b"hello".as_slice()));
+    assert_eq!(answer.field("Content-Type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(answer.field("Content-Length"), Some("5"));
+    assert_eq!(answer.field("Last-Modified"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+    assert_eq!(answer.field("Accept-Ranges"), Some("bytes"));
+    assert!(answer.field("ETag").is_some_and(|tag| tag.starts_with('"')));
+    assert_eq!(answer.field("Vary"), None);
+}
+
+#[test]
+fn files_of_every_size_around_the_limit_come_whole_and_pipelined() {
+    let folder = Folder::new();
+    for len in [0, 1, 32 * 1024, 32 * 1024 + 1, 300_000] {
+        let content: Vec<u8> = (0..len).map(|at: u32| at.to_le_bytes()[0]).collect();
+        folder.put("f", &content);
+        let mut play = folder.play("");
+        play.feed("GET /f HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3).as_bytes());
+        let output = play.take_output();
+        let head = output.windows(4).position(|at| at == b"\r\n\r\n").expect("a head") + 4;
+        let one = head + content.len();
+        assert_eq!(output.len(), 3 * one, "{len}");
+        assert!(output[head..one] == content && output[2 * one + head..] == content, "{len}");
+    }
+}
+
+#[test]
+fn head_tells_the_length_and_sends_nothing() {
+    let folder = Folder::new();
+    folder.put("f", &[b'x'; 100_000]);
+    let answer = folder.ask("", "HEAD /f HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((answer.field("Content-Length"), answer.body.len()), (Some("100000"), 0));
+}
+
+#[test]
+fn parts_are_sent_and_parts_beyond_the_end_refused() {
+    let folder = Folder::new();
+    folder.put("f", b"0123456789");
+    let part = folder.get("/f", "Range: bytes=2-4\r\n");
+    assert_eq!((part.status(), part.body.as_slice()), (206, b"234".as_slice()));
+    assert_eq!(part.field("Content-Range"), Some("bytes 2-4/10"));
+    assert_eq!(folder.get("/f", "Range: bytes=-3\r\n").body, b"789");
+    let beyond = folder.get("/f", "Range: bytes=10-\r\n");
+    assert_eq!((beyond.status(), beyond.field("Content-Range")), (416, Some("bytes */10")));
+    let other = folder.get("/f", "Range: bytes=2-4\r\nIf-Range: \"other\"\r\n");
+    assert_eq!((other.status(), other.body.len()), (200, 10));
+}
+
+#[test]
+fn a_large_part_is_sent_from_its_place() {
+    let folder = Folder::new();
+    let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    folder.put("f", &content);
+    let part = folder.get("/f", "Range: bytes=100001-700000\r\n");
+    assert!(part.status() == 206 && part.body == content[100_001..=700_000]);
+}
+
+#[test]
+fn what_the_client_has_is_not_sent_again() {
+    let folder = Folder::new();
+    folder.put("f", b"hello");
+    let tag = folder.get("/f", "").field("ETag").expect("a tag").to_owned();
+    let same = folder.get("/f", &format!("If-None-Match: \"x\", {tag}\r\n"));
+    assert_eq!((same.status(), same.body.len(), same.field("Content-Length")), (304, 0, None));
+    assert_eq!(same.field("ETag"), Some(tag.as_str()));
+    let since = "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    assert_eq!(folder.get("/f", since).status(), 304);
+    assert_eq!(folder.get("/f", "If-Match: \"x\"\r\n").status(), 412);
+    folder.put("f", b"hello!");
+    assert_eq!(folder.get("/f", &format!("If-None-Match: {tag}\r\n")).status(), 200);
+}
+
+#[test]
+fn a_file_that_has_just_changed_has_a_weak_tag() {
+    let folder = Folder::new();
+    let answer = folder.put_at("f", b"x", NOW_S - 1).get("/f", "");
+    assert!(answer.field("ETag").is_some_and(|tag| tag.starts_with("W/\"")));
+}
+
+#[test]
+fn nothing_hidden_and_nothing_outside_is_served() {
+    let folder = Folder::new();
+    folder.put(".secret", b"x").put(".git/config", b"x").put(".well-known/acme", b"x");
+    symlink("/etc/passwd", folder.0.path().join("link")).expect("linked");
+    for path in ["/.secret", "/.git/config", "/%2esecret", "/link", "/none", "/a%2Fb"] {
+        assert_eq!(folder.get(path, "").status(), 404, "{path}");
+    }
+    for path in ["/../etc/passwd", "/%2e%2e/etc/passwd", "/%00", "/%zz"] {
+        assert_eq!(folder.get(path, "").status(), 400, "{path}");
+    }
+    assert_eq!(folder.get("/.well-known/acme", "").status(), 200);
+}
+
+#[test]
+fn folders_are_redirected_indexed_listed_or_forbidden() {
+    let folder = Folder::new();
+    folder.put("with/index.html", b"<p>").put("with out/x", b"");
+    let redirect = folder.get("/with%20out?a=b", "");
+    assert_eq!((redirect.status(), redirect.field("Location")), (301, Some("/with%20out/?a=b")));
+    let elsewhere = folder.get("//with/../with", "");
+    assert_eq!(elsewhere.field("Location"), Some("/with/"));
+    let index = folder.get("/with/", "");
+    assert_eq!((index.status(), index.body.as_slice()), (200, b"<p>".as_slice()));
+    assert_eq!(index.field("Content-Type"), Some("text/html; charset=utf-8"));
+    assert_eq!(folder.get("/with%20out/", "").status(), 403);
+    assert_eq!(folder.get("/with/index.html/", "").status(), 404);
+    let listing = folder.ask("listing = true", "GET /with%20out/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    let page = String::from_utf8(listing.body).expect("text");
+    assert!(listing.head.contains("text/html") && page.contains("href=\"./x\""), "{page}");
+}
+
+#[test]
+fn a_long_listing_comes_whole() {
+    let folder = Folder::new();
+    for n in 0..1500 {
+        folder.put(&format!("a-file-with-a-rather-long-name-{n}"), b"");
+    }
+    let listing = folder.ask("listing = true", "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(listing.field("Content-Length"), Some(listing.body.len().to_string().as_str()));
+    assert!(listing.body.len() > 128 * 1024 && listing.body.ends_with(b"</html>\n"));
+}
+
+#[test]
+fn the_best_form_that_lies_ready_and_is_not_stale_is_sent() {
+    let folder = Folder::new();
+    folder.put("f.js", b"plain").put("f.js.gz", b"gzip").put("f.js.br", b"brotli");
+    folder.put("g.js", b"plain").put_at("g.js.gz", b"stale", CHANGED_S - 9);
+    let get = |path: &str, accept: &str| {
+        let lines = format!("Host: a\r\nAccept-Encoding: {accept}\r\n");
+        folder.ask("precompressed = true", &format!("GET {path} HTTP/1.1\r\n{lines}\r\n"))
+    };
+    for (accept, body, coding) in [
+        ("gzip, br", "brotli", Some("br")),
+        ("gzip", "gzip", Some("gzip")),
+        ("gzip, br;q=0.5", "gzip", Some("gzip")),
+        ("deflate", "plain", None),
+        ("br;q=0", "plain", None),
+    ] {
+        let answer = get("/f.js", accept);
+        assert_eq!(String::from_utf8_lossy(&answer.body), body, "{accept}");
+        assert_eq!(answer.field("Content-Encoding"), coding, "{accept}");
+        assert_eq!(answer.field("Content-Type"), Some("text/javascript; charset=utf-8"));
+        assert_eq!(answer.field("Vary"), Some("Accept-Encoding"));
+    }
+    assert_eq!(get("/g.js", "gzip").body, b"plain");
+    assert_eq!(folder.get("/f.js", "Accept-Encoding: br\r\n").body, b"plain");
+}

@@ -1,0 +1,458 @@
+//! One HTTP connection: requests in, answers out, deadlines kept.
+//!
+//! ```text
+//!            first byte            whole head, no body
+//!   Fresh ──────────────► Head ◄──────────────────────────┐
+//!     │                    │ ▲ first byte                  │
+//!     │ whole head         │ └──────────────── Idle ◄──────┤ all sent
+//!     ▼                    ▼                    │          │
+//!   [answer] ◄──────── [whole head] ◄───────────┘          │
+//!     │ │ └── has a body: Body ── whole body ──► [answer]   │
+//!     │ └──── output beyond the room: Rest, File ───────────┤
+//!     └─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! | deadline | in | what happens |
+//! |---|---|---|
+//! | header timeout, from the accept | Fresh | closed silently |
+//! | header timeout, from the first byte (Fresh: from the accept) | Head | 408, closed |
+//! | body timeout and rate | Body | 408, closed; cut when the answer had begun |
+//! | idle timeout | Idle | closed silently |
+//! | write timeout, rate | all | kept by the loop |
+//!
+//! After a refusal nothing that follows is parsed. The last answer of a connection that still
+//! has input is followed by a lingering close.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_engine::{Actions, Moment, Now, Session};
+use pollux_http::{CONTINUE, HeadWriter, Method, Parsed, Rejection, Request, Status};
+
+use crate::answer::{self, Answered, Left, Manner, Tone};
+use crate::body::{Body, Progress};
+use crate::counters::ServerCounter;
+use crate::log::Entry;
+use crate::rest::Rest;
+use crate::shared::{Handler, Shared};
+use crate::stats::{self, Overview};
+
+/// How long a drained server waits for the first request of a connection: one that was on its
+/// way when the connection was accepted has arrived by then.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// The server's side of one connection.
+#[derive(Debug)]
+pub struct HttpSession {
+    phase: Phase,
+    /// The peer, once the log has asked for it.
+    peer: Option<Box<Peer>>,
+    /// The answer that is under way or was sent is the last one.
+    is_last: bool,
+    is_draining: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Accepted; nothing has arrived.
+    Fresh,
+    /// Between two requests.
+    Idle,
+    /// Part of a head has arrived.
+    Head,
+    /// A request body is being read.
+    Body(Box<Body>),
+    /// Part of an answer waits for room.
+    Rest(Box<Rest>),
+    /// A file leaves.
+    File,
+}
+
+#[derive(Debug)]
+struct Peer(Option<IpAddr>);
+
+impl Session for HttpSession {
+    type Shared = Shared;
+
+    fn begin_turn(shared: &mut Shared, now: Now) {
+        shared.begin_turn(now);
+    }
+
+    fn end_turn(shared: &mut Shared) {
+        shared.end_turn();
+    }
+
+    fn accepted(shared: &mut Shared, actions: &mut Actions<'_>) -> Self {
+        actions.set_deadline(actions.now().at + shared.limits.header_timeout);
+        Self { phase: Phase::Fresh, peer: None, is_last: false, is_draining: false }
+    }
+
+    fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        let mut used = 0;
+        while used < input.len() && !self.is_last && !self.is_sending() {
+            if actions.room() < shared.room_bytes_min {
+                actions.call_again();
+                break;
+            }
+            if let Phase::Body(_) = self.phase {
+                used += self.on_body(shared, actions, &input[used..]);
+                continue;
+            }
+            match Request::parse(&input[used..], &shared.head_limits) {
+                Parsed::Complete(request, head_bytes) => {
+                    let head = &input[used..used + head_bytes];
+                    used += head_bytes;
+                    self.on_request(shared, actions, &request, head, used == input.len());
+                }
+                Parsed::Incomplete => {
+                    if matches!(self.phase, Phase::Idle) {
+                        actions.set_deadline(shared.now.at + shared.limits.header_timeout);
+                    }
+                    self.phase = Phase::Head;
+                    return used;
+                }
+                Parsed::Rejected(rejection) => self.refuse(shared, actions, rejection),
+            }
+        }
+        self.settle(shared, actions, used == input.len());
+        used
+    }
+
+    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match &self.phase {
+            Phase::Fresh | Phase::Idle => actions.close(),
+            Phase::Head => {
+                shared.counters.add(ServerCounter::Incomplete, 1);
+                actions.close();
+            }
+            Phase::Body(body) => {
+                shared.counters.add(ServerCounter::Incomplete, 1);
+                if body.has_answer_begun() { actions.abort() } else { actions.close() }
+            }
+            // What was asked for is still sent to a peer that only stopped talking.
+            Phase::Rest(_) | Phase::File => self.is_last = true,
+        }
+    }
+
+    fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let is_all_sent = match &mut self.phase {
+            Phase::Rest(rest) => rest.send(actions),
+            Phase::File => true,
+            Phase::Fresh | Phase::Idle | Phase::Head | Phase::Body(_) => return,
+        };
+        if !is_all_sent {
+            return actions.call_again();
+        }
+        self.phase = Phase::Idle;
+        // Whether input was left unused is not known here, so the careful end it is.
+        self.settle(shared, actions, false);
+    }
+
+    fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let count = |counter| shared.counters.add(counter, 1);
+        match &self.phase {
+            Phase::Fresh => count(ServerCounter::TimeoutsSilent),
+            Phase::Idle => count(ServerCounter::TimeoutsIdle),
+            Phase::Head => count(ServerCounter::TimeoutsHeader),
+            Phase::Body(_) => count(ServerCounter::TimeoutsBody),
+            Phase::Rest(_) | Phase::File => return,
+        }
+        match &self.phase {
+            Phase::Body(body) if body.has_answer_begun() => actions.abort(),
+            Phase::Head | Phase::Body(_) => self.time_out(shared, actions),
+            _ => actions.close(),
+        }
+    }
+
+    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.is_draining = true;
+        match self.phase {
+            Phase::Fresh => {
+                let grace = shared.now.at + DRAIN_GRACE;
+                actions.set_deadline(actions.deadline().min(grace));
+            }
+            Phase::Idle => actions.close(),
+            Phase::Rest(_) | Phase::File => self.is_last = true,
+            Phase::Head | Phase::Body(_) => {}
+        }
+    }
+}
+
+impl HttpSession {
+    fn is_sending(&self) -> bool {
+        matches!(self.phase, Phase::Rest(_) | Phase::File)
+    }
+
+    #[inline]
+    fn on_request(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        is_body_still_to_come: bool,
+    ) {
+        shared.counters.count_request(request.method);
+        if request.framing.has_body() {
+            if shared.handler.allows(request.method) {
+                self.begin_body(shared, actions, request, head, is_body_still_to_come);
+            } else {
+                // The body is left unread, so nothing can follow.
+                self.answer(shared, actions, request, head, true);
+                actions.linger();
+            }
+            return;
+        }
+        self.answer(shared, actions, request, head, !request.keep_alive);
+    }
+
+    /// Answers a request whose body, if it has one, is through.
+    #[inline]
+    fn answer(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        wants_close: bool,
+    ) {
+        let is_last = wants_close || self.is_draining;
+        let tone = Tone::of(request.version_minor, is_last);
+        let manner = Manner { tone, is_head: request.method == Method::Head };
+        let answered = respond(shared, actions, request, manner);
+        self.answered(shared, actions, head, answered, is_last);
+    }
+
+    /// Books an answer, and stays with it while not all of it was sent.
+    #[inline]
+    fn answered(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        head: &[u8],
+        answered: Answered,
+        is_last: bool,
+    ) {
+        shared.counters.count_answer(answered.status);
+        if shared.log.is_some() {
+            self.log(shared, actions, head, &answered);
+        }
+        self.is_last = is_last;
+        self.phase = match answered.left {
+            Left::Nothing => Phase::Idle,
+            Left::Rest(rest) => Phase::Rest(rest),
+            Left::File => Phase::File,
+        };
+        if self.is_sending() {
+            // The loop judges how fast output leaves.
+            actions.set_deadline(Moment::NEVER);
+            actions.call_again();
+        }
+    }
+
+    fn begin_body(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        head: &[u8],
+        is_still_to_come: bool,
+    ) {
+        shared.counters.add(ServerCounter::Bodies, 1);
+        if request.expects_continue && is_still_to_come {
+            shared.counters.add(ServerCounter::Continues, 1);
+            actions.send(CONTINUE);
+        }
+        let mut body = Body::new(head, request.framing, &shared.head_limits, shared.now.at);
+        let has_answer_body =
+            !matches!(request.method, Method::Get | Method::Head | Method::Options);
+        if matches!(shared.handler, Handler::Echo) && has_answer_body {
+            let is_last = !request.keep_alive || self.is_draining;
+            body = body.echoed(request, is_last);
+        }
+        self.phase = Phase::Body(Box::new(body));
+    }
+
+    /// Reads a body as far as input and room go; says how much input was used.
+    fn on_body(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
+        let Phase::Body(mut body) = std::mem::replace(&mut self.phase, Phase::Idle) else {
+            unreachable!("only called while a body is read");
+        };
+        let before = body.received_bytes;
+        let read = body.read(actions, &shared.date, input);
+        shared.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
+        match read {
+            Ok((used, Progress::NeedsMore)) => {
+                self.phase = Phase::Body(body);
+                used
+            }
+            Ok((used, Progress::IsDone)) => {
+                self.body_done(shared, actions, &body);
+                used
+            }
+            Err(_) if body.has_answer_begun() => {
+                actions.abort();
+                self.is_last = true;
+                input.len()
+            }
+            Err(rejection) => {
+                self.refuse(shared, actions, rejection);
+                0
+            }
+        }
+    }
+
+    fn body_done(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, body: &Body) {
+        if let Some(echo) = &body.echo {
+            let answered = Answered::whole(Status::OK, body.received_bytes);
+            let is_last = echo.is_last || self.is_draining;
+            return self.answered(shared, actions, &body.head, answered, is_last);
+        }
+        match Request::parse(&body.head, &shared.head_limits) {
+            Parsed::Complete(request, _) => {
+                self.answer(shared, actions, &request, &body.head, !request.keep_alive);
+            }
+            _ => unreachable!("the same bytes were a head before"),
+        }
+    }
+
+    /// Answers what cannot be served; nothing behind it is looked at.
+    #[cold]
+    fn refuse(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, rejection: Rejection) {
+        shared.counters.count_refusal(rejection.status);
+        let answered = answer::refusal(actions, &shared.date, rejection);
+        self.answered(shared, actions, b"", answered, true);
+    }
+
+    /// Answers a request that did not come in time.
+    #[cold]
+    fn time_out(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        let status = Status::REQUEST_TIMEOUT;
+        shared.counters.count_refusal(status);
+        let manner = Manner { tone: Tone::Last, is_head: false };
+        let answered = answer::page(actions, &shared.date, manner, status, |_| {});
+        self.answered(shared, actions, b"", answered, true);
+        actions.linger();
+    }
+
+    /// What follows a call: the end, or the deadline of the phase.
+    #[inline]
+    fn settle(&mut self, shared: &Shared, actions: &mut Actions<'_>, is_input_used_up: bool) {
+        match &self.phase {
+            Phase::Idle if self.is_last && is_input_used_up => actions.close(),
+            Phase::Idle if self.is_last => actions.linger(),
+            Phase::Idle => actions.set_deadline(shared.idle_deadline),
+            Phase::Body(body) => actions.set_deadline(body_deadline(shared, body)),
+            Phase::Fresh | Phase::Head | Phase::Rest(_) | Phase::File => {}
+        }
+    }
+
+    #[cold]
+    fn log(
+        &mut self,
+        shared: &mut Shared,
+        actions: &Actions<'_>,
+        head: &[u8],
+        answered: &Answered,
+    ) {
+        let Some(log) = &mut shared.log else { return };
+        let ask = || Box::new(Peer(actions.peer().map(|peer| peer.ip())));
+        let peer = self.peer.get_or_insert_with(ask);
+        let peer = peer.0.map_or_else(String::new, |peer| peer.to_canonical().to_string());
+        let (method, target, is_old) = request_line(head);
+        let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
+        let entry = Entry { peer: &peer, method, target, is_old, status, body_bytes };
+        log.add(&entry, &shared.counters);
+    }
+}
+
+/// Sends the answer to a sound request.
+#[inline]
+fn respond(
+    shared: &mut Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    manner: Manner,
+) -> Answered {
+    if !shared.handler.allows(request.method) || request.method == Method::Options {
+        return respond_without_handler(shared, actions, request, manner);
+    }
+    match &mut shared.handler {
+        Handler::Reply(reply) => {
+            let left = reply.send(actions, manner.tone, manner.is_head);
+            let body_bytes = if manner.is_head { 0 } else { reply.len_bytes() };
+            let left = left.map_or(Left::Nothing, Left::Rest);
+            Answered { status: Status::OK, body_bytes, left }
+        }
+        Handler::Metrics(overview) => {
+            let overview = Arc::clone(overview);
+            respond_with_metrics(shared, actions, request, manner, &overview)
+        }
+        Handler::Echo => answer::empty(actions, &shared.date, manner, Status::OK, |_| {}),
+        Handler::Files(site) => {
+            let answered = site.answer(actions, &shared.date, shared.now.unix_s, request, manner);
+            if matches!(answered.left, Left::File) {
+                shared.counters.add(ServerCounter::FilesSent, 1);
+            }
+            answered
+        }
+    }
+}
+
+/// The page of the metrics endpoint.
+#[cold]
+fn respond_with_metrics(
+    shared: &Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    manner: Manner,
+    overview: &Overview,
+) -> Answered {
+    const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+    if request.target.path() != Some("/metrics") {
+        return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {});
+    }
+    answer::document(actions, &shared.date, manner, FORMAT, stats::metrics(overview))
+}
+
+/// OPTIONS, and methods that are not for this server.
+#[cold]
+fn respond_without_handler(
+    shared: &Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    manner: Manner,
+) -> Answered {
+    let allow = shared.handler.allow();
+    let add_allow = |head: &mut HeadWriter<'_>| {
+        head.field("Allow", allow);
+    };
+    let status = match request.method {
+        Method::Options => {
+            return answer::empty(actions, &shared.date, manner, Status::NO_CONTENT, add_allow);
+        }
+        Method::Other(_) => Status::NOT_IMPLEMENTED,
+        _ => Status::METHOD_NOT_ALLOWED,
+    };
+    shared.counters.count_refusal(status);
+    answer::page(actions, &shared.date, manner, status, add_allow)
+}
+
+/// The grace, and a second more for each so many bytes that have come.
+fn body_deadline(shared: &Shared, body: &Body) -> Moment {
+    let limits = &shared.limits;
+    let earned_s = body.received_bytes.checked_div(limits.body_rate_min_bytes).unwrap_or(0);
+    body.began + limits.body_timeout + Duration::from_secs(earned_s)
+}
+
+/// Method, target and whether it is HTTP/1.0, of a head that was parsed before; else nothing.
+fn request_line(head: &[u8]) -> (&str, &str, bool) {
+    let line = head.trim_ascii_start().split(|byte| *byte == b'\r').next().unwrap_or(b"");
+    let mut words = str::from_utf8(line).unwrap_or("").split(' ');
+    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    (method, target, words.next() == Some("HTTP/1.0"))
+}
+
+#[cfg(test)]
+mod tests;

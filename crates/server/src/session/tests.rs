@@ -1,0 +1,360 @@
+//! Whole conversations, without a kernel.
+
+use std::sync::Arc;
+
+use pollux_engine::{CloseCause, Rehearsal};
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::Given;
+use crate::counters::ServerCounters;
+use crate::log::ReopenSignal;
+
+type Play = Rehearsal<HttpSession>;
+
+fn play(config: &str) -> Play {
+    let given = Given::from_toml(config, "test").expect("TOML");
+    let config = given.build().expect("a configuration");
+    let counters = Arc::new(ServerCounters::default());
+    let shared = Shared::new(&config, counters, &ReopenSignal::default()).expect("shared");
+    Rehearsal::new(shared, Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 })
+}
+
+fn text(play: &mut Play) -> String {
+    String::from_utf8(play.take_output()).expect("text")
+}
+
+fn ask(play: &mut Play, request: &str) -> String {
+    play.feed(request.as_bytes());
+    text(play)
+}
+
+fn count(play: &Play, counter: ServerCounter) -> u64 {
+    play.shared.counters().value(counter)
+}
+
+fn status(answer: &str) -> u16 {
+    answer.get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0)
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn an_idle_connection_costs_little() {
+    assert!(size_of::<HttpSession>() <= 32, "{}", size_of::<HttpSession>());
+}
+
+#[test]
+fn the_fixed_reply_is_what_was_asked_for_to_the_byte() {
+    let answer = ask(&mut play("reply = 5"), GET);
+    assert_eq!(
+        answer,
+        "HTTP/1.1 200 OK\r\nServer: pollux\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+         Content-Type: text/plain\r\nContent-Length: 5\r\n\r\npollu"
+    );
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_however_many_there_are() {
+    let mut play = play("reply = 1000");
+    let answer = ask(&mut play, &GET.repeat(500));
+    assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 500);
+    assert_eq!(play.closed(), None);
+    assert_eq!(play.shared.counters().requests_total(), 500);
+}
+
+#[test]
+fn a_large_reply_comes_whole_and_what_follows_it_in_order() {
+    let mut play = play("reply = \"1MiB\"");
+    let answer = ask(&mut play, &format!("{GET}HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains("Content-Length: 1048576"));
+    let (body, next) = body.split_at(1 << 20);
+    assert!(body.bytes().enumerate().all(|(at, byte)| byte == body.as_bytes()[at % 32]));
+    assert!(next.starts_with("HTTP/1.1 200 OK") && next.ends_with("\r\n\r\n"), "{next}");
+}
+
+#[test]
+fn connections_end_as_the_client_said() {
+    for (request, is_open, field) in [
+        ("GET / HTTP/1.0\r\n\r\n", false, "Connection: close"),
+        ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true, "Connection: keep-alive"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false, "Connection: close"),
+    ] {
+        let mut play = play("reply = 1");
+        let answer = ask(&mut play, request);
+        assert!(answer.contains(field), "{answer}");
+        assert_eq!(play.closed().is_none(), is_open, "{request}");
+    }
+    let mut play = play("reply = 1");
+    assert!(!ask(&mut play, GET).contains("Connection"));
+}
+
+#[test]
+fn nothing_behind_the_last_request_is_answered() {
+    let close = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let answer = ask(&mut play("reply = 1"), &format!("{close}{GET}"));
+    assert_eq!(answer.matches("HTTP/1.1").count(), 1);
+}
+
+#[test]
+fn what_is_refused_is_told_and_nothing_behind_it_is_parsed() {
+    for (request, code) in [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2097152\r\n\r\n", 413),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
+        ("GET / HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", 417),
+        ("\0\0\0\0\r\n\r\n", 400),
+    ] {
+        let mut play = play("reply = 1");
+        let answer = ask(&mut play, &format!("{request}{GET}"));
+        assert_eq!(status(&answer), code, "{answer}");
+        assert_eq!(answer.matches("Server: ").count(), 1, "{answer}");
+        assert!(answer.contains("Connection: close"), "{answer}");
+        assert_eq!(play.closed(), Some(CloseCause::Session));
+    }
+}
+
+#[test]
+fn methods_that_are_not_served_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!("dir = {:?}", folder.path());
+    for (method, code) in [("POST", 405), ("TRACE", 405), ("BREW", 501), ("OPTIONS", 204)] {
+        let mut play = play(&config);
+        let answer = ask(&mut play, &format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(status(&answer), code, "{answer}");
+        assert!(answer.contains("Allow: GET, HEAD, OPTIONS\r\n"), "{answer}");
+        assert_eq!(play.closed(), None);
+    }
+    let mut play = play("reply = 1");
+    assert_eq!(status(&ask(&mut play, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")), 204);
+    assert_eq!(status(&ask(&mut play, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n")), 405);
+    let refused = ask(&mut play, "TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nxxxx");
+    assert!(status(&refused) == 405 && refused.contains("Connection: close"));
+    assert_eq!(play.closed(), Some(CloseCause::Session));
+}
+
+#[test]
+fn bodies_are_read_and_dropped_before_the_answer() {
+    let mut play = play("reply = 1");
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n";
+    assert_eq!(ask(&mut play, &format!("{head}12345")), "");
+    let answer = ask(&mut play, &format!("67890{GET}"));
+    assert_eq!(answer.matches("200 OK").count(), 2);
+    assert_eq!(count(&play, ServerCounter::BodyBytes), 10);
+}
+
+#[test]
+fn the_client_is_told_to_go_on_only_while_it_waits() {
+    let head = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+    let mut waiting = play("echo = true");
+    assert_eq!(ask(&mut waiting, head), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(ask(&mut waiting, "hi").ends_with("\r\n\r\nhi"));
+    let mut sending = play("echo = true");
+    assert!(ask(&mut sending, &format!("{head}h")).starts_with("HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn an_echo_keeps_the_framing_of_the_request() {
+    let mut play = play("echo = true");
+    let answer = ask(&mut play, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+    assert!(answer.contains("Content-Length: 5\r\n") && answer.ends_with("\r\n\r\nhello"));
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nA: b\r\n\r\n";
+    let answer = ask(&mut play, chunked);
+    assert!(answer.ends_with("\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"), "{answer}");
+    let empty = ask(&mut play, GET);
+    assert!(empty.contains("Content-Length: 0\r\n") && empty.ends_with("\r\n\r\n"));
+    let none = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert!(ask(&mut play, none).ends_with("\r\n\r\n0\r\n\r\n"));
+    assert_eq!(play.shared.counters().answers(1), 4);
+}
+
+#[test]
+fn an_echo_larger_than_any_room_comes_back_whole() {
+    let mut play = play("echo = true\nmax_body = \"1MiB\"");
+    let body: String = (0..150_000).map(|n| format!("{n:06}")).collect();
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+    play.stall();
+    play.feed(head.as_bytes());
+    play.feed(body.as_bytes());
+    play.flow();
+    play.feed(GET.as_bytes());
+    let answer = text(&mut play);
+    let (_, echoed) = answer.split_once("\r\n\r\n").expect("a head");
+    let (echoed, next) = echoed.split_at(body.len());
+    assert!(echoed == body && next.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn a_broken_body_is_refused_before_and_cut_after_the_answer_began() {
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut early = play("echo = true");
+    assert_eq!(status(&ask(&mut early, &format!("{head}zz\r\n"))), 400);
+    assert_eq!(early.closed(), Some(CloseCause::Session));
+    let mut late = play("echo = true");
+    ask(&mut late, &format!("{head}1\r\nx\r\n"));
+    ask(&mut late, "zz\r\n");
+    assert_eq!(late.closed(), Some(CloseCause::Aborted));
+}
+
+#[test]
+fn who_says_nothing_is_closed_silently() {
+    let mut play = play("reply = 1\nheader_timeout = \"5s\"");
+    play.pass(5 * SECOND);
+    assert_eq!((text(&mut play), play.closed()), (String::new(), Some(CloseCause::Session)));
+    assert_eq!(count(&play, ServerCounter::TimeoutsSilent), 1);
+}
+
+#[test]
+fn a_head_that_trickles_in_is_answered_with_408_at_an_absolute_deadline() {
+    let mut play = play("reply = 1\nheader_timeout = \"5s\"");
+    ask(&mut play, GET);
+    play.pass(50 * SECOND);
+    for byte in "GET /".bytes() {
+        assert_eq!(play.closed(), None);
+        play.feed(&[byte]);
+        play.pass(SECOND);
+    }
+    let answer = text(&mut play);
+    assert!(status(&answer) == 408 && answer.contains("Connection: close"), "{answer}");
+    assert_eq!(count(&play, ServerCounter::TimeoutsHeader), 1);
+}
+
+#[test]
+fn who_rests_too_long_between_requests_is_closed_silently() {
+    let mut play = play("reply = 1\nidle_timeout = \"3s\"");
+    for _ in 0..3 {
+        ask(&mut play, GET);
+        play.pass(2 * SECOND);
+        assert_eq!(play.closed(), None);
+    }
+    play.pass(SECOND);
+    assert_eq!((text(&mut play), play.closed()), (String::new(), Some(CloseCause::Session)));
+    assert_eq!(count(&play, ServerCounter::TimeoutsIdle), 1);
+}
+
+#[test]
+fn a_body_has_the_time_that_its_bytes_earned() {
+    let config = "reply = 1\nbody_timeout = \"2s\"\nbody_rate_min = 100";
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n";
+    let mut fast = play(config);
+    ask(&mut fast, head);
+    for _ in 0..9 {
+        fast.pass(SECOND);
+        fast.feed(&[b'x'; 110]);
+    }
+    assert_eq!(fast.closed(), None);
+    assert_eq!(status(&ask(&mut fast, "xxxxxxxxxx")), 200);
+    let mut slow = play(config);
+    ask(&mut slow, head);
+    for _ in 0..3 {
+        slow.pass(SECOND);
+        slow.feed(&[b'x'; 50]);
+    }
+    assert_eq!(status(&text(&mut slow)), 408);
+    assert_eq!(count(&slow, ServerCounter::TimeoutsBody), 1);
+}
+
+#[test]
+fn an_echo_that_has_begun_cannot_be_timed_out_politely() {
+    let mut play = play("echo = true\nbody_timeout = \"2s\"\nbody_rate_min = 0");
+    ask(&mut play, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx");
+    play.pass(2 * SECOND);
+    assert_eq!(play.closed(), Some(CloseCause::Aborted));
+}
+
+#[test]
+fn a_peer_that_ends_gets_what_it_asked_for() {
+    let mut whole = play("reply = \"1MiB\"");
+    whole.feed(GET.as_bytes());
+    whole.end();
+    assert!(whole.take_output().len() > 1 << 20);
+    assert_eq!(whole.closed(), Some(CloseCause::Session));
+    let mut half = play("reply = 1");
+    half.feed(b"GET / HT");
+    half.end();
+    assert_eq!(half.closed(), Some(CloseCause::Session));
+    assert_eq!(count(&half, ServerCounter::Incomplete), 1);
+}
+
+#[test]
+fn draining_ends_idle_connections_and_makes_the_next_answer_the_last() {
+    let mut idle = play("reply = 1");
+    ask(&mut idle, GET);
+    idle.drain();
+    assert_eq!(idle.closed(), Some(CloseCause::Session));
+    let mut busy = play("reply = 1");
+    busy.feed(b"GET / HTTP/1.1\r\n");
+    busy.drain();
+    assert!(ask(&mut busy, "Host: a\r\n\r\n").contains("Connection: close"));
+    assert_eq!(busy.closed(), Some(CloseCause::Session));
+    let mut fresh = play("reply = 1");
+    fresh.drain();
+    assert_eq!(fresh.closed(), None);
+    fresh.pass(DRAIN_GRACE);
+    assert_eq!(fresh.closed(), Some(CloseCause::Session));
+}
+
+#[test]
+fn every_answer_is_logged_with_what_was_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let mut play = play(&format!("reply = 5\naccess_log = {path:?}"));
+    ask(&mut play, "GET /a?b HTTP/1.1\r\nHost: a\r\n\r\nHEAD /h HTTP/1.0\r\n\r\n");
+    drop(play);
+    let log = std::fs::read_to_string(&path).expect("written");
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines[0], "- - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 200 5");
+    assert!(lines[1].ends_with("\"HEAD /h HTTP/1.0\" 200 -"), "{log}");
+    assert_eq!(lines.len(), 2);
+}
+
+proptest! {
+    /// However the bytes are split, the answers are the same.
+    #[test]
+    fn splits_change_nothing(
+        picks in prop::collection::vec(0_usize..6, 1..6),
+        cuts in prop::collection::vec(1_usize..60, 1..20),
+    ) {
+        const REQUESTS: [&str; 6] = [
+            GET,
+            "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\n1234567",
+            "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "BREW / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nbad line\r\n\r\n",
+        ];
+        let input: String = picks.iter().map(|pick| REQUESTS[*pick]).collect();
+        let mut whole = play("reply = 9");
+        whole.feed(input.as_bytes());
+        let mut split = play("reply = 9");
+        let mut rest = input.as_bytes();
+        for cut in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, tail) = rest.split_at((*cut).min(rest.len()));
+            split.feed(piece);
+            rest = tail;
+        }
+        prop_assert_eq!(text(&mut whole), text(&mut split));
+        prop_assert_eq!(whole.closed(), split.closed());
+    }
+
+    /// No bytes make a session panic, stop answering in full lines, or stay open after an error.
+    #[test]
+    fn no_bytes_break_a_session(pieces in prop::collection::vec(".{0,80}|\\PC{0,20}\r\n\r\n", 0..6)) {
+        let mut play = play("echo = true");
+        for piece in &pieces {
+            play.feed(piece.as_bytes());
+        }
+        play.end();
+        prop_assert!(play.closed().is_some());
+    }
+}

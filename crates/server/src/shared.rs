@@ -1,0 +1,163 @@
+//! What all HTTP sessions of one loop share: the answer, the limits, the date, the log.
+//!
+//! Each loop makes its own, so nothing here is locked; the counters are read from other threads.
+
+use std::sync::Arc;
+
+use pollux_engine::{Moment, Now};
+use pollux_http::{DateCache, Method};
+
+use crate::ServerError;
+use crate::answer::SHORT_BYTES_MAX;
+use crate::config::{Answer, Limits, ServeConfig};
+use crate::counters::ServerCounters;
+use crate::files::Site;
+use crate::log::{AccessLog, ReopenSignal};
+use crate::reply::FixedReply;
+use crate::stats::Overview;
+
+/// What the HTTP sessions of one loop share.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) handler: Handler,
+    pub(crate) limits: Limits,
+    pub(crate) head_limits: pollux_http::Limits,
+    pub(crate) date: DateCache,
+    pub(crate) now: Now,
+    /// When a connection that rests from now on has rested too long.
+    pub(crate) idle_deadline: Moment,
+    /// Room without which no request is looked at.
+    pub(crate) room_bytes_min: usize,
+    pub(crate) log: Option<AccessLog>,
+    pub(crate) counters: Arc<ServerCounters>,
+}
+
+/// What answers requests.
+#[derive(Debug)]
+pub(crate) enum Handler {
+    Reply(FixedReply),
+    Echo,
+    Files(Site),
+    Metrics(Arc<Overview>),
+}
+
+impl Shared {
+    /// What one loop of a server configured so needs; the counters are kept by the caller too.
+    ///
+    /// # Errors
+    /// When the folder or the log cannot be opened.
+    pub fn new(
+        config: &ServeConfig,
+        counters: Arc<ServerCounters>,
+        reopen: &ReopenSignal,
+    ) -> Result<Self, ServerError> {
+        let date = DateCache::new(0);
+        let handler = match &config.answer {
+            Answer::Reply { len_bytes } => Handler::Reply(FixedReply::new(*len_bytes, &date)),
+            Answer::Echo => Handler::Echo,
+            Answer::Files { root, has_listing, has_precompressed } => {
+                Handler::Files(Site::open(root, *has_listing, *has_precompressed)?)
+            }
+        };
+        let open = |target| AccessLog::open(target, config.access_log_format, reopen.clone());
+        let log = config.access_log.as_ref().map(open).transpose()?;
+        Ok(Self::assemble(handler, config.limits.clone(), log, counters))
+    }
+
+    /// What the loop of the metrics endpoint needs: the same sessions with another answer.
+    #[must_use]
+    pub fn for_metrics(overview: Arc<Overview>) -> Self {
+        let limits = Limits { body_bytes_max: 0, ..Limits::default() };
+        Self::assemble(Handler::Metrics(overview), limits, None, Arc::default())
+    }
+
+    fn assemble(
+        handler: Handler,
+        limits: Limits,
+        log: Option<AccessLog>,
+        counters: Arc<ServerCounters>,
+    ) -> Self {
+        let body_bytes = limits.body_bytes_max;
+        let head_limits = pollux_http::Limits { body_bytes, ..pollux_http::Limits::default() };
+        let date = DateCache::new(0);
+        let room_bytes_min = handler.room_bytes_min();
+        let (now, idle_deadline) = (Now::default(), Moment::NEVER);
+        Self {
+            handler,
+            limits,
+            head_limits,
+            date,
+            now,
+            idle_deadline,
+            room_bytes_min,
+            log,
+            counters,
+        }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<ServerCounters> {
+        &self.counters
+    }
+
+    pub(crate) fn begin_turn(&mut self, now: Now) {
+        if now.unix_s != self.now.unix_s {
+            self.date.at(now.unix_s);
+            if let Handler::Reply(reply) = &mut self.handler {
+                reply.set_date(&self.date);
+            }
+        }
+        self.now = now;
+        self.idle_deadline = now.at + self.limits.idle_timeout;
+        if let Some(log) = &mut self.log {
+            log.begin_turn(now.unix_s, &self.counters);
+        }
+    }
+
+    pub(crate) fn end_turn(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.end_turn(&self.counters);
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// The last lines of the log.
+    fn drop(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush(&self.counters);
+        }
+    }
+}
+
+impl Handler {
+    /// Value of the Allow field: the methods that [`Handler::allows`].
+    pub(crate) fn allow(&self) -> &'static [u8] {
+        match self {
+            Self::Files(_) | Self::Metrics(_) => b"GET, HEAD, OPTIONS",
+            Self::Reply(_) | Self::Echo => b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
+        }
+    }
+
+    #[inline]
+    pub(crate) fn allows(&self, method: Method<'_>) -> bool {
+        match method {
+            Method::Get | Method::Head | Method::Options => true,
+            Method::Post | Method::Put | Method::Patch | Method::Delete => {
+                matches!(self, Self::Reply(_) | Self::Echo)
+            }
+            Method::Connect | Method::Trace | Method::Other(_) => false,
+        }
+    }
+
+    fn room_bytes_min(&self) -> usize {
+        /// Heads, refusals and the framing of a chunk.
+        const USUAL: usize = 2 * 1024;
+        match self {
+            Self::Reply(reply) => reply.room_bytes() + USUAL,
+            Self::Echo | Self::Metrics(_) => USUAL,
+            Self::Files(_) => SHORT_BYTES_MAX.max(Site::ROOM_BYTES),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The control socket: lines with commands in, texts that end with an empty line out.
+//!
+//! ```text
+//! $ echo "show info" | socat - unix:/run/pollux.sock
+//! ```
+//!
+//! A small group of its own runs these sessions beside the server's loops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_engine::{Actions, Moment, Session};
+
+use super::{Overview, activity, info};
+use crate::rest::Rest;
+
+/// Longest command.
+const LINE_BYTES_MAX: usize = 1024;
+/// Time between two commands.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// The commands, and what they show.
+const COMMANDS: [(&str, &str); 5] = [
+    ("show activity", "every counter that is not 0, summed up and for each loop"),
+    ("show info", "version, addresses, limits"),
+    ("show fd", "what each loop knows of its descriptors; stops all loops for a moment"),
+    ("help", "this list"),
+    ("quit", "ends the connection"),
+];
+
+/// What the sessions of the control socket share.
+#[derive(Clone, Debug)]
+pub struct ControlShared {
+    /// The server that they show.
+    pub overview: Arc<Overview>,
+}
+
+/// One connection to the control socket.
+#[derive(Debug)]
+pub struct ControlSession {
+    rest: Option<Rest>,
+}
+
+impl Session for ControlSession {
+    type Shared = ControlShared;
+
+    fn accepted(_: &mut ControlShared, actions: &mut Actions<'_>) -> Self {
+        actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
+        Self { rest: None }
+    }
+
+    fn on_bytes(
+        &mut self,
+        shared: &mut ControlShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
+        let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+            if input.len() > LINE_BYTES_MAX {
+                actions.send(b"a command has at most 1024 bytes; try help\n\n");
+                actions.linger();
+            }
+            return 0;
+        };
+        let line = String::from_utf8_lossy(&input[..end]);
+        match line.trim() {
+            "quit" => actions.close(),
+            command => {
+                let answer = format!("{}\n\n", answer(&shared.overview, command).trim_end());
+                self.rest = Some(Rest::once(answer.into_bytes()));
+                self.on_drained(shared, actions);
+            }
+        }
+        end + 1
+    }
+
+    fn on_end(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
+        actions.close();
+    }
+
+    fn on_drained(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
+        let Some(rest) = &mut self.rest else { return };
+        if rest.send(actions) {
+            self.rest = None;
+        }
+        // More of this answer, or the next command.
+        actions.call_again();
+    }
+
+    fn on_deadline(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
+        if self.rest.is_some() {
+            actions.set_deadline(Moment::NEVER);
+        } else {
+            actions.close();
+        }
+    }
+
+    fn on_drain(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
+        actions.close();
+    }
+}
+
+fn answer(overview: &Overview, command: &str) -> String {
+    // Any white space between the words will do.
+    let words: Vec<&str> = command.split_whitespace().collect();
+    match words.as_slice() {
+        ["show", "activity"] => activity(overview),
+        ["show", "info"] => info(overview),
+        ["show", "fd"] => descriptors(overview),
+        ["help"] | [] => help(),
+        _ => {
+            let shown: String = command.chars().filter(|c| !c.is_control()).take(80).collect();
+            format!("unknown command \"{shown}\"\n{}", help())
+        }
+    }
+}
+
+fn help() -> String {
+    let line = |(name, about): (&str, &str)| format!("  {name:<15} {about}\n");
+    "commands:\n".to_owned() + &COMMANDS.map(line).concat()
+}
+
+fn descriptors(overview: &Overview) -> String {
+    match (overview.descriptors)() {
+        Err(reason) => format!("n/a: {reason}"),
+        Ok(loops) => {
+            let mut text = String::new();
+            for (index, lines) in loops.iter().enumerate() {
+                text += &format!("loop {index}: {} descriptors\n", lines.len());
+                for line in lines {
+                    text += &format!("  {line}\n");
+                }
+            }
+            text
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The counters in the text format of Prometheus (version 0.0.4), with help and type lines.
+//!
+//! A pure function; the metrics endpoint sends what it gives. Counters that a loop does not have
+//! are left out, with a comment that says why: a missing value is not 0.
+
+use std::fmt::{Display, Write};
+
+use pollux_engine::{CloseCause, Counter};
+use pollux_poller::HISTOGRAM_BUCKETS;
+
+use super::{LoopSource, Overview};
+use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
+
+/// The whole page.
+#[must_use]
+pub fn metrics(overview: &Overview) -> String {
+    let mut page = Page { text: String::new(), loops: &overview.loops };
+    page.family("pollux_build_info", "gauge", "Version of the server");
+    page.line("pollux_build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
+    page.family("pollux_uptime_seconds", "gauge", "Time since the server was started");
+    page.line("pollux_uptime_seconds", &[], overview.started.elapsed().as_secs_f64());
+    page.family("pollux_loops", "gauge", "Event loops, by mechanism");
+    page.line("pollux_loops", &[("poller", &overview.driver)], overview.loops.len());
+    page.engine();
+    page.poller();
+    page.http();
+    page.text
+}
+
+struct Page<'a> {
+    text: String,
+    loops: &'a [LoopSource],
+}
+
+impl Page<'_> {
+    fn engine(&mut self) {
+        for &counter in Counter::ALL {
+            let help = counter.about();
+            // Prometheus counts time in seconds.
+            if let Some(stem) = counter.name().strip_suffix("_ns") {
+                let name = format!("pollux_loop_{stem}_seconds_total");
+                self.each_loop(&name, "counter", help, |source| {
+                    source.engine.value(counter) as f64 / 1e9
+                });
+            } else {
+                let name = format!("pollux_loop_{}_total", counter.name());
+                self.each_loop(&name, "counter", help, |source| source.engine.value(counter));
+            }
+        }
+        let help = "Connections that are open";
+        self.each_loop("pollux_connections_open", "gauge", help, |source| source.engine.open());
+        let name = "pollux_connections_closed_total";
+        self.family(name, "counter", "Connections that were closed, by cause");
+        for (index, source) in self.loops.iter().enumerate() {
+            for &cause in CloseCause::ALL {
+                let labels: [(&str, &dyn Display); 2] =
+                    [("loop", &index), ("cause", &cause.name())];
+                self.line(name, &labels, source.engine.closed(cause));
+            }
+        }
+    }
+
+    fn poller(&mut self) {
+        let snapshots: Vec<_> =
+            self.loops.iter().map(|source| source.poller.as_ref().map(|p| p.snapshot())).collect();
+        let Some(first) = snapshots.iter().flatten().next() else {
+            self.text.push_str("# pollux_poller_*: n/a, the completion loop has no poller\n");
+            return;
+        };
+        for (place, (name, _)) in first.named().into_iter().enumerate() {
+            let metric = format!("pollux_poller_{name}_total");
+            self.family(&metric, "counter", &format!("The poller's {}", name.replace('_', " ")));
+            for (index, snapshot) in snapshots.iter().enumerate() {
+                if let Some(snapshot) = snapshot {
+                    self.line(&metric, &[("loop", &index)], snapshot.named()[place].1);
+                }
+            }
+        }
+        self.family("pollux_poller_events_per_wait", "histogram", "Events that a wait delivered");
+        for (index, snapshot) in snapshots.iter().enumerate() {
+            if let Some(snapshot) = snapshot {
+                self.histogram(index, &snapshot.events_per_wait, snapshot.events);
+            }
+        }
+    }
+
+    /// Buckets of 0, 1, 2–3, 4–7, … events, added up as Prometheus wants them.
+    fn histogram(&mut self, index: usize, buckets: &[u64; HISTOGRAM_BUCKETS], sum: u64) {
+        let name = "pollux_poller_events_per_wait";
+        let mut below = 0;
+        for (power, waits) in buckets.iter().enumerate() {
+            below += waits;
+            let most = if power + 1 == buckets.len() {
+                "+Inf".to_owned()
+            } else {
+                ((1_u64 << power) - 1).to_string()
+            };
+            self.line(&format!("{name}_bucket"), &[("loop", &index), ("le", &most)], below);
+        }
+        self.line(&format!("{name}_sum"), &[("loop", &index)], sum);
+        self.line(&format!("{name}_count"), &[("loop", &index)], below);
+    }
+
+    fn http(&mut self) {
+        let others = ["other".to_owned()];
+        let statuses: Vec<String> = REFUSALS.iter().map(u16::to_string).chain(others).collect();
+        let statuses: Vec<&str> = statuses.iter().map(String::as_str).collect();
+        self.labelled("requests", "Requests, by method", "method", &METHODS, |source, place| {
+            source.server.requests(place)
+        });
+        self.labelled("answers", "Answers, by class of status", "class", &CLASSES, |s, place| {
+            s.server.answers(place)
+        });
+        let help = "Requests that were refused, by status";
+        self.labelled("refusals", help, "status", &statuses, |s, place| s.server.refused(place));
+        for counter in ServerCounter::ALL {
+            let name = format!("pollux_http_{}_total", counter.name());
+            self.each_loop(&name, "counter", counter.about(), |source| {
+                source.server.value(counter)
+            });
+        }
+    }
+
+    fn labelled(
+        &mut self,
+        stem: &str,
+        help: &str,
+        label: &str,
+        values: &[&str],
+        read: impl Fn(&LoopSource, usize) -> u64,
+    ) {
+        let name = format!("pollux_http_{stem}_total");
+        self.family(&name, "counter", help);
+        for (index, source) in self.loops.iter().enumerate() {
+            for (place, value) in values.iter().enumerate() {
+                self.line(&name, &[("loop", &index), (label, value)], read(source, place));
+            }
+        }
+    }
+
+    fn each_loop<V: Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        read: impl Fn(&LoopSource) -> V,
+    ) {
+        self.family(name, kind, help);
+        for (index, source) in self.loops.iter().enumerate() {
+            self.line(name, &[("loop", &index)], read(source));
+        }
+    }
+
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string");
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        self.text.push_str(name);
+        for (place, (label, of)) in labels.iter().enumerate() {
+            let before = if place == 0 { '{' } else { ',' };
+            write!(self.text, "{before}{label}=\"{of}\"").expect("a string");
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        writeln!(self.text, "{after} {value}").expect("a string");
+    }
+}

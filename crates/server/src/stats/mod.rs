@@ -1,0 +1,57 @@
+//! A running server, to be looked at: what the metrics endpoint and the control socket show.
+//!
+//! Both read the same counters, live, from threads of their own; no loop is stopped for it but
+//! by `show fd`, which needs all of them at rest for a moment.
+
+mod activity;
+mod control;
+mod metrics;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pollux_engine::{Counters, Driver};
+
+use crate::counters::ServerCounters;
+
+pub use activity::{activity, info};
+pub use control::{ControlSession, ControlShared};
+pub use metrics::metrics;
+
+/// What can be read of one loop while it runs.
+#[derive(Clone, Debug)]
+pub struct LoopSource {
+    /// Connections, bytes, turns.
+    pub engine: Arc<Counters>,
+    /// Waits and events; none under the completion loop, which has no poller.
+    pub poller: Option<Arc<pollux_poller::Counters>>,
+    /// Requests and answers.
+    pub server: Arc<ServerCounters>,
+}
+
+/// Asks for the descriptors of all loops: the lines of each, or why there are none.
+pub type Descriptors = Box<dyn Fn() -> Result<Vec<Vec<String>>, String> + Send + Sync>;
+
+/// A running server.
+pub struct Overview {
+    /// When it was started.
+    pub started: Instant,
+    /// Which loop on which mechanism.
+    pub driver: Driver,
+    /// Facts that do not change, as name and value: addresses, limits, notes.
+    pub facts: Vec<(String, String)>,
+    /// Its loops, in order.
+    pub loops: Vec<LoopSource>,
+    /// Looks at the descriptors.
+    pub descriptors: Descriptors,
+}
+
+impl fmt::Debug for Overview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Overview {{ driver: {}, loops: {} }}", self.driver, self.loops.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;
