@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use pollux_engine::Driver;
 use pollux_lab::compare::{self, Change};
-use pollux_lab::experiment::Experiment;
+use pollux_lab::experiment::{Experiment, Peer};
 use pollux_lab::floor::{self, Floor, FloorOptions};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
-use pollux_lab::plan::{Machine, Plan, missing_here};
+use pollux_lab::plan::{Machine, Plan, Wanted, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
-use pollux_poller::Mechanism;
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
 use crate::output::{self, Failure};
@@ -109,15 +109,13 @@ fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     let mut job = job::find(target).map_err(Failure::usage)?;
     job.apply(&overrides(flags)?).map_err(Failure::usage)?;
-    let program = std::env::current_exe().map_err(Failure::failed)?;
-    let missing = |wanted| missing_here(wanted, &program);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Ok(Plan::make(
         job,
         &Machine {
             fds_max: limit.maximum.unwrap_or(u64::MAX),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            missing: &missing,
+            missing: &missing_here,
         },
     ))
 }
@@ -262,9 +260,11 @@ fn compare_results(
 
 fn list(as_json: bool) -> Result<ExitCode, Failure> {
     let sources = Sources::probe();
-    let mechanisms = Mechanism::ALL.map(|mechanism| {
-        let refused = mechanism.open().err().map(|error| error.to_string());
-        (mechanism.name(), refused)
+    let mechanisms = Driver::ALL
+        .map(|driver| (driver.name(), missing_here(Wanted::Driver(Experiment::Http, driver))));
+    let peers = Peer::ALL.map(|peer| {
+        let experiment = Experiment::ALL.into_iter().find(|e| e.peers().contains(&peer));
+        (peer.name(), experiment.and_then(|e| missing_here(Wanted::Peer(e, peer))))
     });
     if as_json {
         let experiments = Experiment::ALL.map(|e| (e.name(), e.about()));
@@ -273,6 +273,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
             "experiments": experiments.map(|(name, about)| serde_json::json!({ "name": name, "about": about })),
             "jobs": jobs.iter().map(|(name, about)| serde_json::json!({ "name": name, "about": about })).collect::<Vec<_>>(),
             "mechanisms": mechanisms.map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })),
+            "peers": peers.map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })),
             "sources": sources.statuses,
         })))?;
         return Ok(ExitCode::SUCCESS);
@@ -285,9 +286,11 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     for job in job::list() {
         text += &format!("  {:<15}{}\n", job.name, job.about);
     }
-    text += "\nMechanisms\n";
-    for (name, refused) in mechanisms {
-        text += &format!("  {name:<15}{}\n", refused.unwrap_or_else(|| "available".to_owned()));
+    for (heading, names) in [("Mechanisms", &mechanisms[..]), ("Other systems", &peers[..])] {
+        text += &format!("\n{heading}\n");
+        for (name, refused) in names {
+            text += &format!("  {name:<15}{}\n", refused.as_deref().unwrap_or("available"));
+        }
     }
     text += "\nSources\n";
     for source in &sources.statuses {

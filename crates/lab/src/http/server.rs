@@ -72,6 +72,8 @@ fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Start, MeasureError>
         command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
         command.args(["--listen", "127.0.0.1:0", "--poller", driver.name(), "--threads", "1"]);
         command.args(["--pin", &cpu.to_string()]);
+        // As the others are told: no run is longer.
+        command.args(["--idle-timeout", "1h"]);
         return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
     }
     match spec.peer()? {

@@ -41,10 +41,12 @@ pub(super) fn place(point: &PlannedPoint, axis: &str) -> u64 {
 
 fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> {
     let rows = sorted(rows_of(plan, point, record));
-    let best = *rows.first()?;
+    if rows.is_empty() {
+        return None;
+    }
     let mut reason = match point.experiment.curve() {
-        Some(curve) => reason::of_curve(plan, point, record, best, curve),
-        None => reason::of_point(best, &rows),
+        Some(curve) => reason::of_curve(plan, point, record, &rows, curve),
+        None => reason::of_point(&rows),
     };
     reason.push_str(&reason::beside(&others_of(plan, point, record)));
     Some(Answer { load: reason::load(point), choice: choice(&rows), reason })

@@ -48,8 +48,9 @@ pub(super) fn load(point: &PlannedPoint) -> String {
     }
 }
 
-/// The best and the worst of one point.
-pub(super) fn of_point(best: &ResultRow, rows: &[&ResultRow]) -> String {
+/// The best and the worst of the rows of one point, which stand in this order.
+pub(super) fn of_point(rows: &[&ResultRow]) -> String {
+    let Some(best) = rows.first() else { return String::new() };
     let worst = rows.last().filter(|worst| worst.arm != best.arm);
     let lead = format!("{}: {}", best.arm, ratio_in_words(best));
     match worst {
@@ -58,31 +59,33 @@ pub(super) fn of_point(best: &ResultRow, rows: &[&ResultRow]) -> String {
     }
 }
 
-/// How much worse each arm gets from the narrowest to the widest point of the curve.
+/// How much worse each arm gets from the narrowest to the widest point of the curve; of a curve of
+/// one point, what is said of a point.
 pub(super) fn of_curve(
     plan: &Plan,
     widest: &PlannedPoint,
     record: &Record,
-    best: &ResultRow,
+    rows: &[&ResultRow],
     curve: Curve,
 ) -> String {
     let at = |point: &PlannedPoint| place(point, curve.axis);
     let points = plan.points.iter().filter(|other| is_same_curve(widest, other));
     let narrow = points.filter(|point| at(point) >= curve.from).min_by_key(|point| at(point));
     let Some(narrow) = narrow.filter(|narrow| at(narrow) < at(widest)) else {
-        return ratio_in_words(best);
+        return of_point(rows);
     };
     let narrow_rows = rows_of(plan, narrow, record);
-    let worse: Vec<(f64, &ResultRow)> = rows_of(plan, widest, record)
-        .into_iter()
+    let worse: Vec<(f64, &ResultRow)> = rows
+        .iter()
         .filter_map(|row| {
             let from = narrow_rows.iter().find(|other| other.arm == row.arm)?.value?;
-            Some((worse_by(row, from)?, row))
+            Some((worse_by(row, from)?, *row))
         })
         .collect();
     let kept: Vec<&str> =
         worse.iter().filter(|(by, _)| *by < KEPT).map(|(_, row)| row.arm.as_str()).collect();
-    let (verb, from) = (if best.more_is_better { "lose" } else { "rise" }, at(narrow));
+    let (verb, from) =
+        (if rows.iter().all(|row| row.more_is_better) { "lose" } else { "rise" }, at(narrow));
     let worst = worse.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map_or(String::new(), |(by, row)| {
         format!("{} {verb}s {:.0} % from {from} {} on", row.arm, by * 100.0, curve.axis)

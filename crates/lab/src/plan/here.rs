@@ -1,8 +1,5 @@
 //! What this machine has of what a plan asks for; whoever prints or runs a plan passes it on.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
@@ -11,16 +8,13 @@ use crate::experiment::{Experiment, Peer, chain};
 use crate::host::programs;
 
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
-/// one is known. `program` is the `pollux` that the runs would start.
+/// one is known.
 #[must_use]
-pub fn missing_here(wanted: Wanted, program: &Path) -> Option<String> {
+pub fn missing_here(wanted: Wanted) -> Option<String> {
     match wanted {
         Wanted::Experiment(Experiment::Http) => programs::missing("wrk", "wrk"),
         Wanted::Experiment(_) => None,
-        Wanted::Driver(experiment, driver) => {
-            let no_server = (experiment == Experiment::Http).then(|| no_server(program)).flatten();
-            no_server.or_else(|| refused(driver))
-        }
+        Wanted::Driver(_, driver) => refused(driver),
         Wanted::Peer(_, peer) => missing_peer(peer),
     }
 }
@@ -33,17 +27,6 @@ fn refused(driver: Driver) -> Option<String> {
         Driver::Completion => Mechanism::UringPoll,
     };
     mechanism.open().err().map(|error| error.to_string())
-}
-
-/// Why the program has no server to measure.
-fn no_server(program: &Path) -> Option<String> {
-    let mut command = Command::new(program);
-    command.args(["serve", "--help"]).stdin(Stdio::null());
-    let ran = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    match ran {
-        Ok(status) if status.success() => None,
-        _ => Some("this pollux has no `serve`".to_owned()),
-    }
 }
 
 fn missing_peer(peer: Peer) -> Option<String> {
