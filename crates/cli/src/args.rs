@@ -1,5 +1,6 @@
 //! The command line: subcommands, flags, help texts with examples, exit codes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -179,11 +180,26 @@ pub(crate) enum LabCommand {
     /// Run one arm once: the lab starts this in a process of its own for each run
     #[command(hide = true)]
     Measure,
+    /// Run a floor: a responder that parses nothing, to compare servers with. Not a server
+    #[command(hide = true)]
+    Floor {
+        /// Which one: raw-epoll or raw-uring
+        floor: String,
+        /// Where to listen
+        #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+        listen: SocketAddr,
+        /// Length of the body of each reply
+        #[arg(long, default_value_t = 128, value_name = "BYTES")]
+        reply: usize,
+        /// End the connection behind each reply
+        #[arg(long)]
+        close: bool,
+    },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// A job file, a built-in job (quick, seed0, seed1-pipes) or an experiment (streams, pipes)
+    /// A job file, a built-in job (see `pollux lab list`) or an experiment: streams, pipes, chain, http
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
 }
@@ -220,9 +236,12 @@ pub(crate) struct JobFlags {
     #[arg(long, help_heading = "Job")]
     pub(crate) show_intervals: bool,
     /// Mechanisms to compare: all, or some of select, poll, aio, epoll, epoll-et,
-    /// epoll-oneshot, uring-poll
+    /// epoll-oneshot, uring-poll, uring
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
     pub(crate) poller: Vec<String>,
+    /// Floors and other systems to compare with: all, none, or names such as raw-epoll, nginx, libev
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
+    pub(crate) peer: Vec<String>,
     /// The arm that the others are compared with
     #[arg(long, value_name = "ARM", help_heading = "Arms")]
     pub(crate) baseline: Option<String>,

@@ -57,6 +57,7 @@ fn flag(experiment: Experiment, axis: &'static Axis) -> Arg {
     match axis.kind {
         AxisKind::Switch => arg.action(ArgAction::SetTrue),
         AxisKind::Word(_) => arg.action(ArgAction::Append).value_delimiter(',').value_name("WORD"),
+        AxisKind::Either => arg.action(ArgAction::Append).value_delimiter(',').value_name("BOOL"),
         AxisKind::Count(..) => arg.action(ArgAction::Append).value_delimiter(',').value_name("N"),
     }
 }

@@ -3,17 +3,20 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use pollux_engine::Driver;
 use pollux_lab::compare::{self, Change};
-use pollux_lab::experiment::Experiment;
+use pollux_lab::experiment::{Experiment, Peer};
+use pollux_lab::floor::{self, Floor, FloorOptions};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
-use pollux_lab::plan::{Machine, Plan};
+use pollux_lab::plan::{Machine, Plan, Wanted, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
-use pollux_lab::run::{Runner, Stop};
+use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
-use pollux_poller::Mechanism;
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
 use crate::output::{self, Failure};
@@ -44,6 +47,9 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
             compare_results(&before, &after, gate, strict, across, json)
         }
         Some(LabCommand::Measure) => measure_one(),
+        Some(LabCommand::Floor { floor, listen, reply, close }) => {
+            run_floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
+        }
     }
 }
 
@@ -69,6 +75,7 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
         program: std::env::current_exe().map_err(Failure::failed)?,
         command: std::iter::once("pollux".to_owned()).chain(std::env::args().skip(1)).collect(),
         sources,
+        scratch: Scratch::make().map_err(Failure::failed)?,
         stop,
         observer: &mut progress,
     }
@@ -102,17 +109,13 @@ fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     let mut job = job::find(target).map_err(Failure::usage)?;
     job.apply(&overrides(flags)?).map_err(Failure::usage)?;
-    let unavailable = |mechanism: Mechanism| match mechanism.open() {
-        Ok(_) => None,
-        Err(error) => Some(error.to_string()),
-    };
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Ok(Plan::make(
         job,
         &Machine {
             fds_max: limit.maximum.unwrap_or(u64::MAX),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            unavailable: &unavailable,
+            missing: &missing_here,
         },
     ))
 }
@@ -125,6 +128,7 @@ fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
     Ok(Overrides {
         only: flags.only,
         pollers: flags.poller,
+        peers: flags.peer,
         axes: flags.axes.0,
         commands,
         baseline: flags.baseline,
@@ -256,9 +260,11 @@ fn compare_results(
 
 fn list(as_json: bool) -> Result<ExitCode, Failure> {
     let sources = Sources::probe();
-    let mechanisms = Mechanism::ALL.map(|mechanism| {
-        let refused = mechanism.open().err().map(|error| error.to_string());
-        (mechanism.name(), refused)
+    let mechanisms = Driver::ALL
+        .map(|driver| (driver.name(), missing_here(Wanted::Driver(Experiment::Http, driver))));
+    let peers = Peer::ALL.map(|peer| {
+        let experiment = Experiment::ALL.into_iter().find(|e| e.peers().contains(&peer));
+        (peer.name(), experiment.and_then(|e| missing_here(Wanted::Peer(e, peer))))
     });
     if as_json {
         let experiments = Experiment::ALL.map(|e| (e.name(), e.about()));
@@ -267,6 +273,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
             "experiments": experiments.map(|(name, about)| serde_json::json!({ "name": name, "about": about })),
             "jobs": jobs.iter().map(|(name, about)| serde_json::json!({ "name": name, "about": about })).collect::<Vec<_>>(),
             "mechanisms": mechanisms.map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })),
+            "peers": peers.map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })),
             "sources": sources.statuses,
         })))?;
         return Ok(ExitCode::SUCCESS);
@@ -279,9 +286,11 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     for job in job::list() {
         text += &format!("  {:<15}{}\n", job.name, job.about);
     }
-    text += "\nMechanisms\n";
-    for (name, refused) in mechanisms {
-        text += &format!("  {name:<15}{}\n", refused.unwrap_or_else(|| "available".to_owned()));
+    for (heading, names) in [("Mechanisms", &mechanisms[..]), ("Other systems", &peers[..])] {
+        text += &format!("\n{heading}\n");
+        for (name, refused) in names {
+            text += &format!("  {name:<15}{}\n", refused.as_deref().unwrap_or("available"));
+        }
     }
     text += "\nSources\n";
     for source in &sources.statuses {
@@ -308,16 +317,48 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let spec: RunSpec = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("standard input holds no run: {error}")))?;
     raise_descriptor_limit().map_err(Failure::failed)?;
-    // A run without its runner would only disturb whoever comes next.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(Failure::failed)?;
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    // A run without its runner would only disturb whoever comes next. One that has a server and a
+    // load generator to end is told so by a signal that it can catch.
+    let goodbye = match spec.has_processes() {
+        true => rustix::process::Signal::TERM,
+        false => rustix::process::Signal::KILL,
+    };
+    if spec.has_processes() {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            let flag = Arc::clone(&is_interrupted);
+            signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
+        }
+    }
+    rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
     let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
-    let done = measure(&spec, &mut |interval| {
-        // A runner that went away is noticed at the end.
-        let _ = line(&Line::Interval(*interval));
-    });
+    let done = measure(
+        &spec,
+        &mut |interval| {
+            // A runner that went away is noticed at the end.
+            let _ = line(&Line::Interval(*interval));
+        },
+        &|| is_interrupted.load(Relaxed),
+    );
     let done = done.map_err(|error| Failure::failed(with_causes(&error)))?;
     line(&Line::Done(Box::new(done)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A floor, until it is ended by a signal; the lab reads the address as it reads a server's.
+fn run_floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Failure> {
+    let floor = Floor::by_name(name).ok_or_else(|| {
+        let names = Floor::ALL.map(Floor::name).join(", ");
+        Failure::usage(format!("no floor is called \"{name}\"; there are {names}"))
+    })?;
+    raise_descriptor_limit().map_err(Failure::failed)?;
+    // Only the lab starts a floor, and no floor outlives its run.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(Failure::failed)?;
+    let ran = floor::run(floor, options, &mut |address| {
+        output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
+    });
+    ran.map_err(|error| Failure::failed(with_causes(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -41,9 +41,9 @@ pub enum CompareError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Its ratio to the baseline fell, beyond noise.
+    /// Its ratio to the baseline fell, or rose where it is one of costs, beyond noise.
     Worse,
-    /// Its ratio rose, beyond noise.
+    /// Its ratio moved the other way, beyond noise.
     Better,
     /// The intervals lie within the band of no difference of each other.
     Same,
@@ -165,14 +165,18 @@ fn compared(before: &ResultRow, after: Option<&ResultRow>) -> Option<Compared> {
         baseline: before.baseline.clone(),
         before: first,
         after: second,
-        change: second.map_or(Change::Missing, |second| change(first, second, delta)),
+        change: second.map_or(Change::Missing, |second| match before.more_is_better {
+            true => change(first, second, delta),
+            false => change(first.map(f64::recip), second.map(f64::recip), delta),
+        }),
     })
 }
 
-/// The ratio of the two ratios, with an interval from the two half-widths in quadrature.
+/// The ratio of the two ratios, with an interval from the two half-widths in quadrature. More is
+/// better here; ratios of costs come in turned over.
 fn change(before: [f64; 3], after: [f64; 3], delta: f64) -> Change {
     let centre = (after[0] / before[0]).ln();
-    let half = |estimate: [f64; 3]| (estimate[2] / estimate[1]).ln() / 2.0;
+    let half = |estimate: [f64; 3]| (estimate[2] / estimate[1]).ln().abs() / 2.0;
     let reach = half(before).hypot(half(after));
     let band = delta.ln_1p();
     match (centre - reach, centre + reach) {
@@ -199,6 +203,21 @@ mod tests {
     fn narrow_and_close_is_the_same_but_wide_is_unclear() {
         assert_eq!(change([1.10, 1.09, 1.11], [1.10, 1.09, 1.11], 0.03), Change::Same);
         assert_eq!(change([1.10, 0.90, 1.30], [1.10, 0.90, 1.30], 0.03), Change::Unclear);
+    }
+
+    #[test]
+    fn a_cost_that_fell_is_better() {
+        let row = |ratio: f64| ResultRow {
+            ratio: Some(ratio),
+            ci_low: Some(ratio * 0.99),
+            ci_high: Some(ratio * 1.01),
+            more_is_better: false,
+            ..crate::judge::row_for_tests("uring", Verdict::Faster)
+        };
+        let fell = compared(&row(1.0), Some(&row(0.8))).expect("both were measured");
+        assert_eq!(fell.change, Change::Better);
+        let rose = compared(&row(1.0), Some(&row(1.2))).expect("both were measured");
+        assert_eq!(rose.change, Change::Worse);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pollux_poller::Mechanism;
+use pollux_engine::Driver;
 
 /// Why one run, in its own process, could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -39,13 +39,24 @@ pub enum MeasureError {
     #[error("asked for {asked}, got {got}")]
     WrongMechanism {
         /// What was asked.
-        asked: Mechanism,
+        asked: Driver,
         /// What reported itself.
         got: String,
     },
     /// The workload ended before its window did, without an error of its own.
     #[error("the workload ended too early")]
     GaveUp,
+    /// A program that the run needs did not do what it should.
+    #[error("{program}: {what}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// What it did instead, with its last words.
+        what: String,
+    },
+    /// The run was ended from outside; what it started was ended as well.
+    #[error("interrupted")]
+    Interrupted,
     /// The measured thread said nothing for too long.
     #[error("the workload gave no sign of life for {0:?} {1}")]
     Silent(std::time::Duration, &'static str),

@@ -4,7 +4,9 @@
 pub mod compare;
 pub mod error;
 pub mod experiment;
+pub mod floor;
 pub mod host;
+mod http;
 pub mod job;
 pub mod judge;
 pub mod measure;

@@ -214,6 +214,7 @@ pub struct Run {
 /// What a timing run gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one")]
 pub enum Outcome {
     /// The run went to its end.
     Measured(Measurement),
@@ -229,9 +230,16 @@ pub enum Outcome {
 pub struct Measurement {
     /// The metric's value over the measured window.
     pub value: f64,
+    /// Other figures of the run by name, unit last: those of a load generator, such as
+    /// `requests_per_s` and `latency_p99_us`.
+    #[serde(default)]
+    pub figures: BTreeMap<String, f64>,
     /// The mechanism that the process says it used; absent for external commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<String>,
+    /// The load generator and its version; absent where the workload needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<String>,
     /// Length of the measured window.
     pub window_s: f64,
     /// Intervals within the window.
@@ -241,9 +249,9 @@ pub struct Measurement {
     /// Events in the window, to which the CPU times belong; absent for external commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// CPU time of the measured thread over the window.
+    /// CPU time of the measured thread, or of the server's processes, over the window.
     pub cpu_ns: Reading<u64>,
-    /// CPU time of the whole process over the window.
+    /// CPU time of the whole process over the window; of a load generator where there is one.
     pub process_cpu_ns: Reading<u64>,
 }
 
@@ -409,10 +417,18 @@ pub struct WhyRow {
     pub switches_per_event: Reading<f64>,
     /// Times that the measured thread slept and was woken.
     pub wakeups_per_event: Reading<f64>,
+    /// Page faults of the measured thread, minor and major.
+    #[serde(default = "not_in_older_files")]
+    pub page_faults_per_event: Reading<f64>,
     /// CPU time of the measured thread, from the timing pass.
     pub cpu_ns_per_event: Reading<f64>,
     /// One sentence from the largest relative moves against the baseline.
     pub sentence: String,
+}
+
+/// For what results of earlier versions do not hold.
+fn not_in_older_files<T>() -> Reading<T> {
+    Reading::unavailable("not counted by the version that wrote this result")
 }
 
 /// Whether to believe a run.

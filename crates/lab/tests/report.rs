@@ -4,7 +4,7 @@ mod sample;
 
 use std::sync::OnceLock;
 
-use pollux_lab::record::{Ending, Record};
+use pollux_lab::record::{Ending, Outcome, Record};
 use pollux_lab::report::{html, markdown, table};
 
 /// The sample's page without style and script; made once, as it is large.
@@ -293,4 +293,55 @@ fn markdown_holds_the_answers_the_tables_and_the_reasons() {
     assert!(text.contains("- failed: descriptor 1024"));
     let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| ")).collect();
     assert!(rows.iter().all(|row| row.ends_with('|')), "each row is closed");
+}
+
+/// The sample with its streams as a cost under a load generator.
+fn loaded_record() -> Record {
+    let mut record = sample::record();
+    for row in record.results.iter_mut().filter(|row| row.experiment == "streams") {
+        row.metric = "server CPU per request".into();
+        row.unit = "µs/request".into();
+        row.more_is_better = false;
+    }
+    for run in record.runs.iter_mut().filter(|run| run.experiment == "streams") {
+        if let Outcome::Measured(measured) = &mut run.outcome {
+            measured.generator = Some("wrk 4.1.0".into());
+            measured.figures = [
+                ("requests_per_s", 187_000.0),
+                ("latency_p50_us", 310.0),
+                ("latency_p99_us", 905.0),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into();
+        }
+    }
+    record
+}
+
+#[test]
+fn a_cost_is_less_or_more_and_never_faster() {
+    let record = loaded_record();
+    let page = without_scripts(&html(&record));
+    let document = roxmltree::Document::parse(&page).expect("a well-formed page");
+    let section = document.descendants().find(|node| node.attribute("id") == Some("result-0"));
+    let section = section.expect("the streams");
+    let texts = section.descendants().filter_map(|node| node.text());
+    let words: Vec<&str> = texts.map(str::trim).collect();
+    for word in ["less", "more", "← less", "more →"] {
+        assert!(words.contains(&word), "{word}");
+    }
+    for word in ["faster", "slower", "← slower", "faster →"] {
+        assert!(!words.contains(&word), "{word}");
+    }
+    let terminal = table(&record, 120, false);
+    assert!(terminal.contains("µs/request (95% CI)"), "{terminal}");
+}
+
+#[test]
+fn what_the_load_generator_saw_is_shown_and_only_where_there_was_one() {
+    let page = without_scripts(&html(&loaded_record()));
+    for text in ["server and load", "wrk 4.1.0", "187 k", "905", "As perf stat prints it"] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!bare_page().contains("what the load generator saw"));
 }

@@ -8,9 +8,13 @@ use pollux_lab::record::{Outcome, Record, SCHEMA_VERSION};
 use serde_json::{Value, json};
 
 /// Maps whose keys are names from outside; the schema cannot know them.
-const MAPS: [&str; 3] = ["axes", "counters", "kernel"];
-/// Fields that are written only when there is something to say.
-const OPTIONAL: [&str; 6] = [
+const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
+/// Fields that are written only when there is something to say, and those that results of earlier
+/// versions do not have.
+const OPTIONAL: [&str; 9] = [
+    "figures",
+    "generator",
+    "page_faults_per_event",
     "enable",
     "repeats",
     "mechanism",
@@ -132,6 +136,7 @@ fn maps_hold_what_they_should() {
         ("/results/0/axes", json!(7)),
         ("/counting/0/counters", json!(-1)),
         ("/counting/0/kernel", json!(0)),
+        ("/runs/0/outcome/measured/figures", json!("fast")),
     ] {
         let mut changed = json.clone();
         changed.pointer_mut(path).expect("the map")["name"] = wrong;

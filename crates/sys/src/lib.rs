@@ -9,3 +9,4 @@ pub mod mqueue;
 pub mod perf;
 pub mod readiness;
 pub mod ring;
+pub mod socket;

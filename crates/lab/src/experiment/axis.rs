@@ -29,6 +29,8 @@ pub enum AxisKind {
     Count(u64, u64),
     /// `true` or `false`; never a list.
     Switch,
+    /// `true`, `false` or a list of both.
+    Either,
 }
 
 /// Streams: descriptors are bounded by RLIMIT_NOFILE later, in the plan.
@@ -112,6 +114,72 @@ pub(super) const PIPES: &[Axis] = &[
     },
 ];
 
+/// Chain: two descriptors for each pair.
+pub(super) const CHAIN: &[Axis] = &[
+    Axis {
+        name: "pairs",
+        about: "number of socket pairs, one end of each watched",
+        original: Some("-n"),
+        kind: AxisKind::Count(1, 250_000),
+        default: &["100", "1000"],
+    },
+    Axis {
+        name: "active",
+        about: "bytes under way at once, spread over the pairs",
+        original: Some("-a"),
+        kind: AxisKind::Count(1, 250_000),
+        default: &["100"],
+    },
+    Axis {
+        name: "writes",
+        about: "writes that follow in each round: for each byte read one goes to the next pair, \
+                until they are used up",
+        original: Some("-w"),
+        kind: AxisKind::Count(1, 1_000_000),
+        default: &["10000"],
+    },
+];
+
+/// Http: the server's descriptors are its connections.
+pub(super) const HTTP: &[Axis] = &[
+    Axis {
+        name: "connections",
+        about: "connections of the load generator, each with its next request as soon as the last \
+                is answered",
+        original: Some("ab -c"),
+        kind: AxisKind::Count(1, 60_000),
+        default: &["64", "256", "1000"],
+    },
+    Axis {
+        name: "pipeline",
+        about: "requests that a connection sends at once",
+        original: None,
+        kind: AxisKind::Count(1, 256),
+        default: &["1"],
+    },
+    Axis {
+        name: "keepalive",
+        about: "whether connections are kept; without, each request has its own",
+        original: Some("ab -k"),
+        kind: AxisKind::Either,
+        default: &["true"],
+    },
+    Axis {
+        name: "idle",
+        about: "connections beside the active ones that send one request and are silent then",
+        original: Some("deadconn"),
+        kind: AxisKind::Count(0, 500_000),
+        default: &["0"],
+    },
+    Axis {
+        name: "reply_bytes",
+        about: "length of the body of each reply",
+        original: Some("dphttpd --msgsize"),
+        kind: AxisKind::Count(1, 65_536),
+        default: &["128"],
+    },
+];
+
 impl Axis {
     /// The name as a command-line flag, without the dashes.
     #[must_use]
@@ -126,6 +194,7 @@ impl Axis {
             AxisKind::Word(words) => words.join(", "),
             AxisKind::Count(low, high) => format!("a whole number from {low} to {high}"),
             AxisKind::Switch => "true or false".to_owned(),
+            AxisKind::Either => "true, false".to_owned(),
         }
     }
 
@@ -136,7 +205,7 @@ impl Axis {
     pub fn check(&self, value: &str) -> Result<String, AxisValueError> {
         let is_right = match self.kind {
             AxisKind::Word(words) => words.contains(&value),
-            AxisKind::Switch => matches!(value, "true" | "false"),
+            AxisKind::Switch | AxisKind::Either => matches!(value, "true" | "false"),
             AxisKind::Count(low, high) => {
                 let number = value.replace('_', "").parse::<u64>();
                 if let Ok(number) = number
@@ -175,7 +244,7 @@ mod tests {
 
     #[test]
     fn every_default_is_accepted_by_its_own_axis() {
-        for axis in STREAMS.iter().chain(PIPES) {
+        for axis in STREAMS.iter().chain(PIPES).chain(CHAIN).chain(HTTP) {
             for value in axis.default {
                 assert_eq!(axis.check(value).as_deref(), Ok(*value), "{}", axis.name);
             }

@@ -6,15 +6,22 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pollux_engine::Driver;
+use pollux_poller::Mechanism;
+
 use crate::error::MeasureError;
 use crate::measure::{Gauge, RunSpec};
+use crate::stats::Direction;
 
 mod axis;
+pub(crate) mod chain;
+mod peer;
 mod pipes;
 mod streams;
 mod transport;
 
 pub use axis::{Axis, AxisKind, AxisValueError};
+pub use peer::Peer;
 
 /// An experiment of the lab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -23,11 +30,32 @@ pub enum Experiment {
     Streams,
     /// Tokens that hop between pipes (seed 001, `pipetest`).
     Pipes,
+    /// Bytes that go round a chain of socket pairs (libevent's `bench`).
+    Chain,
+    /// A server under a load generator (seeds 001 and 002).
+    Http,
+}
+
+/// An experiment's axis along which values are expected to change, and from where on that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Curve {
+    /// Name of the axis.
+    pub axis: &'static str,
+    /// Points below are start-up cost more than anything else.
+    pub from: u64,
+}
+
+/// Where the measured work is done.
+pub(crate) enum Workload {
+    /// In a thread of the measuring process.
+    Thread(fn(&RunSpec, &Gauge) -> Result<(), MeasureError>),
+    /// In processes of its own, which the measuring process starts and ends.
+    Processes,
 }
 
 impl Experiment {
     /// Every experiment, in the order of lists.
-    pub const ALL: [Self; 2] = [Self::Streams, Self::Pipes];
+    pub const ALL: [Self; 4] = [Self::Streams, Self::Pipes, Self::Chain, Self::Http];
 
     /// Name on command lines, in job files and results.
     #[must_use]
@@ -35,6 +63,8 @@ impl Experiment {
         match self {
             Self::Streams => "streams",
             Self::Pipes => "pipes",
+            Self::Chain => "chain",
+            Self::Http => "http",
         }
     }
 
@@ -56,6 +86,14 @@ impl Experiment {
                 "tokens hop between pipes of which all but a few are idle: what does watching \
                  cost? (LaHaise's pipetest, 2002)"
             }
+            Self::Chain => {
+                "bytes go round a chain of socket pairs, each event is one read and one write \
+                 (the benchmark that event libraries show themselves with)"
+            }
+            Self::Http => {
+                "a server on one CPU answers a load generator on another: what does a request \
+                 cost it? (dphttpd and deadconn, 2002; ab against sehttpd, 2020)"
+            }
         }
     }
 
@@ -65,6 +103,8 @@ impl Experiment {
         match self {
             Self::Streams => "Which event mechanism collects most from many active streams?",
             Self::Pipes => "What does it cost to watch many idle descriptors?",
+            Self::Chain => "What does one event cost, and what do event libraries add?",
+            Self::Http => "What does an HTTP request cost the server, and which loop is cheapest?",
         }
     }
 
@@ -72,36 +112,104 @@ impl Experiment {
     #[must_use]
     pub const fn metric(self) -> Metric {
         match self {
-            Self::Streams => Metric { name: "events per second", unit: "events/s" },
-            Self::Pipes => Metric { name: "passes per second", unit: "passes/s" },
+            Self::Streams => Metric::rate("events per second", "events/s"),
+            Self::Pipes => Metric::rate("passes per second", "passes/s"),
+            Self::Chain => Metric::cost("time per event", "ns/event"),
+            Self::Http => Metric::cost("server CPU per request", "µs/request"),
+        }
+    }
+
+    /// The drivers of pollux that it can run on: all where sessions or completions run, those
+    /// with a poller elsewhere.
+    #[must_use]
+    pub const fn drivers(self) -> &'static [Driver] {
+        const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = {
+            let mut drivers = [Driver::Readiness(Mechanism::Epoll); Mechanism::ALL.len()];
+            let mut at = 0;
+            while at < drivers.len() {
+                drivers[at] = Driver::Readiness(Mechanism::ALL[at]);
+                at += 1;
+            }
+            drivers
+        };
+        match self {
+            Self::Streams | Self::Pipes => &WITH_A_POLLER,
+            Self::Chain | Self::Http => &Driver::ALL,
+        }
+    }
+
+    /// The floors and other people's systems that it can compare with.
+    #[must_use]
+    pub const fn peers(self) -> &'static [Peer] {
+        match self {
+            Self::Streams | Self::Pipes => &[],
+            Self::Chain => &[Peer::RawEpoll, Peer::Libev, Peer::Libuv, Peer::Libevent, Peer::Mio],
+            Self::Http => &[
+                Peer::RawEpoll,
+                Peer::RawUring,
+                Peer::Nginx,
+                Peer::Haproxy,
+                Peer::H2o,
+                Peer::Lighttpd,
+            ],
+        }
+    }
+
+    /// The axis along which its values are told in words.
+    #[must_use]
+    pub const fn curve(self) -> Option<Curve> {
+        match self {
+            Self::Streams | Self::Chain => None,
+            Self::Pipes => Some(Curve { axis: "pipes", from: 100 }),
+            Self::Http => Some(Curve { axis: "idle", from: 0 }),
         }
     }
 
     /// Whether the workload opens and closes the measured window itself, because it is a fixed
     /// amount of work; otherwise the window is a stretch of time.
     pub(crate) const fn has_own_window(self) -> bool {
-        matches!(self, Self::Pipes)
+        matches!(self, Self::Pipes | Self::Chain)
     }
 
-    /// Runs the workload in the calling thread until it is done or stopped.
-    pub(crate) fn run(self, spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
+    /// What runs, and where.
+    pub(crate) fn workload(self) -> Workload {
         match self {
-            Self::Streams => streams::run(spec, gauge),
-            Self::Pipes => pipes::run(spec, gauge),
+            Self::Streams => Workload::Thread(streams::run),
+            Self::Pipes => Workload::Thread(pipes::run),
+            Self::Chain => Workload::Thread(chain::run),
+            Self::Http => Workload::Processes,
         }
     }
 
-    /// Descriptors that a run at this point needs, beside the few that every process has.
+    /// Descriptors that one process of a run at this point needs, beside the few that every
+    /// process has.
     ///
     /// # Panics
     /// When `axes` lacks the axis that counts them.
     #[must_use]
     pub fn fds_needed(self, axes: &BTreeMap<String, String>) -> u64 {
-        let axis = match self {
-            Self::Streams => "nfds",
-            Self::Pipes => "pipes",
-        };
-        2 * axes[axis].parse::<u64>().expect("checked when the job was read")
+        let count = |axis: &str| axes[axis].parse::<u64>().expect("checked when the job was read");
+        match self {
+            Self::Streams => 2 * count("nfds"),
+            Self::Pipes => 2 * count("pipes"),
+            Self::Chain => 2 * count("pairs"),
+            Self::Http => count("connections") + count("idle"),
+        }
+    }
+
+    /// Why there can't be such a point, on whatever machine.
+    #[must_use]
+    pub fn point_fault(self, axes: &BTreeMap<String, String>) -> Option<String> {
+        let count = |axis: &str| axes[axis].parse::<u64>().unwrap_or_default();
+        match self {
+            Self::Chain if count("active") > count("pairs") => {
+                Some("more bytes under way than there are pairs".to_owned())
+            }
+            Self::Http if axes["keepalive"] == "false" && count("pipeline") > 1 => {
+                Some("without keep-alive there is one request for each connection".to_owned())
+            }
+            _ => None,
+        }
     }
 
     /// The axes; each is a key of a job and a flag of `pollux lab run`.
@@ -110,6 +218,8 @@ impl Experiment {
         match self {
             Self::Streams => axis::STREAMS,
             Self::Pipes => axis::PIPES,
+            Self::Chain => axis::CHAIN,
+            Self::Http => axis::HTTP,
         }
     }
 }
@@ -120,11 +230,23 @@ impl fmt::Display for Experiment {
     }
 }
 
-/// What an experiment measures. More is better for every metric so far.
+/// What an experiment measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
     /// In words.
     pub name: &'static str,
     /// As written behind a value.
     pub unit: &'static str,
+    /// Which way it gets better; everything that is said of a value follows from it.
+    pub direction: Direction,
+}
+
+impl Metric {
+    const fn rate(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, direction: Direction::HigherIsBetter }
+    }
+
+    const fn cost(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, direction: Direction::LowerIsBetter }
+    }
 }

@@ -1,14 +1,18 @@
-//! Exact counts of what one thread did in a window: the lab's "why" columns.
+//! Exact counts of what threads did in a window: the lab's "why" columns.
 //!
 //! A measured process calls [`Counting::start`] just before its window and [`Counting::stop`] just
-//! after it, for the thread that does the work (nothing is traced by stopping it). Counting slows
+//! after it, for the threads that do the work, its own or those of a server that it started
+//! (nothing is traced by stopping it). Counting slows
 //! every system call a little, so the planner gives it a run of its own and never times that run.
 //! Only sources that have proved themselves on known work (`sources.rs`) are used; any other count
 //! is `n/a` with the reason found there.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use pollux_sys::perf::{self, Counter, CounterOptions, CounterReading, Event, Scope};
+use pollux_sys::perf::{
+    self, Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
@@ -113,13 +117,26 @@ impl WakeupCounter {
 /// A window of counting that has begun.
 #[derive(Debug)]
 pub struct Counting {
+    threads: Vec<Counted>,
+}
+
+/// One thread under a running count.
+#[derive(Debug)]
+struct Counted {
+    pid: u32,
     tid: u32,
     before: TaskUse,
     wakeups: Reading<WakeupCounter>,
+    hardware: [Reading<Counter>; HARDWARE.len()],
+    migrations: Reading<Counter>,
     syscalls: Reading<SyscallCounter>,
 }
 
-/// What one thread did between start and stop.
+/// The processor's counters, in the order of their fields below.
+const HARDWARE: [(&str, Hardware); 2] =
+    [("cycles", Hardware::CpuCycles), ("instructions", Hardware::Instructions)];
+
+/// What the threads did between start and stop, added up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountReadings {
     /// System calls entered.
@@ -137,15 +154,34 @@ pub struct CountReadings {
     pub runqueue_wait_ns: Reading<u64>,
     /// Page faults, minor and major.
     pub page_faults: Reading<u64>,
+    /// Moves to another CPU.
+    pub migrations: Reading<u64>,
+    /// Processor cycles; most virtual machines have no counter for them.
+    pub cycles: Reading<u64>,
+    /// Retired instructions; the same.
+    pub instructions: Reading<u64>,
 }
 
 impl Counting {
-    /// Starts counting thread `tid` of this process.
-    ///
+    /// Starts counting these threads, each given by its process and its own number.
+    #[must_use]
+    pub fn start(threads: &[(u32, u32)], sources: &Sources) -> Self {
+        let counted = threads.iter().map(|&(pid, tid)| Counted::start(pid, tid, sources));
+        Self { threads: counted.collect() }
+    }
+
+    /// Stops counting. Without a thread nothing was counted, which is no zero.
+    #[must_use]
+    pub fn stop(self) -> CountReadings {
+        let counts = self.threads.into_iter().map(Counted::stop);
+        counts.reduce(CountReadings::plus).unwrap_or_else(CountReadings::of_nothing)
+    }
+}
+
+impl Counted {
     /// Opening and reading belong to the set-up and are not counted: the system call counter is
     /// started last and stopped first.
-    #[must_use]
-    pub fn start(tid: u32, sources: &Sources) -> Self {
+    fn start(pid: u32, tid: u32, sources: &Sources) -> Self {
         let wakeups = sources.sched_waking.clone().and_then(|id| {
             let opened = WakeupCounter::open(tid, id).and_then(|counter| {
                 counter.start()?;
@@ -156,23 +192,28 @@ impl Counting {
         let opened = sources.sys_enter.clone().and_then(|id| {
             Reading::from_io("raw_syscalls:sys_enter", SyscallCounter::open(tid, id))
         });
-        let before = TaskUse::of_thread(std::process::id(), tid);
+        let hardware = HARDWARE.map(|(name, event)| perf_count(name, Event::Hardware(event), tid));
+        let migrations =
+            perf_count("CPU migrations", Event::Software(Software::CpuMigrations), tid);
+        let before = TaskUse::of_thread(pid, tid);
         let syscalls = opened.and_then(|counter| {
             let started = counter.start();
             Reading::from_io("raw_syscalls:sys_enter", started.map(|()| counter))
         });
-        Self { tid, before, wakeups, syscalls }
+        Self { pid, tid, before, wakeups, hardware, migrations, syscalls }
     }
 
-    /// Stops counting.
-    #[must_use]
-    pub fn stop(self) -> CountReadings {
+    fn stop(self) -> CountReadings {
         let syscalls = self
             .syscalls
             .and_then(|counter| Reading::from_io("raw_syscalls:sys_enter", counter.stop()));
         let wakeups =
             self.wakeups.and_then(|counter| Reading::from_io("sched:sched_waking", counter.stop()));
-        let used = TaskUse::of_thread(std::process::id(), self.tid).since(&self.before);
+        let read = |name: &str, counter: Reading<Counter>| {
+            counter.and_then(|counter| Reading::from_io(name, counter.read().and_then(whole)))
+        };
+        let [cycles, instructions] = self.hardware;
+        let used = TaskUse::of_thread(self.pid, self.tid).since(&self.before);
         let major = used.faults_major;
         CountReadings {
             syscalls,
@@ -182,6 +223,69 @@ impl Counting {
             cpu_ns: used.cpu_ns,
             runqueue_wait_ns: used.runqueue_wait_ns,
             page_faults: used.faults_minor.and_then(|minor| major.map(|major| minor + major)),
+            migrations: read("CPU migrations", self.migrations),
+            cycles: read(HARDWARE[0].0, cycles),
+            instructions: read(HARDWARE[1].0, instructions),
+        }
+    }
+}
+
+/// Opens and starts one counter of one thread.
+fn perf_count(name: &str, event: Event, tid: u32) -> Reading<Counter> {
+    let counter = Counter::open(event, Scope::Thread(tid), CounterOptions::default());
+    Reading::from_io(name, counter.and_then(|counter| counter.enable().map(|()| counter)))
+}
+
+impl CountReadings {
+    /// The readings under the names that results have.
+    #[must_use]
+    pub fn named(self) -> BTreeMap<String, Reading<u64>> {
+        [
+            ("system_calls", self.syscalls),
+            ("wakeups", self.wakeups),
+            ("switches_voluntary", self.switches_voluntary),
+            ("switches_involuntary", self.switches_involuntary),
+            ("cpu_ns", self.cpu_ns),
+            ("runqueue_wait_ns", self.runqueue_wait_ns),
+            ("page_faults", self.page_faults),
+            ("migrations", self.migrations),
+            ("cycles", self.cycles),
+            ("instructions", self.instructions),
+        ]
+        .map(|(name, reading)| (name.to_owned(), reading))
+        .into()
+    }
+
+    /// The sum of two threads; what is missing for one is missing for both.
+    fn plus(self, other: Self) -> Self {
+        let sum = |a: Reading<u64>, b: Reading<u64>| a.and_then(|a| b.map(|b| a + b));
+        Self {
+            syscalls: sum(self.syscalls, other.syscalls),
+            wakeups: sum(self.wakeups, other.wakeups),
+            switches_voluntary: sum(self.switches_voluntary, other.switches_voluntary),
+            switches_involuntary: sum(self.switches_involuntary, other.switches_involuntary),
+            cpu_ns: sum(self.cpu_ns, other.cpu_ns),
+            runqueue_wait_ns: sum(self.runqueue_wait_ns, other.runqueue_wait_ns),
+            page_faults: sum(self.page_faults, other.page_faults),
+            migrations: sum(self.migrations, other.migrations),
+            cycles: sum(self.cycles, other.cycles),
+            instructions: sum(self.instructions, other.instructions),
+        }
+    }
+
+    fn of_nothing() -> Self {
+        let nothing = || Reading::unavailable("there was no thread to count");
+        Self {
+            syscalls: nothing(),
+            wakeups: nothing(),
+            switches_voluntary: nothing(),
+            switches_involuntary: nothing(),
+            cpu_ns: nothing(),
+            runqueue_wait_ns: nothing(),
+            page_faults: nothing(),
+            migrations: nothing(),
+            cycles: nothing(),
+            instructions: nothing(),
         }
     }
 }
@@ -207,7 +311,7 @@ mod tests {
     #[test]
     fn a_window_holds_exactly_the_calls_made_in_it_or_a_reason() {
         let sources = Sources::probe();
-        let counting = Counting::start(calling_tid(), &sources);
+        let counting = Counting::start(&[(std::process::id(), calling_tid())], &sources);
         probes::known_syscalls(CALLS);
         let counts = counting.stop();
         match counts.syscalls {
@@ -221,7 +325,7 @@ mod tests {
     #[test]
     fn wakeups_are_at_least_the_timed_waits_made() {
         let sources = Sources::probe();
-        let counting = Counting::start(calling_tid(), &sources);
+        let counting = Counting::start(&[(std::process::id(), calling_tid())], &sources);
         probes::known_timed_waits(30);
         let counts = counting.stop();
         match counts.wakeups {
@@ -239,7 +343,7 @@ mod tests {
             sys_enter: refused.clone(),
             sched_waking: refused.clone(),
         };
-        let counts = Counting::start(calling_tid(), &sources).stop();
+        let counts = Counting::start(&[(std::process::id(), calling_tid())], &sources).stop();
         assert_eq!(counts.syscalls, refused);
         assert_eq!(counts.wakeups, refused);
     }

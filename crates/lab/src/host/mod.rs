@@ -14,6 +14,7 @@ mod facts;
 pub mod gates;
 pub mod machine;
 pub mod process;
+pub mod programs;
 pub mod sources;
 pub mod symbols;
 

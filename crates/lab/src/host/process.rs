@@ -76,6 +76,13 @@ impl TaskUse {
         Self { faults_minor: whole.faults_minor, faults_major: whole.faults_major, ..sum }
     }
 
+    /// The sum over several processes.
+    #[must_use]
+    pub fn of_processes(pids: &[u32]) -> Self {
+        let used = pids.iter().map(|pid| Self::of_process(*pid));
+        used.fold(Self::zero(), |sum, one| sum.combined(&one, |a, b| Reading::Value(a + b)))
+    }
+
     /// What was used since `earlier`, a reading of the same thread or process.
     ///
     /// A sum that went back is unavailable: a thread ended in between and took its figures along.
@@ -151,13 +158,17 @@ impl TaskUse {
 /// a run, as the run's own CPU time.
 #[must_use]
 pub fn cpu_with_waited_children() -> Reading<Duration> {
+    waited_children_cpu()
+        .map(|children| children + Duration::from_nanos(clock_ns(ClockId::ProcessCPUTime)))
+}
+
+/// CPU time of the children that this process has waited for, in ticks (10 ms).
+#[must_use]
+pub fn waited_children_cpu() -> Reading<Duration> {
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-    Reading::of_file("/proc/self/stat").parsed("/proc/self/stat is too short", parse_stat).map(
-        |stat| {
-            let own_ns = clock_ns(ClockId::ProcessCPUTime);
-            Duration::from_nanos(own_ns + stat.children_ticks * tick_ns)
-        },
-    )
+    Reading::of_file("/proc/self/stat")
+        .parsed("/proc/self/stat is too short", parse_stat)
+        .map(|stat| Duration::from_nanos(stat.children_ticks * tick_ns))
 }
 
 /// The calling thread's number.

@@ -42,6 +42,21 @@ const BUILTINS: &[Builtin] = &[
         about: "the pipetest curve of 2002: what watching up to 16000 pipes costs",
         text: include_str!("../../../../jobs/seed1-pipes.toml"),
     },
+    Builtin {
+        name: "chain",
+        about: "what one event costs on each mechanism, and on libev, libuv, libevent and mio",
+        text: include_str!("../../../../jobs/chain.toml"),
+    },
+    Builtin {
+        name: "http",
+        about: "server CPU for each HTTP request: every mechanism, two floors, other servers",
+        text: include_str!("../../../../jobs/http.toml"),
+    },
+    Builtin {
+        name: "http-idle",
+        about: "the same beside up to 18000 idle connections: the curve of 2002",
+        text: include_str!("../../../../jobs/http-idle.toml"),
+    },
 ];
 
 /// The text of the built-in job called `name`.
@@ -57,7 +72,8 @@ pub const fn list() -> &'static [Builtin] {
 }
 
 /// The job that `target` means: a job file where there is one or the name ends in `.toml`, else
-/// a built-in job, else the defaults of an experiment.
+/// a built-in job, else the defaults of an experiment. A built-in job that is called like its
+/// experiment is what that experiment is best run with.
 ///
 /// # Errors
 /// A file that cannot be read, the mistakes in it, or a name that means nothing, with a list of

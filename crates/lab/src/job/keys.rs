@@ -227,6 +227,17 @@ pub const KEYS: &[Key] = &[
         example: "[\"epoll\", \"poll\"]",
     },
     Key {
+        name: "peers",
+        sections: BOTH,
+        kind: Kind::Peers,
+        default: Some("all"),
+        reason: "what the experiment knows how to run beside pollux; those that the machine lacks \
+                 are left out with the package to install",
+        about: "floors and other systems to compare with, each an arm; `streams` and `pipes` have \
+                none",
+        example: "[\"raw-epoll\", \"nginx\"]",
+    },
+    Key {
         name: "baseline",
         sections: BOTH,
         kind: Kind::Name,

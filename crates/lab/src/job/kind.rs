@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
-use pollux_poller::Mechanism;
+use pollux_engine::Driver;
 use toml::de::DeValue;
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Peer};
 
 use super::keys::Key;
 use super::mistake::did_you_mean;
@@ -36,6 +36,8 @@ pub enum Kind {
     Line,
     /// `"all"`, `"none"` or a list of mechanisms.
     Pollers,
+    /// `"all"`, `"none"` or a list of other systems.
+    Peers,
     /// A sampling rate per second of CPU time within these bounds: `999` or `"cpu-clock:999"`.
     Profile(u32, u32),
     /// A list of texts; it may be empty.
@@ -68,7 +70,11 @@ impl Kind {
             ),
             Self::Line => "one line of text".to_owned(),
             Self::Pollers => {
-                let names = Mechanism::ALL.map(Mechanism::name).join(", ");
+                let names = Driver::ALL.map(Driver::name).join(", ");
+                format!("\"all\", \"none\" or a list of {names}")
+            }
+            Self::Peers => {
+                let names = Peer::ALL.map(Peer::name).join(", ");
                 format!("\"all\", \"none\" or a list of {names}")
             }
             Self::Profile(low, high) => format!("samples per second from {low} to {high}"),

@@ -26,9 +26,9 @@ pub use overrides::{Overrides, commands_from_flags};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pollux_poller::Mechanism;
+use pollux_engine::Driver;
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Peer};
 
 /// Everything that a lab run is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +66,11 @@ pub struct Part {
     pub name: String,
     /// The experiment.
     pub experiment: Experiment,
-    /// Mechanisms to compare, each an arm.
-    pub pollers: Vec<Mechanism>,
-    /// Name of the arm that the others are compared with: a poller or an external arm.
+    /// Drivers of pollux to compare, each an arm.
+    pub pollers: Vec<Driver>,
+    /// Floors and other systems to compare with, each an arm.
+    pub peers: Vec<Peer>,
+    /// Name of the arm that the others are compared with: a poller, a peer or an external arm.
     pub baseline: String,
     /// External commands, each an arm.
     pub commands: Vec<Command>,

@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use pollux_poller::Mechanism;
-
 use crate::experiment::{Axis, AxisKind, Experiment};
 
 use super::keys::{self, Key, Section};
@@ -24,6 +22,9 @@ pub struct Overrides {
     /// `--poller`: mechanisms, or one of the words `all` and `none`; they replace those of every
     /// part.
     pub pollers: Vec<String>,
+    /// `--peer`: other systems, or one of the words `all` and `none`; they replace those of every
+    /// part.
+    pub peers: Vec<String>,
     /// Axis flags: the name, with `-` or `_`, and the values that replace the axis's. A switch
     /// has the value `true`.
     pub axes: Vec<(String, Vec<String>)>,
@@ -63,13 +64,14 @@ impl Job {
     /// Every mistake of the flags, each with its flag.
     pub fn for_experiment(experiment: Experiment, overrides: &Overrides) -> Result<Self, JobError> {
         let axis = |axis: &Axis| (axis.name.to_owned(), default_values(axis));
-        let pollers = Mechanism::ALL.to_vec();
+        let (pollers, peers) = (experiment.drivers().to_vec(), experiment.peers().to_vec());
         let part = Part {
             name: experiment.name().to_owned(),
             experiment,
-            baseline: rules::default_baseline(&rules::arms(&pollers, &[]))
+            baseline: rules::default_baseline(&rules::arms(&pollers, &peers, &[]))
                 .expect("there are mechanisms"),
             pollers,
+            peers,
             commands: Vec::new(),
             axes: experiment.axes().iter().map(axis).collect(),
             ramp_time: keys::default("ramp_time", kind::length),
@@ -234,17 +236,20 @@ impl Flags {
     }
 
     fn change_arms(&mut self, job: &mut Job, given: &Overrides) {
-        let texts: Vec<&str> = given.pollers.iter().map(String::as_str).collect();
-        let pollers = match texts.as_slice() {
-            [] => None,
-            texts => match rules::pollers(texts) {
-                Ok(pollers) => Some(pollers),
-                Err(mistakes) => return self.note_items("poller", texts, mistakes),
-            },
-        };
+        let mistakes_before = self.mistakes.len();
+        let pollers = self.choice("poller", &given.pollers, rules::pollers);
+        let peers = self.choice("peer", &given.peers, rules::peers);
+        if self.mistakes.len() > mistakes_before {
+            return;
+        }
         given.commands.iter().for_each(|command| self.check_command(command));
         for part in &mut job.parts {
-            part.pollers = pollers.clone().unwrap_or_else(|| part.pollers.clone());
+            if let Some(choice) = &pollers {
+                part.pollers = choice.of(part.experiment);
+            }
+            if let Some(choice) = &peers {
+                part.peers = choice.of(part.experiment);
+            }
             for command in &given.commands {
                 part.commands.push(command.clone());
                 if let Some(fault) = rules::last_command_fault(&part.commands) {
@@ -255,8 +260,22 @@ impl Flags {
         }
     }
 
+    /// Reads a list of arms; none where the flag was not given or is wrong.
+    fn choice<T>(
+        &mut self,
+        name: &str,
+        given: &[String],
+        read: impl Fn(&[&str]) -> Result<T, rules::ItemMistakes>,
+    ) -> Option<T> {
+        let texts: Vec<&str> = given.iter().map(String::as_str).collect();
+        if texts.is_empty() {
+            return None;
+        }
+        read(&texts).map_err(|mistakes| self.note_items(name, &texts, mistakes)).ok()
+    }
+
     fn change_baseline(&mut self, part: &mut Part, given: Option<&String>) {
-        let arms = rules::arms(&part.pollers, &part.commands);
+        let arms = rules::arms(&part.pollers, &part.peers, &part.commands);
         let Some(default) = rules::default_baseline(&arms) else {
             let what = format!("leaves nothing to compare in \"{}\"; add an --arm", part.name);
             return self.note("--poller none", what);

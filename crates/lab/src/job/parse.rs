@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use pollux_poller::Mechanism;
+use pollux_engine::Driver;
 use toml::de::DeTable;
 
-use crate::experiment::{Axis, AxisKind, Experiment};
+use crate::experiment::{Axis, AxisKind, Experiment, Peer};
 
 use super::keys::{self, Section};
 use super::kind::{self, refusal, to_name};
 use super::mistake::JobError;
-use super::rules;
+use super::rules::{self, Choice};
 use super::walk::{Said, Table, Walk, wrong_type};
 use super::{Command, Job, Part};
 
@@ -49,7 +49,8 @@ impl Job {
 /// The settings of a run as one section gives them.
 #[derive(Clone)]
 struct RunSettings {
-    pollers: Said<Vec<Mechanism>>,
+    pollers: Said<Choice<Driver>>,
+    peers: Said<Choice<Peer>>,
     baseline: Said<String>,
     ramp_time: Said<Duration>,
     runtime: Said<Duration>,
@@ -59,6 +60,7 @@ struct RunSettings {
 impl RunSettings {
     const NONE: Self = Self {
         pollers: Said::Nothing,
+        peers: Said::Nothing,
         baseline: Said::Nothing,
         ramp_time: Said::Nothing,
         runtime: Said::Nothing,
@@ -66,12 +68,15 @@ impl RunSettings {
     };
 
     fn read<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Self {
-        let pollers_key = keys::key(table.section, "pollers");
-        let is_text = |value: &toml::de::DeValue<'_>| {
-            if value.is_str() { Ok(()) } else { Err(refusal(pollers_key, &wrong_type(value))) }
+        let is_text = |name: &'static str| {
+            let key = keys::key(table.section, name);
+            move |value: &toml::de::DeValue<'_>| {
+                if value.is_str() { Ok(()) } else { Err(refusal(key, &wrong_type(value))) }
+            }
         };
         Self {
-            pollers: walk.list(table, "pollers", is_text, rules::pollers),
+            pollers: walk.list(table, "pollers", is_text("pollers"), rules::pollers),
+            peers: walk.list(table, "peers", is_text("peers"), rules::peers),
             baseline: walk.said(table, "baseline", kind::name),
             ramp_time: walk.said(table, "ramp_time", kind::length),
             runtime: walk.said(table, "runtime", kind::length),
@@ -83,6 +88,7 @@ impl RunSettings {
     fn over(self, global: Self) -> Self {
         Self {
             pollers: self.pollers.or(global.pollers),
+            peers: self.peers.or(global.peers),
             baseline: self.baseline.or(global.baseline),
             ramp_time: self.ramp_time.or(global.ramp_time),
             runtime: self.runtime.or(global.runtime),
@@ -191,18 +197,22 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
     let axes: Vec<&Axis> = experiments.iter().flat_map(|e| e.axes()).collect();
     walk.check_names(table, &axes.iter().map(|axis| axis.name).collect::<Vec<_>>());
     let name = walk.said(table, "name", kind::name);
-    let settings = RunSettings::read(walk, table).over(global);
+    let own = RunSettings::read(walk, table);
+    note_strange_peer(walk, &own, experiment);
+    let settings = own.over(global);
     let commands = read_commands(walk, table);
     let values = axes.iter().map(|axis| (axis.name.to_owned(), read_axis(walk, table, axis)));
     let axes: BTreeMap<_, _> = values.collect();
     let experiment = experiment?;
     let (runtime, interval) = read_window(walk, &settings);
     let ramp_time = settings.ramp_time.clone().value();
-    let (pollers, baseline) = read_arms(walk, table, settings, commands.as_deref())?;
+    let arms = read_arms(walk, table, settings, commands.as_deref(), experiment);
+    let (pollers, peers, baseline) = arms?;
     Some(Part {
         name: name.value().unwrap_or_else(|| experiment.name().to_owned()),
         experiment,
         pollers,
+        peers,
         baseline,
         commands: commands?,
         axes,
@@ -234,19 +244,36 @@ fn read_commands<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Option<Vec<Comman
     are_right.then_some(commands)
 }
 
-/// Mechanisms and baseline; not judged where the arms themselves are wrong.
+/// A peer that is named for this experiment must be one of it; those of `[global]` are for all.
+fn note_strange_peer(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<Experiment>) {
+    if let (Some(experiment), Said::Value(choice, at)) = (experiment, &own.peers)
+        && let Some(peer) = choice.stranger(experiment)
+    {
+        let has: Vec<_> = experiment.peers().iter().map(|peer| peer.name()).collect();
+        let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+        walk.note(*at, format!("peers: {peer} is none of {experiment}, which has {has}"));
+    }
+}
+
+/// Drivers, peers and baseline; not judged where the arms themselves are wrong.
 fn read_arms<'a>(
     walk: &mut Walk<'a>,
     table: Table<'a>,
     settings: RunSettings,
     commands: Option<&[Command]>,
-) -> Option<(Vec<Mechanism>, String)> {
+    experiment: Experiment,
+) -> Option<(Vec<Driver>, Vec<Peer>, String)> {
     let pollers = match settings.pollers {
-        Said::Nothing => Mechanism::ALL.to_vec(),
+        Said::Nothing => experiment.drivers().to_vec(),
         Said::Wrong => return None,
-        Said::Value(pollers, _) => pollers,
+        Said::Value(choice, _) => choice.of(experiment),
     };
-    let arms = rules::arms(&pollers, commands?);
+    let peers = match settings.peers {
+        Said::Nothing => experiment.peers().to_vec(),
+        Said::Wrong => return None,
+        Said::Value(choice, _) => choice.of(experiment),
+    };
+    let arms = rules::arms(&pollers, &peers, commands?);
     let Some(default) = rules::default_baseline(&arms) else {
         walk.note(table.at, "no poller and no [[job.arm]]: nothing to compare".to_owned());
         return None;
@@ -260,7 +287,7 @@ fn read_arms<'a>(
             baseline
         }
     };
-    Some((pollers, baseline))
+    Some((pollers, peers, baseline))
 }
 
 /// Runtime and interval; the default interval gives way to a shorter runtime.
@@ -291,7 +318,7 @@ fn read_axis<'a>(walk: &mut Walk<'a>, table: Table<'a>, axis: &Axis) -> Vec<Stri
         let is_right = match axis.kind {
             AxisKind::Word(_) => value.is_str(),
             AxisKind::Count(..) => value.is_integer(),
-            AxisKind::Switch => value.is_bool(),
+            AxisKind::Switch | AxisKind::Either => value.is_bool(),
         };
         if is_right { Ok(()) } else { Err(format!("{}; {right}", wrong_type(value))) }
     };

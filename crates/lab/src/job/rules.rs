@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use crate::experiment::Axis;
+use crate::experiment::{Axis, Experiment, Peer};
 
 use super::Command;
 use super::kind::length_text;
@@ -21,18 +22,70 @@ pub(super) const COMMANDS_MAX: usize = 16;
 /// Most intervals of one run: each is kept in the result. Ten minutes of the default interval.
 const INTERVALS_MAX: u128 = 6000;
 /// The baseline where it is an arm and none was named: what most servers use today.
-const BASELINE: Mechanism = Mechanism::Epoll;
+const BASELINE: Driver = Driver::Readiness(Mechanism::Epoll);
 
 /// Mistakes of a list: the index of the item, and what is wrong with it.
 pub(super) type ItemMistakes = Vec<(usize, String)>;
 
-/// Reads a list of mechanisms, or one of the words `all` and `none`.
-pub(super) fn pollers(items: &[&str]) -> Result<Vec<Mechanism>, ItemMistakes> {
+/// A choice of arms before it is known for which experiment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choice<T> {
+    /// Whatever the experiment has.
+    All,
+    /// These; an experiment that lacks one says so.
+    These(Vec<T>),
+}
+
+impl Choice<Driver> {
+    /// The drivers for `experiment`. One that it can't run on stays and is left out by the plan,
+    /// with the reason.
+    pub(super) fn of(&self, experiment: Experiment) -> Vec<Driver> {
+        match self {
+            Self::All => experiment.drivers().to_vec(),
+            Self::These(drivers) => drivers.clone(),
+        }
+    }
+}
+
+impl Choice<Peer> {
+    /// The peers of `experiment` among these.
+    pub(super) fn of(&self, experiment: Experiment) -> Vec<Peer> {
+        let peers = experiment.peers().iter().copied();
+        match self {
+            Self::All => peers.collect(),
+            Self::These(these) => {
+                these.iter().copied().filter(|peer| experiment.peers().contains(peer)).collect()
+            }
+        }
+    }
+
+    /// The first of these that `experiment` has not.
+    pub(super) fn stranger(&self, experiment: Experiment) -> Option<Peer> {
+        let Self::These(these) = self else { return None };
+        these.iter().copied().find(|peer| !experiment.peers().contains(peer))
+    }
+}
+
+/// Reads a list of drivers, or one of the words `all` and `none`.
+pub(super) fn pollers(items: &[&str]) -> Result<Choice<Driver>, ItemMistakes> {
+    choice(items, "run only other arms", poller)
+}
+
+/// Reads a list of peers, or one of the words `all` and `none`.
+pub(super) fn peers(items: &[&str]) -> Result<Choice<Peer>, ItemMistakes> {
+    choice(items, "compare only pollers", peer)
+}
+
+fn choice<T: PartialEq>(
+    items: &[&str],
+    purpose: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Choice<T>, ItemMistakes> {
     match items {
-        [] => Err(vec![(0, "an empty list; write \"none\" to run only external arms".to_owned())]),
-        ["all"] => Ok(Mechanism::ALL.to_vec()),
-        ["none"] => Ok(Vec::new()),
-        _ => distinct(items, poller),
+        [] => Err(vec![(0, format!("an empty list; write \"none\" to {purpose}"))]),
+        ["all"] => Ok(Choice::All),
+        ["none"] => Ok(Choice::These(Vec::new())),
+        _ => distinct(items, read).map(Choice::These),
     }
 }
 
@@ -61,8 +114,11 @@ pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
     if commands.len() > COMMANDS_MAX {
         return Some(format!("too many external arms; right is at most {COMMANDS_MAX}"));
     }
-    if name.parse::<Mechanism>().is_ok() {
+    if name.parse::<Driver>().is_ok() {
         return Some(format!("\"{name}\" is the name of a poller; right is a name of its own"));
+    }
+    if Peer::by_name(name).is_some() {
+        return Some(format!("\"{name}\" is the name of a peer; right is a name of its own"));
     }
     others
         .iter()
@@ -70,10 +126,15 @@ pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
         .then(|| format!("two arms are called \"{name}\"; right is a name for each"))
 }
 
-/// The names of the arms: the mechanisms in their order, then the commands.
-pub(super) fn arms<'a>(pollers: &'a [Mechanism], commands: &'a [Command]) -> Vec<&'a str> {
+/// The names of the arms: the drivers in their order, the peers, then the commands.
+pub(super) fn arms<'a>(
+    pollers: &'a [Driver],
+    peers: &'a [Peer],
+    commands: &'a [Command],
+) -> Vec<&'a str> {
     let commands = commands.iter().map(|command| command.name.as_str());
-    pollers.iter().map(|poller| poller.name()).chain(commands).collect()
+    let peers = peers.iter().map(|peer| peer.name());
+    pollers.iter().map(|poller| poller.name()).chain(peers).chain(commands).collect()
 }
 
 /// The baseline when none is named: `epoll` where it is an arm, else the first arm.
@@ -114,9 +175,17 @@ pub(super) fn blocks_fault(blocks: u32, blocks_max: u32) -> Option<String> {
     })
 }
 
-fn poller(name: &str) -> Result<Mechanism, String> {
-    name.parse::<Mechanism>().map_err(|_| {
-        let names = Mechanism::ALL.map(Mechanism::name);
+fn peer(name: &str) -> Result<Peer, String> {
+    Peer::by_name(name).ok_or_else(|| {
+        let names = Peer::ALL.map(Peer::name);
+        let suggestion = did_you_mean(name, names.into_iter().chain(["all", "none"]));
+        format!("no such peer; right is \"all\", \"none\" or {}{suggestion}", names.join(", "))
+    })
+}
+
+fn poller(name: &str) -> Result<Driver, String> {
+    name.parse::<Driver>().map_err(|_| {
+        let names = Driver::ALL.map(Driver::name);
         let suggestion = did_you_mean(name, names.into_iter().chain(["all", "none"]));
         format!("no such poller; right is \"all\", \"none\" or {}{suggestion}", names.join(", "))
     })
@@ -151,12 +220,24 @@ mod tests {
 
     #[test]
     fn pollers_are_a_word_or_a_list_without_repetition() {
-        assert_eq!(pollers(&["all"]), Ok(Mechanism::ALL.to_vec()));
-        assert_eq!(pollers(&["none"]), Ok(vec![]));
-        assert_eq!(pollers(&["poll", "epoll"]), Ok(vec![Mechanism::Poll, Mechanism::Epoll]));
+        assert_eq!(pollers(&["all"]), Ok(Choice::All));
+        assert_eq!(pollers(&["none"]), Ok(Choice::These(vec![])));
+        let two = [Mechanism::Poll, Mechanism::Epoll].map(Driver::Readiness);
+        assert_eq!(pollers(&["poll", "epoll"]), Ok(Choice::These(two.to_vec())));
         for (items, at) in [(vec![], 0), (vec!["poll", "epol"], 1), (vec!["poll", "poll"], 1)] {
             assert_eq!(pollers(&items).expect_err("refused")[0].0, at, "{items:?}");
         }
+    }
+
+    #[test]
+    fn peers_are_those_of_the_experiment() {
+        let all = peers(&["all"]).expect("a word");
+        assert_eq!(all.of(Experiment::Http), Experiment::Http.peers());
+        assert!(all.of(Experiment::Streams).is_empty());
+        let some = peers(&["raw-epoll", "nginx"]).expect("two peers");
+        assert_eq!(some.of(Experiment::Chain), [Peer::RawEpoll]);
+        assert_eq!(some.stranger(Experiment::Chain), Some(Peer::Nginx));
+        assert_eq!(peers(&["nginks"]).expect_err("unknown")[0].0, 0);
     }
 
     #[test]
@@ -164,6 +245,7 @@ mod tests {
         assert_eq!(last_command_fault(&[command("a"), command("b")]), None);
         assert!(last_command_fault(&[command("a"), command("a")]).is_some());
         assert!(last_command_fault(&[command("poll")]).is_some());
+        assert!(last_command_fault(&[command("nginx")]).is_some());
         let many: Vec<_> = (0..=COMMANDS_MAX).map(|at| command(&format!("c{at}"))).collect();
         assert!(last_command_fault(&many).is_some());
         assert_eq!(last_command_fault(&many[1..]), None);

@@ -187,8 +187,8 @@ impl<'a> Walk<'a> {
         table: Table<'a>,
         name: &str,
         is_right: impl Fn(&DeValue<'_>) -> Result<(), String>,
-        read: impl Fn(&[&str]) -> Result<Vec<T>, ItemMistakes>,
-    ) -> Said<Vec<T>> {
+        read: impl Fn(&[&str]) -> Result<T, ItemMistakes>,
+    ) -> Said<T> {
         let Some(value) = table.entries.get(name) else { return Said::Nothing };
         let items = value.get_ref().as_array().map_or_else(|| vec![value], items_of);
         let mistakes_before = self.mistakes.len();
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
             return Said::Wrong;
         }
         match read(&texts.iter().map(String::as_str).collect::<Vec<_>>()) {
-            Ok(values) => Said::Value(values, value.span().start),
+            Ok(read) => Said::Value(read, value.span().start),
             Err(mistakes) => {
                 for (at, what) in mistakes {
                     self.wrong::<T>(name, items.get(at).copied().unwrap_or(value), &what);

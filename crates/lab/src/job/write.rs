@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 
-use pollux_poller::Mechanism;
+use pollux_engine::Driver;
 use toml::Value;
 
-use crate::experiment::AxisKind;
+use crate::experiment::{AxisKind, Peer};
 
 use super::keys::SCHEMA;
 use super::kind::{length_text, share_text};
@@ -48,7 +48,8 @@ fn write_part(text: &mut String, part: &Part) {
     let mut line = |name: &str, value: String| entry(text, name, &value);
     line("name", quoted(&part.name));
     line("experiment", quoted(part.experiment.name()));
-    line("pollers", pollers(&part.pollers));
+    line("pollers", names(&part.pollers, |driver: &Driver| driver.name()));
+    line("peers", names(&part.peers, |peer: &Peer| peer.name()));
     line("baseline", quoted(&part.baseline));
     line("ramp_time", quoted(&length_text(part.ramp_time)));
     line("runtime", quoted(&length_text(part.runtime)));
@@ -57,7 +58,7 @@ fn write_part(text: &mut String, part: &Part) {
         let Some(values) = part.axes.get(axis.name) else { continue };
         let value = |value: &String| match axis.kind {
             AxisKind::Word(_) => quoted(value),
-            AxisKind::Count(..) | AxisKind::Switch => value.clone(),
+            AxisKind::Count(..) | AxisKind::Switch | AxisKind::Either => value.clone(),
         };
         match values.as_slice() {
             [only] => line(axis.name, value(only)),
@@ -76,11 +77,12 @@ fn entry(text: &mut String, name: &str, value: &str) {
     writeln!(text, "{name} = {value}").expect("a String takes any text");
 }
 
-fn pollers(pollers: &[Mechanism]) -> String {
-    if pollers.is_empty() {
+/// A list of names, or the word for none.
+fn names<T>(items: &[T], name: impl Fn(&T) -> &'static str) -> String {
+    if items.is_empty() {
         return quoted("none");
     }
-    list(pollers, |poller| quoted(poller.name()))
+    list(items, |item| quoted(name(item)))
 }
 
 fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {

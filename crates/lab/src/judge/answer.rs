@@ -1,71 +1,69 @@
 //! One line for each kind of load: which mechanism, by how much.
+//!
+//! The words of the reasons are in `reason`; here it is decided what they are said of.
 
-use super::is_plain_poller;
-use crate::experiment::Experiment;
+use super::{is_plain_driver, reason};
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Answer, Record, ResultRow, Verdict};
 
-/// A rate counts as kept over an axis when less than this share is lost.
-const KEPT: f64 = 0.15;
+/// From so many names on it is shorter to say which are not meant.
+const NAMES_MIN: usize = 4;
 
 /// The answers of a judged record.
 pub(super) fn of(plan: &Plan, record: &Record) -> Vec<Answer> {
-    let mut answers = Vec::new();
-    for (index, point) in plan.points.iter().enumerate() {
-        let is_last_of_axis = match point.experiment {
-            Experiment::Streams => true,
-            Experiment::Pipes => is_widest(plan, index),
-        };
-        if is_last_of_axis {
-            answers.extend(answer(plan, point, record));
-        }
-    }
-    answers
+    let answered = plan.points.iter().filter(|point| is_widest(plan, point));
+    answered.filter_map(|point| answer(plan, point, record)).collect()
 }
 
-/// Whether no other point of the same part and rule watches more pipes.
-fn is_widest(plan: &Plan, index: usize) -> bool {
-    let point = &plan.points[index];
-    plan.points
-        .iter()
-        .all(|other| !is_same_curve(point, other) || pipes_of(other) <= pipes_of(point))
+/// Whether no other point of the same curve lies farther out; where an experiment has no curve,
+/// every point is one by itself.
+fn is_widest(plan: &Plan, point: &PlannedPoint) -> bool {
+    let Some(curve) = point.experiment.curve() else { return true };
+    let at = |point: &PlannedPoint| place(point, curve.axis);
+    plan.points.iter().all(|other| !is_same_curve(point, other) || at(other) <= at(point))
 }
 
-fn is_same_curve(a: &PlannedPoint, b: &PlannedPoint) -> bool {
+/// Whether two points differ in nothing but the axis of their experiment's curve.
+pub(super) fn is_same_curve(a: &PlannedPoint, b: &PlannedPoint) -> bool {
+    let Some(curve) = a.experiment.curve() else { return false };
     let rest = |point: &PlannedPoint| {
         let mut axes = point.point.axes.clone();
-        axes.remove("pipes");
+        axes.remove(curve.axis);
         axes
     };
     a.part == b.part && rest(a) == rest(b)
 }
 
-fn pipes_of(point: &PlannedPoint) -> u64 {
-    point.point.axes.get("pipes").and_then(|pipes| pipes.parse().ok()).unwrap_or_default()
+/// Where a point stands on a numeric axis.
+pub(super) fn place(point: &PlannedPoint, axis: &str) -> u64 {
+    point.point.axes.get(axis).and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
 fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> {
-    let part = plan.part_name(point);
-    let mut rows = rows_of(part, point, record);
-    rows.sort_by(|a, b| b.ratio.unwrap_or(0.0).total_cmp(&a.ratio.unwrap_or(0.0)));
-    let best = *rows.first()?;
-    let reason = match point.experiment {
-        Experiment::Streams => rate_reason(best, &rows),
-        Experiment::Pipes => curve_reason(plan, point, record, best),
+    let rows = sorted(rows_of(plan, point, record));
+    if rows.is_empty() {
+        return None;
+    }
+    let mut reason = match point.experiment.curve() {
+        Some(curve) => reason::of_curve(plan, point, record, &rows, curve),
+        None => reason::of_point(&rows),
     };
-    Some(Answer { load: load(point), choice: choice(&rows), reason })
+    reason.push_str(&reason::beside(&others_of(plan, point, record)));
+    Some(Answer { load: reason::load(point), choice: choice(&rows), reason })
 }
 
-/// Those that were shown to be faster than the baseline and no worse than the best of them;
-/// where there are none, everything that was not shown to be slower.
+/// Those that were shown to be better than the baseline and no worse than the best of them;
+/// where there are none, everything that was not shown to be worse.
 fn choice(rows: &[&ResultRow]) -> String {
     let names = |wanted: &dyn Fn(&ResultRow) -> bool| -> Vec<&str> {
         rows.iter().filter(|row| wanted(row)).map(|row| row.arm.as_str()).collect()
     };
-    let best_low = rows.iter().find(|row| row.verdict == Verdict::Faster).and_then(|r| r.ci_low);
-    if let Some(best_low) = best_low {
-        return one_or_more(&names(&|row| {
-            row.verdict == Verdict::Faster && row.ci_high.is_some_and(|high| high >= best_low)
+    let better = rows.iter().filter(|row| row.verdict == Verdict::Faster);
+    let best = better.filter_map(|row| gain(row)).max_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    if let Some(best) = best {
+        return reason::one_or_more(&names(&|row| {
+            let reaches = gain(row).is_some_and(|gain| gain.high >= best.low);
+            row.verdict == Verdict::Faster && reaches
         }));
     }
     let slower = names(&|row| row.verdict == Verdict::Slower);
@@ -76,130 +74,75 @@ fn choice(rows: &[&ResultRow]) -> String {
             "not decided".to_owned()
         }
         (0, _) => "no difference".to_owned(),
-        (_, NAMES_MIN..) => format!("any but {}", one_or_more(&slower).replace(" or ", " and ")),
-        _ => one_or_more(&rest),
-    }
-}
-
-/// From so many names on it is shorter to say which are not meant.
-const NAMES_MIN: usize = 4;
-
-fn rows_of<'a>(part: &str, point: &PlannedPoint, record: &'a Record) -> Vec<&'a ResultRow> {
-    let plain = |name: &str| point.arms.iter().any(|arm| arm.name == name && is_plain_poller(arm));
-    let of_point = |row: &&ResultRow| row.experiment == part && row.point == point.point.label;
-    let rows = record.results.iter().filter(of_point);
-    rows.filter(|row| row.ratio.is_some() && plain(&row.arm)).collect()
-}
-
-fn load(point: &PlannedPoint) -> String {
-    let axes = &point.point.axes;
-    match point.experiment {
-        Experiment::Streams => {
-            let transport = match axes["transport"].as_str() {
-                "pipe" => "pipes",
-                "unix" => "AF_UNIX",
-                _ => "TCP",
-            };
-            format!("{} streams, all active ({transport})", axes["nfds"])
+        (_, NAMES_MIN..) => {
+            format!("any but {}", reason::one_or_more(&slower).replace(" or ", " and "))
         }
-        Experiment::Pipes => {
-            let watched = format!("{} pipes watched, {} active", axes["pipes"], axes["messages"]);
-            match axes["rule"].as_str() {
-                "hopping" => format!("{watched}, hopping over cold caches"),
-                _ => watched,
-            }
-        }
+        _ => reason::one_or_more(&rest),
     }
 }
 
-fn one_or_more(names: &[&str]) -> String {
-    match names {
-        [] => "none".to_owned(),
-        [one] => (*one).to_owned(),
-        [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
-    }
+/// A ratio with its interval, turned so that more is better.
+struct Gain {
+    ratio: f64,
+    low: f64,
+    high: f64,
 }
 
-fn ratio_in_words(row: &ResultRow) -> String {
-    match (row.ratio, row.ci_low, row.ci_high) {
-        (Some(ratio), Some(low), Some(high)) => {
-            format!("{ratio:.2} of {} [{low:.2}, {high:.2}]", row.baseline)
-        }
-        (Some(_), ..) => "the baseline".to_owned(),
-        _ => "not measured".to_owned(),
-    }
+fn gain(row: &ResultRow) -> Option<Gain> {
+    let (ratio, low, high) = (row.ratio?, row.ci_low?, row.ci_high?);
+    Some(match row.more_is_better {
+        true => Gain { ratio, low, high },
+        false => Gain { ratio: 1.0 / ratio, low: 1.0 / high, high: 1.0 / low },
+    })
 }
 
-fn rate_reason(best: &ResultRow, rows: &[&ResultRow]) -> String {
-    let worst = rows.last().filter(|worst| worst.arm != best.arm);
-    let lead = format!("{}: {}", best.arm, ratio_in_words(best));
-    match worst {
-        Some(worst) => format!("{lead}; {}: {}", worst.arm, ratio_in_words(worst)),
-        None => lead,
-    }
-}
-
-/// How much each arm loses from the narrowest to the widest point of the curve.
-fn curve_reason(plan: &Plan, widest: &PlannedPoint, record: &Record, best: &ResultRow) -> String {
-    const FROM_PIPES: u64 = 100;
-    let curve = plan.points.iter().filter(|other| is_same_curve(widest, other));
-    let narrow = curve.filter(|point| pipes_of(point) >= FROM_PIPES).min_by_key(|p| pipes_of(p));
-    let Some(narrow) = narrow.filter(|narrow| pipes_of(narrow) < pipes_of(widest)) else {
-        return ratio_in_words(best);
+/// The best first. The baseline has a ratio and no interval.
+fn sorted(mut rows: Vec<&ResultRow>) -> Vec<&ResultRow> {
+    let key = |row: &ResultRow| {
+        let ratio = row.ratio.unwrap_or(0.0);
+        if row.more_is_better { ratio } else { -ratio }
     };
-    let part = plan.part_name(widest);
-    let narrow_rows = rows_of(part, narrow, record);
-    let losses: Vec<(f64, &str)> = rows_of(part, widest, record)
-        .into_iter()
-        .filter_map(|row| {
-            let from = narrow_rows.iter().find(|other| other.arm == row.arm)?.value?;
-            Some((1.0 - row.value? / from, row.arm.as_str()))
-        })
-        .collect();
-    let kept: Vec<&str> =
-        losses.iter().filter(|(loss, _)| *loss < KEPT).map(|(_, arm)| *arm).collect();
-    let worst = losses.iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    let from = pipes_of(narrow);
-    let lost = worst.map_or(String::new(), |(loss, arm)| {
-        format!("{arm} loses {:.0} % from {from} pipes on", loss * 100.0)
-    });
-    match kept.is_empty() {
-        true => format!("every mechanism loses; {lost}"),
-        false => format!(
-            "{} lose less than {:.0} %; {lost}",
-            one_or_more(&kept).replace(" or ", " and "),
-            KEPT * 100.0
-        ),
-    }
+    rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    rows
+}
+
+/// The measured rows of pollux's own mechanisms at one point: what can be chosen.
+pub(super) fn rows_of<'a>(
+    plan: &Plan,
+    point: &PlannedPoint,
+    record: &'a Record,
+) -> Vec<&'a ResultRow> {
+    let plain = |name: &str| point.arms.iter().any(|arm| arm.name == name && is_plain_driver(arm));
+    measured(plan, point, record).filter(|row| plain(&row.arm)).collect()
+}
+
+/// The measured rows of floors and other people's programs: what it is seen beside.
+fn others_of<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Vec<&'a ResultRow> {
+    let other = |name: &str| point.arms.iter().any(|arm| arm.name == name && arm.is_other());
+    sorted(measured(plan, point, record).filter(|row| other(&row.arm)).collect())
+}
+
+fn measured<'a>(
+    plan: &Plan,
+    point: &PlannedPoint,
+    record: &'a Record,
+) -> impl Iterator<Item = &'a ResultRow> {
+    let (part, label) = (plan.part_name(point).to_owned(), point.point.label.clone());
+    let of_point = move |row: &&ResultRow| row.experiment == part && row.point == label;
+    record.results.iter().filter(of_point).filter(|row| row.ratio.is_some())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::row_for_tests;
 
     fn row(arm: &str, interval: [f64; 2], verdict: Verdict) -> ResultRow {
         ResultRow {
-            experiment: "streams".into(),
-            point: "pipe".into(),
-            axes: std::collections::BTreeMap::new(),
-            arm: arm.into(),
-            metric: "events per second".into(),
-            more_is_better: true,
-            value: Some(1.0),
-            value_half_width: None,
-            unit: "events/s".into(),
-            baseline: "epoll".into(),
             ratio: Some(f64::midpoint(interval[0], interval[1])),
-            ratio_median: None,
             ci_low: Some(interval[0]),
             ci_high: Some(interval[1]),
-            verdict,
-            more_blocks: None,
-            blocks: 12,
-            no_difference: 0.03,
-            method: String::new(),
-            outliers: 0,
-            notes: Vec::new(),
+            ..row_for_tests(arm, verdict)
         }
     }
 
@@ -228,5 +171,21 @@ mod tests {
         assert_eq!(chosen(&[same("a"), same("b"), slower("c")]), "a or b");
         let many = [same("a"), same("b"), same("c"), same("d"), slower("e"), slower("f")];
         assert_eq!(chosen(&many), "any but e and f");
+    }
+
+    #[test]
+    fn of_costs_the_lowest_are_chosen() {
+        let cost = |arm, interval, verdict| ResultRow {
+            more_is_better: false,
+            ..row(arm, interval, verdict)
+        };
+        let rows = [
+            cost("poll", [1.90, 2.10], Verdict::Slower),
+            cost("uring", [0.80, 0.86], Verdict::Faster),
+            cost("uring-poll", [0.85, 0.90], Verdict::Faster),
+            cost("epoll-oneshot", [0.92, 0.95], Verdict::Faster),
+        ];
+        assert_eq!(chosen(&rows), "uring or uring-poll");
+        assert_eq!(sorted(rows.iter().collect())[0].arm, "uring");
     }
 }

@@ -12,6 +12,7 @@ use crate::stats::{
 };
 
 mod answer;
+mod reason;
 mod trust;
 mod why;
 
@@ -157,8 +158,8 @@ fn judge_point(
             if arm.name == SAME_AGAIN {
                 row.verdict = Verdict::NoiseFloor;
             } else {
-                compared
-                    .push((results.len(), Row::judged(estimate, delta, Direction::HigherIsBetter)));
+                let direction = point.experiment.metric().direction;
+                compared.push((results.len(), Row::judged(estimate, delta, direction)));
             }
         }
         if noise.is_none() && row.verdict != Verdict::Failed && index != point.baseline {
@@ -187,7 +188,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
         axes: runs.point.point.axes.clone(),
         arm: arm.name.clone(),
         metric: metric.name.to_owned(),
-        more_is_better: true,
+        more_is_better: metric.direction == Direction::HigherIsBetter,
         value: median(&values),
         value_half_width: stats::mean_half_width_rel(&values),
         unit: metric.unit.to_owned(),
@@ -239,8 +240,36 @@ fn method(estimate: &RatioEstimate) -> String {
     .to_owned()
 }
 
-/// Whether an arm is pollux on a poller with the workload as it is by default.
-fn is_plain_poller(arm: &Arm) -> bool {
-    matches!(arm.kind, ArmKind::Poller(_, crate::measure::Pattern::Random))
+/// Whether an arm is pollux on a mechanism with the workload as it is by default.
+fn is_plain_driver(arm: &Arm) -> bool {
+    matches!(arm.kind, ArmKind::Driver(_, crate::measure::Pattern::Random))
         && arm.name != SAME_AGAIN
+}
+
+/// A row that the tests of this crate fill in.
+#[cfg(test)]
+pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
+    ResultRow {
+        experiment: "streams".into(),
+        point: "pipe".into(),
+        axes: std::collections::BTreeMap::new(),
+        arm: arm.into(),
+        metric: "events per second".into(),
+        more_is_better: true,
+        value: Some(1.0),
+        value_half_width: None,
+        unit: "events/s".into(),
+        baseline: "epoll".into(),
+        ratio: None,
+        ratio_median: None,
+        ci_low: None,
+        ci_high: None,
+        verdict,
+        more_blocks: None,
+        blocks: 12,
+        no_difference: 0.03,
+        method: String::new(),
+        outliers: 0,
+        notes: Vec::new(),
+    }
 }

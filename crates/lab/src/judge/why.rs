@@ -23,6 +23,7 @@ pub(super) fn rows(plan: &Plan, record: &Record) -> Vec<WhyRow> {
     for point in &plan.points {
         let part = plan.part_name(point);
         let first = rows.len();
+        // A command is not ours to count in.
         let ours = |arm: &&Arm| arm.name != SAME_AGAIN && !matches!(arm.kind, ArmKind::Command(_));
         for arm in point.arms.iter().filter(ours) {
             rows.push(row(part, point, arm, record));
@@ -80,6 +81,7 @@ fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
         updates_per_event: own(&["updates_sent", "rearms"], Per::Event),
         switches_per_event: kernel(&["switches_voluntary", "switches_involuntary"]),
         wakeups_per_event: kernel(&["wakeups"]),
+        page_faults_per_event: kernel(&["page_faults"]),
         cpu_ns_per_event: cpu_ns_per_event(part, point, arm, record),
         sentence: String::new(),
     }
@@ -93,7 +95,9 @@ enum Per {
 
 fn own_count(run: &CountingRun, names: &[&str], per: Per) -> Reading<f64> {
     if run.counters.is_empty() {
-        return Reading::unavailable("no poller");
+        return Reading::unavailable(
+            "no poller of ours, or not in a process that we can look into",
+        );
     }
     let sum: u64 = names.iter().filter_map(|name| run.counters.get(*name)).sum();
     let by = match per {
@@ -172,7 +176,7 @@ fn moves(row: &WhyRow, baseline: &WhyRow) -> Vec<String> {
     moved.into_iter().map(|(_, words)| words).collect()
 }
 
-type NamedCounts<'a> = [(&'static str, &'a Reading<f64>, &'a Reading<f64>); 5];
+type NamedCounts<'a> = [(&'static str, &'a Reading<f64>, &'a Reading<f64>); 6];
 
 /// The counts of both rows, side by side.
 fn counts<'a>(row: &'a WhyRow, baseline: &'a WhyRow) -> NamedCounts<'a> {
@@ -182,6 +186,7 @@ fn counts<'a>(row: &'a WhyRow, baseline: &'a WhyRow) -> NamedCounts<'a> {
         ("updates per event", &row.updates_per_event, &baseline.updates_per_event),
         ("switches per event", &row.switches_per_event, &baseline.switches_per_event),
         ("wake-ups per event", &row.wakeups_per_event, &baseline.wakeups_per_event),
+        ("page faults per event", &row.page_faults_per_event, &baseline.page_faults_per_event),
     ]
 }
 
@@ -226,6 +231,7 @@ mod tests {
             updates_per_event: missing(),
             switches_per_event: missing(),
             wakeups_per_event: missing(),
+            page_faults_per_event: missing(),
             cpu_ns_per_event: missing(),
             sentence: String::new(),
         }

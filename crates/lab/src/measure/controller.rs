@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use pollux_poller::{Backend, Counters, CountersSnapshot};
+use pollux_engine::Driver;
+use pollux_poller::{Counters, CountersSnapshot};
 
 use super::profile::Profiling;
 use super::switches;
 use super::{Done, Gauge, Notice, Pass, RunSpec};
 use crate::error::MeasureError;
 use crate::experiment::Experiment;
-use crate::host::Reading;
-use crate::host::counting::{CountReadings, Counting};
+use crate::host::counting::Counting;
 use crate::host::process::TaskUse;
 use crate::record::Interval;
+use crate::stats::Direction;
 
 /// Setting up 20,000 TCP connections takes a second; nothing takes this long.
 const SETUP_MAX: Duration = Duration::from_secs(60);
@@ -25,42 +27,42 @@ const OVERRUN_FACTOR: u32 = 20;
 /// Grace on top, for runs of a few milliseconds.
 const OVERRUN_GRACE: Duration = Duration::from_secs(10);
 
-/// Runs the workload of `spec` in a thread of its own and measures it; `on_interval` hears of
-/// each interval when it ends.
-///
-/// The calling process should do nothing else.
-///
-/// # Errors
-/// [`MeasureError`] when the workload can't be set up, fails, or falls silent.
-pub fn measure(
+/// Runs `workload` in a thread of its own and measures it; `on_interval` hears of each interval
+/// when it ends.
+pub(super) fn measure(
     spec: &RunSpec,
+    workload: fn(&RunSpec, &Gauge) -> Result<(), MeasureError>,
     on_interval: &mut dyn FnMut(&Interval),
 ) -> Result<Done, MeasureError> {
-    let experiment = Experiment::by_name(&spec.experiment)
-        .ok_or_else(|| MeasureError::Spec(format!("no experiment {}", spec.experiment)))?;
+    let experiment = spec.experiment()?;
     let (sender, notices) = channel();
     let gauge = Gauge::new(sender);
     std::thread::scope(|scope| {
-        let workload = std::thread::Builder::new()
+        let measured = std::thread::Builder::new()
             .name("measured".to_owned())
             .spawn_scoped(scope, || {
-                let ran = experiment.run(spec, &gauge);
+                let ran = workload(spec, &gauge);
                 gauge.leave();
                 ran
             })
             .map_err(|cause| MeasureError::Setup { what: "the measured thread".into(), cause })?;
-        let controller = Controller { spec, gauge: &gauge, notices, on_interval };
+        let workload = measured.thread().clone();
+        let controller =
+            Controller { spec, experiment, gauge: &gauge, workload, notices, on_interval };
         let done = controller.run();
         gauge.stop();
-        workload.thread().unpark();
-        let ran = workload.join().expect("the workload does not panic");
+        measured.thread().unpark();
+        let ran = measured.join().expect("the workload does not panic");
         ran.and(done)
     })
 }
 
 struct Controller<'a> {
     spec: &'a RunSpec,
+    experiment: Experiment,
     gauge: &'a Gauge,
+    /// The measured thread, to wake it.
+    workload: Thread,
     notices: Receiver<Notice>,
     on_interval: &'a mut dyn FnMut(&Interval),
 }
@@ -75,26 +77,35 @@ impl Controller<'_> {
     fn run(mut self) -> Result<Done, MeasureError> {
         let ready = self.wait_until_ready()?;
         self.wait_for_window()?;
-        let pid = std::process::id();
-        let mut attached = self.attach(ready.tid);
+        let pid = ready.pid;
+        let mut attached = self.attach(&ready);
         let thread_before = TaskUse::of_thread(pid, ready.tid);
         let process_before = TaskUse::of_process(pid);
         let first = Tick::take(self.gauge, ready.counters.as_ref());
+        self.gauge.admit();
+        self.workload.unpark();
         let closed = self.cut_intervals(&first, &ready, &mut attached)?;
         let last = Tick::take(self.gauge, ready.counters.as_ref());
         let thread = TaskUse::of_thread(pid, ready.tid).since(&thread_before);
         let process = TaskUse::of_process(pid).since(&process_before);
-        let kernel = attached.counting.map(|counting| named_counts(counting.stop()));
+        let kernel = attached.counting.map(|counting| counting.stop().named());
         let (samples, symbols) = attached.profiling.map_or((None, Vec::new()), Profiling::finish);
         let seen = last.events - first.events;
         let (work, elapsed) = closed.unwrap_or((seen, last.at - first.at));
+        let events_per_s = work as f64 / elapsed.as_secs_f64();
         let counted = last.counters.zip(first.counters).map(|(last, first)| last.since(&first));
         Ok(Done {
-            events_per_s: work as f64 / elapsed.as_secs_f64(),
+            value: match self.experiment.metric().direction {
+                Direction::HigherIsBetter => events_per_s,
+                Direction::LowerIsBetter => 1e9 / events_per_s,
+            },
+            events_per_s,
             events: seen,
             window_s: elapsed.as_secs_f64(),
             mechanism: ready.mechanism,
+            generator: None,
             notes: ready.notes,
+            figures: BTreeMap::new(),
             cpu_ns: thread.cpu_ns,
             process_cpu_ns: process.cpu_ns,
             counters: counted.map(named_counters).unwrap_or_default(),
@@ -109,9 +120,9 @@ impl Controller<'_> {
 
     fn wait_until_ready(&self) -> Result<Ready, MeasureError> {
         match self.notices.recv_timeout(SETUP_MAX) {
-            Ok(Notice::Ready { tid, poller, counters }) => {
-                let (mechanism, notes) = self.check_mechanism(poller)?;
-                Ok(Ready { tid, mechanism, notes, counters })
+            Ok(Notice::Ready { pid, tid, opened, counters }) => {
+                let (mechanism, notes) = self.check_mechanism(opened)?;
+                Ok(Ready { pid, tid, mechanism, notes, counters })
             }
             Ok(_) | Err(RecvTimeoutError::Disconnected) => Err(GAVE_UP),
             Err(RecvTimeoutError::Timeout) => {
@@ -120,19 +131,23 @@ impl Controller<'_> {
         }
     }
 
-    /// The backend must be the one that was asked for: results under a wrong name are worse than
+    /// What was opened must be what was asked for: results under a wrong name are worse than
     /// none.
     fn check_mechanism(
         &self,
-        poller: Option<(Backend, Vec<String>)>,
+        opened: Option<(String, Vec<String>)>,
     ) -> Result<(Option<String>, Vec<String>), MeasureError> {
-        match (self.spec.mechanism()?, poller) {
+        let backend = |driver: Driver| match driver {
+            Driver::Readiness(mechanism) => mechanism.backend().to_string(),
+            Driver::Completion => driver.to_string(),
+        };
+        match (self.spec.driver()?, opened) {
             (None, None) => Ok((None, Vec::new())),
-            (Some(asked), Some((got, notes))) if asked.backend() == got => {
+            (Some(asked), Some((got, notes))) if backend(asked) == got => {
                 Ok((Some(asked.name().to_owned()), notes))
             }
             (Some(asked), got) => {
-                let got = got.map_or("no poller".to_owned(), |(backend, _)| backend.to_string());
+                let got = got.map_or("no poller".to_owned(), |(backend, _)| backend);
                 Err(MeasureError::WrongMechanism { asked, got })
             }
             (None, Some(_)) => Err(MeasureError::Protocol("a poller where none was asked".into())),
@@ -141,8 +156,7 @@ impl Controller<'_> {
 
     /// Returns when the window begins: after the ramp, or when the workload says so.
     fn wait_for_window(&self) -> Result<(), MeasureError> {
-        let experiment = Experiment::by_name(&self.spec.experiment);
-        if experiment.is_some_and(Experiment::has_own_window) {
+        if self.experiment.has_own_window() {
             let patience = self.spec.ramp_time() * OVERRUN_FACTOR + OVERRUN_GRACE;
             return match self.notices.recv_timeout(patience) {
                 Ok(Notice::WindowOpened) => Ok(()),
@@ -158,13 +172,15 @@ impl Controller<'_> {
         }
     }
 
-    fn attach(&self, tid: u32) -> Attached {
+    fn attach(&self, ready: &Ready) -> Attached {
         let counting = match (&self.spec.pass, &self.spec.sources) {
-            (Pass::Counting, Some(sources)) => Some(Counting::start(tid, sources)),
+            (Pass::Counting, Some(sources)) => {
+                Some(Counting::start(&[(ready.pid, ready.tid)], sources))
+            }
             _ => None,
         };
         let profiling = match self.spec.pass {
-            Pass::Profile { rate_hz } => Some(Profiling::start(rate_hz)),
+            Pass::Profile { rate_hz } => Some(Profiling::start(ready.pid, rate_hz)),
             _ => None,
         };
         Attached { counting, profiling }
@@ -180,8 +196,7 @@ impl Controller<'_> {
     ) -> Result<Option<(u64, Duration)>, MeasureError> {
         let planned = self.spec.runtime();
         let patience = planned * OVERRUN_FACTOR + OVERRUN_GRACE;
-        let has_own_window =
-            Experiment::by_name(&self.spec.experiment).is_some_and(Experiment::has_own_window);
+        let has_own_window = self.experiment.has_own_window();
         let mut before = first.clone();
         for cut in 1.. {
             let due = self.spec.interval() * cut;
@@ -216,6 +231,7 @@ const GAVE_UP: MeasureError = MeasureError::GaveUp;
 
 /// What the workload said when it was set up.
 struct Ready {
+    pid: u32,
     tid: u32,
     mechanism: Option<String>,
     notes: Vec<String>,
@@ -263,18 +279,4 @@ impl Tick {
 
 fn named_counters(counters: CountersSnapshot) -> BTreeMap<String, u64> {
     counters.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-fn named_counts(counts: CountReadings) -> BTreeMap<String, Reading<u64>> {
-    [
-        ("system_calls", counts.syscalls),
-        ("wakeups", counts.wakeups),
-        ("switches_voluntary", counts.switches_voluntary),
-        ("switches_involuntary", counts.switches_involuntary),
-        ("cpu_ns", counts.cpu_ns),
-        ("runqueue_wait_ns", counts.runqueue_wait_ns),
-        ("page_faults", counts.page_faults),
-    ]
-    .map(|(name, reading)| (name.to_owned(), reading))
-    .into()
 }

@@ -1,18 +1,22 @@
 //! One run in its own process: what it is told, what it answers, and the clockwork around it.
 //!
 //! The runner starts a fresh process for each run and hands it a [`RunSpec`]; the process calls
-//! [`measure`], which prints one JSON line for each interval and one for the result. Within the
-//! process the *measured thread* runs the workload; the *controller* (the caller's thread)
+//! [`measure`], which prints one JSON line for each interval and one for the result. Where the
+//! workload is a thread, the *measured thread* runs it and the *controller* (the caller's thread)
 //! sleeps, cuts the intervals and reads counters through the `Gauge` that both share. The
-//! controller never runs during an interval.
+//! controller never runs during an interval. Where the workload is a server with its load
+//! generator, the process only starts, watches and ends both (`http`).
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MeasureError;
+use crate::experiment::{Experiment, Peer, Workload};
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::record::{Interval, SymbolShare};
@@ -22,8 +26,8 @@ mod gauge;
 mod profile;
 mod switches;
 
-pub use controller::measure;
 pub(crate) use gauge::{Gauge, Notice};
+pub(crate) use profile::Profiling;
 
 /// One run: an arm of pollux at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,8 +35,12 @@ pub(crate) use gauge::{Gauge, Notice};
 pub struct RunSpec {
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the mechanism; none for the arm that reads without a poller.
+    /// Name of the driver of pollux; none for other systems, and for the arm that reads without
+    /// a poller.
     pub poller: Option<String>,
+    /// Name of the other system that runs instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// Which streams the writer chooses.
     pub pattern: Pattern,
     /// The value of every axis.
@@ -50,6 +58,9 @@ pub struct RunSpec {
     /// Where the counting pass may count, as probed by the runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<Sources>,
+    /// A private folder for configurations and programs that the lab writes; what it holds may be
+    /// used by later runs. The runner removes it.
+    pub scratch: PathBuf,
 }
 
 /// In which order the writer of `streams` visits the streams.
@@ -90,7 +101,9 @@ pub enum Line {
 /// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// Events (passes) per second over the window.
+    /// The value of the experiment's metric.
+    pub value: f64,
+    /// Events (passes, requests) per second over the window.
     pub events_per_s: f64,
     /// Events in the window as the controller saw them.
     pub events: u64,
@@ -98,9 +111,15 @@ pub struct Done {
     pub window_s: f64,
     /// The mechanism that was opened, by its own word; none without a poller.
     pub mechanism: Option<String>,
+    /// The load generator and its version, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<String>,
     /// What the poller noted about itself: ring sizes and the like.
     pub notes: Vec<String>,
-    /// CPU time of the measured thread in the window.
+    /// Other figures that belong to the run, by name with the unit last.
+    #[serde(default)]
+    pub figures: BTreeMap<String, f64>,
+    /// CPU time of the measured thread, or of the server's processes, in the window.
     pub cpu_ns: Reading<u64>,
     /// CPU time of the process in the window.
     pub process_cpu_ns: Reading<u64>,
@@ -115,6 +134,24 @@ pub struct Done {
     pub samples: Option<Reading<u64>>,
     /// The symbols that were hit most.
     pub symbols: Vec<SymbolShare>,
+}
+
+/// Runs `spec` and measures it; `on_interval` hears of each interval when it ends. A workload in
+/// processes of its own asks `is_interrupted` while it waits, and ends what it started.
+///
+/// The calling process should do nothing else.
+///
+/// # Errors
+/// [`MeasureError`] when the workload can't be set up, fails, or falls silent.
+pub fn measure(
+    spec: &RunSpec,
+    on_interval: &mut dyn FnMut(&Interval),
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Done, MeasureError> {
+    match spec.experiment()?.workload() {
+        Workload::Thread(workload) => controller::measure(spec, workload, on_interval),
+        Workload::Processes => crate::http::measure(spec, is_interrupted),
+    }
 }
 
 impl RunSpec {
@@ -136,9 +173,40 @@ impl RunSpec {
         Duration::from_millis(self.interval_ms.max(1))
     }
 
-    pub(crate) fn mechanism(&self) -> Result<Option<Mechanism>, MeasureError> {
-        let parsed = self.poller.as_deref().map(str::parse::<Mechanism>).transpose();
+    /// The driver of pollux, where the arm is one.
+    pub(crate) fn driver(&self) -> Result<Option<Driver>, MeasureError> {
+        let parsed = self.poller.as_deref().map(str::parse::<Driver>).transpose();
         parsed.map_err(|error| MeasureError::Spec(error.to_string()))
+    }
+
+    /// The mechanism of the poller, where the arm has one.
+    pub(crate) fn mechanism(&self) -> Result<Option<Mechanism>, MeasureError> {
+        match self.driver()? {
+            Some(Driver::Readiness(mechanism)) => Ok(Some(mechanism)),
+            None => Ok(None),
+            Some(Driver::Completion) => {
+                Err(MeasureError::Spec("a completion loop has no poller to ask".into()))
+            }
+        }
+    }
+
+    /// The other system, where the arm is one.
+    pub(crate) fn peer(&self) -> Result<Option<Peer>, MeasureError> {
+        let Some(name) = &self.peer else { return Ok(None) };
+        let peer = Peer::by_name(name);
+        peer.map(Some).ok_or_else(|| MeasureError::Spec(format!("no peer is called {name}")))
+    }
+
+    /// Whether the run starts processes of its own, which it has to end when it is interrupted.
+    #[must_use]
+    pub fn has_processes(&self) -> bool {
+        let experiment = Experiment::by_name(&self.experiment);
+        experiment.is_some_and(|e| matches!(e.workload(), Workload::Processes))
+    }
+
+    pub(crate) fn experiment(&self) -> Result<Experiment, MeasureError> {
+        let found = Experiment::by_name(&self.experiment);
+        found.ok_or_else(|| MeasureError::Spec(format!("no experiment {}", self.experiment)))
     }
 
     pub(crate) fn word(&self, axis: &str) -> Result<&str, MeasureError> {

@@ -1,4 +1,4 @@
-//! The profile pass: samples of the CPU clock over all threads of this process.
+//! The profile pass: samples of the CPU clock over all threads of a process.
 
 use pollux_sys::perf::{Sample, Sampler, SamplerOptions};
 
@@ -10,38 +10,39 @@ use crate::record::SymbolShare;
 const SYMBOLS_MAX: usize = 60;
 
 /// A profile under way, or why there is none.
-pub(super) struct Profiling {
+pub(crate) struct Profiling {
+    pid: u32,
     sampler: Reading<Sampler>,
     samples: Vec<Sample>,
 }
 
 impl Profiling {
-    /// Starts to sample `rate_hz` times per second of CPU time.
-    pub(super) fn start(rate_hz: u32) -> Self {
+    /// Starts to sample process `pid` `rate_hz` times per second of CPU time.
+    pub(crate) fn start(pid: u32, rate_hz: u32) -> Self {
         let options = SamplerOptions { frequency_hz: u64::from(rate_hz), excludes_kernel: false };
-        let sampler = Sampler::of_process(std::process::id(), options)
+        let sampler = Sampler::of_process(pid, options)
             .and_then(|sampler| sampler.enable().map(|()| sampler));
         let sampler = Reading::from_io("sampling the CPU clock", sampler)
             .or_enable_with("sudo sysctl kernel.perf_event_paranoid=1");
-        Self { sampler, samples: Vec::new() }
+        Self { pid, sampler, samples: Vec::new() }
     }
 
     /// Empties the kernel's buffers, at the end of each interval.
-    pub(super) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         if let Reading::Value(sampler) = &mut self.sampler {
             self.samples.append(&mut sampler.drain());
         }
     }
 
     /// Number of samples, and the symbols that they fell into.
-    pub(super) fn finish(mut self) -> (Option<Reading<u64>>, Vec<SymbolShare>) {
+    pub(crate) fn finish(mut self) -> (Option<Reading<u64>>, Vec<SymbolShare>) {
         if let Reading::Value(sampler) = &self.sampler {
             // A sampler that can't be stopped goes on until it is dropped, below.
             let _ = sampler.disable();
         }
         self.drain();
         let kernel = KernelSymbols::load();
-        let user = UserModules::of_process(std::process::id());
+        let user = UserModules::of_process(self.pid);
         let profile = self
             .sampler
             .map(|sampler| Profile::of(&self.samples, sampler.samples_lost(), &kernel, &user));

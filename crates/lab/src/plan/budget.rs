@@ -6,18 +6,24 @@
 use std::time::Duration;
 
 use super::{Plan, PlannedPoint};
+use crate::experiment::Experiment;
 use crate::record::LeftOut;
 
 /// Fewer blocks than this have no useful interval.
 const BLOCKS_MIN: u32 = 3;
 /// Windows are not made shorter than this: ten intervals of 10 ms.
 const RUNTIME_MIN: Duration = Duration::from_millis(100);
+/// Nor those of a load generator, which has to open its connections and looks ten times a second
+/// whether it should end.
+const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 /// Intervals of a cut window: fewer say nothing about steadiness.
 const INTERVALS_KEPT: u32 = 10;
 /// The ramp is not made shorter than this.
 const RAMP_MIN: Duration = Duration::from_millis(50);
 /// Starting a process, opening its poller, ending it.
 const PROCESS_COST: Duration = Duration::from_millis(25);
+/// The same for a server and two runs of a generator, which are not ended at once.
+const SERVER_COST: Duration = Duration::from_millis(100);
 /// Opening and closing one descriptor, by transport: measured on two cores at 2.3 GHz.
 const FD_COST_NS: [(&str, u64); 3] = [("tcp", 73_000), ("unix", 10_000), ("pipe", 10_000)];
 /// What a point costs on top of its runs: nothing is planned to the last second.
@@ -82,7 +88,7 @@ impl Plan {
         for point in &mut self.points {
             let (ramp_time, runtime) = (point.ramp_time, point.runtime);
             point.ramp_time = (ramp_time / 2).max(RAMP_MIN).min(ramp_time);
-            point.runtime = (runtime / 2).max(RUNTIME_MIN).min(runtime);
+            point.runtime = (runtime / 2).max(runtime_min(point.experiment)).min(runtime);
             point.interval = point.interval.min(point.runtime / INTERVALS_KEPT);
             has_cut |= (point.ramp_time, point.runtime) != (ramp_time, runtime);
         }
@@ -110,10 +116,25 @@ impl Plan {
 }
 
 fn point_cost(point: &PlannedPoint) -> Duration {
-    let transport = point.point.axes.get("transport").map_or("pipe", String::as_str);
+    let transport = match point.experiment {
+        Experiment::Http => "tcp",
+        Experiment::Chain => "unix",
+        _ => point.point.axes.get("transport").map_or("pipe", String::as_str),
+    };
     let fd_cost_ns = FD_COST_NS.iter().find(|(name, _)| *name == transport);
     let fds = point.experiment.fds_needed(&point.point.axes);
     let fds_cost = Duration::from_nanos(fds * fd_cost_ns.map_or(0, |(_, cost)| *cost));
-    let run = point.ramp_time + point.runtime + PROCESS_COST + fds_cost;
+    let start_cost = match point.experiment {
+        Experiment::Http => SERVER_COST,
+        _ => PROCESS_COST,
+    };
+    let run = point.ramp_time + point.runtime + start_cost + fds_cost;
     run * point.arms.len() as u32
+}
+
+const fn runtime_min(experiment: Experiment) -> Duration {
+    match experiment {
+        Experiment::Http => GENERATOR_RUNTIME_MIN,
+        _ => RUNTIME_MIN,
+    }
 }

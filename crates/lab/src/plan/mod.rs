@@ -7,17 +7,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pollux_poller::Mechanism;
+use pollux_engine::Driver;
 
-use crate::experiment::{AxisKind, Experiment};
+use crate::experiment::{AxisKind, Experiment, Peer};
 use crate::job::{Command, Job, Part};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
 
 mod budget;
+mod here;
 mod show;
 
 pub use budget::Forecast;
+pub use here::missing_here;
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.
@@ -34,8 +36,19 @@ pub struct Machine<'a> {
     pub fds_max: u64,
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// Why a mechanism can't be opened here, if it can't.
-    pub unavailable: &'a dyn Fn(Mechanism) -> Option<String>,
+    /// Why something can't be had here, if it can't.
+    pub missing: &'a dyn Fn(Wanted) -> Option<String>,
+}
+
+/// What a plan asks a machine for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Everything that an experiment needs for whatever arm.
+    Experiment(Experiment),
+    /// Pollux on a driver, as the experiment runs it.
+    Driver(Experiment, Driver),
+    /// Another system in the experiment.
+    Peer(Experiment, Peer),
 }
 
 /// What will be run.
@@ -84,42 +97,46 @@ pub struct Arm {
 /// What an arm runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArmKind {
-    /// Pollux on a mechanism.
-    Poller(Mechanism, Pattern),
+    /// Pollux on a driver.
+    Driver(Driver, Pattern),
     /// Pollux with blocking reads and cyclic writes, no poller.
     WithoutPoller,
+    /// A floor or another system that the experiment knows how to run.
+    Peer(Peer),
     /// A program from elsewhere.
     Command(Command),
+}
+
+impl Arm {
+    /// Whether it is a floor or another system, run by the lab or by a command.
+    #[must_use]
+    pub fn is_other(&self) -> bool {
+        self.name != SAME_AGAIN && matches!(self.kind, ArmKind::Peer(_) | ArmKind::Command(_))
+    }
 }
 
 impl Plan {
     /// Makes the plan for `job` on this `machine`.
     #[must_use]
     pub fn make(mut job: Job, machine: &Machine<'_>) -> Self {
-        let Machine { fds_max, cpus, unavailable } = *machine;
+        let Machine { fds_max, cpus, missing } = *machine;
         let cuts = if cpus < 2 { share_one_cpu(&mut job) } else { Vec::new() };
         let mut left_out = Vec::new();
         let mut points = Vec::new();
         for (index, part) in job.parts.iter().enumerate() {
-            let arms = available_arms(part, unavailable, &mut left_out);
+            let all_out = |reason: String| left_out_of(part, "*", "*", reason);
+            if let Some(reason) = missing(Wanted::Experiment(part.experiment)) {
+                left_out.push(all_out(reason));
+                continue;
+            }
+            let arms = available_arms(part, missing, &mut left_out);
             let Some(baseline) = arms.iter().position(|arm| arm.name == part.baseline) else {
-                left_out.push(LeftOut {
-                    experiment: part.name.clone(),
-                    point: "*".to_owned(),
-                    arm: "*".to_owned(),
-                    reason: format!("its baseline {} can't run here", part.baseline),
-                });
+                left_out.push(all_out(format!("its baseline {} can't run here", part.baseline)));
                 continue;
             };
             for point in points_of(part) {
-                let needed = part.experiment.fds_needed(&point.axes) + FDS_SPARE;
-                if needed > fds_max {
-                    let reason = format!(
-                        "needs {needed} descriptors, this machine allows {fds_max} per process: \
-                         raise the hard limit (ulimit -Hn)"
-                    );
-                    let (experiment, point) = (part.name.clone(), point.label);
-                    left_out.push(LeftOut { experiment, point, arm: "*".to_owned(), reason });
+                if let Some(reason) = point_fault(part.experiment, &point, fds_max) {
+                    left_out.push(left_out_of(part, &point.label, "*", reason));
                     continue;
                 }
                 points.push(PlannedPoint {
@@ -166,24 +183,44 @@ fn share_one_cpu(job: &mut Job) -> Vec<String> {
     cuts
 }
 
+fn left_out_of(part: &Part, point: &str, arm: &str, reason: String) -> LeftOut {
+    let experiment = part.name.clone();
+    LeftOut { experiment, point: point.to_owned(), arm: arm.to_owned(), reason }
+}
+
+/// Why a point can't be run here, if it can't.
+fn point_fault(experiment: Experiment, point: &Point, fds_max: u64) -> Option<String> {
+    let needed = experiment.fds_needed(&point.axes) + FDS_SPARE;
+    let too_many = (needed > fds_max).then(|| {
+        format!(
+            "needs {needed} descriptors, this machine allows {fds_max} per process: raise the \
+             hard limit (ulimit -Hn)"
+        )
+    });
+    experiment.point_fault(&point.axes).or(too_many)
+}
+
 /// The arms of a part that can run here; the others go to `left_out`.
 fn available_arms(
     part: &Part,
-    unavailable: &dyn Fn(Mechanism) -> Option<String>,
+    missing: &dyn Fn(Wanted) -> Option<String>,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
+    let experiment = part.experiment;
     let mut arms = Vec::new();
-    for &mechanism in &part.pollers {
-        let name = mechanism.name().to_owned();
-        match unavailable(mechanism) {
-            None => arms.push(Arm { name, kind: ArmKind::Poller(mechanism, Pattern::Random) }),
-            Some(reason) => left_out.push(LeftOut {
-                experiment: part.name.clone(),
-                point: "*".to_owned(),
-                arm: name,
-                reason,
-            }),
-        }
+    let mut take = |name: &str, kind: ArmKind, missing: Option<String>| match missing {
+        None => arms.push(Arm { name: name.to_owned(), kind }),
+        Some(reason) => left_out.push(left_out_of(part, "*", name, reason)),
+    };
+    for &driver in &part.pollers {
+        let reason = match experiment.drivers().contains(&driver) {
+            true => missing(Wanted::Driver(experiment, driver)),
+            false => Some(format!("{experiment} asks a poller, and {driver} has none")),
+        };
+        take(driver.name(), ArmKind::Driver(driver, Pattern::Random), reason);
+    }
+    for &peer in &part.peers {
+        take(peer.name(), ArmKind::Peer(peer), missing(Wanted::Peer(experiment, peer)));
     }
     if part.axes.get("no_poller").is_some_and(|values| values[0] == "true") {
         arms.extend(one_factor_at_a_time(part, &arms));
@@ -200,11 +237,11 @@ fn available_arms(
 fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
     let reference = arms.iter().find(|arm| arm.name == part.baseline).or(arms.first());
     let cyclic = reference.and_then(|arm| match arm.kind {
-        ArmKind::Poller(mechanism, _) => Some(Arm {
+        ArmKind::Driver(driver, _) => Some(Arm {
             name: format!("{} cyclic", arm.name),
-            kind: ArmKind::Poller(mechanism, Pattern::Cyclic),
+            kind: ArmKind::Driver(driver, Pattern::Cyclic),
         }),
-        ArmKind::WithoutPoller | ArmKind::Command(_) => None,
+        ArmKind::WithoutPoller | ArmKind::Peer(_) | ArmKind::Command(_) => None,
     });
     let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
     cyclic.into_iter().chain([without]).collect()
@@ -250,6 +287,8 @@ fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
         match axis.kind {
             AxisKind::Word(_) => words.push(value.clone()),
             AxisKind::Count(..) => words.push(format!("{value} {}", axis.name)),
+            AxisKind::Either if value == "false" => words.push(format!("no {}", axis.name)),
+            AxisKind::Either => words.push(axis.name.to_owned()),
             AxisKind::Switch => {}
         }
     }
@@ -258,6 +297,8 @@ fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pollux_poller::Mechanism;
+
     use super::*;
 
     fn part(pollers: &[Mechanism], axes: &[(&str, &[&str])]) -> Part {
@@ -272,7 +313,8 @@ mod tests {
         Part {
             name: "streams".into(),
             experiment: Experiment::Streams,
-            pollers: pollers.to_vec(),
+            pollers: pollers.iter().copied().map(Driver::Readiness).collect(),
+            peers: Vec::new(),
             baseline: pollers[0].name().into(),
             commands: Vec::new(),
             axes: all,
@@ -299,8 +341,8 @@ mod tests {
         }
     }
 
-    fn machine(unavailable: &dyn Fn(Mechanism) -> Option<String>) -> Machine<'_> {
-        Machine { fds_max: 20_000, cpus: 2, unavailable }
+    fn machine(missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
+        Machine { fds_max: 20_000, cpus: 2, missing }
     }
 
     #[test]
@@ -336,11 +378,16 @@ mod tests {
     #[test]
     fn an_unavailable_mechanism_is_left_out_and_an_unavailable_baseline_takes_all_with_it() {
         let part = part(&[Mechanism::Epoll, Mechanism::UringPoll], &[]);
-        let refuse = |mechanism| (mechanism == Mechanism::UringPoll).then(|| "forbidden".into());
+        let uring = Driver::Readiness(Mechanism::UringPoll);
+        let refuse = |wanted| match wanted {
+            Wanted::Driver(_, driver) if driver == uring => Some("forbidden".into()),
+            _ => None,
+        };
         let plan = Plan::make(job(part.clone()), &machine(&refuse));
         assert_eq!(arm_names(&plan), ["epoll", "A/A"]);
         assert_eq!(plan.left_out[0].arm, "uring-poll");
-        let plan = Plan::make(job(part), &machine(&|_| Some("forbidden".into())));
+        let refuse = |wanted| matches!(wanted, Wanted::Driver(..)).then(|| "forbidden".into());
+        let plan = Plan::make(job(part), &machine(&refuse));
         assert!(plan.points.is_empty() && plan.left_out.len() == 3);
     }
 

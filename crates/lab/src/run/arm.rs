@@ -1,5 +1,6 @@
 //! Runs one arm once and makes a measurement or a failure of what came back.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command as Process;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(super) struct RunContext<'a> {
     pub(super) seed: u64,
     pub(super) pass: Pass,
     pub(super) sources: &'a Sources,
+    /// Shared by the runs of one record.
+    pub(super) scratch: &'a Path,
     /// No external command may take longer than the whole budget.
     pub(super) budget: Option<Duration>,
     pub(super) is_stopped: &'a dyn Fn() -> bool,
@@ -52,24 +55,41 @@ pub(super) fn run(
 ) -> Result<Ran, String> {
     match arm {
         ArmKind::Command(command) => run_command(command, point, context),
-        ArmKind::Poller(mechanism, pattern) => {
-            run_pollux(Some(mechanism.name()), *pattern, point, context, on_interval)
+        ArmKind::Driver(driver, pattern) => {
+            let subject = Subject { poller: Some(driver.name()), peer: None, pattern: *pattern };
+            run_measured(subject, point, context, on_interval)
         }
-        ArmKind::WithoutPoller => run_pollux(None, Pattern::Cyclic, point, context, on_interval),
+        ArmKind::WithoutPoller => {
+            let subject = Subject { poller: None, peer: None, pattern: Pattern::Cyclic };
+            run_measured(subject, point, context, on_interval)
+        }
+        ArmKind::Peer(peer) => {
+            let subject =
+                Subject { poller: None, peer: Some(peer.name()), pattern: Pattern::Random };
+            run_measured(subject, point, context, on_interval)
+        }
     }
 }
 
-fn run_pollux(
-    poller: Option<&str>,
+/// What is measured in a process of our own.
+#[derive(Clone, Copy)]
+struct Subject {
+    poller: Option<&'static str>,
+    peer: Option<&'static str>,
     pattern: Pattern,
+}
+
+fn run_measured(
+    subject: Subject,
     point: &PlannedPoint,
     context: &RunContext<'_>,
     on_interval: &mut dyn FnMut(&Interval),
 ) -> Result<Ran, String> {
     let spec = RunSpec {
         experiment: point.experiment.name().to_owned(),
-        poller: poller.map(str::to_owned),
-        pattern,
+        poller: subject.poller.map(str::to_owned),
+        peer: subject.peer.map(str::to_owned),
+        pattern: subject.pattern,
         axes: point.point.axes.clone(),
         seed: context.seed,
         ramp_ms: point.ramp_time.as_millis() as u64,
@@ -77,6 +97,7 @@ fn run_pollux(
         interval_ms: point.interval.as_millis() as u64,
         pass: context.pass,
         sources: (context.pass == Pass::Counting).then(|| context.sources.clone()),
+        scratch: context.scratch.to_owned(),
     };
     let input = serde_json::to_string(&spec).expect("a spec is plain data");
     let mut process = Process::new(context.program);
@@ -107,8 +128,10 @@ fn run_pollux(
 fn measurement(done: &Done, intervals: Vec<Interval>) -> Measurement {
     let rates: Vec<f64> = intervals.iter().map(|interval| interval.events_per_s).collect();
     Measurement {
-        value: done.events_per_s,
+        value: done.value,
+        figures: done.figures.clone(),
         mechanism: done.mechanism.clone(),
+        generator: done.generator.clone(),
         window_s: done.window_s,
         intervals,
         steadiness: steady(&rates),
@@ -136,7 +159,9 @@ fn run_command(
     let not_ours = || Reading::unavailable("an external command");
     let measurement = Measurement {
         value,
+        figures: BTreeMap::new(),
         mechanism: None,
+        generator: None,
         window_s: ended.elapsed.as_secs_f64(),
         intervals: Vec::new(),
         steadiness: steady(&[]),

@@ -30,6 +30,9 @@ use crate::stats::{StoppingRule, block_order};
 
 mod arm;
 mod child;
+mod scratch;
+
+pub use scratch::Scratch;
 
 /// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
 const COUNTING_SHARE: f64 = 0.3;
@@ -97,6 +100,8 @@ pub struct Runner<'a> {
     pub command: Vec<String>,
     /// Where counts can be read.
     pub sources: Sources,
+    /// Where runs may leave configurations and built programs for each other.
+    pub scratch: Scratch,
     /// Asked between runs.
     pub stop: Stop,
     /// Hears what happens.
@@ -296,6 +301,7 @@ impl Runner<'_> {
             seed: self.plan.job.seed.wrapping_add(block),
             pass: label.pass,
             sources: &self.sources,
+            scratch: self.scratch.path(),
             budget: self.plan.job.budget,
             is_stopped: &|| stop.is_urgent(),
         };

@@ -114,6 +114,7 @@ pub(super) fn why(results: &[ResultRow]) -> Vec<WhyRow> {
                     "tracefs is not mounted",
                     Some("mount -t tracefs tracefs /sys/kernel/tracing"),
                 ),
+                page_faults_per_event: read(0.0),
                 cpu_ns_per_event: row
                     .value
                     .map_or_else(|| unread("no run", None), |value| read(1e9 / value)),

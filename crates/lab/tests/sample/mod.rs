@@ -231,6 +231,8 @@ fn outcome(point: &str, arm: &str, rate: f64, block: u32, noise: &mut Noise) -> 
         intervals.iter().map(|interval| interval.events_per_s).sum::<f64>() / f64::from(INTERVALS);
     Outcome::Measured(Measurement {
         value,
+        figures: BTreeMap::new(),
+        generator: None,
         mechanism: (arm != HOSTILE).then(|| arm.into()),
         window_s: 1.5,
         intervals,

@@ -17,13 +17,16 @@ fn every_builtin_is_right_and_called_like_its_file() {
 #[test]
 fn the_builtins_take_as_long_as_their_comments_say() {
     let seconds = |name| {
-        let machine = Machine { fds_max: 1 << 20, cpus: 2, unavailable: &|_| None };
+        let machine = Machine { fds_max: 1 << 20, cpus: 2, missing: &|_| None };
         Plan::make(find(name).expect("built in"), &machine).forecast().total.as_secs()
     };
     assert!((140..=165).contains(&seconds("quick")), "155 s: {}", seconds("quick"));
     assert!((450..=530).contains(&seconds("seed0")), "8.5 minutes: {}", seconds("seed0"));
     let pipes = seconds("seed1-pipes");
     assert!((900..=1200).contains(&pipes), "17 minutes: {pipes}");
+    assert!((460..=520).contains(&seconds("chain")), "8 minutes: {}", seconds("chain"));
+    assert!((920..=1000).contains(&seconds("http")), "16 minutes: {}", seconds("http"));
+    assert!((570..=650).contains(&seconds("http-idle")), "10 minutes: {}", seconds("http-idle"));
 }
 
 #[test]
@@ -39,7 +42,7 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     assert_eq!(
         error,
         "\"quik\" is no job; right is a path to a .toml file, a built-in job (quick, seed0, \
-         seed1-pipes) or an experiment (streams, pipes); did you mean \"quick\"?"
+         seed1-pipes, chain, http, http-idle) or an experiment (streams, pipes, chain, http); did you mean \"quick\"?"
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
     assert!(error.starts_with("no/such/file.toml: cannot be opened: No such file"), "{error}");

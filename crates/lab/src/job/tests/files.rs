@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Peer};
 use crate::job::{Job, KEYS, Section, documentation_page};
 
 fn job(text: &str) -> Job {
@@ -21,7 +22,7 @@ fn the_shortest_file_has_the_documented_defaults() {
     assert_eq!(job.question, Experiment::Streams.question());
     let part = &job.parts[0];
     assert_eq!((part.name.as_str(), part.baseline.as_str()), ("streams", "epoll"));
-    assert_eq!(part.pollers, Mechanism::ALL);
+    assert_eq!(part.pollers, Mechanism::ALL.map(Driver::Readiness));
     assert_eq!(
         (part.ramp_time, part.runtime, part.interval),
         (Duration::from_millis(500), Duration::from_secs(2), Duration::from_millis(100))
@@ -38,7 +39,7 @@ fn a_job_overrides_the_global_run_settings() {
     assert_eq!(job.parts[0].runtime, Duration::from_secs(3));
     assert_eq!(job.parts[1].runtime, Duration::from_secs(1));
     assert_eq!(job.parts[0].baseline, "poll");
-    assert_eq!(job.parts[1].pollers, [Mechanism::UringPoll]);
+    assert_eq!(job.parts[1].pollers, [Driver::Readiness(Mechanism::UringPoll)]);
     assert_eq!(job.parts[1].baseline, "uring-poll");
     assert_eq!(job.question, "Which event mechanism for which load?");
 }
@@ -88,7 +89,11 @@ fn every_example_of_the_documentation_is_right() {
         } else {
             String::new()
         };
-        let name = if key.name == "experiment" { "" } else { "experiment = \"streams\"\n" };
+        let name = match key.name {
+            "experiment" => "",
+            "peers" => "experiment = \"http\"\n",
+            _ => "experiment = \"streams\"\n",
+        };
         let [file, global, job_line] =
             [Section::File, Section::Global, Section::Job].map(|section| at(section, &line));
         job(&format!("{file}[global]\n{global}[[job]]\n{name}{job_line}{arm}"));
@@ -96,4 +101,21 @@ fn every_example_of_the_documentation_is_right() {
     let page = documentation_page();
     let example = page.split("```").nth(1).and_then(|block| block.strip_prefix("toml"));
     assert_eq!(job(example.expect("the page has an example")).parts[0].commands.len(), 1);
+}
+
+#[test]
+fn peers_of_global_are_for_the_jobs_that_have_them() {
+    let job = job("[global]\npeers = [\"raw-epoll\", \"nginx\"]\n\
+                   [[job]]\nexperiment = \"http\"\nkeepalive = [true, false]\n\
+                   [[job]]\nexperiment = \"chain\"\npollers = \"none\"\n\
+                   [[job]]\nexperiment = \"pipes\"\n");
+    let [http, chain, pipes] = job.parts.as_slice() else { panic!("{:?}", job.parts) };
+    assert_eq!(http.peers, [Peer::RawEpoll, Peer::Nginx]);
+    assert_eq!(http.pollers, Driver::ALL);
+    assert_eq!(http.axes["keepalive"], ["true", "false"]);
+    assert_eq!(
+        (chain.peers.as_slice(), chain.baseline.as_str()),
+        (&[Peer::RawEpoll][..], "raw-epoll")
+    );
+    assert!(pipes.peers.is_empty());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use crate::experiment::Experiment;
@@ -48,7 +49,8 @@ fn flags_replace_what_the_job_says() {
     assert_eq!(job.budget, Some(Duration::from_secs(30)));
     assert_eq!((job.profile_hz, job.shows_intervals), (Some(999), true));
     let [part] = job.parts.as_slice() else { panic!("one part is left") };
-    assert_eq!(part.pollers, [Mechanism::Poll, Mechanism::Select]);
+    let expected = [Mechanism::Poll, Mechanism::Select].map(Driver::Readiness);
+    assert_eq!(part.pollers, expected);
     assert_eq!(part.baseline, "poll");
     assert_eq!(part.axes["message_bytes"], ["1024"]);
     let [runtime, interval] = [20, 10].map(Duration::from_millis);
@@ -126,7 +128,7 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
     assert_eq!(
         flag(|flags| flags.pollers = texts(&["pol"])),
         "--poller pol: no such poller; right is \"all\", \"none\" or select, poll, aio, epoll, \
-         epoll-et, epoll-oneshot, uring-poll; did you mean \"poll\"?"
+         epoll-et, epoll-oneshot, uring-poll, uring; did you mean \"poll\"?"
     );
     assert_eq!(
         flag(|flags| flags.pollers = texts(&["none"])),

@@ -115,7 +115,7 @@ fn a_mistake_in_global_is_answered_with_its_place_and_the_right_way() {
         (
             "pollers = [\"epoll\", \"epol-et\"]",
             "x.toml:2:21: pollers = \"epol-et\": no such poller; right is \"all\", \"none\" or \
-             select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll; did you mean \
+             select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring; did you mean \
              \"epoll-et\"?",
         ),
         (
@@ -124,13 +124,19 @@ fn a_mistake_in_global_is_answered_with_its_place_and_the_right_way() {
         ),
         (
             "pollers = []",
-            "x.toml:2:11: pollers = []: an empty list; write \"none\" to run only external arms",
+            "x.toml:2:11: pollers = []: an empty list; write \"none\" to run only other arms",
         ),
         (
             "pollers = 7",
             "x.toml:2:11: pollers = 7: this is a whole number; right is \"all\", \"none\" or a \
-             list of select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, such as \
+             list of select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring, such as \
              [\"epoll\", \"poll\"]",
+        ),
+        (
+            "peers = [\"nginks\"]",
+            "x.toml:2:10: peers = \"nginks\": no such peer; right is \"all\", \"none\" or raw-epoll, \
+             raw-uring, nginx, haproxy, h2o, lighttpd, libev, libuv, libevent, mio; did you mean \
+             \"nginx\"?",
         ),
         ("pollers = \"none\"", "x.toml:3:1: no poller and no [[job.arm]]: nothing to compare"),
         (
@@ -182,13 +188,13 @@ fn a_mistake_in_a_job_is_answered_with_its_place_and_the_right_way() {
         ),
         (
             "[[job]]\nname = \"other\"",
-            "x.toml:3:1: [[job]] lacks the key \"experiment\"; right is one of streams, pipes, \
+            "x.toml:3:1: [[job]] lacks the key \"experiment\"; right is one of streams, pipes, chain, http, \
              such as \"streams\"",
         ),
         (
             "[[job]]\nexperiment = \"pipe\"",
             "x.toml:4:14: experiment = \"pipe\": no such experiment; right is one of streams, \
-             pipes; did you mean \"pipes\"?",
+             pipes, chain, http; did you mean \"pipes\"?",
         ),
     ] {
         assert_eq!(answer(&in_job(line)), [expected], "{line}");

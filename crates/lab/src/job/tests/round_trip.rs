@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pollux_poller::Mechanism;
+use pollux_engine::Driver;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -22,6 +22,7 @@ fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<String>> {
     let texts = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match axis.kind {
         AxisKind::Word(words) => subsequence(texts(words), 1..=words.len()).boxed(),
+        AxisKind::Either => subsequence(texts(&["true", "false"]), 1..=2).boxed(),
         AxisKind::Switch => any::<bool>().prop_map(|is_on| vec![is_on.to_string()]).boxed(),
         AxisKind::Count(low, high) => proptest::collection::btree_set(low..=high, 1..5)
             .prop_map(|numbers| numbers.into_iter().map(|number| number.to_string()).collect())
@@ -56,16 +57,31 @@ fn length(low_ms: u64) -> impl Strategy<Value = Duration> {
 fn part() -> impl Strategy<Value = Part> {
     let experiment = prop::sample::select(Experiment::ALL.to_vec());
     let with_axes = experiment.prop_flat_map(|experiment| (Just(experiment), axes(experiment)));
-    let pollers = subsequence(Mechanism::ALL.to_vec(), 1..=7);
-    let strategy =
-        (name(), with_axes, pollers, commands(), any::<Index>(), length(0), length(10), 1u32..=50);
-    strategy.prop_map(|(name, (experiment, axes), pollers, commands, at, ramp, runtime, cut)| {
+    let pollers = subsequence(Driver::ALL.to_vec(), 1..=Driver::ALL.len());
+    let windows = (length(0), length(10), 1u32..=50);
+    let strategy = (name(), with_axes, pollers, any::<u16>(), commands(), any::<Index>(), windows);
+    strategy.prop_map(|(name, (experiment, axes), pollers, peers, commands, at, windows)| {
+        let (ramp_time, runtime, cut) = windows;
+        let chosen = |at: &usize| peers >> at & 1 == 1;
+        let known = experiment.peers();
+        let peers: Vec<_> = (0..known.len()).filter(chosen).map(|at| known[at]).collect();
         let names = pollers.iter().map(|poller| poller.name().to_owned());
+        let names = names.chain(peers.iter().map(|peer| peer.name().to_owned()));
         let arms: Vec<_> = names.chain(commands.iter().map(|c| c.name.clone())).collect();
         let interval = (runtime / cut).max(Duration::from_millis(10)).min(runtime);
         let baseline = arms[at.index(arms.len())].clone();
-        let ramp_time = ramp;
-        Part { name, experiment, pollers, baseline, commands, axes, ramp_time, runtime, interval }
+        Part {
+            name,
+            experiment,
+            pollers,
+            peers,
+            baseline,
+            commands,
+            axes,
+            ramp_time,
+            runtime,
+            interval,
+        }
     })
 }
 

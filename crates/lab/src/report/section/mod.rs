@@ -7,4 +7,5 @@ pub(super) mod head;
 pub(super) mod machine;
 pub(super) mod results;
 pub(super) mod runs;
+pub(super) mod server;
 pub(super) mod why;

@@ -8,13 +8,14 @@ use crate::report::view::{Arms, in_order};
 
 /// Points of an experiment that are shown at once; of more, the first and the last.
 const POINTS_OPEN_MAX: usize = 3;
-const HEADINGS: [&str; 8] = [
+const HEADINGS: [&str; 9] = [
     "arm",
     "#system calls/event",
     "#events/wait",
     "#updates/event",
     "#switches/event",
     "#wakeups/event",
+    "#page faults/event",
     "#CPU ns/event",
     "in words",
 ];
@@ -63,6 +64,7 @@ fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
                 figure(&row.updates_per_event),
                 figure(&row.switches_per_event),
                 figure(&row.wakeups_per_event),
+                figure(&row.page_faults_per_event),
                 Cell::reading(&row.cpu_ns_per_event, number::nanoseconds),
                 Cell::text(&row.sentence).class("wide dim"),
             ]);

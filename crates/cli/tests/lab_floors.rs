@@ -1,0 +1,169 @@
+//! The floors as a client sees them: they answer everything that ends in a blank line, keep and
+//! close connections as they should, and never leave one open that is over.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A floor that ends with the test.
+struct Floor {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Floor {
+    /// The floor, or nothing where this machine has none, with the reason on standard error.
+    fn start(name: &str, options: &[&str]) -> Option<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["lab", "floor", name]).args(options).stderr(Stdio::piped());
+        let mut process = command.spawn().expect("pollux starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("a pipe")).lines();
+        let first = lines.next().expect("a line").expect("text");
+        let address = first.split("http://").nth(1).and_then(|rest| rest.split(' ').next());
+        let Some(address) = address else {
+            // The address comes before the ring is opened; this is another failure.
+            panic!("{name}: {first}");
+        };
+        let address = address.parse().expect("an address");
+        let mut floor = Self { process, address };
+        if floor.exchange(b"GET / HTTP/1.1\r\n\r\n").is_empty() {
+            let reason = lines.next().map_or_else(String::new, Result::unwrap_or_default);
+            skip(name, &reason);
+            return None;
+        }
+        Some(floor)
+    }
+
+    fn connect(&self) -> TcpStream {
+        let connection = TcpStream::connect(self.address).expect("a connection");
+        connection.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        connection
+    }
+
+    /// Everything that comes back for these bytes and an end of our side, until the floor's end.
+    fn exchange(&mut self, bytes: &[u8]) -> String {
+        let mut connection = self.connect();
+        let mut answer = String::new();
+        if connection.write_all(bytes).is_ok() {
+            let _ = connection.shutdown(Shutdown::Write);
+            let _ = connection.read_to_string(&mut answer);
+        }
+        answer
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn skip(name: &str, reason: &str) {
+    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{name}: {reason}");
+    eprintln!("skipped: {name}: {reason}");
+}
+
+fn on_every_floor(options: &[&str], test: impl Fn(&mut Floor)) {
+    for name in ["raw-epoll", "raw-uring"] {
+        if let Some(mut floor) = Floor::start(name, options) {
+            test(&mut floor);
+        }
+    }
+}
+
+/// Reads `count` replies with a body of 128 bytes and nothing behind them.
+fn read_replies(connection: &mut TcpStream, count: usize) -> String {
+    let mut text = String::new();
+    let mut part = [0; 4096];
+    while text.matches(&"x".repeat(128)).count() < count {
+        let len = connection.read(&mut part).expect("more of the replies");
+        assert!(len > 0, "the end after {text}");
+        text.push_str(std::str::from_utf8(&part[..len]).expect("ASCII"));
+    }
+    text
+}
+
+#[test]
+fn a_request_and_the_end_behind_it_are_both_answered() {
+    on_every_floor(&[], |floor| {
+        for requests in [1, 3] {
+            let answer = floor.exchange(&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(requests));
+            assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), requests);
+            assert!(answer.ends_with(&"x".repeat(128)));
+        }
+    });
+}
+
+#[test]
+fn a_kept_connection_answers_requests_however_they_are_cut() {
+    on_every_floor(&[], |floor| {
+        let mut connection = floor.connect();
+        for part in ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r"] {
+            connection.write_all(part.as_bytes()).expect("written");
+        }
+        read_replies(&mut connection, 1);
+        connection.write_all(b"\nGET / HTTP/1.1\r\n\r\n").expect("written");
+        read_replies(&mut connection, 2);
+    });
+}
+
+#[test]
+fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
+    on_every_floor(&[], |floor| {
+        let mut connection = floor.connect();
+        connection.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("written");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("an answer and the end");
+        assert!(answer.starts_with("HTTP/1.0 200 OK") && answer.contains("Connection: close"));
+
+        let mut connection = floor.connect();
+        for _ in 0..2 {
+            let request = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n";
+            connection.write_all(request).expect("written");
+            assert!(read_replies(&mut connection, 1).contains("Connection: keep-alive"));
+        }
+    });
+}
+
+#[test]
+fn a_closing_floor_closes_behind_each_reply() {
+    on_every_floor(&["--close"], |floor| {
+        for _ in 0..3 {
+            let mut connection = floor.connect();
+            connection.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).expect("an answer and the end");
+            assert!(answer.contains("Connection: close"), "{answer}");
+        }
+    });
+}
+
+#[test]
+fn connections_that_end_give_their_descriptors_back() {
+    on_every_floor(&[], |floor| {
+        let fds = format!("/proc/{}/fd", floor.process.id());
+        let open = || std::fs::read_dir(&fds).expect("its descriptors").count();
+        let before = open();
+        let held: Vec<TcpStream> = (0..20)
+            .map(|_| {
+                let mut connection = floor.connect();
+                connection.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
+                read_replies(&mut connection, 1);
+                connection
+            })
+            .collect();
+        assert!(open() >= before + 20);
+        drop(held);
+        let start = std::time::Instant::now();
+        while open() > before {
+            assert!(start.elapsed() < PATIENCE, "{} descriptors are left", open() - before);
+            // A request of another connection gives the floor a turn.
+            floor.exchange(b"GET / HTTP/1.1\r\n\r\n");
+        }
+    });
+}

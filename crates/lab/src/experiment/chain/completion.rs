@@ -1,0 +1,123 @@
+//! The chain by completion: receives stay armed, sends are requests, one system call for a turn.
+
+use std::os::fd::AsRawFd;
+
+use pollux_sys::ring::{Shots, Sizes, StreamRing, StreamSizes};
+use rustix::io::Errno;
+
+use super::{BYTE, Chain};
+use crate::error::MeasureError;
+use crate::measure::Gauge;
+
+/// The ring: room for the sends of a turn, and for the completions of many.
+const SIZES: StreamSizes = StreamSizes {
+    ring: Sizes { submission: 4096, completion: 32_768 },
+    buffers: 4096,
+    buffer_bytes: 64,
+    arena_bytes: 1 << 16,
+};
+/// Marks sends; receives carry the index of their pair.
+const SEND: u64 = 1 << 40;
+
+/// A ring with a receive armed on each reader of a chain.
+pub(super) struct Completion {
+    ring: StreamRing,
+    /// Pairs whose receive has to be armed again.
+    to_arm: Vec<usize>,
+}
+
+impl Completion {
+    pub(super) fn open(chain: &Chain) -> Result<Self, MeasureError> {
+        let ring = StreamRing::open(SIZES).map_err(|refused| MeasureError::Setup {
+            what: format!("a ring ({refused})"),
+            cause: std::io::Error::other("io_uring is not available"),
+        })?;
+        let mut completion = Self { ring, to_arm: (0..chain.readers.len()).collect() };
+        completion.arm(chain)?;
+        Ok(completion)
+    }
+
+    /// What the ring was granted.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.ring.setup().refused.clone()
+    }
+
+    /// One round: every completion is a byte that came, every byte goes on as a request.
+    pub(super) fn round(&mut self, chain: &mut Chain, gauge: &Gauge) -> Result<(), MeasureError> {
+        while !chain.is_over() && !gauge.is_stopped() {
+            self.enter()?;
+            while let Some(completion) = self.ring.next_completion() {
+                if completion.user_data >= SEND {
+                    return Err(failed("send", completion.result));
+                }
+                let index = completion.user_data as usize;
+                if !completion.has_more {
+                    self.to_arm.push(index);
+                }
+                if let Some(received) = completion.received {
+                    let bytes = self.ring.bytes(&received).len();
+                    self.ring.give_back(received);
+                    chain.received += bytes;
+                    for _ in 0..bytes {
+                        if let Some(next) = chain.next(index) {
+                            self.send(chain, next)?;
+                        }
+                    }
+                } else if completion.result != -Errno::NOBUFS.raw_os_error() {
+                    return Err(failed("receive", completion.result));
+                }
+            }
+            self.arm(chain)?;
+        }
+        Ok(())
+    }
+
+    /// Submits what is queued and takes what is there, without waiting.
+    fn enter(&mut self) -> Result<(), MeasureError> {
+        self.ring
+            .enter(0, None)
+            .map_err(|cause| MeasureError::Io { call: "io_uring_enter", cause })?;
+        self.ring.reset_arena();
+        Ok(())
+    }
+
+    fn send(&mut self, chain: &Chain, index: usize) -> Result<(), MeasureError> {
+        let fd = chain.writers[index].as_raw_fd();
+        if self.ring.spare().is_empty() {
+            self.submit()?;
+        }
+        self.ring.spare()[..BYTE.len()].copy_from_slice(BYTE);
+        if self.ring.send_spare(fd, BYTE.len(), SEND).is_err() {
+            self.submit()?;
+            self.ring.spare()[..BYTE.len()].copy_from_slice(BYTE);
+            self.ring.send_spare(fd, BYTE.len(), SEND).map_err(|_| queue_full())?;
+        }
+        Ok(())
+    }
+
+    /// Makes room in the middle of a turn that has more sends than the ring holds.
+    fn submit(&mut self) -> Result<(), MeasureError> {
+        self.ring.submit().map_err(|cause| MeasureError::Io { call: "io_uring_enter", cause })?;
+        self.ring.reset_arena();
+        Ok(())
+    }
+
+    fn arm(&mut self, chain: &Chain) -> Result<(), MeasureError> {
+        while let Some(index) = self.to_arm.pop() {
+            let fd = chain.readers[index].as_raw_fd();
+            if self.ring.receive(fd, Shots::Many, index as u64).is_err() {
+                self.submit()?;
+                self.ring.receive(fd, Shots::Many, index as u64).map_err(|_| queue_full())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn queue_full() -> MeasureError {
+    MeasureError::Protocol("the queue of a ring is full right after it was submitted".into())
+}
+
+fn failed(what: &str, result: i32) -> MeasureError {
+    MeasureError::Protocol(format!("a {what} completed with {result}"))
+}

@@ -1,0 +1,102 @@
+//! Systems that are no part of pollux and stand beside it as arms: floors, servers, libraries.
+//!
+//! Which experiment has which is said in `Experiment::peers`; how one is started is said where the
+//! experiment is. A peer that this machine lacks is left out of the plan with the package to
+//! install.
+
+use std::fmt;
+
+/// A system to compare with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum Peer {
+    /// Bare edge- or level-triggered epoll: the lab's own floor.
+    RawEpoll,
+    /// Bare io_uring by completion: the lab's own floor.
+    RawUring,
+    /// The server nginx.
+    Nginx,
+    /// The proxy HAProxy, answering by itself.
+    Haproxy,
+    /// The server H2O.
+    H2o,
+    /// The server lighttpd.
+    Lighttpd,
+    /// The library libev.
+    Libev,
+    /// The library libuv.
+    Libuv,
+    /// The library libevent.
+    Libevent,
+    /// The Rust library mio.
+    Mio,
+}
+
+impl Peer {
+    /// Every peer, in the order of lists.
+    pub const ALL: [Self; 10] = [
+        Self::RawEpoll,
+        Self::RawUring,
+        Self::Nginx,
+        Self::Haproxy,
+        Self::H2o,
+        Self::Lighttpd,
+        Self::Libev,
+        Self::Libuv,
+        Self::Libevent,
+        Self::Mio,
+    ];
+
+    /// Name of the arm, and in job files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RawEpoll => "raw-epoll",
+            Self::RawUring => "raw-uring",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::H2o => "h2o",
+            Self::Lighttpd => "lighttpd",
+            Self::Libev => "libev",
+            Self::Libuv => "libuv",
+            Self::Libevent => "libevent",
+            Self::Mio => "mio",
+        }
+    }
+
+    /// The peer called `name`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|peer| peer.name() == name)
+    }
+
+    /// The Debian package that brings it; none for what is part of this program.
+    #[must_use]
+    pub const fn package(self) -> Option<&'static str> {
+        match self {
+            Self::Nginx | Self::Haproxy | Self::H2o | Self::Lighttpd => Some(self.name()),
+            Self::Libev => Some("libev-dev"),
+            Self::Libuv => Some("libuv1-dev"),
+            Self::Libevent => Some("libevent-dev"),
+            Self::RawEpoll | Self::RawUring | Self::Mio => None,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_finds_its_peer_and_none_is_a_driver() {
+        for peer in Peer::ALL {
+            assert_eq!(Peer::by_name(peer.name()), Some(peer));
+            assert!(peer.name().parse::<pollux_engine::Driver>().is_err(), "{peer}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `raw-epoll`: one thread, one edge-triggered epoll, one buffer.
+//!
+//! A connection is registered once and never changed. An edge is read until a read comes back
+//! short, or to the end of the stream where the edge says that the peer has finished: its data
+//! and its end may share one edge, and there would be no second one. A reply that the socket does
+//! not take whole ends the connection: constants are small, and a floor does not queue.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+
+use super::reply::Replies;
+use crate::error::MeasureError;
+
+/// Events that one wait may bring.
+const EVENTS_MAX: usize = 512;
+/// Room for what one read brings: more than the pipelined requests of any generator.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Stands for the listener: no descriptor has this number.
+const LISTENER: u64 = u64::MAX;
+
+/// A connection, with how much of a blank line its bytes so far end with.
+struct Connection {
+    socket: OwnedFd,
+    carry: u8,
+}
+
+/// What is left of a connection after an edge.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Open,
+    Closed,
+}
+
+/// Answers until the process is ended.
+pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), MeasureError> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(MeasureError::io("epoll_create1"))?;
+    epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)
+        .map_err(MeasureError::io("epoll_ctl"))?;
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(MeasureError::io("epoll_wait")(errno)),
+        }
+        for event in events.drain(..) {
+            let data = event.data.u64();
+            if data == LISTENER {
+                accept_all(&epoll, listener, &mut connections)?;
+                continue;
+            }
+            let slot = &mut connections[data as usize];
+            let Some(connection) = slot else { continue };
+            let has_ended = { event.flags }.intersects(EventFlags::RDHUP | EventFlags::HUP);
+            if answer(connection, has_ended, replies, &mut buffer) == After::Closed {
+                *slot = None;
+            }
+        }
+    }
+}
+
+fn accept_all(
+    epoll: &OwnedFd,
+    listener: &OwnedFd,
+    connections: &mut Vec<Option<Connection>>,
+) -> Result<(), MeasureError> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    loop {
+        let socket = match rustix::net::accept_with(listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::CONNABORTED | Errno::INTR) => continue,
+            Err(errno) => return Err(MeasureError::io("accept4")(errno)),
+        };
+        let index = socket.as_raw_fd() as usize;
+        let interest = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(epoll, &socket, EventData::new_u64(index as u64), interest)
+            .map_err(MeasureError::io("epoll_ctl"))?;
+        if connections.len() <= index {
+            connections.resize_with(index + 1, || None);
+        }
+        connections[index] = Some(Connection { socket, carry: 0 });
+    }
+}
+
+/// Reads what an edge brought and answers it.
+#[inline]
+fn answer(
+    connection: &mut Connection,
+    has_ended: bool,
+    replies: &Replies,
+    buffer: &mut [u8],
+) -> After {
+    loop {
+        let len = match rustix::net::recv(&connection.socket, &mut *buffer, RecvFlags::empty()) {
+            Ok((_, len @ 1..)) => len,
+            Err(Errno::AGAIN) => return After::Open,
+            Err(Errno::INTR) => continue,
+            Ok(_) | Err(_) => return After::Closed,
+        };
+        if let Some(answer) = replies.answer(&buffer[..len], &mut connection.carry) {
+            let (mut bytes, mut unanswered) = (answer.bytes, answer.unanswered);
+            while !bytes.is_empty() {
+                match rustix::net::send(&connection.socket, bytes, SendFlags::NOSIGNAL) {
+                    Ok(sent) if sent == bytes.len() => {}
+                    Ok(_) | Err(_) => return After::Closed,
+                }
+                bytes = replies.further(&mut unanswered);
+            }
+            if answer.is_last {
+                return After::Closed;
+            }
+        }
+        if len < buffer.len() && !has_ended {
+            return After::Open;
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `raw-uring`: one thread, one ring, one system call for a turn.
+//!
+//! Accepts and receives stay armed, receives take buffers that all connections share, replies are
+//! copied into the arena of the turn and sent from there. A reply that the socket does not take
+//! whole ends the connection, as in `raw-epoll`.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use pollux_sys::ring::{
+    QueueFull, Received, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
+};
+
+use super::reply::Replies;
+use crate::error::MeasureError;
+
+/// The ring. The arena has room for two of the longest answers.
+const SIZES: StreamSizes = StreamSizes {
+    ring: Sizes { submission: 4096, completion: 32_768 },
+    buffers: 4096,
+    buffer_bytes: 4096,
+    arena_bytes: 2 << 20,
+};
+/// Numbers of requests: a receive carries its descriptor, the others a mark above it.
+const MARKS: u64 = !0 << 32;
+const ACCEPT: u64 = 1 << 32;
+const SEND: u64 = 2 << 32;
+const END: u64 = 3 << 32;
+
+/// Both directions (`shutdown(2)`).
+const SHUT_RDWR: i32 = 2;
+
+/// A connection, with how much of a blank line its bytes so far end with.
+struct Connection {
+    socket: OwnedFd,
+    carry: u8,
+}
+
+struct Responder<'a> {
+    ring: StreamRing,
+    listener: &'a OwnedFd,
+    replies: &'a Replies,
+    /// By descriptor.
+    connections: Vec<Option<Connection>>,
+}
+
+/// Answers until the process is ended.
+pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), MeasureError> {
+    let ring = StreamRing::open(SIZES).map_err(|refused| MeasureError::Setup {
+        what: format!("a ring ({refused})"),
+        cause: io::Error::other("io_uring is not available"),
+    })?;
+    // A ring waits for connections by itself; it must not be told that there are none.
+    rustix::io::ioctl_fionbio(listener, false).map_err(MeasureError::io("ioctl"))?;
+    let mut responder = Responder { ring, listener, replies, connections: Vec::new() };
+    responder.accept()?;
+    loop {
+        match responder.ring.enter(1, None) {
+            Err(cause) if cause.kind() != io::ErrorKind::Interrupted => return Err(entered(cause)),
+            _ => {}
+        }
+        responder.ring.reset_arena();
+        while let Some(completion) = responder.ring.next_completion() {
+            responder.complete(completion)?;
+        }
+    }
+}
+
+impl Responder<'_> {
+    #[inline]
+    fn complete(&mut self, completion: StreamCompletion) -> Result<(), MeasureError> {
+        let fd = completion.user_data as u32 as RawFd;
+        match completion.user_data & MARKS {
+            ACCEPT => self.accepted(completion),
+            // Sends complete only when they were cut short or failed.
+            SEND => self.shutdown(fd),
+            END => Ok(()),
+            _ => self.received(fd, completion),
+        }
+    }
+
+    fn accept(&mut self) -> Result<(), MeasureError> {
+        let listener = self.listener.as_raw_fd();
+        self.queue(|ring| ring.accept(listener, Shots::Many, ACCEPT).map(|_| ()))
+    }
+
+    fn accepted(&mut self, mut completion: StreamCompletion) -> Result<(), MeasureError> {
+        if let Some(socket) = completion.accepted() {
+            let fd = socket.as_raw_fd();
+            let index = fd as usize;
+            if self.connections.len() <= index {
+                self.connections.resize_with(index + 1, || None);
+            }
+            self.connections[index] = Some(Connection { socket, carry: 0 });
+            self.receive(fd)?;
+        }
+        if completion.has_more { Ok(()) } else { self.accept() }
+    }
+
+    fn receive(&mut self, fd: RawFd) -> Result<(), MeasureError> {
+        self.queue(|ring| ring.receive(fd, Shots::Many, fd as u64))
+    }
+
+    #[inline]
+    fn received(&mut self, fd: RawFd, completion: StreamCompletion) -> Result<(), MeasureError> {
+        let is_out_of_buffers = completion.result == -rustix::io::Errno::NOBUFS.raw_os_error();
+        match completion.received {
+            Some(received) => self.answer(fd, received)?,
+            None if is_out_of_buffers => {}
+            // The end of the stream or an error: nothing is armed any more.
+            None => return self.close(fd),
+        }
+        if completion.has_more { Ok(()) } else { self.receive(fd) }
+    }
+
+    #[inline]
+    fn answer(&mut self, fd: RawFd, received: Received) -> Result<(), MeasureError> {
+        let Some(connection) = &mut self.connections[fd as usize] else {
+            self.ring.give_back(received);
+            return Ok(());
+        };
+        let replies = self.replies;
+        let answer = replies.answer(self.ring.bytes(&received), &mut connection.carry);
+        self.ring.give_back(received);
+        let Some(answer) = answer else { return Ok(()) };
+        let (mut bytes, mut unanswered) = (answer.bytes, answer.unanswered);
+        while !bytes.is_empty() {
+            self.send(fd, bytes)?;
+            bytes = replies.further(&mut unanswered);
+        }
+        // Behind the send, in the same submission: the receive then ends by itself.
+        if answer.is_last { self.shutdown(fd) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn send(&mut self, fd: RawFd, bytes: &[u8]) -> Result<(), MeasureError> {
+        if self.ring.spare().len() < bytes.len() {
+            self.submit()?;
+        }
+        self.queue(|ring| {
+            ring.spare()[..bytes.len()].copy_from_slice(bytes);
+            ring.send_spare(fd, bytes.len(), SEND | fd as u64).map(|_| ())
+        })
+    }
+
+    fn shutdown(&mut self, fd: RawFd) -> Result<(), MeasureError> {
+        self.queue(|ring| ring.shutdown(fd, SHUT_RDWR, END))
+    }
+
+    fn close(&mut self, fd: RawFd) -> Result<(), MeasureError> {
+        let Some(connection) = self.connections[fd as usize].take() else { return Ok(()) };
+        // Where the queue is full the descriptor is closed by dropping it.
+        let _ = self.ring.close(connection.socket, END);
+        Ok(())
+    }
+
+    /// Queues a request; where the queue is full, after what it holds was submitted.
+    #[inline]
+    fn queue(
+        &mut self,
+        request: impl Fn(&mut StreamRing) -> Result<(), QueueFull>,
+    ) -> Result<(), MeasureError> {
+        if request(&mut self.ring).is_ok() {
+            return Ok(());
+        }
+        self.submit()?;
+        request(&mut self.ring).map_err(|_| {
+            MeasureError::Protocol(
+                "the queue of a ring is full right after it was submitted".into(),
+            )
+        })
+    }
+
+    fn submit(&mut self) -> Result<(), MeasureError> {
+        self.ring.submit().map_err(entered)?;
+        self.ring.reset_arena();
+        Ok(())
+    }
+}
+
+fn entered(cause: io::Error) -> MeasureError {
+    MeasureError::Io { call: "io_uring_enter", cause }
+}

@@ -1,0 +1,73 @@
+//! What the load of one run is: the axes as numbers, and the two CPUs.
+
+use std::net::SocketAddr;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::MeasureError;
+use crate::measure::RunSpec;
+
+/// The axes of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Connections of the generator.
+    pub(super) connections: usize,
+    /// Requests that one of them sends at once.
+    pub(super) pipeline: usize,
+    /// Whether a connection serves more than one.
+    pub(super) is_kept_alive: bool,
+    /// Silent connections beside them.
+    pub(super) idle: usize,
+    /// Length of a reply's body.
+    pub(super) reply_bytes: usize,
+}
+
+impl Load {
+    /// The load of a run.
+    pub(super) fn of(spec: &RunSpec) -> Result<Self, MeasureError> {
+        Ok(Self {
+            connections: spec.count("connections")?,
+            pipeline: spec.count("pipeline")?,
+            is_kept_alive: spec.word("keepalive")? == "true",
+            idle: spec.count("idle")?,
+            reply_bytes: spec.count("reply_bytes")?,
+        })
+    }
+
+    /// Connections that the server holds at once.
+    pub(super) const fn connections_at_once(&self) -> usize {
+        self.connections + self.idle
+    }
+}
+
+/// The request that readiness and idle connections send; the generators have their own.
+pub(super) fn request(to: SocketAddr) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {to}\r\n\r\n")
+}
+
+/// The CPUs of server and generator: the first two that this process may use; on a machine of
+/// one, that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cpus {
+    /// Where the server runs, alone.
+    pub(super) server: usize,
+    /// Where the generator runs, and this process.
+    pub(super) generator: usize,
+}
+
+impl Cpus {
+    /// Looks at what this process may use.
+    pub(super) fn choose() -> Result<Self, MeasureError> {
+        let allowed = sched_getaffinity(None).map_err(MeasureError::io("sched_getaffinity"))?;
+        let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+        let server = cpus.next().ok_or_else(|| MeasureError::Spec("no CPU to use".into()))?;
+        Ok(Self { server, generator: cpus.next().unwrap_or(server) })
+    }
+}
+
+/// Keeps the calling thread, and what it starts from now on, on one CPU.
+pub(super) fn pin(cpu: usize) -> Result<(), MeasureError> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(MeasureError::io("sched_setaffinity"))
+}

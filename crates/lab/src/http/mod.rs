@@ -1,0 +1,147 @@
+//! `http`: a server on one CPU, a load generator on another; what does a request cost the server?
+//!
+//! The measuring process starts the server of the arm, waits until it has given a correct answer,
+//! opens the idle connections, lets the generator run for the ramp and once more for the window,
+//! and ends both. The metric is the CPU time of all threads of all processes of the server,
+//! read right before and right after the generator's run, over the requests that the generator
+//! counted in it. Nothing is subtracted: what connections cost at both ends of the window is in
+//! every arm alike. The rate and the latencies are kept beside it; on two CPUs they say more of the
+//! generator than of the server.
+
+use std::time::Instant;
+
+use crate::error::MeasureError;
+use crate::host::counting::{CountReadings, Counting};
+use crate::host::process::TaskUse;
+use crate::measure::{Done, Pass, Profiling, RunSpec};
+
+mod ab;
+mod config;
+mod generator;
+mod idle;
+mod load;
+mod process;
+mod server;
+mod wrk;
+
+use generator::{Counted, Generator};
+use idle::Idle;
+use load::{Cpus, Load};
+use server::Server;
+
+/// Runs one arm once.
+///
+/// # Errors
+/// [`MeasureError`] when server or generator can't be started, fail or fall silent, or when the
+/// run is interrupted. Both are ended in any case.
+pub(crate) fn measure(
+    spec: &RunSpec,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Done, MeasureError> {
+    let load = Load::of(spec)?;
+    let cpus = Cpus::choose()?;
+    let mut server = Server::start(spec, &load, cpus.server)?;
+    load::pin(cpus.generator)?;
+    let idle = Idle::open(load.idle, server.address, is_interrupted)?;
+    let generator = Generator::choose(&load);
+    let run = |time| generator.run(&load, server.address, time, &spec.scratch, is_interrupted);
+    if !spec.ramp_time().is_zero() {
+        run(spec.ramp_time())?;
+    }
+    let family = server.process.family();
+    let window = Window::open(spec, &family);
+    let counted = run(spec.runtime())?;
+    let mut done = window.close(counted)?;
+    if load.idle > 0 {
+        done.figures.insert("idle_closed".to_owned(), idle.closed() as f64);
+    }
+    // A server that is asked to end lets connections end first; these never would.
+    drop(idle);
+    if server.process.ends_within(std::time::Duration::ZERO, is_interrupted)? {
+        return Err(server.process.failed("ended while it was measured"));
+    }
+    server.process.end();
+    done.mechanism = server.mechanism;
+    done.generator = Some(generator::described(generator));
+    Ok(done)
+}
+
+/// The measured window: what the server had used when it began.
+struct Window<'a> {
+    family: &'a [u32],
+    counting: Option<Counting>,
+    profiling: Option<Profiling>,
+    before: TaskUse,
+    generators_before: std::time::Duration,
+    start: Instant,
+}
+
+impl<'a> Window<'a> {
+    fn open(spec: &RunSpec, family: &'a [u32]) -> Self {
+        let counting = match (&spec.pass, &spec.sources) {
+            (Pass::Counting, Some(sources)) => Some(Counting::start(&threads_of(family), sources)),
+            _ => None,
+        };
+        let profiling = match spec.pass {
+            // The process that answers is the last one: a worker, where there are some.
+            Pass::Profile { rate_hz } => family.last().map(|pid| Profiling::start(*pid, rate_hz)),
+            _ => None,
+        };
+        let before = TaskUse::of_processes(family);
+        let generators_before = generators_cpu();
+        Self { family, counting, profiling, before, generators_before, start: Instant::now() }
+    }
+
+    fn close(self, counted: Counted) -> Result<Done, MeasureError> {
+        let elapsed = self.start.elapsed();
+        let used = TaskUse::of_processes(self.family).since(&self.before);
+        let generator_cpu = generators_cpu().saturating_sub(self.generators_before);
+        let kernel = self.counting.map(|counting| CountReadings::named(counting.stop()));
+        let (samples, symbols) = self.profiling.map_or((None, Vec::new()), Profiling::finish);
+        let cpu_ns = used.cpu_ns.value().copied().ok_or_else(|| {
+            let why = used.cpu_ns.reason().unwrap_or("no reason").to_owned();
+            MeasureError::Protocol(format!("the server's CPU time could not be read: {why}"))
+        })?;
+        let requests = counted.requests;
+        let requests_per_s = requests as f64 / counted.elapsed.as_secs_f64();
+        let mut figures = counted.figures;
+        figures.insert("requests_per_s".to_owned(), requests_per_s);
+        figures.insert("failed".to_owned(), counted.failed as f64);
+        // How busy its CPU kept the server: far below 1 the generator was the bound.
+        figures.insert("server_busy".to_owned(), cpu_ns as f64 / elapsed.as_nanos() as f64);
+        Ok(Done {
+            value: cpu_ns as f64 / requests as f64 / 1000.0,
+            events_per_s: requests_per_s,
+            events: requests,
+            window_s: elapsed.as_secs_f64(),
+            mechanism: None,
+            generator: None,
+            notes: Vec::new(),
+            figures,
+            cpu_ns: used.cpu_ns,
+            process_cpu_ns: crate::host::Reading::Value(generator_cpu.as_nanos() as u64),
+            counters: std::collections::BTreeMap::new(),
+            events_per_wait_histogram: Vec::new(),
+            kernel: kernel.unwrap_or_default(),
+            samples,
+            symbols,
+        })
+    }
+}
+
+/// CPU time of generators that have ended, to a tick.
+fn generators_cpu() -> std::time::Duration {
+    crate::host::process::waited_children_cpu().value().copied().unwrap_or_default()
+}
+
+/// Every thread of these processes, with its process.
+fn threads_of(family: &[u32]) -> Vec<(u32, u32)> {
+    let threads = |pid: &u32| {
+        let pid = *pid;
+        let entries =
+            std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        tids.map(move |tid| (pid, tid)).collect::<Vec<(u32, u32)>>()
+    };
+    family.iter().flat_map(threads).collect()
+}

@@ -1,0 +1,271 @@
+//! A process that a run starts and that never outlives it: the server, or the load generator.
+//!
+//! Waiting is on the process itself (a pidfd), so that an early end is seen at once and nothing
+//! sleeps. Ending is SIGTERM and, after a deadline, SIGKILL; a process that is dropped is ended as
+//! well, with the workers that it has started.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::error::MeasureError;
+
+/// How long a process may take to end when it is asked to.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+/// How long an interruption from outside may go unnoticed.
+const SLICE: Duration = Duration::from_millis(50);
+/// Lines kept of what a process says on standard error.
+const LINES_MAX: usize = 64;
+/// Longest line that is looked at; the rest of it counts as another.
+const LINE_BYTES_MAX: u64 = 4096;
+/// Longest standard output that is read.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+
+/// A running process.
+pub(super) struct Process {
+    name: String,
+    child: Child,
+    handle: OwnedFd,
+    /// What it says on standard error.
+    lines: Receiver<String>,
+    said: Vec<String>,
+    /// The processes that it has started, each with a handle that can't mean another one.
+    workers: Vec<(u32, OwnedFd)>,
+    is_over: bool,
+}
+
+impl Process {
+    /// Starts `command`; `name` stands for it in messages. Its standard output is kept for
+    /// [`Self::output`] as the caller says: as a pipe, or nowhere.
+    pub(super) fn start(
+        name: &str,
+        mut command: Command,
+        stdout: Stdio,
+    ) -> Result<Self, MeasureError> {
+        let setup = |cause| MeasureError::Setup { what: format!("the process {name}"), cause };
+        command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(setup)?;
+        let pid = Pid::from_child(&child);
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            Err(errno) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(setup(errno.into()));
+            }
+        };
+        let lines = listen(&mut child);
+        let (name, said) = (name.to_owned(), Vec::new());
+        Ok(Self { name, child, handle, lines, said, workers: Vec::new(), is_over: false })
+    }
+
+    /// Its kernel number.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its number and those of the processes that it has started, looked up once.
+    pub(super) fn family(&mut self) -> Vec<u32> {
+        if self.workers.is_empty() {
+            self.workers = descendants(self.pid());
+        }
+        std::iter::once(self.pid()).chain(self.workers.iter().map(|(pid, _)| *pid)).collect()
+    }
+
+    /// Waits until the process ends, at most `time`; whether it has ended. Gives up when the run
+    /// is interrupted from outside.
+    pub(super) fn ends_within(
+        &mut self,
+        time: Duration,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, MeasureError> {
+        let start = Instant::now();
+        loop {
+            if is_interrupted() {
+                return Err(MeasureError::Interrupted);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            if self.has_ended(left.min(SLICE))? {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn has_ended(&self, time: Duration) -> Result<bool, MeasureError> {
+        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
+        let time = Timespec::try_from(time).expect("a slice of a second");
+        match poll(&mut fds, Some(&time)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(MeasureError::io("poll")(errno)),
+        }
+    }
+
+    /// The next line of standard error, waited for at most `time`.
+    pub(super) fn line_within(&mut self, time: Duration) -> Option<&str> {
+        let line = self.lines.recv_timeout(time).ok()?;
+        self.said.truncate(LINES_MAX - 1);
+        self.said.push(line);
+        self.said.last().map(String::as_str)
+    }
+
+    /// Sends it a signal; one that has ended already does not mind.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.handle, signal);
+    }
+
+    /// Ends it: asks, waits, kills. What it started goes with it.
+    pub(super) fn end(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.family();
+        self.signal(Signal::TERM);
+        // Whoever interrupts has to wait for the deadline as well: that is what it is for.
+        if !self.ends_within(END_PATIENCE, &|| false).unwrap_or(false) {
+            self.signal(Signal::KILL);
+        }
+        let _ = self.child.wait();
+        self.is_over = true;
+        // A worker whose parent was killed would go on alone.
+        for (_, worker) in &self.workers {
+            let _ = pidfd_send_signal(worker, Signal::KILL);
+        }
+    }
+
+    /// Standard output and exit code of a process that has ended.
+    pub(super) fn output(mut self) -> Result<(String, Option<i32>), MeasureError> {
+        let mut text = String::new();
+        if let Some(stdout) = self.child.stdout.take() {
+            let read = stdout.take(OUTPUT_BYTES_MAX).read_to_string(&mut text);
+            read.map_err(|cause| MeasureError::Io { call: "read", cause })?;
+        }
+        let status = self.child.wait();
+        let status = status.map_err(|cause| MeasureError::Io { call: "waitid", cause })?;
+        self.is_over = true;
+        Ok((text, status.code()))
+    }
+
+    /// A failure of this process, with the last that it said.
+    pub(super) fn failed(&mut self, what: &str) -> MeasureError {
+        while let Ok(line) = self.lines.try_recv() {
+            self.said.push(line);
+        }
+        let last: Vec<&str> = self.said.iter().rev().take(3).map(String::as_str).collect();
+        let said = last.into_iter().rev().collect::<Vec<_>>().join("; ");
+        let what = if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
+        MeasureError::Program { program: self.name.clone(), what }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn listen(child: &mut Child) -> Receiver<String> {
+    let (sender, lines) = channel();
+    if let Some(stderr) = child.stderr.take() {
+        // Ends with the process; what comes after the first lines is read and dropped, so that the
+        // process never waits for a reader.
+        std::thread::spawn(move || {
+            let mut stderr = BufReader::new(stderr);
+            let (mut line, mut kept) = (Vec::new(), 0);
+            while let Ok(1..) = stderr.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+                if kept < LINES_MAX {
+                    kept += 1;
+                    // The receiver goes away with the process.
+                    let _ = sender.send(String::from_utf8_lossy(&line).trim_end().to_owned());
+                }
+                line.clear();
+            }
+        });
+    }
+    lines
+}
+
+/// The processes below `pid`, found by their parents' numbers; not those that end meanwhile.
+fn descendants(pid: u32) -> Vec<(u32, OwnedFd)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(u32, u32)> =
+        numbers.filter_map(|number: u32| Some((number, parent_of(number)?))).collect();
+    let mut found = vec![pid];
+    let mut at = 0;
+    while at < found.len() {
+        let of_this = parents.iter().filter(|(_, parent)| *parent == found[at]);
+        let children: Vec<u32> = of_this.map(|(child, _)| *child).collect();
+        found.extend(children);
+        at += 1;
+    }
+    let handle = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
+    found.into_iter().skip(1).filter_map(|pid| Some((pid, handle(pid)?))).collect()
+}
+
+/// Field 4 of `/proc/<pid>/stat`; the command name before it may hold anything.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(line: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        Process::start("sh", command, Stdio::piped()).expect("a shell")
+    }
+
+    #[test]
+    fn an_end_is_seen_with_output_and_code() {
+        let mut process = shell("echo out; echo err >&2; exit 3");
+        assert!(process.ends_within(Duration::from_secs(20), &|| false).expect("waited"));
+        assert_eq!(process.line_within(Duration::from_secs(20)), Some("err"));
+        assert_eq!(process.output().expect("read"), ("out\n".to_owned(), Some(3)));
+    }
+
+    #[test]
+    fn what_does_not_mind_a_request_is_killed_with_what_it_started() {
+        let mut process = shell("trap '' TERM; sleep 600 & echo up >&2; wait");
+        assert_eq!(process.line_within(Duration::from_secs(20)), Some("up"));
+        let family = process.family();
+        assert_eq!(family.len(), 2, "the shell and its sleep");
+        process.end();
+        let start = Instant::now();
+        while family.iter().any(|pid| std::path::Path::new(&format!("/proc/{pid}/exe")).exists()) {
+            assert!(start.elapsed() < Duration::from_secs(20), "still there");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn an_interruption_is_noticed_while_waiting() {
+        let mut process = shell("sleep 600");
+        let waited = process.ends_within(Duration::from_secs(600), &|| true);
+        assert!(matches!(waited, Err(MeasureError::Interrupted)), "{waited:?}");
+    }
+
+    #[test]
+    fn a_failure_carries_the_last_words() {
+        let mut process = shell("echo 'no such address' >&2; exit 1");
+        process.ends_within(Duration::from_secs(20), &|| false).expect("waited");
+        process.line_within(Duration::from_secs(20));
+        assert_eq!(
+            process.failed("ended too early").to_string(),
+            "sh: ended too early: no such address"
+        );
+    }
+}
