@@ -34,6 +34,7 @@ enum Pause {
 #[derive(Debug)]
 pub(crate) struct Admission {
     flags: SocketFlags,
+    is_for_others: bool,
     pause: Option<Pause>,
     arrivals: Vec<OwnedFd>,
 }
@@ -41,7 +42,13 @@ pub(crate) struct Admission {
 impl Admission {
     /// `flags` are set on every accepted socket.
     pub(crate) fn new(flags: SocketFlags) -> Self {
-        Self { flags, pause: None, arrivals: Vec::new() }
+        Self { flags, is_for_others: false, pause: None, arrivals: Vec::new() }
+    }
+
+    /// From now on other loops take a part of what is accepted. They do not say when they have
+    /// room again, so at the limit the listener pauses for a time.
+    pub(crate) fn accept_for_others(&mut self) {
+        self.is_for_others = true;
     }
 
     /// Accepts this turn's share into [`Admission::arrivals`].
@@ -56,7 +63,10 @@ impl Admission {
         for _ in 0..limits.accepts_per_turn {
             if open as usize + self.arrivals.len() >= limits.connections_max as usize {
                 counters.count(Counter::FullPauses);
-                self.pause = Some(Pause::Full);
+                self.pause = Some(match self.is_for_others {
+                    true => Pause::Until(now + limits.accept_pause),
+                    false => Pause::Full,
+                });
                 return Queue::Paused;
             }
             match accept(listener, self.flags) {

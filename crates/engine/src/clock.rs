@@ -71,10 +71,13 @@ impl Clock {
         self.now
     }
 
-    /// Ends the work of a turn. A loop that will not wait at all may leave it out.
-    pub(crate) fn begin_wait(&mut self, counters: &Counters) {
-        self.count_until(monotonic(), counters);
+    /// Ends the work of a turn and says when that is, which [`Clock::now`] does not: sessions
+    /// may have worked long. A loop that will not wait at all may leave it out.
+    pub(crate) fn begin_wait(&mut self, counters: &Counters) -> Moment {
+        let read = monotonic();
+        self.count_until(read, counters);
         self.is_waiting = true;
+        read
     }
 
     /// The date within a wait that spins. Writes nothing that another thread reads.

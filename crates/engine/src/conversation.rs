@@ -98,18 +98,19 @@ pub(crate) struct Conversation<S> {
 }
 
 impl<S: Session> Conversation<S> {
-    /// Accepts a connection.
+    /// Accepts a connection. [`Conversation::pump`] follows when it is unfinished.
     pub(crate) fn accept(
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
         outlet: &mut impl Outlet,
-    ) -> (Self, Result<(), CloseCause>) {
+    ) -> (Self, Result<Progress, CloseCause>) {
         let (out, socket) = outlet.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         let session = S::accepted(shared, &mut actions);
         let wishes = Wishes::of(actions);
         let mut conversation = Self::new(session);
         let done = conversation.carry_out(wishes, outlet);
+        let done = done.map(|()| conversation.progress());
         (conversation, done)
     }
 
@@ -144,7 +145,7 @@ impl<S: Session> Conversation<S> {
             }
         }
         self.keep(input)?;
-        Ok(if self.next_call(&[]).is_some() { Progress::Unfinished } else { Progress::Rests })
+        Ok(self.progress())
     }
 
     /// Calls the session for something that is not input; [`Conversation::pump`] follows.
@@ -221,6 +222,10 @@ impl<S: Session> Conversation<S> {
 
     pub(crate) fn session(&self) -> &S {
         &self.session
+    }
+
+    fn progress(&self) -> Progress {
+        if self.next_call(&[]).is_some() { Progress::Unfinished } else { Progress::Rests }
     }
 
     fn next_call(&self, input: &[u8]) -> Option<Call> {
@@ -307,6 +312,9 @@ impl<S: Session> Conversation<S> {
             Call::Bytes => unreachable!("on_bytes has its own way"),
         }
         let wishes = Wishes::of(actions);
+        if wishes.wants_call_again && self.kept.is_some() {
+            self.state |= UNSEEN;
+        }
         self.carry_out(wishes, outlet)
     }
 
@@ -328,15 +336,13 @@ impl<S: Session> Conversation<S> {
         Ok(())
     }
 
-    /// Puts `input`, which no session has seen, behind what is kept.
+    /// Puts `input`, which no session has seen, behind what is kept, which is bounded.
     fn keep(&mut self, input: &[u8]) -> Result<(), CloseCause> {
-        if input.is_empty() {
-            return Ok(());
+        if !input.is_empty() {
+            self.kept.get_or_insert_default().extend_from_slice(input);
+            self.state |= UNSEEN;
         }
-        let kept = self.kept.get_or_insert_default();
-        kept.extend_from_slice(input);
-        self.state |= UNSEEN;
-        if kept.len() > KEPT_BYTES_MAX { Err(CloseCause::InputLimit) } else { Ok(()) }
+        if self.kept_bytes() > KEPT_BYTES_MAX { Err(CloseCause::InputLimit) } else { Ok(()) }
     }
 
     fn set(&mut self, bit: u8, is_set: bool) {

@@ -3,7 +3,7 @@
 //! Most connections have neither at any time, so both are boxed. Shared by the two loops.
 
 use crate::output::Output;
-use crate::{Limits, Moment};
+use crate::{CloseCause, Limits, Moment};
 
 /// What a connection still has to do beside its conversation.
 #[derive(Debug, Default)]
@@ -16,6 +16,17 @@ pub(crate) enum Tail {
     /// Drop what comes until the peer ends: closing with unread input would make the kernel
     /// reset the connection, and the peer might never see the last answer (RFC 9112 9.6).
     Lingering(Box<Linger>),
+}
+
+/// What follows when a deadline of a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// The connection closes.
+    Close(CloseCause),
+    /// The session is told.
+    Session,
+    /// Nothing yet.
+    Later(Moment),
 }
 
 /// How much longer a closed conversation waits for its peer.
@@ -39,13 +50,28 @@ impl Linger {
 }
 
 impl Tail {
-    /// The deadline that counts: that of the tail, or `session`'s when there is none.
+    /// The deadline that comes first: `session`'s, or that of the tail.
     pub(crate) fn deadline(&self, session: Moment) -> Moment {
         match self {
             Self::None => session,
-            Self::Waiting(output) => output.judged_at(),
+            Self::Waiting(output) => output.judged_at().min(session),
             Self::Lingering(linger) => linger.until,
         }
+    }
+
+    /// What is due when the clock of a connection rings whose session has the deadline
+    /// `session`.
+    pub(crate) fn due(&mut self, session: Moment, now: Moment, limits: &Limits) -> Due {
+        match self {
+            Self::Lingering(_) => return Due::Close(CloseCause::Session),
+            Self::Waiting(output) => {
+                if !output.is_fast_enough(now, limits) {
+                    return Due::Close(CloseCause::SlowReader);
+                }
+            }
+            Self::None => {}
+        }
+        if session <= now { Due::Session } else { Due::Later(self.deadline(session)) }
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -10,6 +10,7 @@ use pollux_poller::Waker;
 
 use crate::clock::Clock;
 use crate::completion::CompletionLoop;
+use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::{
     CloseCause, ConnectionId, Counter, Counters, Driver, FdSnapshot, Limits, Listener, Session,
@@ -146,7 +147,8 @@ impl<S: Session> EventLoop<S> {
         either!(this, each => each.wake(session));
     }
 
-    /// Takes no new connections and tells every session once to come to its end.
+    /// Takes no new connections and tells every session once to come to its end, also those
+    /// that begin later. Once is enough.
     pub fn drain(&mut self) {
         let this = &mut self.0;
         either!(this, each => each.drain());
@@ -221,6 +223,3 @@ impl<S: Session> EventLoop<S> {
         }
     }
 }
-
-/// Gives accepted connections away; takes back what nobody took.
-pub(crate) type HandOut = Box<dyn FnMut(OwnedFd) -> Option<OwnedFd>>;

@@ -21,6 +21,7 @@ mod ending;
 mod event_loop;
 mod fd_table;
 mod group;
+mod hand_out;
 mod inbox;
 mod isolation;
 mod limits;

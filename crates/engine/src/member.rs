@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use pollux_poller::Waker;
 
-use crate::event_loop::{EventLoop, HandOut};
+use crate::event_loop::EventLoop;
 use crate::group::{GroupError, Look};
+use crate::hand_out::HandOut;
 use crate::{
     CloseCause, Counters, CpuList, Driver, Inbox, Limits, Listener, Sender, Session, SharedDate,
 };
@@ -67,8 +68,7 @@ pub(crate) struct Member<S: Session> {
     event_loop: EventLoop<S>,
     inbox: Inbox<Message>,
     mail: Vec<Message>,
-    index: usize,
-    look: Arc<Look>,
+    seat: Seat,
     drain_by: Option<Instant>,
     is_stopped: bool,
 }
@@ -83,11 +83,11 @@ impl<S: Session> Member<S> {
             event_loop.listen(listener, setup.is_exclusive);
         }
         if !setup.peers.is_empty() {
-            event_loop.hand_out(hand_out(setup.peers, event_loop.counters()));
+            event_loop.hand_out(HandOut::new(setup.peers, event_loop.counters()));
         }
-        let (index, look) = (setup.index, setup.look);
+        let seat = Seat { index: setup.index, look: setup.look };
         let (mail, drain_by, is_stopped) = (Vec::new(), None, false);
-        (Self { event_loop, inbox, mail, index, look, drain_by, is_stopped }, sender)
+        (Self { event_loop, inbox, mail, seat, drain_by, is_stopped }, sender)
     }
 
     /// Turns until the group ends.
@@ -96,19 +96,19 @@ impl<S: Session> Member<S> {
         let cause =
             if self.drain_by.is_some() { CloseCause::Drained } else { CloseCause::LoopEnded };
         self.event_loop.close_all(cause);
-        self.look.isolation().leave(self.index);
         outcome
     }
 
     fn turn_to_the_end(&mut self) -> Result<(), GroupError> {
-        while !self.is_over() {
+        while !self.is_over() || self.has_late_mail() {
             let rest = self.drain_by.map(|end| end.saturating_duration_since(Instant::now()));
             if self.event_loop.turn(rest).map_err(GroupError::Loop)? {
                 self.read_mail();
             }
-            if self.look.isolation().is_requested() {
-                self.look.note(self.index, self.event_loop.describe());
-                self.look.isolation().rest(self.index);
+            let Seat { look, index } = &self.seat;
+            if look.isolation().is_requested() {
+                look.note(*index, self.event_loop.describe());
+                look.isolation().rest(*index);
             }
         }
         Ok(())
@@ -120,6 +120,13 @@ impl<S: Session> Member<S> {
         self.is_stopped || self.drain_by.is_some_and(has_drained)
     }
 
+    /// Connections that were handed over just before the end are served, or at least closed
+    /// and counted.
+    fn has_late_mail(&mut self) -> bool {
+        self.read_mail();
+        !self.is_over()
+    }
+
     fn read_mail(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         self.inbox.drain(&mut mail);
@@ -128,6 +135,7 @@ impl<S: Session> Member<S> {
             match message {
                 Message::Admit(socket) => self.event_loop.admit(socket),
                 Message::Drain(at_most) => {
+                    // A second wish may bring the end nearer, or put it off.
                     self.drain_by = Some(Instant::now() + at_most);
                     self.event_loop.drain();
                 }
@@ -138,23 +146,14 @@ impl<S: Session> Member<S> {
     }
 }
 
-/// Gives a connection to the loop that has the fewest, which may be this one. What was handed
-/// over counts at once: the other loop's own count lags behind a burst.
-fn hand_out(peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>, own: Arc<Counters>) -> HandOut {
-    let mut handed = vec![0u64; peers.len()];
-    Box::new(move |socket| {
-        let open = |index: usize| handed[index].saturating_sub(peers[index].1.closed_total());
-        let least = (0..peers.len()).min_by_key(|index| open(*index))?;
-        if own.open() <= open(least) {
-            return Some(socket);
-        }
-        let sent = peers[least].0.send(Message::Admit(socket));
-        match sent.map_err(crate::Undelivered::into_message) {
-            Err(Message::Admit(socket)) => Some(socket),
-            _ => {
-                handed[least] += 1;
-                None
-            }
-        }
-    })
+/// A loop's place among those that can be brought to rest; given up also when it panics.
+struct Seat {
+    look: Arc<Look>,
+    index: usize,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.look.isolation().leave(self.index);
+    }
 }

@@ -164,6 +164,7 @@ impl Output {
         counters: &Counters,
     ) -> Result<Flushed, CloseCause> {
         self.is_blocked = false;
+        let mut of_files = 0;
         while let Some(piece) = self.pieces.front_mut() {
             counters.count(Counter::Sends);
             let (outcome, is_file) = match piece {
@@ -177,7 +178,8 @@ impl Output {
                     counters.add(Counter::BytesOut, taken as u64);
                     self.moved_bytes += taken as u64;
                     self.shorten_first(taken);
-                    if is_file && taken == FILE_CHUNK {
+                    of_files += if is_file { taken } else { 0 };
+                    if of_files >= FILE_CHUNK && !self.pieces.is_empty() {
                         return Ok(Flushed::Budget);
                     }
                 }
@@ -235,5 +237,48 @@ pub(crate) fn broken(errno: Errno) -> CloseCause {
         // Keep-alive probes or retransmissions found nobody.
         Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH => CloseCause::PeerReset,
         _ => CloseCause::SocketError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_file_for_a_peer_that_reads_fast_leaves_the_turn_to_others() {
+        const LEN: u64 = 64 << 20;
+        let file = std::env::temp_dir().join(format!("pollux-budget-{}", std::process::id()));
+        let sparse = std::fs::File::create_new(&file).expect("a name of our own");
+        sparse.set_len(LEN).expect("a file with a hole");
+        let file_again = std::fs::File::open(&file).expect("just made");
+        std::fs::remove_file(&file).expect("ours");
+        let (ours, mut theirs) = UnixStream::pair().expect("two descriptors");
+        ours.set_nonblocking(true).expect("set");
+        let reader = std::thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 20];
+            let mut total = 0;
+            while let Ok(read @ 1..) = theirs.read(&mut buffer) {
+                total += read as u64;
+            }
+            total
+        });
+        let counters = Counters::default();
+        let mut output = Output::new(Moment::default(), &Limits::default());
+        output.push_file(FileRange { file: file_again.into(), offset: 0, len: LEN });
+        loop {
+            let before = counters.value(Counter::BytesOut);
+            let flushed = output.flush(ours.as_fd(), &counters).expect("the peer reads");
+            let share = counters.value(Counter::BytesOut) - before;
+            assert!(share < 2 * FILE_CHUNK as u64, "{share} bytes at once");
+            if flushed == Flushed::All {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        drop(ours);
+        assert_eq!(reader.join().expect("the reader"), LEN);
     }
 }

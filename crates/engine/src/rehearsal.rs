@@ -40,7 +40,8 @@ impl<S: Session> Rehearsal<S> {
         let (conversation, done) =
             Conversation::accept(&mut this.shared, &mut turn, &mut this.stage);
         this.conversation = Some(conversation);
-        this.finish(done.map(|()| Progress::Rests));
+        this.finish(done);
+        this.play(|_| {}, None, &[]);
         this
     }
 
@@ -296,5 +297,52 @@ mod tests {
         let mut play = rehearsal();
         play.drain();
         assert_eq!(play.closed(), Some(CloseCause::Session));
+    }
+
+    /// Never uses anything until it is woken; then it asks to see its input once more.
+    struct Hoarder {
+        shown: usize,
+    }
+
+    impl Session for Hoarder {
+        type Shared = ();
+
+        fn accepted((): &mut (), actions: &mut Actions<'_>) -> Self {
+            actions.set_deadline(actions.now().at + Duration::from_secs(1));
+            Self { shown: 0 }
+        }
+
+        fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+            self.shown = input.len();
+            0
+        }
+
+        fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            actions.close();
+        }
+
+        fn on_deadline(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+            self.shown = 0;
+            actions.call_again();
+        }
+
+        fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+    }
+
+    #[test]
+    fn input_that_no_session_uses_is_bounded() {
+        let mut play = Rehearsal::<Hoarder>::new((), Now::default());
+        for _ in 0..64 {
+            play.feed(&[b'x'; 64 * 1024]);
+        }
+        assert_eq!(play.closed(), Some(CloseCause::InputLimit));
+    }
+
+    #[test]
+    fn a_session_that_asks_to_be_called_again_sees_its_unused_input() {
+        let mut play = Rehearsal::<Hoarder>::new((), Now::default());
+        play.feed(b"abc");
+        play.pass(Duration::from_secs(1));
+        assert_eq!(play.session().map(|session| session.shown), Some(3));
     }
 }

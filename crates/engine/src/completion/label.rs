@@ -16,7 +16,8 @@ use pollux_poller::Token;
 pub(super) enum Kind {
     /// Receives for a connection.
     Receive = 1,
-    /// Sends out of the arena; the slot counts the sends of the turn.
+    /// Sends out of the arena; the slot counts the sends of the submission, the generation
+    /// says whether that is an even or an odd one.
     Send = 2,
     /// Sends output that waited.
     SendWaiting = 3,

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A connection's first receive is single-shot: one that ends after one request then costs no
-//! cancellation. From the second on a multishot receive stays armed; bytes come in buffers of
-//! the ring and go back to it within the turn. Listeners are watched and accepted from with a
+//! cancellation. From the second on a multishot receive stays armed, but for unix sockets
+//! (`shots_of` says why); bytes come in buffers of the ring and go back to it within the turn. Listeners are watched and accepted from with a
 //! budget, after all live connections had their turn: a multishot accept knows no bound.
 //!
 //! | receiving | armed | data | end, error, cancelled | the session takes no input |
@@ -38,14 +38,15 @@ use pollux_sys::ring::{
     QueueFull, Received, RingUnavailable, Setup, Shots, Sizes, StreamCompletion, StreamRing,
     StreamSizes,
 };
-use rustix::net::{Shutdown, SocketFlags, shutdown};
+use rustix::net::sockopt::socket_domain;
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::Admission;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail};
-use crate::event_loop::HandOut;
+use crate::hand_out::HandOut;
 use crate::timers::Timers;
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
 use label::{Kind, label, numbered};
@@ -81,6 +82,7 @@ struct Connection<S> {
     socket: OwnedFd,
     receiving: Receiving,
     has_received: bool,
+    shots: Shots,
     marks: SendMarks,
     conversation: Conversation<S>,
     tail: Tail,
@@ -88,7 +90,10 @@ struct Connection<S> {
 
 struct Listening {
     socket: OwnedFd,
-    events: u32,
+    /// How its connections receive.
+    shots: Shots,
+    is_exclusive: bool,
+    is_watched: bool,
     has_connections: bool,
 }
 
@@ -118,6 +123,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     unfinished: Vec<ConnectionId>,
     fired: Vec<u32>,
     hand_out: Option<HandOut>,
+    is_draining: bool,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -158,6 +164,7 @@ impl<S: Session> CompletionLoop<S> {
             unfinished: Vec::new(),
             fired: Vec::new(),
             hand_out: None,
+            is_draining: false,
         };
         this.watch_waker();
         Ok(this)
@@ -167,20 +174,23 @@ impl<S: Session> CompletionLoop<S> {
     pub(crate) fn listen(&mut self, listener: Listener, exclusive: bool) {
         let number = self.listeners.len() as u32;
         let socket = listener.into_socket();
-        let events = if exclusive { POLLIN | EPOLLEXCLUSIVE } else { POLLIN };
-        self.listeners.push(Listening { socket, events, has_connections: false });
+        let (is_watched, has_connections) = (false, false);
+        let (is_exclusive, shots) = (exclusive, shots_of(&socket));
+        let listening = Listening { socket, shots, is_exclusive, is_watched, has_connections };
+        self.listeners.push(listening);
         self.watch_listener(number);
     }
 
     /// Takes over a connected socket and starts a session on it.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
         self.counters.count(Counter::Adopted);
-        self.insert(socket, |_, _, _| (Conversation::new(session), Ok(())))
+        let shots = shots_of(&socket);
+        self.insert(socket, shots, |_, _, _| (Conversation::new(session), Ok(Progress::Rests)))
     }
 
     /// Starts a session on an accepted socket.
-    pub(crate) fn admit(&mut self, socket: OwnedFd) {
-        self.insert(socket, |shared, turn, wire| Conversation::accept(shared, turn, wire));
+    fn admit(&mut self, socket: OwnedFd, shots: Shots) {
+        self.insert(socket, shots, |shared, turn, wire| Conversation::accept(shared, turn, wire));
     }
 
     /// Starts a session on a connection that another loop accepted, unless this one is full.
@@ -190,11 +200,13 @@ impl<S: Session> CompletionLoop<S> {
             self.counters.count_close(CloseCause::LoopFull);
             return;
         }
-        self.admit(socket);
+        let shots = shots_of(&socket);
+        self.admit(socket, shots);
     }
 
     /// Lets `hand_out` have accepted connections first.
     pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+        self.admission.accept_for_others();
         self.hand_out = Some(hand_out);
     }
 
@@ -206,13 +218,13 @@ impl<S: Session> CompletionLoop<S> {
         &self.counters
     }
 
-    fn welcome(&mut self, socket: OwnedFd) {
+    fn welcome(&mut self, socket: OwnedFd, shots: Shots) {
         let kept = match &mut self.hand_out {
-            Some(hand_out) => hand_out(socket),
+            Some(hand_out) => hand_out.give(socket),
             None => Some(socket),
         };
         match kept {
-            Some(socket) => self.admit(socket),
+            Some(socket) => self.admit(socket, shots),
             None => self.counters.count(Counter::HandedOut),
         }
     }
@@ -260,6 +272,9 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Tells every session once that the loop drains, and takes no new connections.
     pub(crate) fn drain(&mut self) {
+        if std::mem::replace(&mut self.is_draining, true) {
+            return;
+        }
         self.stop_listening();
         for token in self.connections.tokens() {
             self.play(token, Some(Occasion::Drain), None);
@@ -288,11 +303,12 @@ impl<S: Session> CompletionLoop<S> {
     fn insert(
         &mut self,
         socket: OwnedFd,
+        shots: Shots,
         begin: impl FnOnce(
             &mut S::Shared,
             &mut Turn<'_>,
             &mut Wire<'_>,
-        ) -> (Conversation<S>, Result<(), CloseCause>),
+        ) -> (Conversation<S>, Result<Progress, CloseCause>),
     ) -> ConnectionId {
         self.make_room();
         let (now, token) = (self.clock.now(), self.connections.next_token());
@@ -313,10 +329,13 @@ impl<S: Session> CompletionLoop<S> {
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
         let receiving = Receiving::Idle;
         let connection =
-            Connection { socket, receiving, has_received: false, marks, conversation, tail };
+            Connection { socket, receiving, has_received: false, shots, marks, conversation, tail };
         self.connections.insert(connection);
         self.open += 1;
-        self.settle(token, done.map(|()| Progress::Rests));
+        self.settle(token, done);
+        if self.is_draining {
+            self.play(token, Some(Occasion::Drain), None);
+        }
         ConnectionId(token)
     }
 
@@ -404,9 +423,11 @@ impl<S: Session> CompletionLoop<S> {
         let fd = connection.socket.as_raw_fd();
         match connection.receiving {
             Receiving::Idle if is_lingering || conversation.wants_input() => {
-                let is_first = !connection.has_received;
-                connection.receiving = if is_first { Receiving::Once } else { Receiving::Many };
-                let shots = if is_first { Shots::One } else { Shots::Many };
+                let shots = if connection.has_received { connection.shots } else { Shots::One };
+                connection.receiving = match shots {
+                    Shots::One => Receiving::Once,
+                    Shots::Many => Receiving::Many,
+                };
                 self.push(|ring| ring.receive(fd, shots, label(Kind::Receive, token)));
             }
             Receiving::Many if !is_lingering && conversation.kept_bytes() > KEPT_BYTES_MAX => {
@@ -437,11 +458,14 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Closes a descriptor behind the requests that were queued for it.
     fn close_fd(&mut self, fd: OwnedFd) {
-        if let Err((QueueFull, fd)) = self.ring.close(fd, numbered(Kind::Errand, 0)) {
-            self.submit();
-            // Still no room: the requests for it were submitted all the same.
-            drop(self.ring.close(fd, numbered(Kind::Errand, 0)));
-        }
+        let mut waiting = Some(fd);
+        self.push(|ring| {
+            let Some(fd) = waiting.take() else { return Ok(()) };
+            ring.close(fd, numbered(Kind::Errand, 0)).map_err(|(full, fd)| {
+                waiting = Some(fd);
+                full
+            })
+        });
     }
 
     fn watch_waker(&mut self) {
@@ -450,9 +474,32 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     fn watch_listener(&mut self, number: u32) {
-        let Listening { socket, events, .. } = &self.listeners[number as usize];
-        let (fd, events) = (socket.as_raw_fd(), *events);
-        self.push(|ring| ring.poll(fd, events, Shots::Many, numbered(Kind::Listener, number)));
+        let listening = &mut self.listeners[number as usize];
+        listening.is_watched = true;
+        let fd = listening.socket.as_raw_fd();
+        // An exclusive watch that stays takes every wake, also while its loop works or pauses:
+        // one shot, and the next wake goes to another loop.
+        let (events, shots) = match listening.is_exclusive {
+            true => (POLLIN | EPOLLEXCLUSIVE, Shots::One),
+            false => (POLLIN, Shots::Many),
+        };
+        self.push(|ring| ring.poll(fd, events, shots, numbered(Kind::Listener, number)));
+    }
+
+    /// While this loop takes no connections, those who share a listener are woken.
+    fn leave_wakes_to_others(&mut self) {
+        for number in 0..self.listeners.len() {
+            let listening = &mut self.listeners[number];
+            if listening.is_exclusive && std::mem::take(&mut listening.is_watched) {
+                let watch = numbered(Kind::Listener, number as u32);
+                self.push(|ring| ring.cancel(watch, numbered(Kind::Errand, 0)));
+            }
+        }
+    }
+
+    /// What counts against the limit: with others to hand out to, theirs who have the fewest.
+    fn open_for_accepts(&self) -> u32 {
+        self.hand_out.as_ref().map_or(self.open, |others| others.open_least(self.open))
     }
 
     /// Queues a request, making room in the queue where needed.
@@ -463,6 +510,18 @@ impl<S: Session> CompletionLoop<S> {
             tries += 1;
             assert!(tries < SUBMITS_MAX, "the kernel takes no requests from a full queue");
         }
+    }
+}
+
+/// How a connection receives from its second receive on.
+///
+/// From Linux 6.17 on a multishot receive of a unix socket misses an end that comes together
+/// with data: it takes the socket's word that nothing is left to receive, and is not woken
+/// again. Arming anew looks once more.
+fn shots_of(socket: &OwnedFd) -> Shots {
+    match socket_domain(socket) {
+        Ok(AddressFamily::UNIX) => Shots::One,
+        _ => Shots::Many,
     }
 }
 

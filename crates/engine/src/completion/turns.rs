@@ -4,14 +4,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use pollux_poller::Token;
-use pollux_sys::ring::{Received, StreamCompletion};
+use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
 use super::label::{self, Kind};
 use super::{CompletionLoop, Receiving, SUBMITS_MAX, TurnSend};
 use crate::admission::Queue;
 use crate::conversation::Occasion;
-use crate::ending::Tail;
+use crate::ending::{Due, Tail};
 use crate::output::{Output, Piece, broken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Moment, Session};
 
@@ -23,8 +23,13 @@ impl<S: Session> CompletionLoop<S> {
     /// The kernel refuses to wait.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> std::io::Result<bool> {
         self.is_woken = false;
-        self.clock.begin_wait(&self.counters);
-        self.enter(self.patience(timeout))?;
+        // What came since stands in front of the sends of this submission.
+        self.set_aside();
+        let began = self.clock.begin_wait(&self.counters);
+        self.enter(self.patience(timeout, began), began)?;
+        if !self.backlog.is_empty() {
+            self.set_aside();
+        }
         self.counters.count(Counter::Turns);
         let now = self.clock.begin_turn(&self.counters);
         S::begin_turn(&mut self.shared, now);
@@ -38,8 +43,8 @@ impl<S: Session> CompletionLoop<S> {
         Ok(self.is_woken)
     }
 
-    /// How long this turn may sleep, when the caller allows `at_most`.
-    fn patience(&self, at_most: Option<Duration>) -> Option<Duration> {
+    /// How long this turn may sleep from `began` on, when the caller allows `at_most`.
+    fn patience(&self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
         let is_busy = !self.unfinished.is_empty()
             || !self.wakes.is_empty()
             || !self.backlog.is_empty()
@@ -49,21 +54,30 @@ impl<S: Session> CompletionLoop<S> {
         }
         let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
         let alarm = deadline.min(self.admission.resumes_at());
-        let alarm = alarm.is_finite().then(|| alarm - self.clock.now().at);
+        let alarm = alarm.is_finite().then(|| alarm - began);
         alarm.into_iter().chain(at_most).min()
     }
 
-    /// Submits everything and waits. No timer is armed when nothing is waited for.
-    fn enter(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
-        let is_poll = timeout == Some(Duration::ZERO) || self.limits.busy_poll;
+    /// Submits everything and waits, or spins. No timer is armed when nothing is waited for.
+    fn enter(&mut self, timeout: Option<Duration>, began: Moment) -> std::io::Result<()> {
+        let is_busy_poll = self.limits.busy_poll;
+        let end = timeout.map_or(Moment::NEVER, |timeout| began + timeout);
+        let is_poll = timeout == Some(Duration::ZERO) || is_busy_poll;
         let (completions_min, timeout) = if is_poll { (0, None) } else { (1, timeout) };
-        self.counters.count(Counter::RingEnters);
-        if let Err(error) = self.ring.enter(completions_min, timeout) {
-            match Errno::from_io_error(&error) {
-                // Nothing was lost: a signal, the timeout, or no memory for more just now.
-                Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => {}
-                _ => return Err(error),
+        loop {
+            self.counters.count(Counter::RingEnters);
+            if let Err(error) = self.ring.enter(completions_min, timeout) {
+                match Errno::from_io_error(&error) {
+                    // Nothing was lost: a signal, the timeout, or no memory for more just now.
+                    Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => {}
+                    _ => return Err(error),
+                }
             }
+            let is_over = !is_busy_poll || self.ring.has_completions() || self.ring.has_overflow();
+            if is_over || self.clock.spin() >= end {
+                break;
+            }
+            self.counters.count(Counter::BusySpins);
         }
         if self.ring.queued() == 0 {
             self.next_submission();
@@ -97,7 +111,7 @@ impl<S: Session> CompletionLoop<S> {
         self.counters.count(Counter::Completions);
         let (kind, token) = label::read(completion.user_data);
         if kind == Kind::Send {
-            return self.fell_short(token.slot(), completion.result);
+            return self.fell_short(token, completion.result);
         }
         self.renew_arena();
         match kind {
@@ -109,6 +123,16 @@ impl<S: Session> CompletionLoop<S> {
             // What it was for is gone already, or about to go by itself.
             Kind::Errand => {}
             Kind::Send => unreachable!("answered above"),
+        }
+    }
+
+    /// Answers the sends that fell short and keeps all other completions for later.
+    fn set_aside(&mut self) {
+        while let Some(completion) = self.ring.next_completion() {
+            match label::read(completion.user_data) {
+                (Kind::Send, send) => self.fell_short(send, completion.result),
+                _ => self.backlog.push_back(completion),
+            }
         }
     }
 
@@ -128,12 +152,7 @@ impl<S: Session> CompletionLoop<S> {
             if self.ring.queued() == 0 {
                 self.next_submission();
             }
-            while let Some(completion) = self.ring.next_completion() {
-                match label::read(completion.user_data) {
-                    (Kind::Send, token) => self.fell_short(token.slot(), completion.result),
-                    _ => self.backlog.push_back(completion),
-                }
-            }
+            self.set_aside();
             self.renew_arena();
             tries += 1;
             assert!(tries < SUBMITS_MAX, "the kernel takes no requests from a full queue");
@@ -150,14 +169,19 @@ impl<S: Session> CompletionLoop<S> {
     fn next_submission(&mut self) {
         std::mem::swap(&mut self.sends, &mut self.submitted_sends);
         self.sends.clear();
-        self.submission = self.submission.wrapping_add(1).max(1);
+        // Even and odd take turns, also where the count begins anew.
+        self.submission = self.submission.checked_add(1).unwrap_or(2);
         self.is_arena_stale = true;
     }
 
     /// A send out of the arena was not taken whole: its rest waits, in front of what followed.
-    fn fell_short(&mut self, number: u32, result: i32) {
+    /// `send` is its number among those of its submission, which may be the one that is being
+    /// filled: a full queue is submitted in the middle of a turn.
+    fn fell_short(&mut self, send: Token, result: i32) {
         self.counters.count(Counter::SendsShort);
-        let Some(&TurnSend { token, slice }) = self.submitted_sends.get(number as usize) else {
+        let is_of_this = send.generation() == self.submission & 1;
+        let sends = if is_of_this { &self.sends } else { &self.submitted_sends };
+        let Some(&TurnSend { token, slice }) = sends.get(send.slot() as usize) else {
             return self.counters.count(Counter::Stale);
         };
         let Some(connection) = self.connections.get_mut(token) else {
@@ -168,7 +192,10 @@ impl<S: Session> CompletionLoop<S> {
             Err(_) if is(result, Errno::AGAIN) => 0,
             Err(_) => return self.close(token, broken(errno(result))),
         };
-        let bytes = self.ring.sent_bytes(slice).expect("the arena is renewed after this");
+        let Some(bytes) = self.ring.sent_bytes(slice) else {
+            // Kernels before 6.15 may tell of it behind a receive: better cut than with a gap.
+            return self.close(token, CloseCause::SocketError);
+        };
         let rest = bytes[taken..].to_vec();
         // They were counted as gone when they were queued.
         self.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
@@ -208,7 +235,8 @@ impl<S: Session> CompletionLoop<S> {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let bytes = lease.len_bytes();
         self.counters.add(Counter::BytesIn, bytes as u64);
-        if connection.has_received && !has_more && connection.receiving == Receiving::Idle {
+        let is_many = connection.shots == Shots::Many;
+        if connection.has_received && is_many && !has_more {
             self.counters.count(Counter::Rearms);
         }
         connection.has_received = true;
@@ -244,7 +272,8 @@ impl<S: Session> CompletionLoop<S> {
     fn listener_ready(&mut self, number: u32, has_more: bool) {
         let Some(listening) = self.listeners.get_mut(number as usize) else { return };
         listening.has_connections = true;
-        if !has_more {
+        listening.is_watched = has_more;
+        if !has_more && !listening.is_exclusive {
             self.watch_listener(number);
         }
     }
@@ -287,15 +316,12 @@ impl<S: Session> CompletionLoop<S> {
     fn fire(&mut self, token: Token) {
         let now = self.clock.now().at;
         let Some(connection) = self.connections.get_mut(token) else { return };
-        match &mut connection.tail {
-            Tail::Lingering(_) => self.close(token, CloseCause::Session),
-            Tail::Waiting(output) => {
-                if !output.is_fast_enough(now, &self.limits) {
-                    return self.close(token, CloseCause::SlowReader);
-                }
-                self.timers.set(token.slot(), output.judged_at());
+        match connection.tail.due(connection.conversation.deadline(), now, &self.limits) {
+            Due::Close(cause) => self.close(token, cause),
+            Due::Later(deadline) => {
+                self.timers.set(token.slot(), deadline);
             }
-            Tail::None => {
+            Due::Session => {
                 connection.conversation.deadline_fired();
                 self.play(token, Some(Occasion::Deadline), None);
             }
@@ -319,24 +345,34 @@ impl<S: Session> CompletionLoop<S> {
 
     fn accept(&mut self) {
         let now = self.clock.now().at;
-        if self.admission.is_paused() && !self.admission.may_resume(self.open, now, &self.limits) {
-            return;
+        if self.admission.is_paused() {
+            if !self.admission.may_resume(self.open_for_accepts(), now, &self.limits) {
+                return;
+            }
+            // Who was not watched meanwhile has to be asked.
+            self.listeners.iter_mut().for_each(|each| each.has_connections |= !each.is_watched);
         }
         for number in 0..self.listeners.len() {
             let listening = &mut self.listeners[number];
             if !listening.has_connections {
                 continue;
             }
-            let (socket, limits) = (listening.socket.as_fd(), &self.limits);
-            let queue = self.admission.accept(socket, self.open, now, limits, &self.counters);
+            let open = self.open_for_accepts();
+            let (socket, limits) = (self.listeners[number].socket.as_fd(), &self.limits);
+            let queue = self.admission.accept(socket, open, now, limits, &self.counters);
+            let listening = &mut self.listeners[number];
             listening.has_connections = queue != Queue::Empty;
+            if queue == Queue::Empty && !listening.is_watched {
+                self.watch_listener(number as u32);
+            }
+            let shots = self.listeners[number].shots;
             let mut arrivals: Vec<OwnedFd> = self.admission.arrivals();
             for socket in arrivals.drain(..) {
-                self.welcome(socket);
+                self.welcome(socket, shots);
             }
             self.admission.reuse(arrivals);
             if queue == Queue::Paused {
-                return;
+                return self.leave_wakes_to_others();
             }
         }
     }

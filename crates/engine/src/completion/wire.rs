@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use pollux_poller::Token;
 use pollux_sys::ring::{QueueFull, Sending, Sent as Slice};
 
-use super::label::{Kind, numbered};
+use super::label::{Kind, label};
 use crate::conversation::{Outlet, Sent};
 use crate::ending::Tail;
 use crate::output::Output;
@@ -81,7 +81,8 @@ impl Outlet for Wire<'_> {
 
 impl Wire<'_> {
     fn send_spare(&mut self, len: usize) -> Result<(), CloseCause> {
-        let label = numbered(Kind::Send, self.sends.len() as u32);
+        let number = Token::new(self.sends.len() as u32, self.submission & 1);
+        let label = label(Kind::Send, number);
         let fd = self.socket.as_raw_fd();
         let slice = match self.sending.send_spare(fd, len, label) {
             Ok(slice) => slice,

@@ -25,9 +25,9 @@ use crate::actions::Ending;
 use crate::admission::{Admission, Queue};
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
-use crate::ending::{Linger, Tail};
-use crate::event_loop::HandOut;
+use crate::ending::{Due, Linger, Tail};
 use crate::fd_table::{FdSnapshot, FdTable, Watch};
+use crate::hand_out::HandOut;
 use crate::output::{Flushed, broken};
 use crate::timers::Timers;
 use crate::{
@@ -70,6 +70,7 @@ pub(crate) struct ReadinessLoop<S: Session> {
     unfinished: Vec<ConnectionId>,
     fired: Vec<u32>,
     hand_out: Option<HandOut>,
+    is_draining: bool,
 }
 
 impl<S: Session> ReadinessLoop<S> {
@@ -103,6 +104,7 @@ impl<S: Session> ReadinessLoop<S> {
             unfinished: Vec::new(),
             fired: Vec::new(),
             hand_out: None,
+            is_draining: false,
             poller,
             limits,
             counters,
@@ -124,7 +126,7 @@ impl<S: Session> ReadinessLoop<S> {
     pub(crate) fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
         self.counters.count(Counter::Adopted);
         let conversation = Conversation::new(session);
-        self.insert(socket, |_, _, _| (conversation, Ok(())))
+        self.insert(socket, |_, _, _| (conversation, Ok(Progress::Rests)))
     }
 
     /// Starts a session on a connection that another loop accepted, unless this one is full.
@@ -139,6 +141,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Lets `hand_out` have accepted connections first.
     pub(crate) fn hand_out(&mut self, hand_out: HandOut) {
+        self.admission.accept_for_others();
         self.hand_out = Some(hand_out);
     }
 
@@ -152,7 +155,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     fn welcome(&mut self, socket: OwnedFd) {
         let kept = match &mut self.hand_out {
-            Some(hand_out) => hand_out(socket),
+            Some(hand_out) => hand_out.give(socket),
             None => Some(socket),
         };
         match kept {
@@ -189,7 +192,8 @@ impl<S: Session> ReadinessLoop<S> {
     /// The kernel refuses to wait.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         self.tell_the_kernel();
-        self.wait(self.patience(timeout))?;
+        let began = self.clock.begin_wait(&self.counters);
+        self.wait(self.patience(timeout, began), began)?;
         self.counters.count(Counter::Turns);
         let now = self.clock.begin_turn(&self.counters);
         S::begin_turn(&mut self.shared, now);
@@ -205,6 +209,9 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Tells every session once that the loop drains, and takes no new connections.
     pub(crate) fn drain(&mut self) {
+        if std::mem::replace(&mut self.is_draining, true) {
+            return;
+        }
         self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
             self.play(token, Some(Occasion::Drain), 0);
@@ -239,23 +246,22 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 
-    /// How long this turn may sleep, when the caller allows `at_most`.
-    fn patience(&self, at_most: Option<Duration>) -> Option<Duration> {
+    /// How long this turn may sleep from `began` on, when the caller allows `at_most`.
+    fn patience(&self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
         if !self.unfinished.is_empty() || !self.wakes.is_empty() {
             return Some(Duration::ZERO);
         }
         let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
         let alarm = deadline.min(self.admission.resumes_at());
-        let alarm = alarm.is_finite().then(|| alarm - self.clock.now().at);
+        let alarm = alarm.is_finite().then(|| alarm - began);
         alarm.into_iter().chain(at_most).min()
     }
 
-    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.clock.begin_wait(&self.counters);
+    fn wait(&mut self, timeout: Option<Duration>, began: Moment) -> Result<(), Error> {
         if !self.limits.busy_poll {
             return self.poller.wait(&mut self.events, timeout);
         }
-        let end = timeout.map_or(Moment::NEVER, |timeout| self.clock.now().at + timeout);
+        let end = timeout.map_or(Moment::NEVER, |timeout| began + timeout);
         loop {
             self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
             let is_idle = self.events.is_empty() && !self.events.is_woken();
@@ -417,8 +423,9 @@ impl<S: Session> ReadinessLoop<S> {
             *tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
         }
         if conversation.wants_input() || tail.is_lingering() {
-            if self.table.want_read(token) && !is_receiving {
-                // More is known to be there, and perhaps no event will tell of it again.
+            self.table.want_read(token);
+            if !is_receiving && self.table.left_to_loop(token).read {
+                // Perhaps more is there, and no event will tell of it again.
                 self.unfinished.push(ConnectionId(token));
             }
         } else {
@@ -475,16 +482,12 @@ impl<S: Session> ReadinessLoop<S> {
     fn fire(&mut self, token: Token) {
         let now = self.clock.now().at;
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-        match &mut connection.tail {
-            Tail::Lingering(_) => self.close(token, CloseCause::Session),
-            Tail::Waiting(output) => {
-                if !output.is_fast_enough(now, &self.limits) {
-                    return self.close(token, CloseCause::SlowReader);
-                }
-                let judged_at = output.judged_at();
-                self.timers.set(token.slot(), judged_at);
+        match connection.tail.due(connection.conversation.deadline(), now, &self.limits) {
+            Due::Close(cause) => self.close(token, cause),
+            Due::Later(deadline) => {
+                self.timers.set(token.slot(), deadline);
             }
-            Tail::None => {
+            Due::Session => {
                 connection.conversation.deadline_fired();
                 self.play(token, Some(Occasion::Deadline), 0);
             }
@@ -511,7 +514,7 @@ impl<S: Session> ReadinessLoop<S> {
     fn accept(&mut self, has_connections: bool) {
         let now = self.clock.now();
         if self.admission.is_paused() {
-            if !self.admission.may_resume(self.open, now.at, &self.limits) {
+            if !self.admission.may_resume(self.open_for_accepts(), now.at, &self.limits) {
                 return;
             }
             for token in &self.listeners {
@@ -524,8 +527,9 @@ impl<S: Session> ReadinessLoop<S> {
         }
         for index in 0..self.listeners.len() {
             let token = self.listeners[index];
+            let open = self.open_for_accepts();
             let (socket, limits) = (socket(&self.table, token), &self.limits);
-            let queue = self.admission.accept(socket, self.open, now.at, limits, &self.counters);
+            let queue = self.admission.accept(socket, open, now.at, limits, &self.counters);
             if queue == Queue::Empty {
                 self.table.cannot_read(token);
             }
@@ -541,6 +545,11 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 
+    /// What counts against the limit: with others to hand out to, theirs who have the fewest.
+    fn open_for_accepts(&self) -> u32 {
+        self.hand_out.as_ref().map_or(self.open, |others| others.open_least(self.open))
+    }
+
     /// Starts a session on an accepted socket.
     pub(crate) fn admit(&mut self, socket: OwnedFd) {
         self.insert(socket, |shared, turn, wire| Conversation::accept(shared, turn, wire));
@@ -553,7 +562,7 @@ impl<S: Session> ReadinessLoop<S> {
             &mut S::Shared,
             &mut Turn<'_>,
             &mut Wire<'_>,
-        ) -> (Conversation<S>, Result<(), CloseCause>),
+        ) -> (Conversation<S>, Result<Progress, CloseCause>),
     ) -> ConnectionId {
         let Ok(token) = self.table.insert(accepted, Watch::Connection(self.trigger)) else {
             unreachable!("`connections_max` is far below the table's limit");
@@ -576,7 +585,10 @@ impl<S: Session> ReadinessLoop<S> {
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
         self.connections[slot] = Some(Connection { token, conversation, tail });
         self.open += 1;
-        self.settle(token, done.map(|()| Progress::Rests), false);
+        self.settle(token, done, false);
+        if self.is_draining {
+            self.play(token, Some(Occasion::Drain), 0);
+        }
         id
     }
 

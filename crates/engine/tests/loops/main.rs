@@ -4,8 +4,14 @@
 //! that is a failure.
 #![expect(clippy::print_stdout, reason = "a skipped driver is named")]
 
+mod broadcast;
 mod bytes;
+mod ends;
+mod failures;
 mod limits;
 mod lines;
 mod peer;
+mod puppet;
+mod random;
+mod stalls;
 mod threads;

@@ -1,5 +1,7 @@
 //! Groups of several loops, on every driver and listener strategy.
 
+use std::time::Duration;
+
 use pollux_engine::{Counter, Listeners};
 
 use crate::peer::{Server, await_that, drivers, read};
@@ -27,6 +29,39 @@ fn every_strategy_serves_every_connection() {
             assert!(connections >= CONNECTIONS, "{driver} {strategy}: {lines:?}");
             drop(peers);
             await_that("all closed", || (0..3).all(|index| open(index) == 0));
+        }
+    }
+}
+
+/// Peers that were greeted, as many as there is room for.
+fn greeted(server: &Server, count: usize, what: &str) -> Vec<std::net::TcpStream> {
+    let mut peers: Vec<_> = (0..count).map(|_| server.connect()).collect();
+    for peer in &mut peers {
+        assert_eq!(read(peer, 6), b"hello\n", "{what}");
+    }
+    peers
+}
+
+#[test]
+fn a_full_loop_leaves_connections_to_those_that_have_room() {
+    for driver in drivers() {
+        for strategy in [Listeners::Exclusive, Listeners::Single] {
+            let what = format!("{driver} {strategy}");
+            let server = Server::start(driver, 2, strategy, |limits| {
+                limits.connections_max = 8;
+                limits.accept_pause = Duration::from_millis(2);
+            });
+            let server = server.expect("started");
+            let mut peers = greeted(&server, 8, &what);
+            let open = |index| server.counters(index).open();
+            assert_eq!([open(0), open(1)], [4, 4], "{what}");
+            for _ in 0..8 {
+                drop(peers.remove(0));
+                await_that("a close", || open(0) + open(1) == 7);
+                // Either loop is full now; the other one takes the next connection.
+                peers.extend(greeted(&server, 1, &what));
+            }
+            await_that("all counted", || open(0) + open(1) == 8);
         }
     }
 }

@@ -1,0 +1,65 @@
+//! How the one loop that accepts for all of a group spreads the connections.
+//!
+//! That loop asks for each connection that it accepted. What was handed over counts at once: the
+//! other loops' own counts lag behind a burst.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use pollux_poller::Waker;
+
+use crate::member::Message;
+use crate::{Counters, Sender, Undelivered};
+
+struct Peer {
+    sender: Sender<Message, Waker>,
+    counters: Arc<Counters>,
+    handed: u64,
+}
+
+impl Peer {
+    fn open(&self) -> u64 {
+        self.handed.saturating_sub(self.counters.closed_total())
+    }
+}
+
+/// The other loops of a group, as the accepting one sees them.
+pub(crate) struct HandOut {
+    peers: Vec<Peer>,
+    own: Arc<Counters>,
+}
+
+impl HandOut {
+    /// For the loop that counts in `own`, which is none of `peers`.
+    pub(crate) fn new(
+        peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
+        own: Arc<Counters>,
+    ) -> Self {
+        let peer = |(sender, counters)| Peer { sender, counters, handed: 0 };
+        Self { peers: peers.into_iter().map(peer).collect(), own }
+    }
+
+    /// How many connections the loop has that has the fewest, when this one has `own`.
+    pub(crate) fn open_least(&self, own: u32) -> u32 {
+        let least = self.peers.iter().map(Peer::open).min().unwrap_or(u64::MAX);
+        own.min(u32::try_from(least).unwrap_or(u32::MAX))
+    }
+
+    /// Gives a connection to the loop that has the fewest; back when that is this one, or
+    /// nobody takes it.
+    pub(crate) fn give(&mut self, socket: OwnedFd) -> Option<OwnedFd> {
+        let Some(least) = self.peers.iter_mut().min_by_key(|peer| peer.open()) else {
+            return Some(socket);
+        };
+        if self.own.open() <= least.open() {
+            return Some(socket);
+        }
+        match least.sender.send(Message::Admit(socket)).map_err(Undelivered::into_message) {
+            Err(Message::Admit(socket)) => Some(socket),
+            _ => {
+                least.handed += 1;
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What goes wrong in the life of a server, on every driver.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use pollux_engine::{
+    Actions, CloseCause, Counter, Driver, Group, GroupConfig, GroupError, Limits, ListenAddress,
+    Listener, Listeners, Session,
+};
+use rustix::net::sockopt::set_socket_linger;
+
+use crate::peer::{Server, await_that, drivers, read, read_all};
+use crate::puppet::{Call, Causes, Puppet, Stage};
+
+#[test]
+fn a_reset_in_the_middle_of_an_answer_ends_the_connection() {
+    for driver in drivers() {
+        let server = Server::of(driver);
+        let mut peer = server.connect();
+        peer.write_all(b"big 100000000\n").expect("written");
+        read(&mut peer, 100_000);
+        set_socket_linger(&peer, Some(Duration::ZERO)).expect("set");
+        drop(peer);
+        let counters = server.counters(0);
+        await_that("the end", || counters.closed(CloseCause::PeerReset) == 1);
+        assert_eq!(server.talk(b"echo x\n"), b"hello\necho x\nbye\n", "{driver}");
+    }
+}
+
+#[test]
+fn a_number_that_is_closed_and_opened_at_once_is_another_connection() {
+    for driver in drivers() {
+        let server = Server::of(driver);
+        for round in 0..200 {
+            let line = format!("echo {round}\n");
+            let mut peer = server.connect();
+            peer.write_all(
+                format!("{line}{}\n", ["close", "abort", "linger"][round % 3]).as_bytes(),
+            )
+            .expect("written");
+            let answer = read_all(&mut peer);
+            // What an abort leaves is a matter of luck, but never another's bytes.
+            let whole = format!("hello\n{line}");
+            assert!(whole.as_bytes().starts_with(&answer), "{driver}: {answer:?}");
+            assert!(round % 3 == 1 || answer.len() == whole.len(), "{driver}: {answer:?}");
+        }
+        let counters = server.counters(0);
+        await_that("all ends", || counters.open() == 0);
+        assert_eq!(counters.closed_total(), 200, "{driver}");
+    }
+}
+
+#[test]
+fn a_session_that_begins_while_the_loop_drains_is_told_once() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        stage.event_loop.drain();
+        let causes = Causes::default();
+        let mut drains = 0;
+        let (_, mut peer) = stage.adopt(Puppet::watched(&causes, move |call, actions| {
+            match call {
+                Call::Drain => {
+                    drains += 1;
+                    actions.send(&[b'0' + drains]);
+                }
+                Call::End => actions.close(),
+                _ => {}
+            }
+            0
+        }));
+        stage.event_loop.drain();
+        peer.shutdown(std::net::Shutdown::Write).expect("open");
+        stage.turn_until("the end", |_| !causes.borrow().is_empty());
+        let mut told = Vec::new();
+        peer.set_nonblocking(false).expect("set");
+        stage.event_loop.close_all(CloseCause::Drained);
+        stage.turn();
+        peer.read_to_end(&mut told).expect("ended");
+        assert_eq!(told, b"1", "{driver}");
+        stage.assert_balanced();
+    }
+}
+
+#[test]
+fn a_drain_with_a_full_backlog_ends_every_connection() {
+    const WAITING: usize = 50;
+    for driver in drivers() {
+        let limits = Limits { accepts_per_turn: 4, ..Limits::default() };
+        let mut stage = Stage::accepting(driver, limits, || {
+            Puppet::new(|call, actions| {
+                if call == Call::Drain {
+                    actions.close();
+                }
+                0
+            })
+        });
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::open(&any, false).expect("opened");
+        let address = listener.address().to_string();
+        stage.event_loop.listen(listener, false);
+        let connect = |_| TcpStream::connect(&address).expect("connected");
+        let peers: Vec<_> = (0..WAITING).map(connect).collect();
+        stage.turn_until("some accepts", |stage| stage.count(Counter::Accepted) >= 8);
+        assert!(stage.count(Counter::Accepted) < WAITING as u64, "{driver}: none waits");
+        stage.event_loop.drain();
+        stage.turn_until("all closes", |stage| stage.event_loop.open_connections() == 0);
+        stage.turn();
+        for mut peer in peers {
+            peer.set_read_timeout(Some(crate::peer::DEADLINE)).expect("set");
+            assert!(read_all(&mut peer).is_empty(), "{driver}");
+        }
+        stage.assert_balanced();
+        stage.assert_rests();
+    }
+}
+
+/// Panics at the first byte.
+struct Bomb;
+
+impl Session for Bomb {
+    type Shared = ();
+
+    fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
+        Self
+    }
+
+    fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, _: &[u8]) -> usize {
+        panic!("on purpose")
+    }
+
+    fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+
+    fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+
+    fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+}
+
+#[test]
+fn a_loop_that_panicked_is_not_waited_for() {
+    let config = GroupConfig {
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        driver: Driver::ALL[3],
+        threads: 2,
+        listeners: Listeners::Reuseport,
+        cpus: None,
+        limits: Limits::default(),
+    };
+    let started = Group::start::<Bomb, _, std::io::Error>(&config, |_| Ok(()));
+    let group = started.expect("started");
+    let ListenAddress::Tcp(address) = group.addresses()[0].clone() else { panic!("TCP") };
+    let mut peer = TcpStream::connect(address).expect("connected");
+    peer.write_all(b"x").expect("written");
+    await_that("the panic", || group.has_lost_a_loop());
+    group.look().descriptors().expect("the other one rests");
+    group.abort();
+    assert!(matches!(group.join(), Err(GroupError::Panicked)));
+}

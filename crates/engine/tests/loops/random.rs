@@ -1,0 +1,220 @@
+//! Random sessions and random peers against a model of the bytes, on every driver.
+//!
+//! Each connection has a script made from its seed: the session says a stream of known bytes in
+//! pieces of random sizes, some of them from a file, and in between pauses its input, waits for
+//! a deadline or for the wake of a neighbour, and in the end closes. The peer sends a known
+//! stream in random pieces and reads when it likes. Both sides check every byte.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::Duration;
+
+use pollux_engine::{Actions, CloseCause, ConnectionId, Counter, FileRange, Limits};
+
+use crate::lines::Lines;
+use crate::peer::{drivers, file};
+use crate::puppet::{Call, Causes, Puppet, Stage, take};
+
+const CONNECTIONS: usize = 60;
+const SEEDS: u64 = 2;
+const SAYS_MAX: u64 = 400_000;
+const HEARS_MAX: u64 = 300_000;
+
+/// xorshift64*: repeatable, and good enough to choose by.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
+    }
+}
+
+/// What one session is to do, and how far it is.
+struct Script {
+    dice: Dice,
+    file: File,
+    says: usize,
+    said: usize,
+    heard: usize,
+    has_ended: bool,
+    neighbours: Rc<RefCell<Vec<ConnectionId>>>,
+}
+
+impl Script {
+    /// Says something, or finds a reason to do so later. The whole stream is that of
+    /// `Lines::byte`, as the file is.
+    fn go_on(&mut self, actions: &mut Actions<'_>) {
+        let left = self.says - self.said;
+        if left == 0 {
+            // Input that is unread at the close would cost the output.
+            return if self.has_ended { actions.close() } else { actions.resume_input() };
+        }
+        let most = [1, 100, 5_000, Actions::ROOM_MIN as u64][self.dice.below(4) as usize];
+        let piece = (1 + self.dice.below(most) as usize).min(left).min(actions.room());
+        if self.dice.below(6) == 0 && self.said + piece <= 300_000 {
+            let file = self.file.try_clone().expect("a descriptor is left").into();
+            let (offset, len) = (self.said as u64, piece as u64);
+            actions.send_file(FileRange { file, offset, len });
+        } else {
+            for (at, place) in actions.spare()[..piece].iter_mut().enumerate() {
+                *place = Lines::byte(self.said + at);
+            }
+            actions.advance(piece);
+        }
+        self.said += piece;
+        self.choose(actions);
+    }
+
+    /// What makes it go on.
+    fn choose(&mut self, actions: &mut Actions<'_>) {
+        let soon = actions.now().at + Duration::from_micros(self.dice.below(2_000));
+        match self.dice.below(5) {
+            0 => actions.set_deadline(soon),
+            1 => {
+                actions.wake(actions.id());
+                let neighbours = self.neighbours.borrow();
+                let other = self.dice.below(neighbours.len() as u64) as usize;
+                actions.wake(neighbours[other]);
+            }
+            _ => actions.call_again(),
+        }
+        match self.dice.below(4) {
+            0 if !self.has_ended => {
+                actions.pause_input();
+                // A wish to be called may be gone by then.
+                actions.set_deadline(soon);
+            }
+            1 => actions.resume_input(),
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, input: &[u8]) -> usize {
+        let used = 1 + self.dice.below(input.len() as u64) as usize;
+        for (at, byte) in input[..used].iter().enumerate() {
+            assert_eq!(*byte, Lines::byte(self.heard + at), "heard {}", self.heard + at);
+        }
+        self.heard += used;
+        used
+    }
+
+    fn play(&mut self, call: Call<'_>, actions: &mut Actions<'_>) -> usize {
+        match call {
+            Call::Bytes(input) => {
+                let used = self.hear(input);
+                if self.dice.below(3) == 0 {
+                    self.go_on(actions);
+                }
+                if used < input.len() {
+                    actions.call_again();
+                }
+                return used;
+            }
+            Call::End => {
+                self.has_ended = true;
+                self.go_on(actions);
+            }
+            Call::Deadline | Call::Wake => {
+                actions.resume_input();
+                self.go_on(actions);
+            }
+            Call::Drained => self.go_on(actions),
+            Call::Accepted | Call::Drain | Call::Closed(_) => {}
+        }
+        0
+    }
+}
+
+struct Peer {
+    stream: UnixStream,
+    dice: Dice,
+    says: usize,
+    said: usize,
+    hears: usize,
+    heard: Vec<u8>,
+    has_ended: bool,
+}
+
+impl Peer {
+    /// Does something, or nothing; says whether everything was said and heard.
+    fn advance(&mut self) -> bool {
+        if self.said < self.says && self.dice.below(3) > 0 {
+            let piece = (1 + self.dice.below(70_000) as usize).min(self.says - self.said);
+            let bytes: Vec<u8> = (self.said..self.said + piece).map(Lines::byte).collect();
+            match self.stream.write(&bytes) {
+                Ok(taken) => self.said += taken,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "at {}", self.said),
+            }
+        } else if self.said == self.says && !self.has_ended {
+            self.stream.shutdown(std::net::Shutdown::Write).expect("open");
+            self.has_ended = true;
+        }
+        if self.dice.below(4) > 0 {
+            let most = 1 + self.dice.below(90_000) as usize;
+            let upto = (self.heard.len() + most).min(self.hears);
+            take(&mut self.stream, &mut self.heard, upto);
+        }
+        self.has_ended && self.heard.len() == self.hears
+    }
+}
+
+fn pair(
+    stage: &mut Stage,
+    seed: u64,
+    causes: &Causes,
+    neighbours: &Rc<RefCell<Vec<ConnectionId>>>,
+) -> Peer {
+    let mut dice = Dice(seed);
+    let (says, hears) = (dice.below(HEARS_MAX) as usize, dice.below(SAYS_MAX) as usize);
+    let mut script = Script {
+        dice: Dice(seed ^ 0xABCD_EF01),
+        file: file(),
+        says: hears,
+        said: 0,
+        heard: 0,
+        has_ended: false,
+        neighbours: Rc::clone(neighbours),
+    };
+    let session = Puppet::watched(causes, move |call, actions| script.play(call, actions));
+    let (id, stream) = stage.adopt(session);
+    neighbours.borrow_mut().push(id);
+    stage.event_loop.wake(id);
+    Peer { stream, dice, says, said: 0, hears, heard: Vec::new(), has_ended: false }
+}
+
+#[test]
+fn random_sessions_and_peers_exchange_the_bytes_of_the_model() {
+    for driver in drivers() {
+        for seed in 1..=SEEDS {
+            // Shown when it fails.
+            println!("{driver}, seed {seed}");
+            let mut stage = Stage::open(driver, Limits::default());
+            let (causes, neighbours) = (Causes::default(), Rc::default());
+            let seeds = (0..CONNECTIONS as u64).map(|number| (seed << 32) | ((number + 1) * 7919));
+            let peers = seeds.map(|seed| pair(&mut stage, seed, &causes, &neighbours));
+            let peers: RefCell<Vec<Peer>> = RefCell::new(peers.collect());
+            stage.turn_until("everything", |_| {
+                let advance = |peer: &mut Peer| usize::from(peer.advance());
+                peers.borrow_mut().iter_mut().map(advance).sum::<usize>() == CONNECTIONS
+            });
+            stage.turn_until("all closes", |stage| stage.event_loop.open_connections() == 0);
+            for (number, peer) in peers.borrow().iter().enumerate() {
+                let wrong = (0..peer.hears).find(|at| peer.heard[*at] != Lines::byte(*at));
+                assert_eq!(wrong, None, "{driver} seed {seed} connection {number}");
+            }
+            assert!(causes.borrow().iter().all(|cause| *cause == CloseCause::PeerClosed));
+            let said: usize = peers.borrow().iter().map(|peer| peer.said).sum();
+            let heard: usize = peers.borrow().iter().map(|peer| peer.hears).sum();
+            assert_eq!(stage.count(Counter::BytesIn), said as u64, "{driver} seed {seed}");
+            assert_eq!(stage.count(Counter::BytesOut), heard as u64, "{driver} seed {seed}");
+            stage.assert_balanced();
+            stage.assert_rests();
+        }
+    }
+}

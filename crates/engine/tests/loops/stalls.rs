@@ -1,0 +1,226 @@
+//! A loop sleeps when there is nothing to do, and only then, on every driver.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pollux_engine::{CloseCause, Counter, Limits};
+
+use crate::peer::drivers;
+use crate::puppet::{Call, Causes, Puppet, Stage};
+
+/// Uses up all input and counts it.
+fn sink(used: &Rc<Cell<usize>>) -> Puppet {
+    let used = Rc::clone(used);
+    Puppet::new(move |call, actions| match call {
+        Call::Bytes(input) => {
+            used.set(used.get() + input.len());
+            input.len()
+        }
+        Call::End => {
+            actions.close();
+            0
+        }
+        _ => 0,
+    })
+}
+
+#[test]
+fn input_that_ends_with_a_full_buffer_is_not_looked_for_for_ever() {
+    // As much as one receive of the readiness loop takes, and as much as it takes in a turn.
+    for len in [64 * 1024, 2 * 64 * 1024] {
+        for driver in drivers() {
+            let mut stage = Stage::open(driver, Limits::default());
+            let used = Rc::new(Cell::new(0));
+            let (_, mut peer) = stage.adopt(sink(&used));
+            peer.write_all(&vec![b'x'; len]).expect("the socket takes it");
+            stage.turn_until("the input", |_| used.get() == len);
+            stage.assert_rests();
+        }
+    }
+}
+
+#[test]
+fn a_session_that_paused_behind_a_full_buffer_and_goes_on_lets_the_loop_rest() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let used = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&used);
+        let (id, mut peer) = stage.adopt(Puppet::new(move |call, actions| match call {
+            Call::Bytes(input) => {
+                seen.set(seen.get() + input.len());
+                actions.pause_input();
+                input.len()
+            }
+            Call::Wake => {
+                actions.resume_input();
+                0
+            }
+            _ => 0,
+        }));
+        peer.write_all(&[b'x'; 64 * 1024]).expect("the socket takes it");
+        let end = Instant::now() + Duration::from_secs(10);
+        while used.get() < 64 * 1024 {
+            stage.event_loop.wake(id);
+            stage.turn();
+            assert!(Instant::now() < end, "{driver}: {} bytes", used.get());
+        }
+        stage.event_loop.wake(id);
+        stage.assert_rests();
+        peer.write_all(b"y").expect("room");
+        stage.turn_until("the next input", |_| used.get() == 64 * 1024 + 1);
+    }
+}
+
+#[test]
+fn paused_input_and_a_peer_that_has_gone_let_the_loop_rest() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let causes = Causes::default();
+        let (id, mut peer) = stage.adopt(Puppet::watched(&causes, |call, actions| match call {
+            Call::Bytes(_) => {
+                actions.pause_input();
+                0
+            }
+            Call::Wake => {
+                actions.resume_input();
+                0
+            }
+            Call::End => {
+                actions.close();
+                0
+            }
+            _ => 0,
+        }));
+        peer.write_all(&[b'x'; 100]).expect("room");
+        stage.turn_until("the input", |stage| stage.count(Counter::BytesIn) == 100);
+        peer.write_all(&[b'y'; 100]).expect("room");
+        drop(peer);
+        stage.assert_rests();
+        // Each wake shows the rest once more; nothing of it is ever used.
+        stage.event_loop.wake(id);
+        stage.assert_rests();
+        assert!(causes.borrow().len() <= 1, "{driver}");
+        stage.event_loop.close_all(CloseCause::LoopEnded);
+        assert_eq!(causes.borrow().len(), 1, "{driver}");
+        stage.assert_balanced();
+    }
+}
+
+#[test]
+fn a_session_that_asks_to_be_called_again_when_it_is_accepted_is_called() {
+    for driver in drivers() {
+        let calls = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&calls);
+        let mut stage = Stage::accepting(driver, Limits::default(), move || {
+            let seen = Rc::clone(&seen);
+            Puppet::new(move |call, actions| {
+                match call {
+                    Call::Accepted => {
+                        actions.send(b"hello");
+                        actions.call_again();
+                    }
+                    Call::Drained => seen.set(seen.get() + 1),
+                    _ => {}
+                }
+                0
+            })
+        });
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = pollux_engine::Listener::open(&any, false).expect("opened");
+        let address = listener.address().to_string();
+        stage.event_loop.listen(listener, false);
+        let _peer = std::net::TcpStream::connect(address).expect("connected");
+        stage.turn_until("the call", |_| calls.get() == 1);
+        stage.assert_rests();
+        assert_eq!(calls.get(), 1, "{driver}");
+    }
+}
+
+#[test]
+fn a_deadline_comes_while_output_waits() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let causes = Causes::default();
+        let (id, _peer) = stage.adopt(Puppet::watched(&causes, |call, actions| {
+            match call {
+                Call::Wake => {
+                    actions.set_deadline(actions.now().at + Duration::from_millis(30));
+                    actions.spare().fill(b'x');
+                    actions.advance(actions.room());
+                    actions.call_again();
+                }
+                Call::Drained => {
+                    actions.advance(actions.room());
+                    actions.call_again();
+                }
+                Call::Deadline => actions.abort(),
+                _ => {}
+            }
+            0
+        }));
+        stage.event_loop.wake(id);
+        stage.turn_until("the abort", |_| !causes.borrow().is_empty());
+        assert_eq!(*causes.borrow(), [CloseCause::Aborted], "{driver}");
+        stage.assert_balanced();
+    }
+}
+
+#[test]
+fn a_long_turn_does_not_make_the_next_deadline_late() {
+    const WORK: Duration = Duration::from_millis(150);
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let fired = Rc::new(Cell::new(None));
+        let seen = Rc::clone(&fired);
+        let (id, _peer) = stage.adopt(Puppet::new(move |call, actions| {
+            match call {
+                Call::Wake => {
+                    actions.set_deadline(actions.now().at + WORK * 2);
+                    let begin = Instant::now();
+                    while begin.elapsed() < WORK {}
+                }
+                Call::Deadline => seen.set(Some(Instant::now())),
+                _ => {}
+            }
+            0
+        }));
+        stage.event_loop.wake(id);
+        let begin = Instant::now();
+        while fired.get().is_none() {
+            stage.event_loop.turn(None).expect("turned");
+        }
+        let took = fired.get().expect("fired") - begin;
+        assert!(took < WORK * 2 + WORK / 2, "{driver}: {took:?}");
+    }
+}
+
+#[test]
+fn a_loop_that_spins_serves_and_fires() {
+    for driver in drivers() {
+        let limits = Limits { busy_poll: true, ..Limits::default() };
+        let mut stage = Stage::open(driver, limits);
+        let causes = Causes::default();
+        let (_, mut peer) = stage.adopt(Puppet::watched(&causes, |call, actions| match call {
+            Call::Bytes(input) => {
+                actions.send(input);
+                actions.set_deadline(actions.now().at + Duration::from_millis(5));
+                input.len()
+            }
+            Call::Deadline => {
+                actions.close();
+                0
+            }
+            _ => 0,
+        }));
+        peer.write_all(b"hello").expect("room");
+        assert_eq!(stage.read(&mut peer, 5), b"hello", "{driver}");
+        let turns = stage.count(Counter::Turns);
+        while causes.borrow().is_empty() {
+            stage.event_loop.turn(None).expect("turned");
+        }
+        assert!(stage.count(Counter::BusySpins) > 0, "{driver}");
+        assert!(stage.count(Counter::Turns) - turns < 5, "{driver}: a spin is no turn");
+    }
+}
