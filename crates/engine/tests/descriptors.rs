@@ -1,0 +1,87 @@
+//! No descriptor is left for a connection: the listener pauses, the loop sleeps meanwhile, and
+//! goes on by itself. On every driver.
+//!
+//! Alone in its binary: the limit is that of the process.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use pollux_engine::{Actions, Counter, Driver, EventLoop, Limits, Listener, Session};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Greets.
+struct Greeter;
+
+impl Session for Greeter {
+    type Shared = ();
+
+    fn accepted((): &mut (), actions: &mut Actions<'_>) -> Self {
+        actions.send(b"hello");
+        Self
+    }
+
+    fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+        input.len()
+    }
+
+    fn on_end(&mut self, (): &mut (), actions: &mut Actions<'_>) {
+        actions.close();
+    }
+
+    fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+
+    fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+}
+
+/// Takes every descriptor that is left.
+fn exhaust() -> Vec<OwnedFd> {
+    let one = std::fs::File::open("/dev/null").expect("one is left");
+    let more = || rustix::io::fcntl_dupfd_cloexec(&one, 0).ok();
+    let mut taken: Vec<OwnedFd> = std::iter::from_fn(more).collect();
+    taken.push(one.into());
+    taken
+}
+
+fn turn_until(event_loop: &mut EventLoop<Greeter>, what: &str, is_done: impl Fn() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is_done() {
+        assert!(Instant::now() < end, "{what} did not happen in time");
+        event_loop.turn(Some(Duration::from_millis(200))).expect("turned");
+    }
+}
+
+#[test]
+fn a_listener_without_descriptors_pauses_and_goes_on_by_itself() {
+    // Few enough for `select`, and to take them all fast.
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = Some(128);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("lowered");
+    for driver in Driver::ALL {
+        let limits = Limits { accept_pause: Duration::from_millis(20), ..Limits::default() };
+        let Ok(mut event_loop) = EventLoop::<Greeter>::open(driver, (), limits) else {
+            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver} is missing");
+            continue;
+        };
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::open(&any, false).expect("opened");
+        let address = listener.address().to_string();
+        event_loop.listen(listener, false);
+        let counters = event_loop.counters();
+        let mut peer = TcpStream::connect(address).expect("connected");
+        let taken = exhaust();
+        turn_until(&mut event_loop, "the pause", || counters.value(Counter::AcceptPauses) >= 3);
+        // Each pause is a few turns, not a spin.
+        let turns = counters.value(Counter::Turns);
+        assert!(turns < 30, "{driver}: {turns} turns");
+        drop(taken);
+        turn_until(&mut event_loop, "the accept", || counters.value(Counter::Accepted) == 1);
+        let mut greeting = [0; 5];
+        event_loop.turn(Some(Duration::ZERO)).expect("turned");
+        peer.read_exact(&mut greeting).expect("greeted");
+        assert_eq!(&greeting, b"hello", "{driver}");
+        assert_eq!(event_loop.open_connections(), 1);
+    }
+}
