@@ -38,7 +38,7 @@ use pollux_sys::ring::{
     QueueFull, Received, RingUnavailable, Setup, Shots, Sizes, StreamCompletion, StreamRing,
     StreamSizes,
 };
-use rustix::net::{Shutdown, SocketFlags, shutdown};
+use rustix::net::{Shutdown, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::Admission;
@@ -142,7 +142,7 @@ impl<S: Session> CompletionLoop<S> {
             connections: Slots::new(),
             open: 0,
             listeners: Vec::new(),
-            admission: Admission::new(SocketFlags::empty()),
+            admission: Admission::new(),
             timers: Timers::new(clock.now().at),
             clock,
             limits,
@@ -428,7 +428,7 @@ impl<S: Session> CompletionLoop<S> {
             self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
         }
         if let Tail::Waiting(output) = &mut connection.tail {
-            self.abandon(output);
+            self.abandon(token, output);
         }
         self.close_fd(connection.socket);
         self.counters.count_close(cause);
