@@ -23,6 +23,7 @@
 //! | ending | - | ending | idle | stays |
 
 mod label;
+mod pace;
 mod slots;
 mod turns;
 mod waiting;
@@ -49,6 +50,7 @@ use crate::event_loop::HandOut;
 use crate::timers::Timers;
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
 use label::{Kind, label, numbered};
+use pace::Pace;
 use slots::Slots;
 use wire::{SendMarks, TurnSend, Wire};
 
@@ -118,6 +120,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     unfinished: Vec<ConnectionId>,
     fired: Vec<u32>,
     hand_out: Option<HandOut>,
+    pace: Pace,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -144,6 +147,7 @@ impl<S: Session> CompletionLoop<S> {
             listeners: Vec::new(),
             admission: Admission::new(),
             timers: Timers::new(clock.now().at),
+            pace: Pace::new(clock.now().at),
             clock,
             limits,
             counters,

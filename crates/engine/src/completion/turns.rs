@@ -29,7 +29,10 @@ impl<S: Session> CompletionLoop<S> {
         let now = self.clock.begin_turn(&self.counters);
         S::begin_turn(&mut self.shared, now);
         let unfinished = std::mem::take(&mut self.unfinished);
+        let before = self.counters.value(Counter::Completions);
         self.complete();
+        let completions = self.counters.value(Counter::Completions) - before;
+        self.pace.learn(now.at, completions as u32);
         self.go_on(unfinished);
         self.fire_deadlines();
         self.wake_sessions();
@@ -80,7 +83,16 @@ impl<S: Session> CompletionLoop<S> {
 
     /// One system call. No timer is armed when nothing is waited for.
     fn enter_once(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
-        let completions_min = u32::from(timeout != Some(Duration::ZERO));
+        let (completions_min, timeout) = match timeout {
+            Some(Duration::ZERO) => {
+                self.pace.no_wish();
+                (0, None)
+            }
+            timeout => {
+                let (wish, at_most) = self.pace.wish();
+                (wish, timeout.into_iter().chain(at_most).min())
+            }
+        };
         self.counters.count(Counter::RingEnters);
         let Err(error) = self.ring.enter(completions_min, timeout) else { return Ok(()) };
         match Errno::from_io_error(&error) {
