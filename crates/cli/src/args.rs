@@ -23,7 +23,7 @@ Exit codes:
 const SERVE_EXIT_CODES: &str = "\
 Signals:
   SIGTERM, SIGINT  take no new connection, let open ones end; a second one ends at once
-  SIGHUP           open the access log again
+  SIGHUP           open the access log again, at each loop's next turn
 
 Exit codes:
   0  ended by a signal
@@ -39,9 +39,9 @@ Examples:
   pollux serve --reply 128 --poller epoll-et   one fixed answer, as the lab measures it
   pollux serve site --listen [::]:80 --threads 4 --pin 0-3 --precompressed \\
       --access-log /var/log/pollux.log --stats 127.0.0.1:9100
-  pollux serve --echo --listen unix:/tmp/echo.sock
+  pollux serve --echo --listen unix:echo.sock
   pollux serve --config pollux.toml --poller uring
-  echo 'show activity' | socat - unix:/tmp/control      (with --control unix:/tmp/control)
+  echo 'show activity' | socat - unix:control.sock   (with --control unix:control.sock)
 
 A configuration file has the same names with _ for -:
   dir = \"site\"

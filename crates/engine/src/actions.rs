@@ -51,6 +51,7 @@ impl<'a> Actions<'a> {
     /// Room for output that every call has, in bytes.
     pub const ROOM_MIN: usize = 64 * 1024;
 
+    #[inline]
     pub(crate) fn new(
         now: Now,
         id: ConnectionId,
@@ -76,12 +77,14 @@ impl<'a> Actions<'a> {
 
     /// The clocks at the start of this turn.
     #[must_use]
+    #[inline]
     pub fn now(&self) -> Now {
         self.now
     }
 
     /// This connection.
     #[must_use]
+    #[inline]
     pub fn id(&self) -> ConnectionId {
         self.id
     }
@@ -95,18 +98,21 @@ impl<'a> Actions<'a> {
 
     /// Bytes that can still be sent in this call.
     #[must_use]
+    #[inline]
     pub fn room(&self) -> usize {
         self.out.len() - self.filled
     }
 
     /// Bytes sent so far in this call.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.filled
     }
 
     /// Whether nothing was sent so far in this call.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
@@ -115,6 +121,7 @@ impl<'a> Actions<'a> {
     ///
     /// # Panics
     /// When they exceed [`Actions::room`], or stand behind a file range.
+    #[inline]
     pub fn send(&mut self, bytes: &[u8]) {
         assert!(self.file.is_none(), "nothing may follow a file range in the same call");
         self.out[self.filled..][..bytes.len()].copy_from_slice(bytes);
@@ -122,6 +129,7 @@ impl<'a> Actions<'a> {
     }
 
     /// The unused room, for output that is made in place; [`Actions::advance`] sends it.
+    #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         &mut self.out[self.filled..]
     }
@@ -130,6 +138,7 @@ impl<'a> Actions<'a> {
     ///
     /// # Panics
     /// When they exceed the room, or stand behind a file range.
+    #[inline]
     pub fn advance(&mut self, len_bytes: usize) {
         assert!(self.file.is_none(), "nothing may follow a file range in the same call");
         assert!(len_bytes <= self.room(), "more than the room");
@@ -147,6 +156,7 @@ impl<'a> Actions<'a> {
 
     /// Asks for [`Session::on_drained`](crate::Session::on_drained) when all output has left;
     /// afterwards unused input comes again without waiting for more.
+    #[inline]
     pub fn call_again(&mut self) {
         self.wants_call_again = true;
     }
@@ -163,18 +173,21 @@ impl<'a> Actions<'a> {
 
     /// The deadline in force; [`Moment::NEVER`] when none is set.
     #[must_use]
+    #[inline]
     pub fn deadline(&self) -> Moment {
         self.deadline
     }
 
     /// Sets, moves or (with [`Moment::NEVER`]) clears the connection's deadline. Moving it
     /// later costs two stores. Deadlines fire up to a millisecond late, never early.
+    #[inline]
     pub fn set_deadline(&mut self, deadline: Moment) {
         self.deadline = deadline;
     }
 
     /// Closes the connection when all output has left. For input that was used up whole: bytes
     /// that arrive unread make the kernel reset the connection, which may destroy the output.
+    #[inline]
     pub fn close(&mut self) {
         self.ending.get_or_insert(Ending::Close);
     }

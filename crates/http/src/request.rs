@@ -33,7 +33,8 @@ pub struct Request<'b> {
     pub framing: Framing,
     /// Whether the client lets the connection stay open.
     pub keep_alive: bool,
-    /// Whether the client waits for [`CONTINUE`](crate::CONTINUE) before it sends its body.
+    /// Whether there is a body and the client waits for [`CONTINUE`](crate::CONTINUE) before it
+    /// sends it. A body whose first bytes are there is not waited for any more.
     pub expects_continue: bool,
     /// Checked to be ASCII.
     host: Option<&'b [u8]>,
@@ -180,14 +181,16 @@ fn judge<'b>(
         return Err(&BARE_LF);
     }
     let facts = Facts::gather(headers)?;
+    let framing = facts.framing.judge(line.minor, limits)?;
+    let expects_continue = facts.connection.expects_continue(line.minor)?;
     let request = Request {
         method: line.method,
         target,
         version_minor: line.minor,
         fields: Fields::of_checked(&block[..block.len() - 2]),
-        framing: facts.framing.judge(line.minor, limits)?,
+        framing,
         keep_alive: facts.connection.keeps_alive(line.minor),
-        expects_continue: facts.connection.expects_continue(line.minor)?,
+        expects_continue: expects_continue && framing.has_body(),
         host: sound_host(facts.host, line.minor)?,
     };
     Ok((request, block.len()))
@@ -202,7 +205,7 @@ struct Facts<'b> {
 }
 
 impl<'b> Facts<'b> {
-    #[inline]
+    #[inline(always)]
     fn gather(headers: &[Header<'b>]) -> Result<Self, &'static Rejection> {
         let mut facts = Self::default();
         for Header { name, value } in headers {
@@ -230,7 +233,7 @@ impl<'b> Facts<'b> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&[u8]>, &'static Rejection> {
     match host {
         Some(value) if host::is_host_and_port(value) => Ok(host),
@@ -243,7 +246,7 @@ fn sound_host(host: Option<&[u8]>, minor: u8) -> Result<Option<&[u8]>, &'static 
 /// Whether every line of a block that httparse took whole ends in CRLF. It takes a bare LF for a
 /// line end, too; but where its lines start is known from the names, and a CR can stand nowhere
 /// else than before a LF.
-#[inline]
+#[inline(always)]
 fn lines_end_in_crlf(block: &[u8], headers: &[Header<'_>]) -> bool {
     let start = block.as_ptr().addr();
     let starts_behind_crlf = |header: &Header<'_>| {

@@ -32,6 +32,7 @@ pub enum Target<'b> {
 
 impl<'b> Target<'b> {
     /// Reads a target whose bytes are visible ASCII without `#`.
+    #[inline]
     pub(crate) fn parse(target: &'b str, method: Method<'b>) -> Result<Self, &'static Rejection> {
         if method == Method::Connect {
             return if host::has_host_and_port(target.as_bytes()) {

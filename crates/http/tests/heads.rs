@@ -175,6 +175,8 @@ fn expectations_and_framing_are_told() {
     let (request, _) = taken(head);
     assert!(request.expects_continue);
     assert_eq!(request.framing, Framing::Chunked);
+    let (bare, _) = taken("GET / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n");
+    assert!(!bare.expects_continue, "there is no body to wait for");
     let (old, _) = taken("PUT / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n");
     assert!(!old.expects_continue);
 }

@@ -1,7 +1,9 @@
 //! The checks of the fuzz targets over random inputs that look like what they read, and the way
 //! of a body from writer to reader.
 
-use pollux_http::{BodyReader, CHUNK_END, Framing, LAST_CHUNK, Limits, write_chunk_head};
+use pollux_http::{
+    BodyReader, CHUNK_END, Framing, HeadWriter, LAST_CHUNK, Limits, Status, write_chunk_head,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -233,5 +235,31 @@ proptest! {
         }
         prop_assert_eq!(body, chunks.concat());
         prop_assert_eq!(at, body_bytes);
+    }
+    #[test]
+    fn a_head_that_is_written_is_one_sound_head(
+        code in 200..600u16,
+        values in vec(vec(any::<u8>(), 0..40), 0..6),
+        room in 0..400usize,
+    ) {
+        let mut out = vec![0; room];
+        let mut head = HeadWriter::new(&mut out, Status::of(code));
+        for value in &values {
+            head.field("X-Value", value);
+        }
+        let Ok(len) = head.content_length(7).connection(1, true).finish() else { return Ok(()) };
+
+        let mut slots = [httparse::EMPTY_HEADER; 8];
+        let mut read = httparse::Response::new(&mut slots);
+        prop_assert_eq!(read.parse(&out[..len]), Ok(httparse::Status::Complete(len)));
+        prop_assert_eq!(read.code, Some(code));
+        prop_assert_eq!(read.headers.len(), values.len() + 2);
+        for (field, value) in read.headers.iter().zip(&values) {
+            let clean: Vec<u8> = value
+                .iter()
+                .map(|&b| if b == b'\t' || (b >= b' ' && b != 0x7f) { b } else { b' ' })
+                .collect();
+            prop_assert_eq!(field.value, clean.trim_ascii());
+        }
     }
 }

@@ -106,12 +106,14 @@ pub struct Count(AtomicU64);
 
 impl Count {
     /// Only the owning thread may call this: load and store are not one atomic step.
+    #[inline]
     pub fn add(&self, amount: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 
     /// The count as of now, from any thread.
     #[must_use]
+    #[inline]
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -34,7 +34,7 @@ const REQUESTS: [(&str, &str); 2] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     for (name, request) in REQUESTS {
-        let config = Given::from_toml("reply = 128", "example")?.build()?;
+        let config = Given::from_toml("reply = 128", "example").build()?;
         let shared = Shared::new(&config, Arc::default(), &ReopenSignal::default())?;
         let mut play: Rehearsal<HttpSession> = Rehearsal::new(shared, Now::default());
         let input = request.repeat(BATCH);

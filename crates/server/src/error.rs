@@ -31,11 +31,12 @@ pub enum ServerError {
         cause: io::Error,
     },
     /// Loops could not be started, or ended with an error.
-    #[error("{part}: {cause}")]
+    #[error("the {part} could not be run")]
     Group {
         /// Which of the server's groups.
         part: &'static str,
         /// Why.
+        #[source]
         cause: GroupError,
     },
     /// The socket for commands could not be closed to other users.
@@ -48,6 +49,6 @@ pub enum ServerError {
         cause: io::Error,
     },
     /// Signals cannot be waited for.
-    #[error("signals cannot be waited for: {0}")]
+    #[error("signals cannot be waited for")]
     Signals(#[from] pollux_poller::Error),
 }

@@ -1,6 +1,17 @@
 //! An HTTP server as sessions of the engine.
 //!
-//! The command line and the lab start it. It never waits and never touches a poller.
+//! The command line and the lab start it: [`config::Given`] reads flags and files,
+//! [`Server::start`] runs the loops. A session gets bytes and time and gives answers; it never
+//! waits and never touches a poller, so every loop of the engine can run it, and a rehearsal
+//! without a kernel as well.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `config` | what the user said, checked |
+//! | `session`, `body`, `rest` | one connection: requests, bodies, output beyond the room, deadlines |
+//! | `respond`, `answer`, `reply`, `files` | what is answered |
+//! | `shared`, `log`, `counters` | what the sessions of one loop share |
+//! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them |
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -11,6 +22,7 @@ mod error;
 mod files;
 mod log;
 mod reply;
+mod respond;
 mod rest;
 mod serve;
 mod session;

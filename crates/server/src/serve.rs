@@ -9,11 +9,13 @@
 //!
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
+mod describe;
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pollux_engine::{
     Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, Signal, Signals,
@@ -21,8 +23,9 @@ use pollux_engine::{
 use pollux_poller::Mechanism;
 
 use crate::config::{Answer, ServeConfig};
-use crate::stats::{ControlSession, ControlShared, LoopSource, Overview};
+use crate::stats::{ControlSession, ControlShared, Overview};
 use crate::{HttpSession, ReopenSignal, ServerCounters, ServerError, Shared};
+use describe::{banner, overview, url};
 
 /// What is tried when no poller is named, best first.
 const PREFERENCES: [Driver; 4] = [
@@ -116,7 +119,10 @@ impl Server {
         while !self.has_ended(is_draining) {
             let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
             match signals.wait(Some(tick))? {
-                Some(Signal::HangUp) => self.reopen.raise(),
+                Some(Signal::HangUp) => {
+                    self.reopen.raise();
+                    self.group.nudge();
+                }
                 Some(Signal::Terminate | Signal::Interrupt) if is_draining => self.abort(),
                 Some(Signal::Terminate | Signal::Interrupt) => {
                     is_draining = true;
@@ -220,7 +226,7 @@ fn start_group(
 
 fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
     let limits = Limits {
-        connections_max: config.limits.connections_max.unwrap_or_else(|| connections_max(config)),
+        connections_max: connections_max(config),
         write_timeout: config.limits.write_timeout,
         write_rate_min: config.limits.read_rate_min_bytes,
         busy_poll: config.is_busy_polling,
@@ -236,12 +242,17 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
     }
 }
 
-/// What the descriptor limit allows: one for each connection, and one for the file it is sent.
+/// What was configured, else what the descriptor limit allows.
 fn connections_max(config: &ServeConfig) -> u32 {
+    let allowed = || u32::try_from(connections_allowed(config).clamp(1, CONNECTIONS_DEFAULT));
+    config.limits.connections_max.unwrap_or_else(|| allowed().expect("clamped"))
+}
+
+/// Connections that the descriptor limit allows: one for each, and one for the file it is sent.
+fn connections_allowed(config: &ServeConfig) -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let free = limit.unwrap_or(u64::MAX).saturating_sub(DESCRIPTORS_KEPT);
-    let each = if matches!(config.answer, Answer::Files { .. }) { 2 } else { 1 };
-    u32::try_from((free / each).clamp(1, CONNECTIONS_DEFAULT)).expect("clamped")
+    if matches!(config.answer, Answer::Files { .. }) { free / 2 } else { free }
 }
 
 /// A small group for an endpoint.
@@ -260,81 +271,4 @@ fn endpoint(address: ListenAddress) -> GroupConfig {
 fn close_to_others(path: &Path) -> Result<(), ServerError> {
     let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
-}
-
-fn overview(
-    config: &ServeConfig,
-    group: &Group,
-    driver: Driver,
-    counters: &[Arc<ServerCounters>],
-) -> Overview {
-    let views = group.views();
-    let notes = views.iter().flat_map(|view| view.notes.iter().cloned());
-    let notes: std::collections::BTreeSet<String> = notes.collect();
-    let loops = views.into_iter().zip(counters).map(|(view, server)| LoopSource {
-        engine: view.counters,
-        poller: view.poller,
-        server: Arc::clone(server),
-    });
-    let look = group.look();
-    let facts = facts(config, group.addresses());
-    let notes = notes.into_iter().map(|note| ("note".to_owned(), note));
-    Overview {
-        started: Instant::now(),
-        driver,
-        facts: facts.into_iter().chain(notes).collect(),
-        loops: loops.collect(),
-        descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
-    }
-}
-
-fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
-    let limits = &config.limits;
-    let listen = addresses.iter().map(|address| ("listen", address.to_string()));
-    let pin = config.pin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
-    let connections_max = limits.connections_max.unwrap_or_else(|| connections_max(config));
-    let others = [
-        ("answer", answer(&config.answer)),
-        ("listeners", config.listeners.to_string()),
-        ("pin", pin),
-        ("busy-poll", config.is_busy_polling.to_string()),
-        ("max-connections", connections_max.to_string()),
-        ("header-timeout", format!("{:?}", limits.header_timeout)),
-        ("body-timeout", format!("{:?}", limits.body_timeout)),
-        ("idle-timeout", format!("{:?}", limits.idle_timeout)),
-        ("write-timeout", format!("{:?}", limits.write_timeout)),
-        ("max-body", format!("{} bytes", limits.body_bytes_max)),
-    ];
-    listen.chain(others).map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-fn banner(
-    config: &ServeConfig,
-    addresses: &[ListenAddress],
-    driver: Driver,
-    refused: &[String],
-) -> Vec<String> {
-    let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
-    let threads = match config.threads {
-        1 => "1 thread".to_owned(),
-        n => format!("{n} threads, {}", config.listeners),
-    };
-    let answer = answer(&config.answer);
-    let first = format!("{} ({driver}, {threads}, {answer})", urls.join(" "));
-    std::iter::once(first).chain(refused.iter().cloned()).collect()
-}
-
-fn answer(answer: &Answer) -> String {
-    match answer {
-        Answer::Reply { len_bytes } => format!("{len_bytes} bytes"),
-        Answer::Echo => "echo".to_owned(),
-        Answer::Files { root, .. } => format!("files of {}", root.display()),
-    }
-}
-
-fn url(address: &ListenAddress, path: &str) -> String {
-    match address {
-        ListenAddress::Tcp(address) => format!("http://{address}{path}"),
-        ListenAddress::Unix(_) => format!("{address}{path}"),
-    }
 }

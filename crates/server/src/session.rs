@@ -24,19 +24,18 @@
 //! has input is followed by a lingering close.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, Moment, Now, Session};
-use pollux_http::{CONTINUE, HeadWriter, Method, Parsed, Rejection, Request, Status};
+use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 
 use crate::answer::{self, Answered, Left, Manner, Tone};
 use crate::body::{Body, Progress};
 use crate::counters::ServerCounter;
 use crate::log::Entry;
+use crate::respond::respond;
 use crate::rest::Rest;
 use crate::shared::{Handler, Shared};
-use crate::stats::{self, Overview};
 
 /// How long a drained server waits for the first request of a connection: one that was on its
 /// way when the connection was accepted has arrived by then.
@@ -365,78 +364,6 @@ impl HttpSession {
         let entry = Entry { peer: &peer, method, target, is_old, status, body_bytes };
         log.add(&entry, &shared.counters);
     }
-}
-
-/// Sends the answer to a sound request.
-#[inline]
-fn respond(
-    shared: &mut Shared,
-    actions: &mut Actions<'_>,
-    request: &Request<'_>,
-    manner: Manner,
-) -> Answered {
-    if !shared.handler.allows(request.method) || request.method == Method::Options {
-        return respond_without_handler(shared, actions, request, manner);
-    }
-    match &mut shared.handler {
-        Handler::Reply(reply) => {
-            let left = reply.send(actions, manner.tone, manner.is_head);
-            let body_bytes = if manner.is_head { 0 } else { reply.len_bytes() };
-            let left = left.map_or(Left::Nothing, Left::Rest);
-            Answered { status: Status::OK, body_bytes, left }
-        }
-        Handler::Metrics(overview) => {
-            let overview = Arc::clone(overview);
-            respond_with_metrics(shared, actions, request, manner, &overview)
-        }
-        Handler::Echo => answer::empty(actions, &shared.date, manner, Status::OK, |_| {}),
-        Handler::Files(site) => {
-            let answered = site.answer(actions, &shared.date, shared.now.unix_s, request, manner);
-            if matches!(answered.left, Left::File) {
-                shared.counters.add(ServerCounter::FilesSent, 1);
-            }
-            answered
-        }
-    }
-}
-
-/// The page of the metrics endpoint.
-#[cold]
-fn respond_with_metrics(
-    shared: &Shared,
-    actions: &mut Actions<'_>,
-    request: &Request<'_>,
-    manner: Manner,
-    overview: &Overview,
-) -> Answered {
-    const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-    if request.target.path() != Some("/metrics") {
-        return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {});
-    }
-    answer::document(actions, &shared.date, manner, FORMAT, stats::metrics(overview))
-}
-
-/// OPTIONS, and methods that are not for this server.
-#[cold]
-fn respond_without_handler(
-    shared: &Shared,
-    actions: &mut Actions<'_>,
-    request: &Request<'_>,
-    manner: Manner,
-) -> Answered {
-    let allow = shared.handler.allow();
-    let add_allow = |head: &mut HeadWriter<'_>| {
-        head.field("Allow", allow);
-    };
-    let status = match request.method {
-        Method::Options => {
-            return answer::empty(actions, &shared.date, manner, Status::NO_CONTENT, add_allow);
-        }
-        Method::Other(_) => Status::NOT_IMPLEMENTED,
-        _ => Status::METHOD_NOT_ALLOWED,
-    };
-    shared.counters.count_refusal(status);
-    answer::page(actions, &shared.date, manner, status, add_allow)
 }
 
 /// The grace, and a second more for each so many bytes that have come.

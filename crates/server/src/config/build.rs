@@ -38,9 +38,13 @@ impl Given {
     pub fn build(&self) -> Result<ServeConfig, ConfigError> {
         let mut reader = Reader { given: self, mistakes: Vec::new() };
         let config = reader.config();
-        match (reader.mistakes, config) {
-            (mistakes, Some(config)) if mistakes.is_empty() => Ok(config),
-            (mistakes, _) => Err(ConfigError { mistakes }),
+        let mut mistakes = self.mistakes().to_vec();
+        // What a broken file did not say is no mistake of its own.
+        let is_told = |found: &Mistake| self.mistakes().is_empty() || found.place != Place::Whole;
+        mistakes.extend(reader.mistakes.into_iter().filter(is_told));
+        match config {
+            Some(config) if mistakes.is_empty() => Ok(config),
+            _ => Err(ConfigError { mistakes }),
         }
     }
 }
@@ -226,8 +230,7 @@ mod tests {
     use super::*;
 
     fn build(text: &str) -> Result<ServeConfig, String> {
-        let given = Given::from_toml(text, "p").map_err(|error| error.to_string())?;
-        given.build().map_err(|error| error.to_string())
+        Given::from_toml(text, "p").build().map_err(|error| error.to_string())
     }
 
     #[test]

@@ -20,6 +20,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     entries: BTreeMap<&'static str, Entry>,
+    /// What is wrong with the form of the file; [`Given::build`] tells it with the rest.
+    mistakes: Vec<Mistake>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,10 +41,10 @@ impl Given {
         self.entries.insert(setting.name, Entry { texts, place });
     }
 
-    /// Reads a file.
+    /// Reads a file; what is wrong in it is kept and told by [`Given::build`].
     ///
     /// # Errors
-    /// When it cannot be read, and every mistake of its form.
+    /// When it cannot be read.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let failed = |message: String| ConfigError {
@@ -54,14 +56,13 @@ impl Given {
         }
         let text =
             std::fs::read_to_string(path).map_err(|error| failed(format!("{name}: {error}")))?;
-        Self::from_toml(&text, &name)
+        Ok(Self::from_toml(&text, &name))
     }
 
-    /// Reads the text of a file that is called `file` in messages.
-    ///
-    /// # Errors
-    /// Every mistake of its form; when it is not TOML, only what the TOML rules say.
-    pub fn from_toml(text: &str, file: &str) -> Result<Self, ConfigError> {
+    /// Reads the text of a file that is called `file` in messages; what is wrong in it is kept
+    /// and told by [`Given::build`]. When it is not TOML, nothing is read.
+    #[must_use]
+    pub fn from_toml(text: &str, file: &str) -> Self {
         let (document, errors) = DeTable::parse_recoverable(text);
         let mut mistakes = Vec::new();
         let mut note = |at, message| {
@@ -88,12 +89,14 @@ impl Given {
                 Err(right) => note(value.span().start, format!("{name}: {right}")),
             }
         }
-        if mistakes.is_empty() { Ok(given) } else { Err(ConfigError { mistakes }) }
+        given.mistakes = mistakes;
+        given
     }
 
     /// These settings, and those of `file` that are not given here.
     #[must_use]
     pub fn over(mut self, file: Self) -> Self {
+        self.mistakes.extend(file.mistakes);
         let has_answer = ANSWERS.iter().any(|name| self.entries.contains_key(name));
         for (name, entry) in file.entries {
             if !(has_answer && ANSWERS.contains(&name)) {
@@ -101,6 +104,11 @@ impl Given {
             }
         }
         self
+    }
+
+    /// What is wrong with the form of the file.
+    pub(super) fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
     }
 
     /// Whether `name` was given.
@@ -150,7 +158,7 @@ mod tests {
         let mut flags = Given::default();
         flags.flag("echo", vec!["true".to_owned()]);
         flags.flag("threads", vec!["3".to_owned()]);
-        let both = flags.over(file.expect("right"));
+        let both = flags.over(file);
         assert!(both.has("echo") && !both.has("dir"));
         assert_eq!(both.texts("threads").expect("given").0, ["3"]);
         assert_eq!(both.texts("listen").expect("given").0, ["a:1", "b:2"]);
@@ -158,20 +166,30 @@ mod tests {
 
     #[test]
     fn every_mistake_of_a_file_is_told_with_its_place() {
-        let text = "heade_timeout = \"5s\"\necho = \"yes\"\n[listen]\nx = 1\n";
-        let told = Given::from_toml(text, "p.toml").expect_err("three mistakes").to_string();
+        let text = "heade_timeout = \"5s\"\necho = \"yes\"\nthreads = 0\n[listen]\nx = 1\n";
+        let told = Given::from_toml(text, "p.toml").build().expect_err("four").to_string();
         let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines.len(), 3, "{told}");
+        assert_eq!(lines.len(), 4, "{told}");
         assert!(
             told.contains("p.toml:1:1: heade_timeout is no setting; did you mean header_timeout?")
         );
         assert!(told.contains("p.toml:2:8: echo: this is a value of type string"), "{told}");
-        assert!(told.contains("p.toml:3:1: listen: "), "{told}");
+        assert!(
+            told.contains("p.toml:4:1: listen: ") && told.contains("p.toml:3:11: threads: "),
+            "{told}"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "([a-z_]{1,12} ?= ?[\\PC]{0,12}\n){0,4}") {
+            let _ = Given::from_toml(&text, "p").build();
+        }
     }
 
     #[test]
     fn a_text_that_is_not_toml_is_refused_with_a_line() {
-        let told = Given::from_toml("threads = 1\nlisten = [", "p").expect_err("unclosed");
-        assert!(told.to_string().starts_with("p:2:"), "{told}");
+        let told = Given::from_toml("threads = 1\nlisten = [", "p").build().expect_err("open");
+        assert!(told.to_string().starts_with("p:2:") && told.mistakes.len() == 1, "{told}");
     }
 }

@@ -8,6 +8,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 
+use super::root::Meta;
+
 /// Most entries of a page; each costs a system call of about a microsecond.
 const ENTRIES_MAX: usize = 4096;
 
@@ -20,16 +22,24 @@ struct Row {
 }
 
 /// The page of the folder `fd`, which is served at `path` (decoded, without slashes at the ends).
+/// `follow` says what a symbolic link leads to; where it leads out of the site, it does not show.
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub(super) fn page(fd: BorrowedFd<'_>, path: &str) -> rustix::io::Result<String> {
-    let (mut rows, has_more) = rows(fd)?;
+pub(super) fn page(
+    fd: BorrowedFd<'_>,
+    path: &str,
+    follow: impl Fn(&str) -> Option<Meta>,
+) -> rustix::io::Result<String> {
+    let (mut rows, has_more) = rows(fd, follow)?;
     rows.sort();
     Ok(render(path, &rows, has_more))
 }
 
-fn rows(fd: BorrowedFd<'_>) -> rustix::io::Result<(Vec<Row>, bool)> {
+fn rows(
+    fd: BorrowedFd<'_>,
+    follow: impl Fn(&str) -> Option<Meta>,
+) -> rustix::io::Result<(Vec<Row>, bool)> {
     let mut rows = Vec::new();
     for entry in Dir::read_from(fd)? {
         let entry = entry?;
@@ -38,17 +48,15 @@ fn rows(fd: BorrowedFd<'_>) -> rustix::io::Result<(Vec<Row>, bool)> {
         if name.starts_with('.') {
             continue;
         }
-        // The entry may be gone by now, or lead nowhere.
-        let Ok(stat) = statat(fd, name, AtFlags::empty()) else { continue };
-        let is_file = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => true,
-            FileType::Directory => false,
-            _ => continue,
-        };
+        // The entry may be gone by now.
+        let Ok(stat) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let meta = if is_link { follow(name) } else { Meta::of(&stat) };
+        let Some(meta) = meta else { continue };
         if rows.len() == ENTRIES_MAX {
             return Ok((rows, true));
         }
-        let len_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        let (is_file, len_bytes) = (!meta.is_folder, meta.len_bytes);
         rows.push(Row { is_file, name: name.to_owned(), len_bytes });
     }
     Ok((rows, false))
@@ -119,7 +127,7 @@ mod tests {
 
     fn listed(path: &Path) -> String {
         let fd = fs::File::open(path).expect("opened");
-        page(fd.as_fd(), "a/b").expect("read")
+        page(fd.as_fd(), "a/b", |_| None).expect("read")
     }
 
     #[test]

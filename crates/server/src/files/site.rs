@@ -140,7 +140,13 @@ impl Reply<'_> {
     }
 
     fn listing(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
-        let Ok(page) = listing::page(folder.fd.as_fd(), &String::from_utf8_lossy(path)) else {
+        let follow = |name: &str| {
+            let path = [path, b"/", name.as_bytes()].concat();
+            let path = path.strip_prefix(b"/").unwrap_or(&path);
+            self.site.root.find(path).ok().map(|found| found.meta)
+        };
+        let path = String::from_utf8_lossy(path);
+        let Ok(page) = listing::page(folder.fd.as_fd(), &path, follow) else {
             return self.page(actions, Status::INTERNAL_ERROR);
         };
         answer::document(actions, self.date, self.manner, "text/html; charset=utf-8", page)

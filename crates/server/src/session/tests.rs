@@ -13,8 +13,7 @@ use crate::log::ReopenSignal;
 type Play = Rehearsal<HttpSession>;
 
 fn play(config: &str) -> Play {
-    let given = Given::from_toml(config, "test").expect("TOML");
-    let config = given.build().expect("a configuration");
+    let config = Given::from_toml(config, "test").build().expect("a configuration");
     let counters = Arc::new(ServerCounters::default());
     let shared = Shared::new(&config, counters, &ReopenSignal::default()).expect("shared");
     Rehearsal::new(shared, Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 })

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, Moment, Session};
+use pollux_engine::{Actions, Session};
 
 use super::{Overview, activity, info};
 use crate::rest::Rest;
@@ -82,15 +82,15 @@ impl Session for ControlSession {
         let Some(rest) = &mut self.rest else { return };
         if rest.send(actions) {
             self.rest = None;
+            actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
         }
         // More of this answer, or the next command.
         actions.call_again();
     }
 
     fn on_deadline(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
-        if self.rest.is_some() {
-            actions.set_deadline(Moment::NEVER);
-        } else {
+        // An answer under way is the loop's to judge: how fast it must be taken.
+        if self.rest.is_none() {
             actions.close();
         }
     }

@@ -1,5 +1,7 @@
 //! What the endpoints show, from counters that were set by hand.
 
+use std::time::Duration;
+
 use pollux_engine::{CloseCause, Now, Rehearsal};
 use pollux_http::{Method, Status};
 use pollux_poller::Mechanism;
@@ -116,6 +118,19 @@ fn a_long_answer_comes_whole_before_the_next() {
     let answer = ask(&mut play, "show fd\nhelp\n");
     assert!(answer.starts_with("loop 0: 3000 descriptors\n  fd 5 readable\n"));
     assert!(answer.contains("loop 1: 0 descriptors\n\ncommands:\n"));
+}
+
+#[test]
+fn who_stops_asking_is_closed_but_not_in_the_middle_of_an_answer() {
+    let mut play = control();
+    play.stall();
+    play.feed(b"show fd\n");
+    play.pass(Duration::from_secs(301));
+    assert_eq!(play.closed(), None);
+    play.flow();
+    assert!(play.take_output().ends_with(b"loop 1: 0 descriptors\n\n"));
+    play.pass(Duration::from_secs(301));
+    assert_eq!(play.closed(), Some(CloseCause::Session));
 }
 
 #[test]

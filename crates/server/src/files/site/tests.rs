@@ -37,7 +37,7 @@ impl Folder {
 
     fn play(&self, more: &str) -> Rehearsal<HttpSession> {
         let text = format!("dir = {:?}\n{more}", self.0.path());
-        let config = Given::from_toml(&text, "test").expect("TOML").build().expect("right");
+        let config = Given::from_toml(&text, "test").build().expect("right");
         let counters = Arc::new(ServerCounters::default());
         let shared = Shared::new(&config, counters, &ReopenSignal::default()).expect("shared");
         Rehearsal::new(shared, Now { at: Moment::from_nanos(1), unix_s: NOW_S })
@@ -187,6 +187,17 @@ fn folders_are_redirected_indexed_listed_or_forbidden() {
     let listing = folder.ask("listing = true", "GET /with%20out/ HTTP/1.1\r\nHost: a\r\n\r\n");
     let page = String::from_utf8(listing.body).expect("text");
     assert!(listing.head.contains("text/html") && page.contains("href=\"./x\""), "{page}");
+}
+
+#[test]
+fn a_listing_tells_nothing_of_what_lies_outside() {
+    let folder = Folder::new();
+    folder.put("inside", b"12345");
+    symlink("/etc/passwd", folder.0.path().join("leads-out")).expect("linked");
+    symlink("inside", folder.0.path().join("stays")).expect("linked");
+    let listing = folder.ask("listing = true", "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let page = String::from_utf8(listing.body).expect("text");
+    assert!(page.contains("./stays\">stays</a><td>5\n") && !page.contains("leads-out"), "{page}");
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Which answer a sound request gets: by its method, then by what the server was told to answer.
+//!
+//! The sessions call it once for each request whose body is through.
+
+use std::sync::Arc;
+
+use pollux_engine::Actions;
+use pollux_http::{HeadWriter, Method, Request, Status};
+
+use crate::answer::{self, Answered, Left, Manner};
+use crate::counters::ServerCounter;
+use crate::shared::{Handler, Shared};
+use crate::stats::{self, Overview};
+
+/// Sends the answer to a sound request.
+#[inline]
+pub(crate) fn respond(
+    shared: &mut Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    manner: Manner,
+) -> Answered {
+    if !shared.handler.allows(request.method) || request.method == Method::Options {
+        return respond_without_handler(shared, actions, request, manner);
+    }
+    match &mut shared.handler {
+        Handler::Reply(reply) => {
+            let left = reply.send(actions, manner.tone, manner.is_head);
+            let body_bytes = if manner.is_head { 0 } else { reply.len_bytes() };
+            let left = left.map_or(Left::Nothing, Left::Rest);
+            Answered { status: Status::OK, body_bytes, left }
+        }
+        Handler::Metrics(overview) => {
+            let overview = Arc::clone(overview);
+            respond_with_metrics(shared, actions, request, manner, &overview)
+        }
+        Handler::Echo => answer::empty(actions, &shared.date, manner, Status::OK, |_| {}),
+        Handler::Files(site) => {
+            let answered = site.answer(actions, &shared.date, shared.now.unix_s, request, manner);
+            if matches!(answered.left, Left::File) {
+                shared.counters.add(ServerCounter::FilesSent, 1);
+            }
+            answered
+        }
+    }
+}
+
+/// The page of the metrics endpoint.
+#[cold]
+fn respond_with_metrics(
+    shared: &Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    manner: Manner,
+    overview: &Overview,
+) -> Answered {
+    const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+    if request.target.path() != Some("/metrics") {
+        return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {});
+    }
+    answer::document(actions, &shared.date, manner, FORMAT, stats::metrics(overview))
+}
+
+/// OPTIONS, and methods that are not for this server.
+#[cold]
+fn respond_without_handler(
+    shared: &Shared,
+    actions: &mut Actions<'_>,
+    request: &Request<'_>,
+    manner: Manner,
+) -> Answered {
+    let allow = shared.handler.allow();
+    let add_allow = |head: &mut HeadWriter<'_>| {
+        head.field("Allow", allow);
+    };
+    let status = match request.method {
+        Method::Options => {
+            return answer::empty(actions, &shared.date, manner, Status::NO_CONTENT, add_allow);
+        }
+        Method::Other(_) => Status::NOT_IMPLEMENTED,
+        _ => Status::METHOD_NOT_ALLOWED,
+    };
+    shared.counters.count_refusal(status);
+    answer::page(actions, &shared.date, manner, status, add_allow)
+}

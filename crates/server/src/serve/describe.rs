@@ -1,0 +1,113 @@
+//! A server in words: for its start-up lines and for those who look at it while it runs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pollux_engine::{Driver, Group, ListenAddress};
+
+use super::{connections_allowed, connections_max};
+use crate::ServerCounters;
+use crate::config::{Answer, ServeConfig};
+use crate::stats::{LoopSource, Overview};
+
+/// What the endpoints show of a running group.
+pub(super) fn overview(
+    config: &ServeConfig,
+    group: &Group,
+    driver: Driver,
+    counters: &[Arc<ServerCounters>],
+) -> Overview {
+    let views = group.views();
+    let notes = views.iter().flat_map(|view| view.notes.iter().cloned());
+    let notes: BTreeSet<String> = notes.collect();
+    let loops = views.into_iter().zip(counters).map(|(view, server)| LoopSource {
+        engine: view.counters,
+        poller: view.poller,
+        server: Arc::clone(server),
+    });
+    let look = group.look();
+    let facts = facts(config, group.addresses());
+    let notes = notes.into_iter().map(|note| ("note".to_owned(), note));
+    Overview {
+        started: Instant::now(),
+        driver,
+        facts: facts.into_iter().chain(notes).collect(),
+        loops: loops.collect(),
+        descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
+    }
+}
+
+fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
+    let limits = &config.limits;
+    let listen = addresses.iter().map(|address| ("listen", address.to_string()));
+    let pin = config.pin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+    let others = [
+        ("answer", answer(&config.answer)),
+        ("listeners", config.listeners.to_string()),
+        ("pin", pin),
+        ("busy-poll", config.is_busy_polling.to_string()),
+        ("max-connections", connections_max(config).to_string()),
+        ("header-timeout", format!("{:?}", limits.header_timeout)),
+        ("body-timeout", format!("{:?}", limits.body_timeout)),
+        ("idle-timeout", format!("{:?}", limits.idle_timeout)),
+        ("write-timeout", format!("{:?}", limits.write_timeout)),
+        ("max-body", format!("{} bytes", limits.body_bytes_max)),
+    ];
+    listen.chain(others).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// What a user should be told at the start.
+pub(super) fn banner(
+    config: &ServeConfig,
+    addresses: &[ListenAddress],
+    driver: Driver,
+    refused: &[String],
+) -> Vec<String> {
+    let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
+    let threads = match config.threads {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads, {}", config.listeners),
+    };
+    let answer = answer(&config.answer);
+    let first = format!("{} ({driver}, {threads}, {answer})", urls.join(" "));
+    let few = shortage(connections_max(config).into(), connections_allowed(config));
+    std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
+}
+
+/// A remark when more connections were configured than there can be.
+fn shortage(wanted: u64, allowed: u64) -> Option<String> {
+    (wanted > allowed).then(|| {
+        format!(
+            "max-connections is {wanted}, but the descriptor limit allows about {allowed}; \
+             raise it (ulimit -n, LimitNOFILE=)"
+        )
+    })
+}
+
+fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Reply { len_bytes } => format!("a fixed reply, size {len_bytes}"),
+        Answer::Echo => "echo".to_owned(),
+        Answer::Files { root, .. } => format!("files of {}", root.display()),
+    }
+}
+
+/// Where a browser finds it.
+pub(super) fn url(address: &ListenAddress, path: &str) -> String {
+    match address {
+        ListenAddress::Tcp(address) => format!("http://{address}{path}"),
+        ListenAddress::Unix(_) => format!("{address}{path}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_limit_that_is_too_low_is_told() {
+        assert_eq!(shortage(10, 10), None);
+        assert!(shortage(11, 10).is_some_and(|line| line.contains("allows about 10")));
+    }
+}

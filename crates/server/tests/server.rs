@@ -1,0 +1,200 @@
+//! Whole servers on the kernel: endpoints, logs, limits and ends. One process, port 0, no sleep.
+
+use std::error::Error;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use pollux_engine::ListenAddress;
+use pollux_server::config::{Given, ServeConfig};
+use pollux_server::{Server, ServerCounter};
+
+/// Far longer than anything here takes; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn start(config: &str) -> Server {
+    let text = format!("{config}\nlisten = \"127.0.0.1:0\"");
+    let config = Given::from_toml(&text, "test").build().expect("right");
+    Server::start(&config).expect("started")
+}
+
+fn connect(address: &ListenAddress) -> TcpStream {
+    let ListenAddress::Tcp(address) = address else { panic!("a TCP address") };
+    let stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream
+}
+
+fn client(server: &Server) -> TcpStream {
+    connect(&server.addresses()[0])
+}
+
+/// Sends and reads until the server closes.
+fn last_answer(mut stream: impl Read + Write, request: &[u8]) -> String {
+    stream.write_all(request).expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("read");
+    String::from_utf8(answer).expect("text")
+}
+
+/// Reads a head and the body that it announces.
+fn answer(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a byte of a head");
+        text.push(byte[0]);
+    }
+    let mut head = String::from_utf8(text).expect("text");
+    let field = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let mut body = vec![0; field.map_or(0, |value| value.parse().expect("a length"))];
+    stream.read_exact(&mut body).expect("a body");
+    head.push_str(&String::from_utf8_lossy(&body));
+    head
+}
+
+fn end(server: Server) {
+    server.abort();
+    server.join().expect("ended");
+}
+
+#[test]
+fn metrics_show_what_was_served() {
+    let server = start("reply = 5\nthreads = 2\nstats = \"127.0.0.1:0\"");
+    for _ in 0..3 {
+        let mut stream = client(&server);
+        stream.write_all(GET).expect("sent");
+        assert!(answer(&mut stream).ends_with("pollu"));
+    }
+    let stats = connect(server.stats_address().expect("configured"));
+    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let page = last_answer(stats, request);
+    let name = "pollux_http_requests_total{loop=\"";
+    let lines = page.lines().filter(|line| line.starts_with(name) && line.contains("\"get\""));
+    let counts: Vec<u64> = lines
+        .map(|line| line.rsplit(' ').next().expect("a value").parse().expect("a count"))
+        .collect();
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (2, 3), "{page}");
+    end(server);
+}
+
+#[test]
+fn the_control_socket_is_for_its_owner_and_goes_with_the_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("control");
+    let server = start(&format!("reply = 5\ncontrol = \"unix:{}\"", path.display()));
+    assert_eq!(path.metadata().expect("made").permissions().mode() & 0o777, 0o600);
+    let idle = client(&server);
+    let mut idle_counts = &idle;
+    idle_counts.write_all(GET).expect("sent");
+    let _ = answer(&mut idle.try_clone().expect("the same socket"));
+    let control = UnixStream::connect(&path).expect("connected");
+    control.set_read_timeout(Some(PATIENCE)).expect("set");
+    let shown = last_answer(control, b"show info\nshow fd\nshow activity\nquit\n");
+    assert!(
+        shown.contains("name: pollux\n") && shown.contains("answer: a fixed reply, size 5\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("loop 0: ") && shown.contains("requests get"), "{shown}");
+    end(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn draining_lets_a_started_request_finish_and_refuses_new_connections() {
+    let server = start("reply = 5");
+    let (mut started, mut idle) = (client(&server), client(&server));
+    idle.write_all(GET).expect("sent");
+    answer(&mut idle);
+    started.write_all(GET).expect("sent");
+    answer(&mut started);
+    started.write_all(&GET[..9]).expect("sent");
+    // An answer to a later request shows that the loop has seen the earlier bytes.
+    idle.write_all(GET).expect("sent");
+    answer(&mut idle);
+    server.drain();
+    assert_eq!(idle.read(&mut [0; 9]).expect("the end"), 0);
+    let told = last_answer(&mut started, &GET[9..]);
+    assert!(told.contains("Connection: close\r\n") && told.ends_with("pollu"), "{told}");
+    let ListenAddress::Tcp(address) = server.addresses()[0].clone() else { panic!("TCP") };
+    server.join().expect("ended");
+    assert_eq!(refusal(&address), ErrorKind::ConnectionRefused);
+}
+
+fn refusal(address: &SocketAddr) -> ErrorKind {
+    TcpStream::connect(address).expect_err("nobody listens").kind()
+}
+
+#[test]
+fn deadlines_close_on_the_kernel_too_and_are_told_apart() {
+    let server = start("reply = 5\nheader_timeout = \"50ms\"\nidle_timeout = \"50ms\"");
+    assert_eq!(last_answer(client(&server), b""), "");
+    assert!(last_answer(client(&server), &GET[..9]).starts_with("HTTP/1.1 408 "));
+    assert!(last_answer(client(&server), GET).ends_with("pollu"));
+    let counters = &server.overview().loops[0].server;
+    for counter in
+        [ServerCounter::TimeoutsSilent, ServerCounter::TimeoutsHeader, ServerCounter::TimeoutsIdle]
+    {
+        assert_eq!(counters.value(counter), 1, "{}", counter.name());
+    }
+    end(server);
+}
+
+#[test]
+fn the_log_has_the_peer_and_is_complete_at_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let server =
+        start(&format!("echo = true\naccess_log = {path:?}\naccess_log_format = \"json\""));
+    let request = b"PUT /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+    assert!(last_answer(client(&server), request).ends_with("hi"));
+    end(server);
+    let log = std::fs::read_to_string(path).expect("written");
+    assert!(log.contains("\"peer\":\"127.0.0.1\",\"method\":\"PUT\",\"target\":\"/x\""), "{log}");
+    assert!(log.ends_with("\"status\":200,\"body_bytes\":2}\n"), "{log}");
+}
+
+#[test]
+fn a_file_beyond_every_buffer_reaches_a_slow_reader_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let content: Vec<u8> = (0..2_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(folder.path().join("big"), &content).expect("written");
+    let server = start(&format!("dir = {:?}", folder.path()));
+    let mut stream = client(&server);
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).expect("read");
+    let head = all.windows(4).position(|at| at == b"\r\n\r\n").expect("a head") + 4;
+    assert!(all[head..][..content.len()] == content);
+    assert!(all[head + content.len()..].starts_with(b"HTTP/1.1 404 "));
+    end(server);
+}
+
+/// Why a server could not be started, with all causes.
+fn refused(config: &ServeConfig) -> String {
+    let error = Server::start(config).err().expect("it cannot be started");
+    let first: &dyn Error = &error;
+    let causes = std::iter::successors(Some(first), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[test]
+fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
+    let build = |text: &str| Given::from_toml(text, "test").build().expect("right");
+    let missing = build("dir = \"/nowhere\"\nlisten = \"127.0.0.1:0\"");
+    let told = refused(&missing);
+    assert!(told.contains("/nowhere") && told.contains("No such file"), "{told}");
+    let first = start("reply = 1");
+    let taken = build(&format!("reply = 1\nlisten = \"{}\"", first.addresses()[0]));
+    let told = refused(&taken);
+    assert!(told.contains("bind"), "{told}");
+    let unix = "reply = 1\nlisten = \"127.0.0.1:0\"\ncontrol = \"unix:/nowhere/control\"";
+    assert!(Server::start(&build(unix)).is_err());
+    assert!(!Path::new("/nowhere").exists());
+    end(first);
+}

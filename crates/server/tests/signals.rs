@@ -1,0 +1,74 @@
+//! Signals end a server gently, then at once, and open its log again. A process of its own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pollux_engine::{ListenAddress, Signal, Signals};
+use pollux_server::Server;
+use pollux_server::config::Given;
+use rustix::process::{Signal as Number, getpid, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// One test, for signals reach the whole process.
+#[test]
+fn signals_reopen_the_log_then_drain_then_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, old) = (folder.path().join("log"), folder.path().join("old"));
+    let text = format!("reply = 5\nlisten = \"127.0.0.1:0\"\naccess_log = {log:?}");
+    let config = Given::from_toml(&text, "test").build().expect("right");
+    let caught = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
+    let mut signals = Signals::catch(&caught).expect("caught");
+    let server = Server::start(&config).expect("started");
+    let ListenAddress::Tcp(address) = server.addresses()[0].clone() else { panic!("TCP") };
+
+    let client = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        ask(&mut stream);
+        std::fs::rename(&log, &old).expect("renamed");
+        send(Number::HUP);
+        wait_for(&log, || ask(&mut stream));
+        assert!(!std::fs::read_to_string(&old).expect("read").is_empty());
+
+        // Half a request keeps a draining server until it is told again.
+        stream.write_all(&GET[..9]).expect("sent");
+        let mut idle = TcpStream::connect(address).expect("connected");
+        idle.set_read_timeout(Some(PATIENCE)).expect("set");
+        ask(&mut idle);
+        send(Number::TERM);
+        assert_eq!(idle.read(&mut [0; 9]).expect("the end of an idle connection"), 0);
+        send(Number::TERM);
+        assert!(stream.read(&mut [0; 9]).map_or(true, |read| read == 0));
+    });
+    let start = Instant::now();
+    server.run(&mut signals).expect("ended by a signal");
+    client.join().expect("the client saw what it should");
+    assert!(start.elapsed() < PATIENCE);
+}
+
+fn ask(stream: &mut TcpStream) {
+    stream.write_all(GET).expect("sent");
+    let mut got = Vec::new();
+    while !got.ends_with(b"\r\n\r\npollu") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a byte");
+        got.push(byte[0]);
+    }
+}
+
+fn send(signal: Number) {
+    kill_process(getpid(), signal).expect("sent");
+}
+
+/// Asks until the file is there: each request gives the loop a turn to notice the signal.
+fn wait_for(path: &Path, mut ask: impl FnMut()) {
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < PATIENCE, "the log was not opened again");
+        ask();
+    }
+}
