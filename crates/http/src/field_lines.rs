@@ -7,7 +7,7 @@
 //! target compares both on every input.
 
 use crate::fields::{is_token_byte, is_value_byte};
-use crate::scan::{self, run_end};
+use crate::scan::{self, run_len};
 use crate::{Rejection, Status};
 
 const FIELDS_MANY: Rejection =
@@ -21,46 +21,42 @@ const FIELD_VALUE: Rejection =
 const BARE_LF: Rejection = Rejection::bad("a line ends in LF without CR", "RFC 9112 2.2");
 const BARE_CR: Rejection = Rejection::bad("a line starts with CR without LF", "RFC 9112 2.2");
 
-/// Reads the lines of `head` from `at` on up to the empty one, and says where that ends; none
-/// when it has not arrived. Each whole line is told to `note` as name and value, with the white
-/// space around the value.
+/// Reads the lines at the front of `block` up to the empty one, and says how many bytes they and
+/// it take; none when it has not arrived. Each whole line is told to `note` as name and value,
+/// with the white space around the value.
 #[inline(always)]
 pub(crate) fn read<'b>(
-    head: &'b [u8],
-    mut at: usize,
+    block: &'b [u8],
     fields_max: usize,
     mut note: impl FnMut(&'b [u8], &'b [u8]) -> Result<(), &'static Rejection>,
 ) -> Result<Option<usize>, &'static Rejection> {
+    let mut rest = block;
     let mut fields_left = fields_max;
     loop {
-        if let Some(b'\r' | b'\n') = head.get(at) {
-            return Ok(empty_line(&head[at..])?.map(|len| at + len));
+        match rest {
+            [b'\r', b'\n', ..] => return Ok(Some(block.len() - rest.len() + 2)),
+            [] | [b'\r'] => return Ok(None),
+            [b'\n', ..] => return Err(&BARE_LF),
+            [b'\r', ..] => return Err(&BARE_CR),
+            _ => {}
         }
-        let colon = run_end(head, at, scan::not_name_like, is_token_byte);
-        match head.get(colon) {
-            Some(b':') if colon > at && fields_left > 0 => fields_left -= 1,
-            Some(b':') if colon > at => return Err(&FIELDS_MANY),
-            Some(_) => return Err(&FIELD_NAME),
-            None => return Ok(None),
+        let (name, behind) = rest.split_at(run_len(rest, scan::not_in_names, is_token_byte));
+        let behind = match behind {
+            [b':', behind @ ..] if !name.is_empty() => behind,
+            [] => return Ok(None),
+            _ => return Err(&FIELD_NAME),
+        };
+        if fields_left == 0 {
+            return Err(&FIELDS_MANY);
         }
-        let end = run_end(head, colon + 1, scan::not_text, is_value_byte);
-        match head.get(end..) {
-            Some([b'\r', b'\n', ..]) => note(&head[at..colon], &head[colon + 1..end])?,
-            None | Some([] | [b'\r']) => return Ok(None),
-            Some([b'\n', ..]) => return Err(&BARE_LF),
-            Some(_) => return Err(&FIELD_VALUE),
-        }
-        at = end + 2;
-    }
-}
-
-/// The length of the empty line, whose first byte is there.
-#[inline(always)]
-fn empty_line(rest: &[u8]) -> Result<Option<usize>, &'static Rejection> {
-    match rest {
-        [b'\r', b'\n', ..] => Ok(Some(2)),
-        [b'\r'] => Ok(None),
-        [b'\n', ..] => Err(&BARE_LF),
-        _ => Err(&BARE_CR),
+        fields_left -= 1;
+        let (value, behind) = behind.split_at(run_len(behind, scan::not_text, is_value_byte));
+        rest = match behind {
+            [b'\r', b'\n', behind @ ..] => behind,
+            [] | [b'\r'] => return Ok(None),
+            [b'\n', ..] => return Err(&BARE_LF),
+            _ => return Err(&FIELD_VALUE),
+        };
+        note(name, value)?;
     }
 }

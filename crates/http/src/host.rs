@@ -3,13 +3,11 @@
 //! Syntax only; whether the name exists is nobody's business here. User information is refused:
 //! RFC 9110 4.2.4 calls it a means of deception, and no client sends it.
 
-use crate::scan::{self, run_end};
-
 /// Whether the bytes are a `uri-host [ ":" port ]`; the empty host is one (RFC 9112 3.2).
 #[inline]
 pub(crate) fn is_host_and_port(authority: &[u8]) -> bool {
     // One pass settles what nearly every request sends.
-    let plain = run_end(authority, 0, scan::not_name_like, |b| NAME[usize::from(b)]);
+    let plain = authority.iter().take_while(|&&b| NAME[usize::from(b)]).count();
     match &authority[plain..] {
         [] => true,
         [b':', port @ ..] => is_port(port),

@@ -96,13 +96,14 @@ fn parse<'b>(
         return if is_full { Err(&TARGET_LONG) } else { Ok(None) };
     };
     let target = Target::parse(line.target, line.method)?;
-    let mut facts = Facts::default();
+    let block = &window[line.len..];
     let fields_max = limits.fields.min(Limits::FIELDS_MAX);
-    let note = |name: &'b [u8], value: &'b [u8]| facts.note(name, value);
-    match field_lines::read(window, line.len, fields_max, note)? {
+    let mut facts = Facts::default();
+    match field_lines::read(block, fields_max, |name, value| facts.note(name, value))? {
         Some(len) => {
-            let fields = Fields::of_checked(&window[line.len..len - 2]);
-            facts.judge(&line, target, fields, limits).map(|it| Some((it, skipped + len)))
+            let fields = Fields::of_checked(&block[..len - 2]);
+            let request = facts.judge(&line, target, fields, limits)?;
+            Ok(Some((request, skipped + line.len + len)))
         }
         None if is_full => Err(&HEAD_LARGE),
         None => Ok(None),
@@ -110,8 +111,17 @@ fn parse<'b>(
 }
 
 /// How many bytes of empty lines stand in front; none when only those have arrived.
-#[inline]
+#[inline(always)]
 fn skip_empty_lines(input: &[u8]) -> Result<Option<usize>, &'static Rejection> {
+    match input {
+        [] => Ok(None),
+        [b'\r' | b'\n', ..] => count_empty_lines(input),
+        _ => Ok(Some(0)),
+    }
+}
+
+#[cold]
+fn count_empty_lines(input: &[u8]) -> Result<Option<usize>, &'static Rejection> {
     let mut at = 0;
     loop {
         match input.get(at..).unwrap_or_default() {
@@ -138,21 +148,17 @@ impl Facts {
     fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static Rejection> {
         // The length tells most fields apart from these five before a byte is compared.
         match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => self.note_host(value.trim_ascii()),
-            6 if name.eq_ignore_ascii_case(b"expect") => {
+            4 if is_name(name, b"host") => self.note_host(value.trim_ascii()),
+            6 if is_name(name, b"expect") => {
                 self.connection.note_expect(value);
                 Ok(())
             }
-            10 if name.eq_ignore_ascii_case(b"connection") => {
+            10 if is_name(name, b"connection") => {
                 self.connection.note_connection(value);
                 Ok(())
             }
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
-                self.framing.note_length(value.trim_ascii())
-            }
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                self.framing.note_coding(value)
-            }
+            14 if is_name(name, b"content-length") => self.framing.note_length(value.trim_ascii()),
+            17 if is_name(name, b"transfer-encoding") => self.framing.note_coding(value),
             _ => Ok(()),
         }
     }
@@ -189,4 +195,12 @@ impl Facts {
             expects_continue: expects_continue && framing.has_body(),
         })
     }
+}
+
+/// Whether a token is that name without regard to case. All bytes at once: that bit 5 is the
+/// case of letters, and that no token byte becomes a `-` by it, makes it exact.
+#[inline(always)]
+fn is_name<const LEN: usize>(name: &[u8], lower: &[u8; LEN]) -> bool {
+    let Some(name) = name.first_chunk::<LEN>() else { return false };
+    name.iter().zip(lower).fold(0, |differing, (b, lower)| differing | ((b | 0x20) ^ lower)) == 0
 }

@@ -1,7 +1,7 @@
 //! Request targets in their four forms (RFC 9112 3.2). The request line calls it.
 
 use crate::host;
-use crate::scan::{self, run_end};
+use crate::scan::{self, run_len};
 use crate::{Method, Rejection};
 
 /// What a request is about. It is taken apart when it is asked: most requests never are, and so
@@ -113,7 +113,7 @@ fn split_absolute(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn split_query(text: &[u8]) -> (&[u8], Option<&[u8]>) {
-    let (path, query) = text.split_at(run_end(text, 0, scan::question_mark, |b| b != b'?'));
+    let (path, query) = text.split_at(run_len(text, scan::question_mark, |b| b != b'?'));
     (path, query.get(1..))
 }
 
@@ -167,7 +167,11 @@ mod tests {
         let authority = Target::parse(b"a:1", Method::Connect).expect("sound");
         assert_eq!((authority.form(), authority.authority()), (Form::Authority, Some("a:1")));
         for target in ["/", "a", "http://a/", "*"] {
-            assert_eq!(Target::parse(target.as_bytes(), Method::Connect), Err(&CONNECT), "{target}");
+            assert_eq!(
+                Target::parse(target.as_bytes(), Method::Connect),
+                Err(&CONNECT),
+                "{target}"
+            );
         }
     }
 }
