@@ -2,7 +2,8 @@
 //!
 //! The server calls [`Request::parse`] with all bytes that wait on a connection. The verdict
 //! depends on the bytes alone: whatever arrives behind a decided head changes nothing, and a head
-//! that is refused once all of it is here was not accepted earlier in part.
+//! that is refused once all of it is here was not accepted earlier in part. It is read from the
+//! left, and the first wrong line decides, whether or not the rest has arrived.
 //!
 //! ```text
 //!  empty lines ─► request line ─► target form ─► field lines ─► rules
