@@ -147,6 +147,23 @@ fn unsound_fields_are_refused() {
 }
 
 #[test]
+fn a_wrong_line_is_refused_before_the_head_is_whole() {
+    for (line, code) in [
+        ("Host: a b\r\n", 400),
+        ("Host: h\r\nHost: h\r\n", 400),
+        ("Content-Length: x\r\n", 400),
+        ("X ", 400),
+        ("X: y\0", 400),
+        ("X: y\n", 400),
+    ] {
+        let input = format!("GET / HTTP/1.1\r\nA: b\r\n{line}");
+        assert_eq!(refused(&input, &Limits::default()), Some(code), "{input:?}");
+        let before = &input[..input.len() - 1];
+        assert_eq!(refused(before, &Limits::default()), None, "{before:?}");
+    }
+}
+
+#[test]
 fn unsound_hosts_and_lines_are_refused() {
     for (input, code) in [
         ("GET / HTTP/1.1\r\n\r\n", 400),
