@@ -329,10 +329,13 @@ impl<S: Session> Conversation<S> {
     }
 
     /// Puts `input`, which no session has seen, behind what is kept.
+    #[inline]
     fn keep(&mut self, input: &[u8]) -> Result<(), CloseCause> {
-        if input.is_empty() {
-            return Ok(());
-        }
+        if input.is_empty() { Ok(()) } else { self.keep_more(input) }
+    }
+
+    #[inline(never)]
+    fn keep_more(&mut self, input: &[u8]) -> Result<(), CloseCause> {
         let kept = self.kept.get_or_insert_default();
         kept.extend_from_slice(input);
         self.state |= UNSEEN;

@@ -592,6 +592,7 @@ impl<S: Session> ReadinessLoop<S> {
 }
 
 /// The socket of a live connection, or a listener.
+#[inline]
 fn socket(table: &FdTable, token: Token) -> BorrowedFd<'_> {
     table.fd(token).expect("a live token has its descriptor")
 }
