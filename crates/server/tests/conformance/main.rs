@@ -3,8 +3,13 @@
 mod answers;
 mod case;
 mod cases;
+mod drivers;
+mod lockstep;
 mod model;
+mod rehearsed;
+mod sending;
 mod site;
+mod stage;
 mod verdict;
 
 use std::collections::HashSet;
