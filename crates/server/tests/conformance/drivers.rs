@@ -3,14 +3,14 @@
 //! Every case is sent whole over TCP, and over unix sockets whole, byte by byte (in pieces of 997
 //! bytes when it has more than 2048) and split in two. Every offset is split at up to
 //! [`EVERY_OFFSET_MAX`] bytes, which is most of the table; longer requests at about
-//! [`OFFSETS_MIN`] offsets and around the end of their first head, for the time: a megabyte has a
+//! [`OFFSETS`] offsets and around the end of their first head, for the time: a megabyte has a
 //! million offsets. `rehearsed.rs` splits more, without a kernel. What comes has to be what the
 //! rehearsal gave, byte for byte, but for what [`compare`] names.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use pollux_engine::{Driver, GroupError};
+use pollux_engine::{Counter, Driver, GroupError};
 use pollux_server::{Server, ServerError};
 
 use crate::case::Setup;
@@ -18,8 +18,8 @@ use crate::lockstep::{Job, Lockstep};
 use crate::sending::{Came, Way, compare, references};
 use crate::stage::{SETUPS, Scene, Stage};
 
-const EVERY_OFFSET_MAX: usize = 200;
-const OFFSETS_MIN: usize = 20;
+const EVERY_OFFSET_MAX: usize = 512;
+const OFFSETS: usize = 50;
 /// Connections at once. Both ends are in this process, and `select` knows 1024 descriptors.
 const BATCH: usize = 100;
 /// Drivers at once, for a server and its clients take turns.
@@ -103,8 +103,12 @@ fn faults_of(driver: Driver, stage: &Stage, references: &[Came]) -> Vec<String> 
         let mut over_unix = Lockstep::new(&server, unix, over_tcp.connects(), probe_answer);
         play(
             &mut over_unix,
-            jobs(&scenes, |scene| Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS_MIN)),
+            jobs(&scenes, |scene| Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS)),
         );
+        let engine = &server.overview().loops[0].engine;
+        let reads = engine.value(Counter::Receives) - engine.value(Counter::ReceivesEmpty);
+        let pieces = over_tcp.pieces() + over_unix.pieces();
+        assert!(reads >= pieces, "{driver}: {pieces} pieces were read at {reads} times");
         end(driver, server);
     }
     faults

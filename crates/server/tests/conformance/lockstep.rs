@@ -39,6 +39,7 @@ pub(crate) struct Lockstep<'a> {
     probe_answer: &'a [u8],
     pacer: Peer,
     connects: u64,
+    pieces: u64,
 }
 
 impl<'a> Lockstep<'a> {
@@ -49,12 +50,17 @@ impl<'a> Lockstep<'a> {
         probe_answer: &'a [u8],
     ) -> Self {
         let pacer = Peer::connect(address);
-        Self { server, address, probe_answer, pacer, connects: connects_before + 1 }
+        Self { server, address, probe_answer, pacer, connects: connects_before + 1, pieces: 0 }
     }
 
     /// Connections to this server so far.
     pub(crate) fn connects(&self) -> u64 {
         self.connects
+    }
+
+    /// Pieces sent to connections that the server had not ended: each has to be a read of its own.
+    pub(crate) fn pieces(&self) -> u64 {
+        self.pieces
     }
 
     /// Plays all jobs together, a connection for each.
@@ -77,6 +83,8 @@ impl<'a> Lockstep<'a> {
             let mut has_sent = false;
             for (job, peer) in jobs.iter().zip(&mut *peers) {
                 if let Some(piece) = job.way.piece(step, job.scene.request.len()) {
+                    peer.take();
+                    self.pieces += u64::from(!peer.has_ended);
                     peer.send(&job.scene.request[piece]);
                     has_sent = true;
                 }
