@@ -15,6 +15,7 @@
 mod calls;
 mod chaos;
 mod child;
+mod closed_loop;
 mod idle;
 mod metrics;
 mod random;

@@ -16,7 +16,7 @@ use crate::wire::Wire;
 const SOAK_S_DEFAULT: u64 = 3;
 /// Memory that a second phase, as wild as the first, may leave behind: what the allocator keeps
 /// in pieces, far below what its thousands of connections would leak at a kilobyte each.
-const GROWTH_BYTES_MAX: u64 = 2 << 20;
+const GROWTH_BYTES_MAX: u64 = 1 << 20;
 /// Largest body of a healthy client.
 const BODY_BYTES_MAX: usize = 300_000;
 const FILE_SIZES: [usize; 6] = [0, 100, 5_000, 33_000, 400_000, 3_000_000];
