@@ -25,8 +25,14 @@ impl Metrics {
     /// # Panics
     /// When there is no such counter: one that could not be read is not 0.
     pub(crate) fn sum(&self, name: &str) -> u64 {
+        self.sum_of(name, "")
+    }
+
+    /// The same over all loops for one label, as `cause="session"`.
+    pub(crate) fn sum_of(&self, name: &str, label: &str) -> u64 {
         let head = format!("pollux_{name}{{");
-        let lines = self.0.lines().filter(|line| line.starts_with(&head));
+        let is_meant = |line: &&str| line.starts_with(&head) && line.contains(label);
+        let lines = self.0.lines().filter(is_meant);
         let values: Vec<u64> = lines
             .map(|line| line.rsplit(' ').next().and_then(|value| value.parse().ok()))
             .map(|value| value.expect("a count"))

@@ -69,7 +69,7 @@ fn skip(driver: Driver, reason: &str) {
     println!("{driver} is skipped: {reason}");
 }
 
-/// Ends a server and says what its loops made of it.
+/// Ends a server, which has to end well.
 pub(crate) fn end(driver: Driver, server: Server) {
     server.abort();
     server.join().unwrap_or_else(|error| panic!("{driver}: {error}"));
@@ -83,47 +83,41 @@ fn faults_of(driver: Driver, stage: &Stage, references: &[Came]) -> Vec<String> 
         let probe_answer = stage.answer_to_probe(setup);
         let scenes = stage.scenes.iter().zip(references);
         let scenes: Vec<_> = scenes.filter(|(scene, _)| scene.case.setup == setup).collect();
-        let mut play = |lockstep: &mut Lockstep<'_>, jobs: Vec<(Job<'_>, &Came)>| {
-            for jobs in jobs.chunks(BATCH) {
-                let (jobs, references): (Vec<_>, Vec<_>) =
-                    jobs.iter().map(|(j, r)| (*j, r)).unzip();
-                for ((job, reference), came) in
-                    jobs.iter().zip(references).zip(lockstep.play(&jobs))
-                {
-                    let Scene { case, .. } = job.scene;
-                    if let Err(fault) = compare(case, reference, &came) {
-                        let (name, rfc) = (case.name, case.rfc);
-                        faults.push(format!("{driver}, {name} ({rfc}), {:?}: {fault}", job.way));
-                    }
-                }
-            }
-        };
         let mut over_tcp = Lockstep::new(&server, tcp, 0, probe_answer);
-        play(&mut over_tcp, jobs(&scenes, |_| vec![Way::Whole]));
+        faults.extend(play(&mut over_tcp, &jobs(&scenes, |_| vec![Way::Whole])));
+        let ways = |scene: &Scene| Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS);
         let mut over_unix = Lockstep::new(&server, unix, over_tcp.connects(), probe_answer);
-        play(
-            &mut over_unix,
-            jobs(&scenes, |scene| Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS)),
-        );
+        faults.extend(play(&mut over_unix, &jobs(&scenes, ways)));
         let engine = &server.overview().loops[0].engine;
         let reads = engine.value(Counter::Receives) - engine.value(Counter::ReceivesEmpty);
         let pieces = over_tcp.pieces() + over_unix.pieces();
         assert!(reads >= pieces, "{driver}: {pieces} pieces were read at {reads} times");
         end(driver, server);
     }
+    faults.iter().map(|fault| format!("{driver}, {fault}")).collect()
+}
+
+/// Plays all jobs, so many at once; what is wrong with what came.
+fn play(lockstep: &mut Lockstep<'_>, jobs: &[Job<'_>]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for jobs in jobs.chunks(BATCH) {
+        for (job, came) in jobs.iter().zip(lockstep.play(jobs)) {
+            let Job { scene: Scene { case, .. }, reference, way } = job;
+            if let Err(fault) = compare(case, reference, &came) {
+                faults.push(format!("{} ({}), {way:?}: {fault}", case.name, case.rfc));
+            }
+        }
+    }
     faults
 }
 
-/// The jobs of all scenes; those of one step count stand together, for they wait for each other.
-fn jobs<'a>(
-    scenes: &[(&'a Scene, &'a Came)],
-    ways: impl Fn(&Scene) -> Vec<Way>,
-) -> Vec<(Job<'a>, &'a Came)> {
-    let of = |&(scene, came): &(&'a Scene, &'a Came)| {
-        ways(scene).into_iter().map(move |way| (Job { scene, way }, came))
+/// The jobs of all scenes; those of as many steps stand together, for they wait for each other.
+fn jobs<'a>(scenes: &[(&'a Scene, &'a Came)], ways: impl Fn(&Scene) -> Vec<Way>) -> Vec<Job<'a>> {
+    let of = |&(scene, reference): &(&'a Scene, &'a Came)| {
+        ways(scene).into_iter().map(move |way| Job { scene, reference, way })
     };
     let mut jobs: Vec<_> = scenes.iter().flat_map(of).collect();
-    jobs.sort_by_key(|(job, _)| match job.way {
+    jobs.sort_by_key(|job| match job.way {
         Way::Pieces(bytes) => job.scene.request.len().div_ceil(bytes),
         Way::Whole | Way::Split(_) => 0,
     });

@@ -25,10 +25,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// A scene, and how it is sent.
-#[derive(Clone, Copy)]
+/// A scene, what must come of it, and how it is sent.
 pub(crate) struct Job<'a> {
     pub(crate) scene: &'a Scene,
+    pub(crate) reference: &'a Came,
     pub(crate) way: Way,
 }
 
