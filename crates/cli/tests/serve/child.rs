@@ -14,10 +14,6 @@ use crate::metrics::Metrics;
 /// Far longer than anything here takes on a busy machine; what waits so long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The names of all drivers, as `--poller` takes them.
-pub(crate) const DRIVERS: [&str; 8] =
-    ["select", "poll", "aio", "epoll", "epoll-et", "epoll-oneshot", "uring-poll", "uring"];
-
 /// Tests that load the machine hold this.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
