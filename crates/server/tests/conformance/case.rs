@@ -184,6 +184,13 @@ impl Case {
         Self { after_continue: rest.into(), ..self }
     }
 
+    /// Whether the last answer is a refusal that leaves input unread: the server waits then for a
+    /// client that is still sending (RFC 9112 9.6).
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_error = |expected: &Expected| expected.statuses.iter().all(|status| *status >= 400);
+        self.after == After::Closed && self.answers.last().is_some_and(is_error)
+    }
+
     /// The request with the ETag that the server gave.
     pub(crate) fn request_with(&self, etag: &[u8]) -> Vec<u8> {
         let mut request = self.request.clone();

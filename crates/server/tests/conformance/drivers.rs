@@ -1,6 +1,7 @@
 //! The table put before real servers, one for each driver and set-up.
 //!
-//! Every case is sent whole over TCP, and over unix sockets whole, byte by byte (in pieces of 997
+//! Every case is sent whole over TCP; those that are refused also with more bytes behind them, as
+//! by a client that has not seen the refusal yet. Over unix sockets every case is sent whole, byte by byte (in pieces of 997
 //! bytes when it has more than 2048) and split in two. Every offset is split at up to
 //! [`EVERY_OFFSET_MAX`] bytes, which is most of the table; longer requests at about
 //! [`OFFSETS`] offsets and around the end of their first head, for the time: a megabyte has a
@@ -20,6 +21,8 @@ use crate::stage::{SETUPS, Scene, Stage};
 
 const EVERY_OFFSET_MAX: usize = 512;
 const OFFSETS: usize = 50;
+/// Bytes that follow a refused request, twice.
+const MORE: usize = 1000;
 /// Connections at once. Both ends are in this process, and `select` knows 1024 descriptors.
 const BATCH: usize = 100;
 /// Drivers at once, for a server and its clients take turns.
@@ -85,6 +88,10 @@ fn faults_of(driver: Driver, stage: &Stage, references: &[Came]) -> Vec<String> 
         let scenes: Vec<_> = scenes.filter(|(scene, _)| scene.case.setup == setup).collect();
         let mut over_tcp = Lockstep::new(&server, tcp, 0, probe_answer);
         faults.extend(play(&mut over_tcp, &jobs(&scenes, |_| vec![Way::Whole])));
+        let refused = scenes.iter().filter(|(scene, _)| scene.case.is_refused());
+        let refused: Vec<_> = refused.map(|&(scene, came)| (scene.followed(MORE), came)).collect();
+        let refused: Vec<_> = refused.iter().map(|(scene, came)| (scene, *came)).collect();
+        faults.extend(play(&mut over_tcp, &jobs(&refused, |_| vec![Way::Followed(MORE)])));
         let ways = |scene: &Scene| Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS);
         let mut over_unix = Lockstep::new(&server, unix, over_tcp.connects(), probe_answer);
         faults.extend(play(&mut over_unix, &jobs(&scenes, ways)));
@@ -119,7 +126,7 @@ fn jobs<'a>(scenes: &[(&'a Scene, &'a Came)], ways: impl Fn(&Scene) -> Vec<Way>)
     let mut jobs: Vec<_> = scenes.iter().flat_map(of).collect();
     jobs.sort_by_key(|job| match job.way {
         Way::Pieces(bytes) => job.scene.request.len().div_ceil(bytes),
-        Way::Whole | Way::Split(_) => 0,
+        Way::Whole | Way::Split(_) | Way::Followed(_) => 0,
     });
     jobs
 }

@@ -23,6 +23,10 @@ use crate::stage::{PROBE, Scene, masked};
 /// Far longer than anything here takes; what waits so long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long a server waits surely for what stands behind a refusal; it is said to wait twice as
+/// long.
+const LINGER_SURE: Duration = Duration::from_secs(1);
+
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// A scene, what must come of it, and how it is sent.
@@ -68,6 +72,7 @@ impl<'a> Lockstep<'a> {
         let mut peers: Vec<Peer> = jobs.iter().map(|_| Peer::connect(self.address)).collect();
         self.connects += jobs.len() as u64;
         self.await_accepts();
+        let start = Instant::now();
         self.send_pieces(jobs, &mut peers);
         self.go_on_after_continue(jobs, &mut peers);
         for (job, peer) in jobs.iter().zip(&mut peers) {
@@ -75,7 +80,14 @@ impl<'a> Lockstep<'a> {
                 peer.send(PROBE);
             }
         }
-        jobs.iter().zip(&mut peers).map(|(job, peer)| self.last_of(job, peer)).collect()
+        let mut all_came = Vec::new();
+        for (job, peer) in jobs.iter().zip(&mut peers) {
+            let came = self.last_of(job, peer);
+            let is_in_time = start.elapsed() < LINGER_SURE && !matches!(job.way, Way::Pieces(_));
+            let has_broken = peer.has_broken && is_in_time && job.scene.case.is_refused();
+            all_came.push(Came { has_broken, ..came });
+        }
+        all_came
     }
 
     fn send_pieces(&mut self, jobs: &[Job<'_>], peers: &mut [Peer]) {
@@ -131,7 +143,7 @@ impl<'a> Lockstep<'a> {
             }
             After::Waiting => peer.take(),
         }
-        Came { stream: masked(&peer.got), has_ended: peer.has_ended }
+        Came { stream: masked(&peer.got), has_ended: peer.has_ended, has_broken: false }
     }
 
     fn barrier(&mut self) {
@@ -164,6 +176,8 @@ struct Peer {
     socket: Box<dyn Socket>,
     got: Vec<u8>,
     has_ended: bool,
+    /// The server took no more, or ended with bytes unread.
+    has_broken: bool,
 }
 
 impl Peer {
@@ -181,7 +195,7 @@ impl Peer {
                 Box::new(socket)
             }
         };
-        Self { socket, got: Vec::new(), has_ended: false }
+        Self { socket, got: Vec::new(), has_ended: false, has_broken: false }
     }
 
     /// Sends all of `bytes`, unless the server has ended the connection meanwhile.
@@ -193,7 +207,7 @@ impl Peer {
                     await_any(self.socket.as_fd(), PollFlags::IN | PollFlags::OUT, "sending");
                     self.take();
                 }
-                Err(error) if is_end(error.kind()) => return,
+                Err(error) if is_end(error.kind()) => return self.has_broken = true,
                 Err(error) => panic!("sending: {error}"),
             }
         }
@@ -207,7 +221,9 @@ impl Peer {
                 Ok(0) => self.has_ended = true,
                 Ok(read) => self.got.extend_from_slice(&room[..read]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if is_end(error.kind()) => self.has_ended = true,
+                Err(error) if is_end(error.kind()) => {
+                    (self.has_ended, self.has_broken) = (true, true);
+                }
                 Err(error) => panic!("reading: {error}"),
             }
         }

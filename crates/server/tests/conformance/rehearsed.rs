@@ -29,7 +29,7 @@ pub(crate) fn rehearse(stage: &Stage, Scene { case, request }: &Scene, way: Way)
     if case.after == After::Kept && !has_ended {
         return Came::before_probe(&stream, stage.answer_to_probe(case.setup));
     }
-    Came { stream: masked(&stream), has_ended }
+    Came { stream: masked(&stream), has_ended, has_broken: false }
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub(crate) enum Way {
     Pieces(usize),
     /// In two, here.
     Split(usize),
+    /// Whole, and then so many bytes twice which no answer depends on: what a client sends that has not
+    /// seen its refusal yet.
+    Followed(usize),
 }
 
 /// Requests up to here are sent byte by byte, longer ones in pieces of [`PIECE_BYTES`].
@@ -49,6 +52,8 @@ impl Way {
             (Self::Pieces(bytes), step) => (step * bytes, (step + 1) * bytes),
             (Self::Split(at), 0) => (0, at),
             (Self::Split(at), 1) => (at, len),
+            (Self::Followed(more), 0) => (0, len - 2 * more),
+            (Self::Followed(more), 1 | 2) => (len - (3 - step) * more, len - (2 - step) * more),
             _ => return None,
         };
         (start < len).then_some(start..end.min(len))
@@ -61,6 +66,8 @@ pub(crate) struct Came {
     /// Dates masked.
     pub(crate) stream: Vec<u8>,
     pub(crate) has_ended: bool,
+    /// The connection broke behind a refusal while the client was still sending.
+    pub(crate) has_broken: bool,
 }
 
 impl Came {
@@ -69,8 +76,8 @@ impl Came {
     pub(crate) fn before_probe(stream: &[u8], probe_answer: &[u8]) -> Self {
         let stream = masked(stream);
         match stream.strip_suffix(probe_answer) {
-            Some(own) => Self { stream: own.to_vec(), has_ended: false },
-            None => Self { stream, has_ended: true },
+            Some(own) => Self { stream: own.to_vec(), has_ended: false, has_broken: false },
+            None => Self { stream, has_ended: true, has_broken: false },
         }
     }
 }
@@ -96,6 +103,9 @@ pub(crate) fn compare(case: &Case, reference: &Came, came: &Came) -> Result<(), 
         return Ok(());
     }
     verdict::judge(case, &came.stream, came.has_ended)?;
+    if came.has_broken {
+        return Err("refused without waiting for a client that is still sending".to_owned());
+    }
     let is_cut_anywhere = case.after == After::ClosedOrCut
         || case.after == After::Waiting && case.setup == Setup::Echo;
     if is_cut_anywhere {
@@ -136,13 +146,17 @@ fn without_framing(case: &Case, stream: &[u8]) -> Answers {
 mod tests {
     use super::*;
 
+    fn quiet() -> Came {
+        Came { stream: Vec::new(), has_ended: false, has_broken: false }
+    }
+
     #[test]
     fn every_way_sends_all_bytes_in_order() {
         let request: Vec<u8> = b"GET / HTTP/1.1\r\n\r\n".iter().copied().chain(0..200).collect();
         for every_offset_max in [0, 1000] {
             let ways = Way::all(&request, every_offset_max, 10);
             assert!(ways.len() >= if every_offset_max > 0 { request.len() } else { 14 });
-            for way in ways {
+            for way in ways.into_iter().chain([Way::Followed(50)]) {
                 let pieces = (0..).map_while(|step| way.piece(step, request.len()));
                 let sent: Vec<u8> = pieces.flat_map(|piece| request[piece].to_vec()).collect();
                 assert_eq!(sent, request, "{way:?}");
@@ -153,7 +167,7 @@ mod tests {
     #[test]
     fn a_difference_is_found_unless_it_may_be() {
         let head = "HTTP/1.1 200 OK\r\nDate: x\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let came = |body: &str| Came { stream: format!("{head}{body}").into(), has_ended: false };
+        let came = |body: &str| Came { stream: format!("{head}{body}").into(), ..quiet() };
         let request = "POST / HTTP/1.1\r\n\r\n";
         let echo = crate::case::case(Setup::Echo, "x", "RFC 9112 7.1", request);
         let echo = echo.kept([crate::case::ok()]);
@@ -163,12 +177,13 @@ mod tests {
         let files = Case { setup: Setup::Files, ..echo };
         assert!(compare(&files, &one, &two).is_err());
         assert!(compare(&files, &one, &Came { has_ended: true, ..one.clone() }).is_err());
+        assert!(compare(&files, &one, &Came { has_broken: true, ..one.clone() }).is_err());
     }
 
     #[test]
     fn the_answer_to_the_probe_is_taken_off() {
         let kept = Came::before_probe(b"abcprobe", b"probe");
-        assert_eq!(kept, Came { stream: b"abc".to_vec(), has_ended: false });
+        assert_eq!(kept, Came { stream: b"abc".to_vec(), ..quiet() });
         assert!(Came::before_probe(b"abc", b"probe").has_ended);
     }
 }

@@ -25,6 +25,14 @@ pub(crate) struct Scene {
     pub(crate) request: Vec<u8>,
 }
 
+impl Scene {
+    /// The same with `more` bytes behind it, twice.
+    pub(crate) fn followed(&self, more: usize) -> Self {
+        let request = [self.request.clone(), vec![b'z'; 2 * more]].concat();
+        Self { case: self.case.clone(), request }
+    }
+}
+
 /// The folder that is served, and everything that does not depend on who serves it.
 pub(crate) struct Stage {
     folder: TempDir,
