@@ -23,6 +23,7 @@
 //! | ending | - | ending | idle | stays |
 
 mod label;
+mod pace;
 mod slots;
 mod turns;
 mod waiting;
@@ -38,7 +39,7 @@ use pollux_sys::ring::{
     QueueFull, Received, RingUnavailable, Setup, Shots, Sizes, StreamCompletion, StreamRing,
     StreamSizes,
 };
-use rustix::net::{Shutdown, SocketFlags, shutdown};
+use rustix::net::{Shutdown, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::Admission;
@@ -49,6 +50,7 @@ use crate::event_loop::HandOut;
 use crate::timers::Timers;
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
 use label::{Kind, label, numbered};
+use pace::Pace;
 use slots::Slots;
 use wire::{SendMarks, TurnSend, Wire};
 
@@ -118,6 +120,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     unfinished: Vec<ConnectionId>,
     fired: Vec<u32>,
     hand_out: Option<HandOut>,
+    pace: Pace,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -142,8 +145,9 @@ impl<S: Session> CompletionLoop<S> {
             connections: Slots::new(),
             open: 0,
             listeners: Vec::new(),
-            admission: Admission::new(SocketFlags::empty()),
+            admission: Admission::new(),
             timers: Timers::new(clock.now().at),
+            pace: Pace::new(clock.now().at),
             clock,
             limits,
             counters,
@@ -428,7 +432,7 @@ impl<S: Session> CompletionLoop<S> {
             self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
         }
         if let Tail::Waiting(output) = &mut connection.tail {
-            self.abandon(output);
+            self.abandon(token, output);
         }
         self.close_fd(connection.socket);
         self.counters.count_close(cause);
