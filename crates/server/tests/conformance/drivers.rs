@@ -1,12 +1,13 @@
 //! The table put before real servers, one for each driver and set-up.
 //!
 //! Every case is sent whole over TCP; those that are refused also with more bytes behind them, as
-//! by a client that has not seen the refusal yet. Over unix sockets every case is sent whole, byte by byte (in pieces of 997
-//! bytes when it has more than 2048) and split in two. Every offset is split at up to
-//! [`EVERY_OFFSET_MAX`] bytes, which is most of the table; longer requests at about
-//! [`OFFSETS`] offsets and around the end of their first head, for the time: a megabyte has a
-//! million offsets. `rehearsed.rs` splits more, without a kernel. What comes has to be what the
-//! rehearsal gave, byte for byte, but for what [`compare`] names.
+//! by a client that has not seen the refusal yet. Over unix sockets every case is sent whole, byte
+//! by byte (in pieces of 997 bytes when it has more than 2048) and split in two. Up to
+//! [`EVERY_OFFSET_MAX`] bytes that is at every offset, and most of the table is no longer; longer
+//! requests are split at about [`OFFSETS`] offsets and around the end of their first head, for the
+//! time: a megabyte has a million offsets. `rehearsed.rs` splits more, without a kernel.
+//!
+//! What comes has to be what the rehearsal gave, byte for byte, but for what [`compare`] names.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
