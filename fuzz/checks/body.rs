@@ -62,7 +62,7 @@ fn slow(data: &[u8]) -> Ended {
         if size == 0 {
             break;
         }
-        let size = usize::try_from(size).ok().filter(|size| body.len() + size <= 300)?;
+        let size = usize::try_from(size).ok().filter(|size| *size <= 300 - body.len())?;
         let (chunk, behind) = rest.split_at_checked(size)?;
         body.extend_from_slice(chunk);
         rest = behind.strip_prefix(b"\r\n")?;

@@ -20,6 +20,7 @@ pub(crate) fn holds(data: &[u8]) {
     for limits in [Limits::default(), tight] {
         let verdict = Request::parse(data, &limits);
         no_split_changes_it(data, &limits, &verdict);
+        httparse_finds_the_same_fields(data, &limits, &verdict);
         if let Parsed::Complete(request, len) = verdict {
             the_head_keeps_the_rules(&request, &data[..len], &limits);
         }
@@ -39,6 +40,41 @@ fn no_split_changes_it(data: &[u8], limits: &Limits, verdict: &Parsed<'_>) {
     if data.len() >= limits.head_bytes + 64 {
         assert_ne!(*verdict, Parsed::Incomplete, "an endless head must be refused");
     }
+}
+
+/// The oracle for field lines: an older parser, which also takes a bare LF for a line end. What
+/// is taken here, it splits into the same lines; what is refused as no field line, or is not
+/// whole yet, it does not take either.
+fn httparse_finds_the_same_fields(data: &[u8], limits: &Limits, verdict: &Parsed<'_>) {
+    let Some(block) = behind_request_line(data) else { return };
+    let mut slots = [httparse::EMPTY_HEADER; 128];
+    let read = httparse::parse_headers(block, &mut slots);
+    match verdict {
+        Parsed::Complete(request, len) => {
+            let head = data.len() - block.len();
+            let Ok(httparse::Status::Complete((block_len, headers))) = read else {
+                panic!("taken here, but not by httparse: {read:?}")
+            };
+            assert_eq!(head + block_len, *len);
+            let fields = request.fields.map(|field| (field.name, field.value));
+            assert!(fields.eq(headers.iter().map(|header| (header.name, header.value))));
+        }
+        Parsed::Rejected(rejection) => {
+            let is_syntax = matches!(rejection.rfc, "RFC 9112 5" | "RFC 9110 5.5");
+            let is_taken = matches!(read, Ok(httparse::Status::Complete(_)));
+            assert!(!is_syntax || !is_taken, "{rejection}, but httparse takes it");
+        }
+        Parsed::Incomplete => {
+            assert!(block.len() > limits.head_bytes || read == Ok(httparse::Status::Partial));
+        }
+    }
+}
+
+/// What follows the first line that is not empty.
+fn behind_request_line(data: &[u8]) -> Option<&[u8]> {
+    let start = data.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
+    let len = data[start..].iter().position(|&b| b == b'\n')?;
+    Some(&data[start + len + 1..])
 }
 
 fn the_head_keeps_the_rules(request: &Request<'_>, head: &[u8], limits: &Limits) {

@@ -5,8 +5,6 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::net::SocketFlags;
-
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Counters, Limits, Moment};
 
@@ -33,16 +31,14 @@ enum Pause {
 /// The accepting of one loop.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    flags: SocketFlags,
     is_for_others: bool,
     pause: Option<Pause>,
     arrivals: Vec<OwnedFd>,
 }
 
 impl Admission {
-    /// `flags` are set on every accepted socket.
-    pub(crate) fn new(flags: SocketFlags) -> Self {
-        Self { flags, is_for_others: false, pause: None, arrivals: Vec::new() }
+    pub(crate) fn new() -> Self {
+        Self { is_for_others: false, pause: None, arrivals: Vec::new() }
     }
 
     /// From now on other loops take a part of what is accepted. They do not say when they have
@@ -69,7 +65,7 @@ impl Admission {
                 });
                 return Queue::Paused;
             }
-            match accept(listener, self.flags) {
+            match accept(listener) {
                 Accepted::Socket(socket) => {
                     counters.count(Counter::Accepted);
                     self.arrivals.push(socket);
@@ -152,7 +148,7 @@ mod tests {
     fn a_turn_accepts_no_more_than_its_budget() {
         let (listener, _clients) = listener_with(5);
         let counters = Counters::default();
-        let mut admission = Admission::new(SocketFlags::NONBLOCK);
+        let mut admission = Admission::new();
         let now = Moment::default();
         let queue = admission.accept(listener.as_fd(), 0, now, &limits(100, 3), &counters);
         assert_eq!((queue, admission.arrivals().len()), (Queue::MayHaveMore, 3));
@@ -165,7 +161,7 @@ mod tests {
     fn at_the_limit_it_pauses_until_a_connection_closes() {
         let (listener, _clients) = listener_with(3);
         let (counters, limits) = (Counters::default(), limits(2, 10));
-        let mut admission = Admission::new(SocketFlags::NONBLOCK);
+        let mut admission = Admission::new();
         let now = Moment::default();
         let queue = admission.accept(listener.as_fd(), 0, now, &limits, &counters);
         assert_eq!((queue, admission.arrivals().len()), (Queue::Paused, 2));

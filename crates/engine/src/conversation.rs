@@ -337,7 +337,13 @@ impl<S: Session> Conversation<S> {
     }
 
     /// Puts `input`, which no session has seen, behind what is kept, which is bounded.
+    #[inline]
     fn keep(&mut self, input: &[u8]) -> Result<(), CloseCause> {
+        if input.is_empty() && self.kept.is_none() { Ok(()) } else { self.keep_more(input) }
+    }
+
+    #[inline(never)]
+    fn keep_more(&mut self, input: &[u8]) -> Result<(), CloseCause> {
         if !input.is_empty() {
             self.kept.get_or_insert_default().extend_from_slice(input);
             self.state |= UNSEEN;

@@ -110,8 +110,7 @@ impl<S: Session> EventLoop<S> {
         }
     }
 
-    /// Starts a session on a connected stream socket. On a readiness driver it has to be
-    /// non-blocking.
+    /// Starts a session on a connected stream socket, which has to be non-blocking.
     pub fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
         let this = &mut self.0;
         either!(this, each => each.adopt(socket, session))

@@ -276,6 +276,11 @@ impl Group {
         self.stop(&Message::Drain(at_most));
     }
 
+    /// Has every loop take a turn soon, also when nothing else happens.
+    pub fn nudge(&self) {
+        self.running.iter().for_each(|running| running.waker.wake());
+    }
+
     /// Whether every loop has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {

@@ -238,8 +238,8 @@ pub(crate) enum Accepted {
 ///
 /// `accept(2)`: network errors of the new connection come as errors of the call and mean only
 /// that connection.
-pub(crate) fn accept(listener: impl AsFd, flags: SocketFlags) -> Accepted {
-    match accept_with(listener, flags | SocketFlags::CLOEXEC) {
+pub(crate) fn accept(listener: impl AsFd) -> Accepted {
+    match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
         Ok(socket) => Accepted::Socket(socket),
         Err(Errno::AGAIN) => Accepted::Empty,
         Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted,
@@ -280,7 +280,7 @@ mod tests {
         let listener = Listener::open(&any, false).expect("opened");
         let ListenAddress::Tcp(address) = listener.address() else { panic!("TCP") };
         assert_ne!(address.port(), 0);
-        assert!(matches!(accept(&listener.socket, SocketFlags::empty()), Accepted::Empty));
+        assert!(matches!(accept(&listener.socket), Accepted::Empty));
     }
 
     #[test]

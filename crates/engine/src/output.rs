@@ -29,14 +29,13 @@ pub(crate) enum Piece {
     File(FileRange),
 }
 
-/// A request of the completion loop that has a piece in its hands.
+/// What the completion loop waits for on behalf of an output.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
-    pub(crate) request: InFlight,
-    /// First byte of the piece that was not sent before.
-    pub(crate) from: usize,
-    /// The range that is being read from.
-    pub(crate) file: Option<FileRange>,
+pub(crate) enum UnderWay {
+    /// A request has a piece in its hands, from this byte on.
+    Send(InFlight, usize),
+    /// The socket was full: a poll tells when it is not.
+    Poll,
 }
 
 /// What waits for a peer.
@@ -107,9 +106,14 @@ impl Output {
         self.is_blocked
     }
 
-    /// Whether a request has a piece in its hands.
+    /// Whether a request of the completion loop will tell how it goes on.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.under_way.is_some()
+    }
+
+    /// Whether a file is to be sent next.
+    pub(crate) fn begins_with_file(&self) -> bool {
+        matches!(self.pieces.front(), Some(Piece::File(_)))
     }
 
     /// The piece to send next.

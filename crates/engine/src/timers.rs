@@ -95,6 +95,10 @@ impl Timers {
         let entry = &mut self.entries[index];
         let before = std::mem::replace(&mut entry.deadline, deadline);
         let place = entry.place;
+        // No entry is queued behind its deadline, so a later one leaves it where it is.
+        if deadline > before && place != NONE {
+            return true;
+        }
         if place == NONE {
             if deadline.is_finite() {
                 self.link(slot);
@@ -104,9 +108,8 @@ impl Timers {
         if first_tick_due(deadline) < self.first_tick(place) {
             self.unlink(slot);
             self.link(slot);
-            return false;
         }
-        before.is_finite() && deadline > before
+        false
     }
 
     /// Clears the deadline of `slot`, if there is one.

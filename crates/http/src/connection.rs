@@ -22,6 +22,7 @@ const EXPECTATION: Rejection = Rejection::new(
 
 impl ConnectionFields {
     /// Takes one Connection field: a list of tokens without regard to case.
+    #[inline(never)]
     pub(crate) fn note_connection(&mut self, value: &[u8]) {
         for option in list(value) {
             self.has_close |= option.eq_ignore_ascii_case(b"close");
@@ -30,6 +31,7 @@ impl ConnectionFields {
     }
 
     /// Takes one Expect field.
+    #[inline(never)]
     pub(crate) fn note_expect(&mut self, value: &[u8]) {
         for expectation in list(value) {
             let is_continue = expectation.eq_ignore_ascii_case(b"100-continue");

@@ -70,6 +70,7 @@ const CODING_IN_1_0: Rejection =
 
 impl FramingFields {
     /// Takes one Content-Length field. Lists of equal values are refused like differing ones.
+    #[inline(never)]
     pub(crate) fn note_length(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
         if self.length.is_some() || value.contains(&b',') {
             return Err(&LENGTH_TWICE);
@@ -82,6 +83,7 @@ impl FramingFields {
     }
 
     /// Takes one Transfer-Encoding field.
+    #[inline(never)]
     pub(crate) fn note_coding(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
         for coding in value.split(|&b| b == b',') {
             let coding = coding.trim_ascii();

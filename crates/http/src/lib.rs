@@ -20,6 +20,7 @@ mod connection;
 mod date;
 mod encoding;
 mod entity_tag;
+mod field_lines;
 mod fields;
 mod framing;
 mod host;
@@ -31,6 +32,7 @@ mod rejection;
 mod request;
 mod request_line;
 mod response;
+mod scan;
 mod status;
 mod target;
 
@@ -51,4 +53,4 @@ pub use response::{
     CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, HeadWriter, LAST_CHUNK, NoRoom, write_chunk_head,
 };
 pub use status::Status;
-pub use target::Target;
+pub use target::{Form, Target};

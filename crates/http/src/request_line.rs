@@ -2,12 +2,13 @@
 //! does not matter how many more have arrived. [`crate::Request::parse`] calls it.
 
 use crate::fields::is_token_byte;
+use crate::scan::{self, run_len};
 use crate::{Limits, Method, Rejection, Status};
 
 /// A request line that is whole and sound, and the bytes it took with its CRLF.
 pub(crate) struct RequestLine<'b> {
     pub(crate) method: Method<'b>,
-    pub(crate) target: &'b str,
+    pub(crate) target: &'b [u8],
     pub(crate) minor: u8,
     pub(crate) len: usize,
 }
@@ -48,6 +49,11 @@ fn method(head: &[u8]) -> Result<Option<(Method<'_>, usize)>, &'static Rejection
     if head.first_chunk() == Some(b"GET ") {
         return Ok(Some((Method::Get, 4)));
     }
+    other_method(head)
+}
+
+#[inline(never)]
+fn other_method(head: &[u8]) -> Result<Option<(Method<'_>, usize)>, &'static Rejection> {
     let window = &head[..head.len().min(Method::BYTES_MAX + 1)];
     let Some(end) = window.iter().position(|&b| !is_token_byte(b)) else {
         return if window.len() > Method::BYTES_MAX { Err(&METHOD_LONG) } else { Ok(None) };
@@ -64,15 +70,15 @@ fn method(head: &[u8]) -> Result<Option<(Method<'_>, usize)>, &'static Rejection
 
 /// The bytes before the space.
 #[inline]
-fn target<'b>(rest: &'b [u8], limits: &Limits) -> Result<Option<&'b str>, &'static Rejection> {
+fn target<'b>(rest: &'b [u8], limits: &Limits) -> Result<Option<&'b [u8]>, &'static Rejection> {
     let window = &rest[..rest.len().min(limits.target_bytes.saturating_add(1))];
-    let Some(end) = window.iter().position(|&b| !is_target_byte(b)) else {
-        return if window.len() > limits.target_bytes { Err(&TARGET_LONG) } else { Ok(None) };
-    };
-    if end == 0 || window[end] != b' ' {
-        return Err(&TARGET);
+    let end = run_len(window, scan::not_in_target, is_target_byte);
+    match window.get(end) {
+        Some(b' ') if end > 0 => Ok(Some(&window[..end])),
+        Some(_) => Err(&TARGET),
+        None if end > limits.target_bytes => Err(&TARGET_LONG),
+        None => Ok(None),
     }
-    str::from_utf8(&window[..end]).map(Some).map_err(|_| &TARGET)
 }
 
 /// Visible ASCII. Some of it (`"<>\^{|}` and the backtick) is not a URI's, yet browsers send it.
@@ -89,6 +95,11 @@ fn version(rest: &[u8]) -> Result<Option<u8>, &'static Rejection> {
     if rest.first_chunk() == Some(b"HTTP/1.1\r\n") {
         return Ok(Some(1));
     }
+    other_version(rest)
+}
+
+#[inline(never)]
+fn other_version(rest: &[u8]) -> Result<Option<u8>, &'static Rejection> {
     let mut minor = 1;
     for (at, &pattern) in b"HTTP/1.d\r\n".iter().enumerate() {
         let Some(&b) = rest.get(at) else { return Ok(None) };

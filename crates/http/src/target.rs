@@ -1,80 +1,93 @@
 //! Request targets in their four forms (RFC 9112 3.2). The request line calls it.
 
 use crate::host;
+use crate::scan::{self, run_len};
 use crate::{Method, Rejection};
 
-/// What a request is about.
+/// What a request is about. It is taken apart when it is asked: most requests never are, and so
+/// a request stays small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target<'b> {
-    /// `/where?query`: the usual form.
-    Origin {
-        /// Undecoded, starts with `/`.
-        path: &'b str,
-        /// Undecoded, without the `?`.
-        query: Option<&'b str>,
-    },
+pub struct Target<'b> {
+    /// Visible ASCII without `#`, sound for its form.
+    text: &'b [u8],
+    form: Form,
+}
+
+/// The forms of a target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// `/where?query`: the usual one.
+    Origin,
     /// `http://host/where?query`, as a proxy gets it; its authority overrides Host.
-    Absolute {
-        /// Whether the scheme is `https` rather than `http`.
-        is_https: bool,
-        /// `host[:port]`, never empty.
-        authority: &'b str,
-        /// Undecoded, starts with `/`; `/` when the target had none.
-        path: &'b str,
-        /// Undecoded, without the `?`.
-        query: Option<&'b str>,
-    },
+    Absolute,
     /// `host:port`, for CONNECT only.
-    Authority(&'b str),
+    Authority,
     /// `*`, the server as a whole, for OPTIONS only.
     Asterisk,
 }
 
 impl<'b> Target<'b> {
     /// Reads a target whose bytes are visible ASCII without `#`.
-    #[inline]
-    pub(crate) fn parse(target: &'b str, method: Method<'b>) -> Result<Self, &'static Rejection> {
-        if method == Method::Connect {
-            return if host::has_host_and_port(target.as_bytes()) {
-                Ok(Self::Authority(target))
-            } else {
-                Err(&CONNECT)
-            };
+    #[inline(always)]
+    pub(crate) fn parse(text: &'b [u8], method: Method<'b>) -> Result<Self, &'static Rejection> {
+        match text {
+            [b'/', ..] if method != Method::Connect => Ok(Self { text, form: Form::Origin }),
+            _ => Self::parse_rare(text, method),
         }
-        if target.starts_with('/') {
-            let (path, query) = split_query(target);
-            return Ok(Self::Origin { path, query });
-        }
-        if target == "*" {
-            return if method == Method::Options { Ok(Self::Asterisk) } else { Err(&ASTERISK) };
-        }
-        absolute(target)
     }
 
-    /// The undecoded path; none for the forms that have none.
+    #[cold]
+    fn parse_rare(text: &'b [u8], method: Method<'b>) -> Result<Self, &'static Rejection> {
+        let form = match (text, method) {
+            (_, Method::Connect) if host::has_host_and_port(text) => Form::Authority,
+            (_, Method::Connect) => return Err(&CONNECT),
+            (b"*", Method::Options) => Form::Asterisk,
+            (b"*", _) => return Err(&ASTERISK),
+            _ => match split_absolute(text).ok_or(&FORM)?.0 {
+                [] | [b':', ..] => return Err(&AUTHORITY),
+                authority if host::is_host_and_port(authority) => Form::Absolute,
+                _ => return Err(&AUTHORITY),
+            },
+        };
+        Ok(Self { text, form })
+    }
+
+    /// Which form it has.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The undecoded path, which starts with `/`; none for the forms that have none.
     #[must_use]
     pub fn path(&self) -> Option<&'b str> {
-        match *self {
-            Self::Origin { path, .. } | Self::Absolute { path, .. } => Some(path),
-            Self::Authority(_) | Self::Asterisk => None,
-        }
+        let path = split_query(self.path_and_query()?).0;
+        // An absolute target may end behind its authority.
+        if path.is_empty() { Some("/") } else { str::from_utf8(path).ok() }
     }
 
     /// The undecoded query without its `?`.
     #[must_use]
     pub fn query(&self) -> Option<&'b str> {
-        match *self {
-            Self::Origin { query, .. } | Self::Absolute { query, .. } => query,
-            Self::Authority(_) | Self::Asterisk => None,
-        }
+        str::from_utf8(split_query(self.path_and_query()?).1?).ok()
     }
 
-    /// The authority that stands in the target itself.
+    /// The authority that stands in the target itself: `host[:port]`, never empty.
     #[must_use]
     pub fn authority(&self) -> Option<&'b str> {
-        match *self {
-            Self::Absolute { authority, .. } | Self::Authority(authority) => Some(authority),
-            Self::Origin { .. } | Self::Asterisk => None,
+        let authority = match self.form {
+            Form::Absolute => split_absolute(self.text)?.0,
+            Form::Authority => self.text,
+            Form::Origin | Form::Asterisk => return None,
+        };
+        str::from_utf8(authority).ok()
+    }
+
+    fn path_and_query(&self) -> Option<&'b [u8]> {
+        match self.form {
+            Form::Origin => Some(self.text),
+            Form::Absolute => Some(split_absolute(self.text)?.1),
+            Form::Authority | Form::Asterisk => None,
         }
     }
 }
@@ -87,30 +100,21 @@ const FORM: Rejection =
 const AUTHORITY: Rejection =
     Rejection::bad("the target's authority is not host[:port]", "RFC 9110 4.2.1");
 
-fn absolute(target: &str) -> Result<Target<'_>, &'static Rejection> {
-    let (scheme, rest) = target.split_once("://").ok_or(&FORM)?;
-    let is_https = scheme.eq_ignore_ascii_case("https");
-    if !is_https && !scheme.eq_ignore_ascii_case("http") {
-        return Err(&FORM);
+/// The authority and what follows it; none when this is no http or https URI.
+fn split_absolute(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = text.iter().position(|&b| b == b':')?;
+    let (scheme, rest) = text.split_at(colon);
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return None;
     }
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at(end);
-    if authority.is_empty()
-        || authority.starts_with(':')
-        || !host::is_host_and_port(authority.as_bytes())
-    {
-        return Err(&AUTHORITY);
-    }
-    let (path, query) = split_query(rest);
-    let path = if path.is_empty() { "/" } else { path };
-    Ok(Target::Absolute { is_https, authority, path, query })
+    let rest = rest.strip_prefix(b"://")?;
+    let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
+    Some(rest.split_at(end))
 }
 
-fn split_query(target: &str) -> (&str, Option<&str>) {
-    match target.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (target, None),
-    }
+fn split_query(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let (path, query) = text.split_at(run_len(text, scan::question_mark, |b| b != b'?'));
+    (path, query.get(1..))
 }
 
 #[cfg(test)]
@@ -118,15 +122,22 @@ mod tests {
     use super::*;
 
     fn get(target: &str) -> Result<Target<'_>, &'static Rejection> {
-        Target::parse(target, Method::Get)
+        Target::parse(target.as_bytes(), Method::Get)
     }
 
     #[test]
     fn a_path_may_have_a_query() {
-        assert_eq!(get("/"), Ok(Target::Origin { path: "/", query: None }));
-        assert_eq!(get("/a?b?c"), Ok(Target::Origin { path: "/a", query: Some("b?c") }));
-        assert_eq!(get("//a"), Ok(Target::Origin { path: "//a", query: None }));
-        assert_eq!(get("/?").map(|t| t.query()), Ok(Some("")));
+        for (text, path, query) in [
+            ("/", "/", None),
+            ("/a?b?c", "/a", Some("b?c")),
+            ("//a", "//a", None),
+            ("/?", "/", Some("")),
+            ("/long/enough/for/words?and=a&query", "/long/enough/for/words", Some("and=a&query")),
+        ] {
+            let target = get(text).expect("sound");
+            assert_eq!((target.form(), target.authority()), (Form::Origin, None));
+            assert_eq!((target.path(), target.query()), (Some(path), query), "{text}");
+        }
     }
 
     #[test]
@@ -134,6 +145,7 @@ mod tests {
         let target = get("HTTP://a:80/b?c").expect("sound");
         assert_eq!(target.authority(), Some("a:80"));
         assert_eq!((target.path(), target.query()), (Some("/b"), Some("c")));
+        assert_eq!(target.form(), Form::Absolute);
         assert_eq!(get("https://a").expect("sound").path(), Some("/"));
         assert_eq!(get("http://a?q").map(|t| (t.path(), t.query())), Ok((Some("/"), Some("q"))));
     }
@@ -149,11 +161,17 @@ mod tests {
 
     #[test]
     fn asterisk_and_authority_belong_to_one_method_each() {
-        assert_eq!(Target::parse("*", Method::Options), Ok(Target::Asterisk));
+        let asterisk = Target::parse(b"*", Method::Options).expect("sound");
+        assert_eq!((asterisk.form(), asterisk.path()), (Form::Asterisk, None));
         assert_eq!(get("*"), Err(&ASTERISK));
-        assert_eq!(Target::parse("a:1", Method::Connect), Ok(Target::Authority("a:1")));
+        let authority = Target::parse(b"a:1", Method::Connect).expect("sound");
+        assert_eq!((authority.form(), authority.authority()), (Form::Authority, Some("a:1")));
         for target in ["/", "a", "http://a/", "*"] {
-            assert_eq!(Target::parse(target, Method::Connect), Err(&CONNECT), "{target}");
+            assert_eq!(
+                Target::parse(target.as_bytes(), Method::Connect),
+                Err(&CONNECT),
+                "{target}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Heads and their verdicts, one by one: what is taken, what is refused, and with which status.
 
-use pollux_http::{Framing, Limits, Method, Parsed, Request, Target};
+use pollux_http::{Framing, Limits, Method, Parsed, Request};
 
 /// The head of a request, or a failed test.
 fn taken(input: &str) -> (Request<'_>, usize) {
@@ -26,7 +26,7 @@ fn a_plain_head_gives_its_facts() {
     let (request, len) = taken(input);
     assert_eq!(len, input.len() - 4);
     assert_eq!(request.method, Method::Get);
-    assert_eq!(request.target, Target::Origin { path: "/a", query: Some("b") });
+    assert_eq!((request.target.path(), request.target.query()), (Some("/a"), Some("b")));
     assert_eq!((request.version_minor, request.framing), (1, Framing::None));
     assert!(request.keep_alive && !request.expects_continue);
     assert_eq!(request.host(), Some("h:1"));
@@ -143,6 +143,23 @@ fn unsound_fields_are_refused() {
         ] {
             assert_eq!(refused(&input, &Limits::default()), Some(*code), "{input:?}");
         }
+    }
+}
+
+#[test]
+fn a_wrong_line_is_refused_before_the_head_is_whole() {
+    for (line, code) in [
+        ("Host: a b\r\n", 400),
+        ("Host: h\r\nHost: h\r\n", 400),
+        ("Content-Length: x\r\n", 400),
+        ("X ", 400),
+        ("X: y\0", 400),
+        ("X: y\n", 400),
+    ] {
+        let input = format!("GET / HTTP/1.1\r\nA: b\r\n{line}");
+        assert_eq!(refused(&input, &Limits::default()), Some(code), "{input:?}");
+        let before = &input[..input.len() - 1];
+        assert_eq!(refused(before, &Limits::default()), None, "{before:?}");
     }
 }
 

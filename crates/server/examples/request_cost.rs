@@ -17,7 +17,8 @@ use pollux_server::{HttpSession, ReopenSignal, Shared};
 const BATCH: usize = 100;
 const ROUNDS: usize = 2000;
 
-const REQUESTS: [(&str, &str); 2] = [
+const REQUESTS: [(&str, &str); 3] = [
+    ("the least", "GET / HTTP/1.1\r\nHost: 127.0.0.1:7771\r\n\r\n"),
     (
         "what ab sends",
         "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n",

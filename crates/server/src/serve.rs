@@ -119,7 +119,10 @@ impl Server {
         while !self.has_ended(is_draining) {
             let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
             match signals.wait(Some(tick))? {
-                Some(Signal::HangUp) => self.reopen.raise(),
+                Some(Signal::HangUp) => {
+                    self.reopen.raise();
+                    self.group.nudge();
+                }
                 Some(Signal::Terminate | Signal::Interrupt) if is_draining => self.abort(),
                 Some(Signal::Terminate | Signal::Interrupt) => {
                     is_draining = true;

@@ -21,8 +21,8 @@ pub(super) enum Kind {
     Send = 2,
     /// Sends output that waited.
     SendWaiting = 3,
-    /// Reads a piece of a file.
-    ReadFile = 4,
+    /// Watches a full socket for room.
+    Writable = 4,
     /// Watches a listener; the slot is its number.
     Listener = 5,
     /// Watches the waker.
@@ -50,7 +50,7 @@ pub(super) fn read(label: u64) -> (Kind, Token) {
         1 => Kind::Receive,
         2 => Kind::Send,
         3 => Kind::SendWaiting,
-        4 => Kind::ReadFile,
+        4 => Kind::Writable,
         5 => Kind::Listener,
         6 => Kind::Waker,
         7 => Kind::Errand,
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn labels_are_read_as_they_were_written() {
         let token = Token::new(u32::MAX, Token::GENERATIONS - 1);
-        let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::ReadFile];
+        let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::Writable];
         for kind in kinds.into_iter().chain([Kind::Listener, Kind::Waker, Kind::Errand]) {
             assert_eq!(read(label(kind, token)), (kind, token));
             assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);

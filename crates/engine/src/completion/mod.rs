@@ -23,6 +23,7 @@
 //! | ending | - | ending | idle | stays |
 
 mod label;
+mod pace;
 mod slots;
 mod turns;
 mod waiting;
@@ -39,7 +40,7 @@ use pollux_sys::ring::{
     StreamSizes,
 };
 use rustix::net::sockopt::socket_domain;
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, shutdown};
+use rustix::net::{AddressFamily, Shutdown, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::Admission;
@@ -50,6 +51,7 @@ use crate::hand_out::HandOut;
 use crate::timers::Timers;
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
 use label::{Kind, label, numbered};
+use pace::Pace;
 use slots::Slots;
 use wire::{SendMarks, TurnSend, Wire};
 
@@ -124,6 +126,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     fired: Vec<u32>,
     hand_out: Option<HandOut>,
     is_draining: bool,
+    pace: Pace,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -148,8 +151,9 @@ impl<S: Session> CompletionLoop<S> {
             connections: Slots::new(),
             open: 0,
             listeners: Vec::new(),
-            admission: Admission::new(SocketFlags::empty()),
+            admission: Admission::new(),
             timers: Timers::new(clock.now().at),
+            pace: Pace::new(clock.now().at),
             clock,
             limits,
             counters,
@@ -449,7 +453,7 @@ impl<S: Session> CompletionLoop<S> {
             self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
         }
         if let Tail::Waiting(output) = &mut connection.tail {
-            self.abandon(output);
+            self.abandon(token, output);
         }
         self.close_fd(connection.socket);
         self.counters.count_close(cause);

@@ -34,7 +34,10 @@ impl<S: Session> CompletionLoop<S> {
         let now = self.clock.begin_turn(&self.counters);
         S::begin_turn(&mut self.shared, now);
         let unfinished = std::mem::take(&mut self.unfinished);
+        let before = self.counters.value(Counter::Completions);
         self.complete();
+        let completions = self.counters.value(Counter::Completions) - before;
+        self.pace.learn(now.at, completions as u32);
         self.go_on(unfinished);
         self.fire_deadlines();
         self.wake_sessions();
@@ -58,31 +61,50 @@ impl<S: Session> CompletionLoop<S> {
         alarm.into_iter().chain(at_most).min()
     }
 
-    /// Submits everything and waits, or spins. No timer is armed when nothing is waited for.
+    /// Submits everything and waits, or spins.
     fn enter(&mut self, timeout: Option<Duration>, began: Moment) -> std::io::Result<()> {
-        let is_busy_poll = self.limits.busy_poll;
-        let end = timeout.map_or(Moment::NEVER, |timeout| began + timeout);
-        let is_poll = timeout == Some(Duration::ZERO) || is_busy_poll;
-        let (completions_min, timeout) = if is_poll { (0, None) } else { (1, timeout) };
-        loop {
-            self.counters.count(Counter::RingEnters);
-            if let Err(error) = self.ring.enter(completions_min, timeout) {
-                match Errno::from_io_error(&error) {
-                    // Nothing was lost: a signal, the timeout, or no memory for more just now.
-                    Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => {}
-                    _ => return Err(error),
-                }
-            }
-            let is_over = !is_busy_poll || self.ring.has_completions() || self.ring.has_overflow();
-            if is_over || self.clock.spin() >= end {
-                break;
-            }
-            self.counters.count(Counter::BusySpins);
+        if self.limits.busy_poll && timeout != Some(Duration::ZERO) {
+            self.spin(timeout, began)?;
+        } else {
+            self.enter_once(timeout)?;
         }
         if self.ring.queued() == 0 {
             self.next_submission();
         }
         Ok(())
+    }
+
+    /// Looks again and again; the shared date is left alone meanwhile.
+    fn spin(&mut self, timeout: Option<Duration>, began: Moment) -> std::io::Result<()> {
+        let end = timeout.map_or(Moment::NEVER, |timeout| began + timeout);
+        loop {
+            self.enter_once(Some(Duration::ZERO))?;
+            if self.ring.has_completions() || self.clock.spin() >= end {
+                return Ok(());
+            }
+            self.counters.count(Counter::BusySpins);
+        }
+    }
+
+    /// One system call. No timer is armed when nothing is waited for.
+    fn enter_once(&mut self, timeout: Option<Duration>) -> std::io::Result<()> {
+        let (completions_min, timeout) = match timeout {
+            Some(Duration::ZERO) => {
+                self.pace.no_wish();
+                (0, None)
+            }
+            timeout => {
+                let (wish, at_most) = self.pace.wish();
+                (wish, timeout.into_iter().chain(at_most).min())
+            }
+        };
+        self.counters.count(Counter::RingEnters);
+        let Err(error) = self.ring.enter(completions_min, timeout) else { return Ok(()) };
+        match Errno::from_io_error(&error) {
+            // Nothing was lost: a signal, the timeout, or no memory for more just now.
+            Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => Ok(()),
+            _ => Err(error),
+        }
     }
 
     /// Answers all completions that are there.
@@ -117,7 +139,7 @@ impl<S: Session> CompletionLoop<S> {
         match kind {
             Kind::Receive => self.received(token, completion),
             Kind::SendWaiting => self.sent_waiting(token, completion),
-            Kind::ReadFile => self.file_read(token, completion),
+            Kind::Writable => self.writable(token),
             Kind::Listener => self.listener_ready(token.slot(), completion.has_more),
             Kind::Waker => self.woken(completion.has_more),
             // What it was for is gone already, or about to go by itself.

@@ -1,23 +1,24 @@
 //! Output that waits for its peer on the completion loop, and files.
 //!
-//! A piece goes to the ring as a request that owns it and comes back when the socket has taken
-//! some of it. A file is read piece by piece into such a buffer: the kernel has no request that
-//! sends from a file without a worker thread. At most one request of a connection is under way.
+//! Bytes go to the ring as a request that owns them and comes back when the socket has taken
+//! some. A file is sent by `sendfile(2)` as on a readiness loop, with a poll when the socket is
+//! full: the kernel has no request that sends from a file without a worker thread, and reading
+//! it into buffers first took four times the CPU. One request of a connection is under way.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use pollux_poller::Token;
-use pollux_sys::ring::{InFlight, QueueFull, StreamCompletion};
+use pollux_sys::ring::{InFlight, QueueFull, Shots, StreamCompletion};
 
 use super::CompletionLoop;
 use super::label::{Kind, label, numbered};
 use super::turns::errno;
 use crate::ending::Tail;
-use crate::output::{Output, Piece, UnderWay, broken};
-use crate::{CloseCause, ConnectionId, Counter, FileRange, Session};
+use crate::output::{Flushed, Output, Piece, UnderWay, broken};
+use crate::{ConnectionId, Counter, Session};
 
-/// Bytes of a file that are read at once.
-const FILE_CHUNK: u64 = 64 * 1024;
+/// `poll(2)` bit: the socket has room.
+const POLLOUT: u32 = 4;
 
 impl<S: Session> CompletionLoop<S> {
     /// Sends the next piece of what waits; when all of it has left, the session goes on.
@@ -31,66 +32,70 @@ impl<S: Session> CompletionLoop<S> {
             // A send in front of this one rides with the next submission and may fall short.
             return self.unfinished.push(ConnectionId(token));
         }
+        if output.begins_with_file() {
+            return self.flush_file(token);
+        }
         let socket = connection.socket.as_raw_fd();
-        match output.pop_front() {
-            None => {
-                connection.tail = Tail::None;
-                connection.conversation.output_left();
-                self.play(token, None, None);
+        let Some(Piece::Bytes(bytes, from)) = output.pop_front() else {
+            connection.tail = Tail::None;
+            connection.conversation.output_left();
+            return self.play(token, None, None);
+        };
+        self.counters.count(Counter::Sends);
+        let request = self.queue(bytes, |ring, bytes| {
+            ring.send_owned(socket, bytes, from, label(Kind::SendWaiting, token))
+        });
+        self.set_under_way(token, UnderWay::Send(request, from));
+    }
+
+    /// Sends from a file until the socket is full.
+    fn flush_file(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let Tail::Waiting(output) = &mut connection.tail else { return };
+        match output.flush(connection.socket.as_fd(), &self.counters) {
+            Ok(Flushed::All) => self.flush(token),
+            Ok(Flushed::Budget) => self.unfinished.push(ConnectionId(token)),
+            Ok(Flushed::Full) => {
+                let fd = connection.socket.as_raw_fd();
+                let watch = label(Kind::Writable, token);
+                self.push(|ring| ring.poll(fd, POLLOUT, Shots::One, watch));
+                self.set_under_way(token, UnderWay::Poll);
             }
-            Some(Piece::Bytes(bytes, from)) => {
-                self.counters.count(Counter::Sends);
-                let request = self.queue(bytes, |ring, bytes| {
-                    ring.send_owned(socket, bytes, from, label(Kind::SendWaiting, token))
-                });
-                self.set_under_way(token, UnderWay { request, from, file: None });
-            }
-            Some(Piece::File(range)) => {
-                let (file, offset) = (range.file.as_raw_fd(), range.offset);
-                let len = range.len.min(FILE_CHUNK) as u32;
-                let request = self.queue(Vec::new(), |ring, bytes| {
-                    ring.read_owned(file, offset, bytes, len, label(Kind::ReadFile, token))
-                });
-                self.set_under_way(token, UnderWay { request, from: 0, file: Some(range) });
-            }
+            Err(cause) => self.close(token, cause),
+        }
+    }
+
+    /// A full socket has room again, or failed, which sending will tell.
+    pub(super) fn writable(&mut self, token: Token) {
+        if self.under_way(token).is_some() {
+            self.flush(token);
         }
     }
 
     /// The socket took some of a piece, or failed.
     pub(super) fn sent_waiting(&mut self, token: Token, completion: StreamCompletion) {
-        let Some((output, under_way)) = self.under_way(token) else { return };
+        let Some((output, UnderWay::Send(_, from))) = self.under_way(token) else { return };
         let Ok(taken) = usize::try_from(completion.result) else {
             return self.close(token, broken(errno(completion.result)));
         };
         output.moved(taken);
         let bytes = completion.returned.expect("the request owned its buffer");
-        output.push_front(Piece::Bytes(bytes, under_way.from + taken));
+        output.push_front(Piece::Bytes(bytes, from + taken));
         self.counters.add(Counter::BytesOut, taken as u64);
         self.flush(token);
     }
 
-    /// A piece of a file was read, or the file turned out shorter than was promised.
-    pub(super) fn file_read(&mut self, token: Token, completion: StreamCompletion) {
-        let Some((output, under_way)) = self.under_way(token) else { return };
-        let read = u64::try_from(completion.result).unwrap_or(0);
-        let (1.., Some(bytes)) = (read, completion.returned) else {
-            return self.close(token, CloseCause::SocketError);
-        };
-        if let Some(FileRange { file, offset, len }) = under_way.file {
-            let rest = FileRange { file, offset: offset + read, len: len - read };
-            output.push_front(Piece::File(rest));
-        }
-        output.push_front(Piece::Bytes(bytes, 0));
-        self.flush(token);
-    }
-
-    /// Lets go of output that nobody will take: the request under way is cancelled, and its
-    /// file closed behind it.
-    pub(super) fn abandon(&mut self, output: &mut Output) {
-        let Some(UnderWay { request, file, .. }) = output.under_way.take() else { return };
-        self.push(|ring| ring.cancel_owned(request, numbered(Kind::Errand, 0)));
-        if let Some(FileRange { file, .. }) = file {
-            self.close_fd(file);
+    /// Lets go of output that nobody will take: what is under way is cancelled.
+    pub(super) fn abandon(&mut self, token: Token, output: &mut Output) {
+        match output.under_way.take() {
+            Some(UnderWay::Send(request, _)) => {
+                self.push(|ring| ring.cancel_owned(request, numbered(Kind::Errand, 0)));
+            }
+            Some(UnderWay::Poll) => {
+                let watch = label(Kind::Writable, token);
+                self.push(|ring| ring.cancel(watch, numbered(Kind::Errand, 0)));
+            }
+            None => {}
         }
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use pollux_poller::{Error, Event, Events, Mechanism, Poller, Readiness, Token, Trigger};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown, SocketFlags, recv, shutdown};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::{Admission, Queue};
@@ -93,7 +93,7 @@ impl<S: Session> ReadinessLoop<S> {
             connections: Vec::new(),
             open: 0,
             listeners: Vec::new(),
-            admission: Admission::new(SocketFlags::NONBLOCK),
+            admission: Admission::new(),
             timers: Timers::new(clock.now().at),
             clock,
             shared,
@@ -604,6 +604,7 @@ impl<S: Session> ReadinessLoop<S> {
 }
 
 /// The socket of a live connection, or a listener.
+#[inline]
 fn socket(table: &FdTable, token: Token) -> BorrowedFd<'_> {
     table.fd(token).expect("a live token has its descriptor")
 }

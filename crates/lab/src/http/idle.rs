@@ -21,8 +21,12 @@ const PER_ADDRESS: usize = 5000;
 const FIRST_ADDRESS: u32 = Ipv4Addr::new(127, 0, 0, 2).to_bits();
 /// How long a connection or an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks at an interruption from outside, in connections.
-const LOOK_EVERY: usize = 64;
+/// Connections that are opened before their answers are read: a server that looks at all of them
+/// in each turn then needs few turns. Below any backlog.
+const AT_ONCE: usize = 256;
+/// A server that closes more than this share of what it should hold is not measured: it would
+/// look good for the wrong reason.
+const CLOSED_SHARE_MAX: f64 = 0.01;
 
 /// Idle connections to a server.
 pub(super) struct Idle(Vec<TcpStream>);
@@ -35,23 +39,43 @@ impl Idle {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
         let request = request(to);
-        let mut connections = Vec::with_capacity(count);
-        for index in 0..count {
-            if index % LOOK_EVERY == 0 && is_interrupted() {
-                return Err(MeasureError::Interrupted);
-            }
-            let source = Ipv4Addr::from_bits(FIRST_ADDRESS + (index / PER_ADDRESS) as u32);
-            let opened = open_one(source, to, request.as_bytes());
-            connections.push(opened.map_err(|cause| MeasureError::Setup {
+        let mut connections: Vec<TcpStream> = Vec::with_capacity(count);
+        let failed = |index: usize| {
+            move |cause| MeasureError::Setup {
                 what: format!("idle connection {} of {count}", index + 1),
                 cause,
-            })?);
+            }
+        };
+        while connections.len() < count {
+            if is_interrupted() {
+                return Err(MeasureError::Interrupted);
+            }
+            let first = connections.len();
+            for index in first..count.min(first + AT_ONCE) {
+                let source = Ipv4Addr::from_bits(FIRST_ADDRESS + (index / PER_ADDRESS) as u32);
+                connections.push(ask(source, to, request.as_bytes()).map_err(failed(index))?);
+            }
+            for (index, connection) in connections.iter_mut().enumerate().skip(first) {
+                hear(connection).map_err(failed(index))?;
+            }
         }
         Ok(Self(connections))
     }
 
-    /// How many the server has closed meanwhile. What is left of an answer is read first.
-    pub(super) fn closed(&self) -> usize {
+    /// How many the server has closed meanwhile.
+    ///
+    /// # Errors
+    /// In words, where they are too many for a measurement.
+    pub(super) fn closed(&self) -> Result<usize, String> {
+        let (closed, all) = (self.count_closed(), self.0.len());
+        match closed as f64 > all as f64 * CLOSED_SHARE_MAX {
+            true => Err(format!("closed {closed} of {all} idle connections")),
+            false => Ok(closed),
+        }
+    }
+
+    /// What is left of an answer is read first.
+    fn count_closed(&self) -> usize {
         let mut rest = [0u8; 4096];
         let mut is_closed = |connection: &&TcpStream| {
             loop {
@@ -66,7 +90,8 @@ impl Idle {
     }
 }
 
-fn open_one(source: Ipv4Addr, to: SocketAddr, request: &[u8]) -> std::io::Result<TcpStream> {
+/// Connects and sends the request.
+fn ask(source: Ipv4Addr, to: SocketAddr, request: &[u8]) -> std::io::Result<TcpStream> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     pollux_sys::socket::bind_address_no_port(&socket)?;
@@ -76,10 +101,14 @@ fn open_one(source: Ipv4Addr, to: SocketAddr, request: &[u8]) -> std::io::Result
     connection.set_write_timeout(Some(PATIENCE))?;
     rustix::net::connect(&connection, &to)?;
     connection.write_all(request)?;
+    Ok(connection)
+}
+
+fn hear(connection: &mut TcpStream) -> std::io::Result<()> {
     // One answer is small and the only one under way: what it brings first shows that it came.
     match connection.read(&mut [0; 4096])? {
         0 => Err(ErrorKind::UnexpectedEof.into()),
-        _ => Ok(connection),
+        _ => Ok(()),
     }
 }
 
@@ -107,7 +136,8 @@ mod tests {
         });
         let idle = Idle::open(3, address, &|| false).expect("three connections");
         let held = server.join().expect("the server ends well");
-        assert_eq!(idle.closed(), 1);
+        assert_eq!(idle.count_closed(), 1);
+        assert_eq!(idle.closed(), Err("closed 1 of 3 idle connections".to_owned()));
         drop(held);
     }
 

@@ -53,7 +53,8 @@ pub(crate) fn measure(
     let counted = run(spec.runtime())?;
     let mut done = window.close(counted)?;
     if load.idle > 0 {
-        done.figures.insert("idle_closed".to_owned(), idle.closed() as f64);
+        let closed = idle.closed().map_err(|what| server.process.failed(&what))?;
+        done.figures.insert("idle_closed".to_owned(), closed as f64);
     }
     // A server that is asked to end lets connections end first; these never would.
     drop(idle);

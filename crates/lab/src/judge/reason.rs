@@ -3,7 +3,7 @@
 use super::answer::{is_same_curve, place, rows_of};
 use crate::experiment::{Curve, Experiment};
 use crate::plan::{Plan, PlannedPoint};
-use crate::record::{Record, ResultRow};
+use crate::record::{Record, ResultRow, Verdict};
 
 /// A value counts as kept over an axis when it gets worse by less than this.
 const KEPT: f64 = 0.15;
@@ -131,7 +131,8 @@ fn ratio_in_words(row: &ResultRow) -> String {
         (Some(ratio), Some(low), Some(high)) => {
             format!("{ratio:.2} of {} [{low:.2}, {high:.2}]", row.baseline)
         }
-        (Some(_), ..) => "the baseline".to_owned(),
+        (Some(_), ..) if row.verdict == Verdict::Baseline => "the baseline".to_owned(),
+        (Some(ratio), ..) => format!("{ratio:.2} of {}", row.baseline),
         _ => "not measured".to_owned(),
     }
 }

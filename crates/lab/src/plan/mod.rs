@@ -14,6 +14,7 @@ use crate::job::{Command, Job, Part};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
 
+mod arms;
 mod budget;
 mod here;
 mod show;
@@ -129,7 +130,7 @@ impl Plan {
                 left_out.push(all_out(reason));
                 continue;
             }
-            let arms = available_arms(part, missing, &mut left_out);
+            let arms = arms::available(part, missing, &mut left_out);
             let Some(baseline) = arms.iter().position(|arm| arm.name == part.baseline) else {
                 left_out.push(all_out(format!("its baseline {} can't run here", part.baseline)));
                 continue;
@@ -143,7 +144,7 @@ impl Plan {
                     part: index,
                     experiment: part.experiment,
                     point,
-                    arms: with_same_again(arms.clone(), baseline),
+                    arms: arms::with_same_again(arms.clone(), baseline),
                     baseline,
                     ramp_time: part.ramp_time,
                     runtime: part.runtime,
@@ -169,7 +170,8 @@ impl Plan {
     }
 }
 
-/// With one CPU there is nothing to keep apart: `cpus = split` becomes `free`.
+/// With one CPU there is nothing to keep apart: `cpus = split` becomes `free`, and a server shares
+/// it with its load generator.
 fn share_one_cpu(job: &mut Job) -> Vec<String> {
     let mut cuts = Vec::new();
     for part in &mut job.parts {
@@ -179,10 +181,14 @@ fn share_one_cpu(job: &mut Job) -> Vec<String> {
             *cpus = vec!["free".to_owned()];
             cuts.push(format!("{}: one CPU for reader and writer, cpus = free", part.name));
         }
+        if part.experiment == Experiment::Http {
+            cuts.push(format!("{}: one CPU for server and load generator", part.name));
+        }
     }
     cuts
 }
 
+/// What is left out of a part, by point and arm; `*` stands for all.
 fn left_out_of(part: &Part, point: &str, arm: &str, reason: String) -> LeftOut {
     let experiment = part.name.clone();
     LeftOut { experiment, point: point.to_owned(), arm: arm.to_owned(), reason }
@@ -198,59 +204,6 @@ fn point_fault(experiment: Experiment, point: &Point, fds_max: u64) -> Option<St
         )
     });
     experiment.point_fault(&point.axes).or(too_many)
-}
-
-/// The arms of a part that can run here; the others go to `left_out`.
-fn available_arms(
-    part: &Part,
-    missing: &dyn Fn(Wanted) -> Option<String>,
-    left_out: &mut Vec<LeftOut>,
-) -> Vec<Arm> {
-    let experiment = part.experiment;
-    let mut arms = Vec::new();
-    let mut take = |name: &str, kind: ArmKind, missing: Option<String>| match missing {
-        None => arms.push(Arm { name: name.to_owned(), kind }),
-        Some(reason) => left_out.push(left_out_of(part, "*", name, reason)),
-    };
-    for &driver in &part.pollers {
-        let reason = match experiment.drivers().contains(&driver) {
-            true => missing(Wanted::Driver(experiment, driver)),
-            false => Some(format!("{experiment} asks a poller, and {driver} has none")),
-        };
-        take(driver.name(), ArmKind::Driver(driver, Pattern::Random), reason);
-    }
-    for &peer in &part.peers {
-        take(peer.name(), ArmKind::Peer(peer), missing(Wanted::Peer(experiment, peer)));
-    }
-    if part.axes.get("no_poller").is_some_and(|values| values[0] == "true") {
-        arms.extend(one_factor_at_a_time(part, &arms));
-    }
-    arms.extend(part.commands.iter().map(|command| Arm {
-        name: command.name.clone(),
-        kind: ArmKind::Command(command.clone()),
-    }));
-    arms
-}
-
-/// The two arms of `no_poller`: the baseline's poller (or the first) with cyclic writes, and
-/// the same writes without a poller. The original's `-f` changed both at once.
-fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
-    let reference = arms.iter().find(|arm| arm.name == part.baseline).or(arms.first());
-    let cyclic = reference.and_then(|arm| match arm.kind {
-        ArmKind::Driver(driver, _) => Some(Arm {
-            name: format!("{} cyclic", arm.name),
-            kind: ArmKind::Driver(driver, Pattern::Cyclic),
-        }),
-        ArmKind::WithoutPoller | ArmKind::Peer(_) | ArmKind::Command(_) => None,
-    });
-    let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
-    cyclic.into_iter().chain([without]).collect()
-}
-
-fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
-    let kind = arms[baseline].kind.clone();
-    arms.push(Arm { name: SAME_AGAIN.to_owned(), kind });
-    arms
 }
 
 /// Every combination of the values of all axes, the first axis slowest.

@@ -27,7 +27,7 @@ pub fn html(record: &Record) -> String {
         head::trust(record),
         contents(record, &comparisons),
         results::results(record, &comparisons, &arms),
-        server::server(record),
+        server::server(record, &arms),
         why::why(record, &arms),
         runs::runs(record, &arms),
         machine::sources(record),

@@ -19,7 +19,7 @@ use std::path::Path;
 use pollux_engine::{Actions, FileRange};
 use pollux_http::{
     Acceptable, ByteRange, ContentCoding, DateCache, EntityTag, FilePath, HeadWriter, Limits,
-    Outcome, Rejection, Representation, Request, Status, Target, evaluate,
+    Outcome, Rejection, Representation, Request, Status, evaluate,
 };
 
 use super::listing;
@@ -161,9 +161,7 @@ impl Reply<'_> {
             location.push_str(&listing::percent_encoded(segment));
         }
         location.push('/');
-        if let Target::Origin { query: Some(query), .. }
-        | Target::Absolute { query: Some(query), .. } = self.request.target
-        {
+        if let Some(query) = self.request.target.query() {
             location.push('?');
             location.push_str(query);
         }

@@ -184,6 +184,13 @@ impl Case {
         Self { after_continue: rest.into(), ..self }
     }
 
+    /// Whether the last answer is a refusal that leaves input unread: the server waits then for a
+    /// client that is still sending (RFC 9112 9.6).
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_error = |expected: &Expected| expected.statuses.iter().all(|status| *status >= 400);
+        self.after == After::Closed && self.answers.last().is_some_and(is_error)
+    }
+
     /// The request with the ETag that the server gave.
     pub(crate) fn request_with(&self, etag: &[u8]) -> Vec<u8> {
         let mut request = self.request.clone();
@@ -209,13 +216,28 @@ pub(crate) fn post(fields: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}")
 }
 
-/// Where `part` stands in `whole` first.
+/// Where `part`, which is not empty, stands in `whole` first.
 pub(crate) fn find(whole: &[u8], part: &[u8]) -> Option<usize> {
-    whole.windows(part.len()).position(|window| window == part)
+    // By the first byte: most of what is searched here are bodies, and this build is for tests.
+    let mut from = 0;
+    while let Some(at) = whole[from..].iter().position(|byte| *byte == part[0]) {
+        if whole[from + at..].starts_with(part) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
 }
 
 #[test]
 fn the_etag_takes_the_place_of_its_name() {
     let case = case(Setup::Files, "x", "RFC 9110 13", "A: {etag}, {etag}\r\n");
     assert_eq!(case.request_with(b"\"v\""), b"A: \"v\", \"v\"\r\n");
+}
+
+#[test]
+fn a_part_is_found_where_it_stands_first() {
+    for (whole, at) in [("abcabd", Some(3)), ("aabd", Some(1)), ("ab", None), ("", None)] {
+        assert_eq!(find(whole.as_bytes(), b"abd"), at, "{whole}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The table of all conformance cases, by subject.
 //!
-//! A runner sends each request to a server in the case's set-up, at once and in pieces, and gives
-//! what came to `verdict::judge`.
+//! `rehearsed.rs` and `drivers.rs` send each request to a server in the case's set-up, at once and
+//! in pieces, and give what came to `verdict::judge`.
 
 mod chunked;
 mod conditions;

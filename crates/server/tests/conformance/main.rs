@@ -1,10 +1,27 @@
-//! Byte-level conformance of the server to RFC 9110 and RFC 9112: the table and its judge.
+//! Byte-level conformance of the server to RFC 9110 and RFC 9112: the table, its judge, and its
+//! runners.
+//!
+//! | file | one job |
+//! |---|---|
+//! | `case`, `cases`, `site` | the table: what is sent, and what must come |
+//! | `answers`, `verdict` | takes a stream of answers apart and judges it |
+//! | `model` | the rules alone, without a server: the table can be kept |
+//! | `sending`, `stage` | the ways to send a request; the folder and configurations |
+//! | `rehearsed` | the table on sessions without a kernel |
+//! | `drivers`, `lockstep` | the table on every driver |
+//! | `pipeline` | ten thousand requests at once |
 
 mod answers;
 mod case;
 mod cases;
+mod drivers;
+mod lockstep;
 mod model;
+mod pipeline;
+mod rehearsed;
+mod sending;
 mod site;
+mod stage;
 mod verdict;
 
 use std::collections::HashSet;

@@ -64,7 +64,7 @@ impl Ledger {
     pub(super) fn read(&mut self, entry: &cqueue::Entry) -> Option<StreamCompletion> {
         let (number, result, flags) = (entry.user_data(), entry.result(), entry.flags());
         if number & OWNED != 0 {
-            return self.read_owned(number, result, cqueue::more(flags));
+            return self.owned_ended(number, result, cqueue::more(flags));
         }
         let mut received = None;
         if number & ARMED != 0 {
@@ -83,7 +83,12 @@ impl Ledger {
         })
     }
 
-    fn read_owned(&mut self, number: u64, result: i32, has_more: bool) -> Option<StreamCompletion> {
+    fn owned_ended(
+        &mut self,
+        number: u64,
+        result: i32,
+        has_more: bool,
+    ) -> Option<StreamCompletion> {
         if number == NOBODY {
             return None;
         }
@@ -94,7 +99,6 @@ impl Ledger {
         };
         let (returned, accepted) = match kept {
             Kept::Sending(buffer) => (Some(buffer), None),
-            Kept::Filling(buffer) => (Some(filled(buffer, result)), None),
             // SAFETY: the result of an accept that went well is a descriptor that the kernel
             // installed for us, and its completion is read once.
             Kept::Accepting if result >= 0 => (None, Some(unsafe { OwnedFd::from_raw_fd(result) })),
@@ -111,12 +115,4 @@ impl Ledger {
             accepted,
         })
     }
-}
-
-fn filled(mut buffer: Vec<u8>, result: i32) -> Vec<u8> {
-    let len = buffer.len() + usize::try_from(result).unwrap_or(0);
-    // SAFETY: the kernel has written `result` bytes behind the buffer's own, into the space that
-    // was reserved for no less when the request was made.
-    unsafe { buffer.set_len(len) };
-    buffer
 }

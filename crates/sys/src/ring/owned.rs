@@ -41,8 +41,6 @@ impl InFlight {
 pub(super) enum Kept {
     /// Bytes that the kernel reads.
     Sending(Vec<u8>),
-    /// Bytes behind which the kernel writes, into reserved space.
-    Filling(Vec<u8>),
     /// Nothing, but its results are descriptors.
     Accepting,
 }
@@ -51,7 +49,7 @@ impl Kept {
     /// The buffer of a request that could not be queued.
     pub(super) fn into_buffer(self) -> Vec<u8> {
         match self {
-            Self::Sending(buffer) | Self::Filling(buffer) => buffer,
+            Self::Sending(buffer) => buffer,
             Self::Accepting => Vec::new(),
         }
     }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | receive buffers | the kernel, until a completion names one; then the caller, as a [`Received`], until [`StreamRing::give_back`] |
 //! | the arena of the turn | the caller writes its spare rest; what a send took is only read, and not reset while that send is queued. A send out of the arena never waits, so the kernel is done with it when the submitting call returns |
-//! | the buffers of [`StreamRing::send_owned`] and [`StreamRing::read_owned`] | the ring, from the queueing of the request to its last completion, which hands them back. A cancellation changes nothing of it |
+//! | the buffers of [`StreamRing::send_owned`] | the ring, from the queueing of the request to its last completion, which hands them back. A cancellation changes nothing of it |
 //!
 //! A queued request counts as one that the kernel has. Dropping the ring cancels what is left
 //! and frees the memory only when every request that references it has ended; see `teardown`.
@@ -144,8 +144,8 @@ impl StreamRing {
         self.ledger.pool.lent()
     }
 
-    /// How many requests of [`StreamRing::send_owned`], [`StreamRing::read_owned`] and
-    /// [`StreamRing::accept`] have not ended.
+    /// How many requests of [`StreamRing::send_owned`] and [`StreamRing::accept`] have not
+    /// ended.
     #[must_use]
     pub fn owned_in_flight(&self) -> usize {
         self.ledger.owned.count()
@@ -181,12 +181,6 @@ impl StreamRing {
     pub fn next_completion(&mut self) -> Option<StreamCompletion> {
         let ledger = &mut self.ledger;
         self.ring.io.completion().find_map(|entry| ledger.read(&entry))
-    }
-
-    /// Appends all completions in the queue to `into`.
-    pub fn drain_completions(&mut self, into: &mut Vec<StreamCompletion>) {
-        let ledger = &mut self.ledger;
-        into.extend(self.ring.io.completion().filter_map(|entry| ledger.read(&entry)));
     }
 
     /// As [`Ring::has_completions`].

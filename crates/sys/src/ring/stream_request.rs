@@ -180,27 +180,6 @@ impl StreamRing {
             .map_err(|(full, kept)| (full, kept.into_buffer()))
     }
 
-    /// Queues the reading of up to `len` bytes of a file from `offset` on, behind what `buffer`
-    /// holds. Completes with the number of bytes (0 at the end of the file) or a negated errno,
-    /// and hands the longer buffer back with it.
-    ///
-    /// # Errors
-    /// [`QueueFull`] with the buffer; nothing was queued.
-    pub fn read_owned(
-        &mut self,
-        fd: RawFd,
-        offset: u64,
-        mut buffer: Vec<u8>,
-        len: u32,
-        user_data: u64,
-    ) -> Result<InFlight, (QueueFull, Vec<u8>)> {
-        buffer.reserve(len as usize);
-        let space = buffer.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-        let entry = opcode::Read::new(types::Fd(fd), space, len).offset(offset).build();
-        self.push_owned(entry, user_data, Kept::Filling(buffer))
-            .map_err(|(full, kept)| (full, kept.into_buffer()))
-    }
-
     fn push_cancel(&mut self, target: u64, user_data: u64) -> Result<(), QueueFull> {
         let user_data = numbered(user_data);
         self.push(&Request::Cancel { target, user_data }.entry())

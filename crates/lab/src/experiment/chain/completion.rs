@@ -1,6 +1,7 @@
 //! The chain by completion: receives stay armed, sends are requests, one system call for a turn.
 
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use pollux_sys::ring::{Shots, Sizes, StreamRing, StreamSizes};
 use rustix::io::Errno;
@@ -16,6 +17,10 @@ const SIZES: StreamSizes = StreamSizes {
     buffer_bytes: 64,
     arena_bytes: 1 << 16,
 };
+/// Completions asked for in a call; a batch of them stays in the cache.
+const BATCH_MAX: usize = 256;
+/// Ends a call that asked for more completions than came.
+const GUARD: Duration = Duration::from_millis(1);
 /// Marks sends; receives carry the index of their pair.
 const SEND: u64 = 1 << 40;
 
@@ -24,6 +29,9 @@ pub(super) struct Completion {
     ring: StreamRing,
     /// Pairs whose receive has to be armed again.
     to_arm: Vec<usize>,
+    /// Pairs that hold bytes of which no completion has told, and their number.
+    is_filled: Vec<bool>,
+    filled: usize,
 }
 
 impl Completion {
@@ -32,7 +40,9 @@ impl Completion {
             what: format!("a ring ({refused})"),
             cause: std::io::Error::other("io_uring is not available"),
         })?;
-        let mut completion = Self { ring, to_arm: (0..chain.readers.len()).collect() };
+        let pairs = chain.readers.len();
+        let (to_arm, is_filled) = ((0..pairs).collect(), vec![false; pairs]);
+        let mut completion = Self { ring, to_arm, is_filled, filled: 0 };
         completion.arm(chain)?;
         Ok(completion)
     }
@@ -44,6 +54,8 @@ impl Completion {
 
     /// One round: every completion is a byte that came, every byte goes on as a request.
     pub(super) fn round(&mut self, chain: &mut Chain, gauge: &Gauge) -> Result<(), MeasureError> {
+        let space = chain.readers.len() / chain.active;
+        (0..chain.active).for_each(|index| self.fill(index * space));
         while !chain.is_over() && !gauge.is_stopped() {
             self.enter()?;
             while let Some(completion) = self.ring.next_completion() {
@@ -54,6 +66,9 @@ impl Completion {
                 if !completion.has_more {
                     self.to_arm.push(index);
                 }
+                if std::mem::take(&mut self.is_filled[index]) {
+                    self.filled = self.filled.saturating_sub(1);
+                }
                 if let Some(received) = completion.received {
                     let bytes = self.ring.bytes(&received).len();
                     self.ring.give_back(received);
@@ -61,6 +76,7 @@ impl Completion {
                     for _ in 0..bytes {
                         if let Some(next) = chain.next(index) {
                             self.send(chain, next)?;
+                            self.fill(next);
                         }
                     }
                 } else if completion.result != -Errno::NOBUFS.raw_os_error() {
@@ -72,11 +88,23 @@ impl Completion {
         Ok(())
     }
 
-    /// Submits what is queued and takes what is there, without waiting.
+    fn fill(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.is_filled[index], true) {
+            self.filled += 1;
+        }
+    }
+
+    /// Submits what is queued and takes what is there. Every byte that is under way has arrived
+    /// when the submission is over, so nothing is waited for; but without being asked for more
+    /// the kernel hands over no more than 20 completions in a call.
     fn enter(&mut self) -> Result<(), MeasureError> {
-        self.ring
-            .enter(0, None)
-            .map_err(|cause| MeasureError::Io { call: "io_uring_enter", cause })?;
+        let wanted = self.filled.min(BATCH_MAX) as u32;
+        match self.ring.enter(wanted, Some(GUARD)) {
+            Ok(_) => {}
+            // A completion may have told of bytes that came after its pair was filled.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::TIME) => self.filled = 0,
+            Err(cause) => return Err(MeasureError::Io { call: "io_uring_enter", cause }),
+        }
         self.ring.reset_arena();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::experiment::Experiment;
 use crate::job::{builtin, find, list};
-use crate::plan::{Machine, Plan};
+use crate::plan::{Machine, Plan, Wanted};
 
 #[test]
 fn every_builtin_is_right_and_called_like_its_file() {
@@ -27,6 +27,38 @@ fn the_builtins_take_as_long_as_their_comments_say() {
     assert!((460..=520).contains(&seconds("chain")), "8 minutes: {}", seconds("chain"));
     assert!((920..=1000).contains(&seconds("http")), "16 minutes: {}", seconds("http"));
     assert!((570..=650).contains(&seconds("http-idle")), "10 minutes: {}", seconds("http-idle"));
+}
+
+#[test]
+fn points_that_mean_nothing_or_need_too_much_are_left_out_with_the_reason() {
+    let plan = |name, fds_max| {
+        let machine = Machine { fds_max, cpus: 2, missing: &|_| None };
+        Plan::make(find(name).expect("built in"), &machine)
+    };
+    let chain = plan("chain", 1 << 20);
+    assert_eq!(chain.points.len(), 5);
+    assert!(chain.left_out[0].reason.contains("more bytes under way than there are pairs"));
+    let idle = plan("http-idle", 10_000);
+    let labels: Vec<_> = idle.points.iter().map(|point| point.point.label.as_str()).collect();
+    let (none, some) = ("100 connections", "100 connections, 1000 idle");
+    assert_eq!(labels, [none, some, "100 connections, 5000 idle", "100 connections, 9000 idle"]);
+    assert!(idle.left_out[0].reason.contains("needs 18164 descriptors"));
+    let labels: Vec<_> =
+        plan("http", 1 << 20).points.iter().map(|point| point.point.label.clone()).collect();
+    assert_eq!(labels[3..], ["64 connections, 16 pipeline", "100 connections, no keepalive"]);
+}
+
+#[test]
+fn without_the_generator_an_experiment_is_left_out_as_a_whole() {
+    let missing = |wanted| match wanted {
+        Wanted::Experiment(Experiment::Http) => Some("wrk is not installed here".to_owned()),
+        _ => None,
+    };
+    let machine = Machine { fds_max: 1 << 20, cpus: 2, missing: &missing };
+    let plan = Plan::make(find("http").expect("built in"), &machine);
+    assert!(plan.points.is_empty());
+    assert!(plan.left_out.iter().all(|left| left.reason == "wrk is not installed here"));
+    assert_eq!(plan.left_out.len(), 3);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::host::Reading;
 use crate::record::{CountingRun, Measurement, Outcome, Record};
 use crate::report::markup::{Cell, Table, card, details, escape, section};
 use crate::report::number;
-use crate::report::view::in_order;
+use crate::report::view::{Arms, in_order};
 use crate::stats::median;
 
 const LOAD_HEADINGS: [&str; 7] =
@@ -32,7 +32,7 @@ pub(crate) fn has_load(record: &Record) -> bool {
 }
 
 /// The section; empty without a load generator.
-pub(crate) fn server(record: &Record) -> String {
+pub(crate) fn server(record: &Record, arms: &Arms<'_>) -> String {
     let experiments = in_order(loaded(record).map(|(place, _)| place.experiment));
     let mut body = String::new();
     for experiment in experiments {
@@ -41,7 +41,7 @@ pub(crate) fn server(record: &Record) -> String {
                      rates and latencies say more of it than of the server.";
         body.push_str(&card(&format!(
             "<h3>{heading}</h3><p class=\"dim\">{about}</p>{}",
-            load_table(record, experiment)
+            load_table(record, experiment, arms)
         )));
         let perf = perf_table(record, experiment);
         let heading = "As perf stat prints it, for each request (counting pass)";
@@ -68,13 +68,16 @@ fn loaded(record: &Record) -> impl Iterator<Item = (Place<'_>, &Measurement)> {
     })
 }
 
-fn load_table(record: &Record, experiment: &str) -> String {
+fn load_table(record: &Record, experiment: &str, arms: &Arms<'_>) -> String {
     let mut table = Table::new(&LOAD_HEADINGS);
     let here = || loaded(record).filter(|(place, _)| place.experiment == experiment);
     for point in in_order(here().map(|(place, _)| place.point)) {
         table.group(point);
         let at_point = || here().filter(|(place, _)| place.point == point);
-        for arm in in_order(at_point().map(|(place, _)| place.arm)) {
+        // Runs stand in random order; tables show arms in that of the plan.
+        let mut names = in_order(at_point().map(|(place, _)| place.arm));
+        names.sort_by_key(|name| arms.index(name));
+        for arm in names {
             let runs: Vec<&Measurement> =
                 at_point().filter(|(place, _)| place.arm == arm).map(|(_, run)| run).collect();
             let generator = runs.iter().find_map(|run| run.generator.as_deref());

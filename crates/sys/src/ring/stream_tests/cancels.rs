@@ -1,6 +1,5 @@
 //! Cancellations and the end of the ring: what a request references lives as long as it does.
 
-use std::fs::File;
 use std::sync::mpsc;
 use std::thread;
 
@@ -128,34 +127,6 @@ fn race(ring: &mut StreamRing) -> i32 {
         assert_eq!(seen.user_data, 8, "the request had ended");
     }
     result.expect("the loop ends with one")
-}
-
-/// A read of such a file is done by a thread of the kernel, which a cancellation may find not
-/// started (the read ends), running (EALREADY) or done (ENOENT).
-#[test]
-fn a_cancelled_read_in_a_kernel_thread_ends_once() {
-    let mut ring = ring(1);
-    let file = File::open("/proc/self/smaps").expect("a file that takes long to read");
-    for _ in 0..50 {
-        let head = b"head".to_vec();
-        let request = ring.read_owned(file.as_raw_fd(), 0, head, 1 << 16, 7).expect("room");
-        submit_quietly(&mut ring);
-        ring.cancel_owned(request, 8).expect("room");
-        enter(&mut ring, 0, None);
-        while ring.owned_in_flight() > 0 {
-            let seen = next(&mut ring);
-            let Some(buffer) = seen.returned else {
-                assert_eq!(seen.user_data, 8);
-                assert!([-libc::ENOENT, -libc::EALREADY].contains(&seen.result), "{seen:?}");
-                continue;
-            };
-            assert_eq!((seen.user_data, &buffer[..4]), (7, b"head".as_slice()));
-            assert_eq!(buffer.len(), 4 + usize::try_from(seen.result).unwrap_or(0));
-        }
-        while let Some(late) = ring.next_completion() {
-            assert_eq!(late.user_data, 8, "the read had ended");
-        }
-    }
 }
 
 #[test]

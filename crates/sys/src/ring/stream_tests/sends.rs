@@ -1,8 +1,6 @@
 //! Sends: nothing is lost, doubled or overtaken, and the arena is reused only when it is free.
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 
 use super::*;
 
@@ -109,8 +107,6 @@ fn a_full_queue_gives_back_what_it_was_given() {
     assert_eq!(ring.spare().len(), spare);
     let (_full, buffer) = ring.send_owned(fd, b"hello".to_vec(), 0, 7).expect_err("no room");
     assert_eq!(buffer, b"hello");
-    let (_full, buffer) = ring.read_owned(fd, 0, buffer, 9, 7).expect_err("no room");
-    assert_eq!(buffer, b"hello");
     assert_eq!(ring.receive(fd, Shots::One, 7), Err(QueueFull));
     assert_eq!(ring.accept(fd, Shots::One, 7), Err(QueueFull));
     let (_full, ours) = ring.close(OwnedFd::from(ours), 7).expect_err("no room");
@@ -156,20 +152,4 @@ fn an_owned_send_waits_for_the_peer_even_on_a_non_blocking_socket() {
         assert_eq!(ring.owned_in_flight(), 0);
         assert_eq!(read(&peer, 5), b"hello");
     }
-}
-
-#[test]
-fn a_read_appends_to_its_buffer() {
-    let mut ring = ring(1);
-    let file = File::open("/proc/self/exe").expect("this test's program");
-    let size = file.metadata().expect("its size").len();
-    let mut there = [0; 100];
-    file.read_exact_at(&mut there, 1000).expect("its bytes");
-    ring.read_owned(file.as_raw_fd(), 1000, b"head".to_vec(), 100, 7).expect("room");
-    let seen = next(&mut ring);
-    let buffer = seen.returned.expect("the buffer comes back");
-    assert_eq!((seen.result, &buffer[..4], &buffer[4..]), (100, b"head".as_slice(), &there[..]));
-    ring.read_owned(file.as_raw_fd(), size, buffer, 100, 7).expect("room");
-    let seen = next(&mut ring);
-    assert_eq!((seen.result, seen.returned.map(|buffer| buffer.len())), (0, Some(104)));
 }

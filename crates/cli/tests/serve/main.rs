@@ -1,0 +1,24 @@
+//! `pollux serve` as a process of its own under hostile and under heavy load.
+//!
+//! | file | what it holds the server to |
+//! |---|---|
+//! | `soak` | random clients leave nothing behind, and hurt nobody beside them |
+//! | `storm` | ten thousand connects at once starve no live connection |
+//! | `idle` | an idle connection costs few bytes |
+//! | `calls` | system calls of a connection and of a request |
+//!
+//! `child` starts and ends servers, `metrics` reads their counters, `wire` is a client that is
+//! right, `chaos` one that is not. Times are printed and never judged. The tests take turns, for
+//! each of them wants the machine.
+#![expect(clippy::print_stdout, reason = "figures, and drivers that are skipped, are shown")]
+
+mod calls;
+mod chaos;
+mod child;
+mod closed_loop;
+mod idle;
+mod metrics;
+mod random;
+mod soak;
+mod storm;
+mod wire;

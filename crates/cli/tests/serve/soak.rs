@@ -1,0 +1,250 @@
+//! Random clients against every driver, with one and with two threads: afterwards every
+//! connection is accounted for, no descriptor and no memory is kept, and the healthy clients
+//! beside them had every answer right. `POLLUX_SOAK_S` says how long for each driver and
+//! `POLLUX_SOAK_POLLER` names one of them; what failed can be had again with `POLLUX_SOAK_SEED`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use pollux_engine::Driver;
+
+use crate::chaos::{Target, rage};
+use crate::child::{Server, alone};
+use crate::metrics::Metrics;
+use crate::random::Random;
+use crate::wire::Wire;
+
+const SOAK_S_DEFAULT: u64 = 3;
+/// Memory that a second phase, as wild as the first, may leave behind: what the allocator keeps
+/// in pieces, far below what its thousands of connections would leak at a kilobyte each.
+const GROWTH_BYTES_MAX: u64 = 1 << 20;
+/// Memory that each completion loop maps at its start, receive buffers and arena: a long burst
+/// may touch parts of it for the first time in the second phase.
+const RING_BYTES: u64 = 2 << 20;
+/// Largest body of a healthy client.
+const BODY_BYTES_MAX: usize = 300_000;
+const FILE_SIZES: [usize; 6] = [0, 100, 5_000, 33_000, 400_000, 3_000_000];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Service {
+    Echo,
+    Files,
+}
+
+/// Connections and requests that were answered.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    connects: u64,
+    requests: u64,
+}
+
+#[test]
+fn random_clients_leave_nothing_behind_and_hurt_nobody() {
+    let _turn = alone();
+    let seconds = number_of("POLLUX_SOAK_S").unwrap_or(SOAK_S_DEFAULT);
+    let seed = number_of("POLLUX_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    println!("{seconds} s for each driver, POLLUX_SOAK_SEED={seed}");
+    let site = Site::new();
+    let each = Duration::from_secs(seconds) / 4;
+    let only = std::env::var("POLLUX_SOAK_POLLER").ok();
+    let is_wanted = |driver: &&str| only.as_ref().is_none_or(|only| only == driver);
+    for driver in Driver::ALL.iter().map(|driver| driver.name()).filter(is_wanted) {
+        for (service, threads) in
+            [(Service::Echo, 1), (Service::Echo, 2), (Service::Files, 1), (Service::Files, 2)]
+        {
+            soak(driver, service, threads, seed, each, &site);
+        }
+    }
+}
+
+fn number_of(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {value}")))
+}
+
+fn soak(driver: &str, service: Service, threads: u64, seed: u64, time: Duration, site: &Site) {
+    let (root, threads_flag) = (site.root.display().to_string(), threads.to_string());
+    let mut flags = vec!["--threads", &threads_flag, "--drain-timeout", "2s"];
+    match service {
+        Service::Echo => flags.push("--echo"),
+        Service::Files => flags.push(&root),
+    }
+    let Some(server) = Server::start(driver, &flags) else { return };
+    let what = format!("{driver}, {service:?}, {threads} threads, seed {seed}");
+    // What the first phase leaves behind is there once; the second may add nothing to it.
+    let first = phase(&server, service, seed, time * 2 / 5);
+    server.await_rest();
+    let (resident, descriptors) = (server.resident_bytes(), server.descriptors());
+    let second = phase(&server, service, seed + 1, time * 3 / 5);
+    let metrics = server.await_rest();
+    let grown = server.resident_bytes().saturating_sub(resident);
+    let (connects, requests) = (first.connects + second.connects, first.requests + second.requests);
+    println!("{what}: {connects} connections, {requests} checked answers, {grown} bytes grown");
+    assert_eq!(server.descriptors(), descriptors, "{what}: descriptors");
+    let touched = if driver == "uring" { threads * RING_BYTES } else { 0 };
+    assert!(grown <= GROWTH_BYTES_MAX + touched, "{what}: {grown} bytes more memory");
+    explain(&what, &metrics, connects, requests);
+    server.end();
+}
+
+/// Every connection and every answer has to be in the counters.
+fn explain(what: &str, metrics: &Metrics, connects: u64, requests: u64) {
+    let count = |name| metrics.sum(name);
+    let shown = || format!("{what}:\n{}", metrics.shown());
+    assert_eq!(count("loop_accepted_total"), connects, "{}", shown());
+    assert_eq!(count("connections_closed_total"), connects, "{}", shown());
+    let (asked, answered) = (count("http_requests_total"), count("http_answers_total"));
+    let (refused, incomplete) = (count("http_refusals_total"), count("http_incomplete_total"));
+    assert!(answered >= requests && asked >= requests, "{}", shown());
+    assert!(answered <= asked + refused, "more answers than requests: {}", shown());
+    // A request without an answer is one whose connection ended within its body: by the peer's
+    // end, which is counted as incomplete, or in any way but a quiet one.
+    let quiet = ["session", "peer_closed"]
+        .map(|cause| metrics.sum_of("connections_closed_total", &format!("cause=\"{cause}\"")));
+    let broken = connects - quiet.iter().sum::<u64>();
+    println!(
+        "  closed quietly {quiet:?}, otherwise {broken}, incomplete {incomplete}, refused {refused}, asked {asked}, answered {answered}"
+    );
+    assert!(asked <= answered + incomplete + broken, "{}", shown());
+    assert!(incomplete <= connects, "{}", shown());
+    assert_eq!(count("http_timeouts_idle_total"), 0, "{}", shown());
+}
+
+fn phase(server: &Server, service: Service, seed: u64, time: Duration) -> Done {
+    let end = Instant::now() + time;
+    let paths: Vec<String> = FILE_SIZES.iter().map(|size| format!("/{size}")).collect();
+    let target = Target { address: server.address, paths: &paths };
+    std::thread::scope(|scope| {
+        let wild = scope.spawn(move || rage(target, Random::new(seed, 1), end));
+        let healthy: Vec<_> = (2..4)
+            .map(|stream| {
+                let random = Random::new(seed, stream);
+                scope.spawn(move || healthy(service, target.address, random, end))
+            })
+            .collect();
+        let connects = wild.join().expect("the wild client only sends");
+        let done = Done { connects, requests: 0 };
+        healthy.into_iter().fold(done, |done, client| {
+            let own = client.join().expect("every answer was right");
+            Done { connects: done.connects + own.connects, requests: done.requests + own.requests }
+        })
+    })
+}
+
+/// Asks in all ways that are right, and checks every answer.
+fn healthy(service: Service, address: SocketAddr, mut random: Random, end: Instant) -> Done {
+    let mut done = Done::default();
+    // Once at least, however busy the machine is.
+    while done.requests == 0 || Instant::now() < end {
+        let mut wire = Wire::connect(address);
+        done.connects += 1;
+        for _ in 0..=random.size(64) {
+            let exchange = match service {
+                Service::Echo => Exchange::echo(&mut random),
+                Service::Files => Exchange::files(&mut random),
+            };
+            done.requests += exchange.hold(&mut wire);
+            if Instant::now() >= end {
+                break;
+            }
+        }
+    }
+    done
+}
+
+/// Requests that are sent at once, and what they must be answered with.
+#[derive(Default)]
+struct Exchange {
+    sent: Vec<u8>,
+    heads: Vec<bool>,
+    expected: Vec<(u16, Vec<u8>)>,
+}
+
+impl Exchange {
+    fn echo(random: &mut Random) -> Self {
+        let mut exchange = Self::default();
+        for _ in 0..=random.size(16) {
+            let len = random.size(BODY_BYTES_MAX);
+            let body = random.bytes(len);
+            let is_chunked = random.below(3) == 0;
+            let framing = if is_chunked {
+                "Transfer-Encoding: chunked".to_owned()
+            } else {
+                format!("Content-Length: {}", body.len())
+            };
+            exchange
+                .sent
+                .extend(format!("POST / HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n").bytes());
+            if is_chunked {
+                for chunk in body.chunks(random.size(9000) + 1) {
+                    exchange.sent.extend(format!("{:x}\r\n", chunk.len()).bytes());
+                    exchange.sent.extend(chunk.iter().chain(b"\r\n"));
+                }
+                exchange.sent.extend(b"0\r\n\r\n");
+            } else {
+                exchange.sent.extend(&body);
+            }
+            exchange.heads.push(false);
+            exchange.expected.push((200, body));
+        }
+        exchange
+    }
+
+    fn files(random: &mut Random) -> Self {
+        let mut exchange = Self::default();
+        for _ in 0..=random.size(16) {
+            let size = random.of(&FILE_SIZES);
+            let (is_head, from) = (random.below(4) == 0, random.below(size + 1));
+            let is_part = !is_head && from < size && random.below(2) == 0;
+            let method = if is_head { "HEAD" } else { "GET" };
+            let field = if is_part { format!("Range: bytes={from}-\r\n") } else { String::new() };
+            let head = format!("{method} /{size} HTTP/1.1\r\nHost: h\r\n{field}\r\n");
+            exchange.sent.extend(head.bytes());
+            exchange.heads.push(is_head);
+            exchange.expected.push(match (is_head, is_part) {
+                (true, _) => (200, Vec::new()),
+                (_, true) => (206, content(size).split_off(from)),
+                _ => (200, content(size)),
+            });
+        }
+        exchange
+    }
+
+    /// Says how many answers came; all of them have to.
+    fn hold(self, wire: &mut Wire) -> u64 {
+        let answers = wire.ask(&self.sent, &self.heads).expect("all answers");
+        for (at, (answer, (status, body))) in answers.iter().zip(&self.expected).enumerate() {
+            assert_eq!(answer.status, *status, "answer {at} of {}", answers.len());
+            assert!(answer.body == *body, "answer {at} of {}: another body", answers.len());
+        }
+        answers.len() as u64
+    }
+}
+
+/// A folder with a file of each size.
+struct Site {
+    root: PathBuf,
+}
+
+impl Site {
+    fn new() -> Self {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("soak-site");
+        std::fs::create_dir_all(&root).expect("a folder");
+        for size in FILE_SIZES {
+            std::fs::write(root.join(size.to_string()), content(size)).expect("written");
+        }
+        Self { root }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+/// Bytes that differ from place to place and from file to file.
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ size) as u8).collect()
+}

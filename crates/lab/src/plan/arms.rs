@@ -1,0 +1,60 @@
+//! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
+
+use super::{Arm, ArmKind, SAME_AGAIN, Wanted, left_out_of};
+use crate::job::Part;
+use crate::measure::Pattern;
+use crate::record::LeftOut;
+
+/// The arms of a part that can run here; the others go to `left_out`.
+pub(super) fn available(
+    part: &Part,
+    missing: &dyn Fn(Wanted) -> Option<String>,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Arm> {
+    let experiment = part.experiment;
+    let mut arms = Vec::new();
+    let mut take = |name: &str, kind: ArmKind, missing: Option<String>| match missing {
+        None => arms.push(Arm { name: name.to_owned(), kind }),
+        Some(reason) => left_out.push(left_out_of(part, "*", name, reason)),
+    };
+    for &driver in &part.pollers {
+        let reason = match experiment.drivers().contains(&driver) {
+            true => missing(Wanted::Driver(experiment, driver)),
+            false => Some(format!("{experiment} asks a poller, and {driver} has none")),
+        };
+        take(driver.name(), ArmKind::Driver(driver, Pattern::Random), reason);
+    }
+    for &peer in &part.peers {
+        take(peer.name(), ArmKind::Peer(peer), missing(Wanted::Peer(experiment, peer)));
+    }
+    if part.axes.get("no_poller").is_some_and(|values| values[0] == "true") {
+        arms.extend(one_factor_at_a_time(part, &arms));
+    }
+    arms.extend(part.commands.iter().map(|command| Arm {
+        name: command.name.clone(),
+        kind: ArmKind::Command(command.clone()),
+    }));
+    arms
+}
+
+/// The two arms of `no_poller`: the baseline's poller (or the first) with cyclic writes, and
+/// the same writes without a poller. The original's `-f` changed both at once.
+fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
+    let reference = arms.iter().find(|arm| arm.name == part.baseline).or(arms.first());
+    let cyclic = reference.and_then(|arm| match arm.kind {
+        ArmKind::Driver(driver, _) => Some(Arm {
+            name: format!("{} cyclic", arm.name),
+            kind: ArmKind::Driver(driver, Pattern::Cyclic),
+        }),
+        ArmKind::WithoutPoller | ArmKind::Peer(_) | ArmKind::Command(_) => None,
+    });
+    let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
+    cyclic.into_iter().chain([without]).collect()
+}
+
+/// The arms, and the baseline once more.
+pub(super) fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
+    let kind = arms[baseline].kind.clone();
+    arms.push(Arm { name: SAME_AGAIN.to_owned(), kind });
+    arms
+}

@@ -1,0 +1,251 @@
+//! Many connections to one server that send piece by piece together.
+//!
+//! Between two pieces a barrier makes sure that the server has read the one before, else it would
+//! read both at once and a split would test nothing: a further connection asks twice, one request
+//! behind the other. Its first answer comes from a turn whose wait saw all earlier bytes of all
+//! connections, its second from a later turn.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use pollux_engine::{Counter, ListenAddress};
+use pollux_server::Server;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::answers::Answers;
+use crate::case::{After, find};
+use crate::sending::{Came, Way};
+use crate::stage::{PROBE, Scene, masked};
+
+/// Far longer than anything here takes; what waits so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a server waits surely for what stands behind a refusal; it is said to wait twice as
+/// long.
+const LINGER_SURE: Duration = Duration::from_secs(1);
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// A scene, what must come of it, and how it is sent.
+pub(crate) struct Job<'a> {
+    pub(crate) scene: &'a Scene,
+    pub(crate) reference: &'a Came,
+    pub(crate) way: Way,
+}
+
+/// Plays jobs on one server.
+pub(crate) struct Lockstep<'a> {
+    server: &'a Server,
+    address: &'a ListenAddress,
+    probe_answer: &'a [u8],
+    pacer: Peer,
+    connects: u64,
+    pieces: u64,
+}
+
+impl<'a> Lockstep<'a> {
+    pub(crate) fn new(
+        server: &'a Server,
+        address: &'a ListenAddress,
+        connects_before: u64,
+        probe_answer: &'a [u8],
+    ) -> Self {
+        let pacer = Peer::connect(address);
+        Self { server, address, probe_answer, pacer, connects: connects_before + 1, pieces: 0 }
+    }
+
+    /// Connections to this server so far.
+    pub(crate) fn connects(&self) -> u64 {
+        self.connects
+    }
+
+    /// Pieces sent to connections that the server had not ended: each has to be a read of its own.
+    pub(crate) fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// Plays all jobs together, a connection for each.
+    pub(crate) fn play(&mut self, jobs: &[Job<'_>]) -> Vec<Came> {
+        let mut peers: Vec<Peer> = jobs.iter().map(|_| Peer::connect(self.address)).collect();
+        self.connects += jobs.len() as u64;
+        self.await_accepts();
+        let start = Instant::now();
+        self.send_pieces(jobs, &mut peers);
+        self.go_on_after_continue(jobs, &mut peers);
+        for (job, peer) in jobs.iter().zip(&mut peers) {
+            if job.scene.case.after == After::Kept {
+                peer.send(PROBE);
+            }
+        }
+        let mut all_came = Vec::new();
+        for (job, peer) in jobs.iter().zip(&mut peers) {
+            let came = self.last_of(job, peer);
+            let is_in_time = start.elapsed() < LINGER_SURE && !matches!(job.way, Way::Pieces(_));
+            let has_broken = peer.has_broken && is_in_time && job.scene.case.is_refused();
+            all_came.push(Came { has_broken, ..came });
+        }
+        all_came
+    }
+
+    fn send_pieces(&mut self, jobs: &[Job<'_>], peers: &mut [Peer]) {
+        for step in 0.. {
+            let mut has_sent = false;
+            for (job, peer) in jobs.iter().zip(&mut *peers) {
+                if let Some(piece) = job.way.piece(step, job.scene.request.len()) {
+                    peer.take();
+                    self.pieces += u64::from(!peer.has_ended);
+                    peer.send(&job.scene.request[piece]);
+                    has_sent = true;
+                }
+            }
+            if !has_sent {
+                return;
+            }
+            self.barrier();
+        }
+    }
+
+    /// Those that wait for 100 Continue have it now.
+    fn go_on_after_continue(&mut self, jobs: &[Job<'_>], peers: &mut [Peer]) {
+        for (job, peer) in jobs.iter().zip(peers) {
+            let case = &job.scene.case;
+            if !case.after_continue.is_empty() {
+                peer.read_until(case.name, |peer| {
+                    peer.has_ended || find(&peer.got, b"100 Continue\r\n").is_some()
+                });
+                peer.send(&case.after_continue);
+            }
+        }
+    }
+
+    fn last_of(&mut self, job: &Job<'_>, peer: &mut Peer) -> Came {
+        let case = &job.scene.case;
+        match case.after {
+            After::Kept => {
+                peer.read_until(case.name, |peer| peer.has_ended);
+                return Came::before_probe(&peer.got, self.probe_answer);
+            }
+            After::Closed | After::ClosedOrCut => {
+                peer.read_until(case.name, |peer| peer.has_ended);
+            }
+            After::Any => {
+                let heads = case.heads();
+                peer.read_until(case.name, |peer| {
+                    let answers = Answers::parse(&peer.got, &heads);
+                    peer.has_ended || answers.is_ok_and(|came| came.whole.len() == heads.len())
+                });
+                // An end comes right behind the answer, or not at all.
+                self.barrier();
+                peer.take();
+            }
+            After::Waiting => peer.take(),
+        }
+        Came { stream: masked(&peer.got), has_ended: peer.has_ended, has_broken: false }
+    }
+
+    fn barrier(&mut self) {
+        for _ in 0..2 {
+            self.pacer.got.clear();
+            self.pacer.send(GET);
+            self.pacer.read_until("the pacer", |pacer| {
+                let answers = Answers::parse(&pacer.got, &[]).expect("sound");
+                !answers.whole.is_empty()
+            });
+        }
+    }
+
+    fn await_accepts(&self) {
+        let counters = &self.server.overview().loops[0].engine;
+        let end = Instant::now() + PATIENCE;
+        while counters.value(Counter::Accepted) < self.connects {
+            assert!(Instant::now() < end, "not all connections were accepted");
+            std::thread::yield_now();
+        }
+    }
+}
+
+trait Socket: Read + Write + AsFd {}
+impl Socket for UnixStream {}
+impl Socket for TcpStream {}
+
+/// A client that never blocks for writing while there is something to read.
+struct Peer {
+    socket: Box<dyn Socket>,
+    got: Vec<u8>,
+    has_ended: bool,
+    /// The server took no more, or ended with bytes unread.
+    has_broken: bool,
+}
+
+impl Peer {
+    fn connect(address: &ListenAddress) -> Self {
+        let socket: Box<dyn Socket> = match address {
+            ListenAddress::Unix(path) => {
+                let socket = UnixStream::connect(path).expect("connected");
+                socket.set_nonblocking(true).expect("set");
+                Box::new(socket)
+            }
+            ListenAddress::Tcp(address) => {
+                let socket = TcpStream::connect(address).expect("connected");
+                socket.set_nonblocking(true).expect("set");
+                socket.set_nodelay(true).expect("set");
+                Box::new(socket)
+            }
+        };
+        Self { socket, got: Vec::new(), has_ended: false, has_broken: false }
+    }
+
+    /// Sends all of `bytes`, unless the server has ended the connection meanwhile.
+    fn send(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.socket.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    await_any(self.socket.as_fd(), PollFlags::IN | PollFlags::OUT, "sending");
+                    self.take();
+                }
+                Err(error) if is_end(error.kind()) => return self.has_broken = true,
+                Err(error) => panic!("sending: {error}"),
+            }
+        }
+    }
+
+    /// Takes what is there.
+    fn take(&mut self) {
+        let mut room = [0; 16 * 1024];
+        while !self.has_ended {
+            match self.socket.read(&mut room) {
+                Ok(0) => self.has_ended = true,
+                Ok(read) => self.got.extend_from_slice(&room[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_end(error.kind()) => {
+                    (self.has_ended, self.has_broken) = (true, true);
+                }
+                Err(error) => panic!("reading: {error}"),
+            }
+        }
+    }
+
+    fn read_until(&mut self, what: &str, is_enough: impl Fn(&Self) -> bool) {
+        self.take();
+        while !is_enough(self) {
+            assert!(!self.has_ended, "{what}: the connection has ended");
+            await_any(self.socket.as_fd(), PollFlags::IN, what);
+            self.take();
+        }
+    }
+}
+
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+fn await_any(socket: BorrowedFd<'_>, flags: PollFlags, what: &str) {
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let mut polled = [PollFd::new(&socket, flags)];
+    let ready = poll(&mut polled, Some(&patience)).expect("polled");
+    assert!(ready > 0, "{what}: nothing came in {PATIENCE:?}");
+}
