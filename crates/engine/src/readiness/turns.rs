@@ -1,0 +1,280 @@
+//! A turn of the readiness loop: one wait, what became ready, and the rest.
+
+use std::time::Duration;
+
+use pollux_poller::{Error, Event, Readiness, Token};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::{Connection, ReadinessLoop, socket};
+use crate::admission::Queue;
+use crate::conversation::Occasion;
+use crate::ending::{Due, Tail};
+use crate::output::{Flushed, broken};
+use crate::{CloseCause, ConnectionId, Counter, Moment, Session};
+
+/// What says that no more will come: it has to be looked for behind the data.
+const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
+/// Receive calls for one connection before the others get their turn.
+const READS_MAX: u32 = 4;
+
+impl<S: Session> ReadinessLoop<S> {
+    /// One turn: waits at most `timeout` for something to do, and does it. Says whether a
+    /// waker ended the wait.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
+        self.tell_the_kernel();
+        let began = self.clock.begin_wait(&self.counters);
+        self.wait(self.patience(timeout, began), began)?;
+        self.counters.count(Counter::Turns);
+        let now = self.clock.begin_turn(&self.counters);
+        S::begin_turn(&mut self.shared, now);
+        let unfinished = std::mem::take(&mut self.unfinished);
+        let has_connections = self.serve_events();
+        self.go_on(unfinished);
+        self.fire_deadlines();
+        self.wake_sessions();
+        self.accept(has_connections);
+        S::end_turn(&mut self.shared);
+        Ok(self.events.is_woken())
+    }
+
+    /// How long this turn may sleep from `began` on, when the caller allows `at_most`.
+    fn patience(&self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
+        if !self.unfinished.is_empty() || !self.wakes.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
+        let alarm = deadline.min(self.admission.resumes_at());
+        let alarm = alarm.is_finite().then(|| alarm - began);
+        alarm.into_iter().chain(at_most).min()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, began: Moment) -> Result<(), Error> {
+        if !self.limits.busy_poll {
+            return self.poller.wait(&mut self.events, timeout);
+        }
+        let end = timeout.map_or(Moment::NEVER, |timeout| began + timeout);
+        loop {
+            self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
+            let is_idle = self.events.is_empty() && !self.events.is_woken();
+            if !is_idle || self.events.is_interrupted() || self.clock.spin() >= end {
+                return Ok(());
+            }
+            self.counters.count(Counter::BusySpins);
+        }
+    }
+
+    /// Serves what became ready; says whether somebody waits at a listener.
+    fn serve_events(&mut self) -> bool {
+        let mut has_connections = false;
+        for index in 0..self.events.len() {
+            let Event { token, readiness } = self.events.as_slice()[index];
+            let Some(due) = self.table.reported(token, readiness) else { continue };
+            if self.listeners.contains(&token) {
+                has_connections |= due.read;
+                continue;
+            }
+            if due.write || due.closed {
+                self.flush(token);
+            }
+            if due.read || due.closed {
+                self.receive(token, readiness.intersects(ENDS));
+            }
+        }
+        has_connections
+    }
+
+    /// Reads from a connection and lets its session answer.
+    ///
+    /// A receive that fills less than the buffer emptied the socket, unless the end of the
+    /// stream came in the same event: then no other event will tell of it, so it is looked for.
+    fn receive(&mut self, token: Token, has_end: bool) {
+        for _ in 0..READS_MAX {
+            let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
+            let is_lingering = connection.tail.is_lingering();
+            if !is_lingering && !connection.conversation.wants_input() {
+                return;
+            }
+            self.counters.count(Counter::Receives);
+            match recv(socket(&self.table, token), &mut self.input[..], RecvFlags::empty()) {
+                Ok((_, 0)) => {
+                    self.table.read_ended(token);
+                    if is_lingering {
+                        return self.close(token, CloseCause::Session);
+                    }
+                    connection.conversation.peer_ended();
+                    return self.play(token, None, 0);
+                }
+                Ok((_, received)) => {
+                    self.counters.add(Counter::BytesIn, received as u64);
+                    let is_emptied = received < self.input.len() && !has_end;
+                    if is_emptied {
+                        self.table.cannot_read(token);
+                    }
+                    if !is_lingering {
+                        self.play(token, None, received);
+                    } else if !self.drop_input(token, received) {
+                        return;
+                    }
+                    if is_emptied {
+                        return;
+                    }
+                }
+                Err(Errno::AGAIN) => {
+                    self.counters.count(Counter::ReceivesEmpty);
+                    return self.table.cannot_read(token);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return self.close(token, broken(errno)),
+            }
+        }
+        self.unfinished.push(ConnectionId(token));
+    }
+
+    /// Books input of a lingering connection; closes it and says false when it was too much.
+    fn drop_input(&mut self, token: Token, bytes: usize) -> bool {
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return false };
+        let Tail::Lingering(linger) = &mut connection.tail else { return false };
+        let goes_on = linger.drops(bytes);
+        if !goes_on {
+            self.close(token, CloseCause::Session);
+        }
+        goes_on
+    }
+
+    /// Sends what waits; when all of it has left, the session goes on.
+    fn flush(&mut self, token: Token) {
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
+        let Tail::Waiting(output) = &mut connection.tail else { return };
+        match output.flush(socket(&self.table, token), &self.counters) {
+            Ok(Flushed::All) => {
+                connection.tail = Tail::None;
+                connection.conversation.output_left();
+                self.table.stop_write(token);
+                self.play(token, None, 0);
+            }
+            Ok(Flushed::Full) => {
+                self.table.cannot_write(token);
+                self.table.want_write(token);
+            }
+            Ok(Flushed::Budget) => self.unfinished.push(ConnectionId(token)),
+            Err(cause) => self.close(token, cause),
+        }
+    }
+
+    /// Connections that had not finished in the last turn.
+    fn go_on(&mut self, mut ids: Vec<ConnectionId>) {
+        for id in ids.drain(..) {
+            let token = id.0;
+            if !self.table.is_current(token) {
+                continue;
+            }
+            match &self.connections[token.slot() as usize] {
+                Some(Connection { tail: Tail::Waiting(_), .. }) => self.flush(token),
+                Some(Connection { tail: Tail::None, .. }) => {
+                    self.play(token, None, 0);
+                    self.receive_if_ready(token);
+                }
+                Some(Connection { tail: Tail::Lingering(_), .. }) => self.receive_if_ready(token),
+                None => {}
+            }
+        }
+        if self.unfinished.is_empty() {
+            self.unfinished = ids;
+        }
+    }
+
+    fn receive_if_ready(&mut self, token: Token) {
+        if self.connections[token.slot() as usize].is_some() && self.table.left_to_loop(token).read
+        {
+            // What ended it may lie behind the data: read to the very end.
+            self.receive(token, true);
+        }
+    }
+
+    fn fire_deadlines(&mut self) {
+        let mut fired = std::mem::take(&mut self.fired);
+        self.timers.expire(self.clock.now().at, &mut fired);
+        for slot in fired.drain(..) {
+            self.counters.count(Counter::DeadlinesFired);
+            if let Some(connection) = &self.connections[slot as usize] {
+                self.fire(connection.token);
+            }
+        }
+        self.fired = fired;
+    }
+
+    fn fire(&mut self, token: Token) {
+        let now = self.clock.now().at;
+        let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
+        match connection.tail.due(connection.conversation.deadline(), now, &self.limits) {
+            Due::Close(cause) => self.close(token, cause),
+            Due::Later(deadline) => {
+                self.timers.set(token.slot(), deadline);
+            }
+            Due::Session => {
+                connection.conversation.deadline_fired();
+                self.play(token, Some(Occasion::Deadline), 0);
+            }
+        }
+    }
+
+    /// Calls the sessions that others woke; those that are woken now come in the next turn.
+    fn wake_sessions(&mut self) {
+        if self.wakes.is_empty() {
+            return;
+        }
+        let mut woken = std::mem::take(&mut self.wakes);
+        for id in woken.drain(..) {
+            if self.table.is_current(id.0) {
+                self.counters.count(Counter::SessionWakes);
+                self.play(id.0, Some(Occasion::Wake), 0);
+            }
+        }
+        if self.wakes.is_empty() {
+            self.wakes = woken;
+        }
+    }
+
+    fn accept(&mut self, has_connections: bool) {
+        let now = self.clock.now();
+        if self.admission.is_paused() {
+            if !self.admission.may_resume(self.open_for_accepts(), now.at, &self.limits) {
+                return;
+            }
+            for token in &self.listeners {
+                self.table.want_read(*token);
+            }
+            return;
+        }
+        if !has_connections {
+            return;
+        }
+        for index in 0..self.listeners.len() {
+            let token = self.listeners[index];
+            let open = self.open_for_accepts();
+            let (socket, limits) = (socket(&self.table, token), &self.limits);
+            let queue = self.admission.accept(socket, open, now.at, limits, &self.counters);
+            if queue == Queue::Empty {
+                self.table.cannot_read(token);
+            }
+            let mut arrivals = self.admission.arrivals();
+            for socket in arrivals.drain(..) {
+                self.welcome(socket);
+            }
+            self.admission.reuse(arrivals);
+            if queue == Queue::Paused {
+                self.listeners.iter().for_each(|token| self.table.stop_read(*token));
+                return;
+            }
+        }
+    }
+
+    /// What counts against the limit: with others to hand out to, theirs who have the fewest.
+    fn open_for_accepts(&self) -> u32 {
+        self.hand_out.as_ref().map_or(self.open, |others| others.open_least(self.open))
+    }
+}
