@@ -162,6 +162,9 @@ impl<'a> Actions<'a> {
     }
 
     /// Stops `on_bytes` until [`Actions::resume_input`]; the peer is slowed down by its window.
+    ///
+    /// A peer that goes away meanwhile may stay unnoticed: a session that pauses has a deadline,
+    /// or somebody who wakes it.
     pub fn pause_input(&mut self) {
         self.is_input_paused = true;
     }

@@ -156,3 +156,97 @@ fn a_loop_that_panicked_is_not_waited_for() {
     group.abort();
     assert!(matches!(group.join(), Err(GroupError::Panicked)));
 }
+
+/// More input than a session takes: the peer is slowed down by its window and never cut, and
+/// when the session gives up, the peer sees the end at once, whatever is still on its way.
+#[test]
+fn a_flood_for_a_session_that_takes_nothing_is_held_back_and_ends_at_its_word() {
+    for driver in drivers() {
+        let mut stage = Stage::accepting(driver, Limits::default(), || {
+            Puppet::new(|call, actions| {
+                match call {
+                    // Used once in full, so that the next receive is a lasting one.
+                    Call::Bytes(b"begin") => return 5,
+                    Call::Bytes(_) => {
+                        actions.pause_input();
+                        actions.set_deadline(actions.now().at + Duration::from_millis(150));
+                    }
+                    Call::Deadline => actions.abort(),
+                    _ => {}
+                }
+                0
+            })
+        });
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::open(&any, false).expect("opened");
+        let address = listener.address().to_string();
+        stage.event_loop.listen(listener, false);
+        let mut peer = TcpStream::connect(address).expect("connected");
+        peer.write_all(b"begin").expect("room");
+        stage.turn_until("the beginning", |stage| stage.count(Counter::BytesIn) == 5);
+        peer.set_nonblocking(true).expect("set");
+        let mut error = None;
+        stage.turn_until("the end", |stage| {
+            while error.is_none() {
+                match peer.write(&[b'x'; 65_536]) {
+                    Ok(_) => {}
+                    Err(full) if full.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(other) => error = Some(other),
+                }
+            }
+            assert!(stage.count(Counter::BytesIn) < 2 << 20, "{driver}: not held back");
+            error.is_some()
+        });
+        let counters = stage.event_loop.counters();
+        assert_eq!(counters.closed(CloseCause::Aborted), 1, "{driver}");
+        stage.assert_balanced();
+        stage.assert_rests();
+    }
+}
+
+/// A lasting receive that is in the middle of many bytes when its connection is closed must not
+/// keep the socket open.
+#[test]
+fn an_abort_in_the_middle_of_many_bytes_reaches_the_peer() {
+    for driver in drivers() {
+        let mut stage = Stage::accepting(driver, Limits::default(), || {
+            let mut calls = 0;
+            Puppet::new(move |call, actions| match call {
+                Call::Bytes(input) => {
+                    calls += 1;
+                    match calls {
+                        1 => {}
+                        2 => {
+                            actions.pause_input();
+                            actions.set_deadline(actions.now().at + Duration::from_millis(20));
+                        }
+                        _ => actions.abort(),
+                    }
+                    input.len()
+                }
+                Call::Deadline => {
+                    actions.resume_input();
+                    0
+                }
+                _ => 0,
+            })
+        });
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::open(&any, false).expect("opened");
+        let address = listener.address().to_string();
+        stage.event_loop.listen(listener, false);
+        let mut peer = TcpStream::connect(address).expect("connected");
+        for len in [5, 10] {
+            peer.write_all(b"begin").expect("room");
+            stage.turn_until("the beginning", |stage| stage.count(Counter::BytesIn) == len);
+        }
+        peer.write_all(&vec![b'x'; 400_000]).expect("room");
+        peer.set_nonblocking(true).expect("set");
+        stage.turn_until("the end", |_| match peer.read(&mut [0; 1]) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        });
+        stage.assert_rests();
+        stage.assert_balanced();
+    }
+}
