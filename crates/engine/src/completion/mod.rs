@@ -119,6 +119,9 @@ pub(crate) struct CompletionLoop<S: Session> {
     /// Sends that ride with the next submission, and those of the last one.
     sends: Vec<TurnSend>,
     submitted_sends: Vec<TurnSend>,
+    /// The next submission has more than sends: what it completes at once may stand in front of
+    /// a send that fell short.
+    is_mixed: bool,
     /// The arena holds only what was submitted.
     is_arena_stale: bool,
     wakes: Vec<ConnectionId>,
@@ -163,6 +166,7 @@ impl<S: Session> CompletionLoop<S> {
             submission: 1,
             sends: Vec::new(),
             submitted_sends: Vec::new(),
+            is_mixed: false,
             is_arena_stale: false,
             wakes: Vec::new(),
             unfinished: Vec::new(),
@@ -508,6 +512,7 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Queues a request, making room in the queue where needed.
     fn push(&mut self, mut request: impl FnMut(&mut StreamRing) -> Result<(), QueueFull>) {
+        self.is_mixed = true;
         let mut tries = 0;
         while request(&mut self.ring).is_err() {
             self.submit();

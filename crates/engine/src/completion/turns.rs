@@ -27,7 +27,7 @@ impl<S: Session> CompletionLoop<S> {
         self.set_aside();
         let began = self.clock.begin_wait(&self.counters);
         self.enter(self.patience(timeout, began), began)?;
-        if !self.backlog.is_empty() {
+        if std::mem::take(&mut self.is_mixed) || !self.backlog.is_empty() {
             self.set_aside();
         }
         self.counters.count(Counter::Turns);
@@ -215,7 +215,7 @@ impl<S: Session> CompletionLoop<S> {
             Err(_) => return self.close(token, broken(errno(result))),
         };
         let Some(bytes) = self.ring.sent_bytes(slice) else {
-            // Kernels before 6.15 may tell of it behind a receive: better cut than with a gap.
+            // Not seen, and better cut than with a gap.
             return self.close(token, CloseCause::SocketError);
         };
         let rest = bytes[taken..].to_vec();

@@ -130,6 +130,7 @@ impl<S: Session> CompletionLoop<S> {
             Vec<u8>,
         ) -> Result<InFlight, (QueueFull, Vec<u8>)>,
     ) -> InFlight {
+        self.is_mixed = true;
         for _ in 0..super::SUBMITS_MAX {
             match request(&mut self.ring, buffer) {
                 Ok(in_flight) => return in_flight,

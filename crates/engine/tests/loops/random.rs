@@ -200,6 +200,9 @@ fn random_sessions_and_peers_exchange_the_bytes_of_the_model() {
             let peers = seeds.map(|seed| pair(&mut stage, seed, &causes, &neighbours));
             let peers: RefCell<Vec<Peer>> = RefCell::new(peers.collect());
             stage.turn_until("everything", |_| {
+                let bad =
+                    causes.borrow().iter().find(|cause| **cause != CloseCause::PeerClosed).copied();
+                assert_eq!(bad, None, "{driver} seed {seed}");
                 let advance = |peer: &mut Peer| usize::from(peer.advance());
                 peers.borrow_mut().iter_mut().map(advance).sum::<usize>() == CONNECTIONS
             });
