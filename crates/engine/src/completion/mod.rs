@@ -3,7 +3,7 @@
 //! ```text
 //!  ┌► one enter: submit everything, give buffers back, wait
 //!  │      │
-//!  │      ▼   completions in their order: sends that fell short come first
+//!  │      ▼   completions, those of sends that fell short first
 //!  │   received ► call ► output into the arena, one send request for each connection
 //!  │      │
 //!  │  unfinished ones, deadlines, wakes ► accept a share ► end of turn
