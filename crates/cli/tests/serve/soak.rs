@@ -32,6 +32,22 @@ enum Service {
     Files,
 }
 
+#[derive(Clone, Copy)]
+struct Arm {
+    service: Service,
+    threads: u64,
+    listeners: &'static str,
+}
+
+/// Both services with one and with two threads, and all ways to share a listener.
+const ARMS: [Arm; 5] = [
+    Arm { service: Service::Echo, threads: 1, listeners: "reuseport" },
+    Arm { service: Service::Echo, threads: 2, listeners: "reuseport" },
+    Arm { service: Service::Echo, threads: 2, listeners: "exclusive" },
+    Arm { service: Service::Files, threads: 1, listeners: "reuseport" },
+    Arm { service: Service::Files, threads: 2, listeners: "single" },
+];
+
 /// Connections and requests that were answered.
 #[derive(Clone, Copy, Default)]
 struct Done {
@@ -46,14 +62,12 @@ fn random_clients_leave_nothing_behind_and_hurt_nobody() {
     let seed = number_of("POLLUX_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     println!("{seconds} s for each driver, POLLUX_SOAK_SEED={seed}");
     let site = Site::new();
-    let each = Duration::from_secs(seconds) / 4;
+    let each = Duration::from_secs(seconds) / ARMS.len() as u32;
     let only = std::env::var("POLLUX_SOAK_POLLER").ok();
     let is_wanted = |driver: &&str| only.as_ref().is_none_or(|only| only == driver);
     for driver in Driver::ALL.iter().map(|driver| driver.name()).filter(is_wanted) {
-        for (service, threads) in
-            [(Service::Echo, 1), (Service::Echo, 2), (Service::Files, 1), (Service::Files, 2)]
-        {
-            soak(driver, service, threads, seed, each, &site);
+        for arm in ARMS {
+            soak(driver, arm, seed, each, &site);
         }
     }
 }
@@ -63,15 +77,16 @@ fn number_of(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {value}")))
 }
 
-fn soak(driver: &str, service: Service, threads: u64, seed: u64, time: Duration, site: &Site) {
-    let (root, threads_flag) = (site.root.display().to_string(), threads.to_string());
-    let mut flags = vec!["--threads", &threads_flag, "--drain-timeout", "2s"];
+fn soak(driver: &str, arm: Arm, seed: u64, time: Duration, site: &Site) {
+    let Arm { service, threads, listeners } = arm;
+    let (root, count) = (site.root.display().to_string(), threads.to_string());
+    let mut flags = vec!["--threads", &count, "--listeners", listeners, "--drain-timeout", "2s"];
     match service {
         Service::Echo => flags.push("--echo"),
         Service::Files => flags.push(&root),
     }
     let Some(server) = Server::start(driver, &flags) else { return };
-    let what = format!("{driver}, {service:?}, {threads} threads, seed {seed}");
+    let what = format!("{driver}, {service:?}, {threads} threads, {listeners}, seed {seed}");
     // What the first phase leaves behind is there once; the second may add nothing to it.
     let first = phase(&server, service, seed, time * 2 / 5);
     server.await_rest();
@@ -94,6 +109,7 @@ fn explain(what: &str, metrics: &Metrics, connects: u64, requests: u64) {
     let shown = || format!("{what}:\n{}", metrics.shown());
     assert_eq!(count("loop_accepted_total"), connects, "{}", shown());
     assert_eq!(count("connections_closed_total"), connects, "{}", shown());
+    assert_eq!(count("loop_handed_out_total"), count("loop_adopted_total"), "{}", shown());
     let (asked, answered) = (count("http_requests_total"), count("http_answers_total"));
     let (refused, incomplete) = (count("http_refusals_total"), count("http_incomplete_total"));
     assert!(answered >= requests && asked >= requests, "{}", shown());
@@ -104,7 +120,7 @@ fn explain(what: &str, metrics: &Metrics, connects: u64, requests: u64) {
         .map(|cause| metrics.sum_of("connections_closed_total", &format!("cause=\"{cause}\"")));
     let broken = connects - quiet.iter().sum::<u64>();
     println!(
-        "  closed quietly {quiet:?}, otherwise {broken}, incomplete {incomplete}, refused {refused}, asked {asked}, answered {answered}"
+        "  closed quietly {quiet:?}, otherwise {broken}; requests {asked}, answers {answered}"
     );
     assert!(asked <= answered + incomplete + broken, "{}", shown());
     assert!(incomplete <= connects, "{}", shown());
