@@ -12,6 +12,7 @@
 mod actions;
 mod admission;
 mod affinity;
+mod alarm;
 mod clock;
 mod completion;
 mod conversation;

@@ -29,6 +29,8 @@ pub(super) enum Kind {
     Waker = 6,
     /// Cancels or closes: completes only when that failed, which needs no answer.
     Errand = 7,
+    /// Watches the loop's timer.
+    Alarm = 8,
 }
 
 const KIND_SHIFT: u32 = 58;
@@ -54,6 +56,7 @@ pub(super) fn read(label: u64) -> (Kind, Token) {
         5 => Kind::Listener,
         6 => Kind::Waker,
         7 => Kind::Errand,
+        8 => Kind::Alarm,
         other => unreachable!("no request was labelled {other}"),
     };
     let bits = label & TOKEN_BITS;
@@ -69,7 +72,9 @@ mod tests {
     fn labels_are_read_as_they_were_written() {
         let token = Token::new(u32::MAX, Token::GENERATIONS - 1);
         let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::Writable];
-        for kind in kinds.into_iter().chain([Kind::Listener, Kind::Waker, Kind::Errand]) {
+        for kind in
+            kinds.into_iter().chain([Kind::Listener, Kind::Waker, Kind::Errand, Kind::Alarm])
+        {
             assert_eq!(read(label(kind, token)), (kind, token));
             assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);
         }

@@ -44,6 +44,7 @@ use rustix::net::{AddressFamily, Shutdown, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::Admission;
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail};
@@ -108,6 +109,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     listeners: Vec<Listening>,
     admission: Admission,
     timers: Timers,
+    alarm: Alarm,
     clock: Clock,
     limits: Limits,
     counters: Arc<Counters>,
@@ -144,10 +146,9 @@ impl<S: Session> CompletionLoop<S> {
         counters: Arc<Counters>,
     ) -> Result<Self, RingUnavailable> {
         let ring = StreamRing::open(SIZES)?;
-        let waker = Waker::new().map_err(|error| RingUnavailable {
-            reason: "no descriptor is left for the waker: raise RLIMIT_NOFILE (ulimit -n)".into(),
-            cause: io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)),
-        })?;
+        let waker = Waker::new()
+            .map_err(|error| no_descriptor(error.raw_os_error().unwrap_or_default()))?;
+        let alarm = Alarm::new().map_err(|errno| no_descriptor(errno.raw_os_error()))?;
         let mut this = Self {
             ring,
             backlog: VecDeque::new(),
@@ -155,6 +156,7 @@ impl<S: Session> CompletionLoop<S> {
             open: 0,
             listeners: Vec::new(),
             admission: Admission::new(),
+            alarm,
             timers: Timers::new(clock.now().at),
             pace: Pace::new(clock.now().at),
             clock,
@@ -175,6 +177,7 @@ impl<S: Session> CompletionLoop<S> {
             is_draining: false,
         };
         this.watch_waker();
+        this.watch_alarm();
         Ok(this)
     }
 
@@ -476,6 +479,11 @@ impl<S: Session> CompletionLoop<S> {
         });
     }
 
+    fn watch_alarm(&mut self) {
+        let fd = self.alarm.fd().as_raw_fd();
+        self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Alarm, 0)));
+    }
+
     fn watch_waker(&mut self) {
         let fd = self.waker.fd().as_raw_fd();
         self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Waker, 0)));
@@ -537,3 +545,10 @@ fn shots_of(socket: &OwnedFd) -> Shots {
 /// Submissions of a full queue before the loop gives up: each makes room unless the kernel has
 /// no memory at all.
 const SUBMITS_MAX: u32 = 1000;
+
+fn no_descriptor(errno: i32) -> RingUnavailable {
+    RingUnavailable {
+        reason: "no descriptor is left for waker and timer: raise RLIMIT_NOFILE (ulimit -n)".into(),
+        cause: io::Error::from_raw_os_error(errno),
+    }
+}

@@ -26,7 +26,8 @@ impl<S: Session> CompletionLoop<S> {
         // What came since stands in front of the sends of this submission.
         self.set_aside();
         let began = self.clock.begin_wait(&self.counters);
-        self.enter(self.patience(timeout, began), began)?;
+        let timeout = self.patience(timeout, began);
+        self.enter(timeout, began)?;
         if std::mem::take(&mut self.is_mixed) || !self.backlog.is_empty() {
             self.set_aside();
         }
@@ -47,7 +48,7 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     /// How long this turn may sleep from `began` on, when the caller allows `at_most`.
-    fn patience(&self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
+    fn patience(&mut self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
         let is_busy = !self.unfinished.is_empty()
             || !self.wakes.is_empty()
             || !self.backlog.is_empty()
@@ -57,8 +58,8 @@ impl<S: Session> CompletionLoop<S> {
         }
         let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
         let alarm = deadline.min(self.admission.resumes_at());
-        let alarm = alarm.is_finite().then(|| alarm - began);
-        alarm.into_iter().chain(at_most).min()
+        let timeout = self.alarm.end_wait_at(alarm, began);
+        timeout.into_iter().chain(at_most).min()
     }
 
     /// Submits everything and waits, or spins.
@@ -142,6 +143,7 @@ impl<S: Session> CompletionLoop<S> {
             Kind::Writable => self.writable(token),
             Kind::Listener => self.listener_ready(token.slot(), completion.has_more),
             Kind::Waker => self.woken(completion.has_more),
+            Kind::Alarm => self.alarm_rang(completion.has_more),
             // What it was for is gone already, or about to go by itself.
             Kind::Errand => {}
             Kind::Send => unreachable!("answered above"),
@@ -297,6 +299,13 @@ impl<S: Session> CompletionLoop<S> {
         listening.is_watched = has_more;
         if !has_more && !listening.is_exclusive {
             self.watch_listener(number);
+        }
+    }
+
+    fn alarm_rang(&mut self, has_more: bool) {
+        self.alarm.rang();
+        if !has_more {
+            self.watch_alarm();
         }
     }
 

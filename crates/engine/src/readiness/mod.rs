@@ -17,11 +17,12 @@ mod wire;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use pollux_poller::{Error, Events, Mechanism, Poller, Token, Trigger};
+use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::actions::Ending;
 use crate::admission::Admission;
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail};
@@ -33,6 +34,9 @@ use wire::Wire;
 
 /// Most bytes of one receive call.
 const INPUT_BYTES: usize = 64 * 1024;
+
+/// What the poller calls the timer: no slot of the table is that high.
+const ALARM: Token = Token::new(u32::MAX, 0);
 
 struct Connection<S> {
     token: Token,
@@ -51,6 +55,7 @@ pub(crate) struct ReadinessLoop<S: Session> {
     listeners: Vec<Token>,
     admission: Admission,
     timers: Timers,
+    alarm: Alarm,
     clock: Clock,
     limits: Limits,
     counters: Arc<Counters>,
@@ -77,7 +82,11 @@ impl<S: Session> ReadinessLoop<S> {
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Result<Self, Error> {
-        let poller = mechanism.open()?;
+        let mut poller = mechanism.open()?;
+        let alarm = Alarm::new()
+            .map_err(|errno| Error::System { call: "timerfd_create", cause: errno.into() })?;
+        let how = Registration::new(Interest::READABLE, Trigger::Level);
+        poller.add(alarm.fd(), ALARM, how)?;
         Ok(Self {
             trigger: mechanism.trigger(),
             table: FdTable::new(FdTable::<OwnedFd>::SLOTS_MAX),
@@ -86,6 +95,7 @@ impl<S: Session> ReadinessLoop<S> {
             open: 0,
             listeners: Vec::new(),
             admission: Admission::new(),
+            alarm,
             timers: Timers::new(clock.now().at),
             clock,
             shared,

@@ -6,7 +6,7 @@ use pollux_poller::{Error, Event, Readiness, Token};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::{Connection, ReadinessLoop, socket};
+use super::{ALARM, Connection, ReadinessLoop, socket};
 use crate::admission::Queue;
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
@@ -27,7 +27,8 @@ impl<S: Session> ReadinessLoop<S> {
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         self.tell_the_kernel();
         let began = self.clock.begin_wait(&self.counters);
-        self.wait(self.patience(timeout, began), began)?;
+        let timeout = self.patience(timeout, began);
+        self.wait(timeout, began)?;
         self.counters.count(Counter::Turns);
         let now = self.clock.begin_turn(&self.counters);
         S::begin_turn(&mut self.shared, now);
@@ -42,14 +43,14 @@ impl<S: Session> ReadinessLoop<S> {
     }
 
     /// How long this turn may sleep from `began` on, when the caller allows `at_most`.
-    fn patience(&self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
+    fn patience(&mut self, at_most: Option<Duration>, began: Moment) -> Option<Duration> {
         if !self.unfinished.is_empty() || !self.wakes.is_empty() {
             return Some(Duration::ZERO);
         }
         let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
         let alarm = deadline.min(self.admission.resumes_at());
-        let alarm = alarm.is_finite().then(|| alarm - began);
-        alarm.into_iter().chain(at_most).min()
+        let timeout = self.alarm.end_wait_at(alarm, began);
+        timeout.into_iter().chain(at_most).min()
     }
 
     fn wait(&mut self, timeout: Option<Duration>, began: Moment) -> Result<(), Error> {
@@ -72,6 +73,10 @@ impl<S: Session> ReadinessLoop<S> {
         let mut has_connections = false;
         for index in 0..self.events.len() {
             let Event { token, readiness } = self.events.as_slice()[index];
+            if token == ALARM {
+                self.alarm.rang();
+                continue;
+            }
             let Some(due) = self.table.reported(token, readiness) else { continue };
             if self.listeners.contains(&token) {
                 has_connections |= due.read;
