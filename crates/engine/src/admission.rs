@@ -58,11 +58,7 @@ impl Admission {
     ) -> Queue {
         for _ in 0..limits.accepts_per_turn {
             if open as usize + self.arrivals.len() >= limits.connections_max as usize {
-                counters.count(Counter::FullPauses);
-                self.pause = Some(match self.is_for_others {
-                    true => Pause::Until(now + limits.accept_pause),
-                    false => Pause::Full,
-                });
+                self.pause_full(now, limits, counters);
                 return Queue::Paused;
             }
             match accept(listener) {
@@ -77,13 +73,27 @@ impl Admission {
                 Accepted::Aborted => counters.count(Counter::AcceptsAborted),
                 // A broken listener is left alone for a while too: the reason may pass.
                 Accepted::Exhausted | Accepted::Broken => {
-                    counters.count(Counter::AcceptPauses);
-                    self.pause = Some(Pause::Until(now + limits.accept_pause));
+                    self.pause_exhausted(now, limits, counters);
                     return Queue::Paused;
                 }
             }
         }
         Queue::MayHaveMore
+    }
+
+    /// Pauses because there are as many connections as there may be.
+    pub(crate) fn pause_full(&mut self, now: Moment, limits: &Limits, counters: &Counters) {
+        counters.count(Counter::FullPauses);
+        self.pause = Some(match self.is_for_others {
+            true => Pause::Until(now + limits.accept_pause),
+            false => Pause::Full,
+        });
+    }
+
+    /// Pauses because no descriptor or memory is left.
+    pub(crate) fn pause_exhausted(&mut self, now: Moment, limits: &Limits, counters: &Counters) {
+        counters.count(Counter::AcceptPauses);
+        self.pause = Some(Pause::Until(now + limits.accept_pause));
     }
 
     /// Takes the connections that were accepted; give the list back with [`Admission::reuse`].

@@ -12,8 +12,8 @@
 //!
 //! A connection's first receive is single-shot: one that ends after one request then costs no
 //! cancellation. From the second on a multishot receive stays armed, but for unix sockets
-//! (`shots_of` says why); bytes come in buffers of the ring and go back to it within the turn. Listeners are watched and accepted from with a
-//! budget, after all live connections had their turn: a multishot accept knows no bound.
+//! (`shots_of` says why); bytes come in buffers of the ring and go back to it within the turn.
+//! New connections are let in after the live ones had their turn (`accepting.rs`).
 //!
 //! | receiving | armed | data | end, error, cancelled | the session takes no input |
 //! |---|---|---|---|---|
@@ -22,6 +22,7 @@
 //! | many | - | many (idle when the kernel ended it) | idle | cancel when much is kept: ending |
 //! | ending | - | ending | idle | stays |
 
+mod accepting;
 mod label;
 mod pace;
 mod slots;
@@ -50,7 +51,8 @@ use crate::conversation::{Conversation, Occasion, Progress, Turn};
 use crate::ending::{Linger, Tail};
 use crate::hand_out::HandOut;
 use crate::timers::Timers;
-use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
+use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Session};
+use accepting::Listening;
 use label::{Kind, label, numbered};
 use pace::Pace;
 use slots::Slots;
@@ -70,8 +72,6 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// `poll(2)` bit: a connection waits, or the waker was used.
 const POLLIN: u32 = 1;
-/// Wakes one of those who watch the same listener (`epoll_ctl(2)`).
-const EPOLLEXCLUSIVE: u32 = 1 << 28;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Receiving {
@@ -91,15 +91,6 @@ struct Connection<S> {
     tail: Tail,
 }
 
-struct Listening {
-    socket: OwnedFd,
-    /// How its connections receive.
-    shots: Shots,
-    is_exclusive: bool,
-    is_watched: bool,
-    has_connections: bool,
-}
-
 /// One thread's loop over io_uring.
 pub(crate) struct CompletionLoop<S: Session> {
     ring: StreamRing,
@@ -107,6 +98,8 @@ pub(crate) struct CompletionLoop<S: Session> {
     connections: Slots<Connection<S>>,
     open: u32,
     listeners: Vec<Listening>,
+    /// Connections that requests accepted and that were not let in yet.
+    arrived: VecDeque<(OwnedFd, Shots)>,
     admission: Admission,
     timers: Timers,
     alarm: Alarm,
@@ -155,6 +148,7 @@ impl<S: Session> CompletionLoop<S> {
             connections: Slots::new(),
             open: 0,
             listeners: Vec::new(),
+            arrived: VecDeque::new(),
             admission: Admission::new(),
             alarm,
             timers: Timers::new(clock.now().at),
@@ -179,17 +173,6 @@ impl<S: Session> CompletionLoop<S> {
         this.watch_waker();
         this.watch_alarm();
         Ok(this)
-    }
-
-    /// Takes connections from `listener` from the next turn on.
-    pub(crate) fn listen(&mut self, listener: Listener, exclusive: bool) {
-        let number = self.listeners.len() as u32;
-        let socket = listener.into_socket();
-        let (is_watched, has_connections) = (false, false);
-        let (is_exclusive, shots) = (exclusive, shots_of(&socket));
-        let listening = Listening { socket, shots, is_exclusive, is_watched, has_connections };
-        self.listeners.push(listening);
-        self.watch_listener(number);
     }
 
     /// Takes over a connected socket and starts a session on it.
@@ -301,14 +284,6 @@ impl<S: Session> CompletionLoop<S> {
         S::end_turn(&mut self.shared);
         // What was queued, closings among it, still reaches the kernel.
         let _ = self.ring.submit();
-    }
-
-    fn stop_listening(&mut self) {
-        for (number, listening) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
-            let watch = numbered(Kind::Listener, number as u32);
-            self.push(|ring| ring.cancel(watch, numbered(Kind::Errand, 0)));
-            self.close_fd(listening.socket);
-        }
     }
 
     fn insert(
@@ -487,30 +462,6 @@ impl<S: Session> CompletionLoop<S> {
     fn watch_waker(&mut self) {
         let fd = self.waker.fd().as_raw_fd();
         self.push(|ring| ring.poll(fd, POLLIN, Shots::Many, numbered(Kind::Waker, 0)));
-    }
-
-    fn watch_listener(&mut self, number: u32) {
-        let listening = &mut self.listeners[number as usize];
-        listening.is_watched = true;
-        let fd = listening.socket.as_raw_fd();
-        // An exclusive watch that stays takes every wake, also while its loop works or pauses:
-        // one shot, and the next wake goes to another loop.
-        let (events, shots) = match listening.is_exclusive {
-            true => (POLLIN | EPOLLEXCLUSIVE, Shots::One),
-            false => (POLLIN, Shots::Many),
-        };
-        self.push(|ring| ring.poll(fd, events, shots, numbered(Kind::Listener, number)));
-    }
-
-    /// While this loop takes no connections, those who share a listener are woken.
-    fn leave_wakes_to_others(&mut self) {
-        for number in 0..self.listeners.len() {
-            let listening = &mut self.listeners[number];
-            if listening.is_exclusive && std::mem::take(&mut listening.is_watched) {
-                let watch = numbered(Kind::Listener, number as u32);
-                self.push(|ring| ring.cancel(watch, numbered(Kind::Errand, 0)));
-            }
-        }
     }
 
     /// What counts against the limit: with others to hand out to, theirs who have the fewest.

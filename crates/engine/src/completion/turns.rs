@@ -1,6 +1,5 @@
 //! A turn of the completion loop: one enter, the completions in their order, and the rest.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use pollux_poller::Token;
@@ -9,7 +8,6 @@ use rustix::io::Errno;
 
 use super::label::{self, Kind};
 use super::{CompletionLoop, Receiving, SUBMITS_MAX, TurnSend};
-use crate::admission::Queue;
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
 use crate::output::{Output, Piece, broken};
@@ -52,7 +50,7 @@ impl<S: Session> CompletionLoop<S> {
         let is_busy = !self.unfinished.is_empty()
             || !self.wakes.is_empty()
             || !self.backlog.is_empty()
-            || !self.admission.is_paused() && self.listeners.iter().any(|l| l.has_connections);
+            || self.has_arrivals();
         if is_busy {
             return Some(Duration::ZERO);
         }
@@ -141,7 +139,7 @@ impl<S: Session> CompletionLoop<S> {
             Kind::Receive => self.received(token, completion),
             Kind::SendWaiting => self.sent_waiting(token, completion),
             Kind::Writable => self.writable(token),
-            Kind::Listener => self.listener_ready(token.slot(), completion.has_more),
+            Kind::Listener => self.accepted(token.slot(), completion),
             Kind::Waker => self.woken(completion.has_more),
             Kind::Alarm => self.alarm_rang(completion.has_more),
             // What it was for is gone already, or about to go by itself.
@@ -293,15 +291,6 @@ impl<S: Session> CompletionLoop<S> {
         self.receive_as_wanted(token);
     }
 
-    fn listener_ready(&mut self, number: u32, has_more: bool) {
-        let Some(listening) = self.listeners.get_mut(number as usize) else { return };
-        listening.has_connections = true;
-        listening.is_watched = has_more;
-        if !has_more && !listening.is_exclusive {
-            self.watch_listener(number);
-        }
-    }
-
     fn alarm_rang(&mut self, has_more: bool) {
         self.alarm.rang();
         if !has_more {
@@ -371,40 +360,6 @@ impl<S: Session> CompletionLoop<S> {
         }
         if self.wakes.is_empty() {
             self.wakes = woken;
-        }
-    }
-
-    fn accept(&mut self) {
-        let now = self.clock.now().at;
-        if self.admission.is_paused() {
-            if !self.admission.may_resume(self.open_for_accepts(), now, &self.limits) {
-                return;
-            }
-            // Who was not watched meanwhile has to be asked.
-            self.listeners.iter_mut().for_each(|each| each.has_connections |= !each.is_watched);
-        }
-        for number in 0..self.listeners.len() {
-            let listening = &mut self.listeners[number];
-            if !listening.has_connections {
-                continue;
-            }
-            let open = self.open_for_accepts();
-            let (socket, limits) = (self.listeners[number].socket.as_fd(), &self.limits);
-            let queue = self.admission.accept(socket, open, now, limits, &self.counters);
-            let listening = &mut self.listeners[number];
-            listening.has_connections = queue != Queue::Empty;
-            if queue == Queue::Empty && !listening.is_watched {
-                self.watch_listener(number as u32);
-            }
-            let shots = self.listeners[number].shots;
-            let mut arrivals: Vec<OwnedFd> = self.admission.arrivals();
-            for socket in arrivals.drain(..) {
-                self.welcome(socket, shots);
-            }
-            self.admission.reuse(arrivals);
-            if queue == Queue::Paused {
-                return self.leave_wakes_to_others();
-            }
         }
     }
 }

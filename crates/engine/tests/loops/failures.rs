@@ -105,7 +105,8 @@ fn a_drain_with_a_full_backlog_ends_every_connection() {
         assert!(stage.count(Counter::Accepted) < WAITING as u64, "{driver}: none waits");
         stage.event_loop.drain();
         stage.turn_until("all closes", |stage| stage.event_loop.open_connections() == 0);
-        stage.turn();
+        // The kernel ends some twenty requests in a turn, and with them the sockets they hold.
+        (0..8).for_each(|_| stage.turn());
         for mut peer in peers {
             peer.set_read_timeout(Some(crate::peer::DEADLINE)).expect("set");
             assert!(read_all(&mut peer).is_empty(), "{driver}");

@@ -59,7 +59,7 @@ impl StreamRing {
         self.push_armed(&Request::PollAdd { fd, events, shots, user_data }.entry())
     }
 
-    /// Queues an accept (SOCK_CLOEXEC, without the peer's address). The connection comes with
+    /// Queues an accept (SOCK_CLOEXEC and SOCK_NONBLOCK, without the peer's address). The connection comes with
     /// the completion; one that nobody takes is closed.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl StreamRing {
         user_data: u64,
     ) -> Result<InFlight, QueueFull> {
         let fd = types::Fd(fd);
-        let flags = libc::SOCK_CLOEXEC;
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let entry = match shots {
             Shots::Many => opcode::AcceptMulti::new(fd).flags(flags).build(),
             Shots::One => {

@@ -1,0 +1,181 @@
+//! How the completion loop comes to its connections.
+//!
+//! ```text
+//!            a few connections               more than a turn's share
+//!   armed ◄──────────────────► armed ──────────────────────────────────► asking
+//!     ▲   multishot accept                   accept cancelled               │ accept4(2), a share
+//!     └─────────────────────────────── nobody waits any more ◄──────────────┘ in each turn
+//! ```
+//!
+//! A multishot accept saves a call for each connection, and knows no bound: in a storm it hands
+//! over everybody who waits before any live connection's data. So what it brings waits here and
+//! is let in after the live connections had their turn; when more came than a turn's share it is
+//! cancelled, the rest stays in the kernel's backlog, and the loop asks until that is empty. The
+//! kernel wakes one of the loops that share a listener; one that is full or pauses lets go.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use pollux_sys::ring::{InFlight, QueueFull, Shots, StreamCompletion};
+use rustix::io::Errno;
+
+use super::label::{Kind, numbered};
+use super::turns::is;
+use super::{CompletionLoop, SUBMITS_MAX, shots_of};
+use crate::admission::Queue;
+use crate::{Counter, Listener, Session};
+
+/// A listener, and what is armed on it.
+pub(super) struct Listening {
+    socket: OwnedFd,
+    /// How its connections receive.
+    shots: Shots,
+    accept: Option<InFlight>,
+    is_cancelling: bool,
+    /// Somebody may wait who is not accepted by a request.
+    pub(super) is_asking: bool,
+}
+
+impl<S: Session> CompletionLoop<S> {
+    /// Takes connections from `listener` from the next turn on.
+    pub(crate) fn listen(&mut self, listener: Listener) {
+        let number = self.listeners.len();
+        let socket = listener.into_socket();
+        let shots = shots_of(&socket);
+        let (accept, is_cancelling, is_asking) = (None, false, false);
+        self.listeners.push(Listening { socket, shots, accept, is_cancelling, is_asking });
+        self.arm_accept(number);
+    }
+
+    /// Takes no more connections; those that were accepted already are let in.
+    pub(super) fn stop_listening(&mut self) {
+        self.cancel_accepts();
+        for listening in std::mem::take(&mut self.listeners) {
+            self.close_fd(listening.socket);
+        }
+        while let Some((socket, shots)) = self.arrived.pop_front() {
+            self.let_in(socket, shots);
+        }
+    }
+
+    /// A connection was accepted by a request, or the request ended.
+    pub(super) fn accepted(&mut self, number: u32, mut completion: StreamCompletion) {
+        let Some(listening) = self.listeners.get_mut(number as usize) else { return };
+        if !completion.has_more {
+            (listening.accept, listening.is_cancelling) = (None, false);
+        }
+        match completion.accepted() {
+            Some(socket) => self.arrived.push_back((socket, listening.shots)),
+            None if is_exhausted(completion.result) => {
+                let now = self.clock.now().at;
+                self.admission.pause_exhausted(now, &self.limits, &self.counters);
+            }
+            None if is(completion.result, Errno::CANCELED) => {}
+            None => self.counters.count(Counter::AcceptsAborted),
+        }
+    }
+
+    /// Lets in this turn's share.
+    pub(super) fn accept(&mut self) {
+        let now = self.clock.now().at;
+        if self.admission.is_paused() {
+            if !self.admission.may_resume(self.open_for_accepts(), now, &self.limits) {
+                return self.cancel_accepts();
+            }
+            self.ask_all();
+        }
+        for _ in 0..self.limits.accepts_per_turn {
+            let Some((socket, shots)) = self.arrived.pop_front() else {
+                return self.ask_and_arm();
+            };
+            if self.open_for_accepts() >= self.limits.connections_max {
+                self.arrived.push_front((socket, shots));
+                self.admission.pause_full(now, &self.limits, &self.counters);
+                return self.cancel_accepts();
+            }
+            self.let_in(socket, shots);
+        }
+        if !self.arrived.is_empty() {
+            self.cancel_accepts();
+            self.ask_all();
+        }
+    }
+
+    /// Whether somebody can be let in without waiting.
+    pub(super) fn has_arrivals(&self) -> bool {
+        let is_asking = || self.listeners.iter().any(|listening| listening.is_asking);
+        !self.admission.is_paused() && (!self.arrived.is_empty() || is_asking())
+    }
+
+    /// Asks where somebody may wait, and arms an accept where nobody does.
+    fn ask_and_arm(&mut self) {
+        if self.open_for_accepts() >= self.limits.connections_max {
+            let now = self.clock.now().at;
+            self.admission.pause_full(now, &self.limits, &self.counters);
+            return self.cancel_accepts();
+        }
+        for number in 0..self.listeners.len() {
+            if self.listeners[number].is_asking && self.ask(number) == Queue::Paused {
+                return self.cancel_accepts();
+            }
+            if !self.listeners[number].is_asking {
+                self.arm_accept(number);
+            }
+        }
+    }
+
+    fn ask(&mut self, number: usize) -> Queue {
+        let (open, now) = (self.open_for_accepts(), self.clock.now().at);
+        let listening = &mut self.listeners[number];
+        let (socket, limits) = (listening.socket.as_fd(), &self.limits);
+        let queue = self.admission.accept(socket, open, now, limits, &self.counters);
+        listening.is_asking = queue != Queue::Empty;
+        let shots = listening.shots;
+        let mut arrivals: Vec<OwnedFd> = self.admission.arrivals();
+        for socket in arrivals.drain(..) {
+            self.welcome(socket, shots);
+        }
+        self.admission.reuse(arrivals);
+        queue
+    }
+
+    fn let_in(&mut self, socket: OwnedFd, shots: Shots) {
+        self.counters.count(Counter::Accepted);
+        self.welcome(socket, shots);
+    }
+
+    fn ask_all(&mut self) {
+        self.listeners.iter_mut().for_each(|listening| listening.is_asking = true);
+    }
+
+    fn arm_accept(&mut self, number: usize) {
+        let listening = &self.listeners[number];
+        if listening.accept.is_some() {
+            return;
+        }
+        let fd = listening.socket.as_raw_fd();
+        let label = numbered(Kind::Listener, number as u32);
+        self.is_mixed = true;
+        for _ in 0..SUBMITS_MAX {
+            match self.ring.accept(fd, Shots::Many, label) {
+                Ok(request) => return self.listeners[number].accept = Some(request),
+                Err(QueueFull) => self.submit(),
+            }
+        }
+        panic!("the kernel takes no requests from a full queue");
+    }
+
+    /// Lets go of all listeners, so that those who share them are woken.
+    fn cancel_accepts(&mut self) {
+        for number in 0..self.listeners.len() {
+            let listening = &mut self.listeners[number];
+            let Some(request) = listening.accept else { continue };
+            if !std::mem::replace(&mut listening.is_cancelling, true) {
+                self.push(|ring| ring.cancel_owned(request, numbered(Kind::Errand, 0)));
+            }
+        }
+    }
+}
+
+fn is_exhausted(result: i32) -> bool {
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].iter().any(|errno| is(result, *errno))
+}
