@@ -14,7 +14,8 @@
 //!          │       │                                      along with what is told anyway
 //!   error, hang-up │ rings whatever it is told            taken out, once
 //!
-//!   edge: told of both directions at the first wish of any, then never again
+//!   edge: told of reading at the first wish of any and of writing at the first wish to write,
+//!   which a full socket makes; each once, and never taken back
 //! ```
 
 use pollux_poller::{Interest, Registration, Trigger};
@@ -37,7 +38,9 @@ pub(super) fn plan(state: State, has_rdhup: bool) -> Option<Op> {
     }
     let how = match state.watch() {
         Watch::Connection(trigger @ Trigger::Edge) => {
-            Registration::new(reading(has_rdhup) | Interest::WRITABLE, trigger)
+            let is_writing = state.is_wanted(Side::Write) || state.is_polled(Side::Write);
+            let writing = if is_writing { Interest::WRITABLE } else { Interest::NONE };
+            Registration::new(reading(has_rdhup) | writing, trigger)
         }
         Watch::Connection(trigger) => Registration::new(target(state, has_rdhup), trigger),
         Watch::Listener { exclusive } => {
@@ -56,7 +59,7 @@ pub(super) fn plan(state: State, has_rdhup: bool) -> Option<Op> {
 #[inline]
 pub(super) fn is_settled(state: State) -> bool {
     if state.is_edge() {
-        return state.is_registered() || state.is_closed() || !state.is_unheard();
+        return state.is_closed() || !state.is_unheard();
     }
     if state.is_closed() {
         return !state.is_polled_at_all();
@@ -99,9 +102,13 @@ mod tests {
         let told = set(State::is_polled);
         let wish: Vec<Side> = match state.watch() {
             Watch::Connection(Trigger::Edge) => {
-                let is_due = !state.is_registered() && !state.is_closed();
-                let is_due = is_due && wanted.iter().any(|side| !told.contains(side));
-                return is_due.then(|| Op::Add(how(state, &Side::BOTH, has_rdhup)));
+                if state.is_closed() || wanted.iter().all(|side| told.contains(side)) {
+                    return None;
+                }
+                let is_writing = wanted.contains(&Side::Write) || told.contains(&Side::Write);
+                let wish = if is_writing { &Side::BOTH[..] } else { &[Side::Read] };
+                let how = how(state, wish, has_rdhup);
+                return Some(if state.is_registered() { Op::Modify(how) } else { Op::Add(how) });
             }
             _ if state.is_closed() => Vec::new(),
             _ => {

@@ -127,8 +127,10 @@ impl Life {
     /// What the kernel should have been told when the loop waits.
     fn settle(&mut self) {
         if self.watch == EDGE {
-            if self.registered.is_none() && !self.wanted.is_empty() && !self.is_closed() {
-                self.registered = Some(Sides::from(["read", "write"]));
+            let told = self.registered.clone().unwrap_or_default();
+            if !self.is_closed() && !self.wanted.is_subset(&told) {
+                let wish = &(&told | &self.wanted) | &Sides::from(["read"]);
+                self.registered = Some(wish);
             }
             return;
         }

@@ -166,7 +166,7 @@ fn a_half_closed_peer_does_not_ring_while_only_writing_is_wanted() {
 }
 
 #[test]
-fn an_edge_is_registered_once_for_life_and_leaves_what_is_not_drained_to_the_loop() {
+fn an_edge_is_told_of_each_direction_once_and_leaves_what_is_not_drained_to_the_loop() {
     let mut rig = Rig::new();
     let (token, peer) = rig.connection(EDGE);
     rig.table.want_read(token);
@@ -176,15 +176,18 @@ fn an_edge_is_registered_once_for_life_and_leaves_what_is_not_drained_to_the_loo
     rig.world.read(fd, 1).expect("data");
     assert_eq!(rig.turn(), []);
     assert_eq!(rig.table.left_to_loop(token), READ);
-    assert!(rig.table.want_write(token), "the first event told of room, too");
+    assert!(!rig.table.want_write(token), "nobody asked for room before");
     rig.table.stop_read(token);
+    assert_eq!(rig.turn(), [(token, Some(WRITE))]);
     assert_eq!(rig.table.left_to_loop(token), WRITE);
     rig.table.stop_write(token);
     assert!(rig.table.want_read(token));
     rig.read_all(token);
     assert_eq!(rig.table.left_to_loop(token), Due::NOTHING);
+    rig.table.cannot_write(token);
+    rig.table.want_write(token);
     rig.apply();
-    assert_eq!(rig.poller.calls, adds(1));
+    assert_eq!(rig.poller.calls, Calls { adds: 1, modifies: 1, ..NO_CALLS });
 }
 
 #[test]
