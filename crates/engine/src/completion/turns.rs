@@ -122,6 +122,13 @@ impl<S: Session> CompletionLoop<S> {
             }
         }
         self.renew_arena();
+        // What a storm needed is given back: it would be counted to the connections for ever.
+        if self.backlog.is_empty() && self.backlog.capacity() > QUEUE_KEPT {
+            self.backlog.shrink_to(QUEUE_KEPT);
+        }
+        if self.arrived.is_empty() && self.arrived.capacity() > QUEUE_KEPT {
+            self.arrived.shrink_to(QUEUE_KEPT);
+        }
     }
 
     fn next_completion(&mut self) -> Option<StreamCompletion> {
@@ -363,6 +370,9 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 }
+
+/// Room that the queues between two turns keep.
+const QUEUE_KEPT: usize = 256;
 
 /// Arena that one call of a connection may need: what it sends, and room to make what waits.
 const CALL_BYTES: usize = 2 * Actions::ROOM_MIN;
