@@ -6,8 +6,9 @@ use pollux_poller::Token;
 use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
+use super::connection::Receiving;
 use super::label::{self, Kind};
-use super::{CompletionLoop, Receiving, SUBMITS_MAX, TurnSend};
+use super::{CompletionLoop, SUBMITS_MAX, TurnSend};
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
 use crate::output::{Output, Piece, broken};

@@ -1,0 +1,218 @@
+//! One connection of the completion loop: its session's calls, what is armed for it, its end.
+//!
+//! | receiving | armed | data | end, error, cancelled | the session takes no input |
+//! |---|---|---|---|---|
+//! | idle | arm | - | - | stays |
+//! | once | - | idle | idle | stays: what comes is kept |
+//! | many | - | many (idle when the kernel ended it) | idle | cancel when much is kept: ending |
+//! | ending | - | ending | idle | stays |
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use pollux_poller::Token;
+use pollux_sys::ring::{Received, Shots};
+use rustix::net::{Shutdown, shutdown};
+
+use super::CompletionLoop;
+use super::label::{Kind, label, numbered};
+use super::wire::{SendMarks, Wire};
+use crate::actions::Ending;
+use crate::conversation::{Conversation, Occasion, Progress, Turn};
+use crate::ending::{Linger, Tail};
+use crate::{CloseCause, ConnectionId, Counter, Session};
+
+/// Input kept for a session that takes none, before its receive is cancelled.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Receiving {
+    Idle,
+    Once,
+    Many,
+    Ending,
+}
+
+pub(super) struct Connection<S> {
+    pub(super) socket: OwnedFd,
+    pub(super) receiving: Receiving,
+    pub(super) has_received: bool,
+    pub(super) shots: Shots,
+    pub(super) marks: SendMarks,
+    pub(super) conversation: Conversation<S>,
+    pub(super) tail: Tail,
+}
+
+impl<S: Session> CompletionLoop<S> {
+    pub(super) fn insert(
+        &mut self,
+        socket: OwnedFd,
+        shots: Shots,
+        begin: impl FnOnce(
+            &mut S::Shared,
+            &mut Turn<'_>,
+            &mut Wire<'_>,
+        ) -> (Conversation<S>, Result<Progress, CloseCause>),
+    ) -> ConnectionId {
+        self.make_room();
+        let (now, token) = (self.clock.now(), self.connections.next_token());
+        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
+        let (mut tail, mut marks) = (Tail::None, SendMarks::default());
+        let mut wire = Wire {
+            sending: self.ring.sending(),
+            socket: socket.as_fd(),
+            token,
+            tail: &mut tail,
+            marks: &mut marks,
+            submission: self.submission,
+            sends: &mut self.sends,
+            counters: &self.counters,
+            limits: &self.limits,
+            now: now.at,
+        };
+        let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
+        let receiving = Receiving::Idle;
+        let connection =
+            Connection { socket, receiving, has_received: false, shots, marks, conversation, tail };
+        self.connections.insert(connection);
+        self.open += 1;
+        self.settle(token, done);
+        if self.is_draining {
+            self.play(token, Some(Occasion::Drain), None);
+        }
+        ConnectionId(token)
+    }
+
+    /// Calls the session, with bytes that were received if there are any, and carries on as it
+    /// wishes.
+    pub(super) fn play(
+        &mut self,
+        token: Token,
+        occasion: Option<Occasion>,
+        input: Option<&Received>,
+    ) {
+        self.make_room();
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let Connection { socket, conversation, tail, marks, .. } = connection;
+        let now = self.clock.now();
+        let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
+        let (input, sending) = match input {
+            Some(received) => self.ring.bytes_and_sending(received),
+            None => (&[][..], self.ring.sending()),
+        };
+        let mut wire = Wire {
+            sending,
+            socket: socket.as_fd(),
+            token,
+            tail,
+            marks,
+            submission: self.submission,
+            sends: &mut self.sends,
+            counters: &self.counters,
+            limits: &self.limits,
+            now: now.at,
+        };
+        let shared = &mut self.shared;
+        let told = match occasion {
+            Some(occasion) => conversation.occasion(occasion, shared, &mut turn, &mut wire),
+            None => Ok(()),
+        };
+        let done = told.and_then(|()| conversation.pump(shared, &mut turn, &mut wire, input));
+        self.settle(token, done);
+    }
+
+    /// After a call: what the connection waits for from now on.
+    pub(super) fn settle(&mut self, token: Token, done: Result<Progress, CloseCause>) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        match done {
+            Err(cause) => return self.close(token, cause),
+            Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
+            Ok(Progress::Rests) => {}
+        }
+        let is_under_way = connection.marks.submission == self.submission;
+        match (&mut connection.tail, connection.conversation.ending()) {
+            // Waits for the send of this turn only: the next turn goes on with it.
+            (Tail::Waiting(output), _) if !output.is_in_flight() => {
+                self.unfinished.push(ConnectionId(token));
+            }
+            (Tail::Waiting(_), _) => {}
+            // Its last output may fall short, and then the end comes behind the rest of it.
+            (Tail::None, Some(ending))
+                if is_under_way && (ending == Ending::Linger || !connection.marks.is_sure) =>
+            {
+                self.unfinished.push(ConnectionId(token));
+            }
+            (Tail::None, Some(ending)) => {
+                let has_ended = connection.conversation.has_peer_ended();
+                if ending == Ending::Close || has_ended {
+                    let cause =
+                        if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
+                    return self.close(token, cause);
+                }
+                // The call, not the request: that one always takes a worker thread. ENOTCONN
+                // means that the peer is gone: receiving will say so.
+                let _ = shutdown(&connection.socket, Shutdown::Write);
+                connection.tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
+            }
+            _ => {}
+        }
+        self.receive_as_wanted(token);
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let deadline = connection.tail.deadline(connection.conversation.deadline());
+        if self.timers.set(token.slot(), deadline) {
+            self.counters.count(Counter::DeadlinesMoved);
+        }
+    }
+
+    /// Arms or cancels the receive, as the table at the head of this file says.
+    pub(super) fn receive_as_wanted(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let conversation = &connection.conversation;
+        let is_lingering = connection.tail.is_lingering() && !conversation.has_peer_ended();
+        let fd = connection.socket.as_raw_fd();
+        match connection.receiving {
+            Receiving::Idle if is_lingering || conversation.wants_input() => {
+                let shots = if connection.has_received { connection.shots } else { Shots::One };
+                connection.receiving = match shots {
+                    Shots::One => Receiving::Once,
+                    Shots::Many => Receiving::Many,
+                };
+                self.push(|ring| ring.receive(fd, shots, label(Kind::Receive, token)));
+            }
+            Receiving::Many if !is_lingering && conversation.kept_bytes() > KEPT_BYTES_MAX => {
+                connection.receiving = Receiving::Ending;
+                let target = label(Kind::Receive, token);
+                self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn close(&mut self, token: Token, cause: CloseCause) {
+        let Some(mut connection) = self.connections.remove(token) else { return };
+        self.open -= 1;
+        self.timers.clear(token.slot());
+        if connection.receiving != Receiving::Idle {
+            // Armed, it would keep the socket open, and the peer would see no end.
+            let target = label(Kind::Receive, token);
+            self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
+        }
+        if let Tail::Waiting(output) = &mut connection.tail {
+            self.abandon(token, output);
+        }
+        self.close_fd(connection.socket);
+        self.counters.count_close(cause);
+        connection.conversation.closed(&mut self.shared, cause);
+    }
+
+    /// Closes a descriptor behind the requests that were queued for it.
+    pub(super) fn close_fd(&mut self, fd: OwnedFd) {
+        let mut waiting = Some(fd);
+        self.push(|ring| {
+            let Some(fd) = waiting.take() else { return Ok(()) };
+            ring.close(fd, numbered(Kind::Errand, 0)).map_err(|(full, fd)| {
+                waiting = Some(fd);
+                full
+            })
+        });
+    }
+}
