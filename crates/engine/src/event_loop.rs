@@ -106,7 +106,7 @@ impl<S: Session> EventLoop<S> {
     pub fn listen(&mut self, listener: Listener, exclusive: bool) {
         match &mut self.0 {
             Kind::Readiness(each) => each.listen(listener, exclusive),
-            Kind::Completion(each) => each.listen(listener),
+            Kind::Completion(each) => each.listen(listener, exclusive),
         }
     }
 

@@ -10,8 +10,11 @@
 //! A multishot accept saves a call for each connection, and knows no bound: in a storm it hands
 //! over everybody who waits before any live connection's data. So what it brings waits here and
 //! is let in after the live connections had their turn; when more came than a turn's share it is
-//! cancelled, the rest stays in the kernel's backlog, and the loop asks until that is empty. The
-//! kernel wakes one of the loops that share a listener; one that is full or pauses lets go.
+//! cancelled, the rest stays in the kernel's backlog, and the loop asks until that is empty.
+//!
+//! Of the loops that share a listener the kernel wakes one. A multishot accept would take more
+//! for a loop than it has room for, while others have some; so there an accept is for one
+//! connection, is armed only while there is room for it, and the loop asks once it has come.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -29,21 +32,41 @@ pub(super) struct Listening {
     socket: OwnedFd,
     /// How its connections receive.
     shots: Shots,
+    /// Other loops take connections from it too.
+    is_shared: bool,
     accept: Option<InFlight>,
     is_cancelling: bool,
     /// Somebody may wait who is not accepted by a request.
     pub(super) is_asking: bool,
 }
 
+impl Listening {
+    /// A shared listener is not asked beside an accept: each could take the last place.
+    fn can_be_asked(&self) -> bool {
+        self.is_asking && !(self.is_shared && self.accept.is_some())
+    }
+
+    /// A line of `show fd`.
+    pub(super) fn describe(&self) -> String {
+        let doing = match (&self.accept, self.is_cancelling, self.is_asking) {
+            (Some(_), true, _) => "lets go",
+            (Some(_), false, _) => "accept armed",
+            (None, _, true) => "asking",
+            (None, _, false) => "paused",
+        };
+        let sharing = if self.is_shared { "shared listener" } else { "listener" };
+        format!("{sharing} fd {} {doing}", self.socket.as_raw_fd())
+    }
+}
+
 impl<S: Session> CompletionLoop<S> {
     /// Takes connections from `listener` from the next turn on.
-    pub(crate) fn listen(&mut self, listener: Listener) {
-        let number = self.listeners.len();
+    pub(crate) fn listen(&mut self, listener: Listener, is_shared: bool) {
         let socket = listener.into_socket();
         let shots = shots_of(&socket);
-        let (accept, is_cancelling, is_asking) = (None, false, false);
-        self.listeners.push(Listening { socket, shots, accept, is_cancelling, is_asking });
-        self.arm_accept(number);
+        let (accept, is_cancelling, is_asking) = (None, false, true);
+        let listening = Listening { socket, shots, is_shared, accept, is_cancelling, is_asking };
+        self.listeners.push(listening);
     }
 
     /// Takes no more connections; those that were accepted already are let in.
@@ -62,6 +85,7 @@ impl<S: Session> CompletionLoop<S> {
         let Some(listening) = self.listeners.get_mut(number as usize) else { return };
         if !completion.has_more {
             (listening.accept, listening.is_cancelling) = (None, false);
+            listening.is_asking |= listening.is_shared;
         }
         match completion.accepted() {
             Some(socket) => self.arrived.push_back((socket, listening.shots)),
@@ -102,7 +126,7 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Whether somebody can be let in without waiting.
     pub(super) fn has_arrivals(&self) -> bool {
-        let is_asking = || self.listeners.iter().any(|listening| listening.is_asking);
+        let is_asking = || self.listeners.iter().any(Listening::can_be_asked);
         !self.admission.is_paused() && (!self.arrived.is_empty() || is_asking())
     }
 
@@ -114,7 +138,7 @@ impl<S: Session> CompletionLoop<S> {
             return self.cancel_accepts();
         }
         for number in 0..self.listeners.len() {
-            if self.listeners[number].is_asking && self.ask(number) == Queue::Paused {
+            if self.listeners[number].can_be_asked() && self.ask(number) == Queue::Paused {
                 return self.cancel_accepts();
             }
             if !self.listeners[number].is_asking {
@@ -149,14 +173,19 @@ impl<S: Session> CompletionLoop<S> {
 
     fn arm_accept(&mut self, number: usize) {
         let listening = &self.listeners[number];
-        if listening.accept.is_some() {
+        let is_full = || {
+            let armed = self.listeners.iter().filter(|each| each.accept.is_some()).count();
+            self.open as usize + armed >= self.limits.connections_max as usize
+        };
+        if listening.accept.is_some() || listening.is_shared && is_full() {
             return;
         }
+        let accepts = if listening.is_shared { Shots::One } else { Shots::Many };
         let fd = listening.socket.as_raw_fd();
         let label = numbered(Kind::Listener, number as u32);
         self.is_mixed = true;
         for _ in 0..SUBMITS_MAX {
-            match self.ring.accept(fd, Shots::Many, label) {
+            match self.ring.accept(fd, accepts, label) {
                 Ok(request) => return self.listeners[number].accept = Some(request),
                 Err(QueueFull) => self.submit(),
             }

@@ -208,7 +208,7 @@ impl<S: Session> CompletionLoop<S> {
         granted.into_iter().chain(refused.iter().cloned()).collect()
     }
 
-    /// What `show fd` prints: every connection of this loop.
+    /// What `show fd` prints: every listener and connection of this loop.
     pub(crate) fn describe(&self) -> Vec<String> {
         let line = |(token, connection): (Token, &Connection<S>)| {
             let Connection { socket, receiving, tail, conversation, .. } = connection;
@@ -219,7 +219,8 @@ impl<S: Session> CompletionLoop<S> {
                 if tail.is_waiting() { ", output waits" } else { "" },
             )
         };
-        self.connections.iter().map(line).collect()
+        let listeners = self.listeners.iter().map(Listening::describe);
+        listeners.chain(self.connections.iter().map(line)).collect()
     }
 
     pub(crate) fn waker(&self) -> Waker {
