@@ -13,6 +13,7 @@ const FLOORS: [(&str, u32); 7] = [
     ("pollux-engine", 3),
     ("pollux-http", 3),
     ("pollux-server", 4),
+    ("pollux-load", 4),
     ("pollux-lab", 5),
     ("pollux-cli", 6),
 ];
