@@ -103,6 +103,11 @@ impl Session for HttpSession {
                     let head = &input[used..used + head_bytes];
                     used += head_bytes;
                     self.on_request(shared, actions, &request, head, used == input.len());
+                    // The verdict depends on the bytes alone: a burst of equal heads is read once.
+                    while self.takes_another(shared, actions) && input[used..].starts_with(head) {
+                        used += head_bytes;
+                        self.on_request(shared, actions, &request, head, used == input.len());
+                    }
                 }
                 Parsed::Incomplete => {
                     if matches!(self.phase, Phase::Idle) {
@@ -181,6 +186,13 @@ impl Session for HttpSession {
 impl HttpSession {
     fn is_sending(&self) -> bool {
         matches!(self.phase, Phase::Rest(_) | Phase::File)
+    }
+
+    /// Whether a request that follows at once can be answered in this call.
+    #[inline]
+    fn takes_another(&self, shared: &Shared, actions: &Actions<'_>) -> bool {
+        let is_between = matches!(self.phase, Phase::Idle) && !self.is_last;
+        is_between && actions.room() >= shared.room_bytes_min
     }
 
     #[inline]
