@@ -1,0 +1,155 @@
+//! Times in a high dynamic range histogram: recorded by the threads of a run, read by reports.
+//!
+//! Values are nanoseconds with three significant digits, up to [`LONGEST_NS`]; what is longer
+//! counts as that.
+
+use hdrhistogram::Histogram;
+use serde::{Serialize, Serializer};
+
+/// The longest time that is told apart: one hour.
+pub const LONGEST_NS: u64 = 3_600_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// The quantiles that results show, in parts of one.
+pub const QUANTILES: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
+
+/// How a time was distributed.
+#[derive(Clone, Debug)]
+pub struct Distribution(Histogram<u64>);
+
+impl Distribution {
+    /// One without values.
+    #[must_use]
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS);
+        Self(histogram.expect("the bounds are those of a histogram"))
+    }
+
+    /// Counts one time.
+    #[inline]
+    pub fn record(&mut self, nanoseconds: u64) {
+        self.0.saturating_record(nanoseconds);
+    }
+
+    /// Adds all that `other` has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all have the same bounds");
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    /// How many times were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time that a part of `quantile` (0 to 1) do not exceed; `None` without values.
+    #[must_use]
+    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
+        (self.count() > 0).then(|| self.0.value_at_quantile(quantile))
+    }
+
+    /// Shortest time; `None` without values.
+    #[must_use]
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.count() > 0).then(|| self.0.min())
+    }
+
+    /// Longest time; `None` without values.
+    #[must_use]
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.count() > 0).then(|| self.0.max())
+    }
+
+    /// Mean; `None` without values.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.0.mean())
+    }
+
+    /// Standard deviation; `None` without values.
+    #[must_use]
+    pub fn stddev_ns(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.0.stdev())
+    }
+
+    /// The histogram, for curves and for files that other tools read.
+    #[must_use]
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.0
+    }
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(Serialize)]
+struct Quantile {
+    quantile: f64,
+    ns: u64,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    count: u64,
+    min_ns: Option<u64>,
+    mean_ns: Option<f64>,
+    stddev_ns: Option<f64>,
+    max_ns: Option<u64>,
+    quantiles: Vec<Quantile>,
+}
+
+impl Serialize for Distribution {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let quantile = |&quantile: &f64| {
+            let ns = self.quantile_ns(quantile)?;
+            Some(Quantile { quantile, ns })
+        };
+        let quantiles = QUANTILES.iter().filter_map(quantile).collect();
+        let summary = Summary {
+            count: self.count(),
+            min_ns: self.min_ns(),
+            mean_ns: self.mean_ns(),
+            stddev_ns: self.stddev_ns(),
+            max_ns: self.max_ns(),
+            quantiles,
+        };
+        summary.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_a_thousandth_of_what_was_recorded() {
+        let mut times = Distribution::new();
+        (1..=10_000).for_each(|each| times.record(each * 1_000));
+        for (quantile, expected) in [(0.5, 5_000_000), (0.99, 9_900_000), (1.0, 10_000_000)] {
+            let found = times.quantile_ns(quantile).expect("has values");
+            assert!(found.abs_diff(expected) * 1_000 <= expected, "{quantile}: {found}");
+        }
+    }
+
+    #[test]
+    fn without_values_there_is_nothing_to_tell() {
+        let times = Distribution::new();
+        assert_eq!((times.quantile_ns(0.5), times.mean_ns(), times.max_ns()), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_longer_than_the_longest_counts_as_that() {
+        let mut times = Distribution::new();
+        times.record(u64::MAX);
+        let longest = times.max_ns().expect("one value");
+        assert!(longest.abs_diff(LONGEST_NS) * 1_000 <= LONGEST_NS, "{longest}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Why there is no run.
+
+use std::io;
+
+use pollux_engine::LoopError;
+
+/// Why a run could not be prepared or carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The URL is none, or not one of ours.
+    #[error("\"{url}\" can't be asked for: {why}; write http://HOST[:PORT]/PATH or https://…")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A part of the plan makes no sense.
+    #[error("{what}: {why}")]
+    Plan {
+        /// The part, by the name of its flag.
+        what: &'static str,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// A loop could not be opened, or stopped.
+    #[error("the loop of thread {thread} failed")]
+    Loop {
+        /// Which one, from 0.
+        thread: u32,
+        /// Why.
+        source: LoopError,
+    },
+    /// A system call failed.
+    #[error("{call} failed")]
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,306 @@
+//! What a run has found: the one value that tables, files and the lab are made from.
+//!
+//! Times are nanoseconds, rates are per second, and the warm-up is in none of them.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use crate::Distribution;
+
+/// The whole result of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// When the measured part began, in seconds since 1970, UTC.
+    pub began_unix_s: f64,
+    /// How long it lasted, until the last answer that counts.
+    #[serde(rename = "measured_s", serialize_with = "as_seconds")]
+    pub measured: Duration,
+    /// What ran.
+    pub setting: Setting,
+    /// Requests, answers and bytes.
+    pub totals: Totals,
+    /// From when a request was to begin (open loop) or was sent (closed loop) to the last byte
+    /// of its answer. Right and wrong answers are in it, errors without an answer are not.
+    pub latency: Distribution,
+    /// From the same start to the first byte of the answer.
+    pub first_byte: Distribution,
+    /// From the call of connect(2) to the connection.
+    pub connect: Distribution,
+    /// From connect to close, for connections that had an answer and were closed in the run.
+    pub lifetime: Distribution,
+    /// What went wrong, by kind.
+    pub errors: Errors,
+    /// The same by target, in the order of the plan.
+    pub targets: Vec<TargetOutcome>,
+    /// One entry for each second of the run, warm-up first.
+    pub seconds: Vec<Second>,
+    /// What the server did to the connections beside the active ones; empty without any.
+    pub crowd: Vec<CrowdOutcome>,
+    /// What the generator found about itself.
+    pub generator: Generator,
+    /// What a reader has to know before believing the figures, worst first.
+    pub findings: Vec<Finding>,
+}
+
+impl Outcome {
+    /// Answers that came whole, per second of the measured time.
+    #[must_use]
+    pub fn answered_per_s(&self) -> f64 {
+        let seconds = self.measured.as_secs_f64();
+        if seconds > 0.0 { self.totals.answered as f64 / seconds } else { 0.0 }
+    }
+}
+
+/// What ran, for readers of the result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// The targets' URLs.
+    pub urls: Vec<String>,
+    /// The driver's name.
+    pub driver: String,
+    /// Threads of the generator.
+    pub threads: u32,
+    /// Active connections.
+    pub connections: u32,
+    /// Requests under way on one connection.
+    pub pipeline: u32,
+    /// Requests after which a connection is closed.
+    pub requests_per_connection: Option<u32>,
+    /// "closed", or the schedule in the words of `--rate`.
+    pub pace: String,
+    /// Average rate that the schedule asks for over the measured time.
+    pub asked_per_s: Option<f64>,
+    /// Time without counting at the start.
+    pub warm_up_s: f64,
+}
+
+/// Requests, answers and bytes.
+#[derive(Clone, Copy, Default, Debug, Serialize)]
+pub struct Totals {
+    /// Requests whose turn came, whether or not they could be sent.
+    pub due: u64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Answers that came whole, right or wrong.
+    pub answered: u64,
+    /// Answers that were right.
+    pub right: u64,
+    /// Answers by the first digit of their status; index 0 counts those outside 100 to 599.
+    pub by_class: [u64; 6],
+    /// Connections opened.
+    pub connects: u64,
+    /// Bytes sent, as the sessions see them (before TLS).
+    pub bytes_out: u64,
+    /// Bytes received: heads and bodies.
+    pub bytes_in: u64,
+    /// Bytes of bodies in it.
+    pub body_bytes_in: u64,
+    /// Body length of the first answer, which `ab` compares all others with.
+    pub first_body_bytes: Option<u64>,
+}
+
+/// What went wrong, by kind. A request is counted once.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Errors {
+    /// No connection: refused, unreachable, no port, no descriptor.
+    pub connect: u64,
+    /// Of these, because no descriptor was left.
+    pub connect_no_descriptor: u64,
+    /// Of these, because the source addresses had no port left.
+    pub connect_no_port: u64,
+    /// Connect or answer took longer than allowed.
+    pub timeout: u64,
+    /// The server reset the connection.
+    pub reset: u64,
+    /// The server ended the connection before the answer was complete.
+    pub short: u64,
+    /// The answer is no HTTP.
+    pub malformed: u64,
+    /// The status is not the expected one.
+    pub status: u64,
+    /// The body's length is not the expected one.
+    pub mismatch: u64,
+    /// The TLS session failed.
+    pub tls: u64,
+    /// Requests that were due and never sent, because no connection was free until the end.
+    pub unsent: u64,
+}
+
+impl Errors {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let Self {
+            connect, timeout, reset, short, malformed, status, mismatch, tls, unsent, ..
+        } = *self;
+        connect + timeout + reset + short + malformed + status + mismatch + tls + unsent
+    }
+}
+
+/// One target's part.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetOutcome {
+    /// Its URL.
+    pub url: String,
+    /// Its weight in the plan.
+    pub weight: u32,
+    /// Answers that came whole.
+    pub answered: u64,
+    /// What went wrong.
+    pub errors: Errors,
+    /// As [`Outcome::latency`].
+    pub latency: Distribution,
+}
+
+/// One second of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Second {
+    /// Seconds from the start of the warm-up to its end.
+    pub end_s: f64,
+    /// Whether it belongs to the warm-up.
+    pub is_warm_up: bool,
+    /// Requests sent.
+    pub sent: u64,
+    /// Answers that came whole.
+    pub answered: u64,
+    /// What went wrong.
+    pub errors: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Active connections that were open at its end.
+    pub open: u32,
+    /// Latency of its answers.
+    pub latency: Distribution,
+}
+
+/// One population beside the active connections.
+#[derive(Clone, Copy, Default, Debug, Serialize)]
+pub struct CrowdOutcome {
+    /// "dead", "silent" or "slow".
+    pub kind: &'static str,
+    /// How many were asked for.
+    pub asked: u32,
+    /// How many were connected.
+    pub connected: u32,
+    /// How many could not be connected.
+    pub refused: u32,
+    /// Answers that they had.
+    pub answered: u64,
+    /// Closed by the server in an orderly way.
+    pub closed_by_server: u32,
+    /// Reset by the server.
+    pub reset_by_server: u32,
+    /// Still open at the end.
+    pub open_at_end: u32,
+    /// From connection to the server's close: the shortest and the longest.
+    pub closed_after_s: Option<(f64, f64)>,
+    /// Time until all were set up.
+    pub set_up_s: f64,
+}
+
+/// What the generator found about itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Generator {
+    /// CPU time of its threads in the measured part.
+    #[serde(rename = "cpu_s", serialize_with = "as_seconds")]
+    pub cpu: Duration,
+    /// The same for each answer, in microseconds.
+    pub cpu_us_per_answer: Option<f64>,
+    /// Part of its time that each thread worked, 0 to 1; without [`Generator::spun`].
+    pub busy_share: Vec<f64>,
+    /// CPU time of all threads that was spent on waiting for the next intended start.
+    #[serde(rename = "spun_s", serialize_with = "as_seconds")]
+    pub spun: Duration,
+    /// How much later than intended requests were sent although a connection was free (open
+    /// loop); turn lengths in a closed loop.
+    pub lag: Distribution,
+    /// Times that a thread was taken from its CPU.
+    pub involuntary_switches: Option<u64>,
+}
+
+/// Something that a reader has to know.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Finding {
+    /// What it is, for scripts.
+    pub kind: FindingKind,
+    /// One sentence with its figures.
+    pub text: String,
+    /// What to look at or change.
+    pub advice: String,
+}
+
+/// Kinds of findings, worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingKind {
+    /// Nothing was answered.
+    NoAnswers,
+    /// The asked rate was not reached.
+    RateMissed,
+    /// The generator was the bottleneck: its figures are its own, not the server's.
+    GeneratorBound,
+    /// Requests left late although a connection was free.
+    ScheduleLag,
+    /// Answers wait for a delayed acknowledgement.
+    DelayedAck,
+    /// More than one request in a thousand failed.
+    ManyErrors,
+    /// Too few answers for the quantiles that are shown.
+    FewAnswers,
+}
+
+fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// A run of ten seconds over `connections` with `answers`, all of which took `latency_ns`.
+#[cfg(test)]
+pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome {
+    let mut latency = Distribution::new();
+    (0..answers).for_each(|_| latency.record(latency_ns));
+    let setting = Setting {
+        urls: vec!["http://127.0.0.1:8080/".to_owned()],
+        driver: "epoll-et".to_owned(),
+        threads: 1,
+        connections,
+        pipeline: 1,
+        requests_per_connection: None,
+        pace: "closed".to_owned(),
+        asked_per_s: None,
+        warm_up_s: 0.0,
+    };
+    let totals = Totals {
+        due: answers,
+        sent: answers,
+        answered: answers,
+        right: answers,
+        by_class: [0, 0, answers, 0, 0, 0],
+        connects: u64::from(connections),
+        ..Totals::default()
+    };
+    let generator = Generator {
+        cpu: Duration::from_secs(3),
+        cpu_us_per_answer: None,
+        busy_share: vec![0.3],
+        spun: Duration::ZERO,
+        lag: Distribution::new(),
+        involuntary_switches: Some(0),
+    };
+    Outcome {
+        began_unix_s: 0.0,
+        measured: Duration::from_secs(10),
+        setting,
+        totals,
+        first_byte: latency.clone(),
+        latency,
+        connect: Distribution::new(),
+        lifetime: Distribution::new(),
+        errors: Errors::default(),
+        targets: Vec::new(),
+        seconds: Vec::new(),
+        crowd: Vec::new(),
+        generator,
+        findings: Vec::new(),
+    }
+}
