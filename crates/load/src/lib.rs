@@ -6,12 +6,17 @@
 
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod distribution;
 mod error;
 mod outcome;
 mod plan;
+mod rate;
+mod schedule;
 mod target;
+mod watch;
 
+pub use capacity::{CapacitySearch, Objective};
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES};
 pub use error::LoadError;
 pub use outcome::{
@@ -19,4 +24,7 @@ pub use outcome::{
     Totals,
 };
 pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage};
+pub use rate::{RateError, parse_rate, rate_in_words};
+pub use schedule::{Arrivals, Schedule};
 pub use target::Target;
+pub use watch::findings;
