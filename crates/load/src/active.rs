@@ -94,6 +94,7 @@ impl Active {
 
     pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         self.state = State::Open;
+        shared.connecting -= 1;
         shared.open += 1;
         let took_ns = shared.turn_ns.saturating_sub(self.opened_ns);
         let tally = shared.tally(self.opened_ns);
@@ -152,11 +153,7 @@ impl Active {
     pub(crate) fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         match (self.state, self.under_way.front()) {
             (State::Connecting, _) => {
-                shared.connecting -= 1;
                 shared.connect_failed(Fault::Timeout);
-                self.state = State::Open;
-                // As if it had been open, so that its end is booked alike.
-                shared.open += 1;
                 actions.abort();
             }
             (State::Thinking, _) => {
@@ -199,7 +196,8 @@ impl Active {
         shared.seats.is_busy(self.seat);
         if self.state == State::Connecting {
             shared.connecting -= 1;
-            if cause != CloseCause::ConnectFailed && cause != CloseCause::LoopEnded {
+            // The others were counted where they showed.
+            if cause == CloseCause::SocketError {
                 shared.connect_failed(Fault::Connect);
             }
         } else {
@@ -236,9 +234,7 @@ impl Active {
         let latency_ns = now_ns.saturating_sub(request.start_ns);
         let first_ns = first_ns.saturating_sub(request.start_ns);
         let fault = Fault::of_answer(answer, &shared.terms.expect);
-        if request.start_ns >= shared.measure_from_ns {
-            shared.last_answer_ns = now_ns;
-        }
+        shared.last_outcome_ns = now_ns;
         let tally = shared.tally(request.start_ns);
         tally.answered(answer, fault, latency_ns, first_ns, request.target);
     }
@@ -329,6 +325,9 @@ impl Active {
     /// Books all requests under way as failed.
     fn fail_all(&mut self, shared: &mut Shared, fault: Fault) {
         let mut part_bytes = self.reading.bytes_so_far();
+        if !self.under_way.is_empty() {
+            shared.last_outcome_ns = shared.turn_ns;
+        }
         while let Some(request) = self.under_way.pop_front() {
             shared.under_way -= 1;
             let tally = shared.tally(request.start_ns);

@@ -8,7 +8,7 @@
 //!
 //! They are opened once, before the first request. One that the server closes stays closed.
 
-use pollux_engine::{Actions, CloseCause};
+use pollux_engine::{Actions, CloseCause, Moment};
 
 use crate::answer::Reading;
 use crate::shared::Shared;
@@ -78,7 +78,7 @@ impl CrowdTally {
     }
 
     /// What became of all.
-    pub(crate) fn into_outcomes(self) -> [CrowdOutcome; 3] {
+    pub(crate) fn outcomes(&self) -> [CrowdOutcome; 3] {
         self.kinds
     }
 }
@@ -131,6 +131,7 @@ impl Member {
 
     pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         self.is_connected = true;
+        shared.connecting -= 1;
         self.connected_ns = shared.turn_ns;
         shared.crowd.kinds[self.kind as usize].connected += 1;
         match self.kind {
@@ -140,7 +141,7 @@ impl Member {
                 actions.set_deadline(actions.now().at + shared.terms.request_timeout);
                 return;
             }
-            Kind::Silent => actions.set_deadline(pollux_engine::Moment::NEVER),
+            Kind::Silent => actions.set_deadline(Moment::NEVER),
             Kind::Slow => {
                 self.reading = Some(Box::default());
                 self.drip(shared, actions);
@@ -177,7 +178,6 @@ impl Member {
 
     pub(crate) fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         if !self.is_connected {
-            shared.connecting -= 1;
             return actions.abort();
         }
         match self.kind {
@@ -189,10 +189,7 @@ impl Member {
 
     pub(crate) fn closed(mut self, shared: &mut Shared, cause: CloseCause) {
         if !self.is_connected {
-            // A connect that ran out of time was booked as over by `on_deadline`.
-            if cause != CloseCause::Aborted {
-                shared.connecting -= 1;
-            }
+            shared.connecting -= 1;
             return shared.crowd.refused(self.kind);
         }
         self.settle(shared);
@@ -216,7 +213,7 @@ impl Member {
         self.settle(shared);
         if self.kind == Kind::Dead {
             self.reading = None;
-            actions.set_deadline(pollux_engine::Moment::NEVER);
+            actions.set_deadline(Moment::NEVER);
         }
     }
 

@@ -47,7 +47,6 @@ impl Session for ClientSession {
 
     fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         shared.has_worked = true;
-        shared.connecting -= 1;
         either!(self, each => each.connected(shared, actions));
     }
 

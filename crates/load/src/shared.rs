@@ -91,8 +91,8 @@ pub(crate) struct Shared {
     /// Connects that have not come to an end.
     pub(crate) connecting: u32,
     pub(crate) crowd: CrowdTally,
-    /// When the last answer came that counts.
-    pub(crate) last_answer_ns: u64,
+    /// When the last request was answered, or failed.
+    pub(crate) last_outcome_ns: u64,
     /// Whether a session was called in this turn.
     pub(crate) has_worked: bool,
     /// When the turn began.
@@ -121,7 +121,7 @@ impl Shared {
             open: 0,
             connecting: 0,
             crowd: CrowdTally::new(&plan.crowd),
-            last_answer_ns: 0,
+            last_outcome_ns: 0,
             has_worked: false,
             turn_ns: 0,
             read_ns: 0,

@@ -21,40 +21,39 @@ pub(crate) struct Budget {
     /// What all threads may still take.
     pool: Option<Arc<AtomicU64>>,
     portion: u64,
-    is_spent: bool,
 }
 
 impl Budget {
     /// As many as there is time for.
     pub(crate) fn unlimited() -> Self {
-        Self { left: u64::MAX, pool: None, portion: 0, is_spent: false }
+        Self { left: u64::MAX, pool: None, portion: 0 }
     }
 
     /// So many for this thread alone.
     pub(crate) fn own(requests: u64) -> Self {
-        Self { left: requests, pool: None, portion: 0, is_spent: requests == 0 }
+        Self { left: requests, pool: None, portion: 0 }
     }
 
     /// A part of what `pool` holds, with so many takers.
     pub(crate) fn shared(pool: Arc<AtomicU64>, takers: u64) -> Self {
         let portion = (pool.load(Relaxed) / (takers * 8).max(1)).clamp(1, PORTION_MAX);
-        Self { left: 0, pool: Some(pool), portion, is_spent: false }
+        Self { left: 0, pool: Some(pool), portion }
     }
 
     /// Takes one; false when none is left.
     #[inline]
     pub(crate) fn take(&mut self) -> bool {
         if self.left == 0 && !self.refill() {
-            self.is_spent = true;
             return false;
         }
         self.left -= 1;
         true
     }
 
-    /// Whether one was wanted that was not there any more.
+    /// Whether none is left.
+    #[inline]
     pub(crate) fn is_spent(&self) -> bool {
-        self.is_spent
+        self.left == 0 && self.pool.as_ref().is_none_or(|pool| pool.load(Relaxed) == 0)
     }
 
     fn refill(&mut self) -> bool {
