@@ -11,6 +11,7 @@ use clap::Parser;
 mod args;
 mod axis_flags;
 mod lab;
+mod lab_parts;
 mod output;
 mod pages;
 mod progress;

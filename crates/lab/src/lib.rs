@@ -5,6 +5,8 @@ pub mod compare;
 pub mod error;
 pub mod experiment;
 pub mod floor;
+pub mod generate;
+pub mod hold;
 pub mod host;
 mod http;
 pub mod job;

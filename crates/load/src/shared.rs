@@ -103,7 +103,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// For a thread with `seats` active connections.
-    pub(crate) fn new(plan: &Plan, requests: Requests, supply: Supply, budget: Budget, seats: u32) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        requests: Requests,
+        supply: Supply,
+        budget: Budget,
+        seats: u32,
+    ) -> Self {
         let targets = requests.len();
         Self {
             terms: Terms::of(plan),
