@@ -1,7 +1,7 @@
 //! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
 use super::answer::{is_same_curve, place, rows_of};
-use crate::experiment::{Curve, Experiment, PROCESSES};
+use crate::experiment::{Curve, Experiment, Generator, PROCESSES};
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Record, ResultRow, Verdict};
 
@@ -47,6 +47,9 @@ pub(super) fn load(point: &PlannedPoint) -> String {
             }
             if let Some(processes) = axes.get(PROCESSES) {
                 words += &format!(", {processes} server processes");
+            }
+            if axes["generator"] != Generator::Pollux.name() {
+                words += &format!(", asked by {}", axes["generator"]);
             }
             words
         }
@@ -101,15 +104,19 @@ pub(super) fn of_curve(
         };
         format!("{} {change} from {from} to {to} {}", row.arm, curve.axis)
     });
-    let trend = match kept.is_empty() {
-        true => format!("every mechanism {verb}s"),
-        false => format!(
-            "{} {verb} less than {:.0} %",
-            one_or_more(&kept).replace(" or ", " and "),
-            KEPT * 100.0
-        ),
+    let percent = KEPT * 100.0;
+    let trend = match kept.as_slice() {
+        [] => format!("every mechanism {verb}s; "),
+        [one] if *one == rows[0].arm && rows.len() == 1 => String::new(),
+        [one] => format!("{one} {verb}s less than {percent:.0} %; "),
+        all => {
+            format!(
+                "{} {verb} less than {percent:.0} %; ",
+                one_or_more(all).replace(" or ", " and ")
+            )
+        }
     };
-    format!("{best}{trend}; {worst}")
+    format!("{best}{trend}{worst}")
 }
 
 /// The share by which a value is worse than `from`: what a rate has lost, what a cost has gained.

@@ -116,7 +116,8 @@ mod tests {
             assert_eq!(point.label, format!("here, {processes} processes"));
             assert_eq!(point.axes[PROCESSES], processes);
         }
-        let (label, reason) = dead("500000", &MACHINE).expect_err("too many");
+        let unknown = Machine { memory_bytes: None, ..MACHINE };
+        let (label, reason) = dead("500000", &unknown).expect_err("too many");
         assert_eq!(label, "here");
         assert!(reason.contains("descriptors"), "{reason}");
     }
