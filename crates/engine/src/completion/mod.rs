@@ -43,7 +43,7 @@ use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress};
 use crate::hand_out::HandOut;
 use crate::timers::Timers;
-use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Session};
+use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Now, Session};
 use accepting::Listening;
 use connection::Connection;
 use label::{Kind, numbered};
@@ -231,6 +231,10 @@ impl<S: Session> CompletionLoop<S> {
     /// Connections that are open.
     pub(crate) fn open_connections(&self) -> u32 {
         self.open
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
     }
 
     pub(crate) fn shared(&mut self) -> &mut S::Shared {

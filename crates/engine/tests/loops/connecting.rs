@@ -155,20 +155,26 @@ fn a_unix_socket_that_refuses_gives_the_session_back() {
     }
 }
 
-/// A listener whose backlog is full, and what fills it.
-fn full_backlog() -> (OwnedFd, Vec<OwnedFd>, ConnectTo) {
-    let open = || {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
-    };
-    let listener = open();
+fn open_socket() -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
+}
+
+fn listener_with(backlog: i32) -> (TcpListener, SocketAddr) {
+    let listener = open_socket();
     let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
     bind(&listener, &any).expect("bound");
-    listen(&listener, 0).expect("listens");
-    let address = rustix::net::getsockname(&listener).expect("bound");
-    let address = SocketAddr::try_from(address).expect("of the internet family");
+    listen(&listener, backlog).expect("listens");
+    let listener = TcpListener::from(listener);
+    let address = listener.local_addr().expect("bound");
+    (listener, address)
+}
+
+/// A listener whose backlog is full, and what fills it.
+fn full_backlog() -> (TcpListener, Vec<OwnedFd>, ConnectTo) {
+    let (listener, address) = listener_with(0);
     let fill = |_| {
-        let socket = open();
+        let socket = open_socket();
         let _ = rustix::net::connect(&socket, &address);
         socket
     };
@@ -182,9 +188,7 @@ fn a_connect_that_nobody_answers_ends_at_its_deadline() {
         let mut stage = Stage::open(driver, Limits::default());
         let (_listener, _fillers, to) = full_backlog();
         let story = Story::default();
-        // The loop's clock begins with its first turn.
-        stage.turn();
-        let deadline = stage.now() + Duration::from_millis(30);
+        let deadline = stage.event_loop.now().at + Duration::from_millis(30);
         let begun = stage.event_loop.connect(&to, teller(&story, b""), deadline);
         begun.map_err(|(_, error)| error).expect("begun");
         assert_eq!(ends(&mut stage, &story), "Deadline Closed(Aborted)", "{driver}");
@@ -293,10 +297,9 @@ fn a_thousand_connects_at_once_come_from_their_sources() {
         let each = if driver.name() == "select" { EACH / 5 } else { EACH };
         let all = each * usize::from(SOURCES);
         let mut stage = Stage::open(driver, Limits::default());
-        let listener = Listener::open(&"127.0.0.1:0".parse().expect("an address"), false);
-        let listener = listener.expect("opened");
+        let (listener, address) = listener_with(2048);
         let to = |source: u8| ConnectTo {
-            peer: listener.address().clone(),
+            peer: ListenAddress::Tcp(address),
             source: Some(Ipv4Addr::new(127, 0, 0, 2 + source).into()),
         };
         let story = Story::default();
@@ -305,15 +308,14 @@ fn a_thousand_connects_at_once_come_from_their_sources() {
         }
         stage.turn_until("all", |_| story.borrow().len() == all);
         assert!(story.borrow().iter().all(|told| told == "Connected"), "{driver}");
-        let seen = sources(listener, all);
+        let seen = sources(&listener, all);
         let wanted = (0..SOURCES).map(|source| (Ipv4Addr::new(127, 0, 0, 2 + source).into(), each));
         assert_eq!(seen, wanted.collect(), "{driver}");
     }
 }
 
 /// Accepts `count` connections and says how many came from where.
-fn sources(listener: Listener, count: usize) -> BTreeMap<IpAddr, usize> {
-    let listener = TcpListener::from(listener.into_socket());
+fn sources(listener: &TcpListener, count: usize) -> BTreeMap<IpAddr, usize> {
     let mut seen = BTreeMap::new();
     for _ in 0..count {
         let (peer, from) = listener.accept().expect("it waits");
