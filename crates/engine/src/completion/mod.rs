@@ -217,7 +217,11 @@ impl<S: Session> CompletionLoop<S> {
                 "{token:?} fd {} receiving {receiving:?} kept {} bytes{}",
                 socket.as_raw_fd(),
                 conversation.kept_bytes(),
-                if tail.is_waiting() { ", output waits" } else { "" },
+                match tail {
+                    tail if tail.is_connecting() => ", connecting",
+                    tail if tail.is_waiting() => ", output waits",
+                    _ => "",
+                },
             )
         };
         let listeners = self.listeners.iter().map(Listening::describe);
