@@ -16,6 +16,7 @@
 //! New connections are let in after the live ones had their turn (`accepting.rs`).
 
 mod accepting;
+mod connecting;
 mod connection;
 mod label;
 mod pace;
@@ -42,7 +43,7 @@ use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress};
 use crate::hand_out::HandOut;
 use crate::timers::Timers;
-use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Session};
+use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Now, Session};
 use accepting::Listening;
 use connection::Connection;
 use label::{Kind, numbered};
@@ -216,7 +217,11 @@ impl<S: Session> CompletionLoop<S> {
                 "{token:?} fd {} receiving {receiving:?} kept {} bytes{}",
                 socket.as_raw_fd(),
                 conversation.kept_bytes(),
-                if tail.is_waiting() { ", output waits" } else { "" },
+                match tail {
+                    tail if tail.is_connecting() => ", connecting",
+                    tail if tail.is_waiting() => ", output waits",
+                    _ => "",
+                },
             )
         };
         let listeners = self.listeners.iter().map(Listening::describe);
@@ -230,6 +235,10 @@ impl<S: Session> CompletionLoop<S> {
     /// Connections that are open.
     pub(crate) fn open_connections(&self) -> u32 {
         self.open
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
     }
 
     pub(crate) fn shared(&mut self) -> &mut S::Shared {

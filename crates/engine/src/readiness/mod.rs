@@ -11,6 +11,7 @@
 //! short send asks for writability. New connections are accepted last, so no descriptor is used
 //! again while events for its number may lie in the batch.
 
+mod connecting;
 mod turns;
 mod wire;
 
@@ -29,7 +30,7 @@ use crate::ending::{Linger, Tail};
 use crate::fd_table::{FdSnapshot, FdTable, Watch};
 use crate::hand_out::HandOut;
 use crate::timers::Timers;
-use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
+use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};
 use wire::Wire;
 
 /// Most bytes of one receive call.
@@ -183,6 +184,10 @@ impl<S: Session> ReadinessLoop<S> {
         self.open
     }
 
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
     pub(crate) fn shared(&mut self) -> &mut S::Shared {
         &mut self.shared
     }
@@ -261,6 +266,9 @@ impl<S: Session> ReadinessLoop<S> {
             Ok(Progress::Rests) => {}
         }
         let Connection { conversation, tail, .. } = connection;
+        if tail.is_connecting() && conversation.ending().is_some() {
+            return self.close(token, CloseCause::Session);
+        }
         if let Tail::Waiting(output) = tail {
             if output.is_blocked() {
                 self.table.cannot_write(token);
