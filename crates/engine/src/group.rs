@@ -81,6 +81,9 @@ pub struct GroupConfig {
     pub listeners: Listeners,
     /// CPUs to run on, one for each loop in turn; the scheduler's choice when there is none.
     pub cpus: Option<CpuList>,
+    /// Whether connections go without TCP_NODELAY: the kernel then holds a small write back while
+    /// an earlier one is not acknowledged. Only for showing what that costs.
+    pub delays_small_writes: bool,
     /// The bounds of all loops together: each has its share of `connections_max`.
     pub limits: Limits,
 }
@@ -343,12 +346,20 @@ fn open_listeners(
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
         let own = config.listeners == Listeners::Reuseport && is_tcp && config.threads > 1;
-        let first = Listener::open(address, own).map_err(GroupError::Listen)?;
+        let open = |address: &ListenAddress, shares_port: bool| {
+            let listener = Listener::open(address, shares_port).map_err(GroupError::Listen)?;
+            if is_tcp && config.delays_small_writes {
+                let fail = |error| GroupError::System("setsockopt", error);
+                listener.delay_small_writes().map_err(fail)?;
+            }
+            Ok::<_, GroupError>(listener)
+        };
+        let first = open(address, own)?;
         let bound = first.address().clone();
         let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
         for listeners in &mut by_loop[1..sharing.max(1)] {
             listeners.push(if own {
-                Listener::open(&bound, true).map_err(GroupError::Listen)?
+                open(&bound, true)?
             } else {
                 first.duplicate().map_err(|error| GroupError::System("dup", error))?
             });

@@ -161,6 +161,11 @@ impl Listener {
         Ok(Self { socket: self.socket.try_clone()?, address: self.address.clone() })
     }
 
+    /// Takes TCP_NODELAY from connections that are accepted from now on.
+    pub(crate) fn delay_small_writes(&self) -> io::Result<()> {
+        Ok(set_tcp_nodelay(&self.socket, false)?)
+    }
+
     pub(crate) fn into_socket(self) -> OwnedFd {
         self.socket
     }

@@ -238,6 +238,7 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
         threads: config.threads,
         listeners: config.listeners,
         cpus: config.pin.clone(),
+        delays_small_writes: matches!(config.answer, Answer::Reply { is_split: true, .. }),
         limits,
     }
 }
@@ -263,6 +264,7 @@ fn endpoint(address: ListenAddress) -> GroupConfig {
         threads: 1,
         listeners: Listeners::Reuseport,
         cpus: None,
+        delays_small_writes: false,
         limits: Limits { connections_max: WATCHERS_MAX, ..Limits::default() },
     }
 }

@@ -24,7 +24,7 @@
 //! has input is followed by a lingering close.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, Moment, Now, Session};
 use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
@@ -89,6 +89,7 @@ impl Session for HttpSession {
 
     fn on_bytes(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, input: &[u8]) -> usize {
         let mut used = 0;
+        let mut stopwatch = shared.is_timing.then(Instant::now);
         while used < input.len() && !self.is_last && !self.is_sending() {
             if actions.room() < shared.room_bytes_min {
                 actions.call_again();
@@ -105,9 +106,11 @@ impl Session for HttpSession {
                     self.on_request(shared, actions, &request, head, used == input.len());
                     // The verdict depends on the bytes alone: a burst of equal heads is read once.
                     while self.takes_another(shared, actions) && input[used..].starts_with(head) {
+                        lap(&mut stopwatch, shared);
                         used += head_bytes;
                         self.on_request(shared, actions, &request, head, used == input.len());
                     }
+                    lap(&mut stopwatch, shared);
                 }
                 Parsed::Incomplete => {
                     if matches!(self.phase, Phase::Idle) {
@@ -375,6 +378,17 @@ impl HttpSession {
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
         let entry = Entry { peer: &peer, method, target, is_old, status, body_bytes };
         log.add(&entry, &shared.counters);
+    }
+}
+
+/// Counts the time since the last request, or since the call began, where times are counted.
+#[inline]
+fn lap(stopwatch: &mut Option<Instant>, shared: &Shared) {
+    if let Some(began) = stopwatch {
+        let now = Instant::now();
+        let nanoseconds = u64::try_from((now - *began).as_nanos()).unwrap_or(u64::MAX);
+        shared.counters.times().record(nanoseconds);
+        *began = now;
     }
 }
 

@@ -61,6 +61,7 @@ impl Server {
             threads,
             listeners,
             cpus: None,
+            delays_small_writes: false,
             limits,
         };
         let group = Group::start::<Lines, _, std::io::Error>(&config, |_| {
