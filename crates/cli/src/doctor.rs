@@ -13,10 +13,8 @@ pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
     let text = if flags.json {
         serde_json::to_string_pretty(&diagnosis.json()).expect("plain data")
     } else {
-        diagnosis.text(Look {
-            is_colourful: output::is_colourful(),
-            width_chars: output::width_chars(),
-        })
+        diagnosis
+            .text(Look { is_colourful: output::is_colourful(), width_chars: output::width_chars() })
     };
     output::result(&text)?;
     Ok(if diagnosis.is_blocked() { ExitCode::from(1) } else { ExitCode::SUCCESS })
