@@ -19,7 +19,7 @@ use crate::host::{Reading, programs};
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// Every file that a check asks for.
-const PATHS: [&str; 37] = [
+const PATHS: [&str; 35] = [
     "/proc/loadavg",
     "/proc/meminfo",
     "/proc/net/sockstat",
@@ -40,14 +40,12 @@ const PATHS: [&str; 37] = [
     "/proc/sys/net/ipv4/ip_local_port_range",
     "/proc/sys/net/ipv4/tcp_fin_timeout",
     "/proc/sys/net/ipv4/tcp_max_syn_backlog",
-    "/proc/sys/net/ipv4/tcp_max_tw_buckets",
     "/proc/sys/net/ipv4/tcp_mem",
     "/proc/sys/net/ipv4/tcp_tw_reuse",
     "/proc/sys/net/netfilter/nf_conntrack_count",
     "/proc/sys/net/netfilter/nf_conntrack_max",
     "/proc/sys/vm/overcommit_memory",
     "/sys/devices/system/clocksource/clocksource0/available_clocksource",
-    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "/sys/devices/system/cpu/cpufreq/boost",
     "/sys/devices/system/cpu/intel_pstate/no_turbo",
     "/sys/devices/system/cpu/isolated",
