@@ -343,6 +343,10 @@ fn open_listeners(
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
         let own = config.listeners == Listeners::Reuseport && is_tcp && config.threads > 1;
+        if own {
+            // Only a socket that does not share finds out that another server is on this port.
+            drop(Listener::open(address, false).map_err(GroupError::Listen)?);
+        }
         let first = Listener::open(address, own).map_err(GroupError::Listen)?;
         let bound = first.address().clone();
         let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };

@@ -208,7 +208,9 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
         let address = format!("unix:{}", path.display());
         ListenError::System { call, address, cause }
     };
-    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+    // NONBLOCK: a server that hangs, with its queue full, would hang this one as well.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(|errno| fail("socket", errno.into()))?;
     let address = SocketAddrUnix::new(path).map_err(|errno| fail("bind", errno.into()))?;
     match connect(&probe, &address) {
