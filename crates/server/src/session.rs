@@ -32,6 +32,7 @@ use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 use crate::answer::{self, Answered, Left, Manner, Tone};
 use crate::body::{Body, Progress};
 use crate::counters::ServerCounter;
+use crate::first_line::{is_blank, is_head, request_line};
 use crate::log::Entry;
 use crate::respond::respond;
 use crate::rest::Rest;
@@ -396,24 +397,6 @@ fn body_deadline(shared: &Shared, body: &Body) -> Moment {
     let limits = &shared.limits;
     let earned_s = body.received_bytes.checked_div(limits.body_rate_min_bytes).unwrap_or(0);
     body.began + limits.body_timeout + Duration::from_secs(earned_s)
-}
-
-/// Whether an answer to these bytes, sound or not, must come without a body.
-fn is_head(request: &[u8]) -> bool {
-    request.trim_ascii_start().starts_with(b"HEAD ")
-}
-
-/// Whether nothing but line ends has come.
-fn is_blank(input: &[u8]) -> bool {
-    input.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
-}
-
-/// Method, target and whether it is HTTP/1.0, of a head that was parsed before; else nothing.
-fn request_line(head: &[u8]) -> (&str, &str, bool) {
-    let line = head.trim_ascii_start().split(|byte| *byte == b'\r').next().unwrap_or(b"");
-    let mut words = str::from_utf8(line).unwrap_or("").split(' ');
-    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    (method, target, words.next() == Some("HTTP/1.0"))
 }
 
 #[cfg(test)]
