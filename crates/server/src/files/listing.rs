@@ -145,6 +145,16 @@ mod tests {
     }
 
     #[test]
+    fn entries_that_do_not_show_are_looked_at_within_the_bound_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for number in 0..ENTRIES_MAX {
+            fs::File::create(folder.path().join(format!(".{number}"))).expect("made");
+        }
+        let page = listed(folder.path());
+        assert!(page.contains("only 4096 entries were looked at"), "{page}");
+    }
+
+    #[test]
     fn names_cannot_break_out_of_the_page() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("<img src=x onerror='1'>\"&\n%"), "").expect("written");
