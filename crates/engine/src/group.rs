@@ -233,7 +233,7 @@ impl Group {
             let setup = Setup {
                 index,
                 driver: config.driver,
-                limits: share_of(config),
+                limits: share_of(config, index),
                 cpus: config.cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
                 is_exclusive: config.listeners == Listeners::Exclusive && config.threads > 1,
@@ -354,6 +354,10 @@ fn open_listeners(
             }
             Ok::<_, GroupError>(listener)
         };
+        if own {
+            // Only a socket that does not share finds out that another server is on this port.
+            drop(open(address, false)?);
+        }
         let first = open(address, own)?;
         let bound = first.address().clone();
         let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
@@ -370,9 +374,11 @@ fn open_listeners(
     Ok((by_loop, addresses))
 }
 
-fn share_of(config: &GroupConfig) -> Limits {
-    let share = config.limits.connections_max.div_ceil(config.threads as u32).max(1);
-    Limits { connections_max: share, ..config.limits.clone() }
+/// The loop's part of the whole: together no more than that, but at least one for each.
+fn share_of(config: &GroupConfig, index: usize) -> Limits {
+    let (whole, threads) = (config.limits.connections_max, config.threads as u32);
+    let share = whole / threads + u32::from((index as u32) < whole % threads);
+    Limits { connections_max: share.max(1), ..config.limits.clone() }
 }
 
 /// Starts a thread and waits until its loop is ready or has failed.
@@ -415,5 +421,31 @@ where
         Ok(Ok((view, sender, waker))) => Ok(Running { view, sender, waker, thread }),
         Ok(Err(error)) => Err(error),
         Err(mpsc::RecvError) => Err(GroupError::Panicked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_poller::Mechanism;
+
+    use super::*;
+
+    #[test]
+    fn loops_share_a_limit_and_together_keep_it() {
+        for (whole, threads, shares) in
+            [(3, 2, &[2, 1][..]), (8, 4, &[2, 2, 2, 2]), (1, 1, &[1]), (1, 2, &[1, 1])]
+        {
+            let config = GroupConfig {
+                listen: Vec::new(),
+                driver: Driver::Readiness(Mechanism::Poll),
+                threads,
+                listeners: Listeners::Reuseport,
+                cpus: None,
+                delays_small_writes: false,
+                limits: Limits { connections_max: whole, ..Limits::default() },
+            };
+            let found = (0..threads).map(|index| share_of(&config, index).connections_max);
+            assert!(found.eq(shares.iter().copied()), "{whole} for {threads}");
+        }
     }
 }

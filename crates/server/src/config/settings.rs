@@ -107,7 +107,7 @@ pub const SETTINGS: &[Setting] = &[
         "max-connections",
         "N",
         "",
-        "Most connections at once [default: what the descriptor limit allows]",
+        "Most connections at once, at least one for each thread [default: what the descriptor limit allows, at most 100000]",
     ),
     value(LIMITS, "header-timeout", "TIME", "10s", "Time for a whole request head"),
     value(
