@@ -233,7 +233,6 @@ impl Group {
                 limits: share_of(config),
                 cpus: config.cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
-                is_exclusive: config.listeners == Listeners::Exclusive && config.threads > 1,
                 peers,
                 date: Arc::clone(&date),
                 look: Arc::clone(&group.look),
@@ -334,11 +333,11 @@ impl Group {
     }
 }
 
-/// Listeners for each loop, and the addresses that they have.
+/// Listeners for each loop, with whether others share them, and the addresses that they have.
 fn open_listeners(
     config: &GroupConfig,
-) -> Result<(Vec<Vec<Listener>>, Vec<ListenAddress>), GroupError> {
-    let mut by_loop: Vec<Vec<Listener>> = (0..config.threads).map(|_| Vec::new()).collect();
+) -> Result<(Vec<Vec<(Listener, bool)>>, Vec<ListenAddress>), GroupError> {
+    let mut by_loop: Vec<Vec<(Listener, bool)>> = (0..config.threads).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
@@ -346,14 +345,16 @@ fn open_listeners(
         let first = Listener::open(address, own).map_err(GroupError::Listen)?;
         let bound = first.address().clone();
         let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
-        for listeners in &mut by_loop[1..sharing.max(1)] {
-            listeners.push(if own {
+        let is_shared = !own && sharing > 1;
+        for listeners in &mut by_loop[1..sharing] {
+            let next = if own {
                 Listener::open(&bound, true).map_err(GroupError::Listen)?
             } else {
                 first.duplicate().map_err(|error| GroupError::System("dup", error))?
-            });
+            };
+            listeners.push((next, is_shared));
         }
-        by_loop[0].push(first);
+        by_loop[0].push((first, is_shared));
         addresses.push(bound);
     }
     Ok((by_loop, addresses))

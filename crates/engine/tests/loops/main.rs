@@ -13,5 +13,6 @@ mod lines;
 mod peer;
 mod puppet;
 mod random;
+mod sharing;
 mod stalls;
 mod threads;
