@@ -99,11 +99,9 @@ impl<S: Session> CompletionLoop<S> {
             }
         };
         self.counters.count(Counter::RingEnters);
-        let Err(error) = self.ring.enter(completions_min, timeout) else { return Ok(()) };
-        match Errno::from_io_error(&error) {
-            // Nothing was lost: a signal, the timeout, or no memory for more just now.
-            Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => Ok(()),
-            _ => Err(error),
+        match self.ring.enter(completions_min, timeout) {
+            Err(error) if !has_passed(&error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -199,8 +197,7 @@ impl<S: Session> CompletionLoop<S> {
     fn next_submission(&mut self) {
         std::mem::swap(&mut self.sends, &mut self.submitted_sends);
         self.sends.clear();
-        // Even and odd take turns, also where the count begins anew.
-        self.submission = self.submission.checked_add(1).unwrap_or(2);
+        self.submission = following(self.submission);
         self.is_arena_stale = true;
     }
 
@@ -378,10 +375,45 @@ const QUEUE_KEPT: usize = 256;
 /// Arena that one call of a connection may need: what it sends, and room to make what waits.
 const CALL_BYTES: usize = 2 * Actions::ROOM_MIN;
 
+/// Number of the submission behind `submission`. Even and odd take turns, also where the count
+/// begins anew, and 0 is nobody's.
+fn following(submission: u32) -> u32 {
+    submission.checked_add(1).unwrap_or(2)
+}
+
+/// Whether an enter that failed lost nothing: a signal came, the timeout is over, there is no
+/// memory for requests just now, or completions have to be taken first.
+fn has_passed(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY))
+}
+
 pub(super) fn is(result: i32, errno: Errno) -> bool {
     result == -errno.raw_os_error()
 }
 
 pub(super) fn errno(result: i32) -> Errno {
     Errno::from_raw_os_error(-result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_refused_enter_means_to_the_loop() {
+        let has_passed = |errno: Errno| has_passed(&std::io::Error::from(errno));
+        assert!([Errno::INTR, Errno::TIME, Errno::AGAIN, Errno::BUSY].into_iter().all(has_passed));
+        // Another thread's ring, a closed one, completions that were dropped for lack of memory.
+        assert!(![Errno::EXIST, Errno::BADF, Errno::BADR].into_iter().any(has_passed));
+    }
+
+    #[test]
+    fn submissions_take_turns_across_the_wrap() {
+        for submission in [1, 2, u32::MAX - 1, u32::MAX] {
+            let next = following(submission);
+            assert_ne!(next & 1, submission & 1, "{submission}");
+            assert_ne!(next, 0);
+        }
+    }
 }
