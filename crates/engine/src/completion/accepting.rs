@@ -225,3 +225,63 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::{Actions, Limits};
+    use rustix::net::{Shutdown, shutdown};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    /// Nobody comes.
+    struct Nobody;
+
+    impl Session for Nobody {
+        type Shared = ();
+
+        fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
+            Self
+        }
+
+        fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+            input.len()
+        }
+
+        fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+
+        fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+
+        fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+    }
+
+    /// Whoever shares a listener may shut it down, another process too.
+    #[test]
+    fn a_broken_listener_pauses_instead_of_spinning() {
+        const PATIENCE: Duration = Duration::from_millis(50);
+        for is_shared in [false, true] {
+            let limits = Limits { accept_pause: PATIENCE, ..Limits::default() };
+            let clock = Clock::new(Arc::default());
+            let opened = CompletionLoop::<Nobody>::open((), limits, clock, Arc::default());
+            let mut this = opened.expect("io_uring is allowed here");
+            let any = "127.0.0.1:0".parse().expect("an address");
+            let listener = Listener::open(&any, false).expect("opened");
+            let same = listener.duplicate().expect("a descriptor is left").into_socket();
+            this.listen(listener, is_shared);
+            for _ in 0..3 {
+                this.turn(Some(Duration::ZERO)).expect("turned");
+            }
+            shutdown(&same, Shutdown::Both).expect("it listens");
+            let begin = Instant::now();
+            let pauses = |this: &CompletionLoop<Nobody>| this.counters.value(Counter::AcceptPauses);
+            while pauses(&this) < 3 {
+                assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", this.describe());
+                this.turn(Some(PATIENCE)).expect("turned");
+            }
+            // A few turns for each pause, however long it lasts.
+            let turns = this.counters.value(Counter::Turns);
+            assert!(turns < 40, "shared {is_shared}: {turns} turns");
+        }
+    }
+}
