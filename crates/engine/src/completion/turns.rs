@@ -27,7 +27,10 @@ impl<S: Session> CompletionLoop<S> {
         let began = self.clock.begin_wait(&self.counters);
         let timeout = self.patience(timeout, began);
         self.enter(timeout, began)?;
-        if std::mem::take(&mut self.is_mixed) || !self.backlog.is_empty() {
+        if std::mem::take(&mut self.is_mixed)
+            || !self.backlog.is_empty()
+            || self.ring.has_overflow()
+        {
             self.set_aside();
         }
         self.counters.count(Counter::Turns);
@@ -111,12 +114,7 @@ impl<S: Session> CompletionLoop<S> {
             while let Some(completion) = self.next_completion() {
                 self.answer(completion);
             }
-            if !self.ring.has_overflow() {
-                break;
-            }
-            self.counters.count(Counter::RingOverflows);
-            self.counters.count(Counter::RingEnters);
-            if self.ring.enter(0, None).is_err() {
+            if !self.fetch_overflow() {
                 break;
             }
         }
@@ -154,14 +152,30 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// Answers the sends that fell short and keeps all other completions for later.
+    /// Answers the sends that fell short and keeps all other completions for later, also those
+    /// that did not fit the queue: a send that fell short may be the last of them.
     fn set_aside(&mut self) {
-        while let Some(completion) = self.ring.next_completion() {
-            match label::read(completion.user_data) {
-                (Kind::Send, send) => self.fell_short(send, completion.result),
-                _ => self.backlog.push_back(completion),
+        loop {
+            while let Some(completion) = self.ring.next_completion() {
+                match label::read(completion.user_data) {
+                    (Kind::Send, send) => self.fell_short(send, completion.result),
+                    _ => self.backlog.push_back(completion),
+                }
+            }
+            if !self.fetch_overflow() {
+                return;
             }
         }
+    }
+
+    /// Has the kernel move completions that did not fit into the queue; says whether it did.
+    fn fetch_overflow(&mut self) -> bool {
+        if !self.ring.has_overflow() {
+            return false;
+        }
+        self.counters.count(Counter::RingOverflows);
+        self.counters.count(Counter::RingEnters);
+        self.ring.enter(0, None).is_ok()
     }
 
     /// Those sends of the last submission that fell short are known: the arena can be used anew.
