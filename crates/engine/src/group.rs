@@ -19,7 +19,7 @@ use std::time::Duration;
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::member::{Member, Message, Setup};
+use crate::member::{LoopListeners, Member, Message, Setup};
 use crate::{
     Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, Listener, LoopError,
     Sender, Session, SharedDate, StillRunning,
@@ -333,11 +333,11 @@ impl Group {
     }
 }
 
-/// Listeners for each loop, with whether others share them, and the addresses that they have.
+/// Listeners for each loop, and the addresses that they have.
 fn open_listeners(
     config: &GroupConfig,
-) -> Result<(Vec<Vec<(Listener, bool)>>, Vec<ListenAddress>), GroupError> {
-    let mut by_loop: Vec<Vec<(Listener, bool)>> = (0..config.threads).map(|_| Vec::new()).collect();
+) -> Result<(Vec<LoopListeners>, Vec<ListenAddress>), GroupError> {
+    let mut by_loop: Vec<LoopListeners> = (0..config.threads).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));

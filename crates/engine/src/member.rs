@@ -42,14 +42,16 @@ impl Message {
     }
 }
 
+/// The listeners of a loop, each with whether other loops take connections from it too.
+pub(crate) type LoopListeners = Vec<(Listener, bool)>;
+
 /// What a loop's thread is given.
 pub(crate) struct Setup {
     pub(crate) index: usize,
     pub(crate) driver: Driver,
     pub(crate) limits: Limits,
     pub(crate) cpus: Option<CpuList>,
-    /// Each with whether other loops take connections from it too.
-    pub(crate) listeners: Vec<(Listener, bool)>,
+    pub(crate) listeners: LoopListeners,
     pub(crate) peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
     pub(crate) date: Arc<SharedDate>,
     pub(crate) look: Arc<Look>,
