@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Actions, Counter, Driver, EventLoop, Limits, Listener, Session};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Greets.
 struct Greeter;

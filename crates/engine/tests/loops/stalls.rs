@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{CloseCause, Counter, Driver, Limits};
 
-use crate::peer::drivers;
+use crate::peer::{DEADLINE, drivers};
 use crate::puppet::{Call, Causes, Puppet, Stage};
 
 /// Uses up all input and counts it.
@@ -60,7 +60,7 @@ fn a_session_that_paused_behind_a_full_buffer_and_goes_on_lets_the_loop_rest() {
             _ => 0,
         }));
         peer.write_all(&[b'x'; 64 * 1024]).expect("the socket takes it");
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + DEADLINE;
         while used.get() < 64 * 1024 {
             stage.event_loop.wake(id);
             stage.turn();
