@@ -19,7 +19,7 @@ use std::time::Duration;
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::member::{Member, Message, Setup};
+use crate::member::{LoopListeners, Member, Message, Setup};
 use crate::{
     Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, Listener, LoopError,
     Sender, Session, SharedDate, StillRunning,
@@ -236,7 +236,6 @@ impl Group {
                 limits: share_of(config, index),
                 cpus: config.cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
-                is_exclusive: config.listeners == Listeners::Exclusive && config.threads > 1,
                 peers,
                 date: Arc::clone(&date),
                 look: Arc::clone(&group.look),
@@ -340,8 +339,8 @@ impl Group {
 /// Listeners for each loop, and the addresses that they have.
 fn open_listeners(
     config: &GroupConfig,
-) -> Result<(Vec<Vec<Listener>>, Vec<ListenAddress>), GroupError> {
-    let mut by_loop: Vec<Vec<Listener>> = (0..config.threads).map(|_| Vec::new()).collect();
+) -> Result<(Vec<LoopListeners>, Vec<ListenAddress>), GroupError> {
+    let mut by_loop: Vec<LoopListeners> = (0..config.threads).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
@@ -361,14 +360,16 @@ fn open_listeners(
         let first = open(address, own)?;
         let bound = first.address().clone();
         let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
-        for listeners in &mut by_loop[1..sharing.max(1)] {
-            listeners.push(if own {
+        let is_shared = !own && sharing > 1;
+        for listeners in &mut by_loop[1..sharing] {
+            let next = if own {
                 open(&bound, true)?
             } else {
                 first.duplicate().map_err(|error| GroupError::System("dup", error))?
-            });
+            };
+            listeners.push((next, is_shared));
         }
-        by_loop[0].push(first);
+        by_loop[0].push((first, is_shared));
         addresses.push(bound);
     }
     Ok((by_loop, addresses))

@@ -249,9 +249,16 @@ pub(crate) enum Accepted {
 pub(crate) fn accept(listener: impl AsFd) -> Accepted {
     match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
         Ok(socket) => Accepted::Socket(socket),
-        Err(Errno::AGAIN) => Accepted::Empty,
-        Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted,
-        Err(
+        Err(errno) => Accepted::failed(errno),
+    }
+}
+
+impl Accepted {
+    /// What it means that an accept failed with `errno`, as a call or as a request.
+    pub(crate) fn failed(errno: Errno) -> Self {
+        match errno {
+            Errno::AGAIN => Self::Empty,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::Exhausted,
             Errno::CONNABORTED
             | Errno::INTR
             | Errno::PROTO
@@ -263,9 +270,9 @@ pub(crate) fn accept(listener: impl AsFd) -> Accepted {
             | Errno::HOSTUNREACH
             | Errno::OPNOTSUPP
             | Errno::NETUNREACH
-            | Errno::TIMEDOUT,
-        ) => Accepted::Aborted,
-        Err(_) => Accepted::Broken,
+            | Errno::TIMEDOUT => Self::Aborted,
+            _ => Self::Broken,
+        }
     }
 }
 
