@@ -11,6 +11,8 @@ use crate::record::Point;
 /// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
 /// poller's own, counters, and files of `/proc` that are open for a moment.
 const FDS_SPARE: u64 = 64;
+/// What a server keeps for listeners, logs and endpoints, and does not give to connections.
+const SERVER_FDS_SPARE: u64 = 320;
 /// Most server processes of one point: enough for half a million connections at 32,768 each.
 const PROCESSES_MAX: u64 = 16;
 /// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
@@ -52,7 +54,9 @@ fn processes(machine: &Machine<'_>, experiment: Experiment, point: &Point) -> Re
         return Err(reason);
     }
     let fds_max = machine.fds_max;
-    let fits = |needed: u64| match needed + FDS_SPARE {
+    let is_server = experiment == Experiment::Http;
+    let spare = if is_server { SERVER_FDS_SPARE } else { FDS_SPARE };
+    let fits = |needed: u64| match needed + spare {
         needed if needed > fds_max => Err(format!(
             "needs {needed} descriptors, this machine allows {fds_max} per process: raise the \
              hard limit (ulimit -Hn)"
@@ -60,11 +64,11 @@ fn processes(machine: &Machine<'_>, experiment: Experiment, point: &Point) -> Re
         _ => Ok(1),
     };
     let needed = experiment.fds_needed(&point.axes);
-    if experiment != Experiment::Http {
+    if !is_server {
         return fits(needed);
     }
     // The load generator is one process.
-    fits(point.axes["connections"].parse().unwrap_or(u64::MAX - FDS_SPARE))?;
+    fits(point.axes["connections"].parse().unwrap_or(u64::MAX - spare))?;
     let memory_bytes = needed * CONNECTION_BYTES;
     if let Some(free) = machine.memory_bytes
         && memory_bytes as f64 > free as f64 * MEMORY_SHARE_MAX
@@ -79,7 +83,7 @@ fn processes(machine: &Machine<'_>, experiment: Experiment, point: &Point) -> Re
     if fits(needed).is_ok() {
         return Ok(1);
     }
-    let each = fds_max.saturating_sub(FDS_SPARE).max(1);
+    let each = fds_max.saturating_sub(spare).max(1);
     let processes = (needed as f64 * SHARE_MAX / each as f64).ceil() as u64;
     if processes > PROCESSES_MAX { fits(needed) } else { Ok(processes) }
 }
@@ -136,7 +140,7 @@ mod tests {
 
         let many = point(Experiment::Http, &[("connections", "30000")]);
         let (_, reason) = on(&MACHINE, Experiment::Http, many).expect_err("one generator");
-        assert!(reason.contains("needs 30064 descriptors"), "{reason}");
+        assert!(reason.contains("needs 30320 descriptors"), "{reason}");
 
         let missing = |wanted| {
             (wanted == Wanted::Generator(crate::experiment::Generator::Wrk))
