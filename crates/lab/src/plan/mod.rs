@@ -22,6 +22,7 @@ mod show;
 
 pub use budget::Forecast;
 pub use here::{memory_available_bytes, missing_here};
+pub(crate) use place::SERVER_FDS_SPARE;
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.

@@ -12,7 +12,7 @@ use crate::record::Point;
 /// poller's own, counters, and files of `/proc` that are open for a moment.
 const FDS_SPARE: u64 = 64;
 /// What a server keeps for listeners, logs and endpoints, and does not give to connections.
-const SERVER_FDS_SPARE: u64 = 320;
+pub(crate) const SERVER_FDS_SPARE: u64 = 320;
 /// Most server processes of one point: enough for half a million connections at 32,768 each.
 const PROCESSES_MAX: u64 = 16;
 /// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
