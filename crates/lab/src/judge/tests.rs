@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::host::Reading;
 use crate::job::Job;
-use crate::plan::{Machine, Plan};
+use crate::plan::{Machine, Plan, Resources};
 use crate::record::{Measurement, Outcome, Record, ResultRow, Run, Steady, SteadyKind, Verdict};
 
 use super::{answer, judge, row_for_tests};
@@ -19,7 +19,8 @@ const JOB: &str = "[global]\npollers = [\"select\", \"epoll\", \"uring\"]\npeers
 
 fn plan() -> Plan {
     let job = Job::parse(JOB, "test.toml").expect("a job");
-    let machine = Machine { fds_max: 20_000, cpus: 2, memory_bytes: None, missing: &|_| None };
+    let machine =
+        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
     Plan::make(job, &machine)
 }
 

@@ -1,7 +1,6 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
-use super::{Arm, ArmKind, SAME_AGAIN, Wanted, left_out_of};
-use crate::experiment::PROCESSES;
+use super::{Arm, ArmKind, Machine, SAME_AGAIN, Wanted, left_out_of, place};
 use crate::job::Part;
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
@@ -53,22 +52,20 @@ fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
     cyclic.into_iter().chain([without]).collect()
 }
 
-/// The arms that can run at a point; where several processes share the load, other people's servers
-/// are left out.
+/// The arms that can run at a point; the others go to `left_out`.
 pub(super) fn at(
+    machine: &Machine<'_>,
     point: &Point,
     arms: &[Arm],
     part: &Part,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
-    let is_shared = point.axes.contains_key(PROCESSES);
-    let (alone, kept): (Vec<Arm>, Vec<Arm>) = arms
-        .iter()
-        .cloned()
-        .partition(|arm| is_shared && matches!(arm.kind, ArmKind::Peer(peer) if !peer.is_floor()));
-    for arm in alone {
-        let reason = "the lab does not run several processes of it on one port".to_owned();
-        left_out.push(left_out_of(part, &point.label, &arm.name, reason));
+    let mut kept = Vec::new();
+    for arm in arms {
+        match place::arm_fault(machine, part.experiment, point, &arm.kind) {
+            None => kept.push(arm.clone()),
+            Some(reason) => left_out.push(left_out_of(part, &point.label, &arm.name, reason)),
+        }
     }
     kept
 }

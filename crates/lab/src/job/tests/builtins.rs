@@ -2,10 +2,10 @@
 
 use crate::experiment::{Experiment, Generator};
 use crate::job::{builtin, find, list};
-use crate::plan::{Machine, Plan, Wanted};
+use crate::plan::{Machine, Plan, Resources, Wanted};
 
 fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
-    Machine { fds_max, cpus: 2, memory_bytes: None, missing }
+    Machine { fds_max, cpus: 2, resources: Resources::default(), missing }
 }
 
 #[test]
