@@ -29,6 +29,8 @@ mod shared;
 mod supply;
 mod tally;
 mod target;
+mod tls;
+mod trust;
 mod watch;
 mod worker;
 
@@ -40,7 +42,7 @@ pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Outcome, Second, Setting, TargetOutcome,
     Totals,
 };
-pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage};
+pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage, Trust};
 pub use rate::{RateError, parse_rate, rate_in_words};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, Schedule};

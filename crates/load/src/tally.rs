@@ -22,6 +22,7 @@ pub(crate) enum Fault {
     Malformed,
     Status,
     Mismatch,
+    Tls,
 }
 
 impl Fault {
@@ -68,6 +69,7 @@ impl Errors {
             Fault::Malformed => self.malformed += 1,
             Fault::Status => self.status += 1,
             Fault::Mismatch => self.mismatch += 1,
+            Fault::Tls => self.tls += 1,
         }
     }
 

@@ -27,6 +27,7 @@ use crate::session::ClientSession;
 use crate::shared::{Reopen, Shared, Stage, monotonic_ns};
 use crate::supply::{Budget, Supply};
 use crate::tally::{Fault, Interval};
+use crate::tls::Tls;
 use crate::{LoadError, Plan};
 
 /// Connects of one thread that are under way at the same time. Below the backlog of any server,
@@ -58,6 +59,7 @@ pub(crate) struct Seat {
     pub(crate) requests: Requests,
     pub(crate) supply: Supply,
     pub(crate) budget: Budget,
+    pub(crate) tls: Option<Tls>,
     pub(crate) sender: Sender<Handed>,
     pub(crate) spares: Receiver<Box<Interval>>,
 }
@@ -69,6 +71,7 @@ pub(crate) struct Worker {
     control: Arc<Control>,
     event_loop: EventLoop<ClientSession>,
     opener: Opener,
+    tls: Option<Tls>,
     sender: Sender<Handed>,
     spares: Receiver<Box<Interval>>,
     /// When the interval ends that is counted now, and its number.
@@ -91,7 +94,7 @@ impl Worker {
     /// # Errors
     /// The CPU or the driver is not to be had.
     pub(crate) fn open(seat: Seat) -> Result<Self, LoadError> {
-        let Seat { thread, plan, control, requests, supply, budget, sender, spares } = seat;
+        let Seat { thread, plan, control, requests, supply, budget, tls, sender, spares } = seat;
         if let Some(cpus) = &plan.cpus {
             let refused = |error: pollux_engine::CpuError| LoadError::Plan {
                 what: "--cpus",
@@ -115,6 +118,7 @@ impl Worker {
             control,
             event_loop,
             opener,
+            tls,
             sender,
             spares,
             boundary_ns,
@@ -164,7 +168,9 @@ impl Worker {
     fn open_member(&mut self, kind: Kind) {
         self.shared().crowd.unsettled += 1;
         let deadline = Moment::from_nanos(monotonic_ns()) + self.plan.connect_timeout;
-        let session = ClientSession::Crowd(Member::new(kind));
+        let member = ClientSession::Crowd(Member::new(kind));
+        // Those that never send don't greet either.
+        let session = if kind == Kind::Silent { member } else { self.encrypted(member) };
         match self.event_loop.connect(self.opener.way(), session, deadline) {
             Ok(_) => self.shared().connecting += 1,
             Err(_) => self.shared().crowd.refused(kind),
@@ -300,10 +306,11 @@ impl Worker {
         let now_ns = monotonic_ns();
         active.begins(now_ns, self.shared().terms.requests_per_connection);
         let deadline = Moment::from_nanos(now_ns) + self.plan.connect_timeout;
-        let session = ClientSession::Active(active);
+        let session = self.encrypted(ClientSession::Active(active));
         match self.event_loop.connect(self.opener.way(), session, deadline) {
             Ok(_) => self.shared().connecting += 1,
-            Err((ClientSession::Active(mut active), error)) => {
+            Err((session, error)) => {
+                let mut active = session.into_active().expect("the session comes back as it was");
                 let fault = match &error {
                     ConnectError::System { cause, .. } => Fault::of_connect(cause),
                     _ => Fault::Connect,
@@ -312,7 +319,14 @@ impl Worker {
                 let at_ns = active.retry_at(now_ns);
                 self.opener.keep(Reopen { active, at_ns });
             }
-            Err((ClientSession::Crowd(_), _)) => unreachable!("the session comes back as it was"),
+        }
+    }
+
+    /// The session, through TLS where the targets are encrypted.
+    fn encrypted(&self, session: ClientSession) -> ClientSession {
+        match &self.tls {
+            Some(tls) => ClientSession::Encrypted(Box::new(tls.connection(session))),
+            None => session,
         }
     }
 

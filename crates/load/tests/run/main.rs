@@ -1,13 +1,14 @@
 //! Whole runs against small servers, on every driver that is to be had here.
 
 mod closed;
+mod encrypted;
 mod server;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Crowd, End, Expect, Load, LoadError, Outcome, Pace, Plan, Target};
+use pollux_load::{Crowd, End, Expect, Load, LoadError, Outcome, Pace, Plan, Target, Trust};
 
 /// A plan of `requests` over `connections`, in a closed loop without a warm-up.
 pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -> Plan {
@@ -28,6 +29,7 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
         expect: Expect::default(),
         sources: Vec::new(),
         crowd: Crowd::default(),
+        trust: Trust::default(),
         seed: 1,
     }
 }
