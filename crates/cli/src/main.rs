@@ -10,6 +10,7 @@ use clap::Parser;
 
 mod args;
 mod axis_flags;
+mod doctor;
 mod lab;
 mod output;
 mod pages;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let ran = match cli.command {
         Command::Lab(lab) => lab::run(*lab),
         Command::Serve(flags) => serve::run(*flags),
+        Command::Doctor(flags) => doctor::run(&flags),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),
     };

@@ -59,6 +59,9 @@ pub(crate) struct Gatherer {
     seen: Arc<Mutex<Seen>>,
     all: Tally,
     lag: Distribution,
+    /// Open connections, by thread.
+    open: Vec<u32>,
+    /// Each with the number of intervals that are in it.
     seconds: BTreeMap<u32, (Second, u32)>,
 }
 
@@ -72,7 +75,8 @@ impl Gatherer {
     ) -> Self {
         let all = Tally::new(plan.targets.len());
         let (lag, seconds) = (Distribution::new(), BTreeMap::new());
-        Self { plan, control, receiver, spares, seen, all, lag, seconds }
+        let open = vec![0; plan.threads as usize];
+        Self { plan, control, receiver, spares, seen, all, lag, open, seconds }
     }
 
     /// Takes intervals until no thread has any more.
@@ -90,11 +94,15 @@ impl Gatherer {
         let (second, threads) = self.seconds.entry(interval).or_insert_with(new);
         second.end_s = second.end_s.max(end_ns.saturating_sub(origin_ns) as f64 / 1e9);
         second.is_warm_up = end_ns <= measure_from_ns;
-        second.open += open;
+        self.open[thread as usize] = open;
+        second.open = self.open.iter().sum();
         *threads += 1;
         second.add(&counted.warm_up);
         second.add(&counted.measured);
         let is_whole = *threads == self.plan.threads;
+        if is_whole {
+            second.latency = second.latency.to_coarse();
+        }
         let last = is_whole.then(|| second.clone());
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
@@ -113,7 +121,7 @@ impl Gatherer {
     /// The outcome of the run, once every thread has ended.
     pub(crate) fn outcome(self, threads: &[ThreadOutcome]) -> Outcome {
         let Self { plan, control, all, lag, seconds, .. } = self;
-        let measured = measured(&plan, &control, threads);
+        let measured = measured(&plan, &control, threads, all.totals.due);
         let latency = all.latency();
         let first_byte = all.first_byte();
         let mut outcome = Outcome {
@@ -163,11 +171,11 @@ impl Second {
 
 /// From the first request that counts to the last outcome; a run that ends by time lasts so long
 /// at least, also when nobody answered any more.
-fn measured(plan: &Plan, control: &Control, threads: &[ThreadOutcome]) -> Duration {
+fn measured(plan: &Plan, control: &Control, threads: &[ThreadOutcome], due: u64) -> Duration {
     let from_ns = control.measure_from_ns().unwrap_or(u64::MAX);
     let last_ns = threads.iter().map(|thread| thread.last_outcome_ns).max().unwrap_or(0);
     let ended_ns = threads.iter().map(|thread| thread.ended_ns).max().unwrap_or(0);
-    let is_by_number = plan.end.requests.is_some() && last_ns > from_ns;
+    let is_by_number = plan.end.requests.is_some_and(|requests| due >= requests);
     let until_ns = if is_by_number { last_ns } else { last_ns.max(ended_ns) };
     Duration::from_nanos(until_ns.saturating_sub(from_ns))
 }

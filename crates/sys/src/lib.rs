@@ -1,8 +1,8 @@
 //! Typed, descriptor-safe wrappers for the kernel interfaces that no well-kept crate covers.
 //!
-//! The only crate of the workspace with `unsafe`: every unsafe block holds one operation and
-//! names the fact that it relies on; every public function is safe. The poller and the lab call
-//! it. It knows nothing of pollers, holds no policy and never retries on its own.
+//! The only crate of the workspace that lives by `unsafe` (`pollux-peer-polling` has one block):
+//! every unsafe block holds one operation and names the fact that it relies on; every public
+//! function is safe. The poller and the lab call it. It knows nothing of pollers, holds no policy and never retries on its own.
 
 pub mod aio;
 pub mod mqueue;

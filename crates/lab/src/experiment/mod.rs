@@ -143,7 +143,14 @@ impl Experiment {
     pub const fn peers(self) -> &'static [Peer] {
         match self {
             Self::Streams | Self::Pipes => &[],
-            Self::Chain => &[Peer::RawEpoll, Peer::Libev, Peer::Libuv, Peer::Libevent, Peer::Mio],
+            Self::Chain => &[
+                Peer::RawEpoll,
+                Peer::Libev,
+                Peer::Libuv,
+                Peer::Libevent,
+                Peer::Mio,
+                Peer::Polling,
+            ],
             Self::Http => &[
                 Peer::RawEpoll,
                 Peer::RawUring,

@@ -29,11 +29,13 @@ pub enum Peer {
     Libevent,
     /// The Rust library mio.
     Mio,
+    /// The Rust library polling.
+    Polling,
 }
 
 impl Peer {
     /// Every peer, in the order of lists.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RawEpoll,
         Self::RawUring,
         Self::Nginx,
@@ -44,6 +46,7 @@ impl Peer {
         Self::Libuv,
         Self::Libevent,
         Self::Mio,
+        Self::Polling,
     ];
 
     /// Name of the arm, and in job files.
@@ -60,6 +63,7 @@ impl Peer {
             Self::Libuv => "libuv",
             Self::Libevent => "libevent",
             Self::Mio => "mio",
+            Self::Polling => "polling",
         }
     }
 
@@ -77,7 +81,7 @@ impl Peer {
             Self::Libev => Some("libev-dev"),
             Self::Libuv => Some("libuv1-dev"),
             Self::Libevent => Some("libevent-dev"),
-            Self::RawEpoll | Self::RawUring | Self::Mio => None,
+            Self::RawEpoll | Self::RawUring | Self::Mio | Self::Polling => None,
         }
     }
 }

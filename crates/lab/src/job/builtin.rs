@@ -44,7 +44,7 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "chain",
-        about: "what one event costs on each mechanism, and on libev, libuv, libevent and mio",
+        about: "what one event costs on each mechanism, on libev, libuv, libevent, mio and polling",
         text: include_str!("../../../../jobs/chain.toml"),
     },
     Builtin {

@@ -31,7 +31,7 @@ fn refused(driver: Driver) -> Option<String> {
 
 fn missing_peer(peer: Peer) -> Option<String> {
     match peer {
-        Peer::RawEpoll | Peer::Mio => None,
+        Peer::RawEpoll | Peer::Mio | Peer::Polling => None,
         Peer::RawUring => refused(Driver::Completion),
         Peer::Nginx | Peer::Haproxy | Peer::H2o | Peer::Lighttpd => {
             programs::missing(peer.name(), peer.package().unwrap_or_default())

@@ -12,6 +12,7 @@
 //! what to receive. `uring` receives and sends by completion, which is the point of it.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use crate::stats::median;
 mod completion;
 pub(crate) mod library;
 mod mio;
+mod polling;
 mod pollux;
 mod raw;
 
@@ -65,6 +67,11 @@ pub(crate) fn run(spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
             gauge.announce(Notice::ready(None), None);
             run_rounds(&mut chain, spec, gauge, &mut |chain| watch(chain, &mut watcher, gauge))
         }
+        (None, Some(Peer::Polling)) => {
+            let mut watcher = polling::Polling::open(&chain)?;
+            gauge.announce(Notice::ready(None), None);
+            run_rounds(&mut chain, spec, gauge, &mut |chain| watch(chain, &mut watcher, gauge))
+        }
         (None, peer) => {
             let peer = peer.map_or("nothing", Peer::name);
             Err(MeasureError::Spec(format!("chain does not run on {peer}")))
@@ -80,8 +87,8 @@ trait Watcher {
 
 /// The pairs, and how far a round is.
 struct Chain {
-    /// The ends that are watched.
-    readers: Vec<OwnedFd>,
+    /// The ends that are watched; shared, as polling must keep what it watches.
+    readers: Rc<[OwnedFd]>,
     writers: Vec<OwnedFd>,
     active: usize,
     writes: usize,
@@ -111,6 +118,7 @@ impl Chain {
             writers.push(writer);
         }
         let writes = spec.count("writes")?;
+        let readers = readers.into();
         Ok(Self { readers, writers, active, writes, to_follow: 0, sent: 0, received: 0 })
     }
 
@@ -265,9 +273,10 @@ mod tests {
     }
 
     #[test]
-    fn a_round_ends_on_the_floor_and_on_mio() {
+    fn a_round_ends_on_the_floor_and_on_libraries_of_rust() {
         one_round(|chain| Box::new(raw::RawEpoll::open(chain).expect("epoll")));
         one_round(|chain| Box::new(mio::Mio::open(chain).expect("mio")));
+        one_round(|chain| Box::new(polling::Polling::open(chain).expect("polling")));
     }
 
     #[test]

@@ -1,0 +1,31 @@
+//! The chain on polling: level-triggered epoll behind the interface that smol stands on.
+//!
+//! Its default is one-shot; level is the mode that raw epoll and the poller `epoll` have here.
+
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+use pollux_peer_polling::Watch;
+
+use super::{Chain, EVENTS_MAX, Watcher};
+use crate::error::MeasureError;
+
+/// A `Poller` of the library on the readers of a chain.
+pub(super) struct Polling(Watch);
+
+impl Polling {
+    pub(super) fn open(chain: &Chain) -> Result<Self, MeasureError> {
+        const ROOM: NonZeroUsize = NonZeroUsize::new(EVENTS_MAX).expect("room for events");
+        let watch = Watch::open(Rc::clone(&chain.readers), ROOM);
+        Ok(Self(watch.map_err(|cause| MeasureError::Io { call: "Poller::add_with_mode", cause })?))
+    }
+}
+
+impl Watcher for Polling {
+    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError> {
+        self.0
+            .look()
+            .map_err(|cause| MeasureError::Io { call: "Poller::wait", cause })?
+            .try_for_each(|index| chain.receive(index))
+    }
+}
