@@ -36,6 +36,14 @@ impl Distribution {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
+    /// Adds all that `other` has counted and empties it.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        if other.count() > 0 {
+            self.add(other);
+            other.clear();
+        }
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.0.reset();
