@@ -10,6 +10,7 @@ mod distribution;
 mod error;
 mod outcome;
 mod plan;
+pub mod render;
 mod target;
 
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES};
