@@ -4,7 +4,7 @@
 //! folder measures, judges, reads a file or asks the host for anything: the same outcome gives
 //! the same text.
 //!
-//! - [`table`]: the summary for a terminal; html: one file for a browser, without network
+//! - [`table`]: the summary for a terminal; [`html`]: one file for a browser, without network
 //!   and without script;
 //! - [`ab`], [`wrk`], [`httperf`]: the summary in the terms of these tools. A field stands for
 //!   what the tool means by it, or is `n/a`;
@@ -13,18 +13,23 @@
 //! URLs and sentences of an outcome are foreign text: each form escapes them in its way.
 
 mod ab;
+mod chart;
 mod csv;
 mod facts;
 mod hlog;
+mod html;
 mod httperf;
 mod json;
+mod markup;
 mod moments;
 mod nines;
 mod number;
 mod page;
 #[cfg(test)]
 mod sample;
+mod scale;
 mod seconds;
+mod svg;
 mod table;
 mod words;
 mod wrk;
@@ -32,6 +37,7 @@ mod wrk;
 pub use ab::ab;
 pub use csv::{csv_percentiles, csv_seconds};
 pub use hlog::hlog;
+pub use html::html;
 pub use httperf::httperf;
 pub use json::{JSON_SCHEMA, JSON_VERSION, json};
 pub use table::table;
