@@ -99,9 +99,10 @@ fn rates(out: &mut String, outcome: &Outcome) {
 fn connection_times(out: &mut String, outcome: &Outcome) {
     out.push_str("Connection Times (ms)\n              min  mean[+/-sd] median   max\n");
     // In an open loop both count from when the request was due, which is more than ab's parts.
-    let parts = is_closed_loop(outcome);
-    let processing = parts.then(|| Row::of(&outcome.latency)).unwrap_or_default();
-    let waiting = parts.then(|| Row::of(&outcome.first_byte)).unwrap_or_default();
+    let [processing, waiting] = match is_closed_loop(outcome) {
+        true => [&outcome.latency, &outcome.first_byte].map(Row::of),
+        false => [Row::default(), Row::default()],
+    };
     Row::of_connects(outcome).write(out, "Connect:");
     processing.write(out, "Processing:");
     waiting.write(out, "Waiting:");

@@ -67,28 +67,36 @@ mod tests {
     use super::*;
     use crate::render::sample;
 
-    /// Tag, start and count of each interval, as another program reads them.
-    fn read(log: &str) -> (Vec<(bool, f64, Histogram<u64>)>, Option<Duration>, Option<Duration>) {
-        let (mut found, mut start, mut base) = (Vec::new(), None, None);
+    /// What another program reads.
+    #[derive(Default)]
+    struct Read {
+        start: Option<Duration>,
+        base: Option<Duration>,
+        /// Whether it has a tag, where it starts, what it holds.
+        intervals: Vec<(bool, f64, Histogram<u64>)>,
+    }
+
+    fn read(log: &str) -> Read {
+        let mut read = Read::default();
         for entry in IntervalLogIterator::new(log.as_bytes()) {
             match entry.expect("a log that can be read") {
-                LogEntry::StartTime(at) => start = Some(at),
-                LogEntry::BaseTime(at) => base = Some(at),
+                LogEntry::StartTime(at) => read.start = Some(at),
+                LogEntry::BaseTime(at) => read.base = Some(at),
                 LogEntry::Interval(interval) => {
                     let text = interval.encoded_histogram();
-                    let bytes = data_encoding(text);
+                    let bytes = unpacked(text);
                     let histogram =
                         Deserializer::new().deserialize(&mut bytes.as_slice()).expect("histogram");
                     let start_s = interval.start_timestamp().as_secs_f64();
-                    found.push((interval.tag().is_some(), start_s, histogram));
+                    read.intervals.push((interval.tag().is_some(), start_s, histogram));
                 }
             }
         }
-        (found, start, base)
+        read
     }
 
     /// Base64 with padding (RFC 4648), the plain way.
-    fn data_encoding(text: &str) -> Vec<u8> {
+    fn unpacked(text: &str) -> Vec<u8> {
         const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let digit = |byte: u8| ALPHABET.iter().position(|each| *each == byte);
         let digits: Vec<_> = text.bytes().map_while(digit).collect();
@@ -105,7 +113,7 @@ mod tests {
         let outcome = sample::outcome();
         let log = hlog(&outcome);
         assert!(log.starts_with("#[Histogram log format version 1.3]\n"), "{log}");
-        let (intervals, start, base) = read(&log);
+        let Read { start, base, intervals } = read(&log);
         assert_eq!(intervals.len(), outcome.seconds.len());
         for ((is_tagged, start_s, histogram), second) in intervals.iter().zip(&outcome.seconds) {
             assert_eq!((*is_tagged, *start_s), (second.is_warm_up, second.end_s - 1.0));
@@ -121,6 +129,6 @@ mod tests {
 
     #[test]
     fn an_empty_run_is_a_log_without_intervals() {
-        assert!(read(&hlog(&sample::empty())).0.is_empty());
+        assert!(read(&hlog(&sample::empty())).intervals.is_empty());
     }
 }

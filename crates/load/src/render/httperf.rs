@@ -62,9 +62,9 @@ fn connections(out: &mut String, outcome: &Outcome) {
         ms(sample_deviation_ns(life)),
     );
     let _ = writeln!(out, "Connection time [ms]: connect {}", ms(outcome.connect.mean_ns()));
-    // Replies of connections that are still open are not in it.
-    let length = outcome.setting.requests_per_connection.filter(|_| life.count() > 0);
-    let whole = length.and_then(|_| ratio(outcome.totals.answered, life.count()));
+    // With connections that are still open it is not known how many replies the others had.
+    let is_whole = life.count() == connects;
+    let whole = ratio(outcome.totals.answered, life.count()).filter(|_| is_whole);
     let _ = writeln!(
         out,
         "Connection length [replies/conn]: {}\n",
@@ -239,6 +239,14 @@ mod tests {
         let text = httperf(&sample::outcome());
         let line = "Connection time [ms]: min 1.2 avg 5.7 max 10.2 median 6.5 stddev 3.0";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn the_length_of_connections_is_known_when_all_were_closed() {
+        let mut outcome = sample::outcome();
+        assert!(httperf(&outcome).contains("Connection length [replies/conn]: n/a"));
+        outcome.totals.connects = 10;
+        assert!(httperf(&outcome).contains("Connection length [replies/conn]: 1860.000"));
     }
 
     #[test]

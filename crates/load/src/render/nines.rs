@@ -24,7 +24,7 @@ impl Point {
 
 /// The place of a quantile on the axis of nines.
 pub(super) fn nines(quantile: f64) -> f64 {
-    -(1.0 - quantile).log10()
+    (1.0 / (1.0 - quantile)).log10()
 }
 
 /// The curve from the shortest value to the quantile that only one value exceeds; empty without

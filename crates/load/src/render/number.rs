@@ -87,6 +87,9 @@ pub(super) fn part(of: u64, whole: u64) -> String {
 
 /// Seconds of a run: `12.5 s`, `2 min 41 s`.
 pub(super) fn duration(seconds: f64) -> String {
+    if seconds == 0.0 {
+        return "0 s".to_owned();
+    }
     if seconds < 60.0 {
         return time(seconds * 1e9);
     }
@@ -178,7 +181,10 @@ mod tests {
         );
         assert_eq!([part(1, 0), part(1, 4)], ["n/a", "25.0 %"]);
         assert_eq!([count(7), count(1_234_567)], ["7", "1,234,567"]);
-        assert_eq!([duration(2.5), duration(161.0)], ["2.50 s", "2 min 41 s"]);
+        assert_eq!(
+            [duration(0.0), duration(2.5), duration(161.0)],
+            ["0 s", "2.50 s", "2 min 41 s"]
+        );
     }
 
     #[test]

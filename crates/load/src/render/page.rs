@@ -9,7 +9,7 @@ const WIDTH_MIN: usize = 40;
 /// Between columns.
 const GAP: &str = "  ";
 /// The first column gives way to the figures, down to this.
-const NAME_MIN: usize = 12;
+const NAME_MIN: usize = 20;
 
 /// How a text looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,8 @@ impl Page {
     pub(super) fn grid(&mut self, grid: &Grid) {
         let widths = grid.widths();
         let figures: usize = widths[1..].iter().map(|width| GAP.len() + width).sum();
-        let name = widths[0].min(self.width.saturating_sub(figures).max(NAME_MIN));
+        let name =
+            widths[0].min(self.width.saturating_sub(figures).max(NAME_MIN.min(self.width / 2)));
         let mut from = 1;
         while from < widths.len() {
             let mut to = from;
@@ -116,7 +117,7 @@ impl Page {
         columns: std::ops::Range<usize>,
         style: Style,
     ) {
-        let mut line = format!("{:<name$}", cut(&printable(cells[0]), name));
+        let mut line = format!("{:<name$}", cut_front(&printable(cells[0]), name));
         for column in columns {
             line.push_str(GAP);
             line.push_str(&format!("{:>width$}", printable(cells[column]), width = widths[column]));
@@ -168,4 +169,43 @@ fn cut(text: &str, room: usize) -> String {
         return text.chars().take(room).collect();
     }
     text.chars().take(room - 1).chain(['…']).collect()
+}
+
+/// The end of the text, where names that begin alike differ.
+fn cut_front(text: &str, room: usize) -> String {
+    let count = text.chars().count();
+    if count <= room || room == 0 {
+        return text.chars().take(room).collect();
+    }
+    ['…'].into_iter().chain(text.chars().skip(count + 1 - room)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_at_the_end_and_names_at_the_front() {
+        assert_eq!((cut("abcdef", 4), cut("abcd", 4)), ("abc…".into(), "abcd".into()));
+        assert_eq!((cut_front("abcdef", 4), cut_front("abcd", 4)), ("…def".into(), "abcd".into()));
+    }
+
+    #[test]
+    fn a_paragraph_keeps_its_label_and_its_indent() {
+        let mut page = Page::new(40, false);
+        let text = "the quick brown fox jumps over the lazy dog";
+        page.paragraph(("label", Style::Dim), (text, Style::Plain), 8);
+        assert_eq!(page.finish(), "label   the quick brown fox jumps over\n        the lazy dog\n");
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_make_a_further_block() {
+        let mut page = Page::new(40, false);
+        let headings = vec!["name", "#first", "#second"];
+        let row = vec!["n".to_owned(), "1".repeat(20), "2".repeat(20)];
+        page.grid(&Grid { headings, rows: vec![row] });
+        let text = page.finish();
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.lines().nth(3).is_some_and(|line| line.starts_with("n     2222")), "{text}");
+    }
 }

@@ -43,9 +43,8 @@ pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
     }
     if !outcome.findings.is_empty() {
         page.gap();
-        let count = words::plural(outcome.findings.len() as u64, "finding");
-        let text = format!("Read the {count} above before you believe these figures.");
-        page.paragraph(("", Style::Plain), (&text, Style::Open), 0);
+        let text = "Read what stands at the top before you believe these figures.";
+        page.paragraph(("", Style::Plain), (text, Style::Open), 0);
     }
     page.finish()
 }

@@ -13,6 +13,8 @@ const TIME_UNITS: [(f64, &str); 5] =
     [(3600e9, "h"), (60e9, "m"), (1e9, "s"), (1e6, "ms"), (1e3, "us")];
 const BYTE_UNITS: [(f64, &str); 3] = [(1_073_741_824.0, "GB"), (1_048_576.0, "MB"), (1024.0, "KB")];
 const COUNT_UNITS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+/// A second that is so long is whole: they are cut by a timer.
+const WHOLE_S: f64 = 0.95;
 /// The quantiles of wrk's latency distribution.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "50%"), (0.75, "75%"), (0.9, "90%"), (0.99, "99%")];
 
@@ -67,13 +69,13 @@ fn thread_stats(out: &mut String, outcome: &Outcome) {
     );
 }
 
-/// Requests per second and thread, in each second of the measured part.
+/// Requests per second and thread, in each whole second of the measured part.
 fn rates_per_thread(outcome: &Outcome) -> Vec<f64> {
     let threads = f64::from(outcome.setting.threads.max(1));
     super::seconds::with_starts(outcome)
         .filter(|(_, second)| !second.is_warm_up)
         .map(|(start_s, second)| (second.answered as f64, second.end_s - start_s))
-        .filter(|(_, length_s)| *length_s > 0.0)
+        .filter(|(_, length_s)| *length_s >= WHOLE_S)
         .map(|(answered, length_s)| answered / length_s / threads)
         .collect()
 }

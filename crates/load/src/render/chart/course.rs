@@ -8,18 +8,21 @@ use crate::Outcome;
 use crate::render::nines::told_ns;
 use crate::render::number;
 use crate::render::scale::Scale;
-use crate::render::seconds::Stretch;
+use crate::render::seconds::{Stretch, measured_from_s};
 use crate::render::svg::{At, Svg};
 
 const HEIGHT: f64 = 240.0;
 const LOW_HEIGHT: f64 = 150.0;
+/// The rate of a shorter tail says nothing.
+const SHORTEST_S: f64 = 0.2;
 /// Up to here every value has a dot.
 const DOTS_MAX: usize = 80;
 
 /// Answers per second, with the asked rate where there is one.
 pub(crate) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
     let asked = outcome.setting.asked_per_s;
-    let rates: Vec<_> = course.iter().filter_map(|s| Some((s, s.answered_per_s()?))).collect();
+    let lasting = course.iter().filter(|stretch| stretch.length_s() >= SHORTEST_S);
+    let rates: Vec<_> = lasting.filter_map(|s| Some((s, s.answered_per_s()?))).collect();
     let highest = rates.iter().map(|(_, rate)| *rate).chain(asked).fold(0.0, f64::max);
     if highest <= 0.0 {
         return None;
@@ -36,8 +39,10 @@ pub(crate) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
         rates.iter().map(|(s, rate)| (chart.middle(s), y.at(*rate), tip(s, *rate))).collect();
     let mut ends = Vec::new();
     if let Some(asked) = asked {
-        svg.line((LEFT, y.at(asked)), (RIGHT, y.at(asked)), "asked");
-        ends.push(("asked", (RIGHT, y.at(asked))));
+        // The schedule's mean is that of the measured part.
+        let from = chart.x.at(measured_from_s(outcome));
+        svg.line((from, y.at(asked)), (RIGHT, y.at(asked)), "asked");
+        ends.push(("asked (mean)", (RIGHT, y.at(asked))));
     }
     ends.extend(chart.draw(&mut svg, &line, "s0").map(|end| ("answered", end)));
     let classes = if asked.is_some() { &["same", "s0"][..] } else { &["s0"] };
@@ -45,9 +50,12 @@ pub(crate) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
     Some(svg.finish())
 }
 
+/// Name, class, and the time of a stretch in nanoseconds.
+type Series = (&'static str, &'static str, fn(&Stretch) -> Option<u64>);
+
 /// Median, 99th percentile and longest time of the answers.
 pub(crate) fn latency(course: &[Stretch]) -> Option<String> {
-    let series: [(&str, &str, fn(&Stretch) -> Option<u64>); 3] = [
+    let series: [Series; 3] = [
         ("max", "s1", |stretch| stretch.latency.max_ns()),
         ("p99", "s2", |stretch| told_ns(&stretch.latency, 0.99)),
         ("p50", "s0", |stretch| told_ns(&stretch.latency, 0.5)),
@@ -124,11 +132,11 @@ impl<'a> Chart<'a> {
             let tip = format!("warm-up of {}, not counted", number::duration(last.end_s));
             svg.rect((LEFT, TOP), (width, self.bottom - TOP), "band", &tip);
             if width > 60.0 {
-                svg.text((LEFT + 6.0, TOP + 13.0), "dim small", "warm-up");
+                svg.text((LEFT, TOP - 5.0), "dim small", "warm-up");
             }
         }
         for tick in self.x.ticks(10) {
-            svg.text((self.x.at(tick), self.bottom + 18.0), "dim mid", &tick.to_string());
+            svg.text((self.x.at(tick), self.bottom + 18.0), "dim mid", &second(tick));
         }
         let middle = (LEFT + RIGHT) / 2.0;
         svg.text((middle, self.height - 6.0), "dim mid", "seconds since the start");
@@ -154,5 +162,10 @@ impl<'a> Chart<'a> {
 }
 
 fn span(stretch: &Stretch) -> String {
-    format!("{:.0} to {:.0} s", stretch.start_s, stretch.end_s)
+    format!("{} to {} s", second(stretch.start_s), second(stretch.end_s))
+}
+
+/// A time on the axis, without a fraction where it has none.
+fn second(second: f64) -> String {
+    if second.fract() == 0.0 { format!("{second:.0}") } else { format!("{second:.2}") }
 }

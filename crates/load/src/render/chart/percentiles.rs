@@ -38,6 +38,7 @@ pub(crate) fn percentiles(outcome: &Outcome) -> Option<String> {
         number::time(max as f64)
     );
     let mut svg = Svg::new("percentiles", (WIDTH, HEIGHT), "Latency by percentile", &about);
+    svg.text((0.0, 14.0), "strong", "Latency by percentile");
     axes(&mut svg, &x, &y, last);
     let place = |point: &Point| (x.at(point.nines()), y.at(point.ns as f64));
     let lines = [("first byte", "s1", first), ("latency", "s0", whole)];
