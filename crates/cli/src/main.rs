@@ -11,6 +11,7 @@ use clap::Parser;
 mod args;
 mod axis_flags;
 mod lab;
+mod load;
 mod output;
 mod pages;
 mod progress;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let ran = match cli.command {
         Command::Lab(lab) => lab::run(*lab),
+        Command::Load(flags) => load::run(*flags),
         Command::Serve(flags) => serve::run(*flags),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),

@@ -268,7 +268,9 @@ impl Active {
         let Some(start) = shared.start(now_ns) else { return false };
         let target = shared.requests.choose();
         let len = shared.requests.target(target).bytes.len();
-        if start.had_connection || (shared.seats.idle() > 0 && !matches!(shared.supply, Supply::Closed)) {
+        if start.had_connection
+            || (shared.seats.idle() > 0 && !matches!(shared.supply, Supply::Closed))
+        {
             let lag = now_ns.saturating_sub(start.at_ns);
             if start.at_ns >= shared.measure_from_ns {
                 shared.interval.lag.record(lag);

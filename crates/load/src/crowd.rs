@@ -125,10 +125,6 @@ impl Member {
         Self { reading, connected_ns, sent_bytes, kind, is_connected: false, is_settled: false }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
     pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         self.is_connected = true;
         shared.connecting -= 1;

@@ -99,7 +99,7 @@ impl Gatherer {
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
         // What began in the warm-up counts for nothing but its second.
-        Tally::new(self.plan.targets.len()).take(&mut counted.warm_up);
+        counted.warm_up.clear();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.totals, seen.errors) = (self.all.totals, self.all.errors);
         if last.is_some() {

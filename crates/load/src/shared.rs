@@ -29,7 +29,6 @@ pub(crate) struct Terms {
     pub(crate) pipeline: u32,
     pub(crate) requests_per_connection: u32,
     pub(crate) think_time: Duration,
-    pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) drip: Duration,
     pub(crate) expect: Expect,
@@ -42,7 +41,6 @@ impl Terms {
             pipeline: plan.pipeline,
             requests_per_connection: plan.requests_per_connection.map_or(u32::MAX, u32::from),
             think_time: plan.think_time,
-            connect_timeout: plan.connect_timeout,
             request_timeout: plan.request_timeout,
             drip: plan.crowd.drip,
             expect: plan.expect,
@@ -103,7 +101,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// For a thread with `seats` active connections.
-    pub(crate) fn new(plan: &Plan, requests: Requests, supply: Supply, budget: Budget, seats: u32) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        requests: Requests,
+        supply: Supply,
+        budget: Budget,
+        seats: u32,
+    ) -> Self {
         let targets = requests.len();
         Self {
             terms: Terms::of(plan),

@@ -201,6 +201,24 @@ impl Tally {
         }
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        (self.totals, self.errors) = (Totals::default(), Errors::default());
+        for times in [
+            &mut self.at_once,
+            &mut self.in_parts,
+            &mut self.first_of_parts,
+            &mut self.connect,
+            &mut self.lifetime,
+        ] {
+            times.clear();
+        }
+        for target in &mut self.targets {
+            (target.answered, target.errors) = (0, Errors::default());
+            target.latency.clear();
+        }
+    }
+
     /// The latency of all answers.
     pub(crate) fn latency(&self) -> Distribution {
         let mut all = self.at_once.clone();

@@ -102,8 +102,7 @@ impl Worker {
         let slack = set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
         slack.map_err(|errno| LoadError::System { call: "prctl", source: errno.into() })?;
         let seats = share(plan.connections.into(), thread, plan.threads) as u32;
-        let crowd: u64 =
-            Kind::ALL.iter().map(|kind| Self::crowd_share(*kind, &plan, thread)).sum();
+        let crowd: u64 = Kind::ALL.iter().map(|kind| Self::crowd_share(*kind, &plan, thread)).sum();
         let limits = Limits { connections_max: seats + crowd as u32 + 1, ..Limits::default() };
         let shared = Shared::new(&plan, requests, supply, budget, seats);
         let event_loop = EventLoop::open(plan.driver, shared, limits);
@@ -257,7 +256,8 @@ impl Worker {
             until_ns = until_ns.min(self.control.measure_from_ns().unwrap_or(u64::MAX));
         }
         until_ns = until_ns.min(self.opener.next_ns().unwrap_or(u64::MAX));
-        if is_open_loop && self.shared().seats.idle() > 0
+        if is_open_loop
+            && self.shared().seats.idle() > 0
             && let Supply::Open(due) = &self.shared().supply
             && let Some(due_ns) = due.next_ns()
         {
@@ -331,8 +331,7 @@ impl Worker {
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(Interval::new(targets)));
         let shared = self.event_loop.shared();
         let counted = std::mem::replace(&mut shared.interval, fresh);
-        let handed =
-            Handed { thread: self.thread, interval, end_ns, open: shared.open, counted };
+        let handed = Handed { thread: self.thread, interval, end_ns, open: shared.open, counted };
         // Nobody listens any more only when the gathering thread has failed; it tells of that.
         let _ = self.sender.send(handed);
     }
