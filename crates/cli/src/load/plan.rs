@@ -3,12 +3,18 @@
 //! The generator checks the plan itself; here only what it cannot see is refused.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_load::{Arrival, Crowd, End, Expect, LoadError, Pace, Plan, Stage, Target};
 use pollux_poller::Mechanism;
 
 use super::flags::{ArrivalFlag, DURATION, LoadFlags, WARM_UP};
+
+/// What needs the least CPU time for each request.
+pub(crate) const FASTEST: Driver = Driver::Completion;
+/// What comes next, where io_uring is old or forbidden.
+pub(crate) const NEXT: Driver = Driver::Readiness(Mechanism::EpollEt);
 
 /// The plan that `flags` ask for.
 ///
@@ -17,11 +23,11 @@ use super::flags::{ArrivalFlag, DURATION, LoadFlags, WARM_UP};
 pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
     let targets = targets(flags)?;
     let is_counted = flags.requests.is_some();
-    let warm_up = if is_counted { std::time::Duration::ZERO } else { WARM_UP };
+    let warm_up = if is_counted { Duration::ZERO } else { WARM_UP };
     let after = flags.duration.or((!is_counted).then_some(DURATION));
     Ok(Plan {
         targets,
-        driver: flags.poller.unwrap_or_else(fastest),
+        driver: flags.poller.unwrap_or(FASTEST),
         threads: flags.threads,
         cpus: flags.cpus.clone(),
         connections: flags.connections,
@@ -38,12 +44,7 @@ pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
         request_timeout: flags.timeout,
         expect: Expect { status: flags.expect_status, body_bytes: flags.expect_bytes },
         sources: flags.sources.iter().flat_map(|sources| sources.0.iter().copied()).collect(),
-        crowd: Crowd {
-            dead: flags.dead,
-            silent: flags.silent,
-            slow: flags.slow,
-            drip: flags.drip,
-        },
+        crowd: Crowd { dead: flags.dead, silent: flags.silent, slow: flags.slow, drip: flags.drip },
         seed: flags.seed,
     })
 }
@@ -54,9 +55,14 @@ pub(crate) fn trial(flags: &LoadFlags, plan: &Plan, rate_per_s: f64) -> Plan {
     Plan {
         pace: Pace::Open { arrival: arrival(flags), stages },
         end: End { requests: None, after: Some(flags.trial) },
-        warm_up: flags.warm_up.unwrap_or(WARM_UP.min(flags.trial / 5)),
+        warm_up: trial_warm_up(flags),
         ..plan.clone()
     }
+}
+
+/// What is not counted at the start of a trial; a short one has a short one.
+pub(crate) fn trial_warm_up(flags: &LoadFlags) -> Duration {
+    flags.warm_up.unwrap_or(WARM_UP.min(flags.trial / 5))
 }
 
 fn targets(flags: &LoadFlags) -> Result<Vec<Target>, LoadError> {
@@ -92,18 +98,8 @@ fn arrival(flags: &LoadFlags) -> Arrival {
     }
 }
 
-/// io_uring by completion where a ring can be opened, else epoll with edges.
-fn fastest() -> Driver {
-    match Mechanism::UringPoll.open() {
-        Ok(_) => Driver::Completion,
-        Err(_) => Driver::Readiness(Mechanism::EpollEt),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::Parser;
 
     use super::*;

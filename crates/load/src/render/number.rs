@@ -22,7 +22,8 @@ pub(super) fn or_na<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> Stri
 }
 
 /// Nanoseconds with the unit that leaves three digits: `746 ns`, `64.1 µs`, `1.08 s`.
-pub(super) fn time(nanoseconds: f64) -> String {
+#[must_use]
+pub fn time(nanoseconds: f64) -> String {
     let unit = TIME_UNITS.iter().find(|(unit, _)| nanoseconds >= unit * NEARLY);
     match unit {
         Some((unit, name)) => format!("{} {name}", significant(nanoseconds / unit)),
@@ -59,7 +60,8 @@ pub(super) fn bytes(value: f64) -> String {
 }
 
 /// A whole number with separators: `18,000`.
-pub(super) fn count(value: u64) -> String {
+#[must_use]
+pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
