@@ -187,8 +187,10 @@ impl Active {
         } else {
             shared.seats.is_busy(self.seat);
         }
-        if !self.under_way.is_empty() && !actions.deadline().is_finite() {
-            actions.set_deadline(actions.now().at + shared.terms.request_timeout);
+        if !self.under_way.is_empty() {
+            // An earlier one stays: see `on_deadline`.
+            let due = actions.now().at + shared.terms.request_timeout;
+            actions.set_deadline(actions.deadline().min(due));
         }
     }
 

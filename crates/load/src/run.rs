@@ -48,7 +48,7 @@ impl Load {
                 spares: spare_receiver,
             };
             let (opened, ends) = (opened_sender.clone(), Ends(Arc::clone(&control)));
-            let started = named(format!("load-{thread}"), move || work(seat, &opened, ends));
+            let started = named(format!("load-{thread}"), move || work(seat, opened, ends));
             match started {
                 Ok(worker) => workers.push(worker),
                 Err(error) => {
@@ -156,7 +156,7 @@ fn named<T: Send + 'static>(
 /// What a worker's thread does; `opened` is told first whether it has its loop.
 fn work(
     seat: Seat,
-    opened: &Sender<Result<(), LoadError>>,
+    opened: Sender<Result<(), LoadError>>,
     ends: Ends,
 ) -> Result<Option<ThreadOutcome>, LoadError> {
     let worker = match Worker::open(seat) {
@@ -167,6 +167,7 @@ fn work(
         }
     };
     let _ = opened.send(Ok(()));
+    drop(opened);
     let done = worker.run();
     if done.is_err() {
         ends.0.stop();

@@ -382,7 +382,8 @@ impl Worker {
     /// Hands over what was counted last; a moment's worth goes to the interval before.
     fn send_last(&mut self, now_ns: u64) {
         let began_ns = self.boundary_ns.saturating_sub(SECOND_NS);
-        let is_short = now_ns.saturating_sub(began_ns) < INTERVAL_MIN_NS && self.interval > 0;
+        let is_first = self.control.measure_from_ns().is_none_or(|from_ns| began_ns <= from_ns);
+        let is_short = now_ns.saturating_sub(began_ns) < INTERVAL_MIN_NS && !is_first;
         self.send(self.interval - u32::from(is_short), now_ns);
     }
 

@@ -1,7 +1,12 @@
 //! Whole runs against small servers, on every driver that is to be had here.
 
 mod closed;
+mod crowds;
+mod faults;
+mod paces;
+mod refusals;
 mod server;
+mod shapes;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
