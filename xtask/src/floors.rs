@@ -7,12 +7,13 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 7] = [
+const FLOORS: [(&str, u32); 8] = [
     ("pollux-sys", 1),
     ("pollux-poller", 2),
     ("pollux-engine", 3),
     ("pollux-http", 3),
     ("pollux-server", 4),
+    ("pollux-load", 4),
     ("pollux-lab", 5),
     ("pollux-cli", 6),
 ];

@@ -14,6 +14,7 @@
 //!   else: done for now
 //! ```
 
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::actions::Ending;
@@ -65,6 +66,7 @@ pub(crate) enum Progress {
 /// A call that comes from outside the stream of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Occasion {
+    Connected,
     Deadline,
     Wake,
     Drain,
@@ -117,6 +119,12 @@ impl<S: Session> Conversation<S> {
     /// A conversation of a session that exists already.
     pub(crate) fn new(session: S) -> Self {
         Self { session, kept: None, deadline: Moment::NEVER, state: 0 }
+    }
+
+    /// A conversation whose peer is not there yet: as with output that waits, only occasions
+    /// reach the session until [`Conversation::output_left`].
+    pub(crate) fn connecting(session: S, deadline: Moment) -> Self {
+        Self { deadline, state: WAITING, ..Self::new(session) }
     }
 
     /// Feeds `input`, or nothing, and calls the session as long as there is something to do.
@@ -215,6 +223,11 @@ impl<S: Session> Conversation<S> {
         self.kept.as_ref().map_or(0, |kept| kept.len())
     }
 
+    /// Tells the session that its peer will not be there; [`Conversation::closed`] follows.
+    pub(crate) fn connect_failed(&mut self, shared: &mut S::Shared, error: io::Error) {
+        self.session.connect_failed(shared, error);
+    }
+
     /// Tells the session that the connection is over.
     pub(crate) fn closed(self, shared: &mut S::Shared, cause: CloseCause) {
         self.session.closed(shared, cause);
@@ -306,6 +319,7 @@ impl<S: Session> Conversation<S> {
                 self.state |= END_TOLD;
                 self.session.on_end(shared, &mut actions);
             }
+            Call::Outside(Occasion::Connected) => self.session.connected(shared, &mut actions),
             Call::Outside(Occasion::Deadline) => self.session.on_deadline(shared, &mut actions),
             Call::Outside(Occasion::Wake) => self.session.on_wake(shared, &mut actions),
             Call::Outside(Occasion::Drain) => self.session.on_drain(shared, &mut actions),

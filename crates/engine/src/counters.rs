@@ -44,6 +44,9 @@ named! {
         Accepted = "accepted",
         /// Connections handed over by another thread or by the program.
         Adopted = "adopted",
+        /// Connections to a peer that were begun; those that failed later closed for
+        /// `connect_failed`.
+        Connects = "connects",
         /// Accepted connections that were handed to another loop, which adopted them.
         HandedOut = "handed_out",
         /// Accept calls that found nobody waiting.
@@ -120,6 +123,8 @@ named! {
         SocketError = "socket_error",
         /// It was handed to a loop that had its most connections already.
         LoopFull = "loop_full",
+        /// A connection to a peer did not come about.
+        ConnectFailed = "connect_failed",
         /// The loop was drained and the connection had its time.
         Drained = "drained",
         /// The loop ended with the connection open.
@@ -166,7 +171,8 @@ impl Counters {
     /// How many connections are open, give or take one that is just coming or going.
     #[must_use]
     pub fn open(&self) -> u64 {
-        let begun = self.value(Counter::Accepted) + self.value(Counter::Adopted);
+        let begun = [Counter::Accepted, Counter::Adopted, Counter::Connects];
+        let begun: u64 = begun.iter().map(|counter| self.value(*counter)).sum();
         begun.saturating_sub(self.closed_total() + self.value(Counter::HandedOut))
     }
 

@@ -11,7 +11,7 @@ pub(crate) enum Tail {
     /// Nothing.
     #[default]
     None,
-    /// Send this, when the peer reads.
+    /// Send this, when the peer reads; when there is one, for a connection that is not there yet.
     Waiting(Box<Output>),
     /// Drop what comes until the peer ends: closing with unread input would make the kernel
     /// reset the connection, and the peer might never see the last answer (RFC 9112 9.6).
@@ -76,6 +76,10 @@ impl Tail {
 
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting(_))
+    }
+
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self, Self::Waiting(output) if output.is_connecting())
     }
 
     pub(crate) fn is_lingering(&self) -> bool {

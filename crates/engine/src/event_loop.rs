@@ -13,8 +13,8 @@ use crate::completion::CompletionLoop;
 use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::{
-    CloseCause, ConnectionId, Counter, Counters, Driver, FdSnapshot, Limits, Listener, Session,
-    SharedDate,
+    CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver, FdSnapshot,
+    Limits, Listener, Moment, Session, SharedDate,
 };
 
 /// Why a loop could not be opened, or stopped.
@@ -114,6 +114,26 @@ impl<S: Session> EventLoop<S> {
     pub fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
         let this = &mut self.0;
         either!(this, each => each.adopt(socket, session))
+    }
+
+    /// Opens a connection to a peer and starts `session` on it: [`Session::connected`] comes in
+    /// a later turn, or [`Session::connect_failed`] and [`Session::closed`] do.
+    ///
+    /// The session's deadline is `deadline` from the beginning ([`Moment::NEVER`]: none), so a
+    /// connect has a time limit: the session aborts in [`Session::on_deadline`]. Without one the
+    /// kernel gives up after some minutes. On a loop that drains, [`Session::on_drain`] is called
+    /// before this returns. The socket is non-blocking, close-on-exec and has TCP_NODELAY.
+    ///
+    /// # Errors
+    /// [`ConnectError`] for what shows at once, with the session, of which nothing was called.
+    pub fn connect(
+        &mut self,
+        to: &ConnectTo,
+        session: S,
+        deadline: Moment,
+    ) -> Result<ConnectionId, (S, ConnectError)> {
+        let this = &mut self.0;
+        either!(this, each => each.connect(to, session, deadline))
     }
 
     /// Starts a session on a connection that another thread accepted.

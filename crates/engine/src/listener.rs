@@ -21,7 +21,7 @@ use rustix::net::{
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Where a server listens.
+/// Where a server listens, and a client finds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListenAddress {
     /// TCP; port 0 lets the kernel choose. `[::]` takes IPv4 as well.

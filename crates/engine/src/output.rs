@@ -50,6 +50,8 @@ pub(crate) struct Output {
     moved_bytes: u64,
     /// The socket was full when it was tried last: it will tell when it is not.
     is_blocked: bool,
+    /// The socket has no peer yet; room to write will mean that it has one, or never will.
+    is_connecting: bool,
 }
 
 /// How far a flush came.
@@ -67,6 +69,24 @@ pub(crate) enum Flushed {
 impl Output {
     pub(crate) fn new(now: Moment, limits: &Limits) -> Self {
         Self { judged_at: now + limits.write_timeout, ..Self::default() }
+    }
+
+    /// The output of a socket that has no peer yet: nothing, or what a session says meanwhile.
+    /// Nobody's pace is judged.
+    pub(crate) fn connecting(is_in_progress: bool) -> Self {
+        let judged_at = Moment::NEVER;
+        Self { judged_at, is_blocked: is_in_progress, is_connecting: true, ..Self::default() }
+    }
+
+    /// The peer is there: from now on its pace is judged.
+    pub(crate) fn connected(&mut self, now: Moment, limits: &Limits) {
+        self.judged_at = now + limits.write_timeout;
+        (self.is_blocked, self.is_connecting) = (false, false);
+    }
+
+    /// Whether the socket has no peer yet.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.is_connecting
     }
 
     /// Puts bytes behind what waits.

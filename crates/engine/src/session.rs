@@ -5,13 +5,20 @@
 //! of one loop share.
 //!
 //! ```text
+//!  connected
+//!      or
 //!  accepted ──► on_bytes* ──► on_end ──► closed
 //!                  │  ▲
 //!      call_again  ▼  │ output has left
-//!               on_drained            on_deadline, on_wake, on_drain: at any time between
+//!               on_drained            on_deadline, on_wake, on_drain: at any time between,
+//!                                     and while a connection to a peer is not there yet
 //! ```
+//!
+//! A session that was given to [`EventLoop::connect`](crate::EventLoop::connect) begins with
+//! `connected`, or ends with `connect_failed` and `closed`.
 
 use std::fmt;
+use std::io;
 
 use pollux_poller::Token;
 
@@ -32,6 +39,8 @@ impl fmt::Debug for ConnectionId {
 /// # Rules
 /// * No call comes while output of an earlier one waits for the peer, but [`Session::on_wake`],
 ///   [`Session::on_drain`] and [`Session::on_deadline`]; what those send goes behind it.
+/// * While a connection to a peer is not there yet, the same three may come; what they send
+///   leaves when it is there, and [`Actions::close`] and [`Actions::linger`] do not wait for it.
 /// * Each call has room for at least [`Actions::ROOM_MIN`] bytes of output.
 /// * After [`Actions::close`], [`Actions::linger`] or [`Actions::abort`] only
 ///   [`Session::closed`] is called.
@@ -51,6 +60,18 @@ pub trait Session: Sized {
 
     /// A connection was accepted; sending here is allowed.
     fn accepted(shared: &mut Self::Shared, actions: &mut Actions<'_>) -> Self;
+
+    /// The connection that [`EventLoop::connect`](crate::EventLoop::connect) began is there;
+    /// sending here is allowed. The deadline of the connect is still set.
+    fn connected(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+        let _ = (shared, actions);
+    }
+
+    /// The connection did not come about: refused, unreachable, timed out, or reset before the
+    /// loop saw it. [`Session::closed`] follows, with [`CloseCause::ConnectFailed`].
+    fn connect_failed(&mut self, shared: &mut Self::Shared, error: io::Error) {
+        let _ = (shared, error);
+    }
 
     /// Bytes arrived. Says how many of them, from the front, are used up; the rest comes again,
     /// together with what arrives next. Never called with no bytes, nor while input is paused.

@@ -1,6 +1,6 @@
-//! Request bodies: finds their bytes among the framing (RFC 9112 6.2 and 7.1).
+//! Bodies: finds their bytes among the framing (RFC 9112 6.2 and 7.1).
 //!
-//! The server feeds it what follows a head. Everything it has seen is kept in a few words, so
+//! The server and its clients feed it what follows a head. Everything it has seen is kept in a few words, so
 //! that the bytes may come in any pieces; body bytes are never copied, only pointed at. Trailers
 //! are checked and dropped: nothing of them may reach framing, routing or Host.
 //!
@@ -12,11 +12,13 @@
 //!                 ▼
 //!               Done
 //! ```
+//!
+//! A body of known length needs one state, and so does an answer that ends with its connection.
 
 use std::ops::Range;
 
 use crate::fields::{is_token_byte, is_value_byte};
-use crate::{Framing, Limits, Rejection, Status};
+use crate::{Framing, Limits, Rejection, ResponseBody, Status};
 
 /// Reads one body.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub struct BodyReader {
     /// What the trailer section may still hold.
     trailer_left: u32,
     trailer_fields_left: usize,
+    /// Whether a refusal is of an answer.
+    is_answer: bool,
 }
 
 /// What one call of [`BodyReader::feed`] found.
@@ -44,7 +48,7 @@ pub struct BodyStep {
     pub consumed: usize,
     /// Where in the input the body's bytes stand; may be empty.
     pub data: Range<usize>,
-    /// Whether the body ends here; the next request starts behind `consumed`.
+    /// Whether the body ends here; the next head starts behind `consumed`.
     pub is_done: bool,
 }
 
@@ -53,6 +57,7 @@ enum State {
     Done,
     Refused(Rejection),
     Length(u64),
+    UntilClose,
     Size { digits: u8 },
     Blank,
     Extension,
@@ -74,6 +79,7 @@ const SIZE: Rejection =
     Rejection::bad("a chunk size is not 1 to 16 hex digits and CRLF", "RFC 9112 7.1");
 const BODY_LARGE: Rejection =
     Rejection::new(Status::CONTENT_TOO_LARGE, "the body exceeds the limit", "RFC 9110 15.5.14");
+const CUT: Rejection = Rejection::bad("the connection ended before the body did", "RFC 9112 8");
 const EXTENSION: Rejection =
     Rejection::bad("a chunk extension holds a control byte", "RFC 9112 7.1.1");
 const EXTENSION_LARGE: Rejection =
@@ -92,6 +98,22 @@ impl BodyReader {
             Framing::Length(len) => State::Length(len),
             Framing::Chunked => State::Size { digits: 0 },
         };
+        Self::starting(state, limits)
+    }
+
+    /// A reader for the body of a response; its refusals have status 502.
+    #[must_use]
+    pub fn of_response(body: ResponseBody, limits: &Limits) -> Self {
+        let reader = match body {
+            ResponseBody::None => Self::new(Framing::None, limits),
+            ResponseBody::Length(len) => Self::new(Framing::Length(len), limits),
+            ResponseBody::Chunked => Self::new(Framing::Chunked, limits),
+            ResponseBody::UntilClose => Self::starting(State::UntilClose, limits),
+        };
+        Self { is_answer: true, ..reader }
+    }
+
+    fn starting(state: State, limits: &Limits) -> Self {
         Self {
             state,
             chunk: 0,
@@ -101,6 +123,7 @@ impl BodyReader {
             extension_left: limits.extension_bytes,
             trailer_left: limits.trailer_bytes,
             trailer_fields_left: limits.fields,
+            is_answer: false,
         }
     }
 
@@ -122,17 +145,50 @@ impl BodyReader {
                 State::Refused(rejection) => return Err(rejection),
                 State::Length(left) => return Ok(self.take(input, at, left)),
                 State::Data(left) => return Ok(self.take(input, at, left)),
+                State::UntilClose => return self.take_all(input),
                 _ => match self.next_state(b) {
                     Ok(state) => self.state = state,
-                    Err(rejection) => {
-                        self.state = State::Refused(rejection);
-                        return Err(rejection);
-                    }
+                    Err(rejection) => return Err(self.refuse(rejection)),
                 },
             }
         }
         let end = input.len();
         Ok(self.step(end, end..end))
+    }
+
+    /// Tells the reader that the peer has ended its side of the connection. An answer that lasts
+    /// until then is done.
+    ///
+    /// # Errors
+    /// When the body should have gone on (RFC 9112 8), or had been refused before.
+    pub fn end(&mut self) -> Result<(), Rejection> {
+        match self.state {
+            State::Done => Ok(()),
+            State::Refused(rejection) => Err(rejection),
+            State::UntilClose => {
+                self.state = State::Done;
+                Ok(())
+            }
+            _ => Err(self.refuse(CUT)),
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, rejection: Rejection) -> Rejection {
+        let rejection = if self.is_answer { rejection.of_answer() } else { rejection };
+        self.state = State::Refused(rejection);
+        rejection
+    }
+
+    /// Points at all of the input, up to the limit of the body.
+    fn take_all(&mut self, input: &[u8]) -> Result<BodyStep, Rejection> {
+        match self.body_left.checked_sub(input.len() as u64) {
+            Some(left) => {
+                self.body_left = left;
+                Ok(self.step(input.len(), 0..input.len()))
+            }
+            None => Err(self.refuse(BODY_LARGE)),
+        }
     }
 
     /// Points at the data that starts at `at`, of which `left` bytes are still to come.

@@ -59,6 +59,14 @@ impl Field<'_> {
     }
 }
 
+/// Whether a token is that name without regard to case. All bytes at once: that bit 5 is the
+/// case of letters, and that no token byte becomes a `-` by it, makes it exact.
+#[inline(always)]
+pub(crate) fn is_name<const LEN: usize>(name: &[u8], lower: &[u8; LEN]) -> bool {
+    let Some(name) = name.first_chunk::<LEN>() else { return false };
+    name.iter().zip(lower).fold(0, |differing, (b, lower)| differing | ((b | 0x20) ^ lower)) == 0
+}
+
 /// The elements of a comma-separated list (RFC 9110 5.6.1), trimmed; empty ones are left out.
 /// For lists whose elements hold no quoted commas.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {

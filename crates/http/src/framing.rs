@@ -34,8 +34,8 @@ pub(crate) struct FramingFields {
 }
 
 /// The transfer codings so far, in their order.
-#[derive(Default, PartialEq, Eq)]
-enum Coding {
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Coding {
     #[default]
     None,
     /// The last one is chunked, all before it are unknown to us.
@@ -48,7 +48,7 @@ const LENGTH: Rejection =
     Rejection::bad("Content-Length is not one number in digits", "RFC 9112 6.3");
 const LENGTH_TWICE: Rejection =
     Rejection::bad("more than one Content-Length, equal or not", "RFC 9112 6.3");
-const BODY_LARGE: Rejection = Rejection::new(
+pub(crate) const BODY_LARGE: Rejection = Rejection::new(
     Status::CONTENT_TOO_LARGE,
     "the announced body exceeds the limit",
     "RFC 9110 15.5.14",
@@ -65,8 +65,8 @@ const UNKNOWN_CODING: Rejection = Rejection::new(
     "chunked is the only transfer coding served here",
     "RFC 9112 6.1",
 );
-const CODING_IN_1_0: Rejection =
-    Rejection::bad("Transfer-Encoding in an HTTP/1.0 request", "RFC 9112 6.1");
+pub(crate) const CODING_IN_1_0: Rejection =
+    Rejection::bad("Transfer-Encoding in an HTTP/1.0 message", "RFC 9112 6.1");
 
 impl FramingFields {
     /// Takes one Content-Length field. Lists of equal values are refused like differing ones.
@@ -75,30 +75,13 @@ impl FramingFields {
         if self.length.is_some() || value.contains(&b',') {
             return Err(&LENGTH_TWICE);
         }
-        if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-            return Err(&LENGTH);
-        }
-        self.length = Some(saturating_number(value));
+        self.length = Some(length(value)?);
         Ok(())
     }
 
     /// Takes one Transfer-Encoding field.
-    #[inline(never)]
     pub(crate) fn note_coding(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
-        for coding in value.split(|&b| b == b',') {
-            let coding = coding.trim_ascii();
-            if coding.is_empty() {
-                return Err(&EMPTY_CODING);
-            }
-            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
-            self.coding = match self.coding {
-                Coding::Chunked { .. } => return Err(&CHUNKED_TWICE),
-                Coding::None if is_chunked => Coding::Chunked { has_unknown: false },
-                Coding::Unknown if is_chunked => Coding::Chunked { has_unknown: true },
-                Coding::None | Coding::Unknown => Coding::Unknown,
-            };
-        }
-        Ok(())
+        self.coding.note(value)
     }
 
     /// The verdict, when all fields were seen. An HTTP/1.0 sender does not know of transfer
@@ -123,6 +106,35 @@ impl FramingFields {
             Coding::None | Coding::Unknown => Err(&NOT_CHUNKED),
         }
     }
+}
+
+impl Coding {
+    /// Takes one Transfer-Encoding field.
+    #[inline(never)]
+    pub(crate) fn note(&mut self, value: &[u8]) -> Result<(), &'static Rejection> {
+        for coding in value.split(|&b| b == b',') {
+            let coding = coding.trim_ascii();
+            if coding.is_empty() {
+                return Err(&EMPTY_CODING);
+            }
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            *self = match self {
+                Self::Chunked { .. } => return Err(&CHUNKED_TWICE),
+                Self::None if is_chunked => Self::Chunked { has_unknown: false },
+                Self::Unknown if is_chunked => Self::Chunked { has_unknown: true },
+                Self::None | Self::Unknown => Self::Unknown,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The length that one value names; the largest number stands for all beyond it.
+pub(crate) fn length(value: &[u8]) -> Result<u64, &'static Rejection> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(&LENGTH);
+    }
+    Ok(saturating_number(value))
 }
 
 /// The number that digits stand for, or the largest one: more than any limit allows.

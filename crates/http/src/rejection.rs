@@ -27,6 +27,11 @@ impl Rejection {
     pub(crate) const fn bad(reason: &'static str, rfc: &'static str) -> Self {
         Self::new(Status::BAD_REQUEST, reason, rfc)
     }
+
+    /// The same refusal of an answer: 502 is what a gateway tells its own client then.
+    pub(crate) const fn of_answer(self) -> Self {
+        Self::new(Status::BAD_GATEWAY, self.reason, self.rfc)
+    }
 }
 
 impl fmt::Display for Rejection {

@@ -12,6 +12,7 @@
 
 use crate::connection::ConnectionFields;
 use crate::field_lines;
+use crate::fields::is_name;
 use crate::framing::FramingFields;
 use crate::host;
 use crate::request_line::{self, RequestLine, TARGET_LONG};
@@ -55,7 +56,7 @@ const EMPTY_LINES_MAX: usize = 4;
 const EMPTY_LINE: Rejection = Rejection::bad("a line end without its CR or LF", "RFC 9112 2.2");
 const EMPTY_LINES: Rejection =
     Rejection::bad("too many empty lines before a request", "RFC 9112 2.2");
-const HEAD_LARGE: Rejection =
+pub(crate) const HEAD_LARGE: Rejection =
     Rejection::new(Status::FIELDS_TOO_LARGE, "the head exceeds the limit", "RFC 6585 5");
 const HOST_MISSING: Rejection = Rejection::bad("HTTP/1.1 without Host", "RFC 9112 3.2");
 const HOST_TWICE: Rejection = Rejection::bad("more than one Host", "RFC 9112 3.2");
@@ -196,12 +197,4 @@ impl Facts {
             expects_continue: expects_continue && framing.has_body(),
         })
     }
-}
-
-/// Whether a token is that name without regard to case. All bytes at once: that bit 5 is the
-/// case of letters, and that no token byte becomes a `-` by it, makes it exact.
-#[inline(always)]
-fn is_name<const LEN: usize>(name: &[u8], lower: &[u8; LEN]) -> bool {
-    let Some(name) = name.first_chunk::<LEN>() else { return false };
-    name.iter().zip(lower).fold(0, |differing, (b, lower)| differing | ((b | 0x20) ^ lower)) == 0
 }

@@ -82,7 +82,7 @@ fn target<'b>(rest: &'b [u8], limits: &Limits) -> Result<Option<&'b [u8]>, &'sta
 }
 
 /// Visible ASCII. Some of it (`"<>\^{|}` and the backtick) is not a URI's, yet browsers send it.
-const fn is_target_byte(b: u8) -> bool {
+pub(crate) const fn is_target_byte(b: u8) -> bool {
     b'!' <= b && b <= b'~' && b != b'#'
 }
 
@@ -95,20 +95,26 @@ fn version(rest: &[u8]) -> Result<Option<u8>, &'static Rejection> {
     if rest.first_chunk() == Some(b"HTTP/1.1\r\n") {
         return Ok(Some(1));
     }
-    other_version(rest)
+    minor_version(rest, b"HTTP/1.d\r\n", &VERSION)
 }
 
+/// The minor version, read byte by byte where the pattern has its `d`; status lines start with
+/// what request lines end in. What does not fit the pattern is `wrong`.
 #[inline(never)]
-fn other_version(rest: &[u8]) -> Result<Option<u8>, &'static Rejection> {
+pub(crate) fn minor_version(
+    rest: &[u8],
+    pattern: &[u8],
+    wrong: &'static Rejection,
+) -> Result<Option<u8>, &'static Rejection> {
     let mut minor = 1;
-    for (at, &pattern) in b"HTTP/1.d\r\n".iter().enumerate() {
+    for (at, &pattern) in pattern.iter().enumerate() {
         let Some(&b) = rest.get(at) else { return Ok(None) };
         match pattern {
             b'd' if b.is_ascii_digit() => minor = u8::from(b != b'0'),
-            b'd' => return Err(&VERSION),
+            b'd' => return Err(wrong),
             b'1' if b.is_ascii_digit() && b != b'1' => return Err(&MAJOR),
             _ if b == pattern => {}
-            _ => return Err(&VERSION),
+            _ => return Err(wrong),
         }
     }
     Ok(Some(minor))

@@ -33,12 +33,22 @@ impl Distribution {
 
     /// Adds all that `other` has counted.
     pub fn add(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("all have the same bounds");
+        if other.count() > 0 {
+            self.0.add(&other.0).expect("all have the same bounds");
+        }
+    }
+
+    /// Adds all that `other` has counted and empties it.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        self.add(other);
+        other.clear();
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.0.reset();
+        if self.count() > 0 {
+            self.0.reset();
+        }
     }
 
     /// How many times were counted.

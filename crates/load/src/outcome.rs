@@ -43,6 +43,15 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
 }
 
+impl Outcome {
+    /// Answers that came whole, per second of the measured time.
+    #[must_use]
+    pub fn answered_per_s(&self) -> f64 {
+        let seconds = self.measured.as_secs_f64();
+        if seconds > 0.0 { self.totals.answered as f64 / seconds } else { 0.0 }
+    }
+}
+
 /// What ran, for readers of the result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
@@ -200,8 +209,11 @@ pub struct Generator {
     pub cpu: Duration,
     /// The same for each answer, in microseconds.
     pub cpu_us_per_answer: Option<f64>,
-    /// Part of its time that each thread was on a CPU, 0 to 1.
-    pub cpu_share: Vec<f64>,
+    /// Part of its time that each thread worked, 0 to 1; without [`Generator::spun`].
+    pub busy_share: Vec<f64>,
+    /// CPU time of all threads that was spent on waiting for the next intended start.
+    #[serde(rename = "spun_s", serialize_with = "as_seconds")]
+    pub spun: Duration,
     /// How much later than intended requests were sent although a connection was free (open
     /// loop); turn lengths in a closed loop.
     pub lag: Distribution,
@@ -242,4 +254,55 @@ pub enum FindingKind {
 
 fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// A run of ten seconds over `connections` with `answers`, all of which took `latency_ns`.
+#[cfg(test)]
+pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome {
+    let mut latency = Distribution::new();
+    (0..answers).for_each(|_| latency.record(latency_ns));
+    let setting = Setting {
+        urls: vec!["http://127.0.0.1:8080/".to_owned()],
+        driver: "epoll-et".to_owned(),
+        threads: 1,
+        connections,
+        pipeline: 1,
+        requests_per_connection: None,
+        pace: "closed".to_owned(),
+        asked_per_s: None,
+        warm_up_s: 0.0,
+    };
+    let totals = Totals {
+        due: answers,
+        sent: answers,
+        answered: answers,
+        right: answers,
+        by_class: [0, 0, answers, 0, 0, 0],
+        connects: u64::from(connections),
+        ..Totals::default()
+    };
+    let generator = Generator {
+        cpu: Duration::from_secs(3),
+        cpu_us_per_answer: None,
+        busy_share: vec![0.3],
+        spun: Duration::ZERO,
+        lag: Distribution::new(),
+        involuntary_switches: Some(0),
+    };
+    Outcome {
+        began_unix_s: 0.0,
+        measured: Duration::from_secs(10),
+        setting,
+        totals,
+        first_byte: latency.clone(),
+        latency,
+        connect: Distribution::new(),
+        lifetime: Distribution::new(),
+        errors: Errors::default(),
+        targets: Vec::new(),
+        seconds: Vec::new(),
+        crowd: Vec::new(),
+        generator,
+        findings: Vec::new(),
+    }
 }

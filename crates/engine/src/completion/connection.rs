@@ -128,6 +128,9 @@ impl<S: Session> CompletionLoop<S> {
             Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
             Ok(Progress::Rests) => {}
         }
+        if connection.tail.is_connecting() && connection.conversation.ending().is_some() {
+            return self.close(token, CloseCause::Session);
+        }
         let is_under_way = connection.marks.submission == self.submission;
         match (&mut connection.tail, connection.conversation.ending()) {
             // Waits for the send of this turn only: the next turn goes on with it.

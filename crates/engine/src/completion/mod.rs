@@ -16,6 +16,7 @@
 //! New connections are let in after the live ones had their turn (`accepting.rs`).
 
 mod accepting;
+mod connecting;
 mod connection;
 mod label;
 mod pace;

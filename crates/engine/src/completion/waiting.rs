@@ -18,7 +18,7 @@ use crate::output::{Flushed, Output, Piece, UnderWay, broken};
 use crate::{ConnectionId, Counter, Session};
 
 /// `poll(2)` bit: the socket has room.
-const POLLOUT: u32 = 4;
+pub(super) const POLLOUT: u32 = 4;
 
 impl<S: Session> CompletionLoop<S> {
     /// Sends the next piece of what waits; when all of it has left, the session goes on.
@@ -27,6 +27,9 @@ impl<S: Session> CompletionLoop<S> {
         let Tail::Waiting(output) = &mut connection.tail else { return };
         if output.is_in_flight() {
             return;
+        }
+        if output.is_connecting() {
+            return self.connected(token);
         }
         if connection.marks.submission == self.submission {
             // A send in front of this one rides with the next submission and may fall short.

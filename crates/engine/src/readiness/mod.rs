@@ -11,6 +11,7 @@
 //! short send asks for writability. New connections are accepted last, so no descriptor is used
 //! again while events for its number may lie in the batch.
 
+mod connecting;
 mod turns;
 mod wire;
 
@@ -261,6 +262,9 @@ impl<S: Session> ReadinessLoop<S> {
             Ok(Progress::Rests) => {}
         }
         let Connection { conversation, tail, .. } = connection;
+        if tail.is_connecting() && conversation.ending().is_some() {
+            return self.close(token, CloseCause::Session);
+        }
         if let Tail::Waiting(output) = tail {
             if output.is_blocked() {
                 self.table.cannot_write(token);

@@ -154,6 +154,9 @@ impl<S: Session> ReadinessLoop<S> {
     fn flush(&mut self, token: Token) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
         let Tail::Waiting(output) = &mut connection.tail else { return };
+        if output.is_connecting() {
+            return self.connected(token);
+        }
         match output.flush(socket(&self.table, token), &self.counters) {
             Ok(Flushed::All) => {
                 connection.tail = Tail::None;

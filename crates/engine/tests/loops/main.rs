@@ -6,6 +6,7 @@
 
 mod broadcast;
 mod bytes;
+mod connecting;
 mod ends;
 mod failures;
 mod limits;

@@ -18,6 +18,8 @@ use crate::peer::DEADLINE;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Call<'a> {
     Accepted,
+    Connected,
+    ConnectFailed(ErrorKind),
     Bytes(&'a [u8]),
     End,
     Drained,
@@ -35,6 +37,13 @@ pub(crate) struct Puppet(Box<Play>);
 impl Puppet {
     pub(crate) fn new(mut play: impl FnMut(Call<'_>, &mut Actions<'_>) -> usize + 'static) -> Self {
         Self(Box::new(move |call, actions| actions.map_or(0, |actions| play(call, actions))))
+    }
+
+    /// Told of everything, also of what leaves nothing to do.
+    pub(crate) fn whole(
+        play: impl FnMut(Call<'_>, Option<&mut Actions<'_>>) -> usize + 'static,
+    ) -> Self {
+        Self(Box::new(play))
     }
 
     /// As `new`, and told of the end as well.
@@ -67,6 +76,14 @@ impl Session for Puppet {
         let mut this = shared();
         (this.0)(Call::Accepted, Some(actions));
         this
+    }
+
+    fn connected(&mut self, _: &mut Maker, actions: &mut Actions<'_>) {
+        (self.0)(Call::Connected, Some(actions));
+    }
+
+    fn connect_failed(&mut self, _: &mut Maker, error: std::io::Error) {
+        (self.0)(Call::ConnectFailed(error.kind()), None);
     }
 
     fn on_bytes(&mut self, _: &mut Maker, actions: &mut Actions<'_>, input: &[u8]) -> usize {
@@ -176,7 +193,8 @@ impl Stage {
     /// Every connection that began is accounted for.
     pub(crate) fn assert_balanced(&self) {
         let counters = self.event_loop.counters();
-        let begun = counters.value(Counter::Accepted) + counters.value(Counter::Adopted);
+        let begun = [Counter::Accepted, Counter::Adopted, Counter::Connects];
+        let begun: u64 = begun.iter().map(|counter| counters.value(*counter)).sum();
         let gone = counters.closed_total() + counters.value(Counter::HandedOut);
         let open = u64::from(self.event_loop.open_connections());
         assert_eq!(begun, gone + open, "{}", self.driver);

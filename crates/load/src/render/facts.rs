@@ -83,13 +83,20 @@ fn traffic(outcome: &Outcome) -> String {
 fn generator(outcome: &Outcome) -> String {
     let generator = &outcome.generator;
     let cpu = or_na(generator.cpu_us_per_answer, |us| number::time(us * 1000.0));
-    let shares: Vec<_> = generator.cpu_share.iter().map(|share| number::percent(*share)).collect();
+    let shares: Vec<_> = generator.busy_share.iter().map(|share| number::percent(*share)).collect();
     let shares = if shares.is_empty() { NA.to_owned() } else { shares.join(", ") };
     let lag = or_na(told_ns(&generator.lag, 0.99), |ns| number::time(ns as f64));
     let lag_name = if words::is_closed_loop(outcome) { "turn length" } else { "lag" };
     let switches = or_na(generator.involuntary_switches, number::count);
+    let spun = match generator.spun.is_zero() {
+        true => String::new(),
+        false => format!(
+            ", {} more CPU waiting by spinning",
+            number::duration(generator.spun.as_secs_f64())
+        ),
+    };
     format!(
-        "{cpu} CPU per answer, threads on a CPU {shares} of the time, {lag_name} p99 {lag}, \
+        "{cpu} CPU per answer, threads at work {shares} of the time{spun}, {lag_name} p99 {lag}, \
          {switches} involuntary switches"
     )
 }

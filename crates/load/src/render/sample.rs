@@ -46,7 +46,8 @@ pub(super) fn outcome() -> Outcome {
         generator: Generator {
             cpu: Duration::from_millis(2_400),
             cpu_us_per_answer: Some(2_400_000.0 / answered as f64),
-            cpu_share: vec![0.11, 0.09],
+            busy_share: vec![0.11, 0.09],
+            spun: Duration::from_millis(600),
             lag: times(1000, |index| 1_000 + index * 100),
             involuntary_switches: Some(17),
         },
@@ -77,7 +78,8 @@ pub(super) fn empty() -> Outcome {
         generator: Generator {
             cpu: Duration::ZERO,
             cpu_us_per_answer: None,
-            cpu_share: Vec::new(),
+            busy_share: Vec::new(),
+            spun: Duration::ZERO,
             lag: none(),
             involuntary_switches: None,
         },

@@ -1,0 +1,343 @@
+//! Connections to a peer, on every driver: how they come about, fail and are given up.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use pollux_engine::{
+    CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Driver, Limits, ListenAddress,
+    Listener, Moment,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+
+use crate::peer::drivers;
+use crate::puppet::{Call, Puppet, Stage};
+
+/// What a session was told, in order; bytes count, ends and closings in words.
+type Story = Rc<RefCell<Vec<String>>>;
+
+/// Says `greeting` when it is connected, keeps what it is told, and closes at the peer's end.
+fn teller(story: &Story, greeting: &'static [u8]) -> Puppet {
+    let story = Rc::clone(story);
+    Puppet::whole(move |call, actions| {
+        let mut story = story.borrow_mut();
+        match (call, actions) {
+            (Call::Bytes(input), _) => {
+                story.push(String::from_utf8_lossy(input).into_owned());
+                return input.len();
+            }
+            (Call::Connected, Some(actions)) => actions.send(greeting),
+            (Call::Deadline, Some(actions)) => actions.abort(),
+            (Call::End | Call::Drain | Call::Wake, Some(actions)) => actions.close(),
+            _ => {}
+        }
+        story.push(format!("{call:?}"));
+        0
+    })
+}
+
+fn to(peer: SocketAddr) -> ConnectTo {
+    ConnectTo { peer: ListenAddress::Tcp(peer), source: None }
+}
+
+fn connect(stage: &mut Stage, to: &ConnectTo, session: Puppet) -> ConnectionId {
+    let begun = stage.event_loop.connect(to, session, Moment::NEVER);
+    begun.unwrap_or_else(|(_, error)| panic!("{}: {error:?}", stage.driver))
+}
+
+fn any_port() -> (TcpListener, ConnectTo) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let to = to(listener.local_addr().expect("bound"));
+    (listener, to)
+}
+
+fn ends(stage: &mut Stage, story: &Story) -> String {
+    stage.turn_until("the end", |_| {
+        story.borrow().last().is_some_and(|last| last.starts_with("Closed"))
+    });
+    stage.assert_balanced();
+    story.borrow().join(" ")
+}
+
+/// A path of our own for a unix socket, removed at the end.
+struct Path(PathBuf);
+
+impl Path {
+    fn new(name: &str, driver: Driver) -> Self {
+        let name = format!("pollux-connect-{name}-{driver}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn to(&self) -> ConnectTo {
+        ConnectTo { peer: ListenAddress::Unix(self.0.clone()), source: None }
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Sends back what comes.
+fn echo() -> Puppet {
+    Puppet::new(|call, actions| match call {
+        Call::Bytes(input) => {
+            actions.send(input);
+            input.len()
+        }
+        Call::End | Call::Drain => {
+            actions.close();
+            0
+        }
+        _ => 0,
+    })
+}
+
+#[test]
+fn a_client_and_its_server_share_a_loop() {
+    for driver in drivers() {
+        let path = Path::new("echo", driver);
+        for address in ["127.0.0.1:0".parse().expect("an address"), path.to().peer] {
+            let mut stage = Stage::accepting(driver, Limits::default(), echo);
+            let listener = Listener::open(&address, false).expect("opened");
+            let to = ConnectTo { peer: listener.address().clone(), source: None };
+            stage.event_loop.listen(listener, false);
+            let story = Story::default();
+            let id = connect(&mut stage, &to, teller(&story, b"hello"));
+            assert!(story.borrow().is_empty(), "{driver}: not within the call");
+            stage.turn_until("the echo", |_| story.borrow().len() == 2);
+            stage.assert_rests();
+            stage.event_loop.wake(id);
+            assert_eq!(ends(&mut stage, &story), "Connected hello Wake Closed(Session)");
+            stage.turn_until("both ends", |stage| stage.event_loop.open_connections() == 0);
+            assert_eq!(stage.count(Counter::Connects), 1);
+        }
+    }
+}
+
+#[test]
+fn a_closed_port_refuses() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let (listener, to) = any_port();
+        drop(listener);
+        let story = Story::default();
+        connect(&mut stage, &to, teller(&story, b""));
+        let told = ends(&mut stage, &story);
+        assert_eq!(told, "ConnectFailed(ConnectionRefused) Closed(ConnectFailed)", "{driver}");
+        assert_eq!(stage.event_loop.open_connections(), 0);
+        stage.assert_rests();
+    }
+}
+
+#[test]
+fn a_unix_socket_that_refuses_gives_the_session_back() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let path = Path::new("refuse", driver);
+        drop(UnixListener::bind(&path.0).expect("a free path"));
+        let story = Story::default();
+        let refused =
+            stage.event_loop.connect(&path.to(), teller(&story, b""), Moment::NEVER).map(drop);
+        let Err((_session, ConnectError::System { call, cause, .. })) = refused else {
+            panic!("{driver}: refused at once")
+        };
+        assert_eq!((call, cause.kind()), ("connect", ErrorKind::ConnectionRefused));
+        assert!(story.borrow().is_empty(), "{driver}");
+        assert_eq!(stage.count(Counter::Connects), 0);
+    }
+}
+
+/// A listener whose backlog is full, and what fills it.
+fn full_backlog() -> (OwnedFd, Vec<OwnedFd>, ConnectTo) {
+    let open = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
+    };
+    let listener = open();
+    let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    bind(&listener, &any).expect("bound");
+    listen(&listener, 0).expect("listens");
+    let address = rustix::net::getsockname(&listener).expect("bound");
+    let address = SocketAddr::try_from(address).expect("of the internet family");
+    let fill = |_| {
+        let socket = open();
+        let _ = rustix::net::connect(&socket, &address);
+        socket
+    };
+    let fillers = (0..4).map(fill).collect();
+    (listener, fillers, to(address))
+}
+
+#[test]
+fn a_connect_that_nobody_answers_ends_at_its_deadline() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let (_listener, _fillers, to) = full_backlog();
+        let story = Story::default();
+        // The loop's clock begins with its first turn.
+        stage.turn();
+        let deadline = stage.now() + Duration::from_millis(30);
+        let begun = stage.event_loop.connect(&to, teller(&story, b""), deadline);
+        begun.map_err(|(_, error)| error).expect("begun");
+        assert_eq!(ends(&mut stage, &story), "Deadline Closed(Aborted)", "{driver}");
+        stage.assert_rests();
+    }
+}
+
+#[test]
+fn a_connect_is_given_up_by_a_word_a_drain_or_the_end_of_the_loop() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let (_listener, _fillers, to) = full_backlog();
+        let [woken, drained, late, cut] = [(); 4].map(|()| Story::default());
+        let id = connect(&mut stage, &to, teller(&woken, b""));
+        stage.turn();
+        stage.event_loop.wake(id);
+        assert_eq!(ends(&mut stage, &woken), "Wake Closed(Session)", "{driver}");
+        connect(&mut stage, &to, teller(&drained, b""));
+        stage.turn();
+        stage.event_loop.drain();
+        assert_eq!(ends(&mut stage, &drained), "Drain Closed(Session)", "{driver}");
+        connect(&mut stage, &to, teller(&late, b""));
+        assert_eq!(ends(&mut stage, &late), "Drain Closed(Session)", "{driver}");
+        stage.assert_rests();
+
+        let mut stage = Stage::open(driver, Limits::default());
+        connect(&mut stage, &to, teller(&cut, b""));
+        stage.turn();
+        stage.event_loop.close_all(CloseCause::LoopEnded);
+        assert_eq!(ends(&mut stage, &cut), "Closed(LoopEnded)", "{driver}");
+        connect(&mut stage, &to, teller(&cut, b""));
+        stage.turn();
+        drop(stage);
+        assert_eq!(Rc::strong_count(&cut), 1, "{driver}: the session is gone with its loop");
+    }
+}
+
+#[test]
+fn what_is_said_before_the_connection_is_there_leaves_first() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let (listener, to) = any_port();
+        let story = Story::default();
+        let kept = Rc::clone(&story);
+        let session = Puppet::whole(move |call, actions| {
+            match (call, actions) {
+                (Call::Drain, Some(actions)) => actions.send(b"early "),
+                (Call::Connected, Some(actions)) => {
+                    actions.send(b"late");
+                    actions.close();
+                }
+                _ => {}
+            }
+            kept.borrow_mut().push(format!("{call:?}"));
+            0
+        });
+        connect(&mut stage, &to, session);
+        stage.event_loop.drain();
+        assert_eq!(ends(&mut stage, &story), "Drain Connected Closed(Session)", "{driver}");
+        stage.turn();
+        let (mut peer, _) = listener.accept().expect("it came");
+        let mut text = String::new();
+        peer.read_to_string(&mut text).expect("it ends");
+        assert_eq!(text, "early late", "{driver}");
+    }
+}
+
+#[test]
+fn a_server_that_talks_first_or_closes_at_once_is_heard() {
+    for driver in drivers() {
+        let path = Path::new("first", driver);
+        let unix = UnixListener::bind(&path.0).expect("a free path");
+        let (tcp, to_tcp) = any_port();
+        for (text, told) in [
+            (&b"welcome"[..], "Connected welcome End Closed(PeerClosed)"),
+            (b"", "Connected End Closed(PeerClosed)"),
+        ] {
+            for is_early in [true, false] {
+                for (is_unix, to) in [(false, &to_tcp), (true, &path.to())] {
+                    let mut stage = Stage::open(driver, Limits::default());
+                    let story = Story::default();
+                    connect(&mut stage, to, teller(&story, b""));
+                    if !is_early {
+                        stage.turn_until("the connection", |_| !story.borrow().is_empty());
+                    }
+                    let mut peer: Box<dyn Write> = if is_unix {
+                        Box::new(unix.accept().expect("it came").0)
+                    } else {
+                        Box::new(tcp.accept().expect("it came").0)
+                    };
+                    peer.write_all(text).expect("room");
+                    drop(peer);
+                    assert_eq!(ends(&mut stage, &story), told, "{driver} early {is_early}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_thousand_connects_at_once_come_from_their_sources() {
+    const SOURCES: u8 = 4;
+    const EACH: usize = 250;
+    for driver in drivers() {
+        // select ends at descriptor 1,024, and tests beside this one have some.
+        let each = if driver.name() == "select" { EACH / 5 } else { EACH };
+        let all = each * usize::from(SOURCES);
+        let mut stage = Stage::open(driver, Limits::default());
+        let listener = Listener::open(&"127.0.0.1:0".parse().expect("an address"), false);
+        let listener = listener.expect("opened");
+        let to = |source: u8| ConnectTo {
+            peer: listener.address().clone(),
+            source: Some(Ipv4Addr::new(127, 0, 0, 2 + source).into()),
+        };
+        let story = Story::default();
+        for number in 0..all {
+            connect(&mut stage, &to(number as u8 % SOURCES), teller(&story, b"x"));
+        }
+        stage.turn_until("all", |_| story.borrow().len() == all);
+        assert!(story.borrow().iter().all(|told| told == "Connected"), "{driver}");
+        let seen = sources(listener, all);
+        let wanted = (0..SOURCES).map(|source| (Ipv4Addr::new(127, 0, 0, 2 + source).into(), each));
+        assert_eq!(seen, wanted.collect(), "{driver}");
+    }
+}
+
+/// Accepts `count` connections and says how many came from where.
+fn sources(listener: Listener, count: usize) -> BTreeMap<IpAddr, usize> {
+    let listener = TcpListener::from(listener.into_socket());
+    let mut seen = BTreeMap::new();
+    for _ in 0..count {
+        let (peer, from) = listener.accept().expect("it waits");
+        assert_eq!(peer.peer_addr().expect("connected"), from);
+        *seen.entry(from.ip()).or_default() += 1;
+    }
+    seen
+}
+
+#[test]
+fn at_the_limit_the_session_comes_back() {
+    for driver in drivers() {
+        let limits = Limits { connections_max: 2, ..Limits::default() };
+        let mut stage = Stage::open(driver, limits);
+        let (_listener, to) = any_port();
+        let story = Story::default();
+        let first = connect(&mut stage, &to, teller(&story, b""));
+        connect(&mut stage, &to, Puppet::new(|_, _| 0));
+        let third = stage.event_loop.connect(&to, Puppet::new(|_, _| 0), Moment::NEVER);
+        let Err((session, ConnectError::LoopFull { connections_max: 2 })) = third else {
+            panic!("{driver}: it was full")
+        };
+        stage.event_loop.wake(first);
+        ends(&mut stage, &story);
+        connect(&mut stage, &to, session);
+    }
+}
