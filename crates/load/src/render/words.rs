@@ -132,7 +132,7 @@ pub(super) fn sentence(text: &str) -> String {
     let mut rest = text.chars();
     let capital = rest.next().into_iter().flat_map(char::to_uppercase);
     let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
-    capital.chain(rest.clone()).collect::<String>() + stop
+    capital.chain(rest).collect::<String>() + stop
 }
 
 /// `1 thread`, `2 threads`.
