@@ -88,8 +88,15 @@ fn generator(outcome: &Outcome) -> String {
     let lag = or_na(told_ns(&generator.lag, 0.99), |ns| number::time(ns as f64));
     let lag_name = if words::is_closed_loop(outcome) { "turn length" } else { "lag" };
     let switches = or_na(generator.involuntary_switches, number::count);
+    let spun = match generator.spun.is_zero() {
+        true => String::new(),
+        false => format!(
+            ", {} more CPU waiting by spinning",
+            number::duration(generator.spun.as_secs_f64())
+        ),
+    };
     format!(
-        "{cpu} CPU per answer, threads at work {shares} of the time, {lag_name} p99 {lag}, \
+        "{cpu} CPU per answer, threads at work {shares} of the time{spun}, {lag_name} p99 {lag}, \
          {switches} involuntary switches"
     )
 }

@@ -97,8 +97,8 @@ fn findings(outcome: &Outcome) -> String {
     let item = |finding: &crate::Finding| {
         format!(
             "<div class=\"finding\"><strong>{}</strong> {}</div>\n",
-            escape(&finding.text),
-            escape(&finding.advice)
+            escape(&words::sentence(&finding.text)),
+            escape(&words::sentence(&finding.advice))
         )
     };
     outcome.findings.iter().map(item).collect()

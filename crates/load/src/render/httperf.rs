@@ -63,7 +63,8 @@ fn connections(out: &mut String, outcome: &Outcome) {
     );
     let _ = writeln!(out, "Connection time [ms]: connect {}", ms(outcome.connect.mean_ns()));
     // With connections that are still open it is not known how many replies the others had.
-    let is_whole = life.count() == connects;
+    let one_each = outcome.setting.requests_per_connection == Some(1);
+    let is_whole = life.count() == connects || one_each;
     let whole = ratio(outcome.totals.answered, life.count()).filter(|_| is_whole);
     let _ = writeln!(
         out,
@@ -247,6 +248,9 @@ mod tests {
         assert!(httperf(&outcome).contains("Connection length [replies/conn]: n/a"));
         outcome.totals.connects = 10;
         assert!(httperf(&outcome).contains("Connection length [replies/conn]: 1860.000"));
+        outcome.setting.requests_per_connection = Some(1);
+        (outcome.totals.connects, outcome.totals.answered) = (14, 10);
+        assert!(httperf(&outcome).contains("Connection length [replies/conn]: 1.000"));
     }
 
     #[test]

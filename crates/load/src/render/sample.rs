@@ -47,7 +47,7 @@ pub(super) fn outcome() -> Outcome {
             cpu: Duration::from_millis(2_400),
             cpu_us_per_answer: Some(2_400_000.0 / answered as f64),
             busy_share: vec![0.11, 0.09],
-            spun: Duration::ZERO,
+            spun: Duration::from_millis(600),
             lag: times(1000, |index| 1_000 + index * 100),
             involuntary_switches: Some(17),
         },

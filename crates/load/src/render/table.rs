@@ -51,8 +51,9 @@ pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
 
 fn findings(page: &mut Page, outcome: &Outcome) {
     for finding in &outcome.findings {
-        page.paragraph(("!!", Style::Bad), (&finding.text, Style::Bad), 3);
-        page.paragraph(("", Style::Plain), (&finding.advice, Style::Plain), 3);
+        let [text, advice] = [&finding.text, &finding.advice].map(|text| words::sentence(text));
+        page.paragraph(("!!", Style::Bad), (&text, Style::Bad), 3);
+        page.paragraph(("", Style::Plain), (&advice, Style::Plain), 3);
     }
     if !outcome.findings.is_empty() {
         page.gap();

@@ -127,6 +127,14 @@ fn pace(outcome: &Outcome) -> String {
     }
 }
 
+/// The text with a capital at its start and a full stop at its end.
+pub(super) fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    let capital = rest.next().into_iter().flat_map(char::to_uppercase);
+    let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    capital.chain(rest).collect::<String>() + stop
+}
+
 /// `1 thread`, `2 threads`.
 pub(super) fn plural(count: u64, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
@@ -150,6 +158,11 @@ mod tests {
     #[test]
     fn without_answers_it_says_so() {
         assert_eq!(answer(&sample::empty()), "No request was answered.");
+    }
+
+    #[test]
+    fn a_sentence_has_a_capital_and_a_stop() {
+        assert_eq!(["the lag", "Done."].map(sentence), ["The lag.", "Done."]);
     }
 
     #[test]

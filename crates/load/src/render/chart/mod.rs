@@ -16,7 +16,7 @@ use super::svg::{At, Svg, spread};
 const WIDTH: f64 = 1040.0;
 /// Left of the paper stand the values of the axis, right of it the names of the lines.
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = WIDTH - 96.0;
+const RIGHT: f64 = WIDTH - 112.0;
 const TOP: f64 = 36.0;
 /// Under the paper stands the lower axis.
 const FOOT: f64 = 44.0;

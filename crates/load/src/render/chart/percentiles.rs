@@ -25,7 +25,9 @@ const TICKS: [(f64, &str); 8] = [
 /// The curves of whole answers and of first bytes; `None` without answers.
 pub(crate) fn percentiles(outcome: &Outcome) -> Option<String> {
     let whole = curve(&outcome.latency);
-    let first = curve(&outcome.first_byte);
+    // Answers that came in one piece have the same curve twice.
+    let first =
+        Some(curve(&outcome.first_byte)).filter(|first| *first != whole).unwrap_or_default();
     let max = outcome.latency.max_ns()?;
     let last = whole.last()?.nines().max(1.0);
     let x = Scale::linear((0.0, last), (LEFT, RIGHT));
