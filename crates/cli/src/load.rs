@@ -36,17 +36,17 @@ const EARLY: u8 = 130;
 const NOT_AS_ASKED: u8 = 3;
 
 /// Runs the generator as `flags` say.
-pub(crate) fn run(flags: LoadFlags) -> Result<ExitCode, Failure> {
-    let plan = plan::plan(&flags).map_err(|error| failure(&error))?;
-    let files = Files::prepare(&flags)?;
+pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
+    let plan = plan::plan(flags).map_err(|error| failure(&error))?;
+    let files = Files::prepare(flags)?;
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals =
         Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(Failure::failed)?;
     match flags.slo {
         Some(objective) if flags.find_capacity => {
-            capacity::run(&flags, plan, objective, &files, &mut signals)
+            capacity::run(flags, plan, objective, &files, &mut signals)
         }
-        _ => run_once(&flags, plan, &files, &mut signals),
+        _ => run_once(flags, plan, &files, &mut signals),
     }
 }
 
@@ -61,30 +61,30 @@ fn run_once(
     let Ran { outcome, is_early } = drive::to_the_end(running, &mut view, signals)?;
     view.close();
     files.write(&outcome)?;
-    let is_table = show(flags, files, &outcome)?;
+    let why_unconnected = drive::why_unconnected(&plan, &outcome);
+    let is_table = flags.style.is_none() && !files.are_printed();
+    if is_table && let Some(why) = &why_unconnected {
+        return Err(Failure::failed(why));
+    }
+    show(flags, files, &outcome)?;
     if !is_table {
         shout(&outcome.findings);
     }
-    if let Some(why) = drive::why_unconnected(&plan, &outcome) {
-        output::error(&why);
+    if let Some(why) = &why_unconnected {
+        output::error(why);
     }
     Ok(exit_code(&outcome, is_early))
 }
 
-/// Prints the result; says whether that was the table, which has the findings in it.
-fn show(flags: &LoadFlags, files: &Files, outcome: &Outcome) -> Result<bool, Failure> {
-    let text = match (files.printed(outcome), flags.style) {
+/// Prints the result in the form that was asked for.
+fn show(flags: &LoadFlags, files: &Files, outcome: &Outcome) -> Result<(), Failure> {
+    output::result(&match (files.printed(outcome), flags.style) {
         (Some(file), _) => file,
         (None, Some(Style::Ab)) => render::ab(outcome),
         (None, Some(Style::Wrk)) => render::wrk(outcome),
         (None, Some(Style::Httperf)) => render::httperf(outcome),
-        (None, None) => {
-            output::result(&render::table(outcome, output::width_chars(), output::is_colourful()))?;
-            return Ok(true);
-        }
-    };
-    output::result(&text)?;
-    Ok(false)
+        (None, None) => render::table(outcome, output::width_chars(), output::is_colourful()),
+    })
 }
 
 /// Prints findings where nobody who looks only at the figures misses them.

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let ran = match cli.command {
         Command::Lab(lab) => lab::run(*lab),
-        Command::Load(flags) => load::run(*flags),
+        Command::Load(flags) => load::run(&flags),
         Command::Serve(flags) => serve::run(*flags),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),

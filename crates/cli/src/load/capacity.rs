@@ -40,7 +40,7 @@ pub(crate) fn run(
         shout(&closed.outcome.findings);
         return Err(Failure::failed("nothing was answered; there is no capacity to be found"));
     }
-    let lines = Lines { are_beside: files.prints_json(), is_quiet: flags.quiet };
+    let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.quiet };
     let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
         "{objective}: a closed loop of {} connections on {} reaches {} requests/s\n\n{}",
@@ -66,7 +66,7 @@ pub(crate) fn run(
     files.write_json(&found)?;
     let verdict = Verdict::of(&search, &trials);
     lines.print(&format!("\n{}\n{}", plot(&trials, &objective), verdict.words(&objective)))?;
-    if files.prints_json() {
+    if files.are_printed() {
         output::result(&found)?;
     }
     Ok(match verdict {

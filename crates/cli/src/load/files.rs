@@ -64,6 +64,11 @@ impl Files {
         Ok(files)
     }
 
+    /// Whether one of them goes to standard output.
+    pub(crate) fn are_printed(&self) -> bool {
+        self.printed.is_some()
+    }
+
     /// What standard output shows instead of the table, if a file was asked for there.
     pub(crate) fn printed(&self, outcome: &Outcome) -> Option<String> {
         self.printed.map(|kind| kind.render(outcome))
@@ -72,11 +77,6 @@ impl Files {
     /// Writes all of them.
     pub(crate) fn write(&self, outcome: &Outcome) -> Result<(), Failure> {
         self.places.iter().try_for_each(|(kind, place)| self.put(place, &kind.render(outcome)))
-    }
-
-    /// Whether JSON goes to standard output.
-    pub(crate) fn prints_json(&self) -> bool {
-        self.printed == Some(Kind::Json)
     }
 
     /// Writes `text` into the JSON file, if there is one.

@@ -29,24 +29,30 @@ impl Lines {
             output::remark(&format!("{connected} of {} connections beside", self.crowd));
         }
         if let Some(second) = progress.last.as_ref().filter(|last| last.end_s > self.told_s) {
+            output::remark(&line(second, rate_per_s(second, self.told_s)));
             self.told_s = second.end_s;
-            output::remark(&line(second));
         }
     }
 }
 
-fn line(second: &Second) -> String {
+fn line(second: &Second, rate_per_s: u64) -> String {
     let warm_up = if second.is_warm_up { "  warm-up" } else { "" };
     let errors = match second.errors {
         0 => String::new(),
         errors => format!("  {} errors", count(errors)),
     };
     format!(
-        "{:5.0} s  {:>10}/s  {}{errors}{warm_up}",
+        "{:7.1} s  {:>10}/s  {}{errors}{warm_up}",
         second.end_s,
-        count(second.answered),
+        count(rate_per_s),
         latency(second)
     )
+}
+
+/// Answers per second since `before_s`, for the last second may be cut short.
+pub(crate) fn rate_per_s(second: &Second, before_s: f64) -> u64 {
+    let lasted_s = second.end_s - before_s;
+    if lasted_s > 0.0 { (second.answered as f64 / lasted_s).round() as u64 } else { 0 }
 }
 
 /// Median, 99th percentile and longest latency of a second.
@@ -77,10 +83,12 @@ mod tests {
             open: 64,
             latency,
         };
-        let text = line(&second);
-        assert!(text.contains("    3 s") && text.contains("1,000/s"), "{text}");
+        assert_eq!((rate_per_s(&second, 2.0), rate_per_s(&second, 2.75)), (1_000, 4_000));
+        let text = line(&second, 1_000);
+        assert!(text.contains("    3.0 s") && text.contains("1,000/s"), "{text}");
         assert!(text.contains("p99 64.1 µs") && text.ends_with("2 errors  warm-up"), "{text}");
         (second.latency, second.answered) = (Distribution::new(), 0);
-        assert!(line(&second).contains("p50 n/a"), "{}", line(&second));
+        let text = line(&second, 0);
+        assert!(text.contains("p50 n/a"), "{text}");
     }
 }

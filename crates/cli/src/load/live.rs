@@ -124,7 +124,7 @@ struct State {
     after: Option<Duration>,
     requests: Option<u64>,
     crowd: u32,
-    /// Answers in each second, the youngest first.
+    /// Answers per second, the youngest second first.
     course: VecDeque<u64>,
     learnt_s: f64,
 }
@@ -145,8 +145,8 @@ impl State {
         let Some(last) = progress.last.as_ref().filter(|last| last.end_s > self.learnt_s) else {
             return;
         };
+        self.course.push_front(lines::rate_per_s(last, self.learnt_s));
         self.learnt_s = last.end_s;
-        self.course.push_front(last.answered);
         self.course.truncate(COURSE_MAX);
     }
 
@@ -154,7 +154,7 @@ impl State {
         let rows = Layout::vertical([Constraint::Length(1); HEIGHT as usize]);
         let [gauge, rate, latency, counts, keys] = rows.areas(frame.area());
         self.draw_gauge(progress, frame, gauge);
-        self.draw_rate(progress, frame, rate);
+        self.draw_rate(frame, rate);
         let words = progress
             .last
             .as_ref()
@@ -210,10 +210,10 @@ impl State {
         all.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
     }
 
-    fn draw_rate(&self, progress: &Progress, frame: &mut Frame<'_>, area: Rect) {
+    fn draw_rate(&self, frame: &mut Frame<'_>, area: Rect) {
         let widths = [NAMES + RATE, area.width.saturating_sub(NAMES + RATE)];
         let [figure, course] = Layout::horizontal(widths.map(Constraint::Length)).areas(area);
-        let rate = progress.last.as_ref().map(|last| count(last.answered)).unwrap_or_default();
+        let rate = self.course.front().map(|rate| count(*rate)).unwrap_or_default();
         frame.render_widget(named("requests/s", vec![rate.bold()]), figure);
         let seconds = self.course.len().min(course.width.into());
         // The oldest at the left.
