@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Lab(Box<Lab>),
     /// Put HTTP load on a server, and find what it does to the latency
     #[command(
+        arg_required_else_help = true,
         after_help = load::EXIT_CODES,
         after_long_help = format!("{}\n\n{}", load::EXAMPLES, load::EXIT_CODES)
     )]

@@ -185,9 +185,8 @@ pub(crate) struct LoadFlags {
           help_heading = CAPACITY)]
     pub(crate) trial: Duration,
 
-    /// The result as JSON: into FILE, or to standard output instead of the table
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-",
-          require_equals = false, help_heading = OUTPUT)]
+    /// The result as JSON; - for FILE, here and below, prints it instead of the table
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) json: Option<PathBuf>,
     /// The latencies of each second as a log for HdrHistogram's programs
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]

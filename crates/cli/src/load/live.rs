@@ -81,8 +81,10 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
+        let top = self.terminal.get_frame().area().as_position();
         // A terminal that has gone needs no order.
         let _ = self.terminal.clear();
+        let _ = self.terminal.set_cursor_position(top);
         let _ = self.terminal.show_cursor();
     }
 }
@@ -183,7 +185,11 @@ impl State {
         };
         frame.render_widget(Line::from(format!(" {phase}")).bold(), name);
         let (share, words) = self.progressed(progress);
-        let gauge = LineGauge::default().ratio(share).label("").filled_style(Style::new().cyan());
+        let gauge = LineGauge::default()
+            .ratio(share)
+            .label("")
+            .filled_symbol("━")
+            .filled_style(Style::new().cyan());
         frame.render_widget(gauge, bar);
         frame.render_widget(Line::from(words).right_aligned(), left);
     }

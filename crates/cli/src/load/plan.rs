@@ -173,7 +173,6 @@ mod tests {
     #[test]
     fn flags_that_exclude_each_other_are_refused() {
         for line in [
-            "",
             "-c 0 http://h/",
             "--rate fast http://h/",
             "--rate 5 --think 1s http://h/",
