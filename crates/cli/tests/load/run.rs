@@ -51,9 +51,11 @@ impl Server {
         stream.write_all(request).expect("sent");
         let mut page = String::new();
         stream.read_to_string(&mut page).expect("a page");
-        let counts = page.lines().filter(|line| line.starts_with("pollux_requests_total"));
-        let counts = counts.map(|line| line.rsplit(' ').next().expect("a value").parse::<u64>());
-        counts.sum::<Result<u64, _>>().expect("counts")
+        let counts = page.lines().filter(|line| line.starts_with("pollux_http_requests_total"));
+        let counts = counts.map(|line| line.rsplit(' ').next().expect("a value").parse());
+        let counts: Vec<u64> = counts.collect::<Result<_, _>>().expect("counts");
+        assert!(!counts.is_empty(), "no counter of requests in\n{page}");
+        counts.iter().sum()
     }
 }
 
