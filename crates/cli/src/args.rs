@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use pollux_lab::doctor::Concern;
 
 use crate::axis_flags::AxisFlags;
 use crate::load::{self, LoadFlags};
@@ -61,6 +63,21 @@ Examples:
       --baseline original --blocks 6
   pollux lab seed 0                            Dumazet's epoll_bench as he ran it";
 
+const DOCTOR_HELP: &str = "\
+Examples:
+  pollux doctor                          everything, problems first
+  pollux doctor --for idle               what many idle connections would meet
+  pollux doctor --json | jq '.checks[] | select(.verdict != \"ok\")'
+  pollux doctor >/dev/null && pollux lab
+
+Commands are printed, never run. Those with sudo hold until the next boot, those with prlimit or
+ulimit for this shell and what it starts.
+
+Exit codes:
+  0  nothing blocks the default job (with --for: that experiment)
+  1  something does
+  2  wrong flags";
+
 /// Event loops for Linux servers, and the laboratory that proves them.
 #[derive(Debug, Parser)]
 #[command(name = "pollux", version, propagate_version = true)]
@@ -87,6 +104,9 @@ pub(crate) enum Command {
         after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}")
     )]
     Serve(Box<ServeFlags>),
+    /// Look at this machine: what limits which experiment, and the command that mends it
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(DoctorFlags),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux"
@@ -101,6 +121,25 @@ pub(crate) enum Command {
         /// The folder; it is made if need be
         folder: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorFlags {
+    /// Only what concerns this experiment
+    #[arg(long = "for", value_name = "EXPERIMENT", value_parser = concern())]
+    pub(crate) concern: Option<Concern>,
+    /// As JSON (see docs/doctor.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The names of the lab's own table.
+fn concern() -> impl TypedValueParser<Value = Concern> {
+    let values = Concern::ALL.map(|concern| {
+        PossibleValue::new(concern.name()).help(concern.title()).aliases(concern.aliases())
+    });
+    PossibleValuesParser::new(values)
+        .map(|name| Concern::by_name(&name).expect("one of the possible values"))
 }
 
 #[derive(Debug, Args)]

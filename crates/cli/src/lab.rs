@@ -56,7 +56,10 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
 fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     let plan = plan(target, flags.job)?;
     if plan.points.is_empty() {
-        let reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
+        // Several parts lack the same program; once is enough to say.
+        let mut reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
+        reasons.sort_unstable();
+        reasons.dedup();
         return Err(Failure::failed(format!("nothing can run here: {}", reasons.join("; "))));
     }
     let sources = Sources::probe();

@@ -10,6 +10,7 @@ use clap::Parser;
 
 mod args;
 mod axis_flags;
+mod doctor;
 mod lab;
 mod load;
 mod output;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(flags) => load::run(&flags),
         Command::Serve(flags) => serve::run(*flags),
+        Command::Doctor(flags) => doctor::run(&flags),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),
     };

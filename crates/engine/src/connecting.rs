@@ -1,8 +1,9 @@
 //! Sockets that connect to a peer: where to, how they are opened, and what became of them.
 //!
 //! Both loops connect through [`begin`] and [`outcome`], so that errors mean the same everywhere.
-//! The call is `connect(2)`, also on the completion loop: its errors show at once, while the
-//! ring's request would tell of them later.
+//! The call is `connect(2)`, also on the completion loop: there its errors show at once as they
+//! do elsewhere. The ring's request (IORING_OP_CONNECT) needs no worker thread for TCP on Linux
+//! 6.18, but takes one for a unix socket whose backlog is full, and tells of every error later.
 //!
 //! ```text
 //!              ┌─ an error at once: the session goes back to who asked

@@ -14,7 +14,7 @@ use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::{
     CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver, FdSnapshot,
-    Limits, Listener, Moment, Session, SharedDate,
+    Limits, Listener, Moment, Now, Session, SharedDate,
 };
 
 /// Why a loop could not be opened, or stopped.
@@ -119,8 +119,8 @@ impl<S: Session> EventLoop<S> {
     /// Opens a connection to a peer and starts `session` on it: [`Session::connected`] comes in
     /// a later turn, or [`Session::connect_failed`] and [`Session::closed`] do.
     ///
-    /// The session's deadline is `deadline` from the beginning ([`Moment::NEVER`]: none), so a
-    /// connect has a time limit: the session aborts in [`Session::on_deadline`]. Without one the
+    /// The session's deadline is `deadline` from the beginning ([`Moment::NEVER`]: none;
+    /// [`EventLoop::now`] is where to count from), so a connect has a time limit: the session aborts in [`Session::on_deadline`]. Without one the
     /// kernel gives up after some minutes. On a loop that drains, [`Session::on_drain`] is called
     /// before this returns. The socket is non-blocking, close-on-exec and has TCP_NODELAY.
     ///
@@ -184,6 +184,13 @@ impl<S: Session> EventLoop<S> {
     pub fn open_connections(&self) -> u32 {
         let this = &self.0;
         either!(this, each => each.open_connections())
+    }
+
+    /// What the clocks said when the last turn began, or when the loop was opened.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        let this = &self.0;
+        either!(this, each => each.now())
     }
 
     /// What the sessions share.

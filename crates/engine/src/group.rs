@@ -19,7 +19,7 @@ use std::time::Duration;
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::member::{Member, Message, Setup};
+use crate::member::{LoopListeners, Member, Message, Setup};
 use crate::{
     Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, Listener, LoopError,
     Sender, Session, SharedDate, StillRunning,
@@ -81,6 +81,9 @@ pub struct GroupConfig {
     pub listeners: Listeners,
     /// CPUs to run on, one for each loop in turn; the scheduler's choice when there is none.
     pub cpus: Option<CpuList>,
+    /// Whether connections go without TCP_NODELAY: the kernel then holds a small write back while
+    /// an earlier one is not acknowledged. Only for showing what that costs.
+    pub delays_small_writes: bool,
     /// The bounds of all loops together: each has its share of `connections_max`.
     pub limits: Limits,
 }
@@ -230,10 +233,9 @@ impl Group {
             let setup = Setup {
                 index,
                 driver: config.driver,
-                limits: share_of(config),
+                limits: share_of(config, index),
                 cpus: config.cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
-                is_exclusive: config.listeners == Listeners::Exclusive && config.threads > 1,
                 peers,
                 date: Arc::clone(&date),
                 look: Arc::clone(&group.look),
@@ -337,31 +339,47 @@ impl Group {
 /// Listeners for each loop, and the addresses that they have.
 fn open_listeners(
     config: &GroupConfig,
-) -> Result<(Vec<Vec<Listener>>, Vec<ListenAddress>), GroupError> {
-    let mut by_loop: Vec<Vec<Listener>> = (0..config.threads).map(|_| Vec::new()).collect();
+) -> Result<(Vec<LoopListeners>, Vec<ListenAddress>), GroupError> {
+    let mut by_loop: Vec<LoopListeners> = (0..config.threads).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
         let own = config.listeners == Listeners::Reuseport && is_tcp && config.threads > 1;
-        let first = Listener::open(address, own).map_err(GroupError::Listen)?;
+        let open = |address: &ListenAddress, shares_port: bool| {
+            let listener = Listener::open(address, shares_port).map_err(GroupError::Listen)?;
+            if is_tcp && config.delays_small_writes {
+                let fail = |error| GroupError::System("setsockopt", error);
+                listener.delay_small_writes().map_err(fail)?;
+            }
+            Ok::<_, GroupError>(listener)
+        };
+        if own {
+            // Only a socket that does not share finds out that another server is on this port.
+            drop(open(address, false)?);
+        }
+        let first = open(address, own)?;
         let bound = first.address().clone();
         let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
-        for listeners in &mut by_loop[1..sharing.max(1)] {
-            listeners.push(if own {
-                Listener::open(&bound, true).map_err(GroupError::Listen)?
+        let is_shared = !own && sharing > 1;
+        for listeners in &mut by_loop[1..sharing] {
+            let next = if own {
+                open(&bound, true)?
             } else {
                 first.duplicate().map_err(|error| GroupError::System("dup", error))?
-            });
+            };
+            listeners.push((next, is_shared));
         }
-        by_loop[0].push(first);
+        by_loop[0].push((first, is_shared));
         addresses.push(bound);
     }
     Ok((by_loop, addresses))
 }
 
-fn share_of(config: &GroupConfig) -> Limits {
-    let share = config.limits.connections_max.div_ceil(config.threads as u32).max(1);
-    Limits { connections_max: share, ..config.limits.clone() }
+/// The loop's part of the whole: together no more than that, but at least one for each.
+fn share_of(config: &GroupConfig, index: usize) -> Limits {
+    let (whole, threads) = (config.limits.connections_max, config.threads as u32);
+    let share = whole / threads + u32::from((index as u32) < whole % threads);
+    Limits { connections_max: share.max(1), ..config.limits.clone() }
 }
 
 /// Starts a thread and waits until its loop is ready or has failed.
@@ -404,5 +422,31 @@ where
         Ok(Ok((view, sender, waker))) => Ok(Running { view, sender, waker, thread }),
         Ok(Err(error)) => Err(error),
         Err(mpsc::RecvError) => Err(GroupError::Panicked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_poller::Mechanism;
+
+    use super::*;
+
+    #[test]
+    fn loops_share_a_limit_and_together_keep_it() {
+        for (whole, threads, shares) in
+            [(3, 2, &[2, 1][..]), (8, 4, &[2, 2, 2, 2]), (1, 1, &[1]), (1, 2, &[1, 1])]
+        {
+            let config = GroupConfig {
+                listen: Vec::new(),
+                driver: Driver::Readiness(Mechanism::Poll),
+                threads,
+                listeners: Listeners::Reuseport,
+                cpus: None,
+                delays_small_writes: false,
+                limits: Limits { connections_max: whole, ..Limits::default() },
+            };
+            let found = (0..threads).map(|index| share_of(&config, index).connections_max);
+            assert!(found.eq(shares.iter().copied()), "{whole} for {threads}");
+        }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) enum Piece {
 pub(crate) enum UnderWay {
     /// A request has a piece in its hands, from this byte on.
     Send(InFlight, usize),
-    /// The socket was full: a poll tells when it is not.
+    /// The socket was full, or connects: a poll tells when it has room.
     Poll,
 }
 

@@ -1,5 +1,5 @@
 //! No descriptor is left for a connection: the listener pauses, the loop sleeps meanwhile, and
-//! goes on by itself. On every driver.
+//! goes on by itself; a connect gives its session back. On every driver.
 //!
 //! Alone in its binary: the limit is that of the process.
 
@@ -8,9 +8,11 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{Actions, Counter, Driver, EventLoop, Limits, Listener, Session};
+use pollux_engine::{
+    Actions, ConnectError, ConnectTo, Counter, Driver, EventLoop, Limits, Listener, Moment, Session,
+};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Greets.
 struct Greeter;
@@ -53,8 +55,16 @@ fn turn_until(event_loop: &mut EventLoop<Greeter>, what: &str, is_done: impl Fn(
     }
 }
 
+fn assert_connect_gives_back(event_loop: &mut EventLoop<Greeter>, to: &ConnectTo) {
+    let Err((Greeter, error)) = event_loop.connect(to, Greeter, Moment::NEVER) else {
+        panic!("no descriptor was left")
+    };
+    let ConnectError::System { call: "socket", cause, .. } = &error else { panic!("{error}") };
+    assert_eq!(cause.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+}
+
 #[test]
-fn a_listener_without_descriptors_pauses_and_goes_on_by_itself() {
+fn without_descriptors_a_listener_pauses_a_connect_fails_and_both_go_on() {
     // Few enough for `select`, and to take them all fast.
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = Some(128);
@@ -68,6 +78,7 @@ fn a_listener_without_descriptors_pauses_and_goes_on_by_itself() {
         let any = "127.0.0.1:0".parse().expect("an address");
         let listener = Listener::open(&any, false).expect("opened");
         let address = listener.address().to_string();
+        let to = ConnectTo { peer: listener.address().clone(), source: None };
         event_loop.listen(listener, false);
         let counters = event_loop.counters();
         let mut peer = TcpStream::connect(address).expect("connected");
@@ -76,12 +87,15 @@ fn a_listener_without_descriptors_pauses_and_goes_on_by_itself() {
         // Each pause is a few turns, not a spin.
         let turns = counters.value(Counter::Turns);
         assert!(turns < 30, "{driver}: {turns} turns");
+        assert_connect_gives_back(&mut event_loop, &to);
         drop(taken);
         turn_until(&mut event_loop, "the accept", || counters.value(Counter::Accepted) == 1);
         let mut greeting = [0; 5];
         event_loop.turn(Some(Duration::ZERO)).expect("turned");
         peer.read_exact(&mut greeting).expect("greeted");
         assert_eq!(&greeting, b"hello", "{driver}");
-        assert_eq!(event_loop.open_connections(), 1);
+        assert_eq!((event_loop.open_connections(), counters.open()), (1, 1));
+        event_loop.connect(&to, Greeter, Moment::NEVER).map_err(|(_, error)| error).expect("begun");
+        turn_until(&mut event_loop, "its accept", || counters.value(Counter::Accepted) == 2);
     }
 }

@@ -30,6 +30,7 @@ mod entity_tag;
 mod field_lines;
 mod fields;
 mod framing;
+mod head_writer;
 mod host;
 mod limits;
 mod method;
@@ -39,7 +40,6 @@ mod rejection;
 mod request;
 mod request_head;
 mod request_line;
-mod response;
 mod response_cache;
 mod response_framing;
 mod response_head;
@@ -55,6 +55,9 @@ pub use encoding::{Acceptable, ContentCoding};
 pub use entity_tag::EntityTag;
 pub use fields::{Field, Fields};
 pub use framing::Framing;
+pub use head_writer::{
+    CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, HeadWriter, LAST_CHUNK, NoRoom, write_chunk_head,
+};
 pub use limits::Limits;
 pub use method::Method;
 pub use path::FilePath;
@@ -62,9 +65,6 @@ pub use range::{ByteRange, Unsatisfiable, parse_range};
 pub use rejection::Rejection;
 pub use request::{Parsed, Request};
 pub use request_head::{RequestFault, RequestHead};
-pub use response::{
-    CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, HeadWriter, LAST_CHUNK, NoRoom, write_chunk_head,
-};
 pub use response_cache::HeadCache;
 pub use response_framing::{RequestKind, ResponseBody};
 pub use response_head::{Response, ResponseFacts};

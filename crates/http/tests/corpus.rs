@@ -11,6 +11,8 @@ mod conditions;
 mod path;
 #[path = "../../../fuzz/checks/request.rs"]
 mod request;
+#[path = "../../../fuzz/checks/response.rs"]
+mod response;
 
 /// Fewer files than this mean that the corpus was not found.
 const FILES_MIN: usize = 20;
@@ -18,6 +20,11 @@ const FILES_MIN: usize = 20;
 #[test]
 fn every_request_of_the_corpus_holds() {
     replay("request", request::holds);
+}
+
+#[test]
+fn every_response_of_the_corpus_holds() {
+    replay("response", response::holds);
 }
 
 #[test]

@@ -16,6 +16,8 @@ mod conditions;
 mod path;
 #[path = "../../../fuzz/checks/request.rs"]
 mod request;
+#[path = "../../../fuzz/checks/response.rs"]
+mod response;
 
 /// What heads are made of, sound and not; put together at random.
 const HEAD_PARTS: &[&str] = &[
@@ -89,6 +91,48 @@ const FIELD_PARTS: &[&str] = &[
     "X: y\rz\r\n",
     "\r\n",
     "\n",
+];
+
+/// What answers are made of, sound and not.
+const ANSWER_PARTS: &[&str] = &[
+    "HTTP/1.1 200 OK\r\n",
+    "HTTP/1.1 200 OK\r\n",
+    "HTTP/1.0 200 OK\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\n",
+    "HTTP/1.1 204\r\n",
+    "HTTP/1.1 304 \r\n",
+    "HTTP/1.1 101 x\r\n",
+    "HTTP/1.1 ",
+    "200",
+    " ",
+    "\r\n",
+    "\r\n\r\n",
+    "\n",
+    "\r",
+    "\0",
+    "\u{e4}",
+    "abc",
+];
+
+/// What follows a sound status line.
+const ANSWER_FIELD_PARTS: &[&str] = &[
+    "Content-Length: 3\r\n",
+    "Content-Length: 3\r\n",
+    "Content-Length: 3, 3\r\n",
+    "Content-Length: 4\r\n",
+    "content-length: x\r\n",
+    "Content-Length: 99999999999999999999\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "transfer-encoding: gzip\r\n",
+    "Connection: close\r\n",
+    "Connection: keep-alive, x\r\n",
+    "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+    "Server: x\r\n",
+    "X:\r\n",
+    "X: y\n",
+    " folded\r\n",
+    "X : y\r\n",
+    "X: \0\r\n",
 ];
 
 const BODY_PARTS: &[&str] = &[
@@ -180,12 +224,28 @@ fn head() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
+/// Sound answers and nearly sound ones, with something behind them.
+fn answer() -> impl Strategy<Value = Vec<u8>> {
+    let line = select(&ANSWER_PARTS[..7]);
+    (line, vec(select(ANSWER_FIELD_PARTS), 0..4), soup(BODY_PARTS)).prop_map(
+        |(line, fields, behind)| {
+            let head = format!("{line}{}\r\n", fields.concat());
+            [head.as_bytes(), &behind].concat()
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn heads_hold(data in prop_oneof![soup(HEAD_PARTS), head(), vec(any::<u8>(), 0..300)]) {
         request::holds(&data);
+    }
+
+    #[test]
+    fn responses_hold(data in prop_oneof![soup(ANSWER_PARTS), answer(), vec(any::<u8>(), 0..200)]) {
+        response::holds(&data);
     }
 
     #[test]

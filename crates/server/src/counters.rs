@@ -6,6 +6,8 @@
 use pollux_http::{Method, Status};
 use pollux_poller::Count;
 
+use crate::RequestTimes;
+
 /// Methods that are told apart; the rest is `other`.
 pub const METHODS: [&str; 10] =
     ["get", "head", "post", "put", "delete", "connect", "options", "trace", "patch", "other"];
@@ -104,6 +106,7 @@ pub struct ServerCounters {
     classes: [Count; CLASSES.len()],
     refusals: [Count; REFUSALS.len() + 1],
     counts: [Count; ServerCounter::ALL.len()],
+    times: RequestTimes,
 }
 
 impl ServerCounters {
@@ -135,6 +138,12 @@ impl ServerCounters {
     #[must_use]
     pub fn value(&self, counter: ServerCounter) -> u64 {
         self.counts[counter as usize].value()
+    }
+
+    /// Times of requests inside the loop; none are counted unless the configuration asks for it.
+    #[must_use]
+    pub fn times(&self) -> &RequestTimes {
+        &self.times
     }
 
     pub(crate) fn add(&self, counter: ServerCounter, amount: u64) {

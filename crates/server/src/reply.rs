@@ -25,7 +25,7 @@ const HEAD_BYTES_MAX: usize = 512;
 pub(crate) struct FixedReply {
     len_bytes: u64,
     variants: [Variant; Tone::ALL.len()],
-    /// What a body beyond [`WHOLE_BYTES_MAX`] consists of; empty for smaller ones.
+    /// What a body consists of that is not copied behind its head; empty when all are.
     block: Arc<[u8]>,
 }
 
@@ -38,9 +38,9 @@ struct Variant {
 }
 
 impl FixedReply {
-    /// A reply with a body of `len_bytes`.
-    pub(crate) fn new(len_bytes: u64, date: &DateCache) -> Self {
-        let is_whole = len_bytes <= WHOLE_BYTES_MAX;
+    /// A reply with a body of `len_bytes`; one that is split leaves in two writes or more.
+    pub(crate) fn new(len_bytes: u64, is_split: bool, date: &DateCache) -> Self {
+        let is_whole = len_bytes == 0 || len_bytes <= WHOLE_BYTES_MAX && !is_split;
         let block: Arc<[u8]> = if is_whole { Arc::new([]) } else { body(BLOCK_BYTES).into() };
         Self {
             len_bytes,
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_variant_carries_the_new_date() {
-        let mut reply = FixedReply::new(5, &DateCache::new(0));
+        let mut reply = FixedReply::new(5, false, &DateCache::new(0));
         reply.set_date(&DateCache::new(784_111_777));
         for variant in &reply.variants {
             let text = String::from_utf8_lossy(&variant.bytes);
@@ -127,8 +127,11 @@ mod tests {
 
     #[test]
     fn large_bodies_are_not_kept_whole() {
-        let reply = FixedReply::new(1 << 30, &DateCache::new(0));
+        let reply = FixedReply::new(1 << 30, false, &DateCache::new(0));
         assert!(reply.room_bytes() < HEAD_BYTES_MAX);
-        assert_eq!(FixedReply::new(0, &DateCache::new(0)).block.len(), 0);
+        assert!(FixedReply::new(5, true, &DateCache::new(0)).room_bytes() < HEAD_BYTES_MAX);
+        for is_split in [false, true] {
+            assert_eq!(FixedReply::new(0, is_split, &DateCache::new(0)).block.len(), 0);
+        }
     }
 }

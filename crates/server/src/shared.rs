@@ -30,6 +30,8 @@ pub struct Shared {
     pub(crate) room_bytes_min: usize,
     pub(crate) log: Option<AccessLog>,
     pub(crate) counters: Arc<ServerCounters>,
+    /// Whether the time of each request is counted.
+    pub(crate) is_timing: bool,
 }
 
 /// What answers requests.
@@ -53,7 +55,9 @@ impl Shared {
     ) -> Result<Self, ServerError> {
         let date = DateCache::new(0);
         let handler = match &config.answer {
-            Answer::Reply { len_bytes } => Handler::Reply(FixedReply::new(*len_bytes, &date)),
+            Answer::Reply { len_bytes, is_split } => {
+                Handler::Reply(FixedReply::new(*len_bytes, *is_split, &date))
+            }
             Answer::Echo => Handler::Echo,
             Answer::Files { root, has_listing, has_precompressed } => {
                 Handler::Files(Site::open(root, *has_listing, *has_precompressed)?)
@@ -61,7 +65,9 @@ impl Shared {
         };
         let open = |target| AccessLog::open(target, config.access_log_format, reopen.clone());
         let log = config.access_log.as_ref().map(open).transpose()?;
-        Ok(Self::assemble(handler, config.limits.clone(), log, counters))
+        let mut shared = Self::assemble(handler, config.limits.clone(), log, counters);
+        shared.is_timing = config.is_timing_requests;
+        Ok(shared)
     }
 
     /// What the loop of the metrics endpoint needs: the same sessions with another answer.
@@ -92,6 +98,7 @@ impl Shared {
             room_bytes_min,
             log,
             counters,
+            is_timing: false,
         }
     }
 

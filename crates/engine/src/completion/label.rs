@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Send = 2,
     /// Sends output that waited.
     SendWaiting = 3,
-    /// Watches a full socket for room.
+    /// Watches a socket for room that is full, or connects.
     Writable = 4,
     /// Watches a listener; the slot is its number.
     Listener = 5,

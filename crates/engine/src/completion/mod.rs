@@ -19,6 +19,8 @@ mod accepting;
 mod connecting;
 mod connection;
 mod label;
+#[cfg(test)]
+mod overflow_tests;
 mod pace;
 mod slots;
 mod turns;
@@ -43,7 +45,7 @@ use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress};
 use crate::hand_out::HandOut;
 use crate::timers::Timers;
-use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Session};
+use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Now, Session};
 use accepting::Listening;
 use connection::Connection;
 use label::{Kind, numbered};
@@ -110,7 +112,17 @@ impl<S: Session> CompletionLoop<S> {
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Result<Self, RingUnavailable> {
-        let ring = StreamRing::open(SIZES)?;
+        Self::with_sizes(SIZES, shared, limits, clock, counters)
+    }
+
+    fn with_sizes(
+        sizes: StreamSizes,
+        shared: S::Shared,
+        limits: Limits,
+        clock: Clock,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RingUnavailable> {
+        let ring = StreamRing::open(sizes)?;
         let waker = Waker::new()
             .map_err(|error| no_descriptor(error.raw_os_error().unwrap_or_default()))?;
         let alarm = Alarm::new().map_err(|errno| no_descriptor(errno.raw_os_error()))?;
@@ -217,7 +229,11 @@ impl<S: Session> CompletionLoop<S> {
                 "{token:?} fd {} receiving {receiving:?} kept {} bytes{}",
                 socket.as_raw_fd(),
                 conversation.kept_bytes(),
-                if tail.is_waiting() { ", output waits" } else { "" },
+                match tail {
+                    tail if tail.is_connecting() => ", connecting",
+                    tail if tail.is_waiting() => ", output waits",
+                    _ => "",
+                },
             )
         };
         let listeners = self.listeners.iter().map(Listening::describe);
@@ -231,6 +247,10 @@ impl<S: Session> CompletionLoop<S> {
     /// Connections that are open.
     pub(crate) fn open_connections(&self) -> u32 {
         self.open
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
     }
 
     pub(crate) fn shared(&mut self) -> &mut S::Shared {

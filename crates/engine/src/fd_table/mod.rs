@@ -32,6 +32,8 @@
 //! * An edge is told of reading at the first wish and of writing when a socket was full for the
 //!   first time; nothing is taken back. Told of both at once, every fresh socket would ring: it
 //!   has room (a call and a wake-up more for a connection of one request).
+//! * A socket that connects waits for room like a full one, and is told of both directions at
+//!   once: what its peer says first is known when the session wants it.
 //! * A wish that is taken back before the wait costs nothing, and neither does one that the
 //!   kernel knows still: a direction that is idle stays registered until an event comes in vain.
 //! * Reading is registered along with whatever is registered anyway, unless it is known ready.

@@ -30,7 +30,7 @@ use crate::ending::{Linger, Tail};
 use crate::fd_table::{FdSnapshot, FdTable, Watch};
 use crate::hand_out::HandOut;
 use crate::timers::Timers;
-use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Session};
+use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};
 use wire::Wire;
 
 /// Most bytes of one receive call.
@@ -182,6 +182,10 @@ impl<S: Session> ReadinessLoop<S> {
     /// Connections that are open.
     pub(crate) fn open_connections(&self) -> u32 {
         self.open
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
     }
 
     pub(crate) fn shared(&mut self) -> &mut S::Shared {

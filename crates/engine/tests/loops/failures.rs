@@ -145,6 +145,7 @@ fn a_loop_that_panicked_is_not_waited_for() {
         threads: 2,
         listeners: Listeners::Reuseport,
         cpus: None,
+        delays_small_writes: false,
         limits: Limits::default(),
     };
     let started = Group::start::<Bomb, _, std::io::Error>(&config, |_| Ok(()));

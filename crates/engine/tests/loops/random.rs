@@ -125,7 +125,11 @@ impl Script {
                 self.go_on(actions);
             }
             Call::Drained => self.go_on(actions),
-            Call::Accepted | Call::Drain | Call::Closed(_) => {}
+            Call::Accepted
+            | Call::Connected
+            | Call::ConnectFailed(_)
+            | Call::Drain
+            | Call::Closed(_) => {}
         }
         0
     }

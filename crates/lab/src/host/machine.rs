@@ -122,24 +122,28 @@ fn number_after(line: &str, key: &str) -> Option<u64> {
     word.parse().ok()
 }
 
-/// Looks at the control group of this process, version 2 first.
-fn throttled_us() -> Reading<u64> {
-    let file = Reading::of_file("/proc/self/cgroup").and_then(|groups| {
+/// Folders of this process's CPU control group, version 2 first.
+pub(crate) fn cpu_group_folders() -> Reading<Vec<String>> {
+    Reading::of_file("/proc/self/cgroup").and_then(|groups| {
         Reading::of_file("/proc/self/mountinfo").parsed(
             "no CPU control group is mounted",
             |mounts| {
                 let candidates = [cgroup2_folder(mounts, &groups), cgroup1_folder(mounts, &groups)];
-                let files = candidates.into_iter().flatten();
-                let texts =
-                    files.filter_map(|folder| std::fs::read_to_string(folder + "/cpu.stat").ok());
-                let texts: Vec<String> = texts.collect();
-                (!texts.is_empty()).then_some(texts)
+                let folders: Vec<String> = candidates.into_iter().flatten().collect();
+                (!folders.is_empty()).then_some(folders)
             },
         )
-    });
-    file.and_then(|texts| match texts.iter().find_map(|text| parse_throttled_us(text)) {
-        Some(us) => Reading::Value(us),
-        None => Reading::unavailable("this control group keeps no count of CPU throttling"),
+    })
+}
+
+fn throttled_us() -> Reading<u64> {
+    cpu_group_folders().and_then(|folders| {
+        let texts =
+            folders.iter().filter_map(|f| std::fs::read_to_string(format!("{f}/cpu.stat")).ok());
+        match texts.filter_map(|text| parse_throttled_us(&text)).next() {
+            Some(us) => Reading::Value(us),
+            None => Reading::unavailable("this control group keeps no count of CPU throttling"),
+        }
     })
 }
 

@@ -80,6 +80,7 @@ impl Reader<'_> {
         let access_log_format = self.one("access-log-format", |text| {
             values::word(text, &[("common", LogFormat::Common), ("json", LogFormat::Json)])
         });
+        let is_timing_requests = self.one("request-times", values::switch);
         let is_quiet = self.one("quiet", values::switch);
         Some(ServeConfig {
             answer: answer?,
@@ -94,6 +95,7 @@ impl Reader<'_> {
             access_log_format: access_log_format?,
             stats: stats?,
             control: control?,
+            is_timing_requests: is_timing_requests?,
             is_quiet: is_quiet?,
         })
     }
@@ -130,6 +132,7 @@ impl Reader<'_> {
     fn answer(&mut self) -> Option<Answer> {
         let dir = self.optional("dir", |text| Ok(PathBuf::from(text)))?;
         let reply = self.optional("reply", |text| values::size(text, 0, REPLY_BYTES_MAX))?;
+        let is_split = self.one("split-reply", values::switch)?;
         let is_echo = self.one("echo", values::switch)?;
         let has_listing = self.one("listing", values::switch)?;
         let has_precompressed = self.one("precompressed", values::switch)?;
@@ -140,18 +143,22 @@ impl Reader<'_> {
                 }
             }
         }
+        if reply.is_none() && self.given.has("split-reply") {
+            self.note("split-reply", "is about the fixed reply; right is to give --reply as well");
+        }
         match (dir, reply, is_echo) {
             (Some(root), None, false) => {
                 Some(Answer::Files { root, has_listing, has_precompressed })
             }
-            (None, Some(len_bytes), false) => Some(Answer::Reply { len_bytes }),
+            (None, Some(len_bytes), false) => Some(Answer::Reply { len_bytes, is_split }),
             (None, None, true) => Some(Answer::Echo),
             (None, None, false) => {
                 self.whole("nothing to answer with; right is a folder, --reply SIZE or --echo");
                 None
             }
-            _ => {
-                self.whole("more than one answer; right is a folder, --reply SIZE or --echo");
+            (_, reply, _) => {
+                let name = if reply.is_some() { "reply" } else { "echo" };
+                self.note(name, "more than one answer; right is a folder, --reply SIZE or --echo");
                 None
             }
         }
@@ -236,7 +243,7 @@ mod tests {
     #[test]
     fn the_defaults_of_the_table_are_right() {
         let config = build("reply = 128").expect("defaults");
-        assert_eq!(config.answer, Answer::Reply { len_bytes: 128 });
+        assert_eq!(config.answer, Answer::Reply { len_bytes: 128, is_split: false });
         assert_eq!(
             config.listen,
             [ListenAddress::Tcp("127.0.0.1:8080".parse().expect("an address"))]
@@ -279,6 +286,8 @@ mod tests {
     #[test]
     fn exactly_one_answer_is_wanted() {
         assert!(build("").expect_err("none").contains("nothing to answer with"));
+        let two = build("dir = \"x\"\nreply = 1").expect_err("two");
+        assert!(two.starts_with("p:2:9: reply: more than one answer"), "{two}");
         assert!(build("reply = 1\necho = true").expect_err("two").contains("more than one"));
         assert!(build("echo = true\nlisting = true").expect_err("no files").contains("a folder"));
         assert!(build("echo = false").is_err());

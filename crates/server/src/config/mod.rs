@@ -30,6 +30,9 @@ pub enum Answer {
     Reply {
         /// Size of the body.
         len_bytes: u64,
+        /// Whether head and body are two writes, and TCP_NODELAY is not set: a classic mistake,
+        /// kept for showing what it costs.
+        is_split: bool,
     },
     /// The body of the request.
     Echo,
@@ -119,6 +122,8 @@ pub struct ServeConfig {
     pub stats: Option<ListenAddress>,
     /// Path of the socket for commands.
     pub control: Option<PathBuf>,
+    /// Whether the time of each request inside its loop is counted.
+    pub is_timing_requests: bool,
     /// Whether only errors are printed.
     pub is_quiet: bool,
 }

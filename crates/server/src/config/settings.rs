@@ -69,6 +69,11 @@ const fn switch(heading: &'static str, name: &'static str, about: &'static str) 
 pub const SETTINGS: &[Setting] = &[
     value(ANSWER, "dir", "DIR", "", "Serve the files below this folder"),
     value(ANSWER, "reply", "SIZE", "", "Answer every request with a fixed body of this size"),
+    switch(
+        ANSWER,
+        "split-reply",
+        "With --reply: head and body in two writes and no TCP_NODELAY, to show what that costs",
+    ),
     switch(ANSWER, "echo", "Answer every request with its own body"),
     switch(ANSWER, "listing", "List folders that have no index.html"),
     switch(ANSWER, "precompressed", "Serve FILE.br, FILE.zst or FILE.gz to clients that take it"),
@@ -102,7 +107,7 @@ pub const SETTINGS: &[Setting] = &[
         "max-connections",
         "N",
         "",
-        "Most connections at once [default: what the descriptor limit allows]",
+        "Most connections at once, at least one for each thread [default: what the descriptor limit allows, at most 100000]",
     ),
     value(LIMITS, "header-timeout", "TIME", "10s", "Time for a whole request head"),
     value(
@@ -152,6 +157,7 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "Answer commands (help, show info ...) at this socket",
     ),
+    switch(WATCH, "request-times", "Count how long requests take inside the loop, for /metrics"),
     switch(WATCH, "quiet", "Print nothing but errors"),
 ];
 

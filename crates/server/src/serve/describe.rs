@@ -87,7 +87,10 @@ fn shortage(wanted: u64, allowed: u64) -> Option<String> {
 
 fn answer(answer: &Answer) -> String {
     match answer {
-        Answer::Reply { len_bytes } => format!("a fixed reply, size {len_bytes}"),
+        Answer::Reply { len_bytes, is_split } => {
+            let how = if *is_split { ", in two writes without TCP_NODELAY" } else { "" };
+            format!("a fixed reply, size {len_bytes}{how}")
+        }
         Answer::Echo => "echo".to_owned(),
         Answer::Files { root, .. } => format!("files of {}", root.display()),
     }

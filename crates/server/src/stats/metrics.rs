@@ -24,6 +24,7 @@ pub fn metrics(overview: &Overview) -> String {
     page.engine();
     page.poller();
     page.http();
+    page.request_times();
     page.text
 }
 
@@ -118,6 +119,29 @@ impl Page<'_> {
             self.each_loop(&name, "counter", counter.about(), |source| {
                 source.server.value(counter)
             });
+        }
+    }
+
+    /// Time of requests inside the loops, where it is counted.
+    fn request_times(&mut self) {
+        let name = "pollux_http_request_seconds";
+        if self.loops.iter().all(|source| source.server.times().count() == 0) {
+            self.text.push_str("# pollux_http_request_seconds: n/a without --request-times\n");
+            return;
+        }
+        self.family(name, "histogram", "From a head that is here to an answer handed over");
+        for (index, source) in self.loops.iter().enumerate() {
+            let times = source.server.times();
+            let count = times.count();
+            for (end_ns, below) in times.below() {
+                let end_s = end_ns as f64 / 1e9;
+                let labels: [(&str, &dyn Display); 2] = [("loop", &index), ("le", &end_s)];
+                self.line(&format!("{name}_bucket"), &labels, below);
+            }
+            let labels: [(&str, &dyn Display); 2] = [("loop", &index), ("le", &"+Inf")];
+            self.line(&format!("{name}_bucket"), &labels, count);
+            self.line(&format!("{name}_sum"), &[("loop", &index)], times.sum_ns() as f64 / 1e9);
+            self.line(&format!("{name}_count"), &[("loop", &index)], count);
         }
     }
 

@@ -191,6 +191,29 @@ fn an_edge_is_told_of_each_direction_once_and_leaves_what_is_not_drained_to_the_
 }
 
 #[test]
+fn a_connect_costs_one_call_with_an_edge_and_two_with_a_level() {
+    for (watch, calls) in [(EDGE, adds(1)), (LEVEL, Calls { modifies: 1, ..adds(1) })] {
+        let mut rig = Rig::new();
+        let (token, peer) = rig.connection(watch);
+        // No room, like a socket that has no peer yet.
+        let fd = rig.table.entries[0].fd.as_ref().expect("live");
+        while rig.world.write(fd, 1 << 20).is_ok() {}
+        rig.table.want_write(token);
+        assert_eq!(rig.turn(), []);
+        while rig.world.read(&peer, 1 << 20).is_ok_and(|taken| taken > 0) {}
+        rig.world.write(&peer, 10).expect("a peer that talks first");
+        assert_eq!(rig.turn(), [(token, Some(WRITE))]);
+        rig.table.stop_write(token);
+        assert!(rig.table.want_read(token), "its bytes are known");
+        let seen = (rig.turn(), rig.table.left_to_loop(token));
+        let heard =
+            if watch == EDGE { (vec![], READ) } else { (vec![(token, Some(READ))], Due::NOTHING) };
+        assert_eq!(seen, heard);
+        assert_eq!(rig.poller.calls, calls);
+    }
+}
+
+#[test]
 fn a_oneshot_is_armed_anew_only_for_what_is_wanted() {
     let mut rig = Rig::new();
     let (token, peer) = rig.connection(ONESHOT);

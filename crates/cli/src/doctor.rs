@@ -1,0 +1,21 @@
+//! `pollux doctor`: reads the machine once, prints what the lab's checks say of it.
+
+use std::process::ExitCode;
+
+use pollux_lab::doctor::{Diagnosis, Look, Readings};
+
+use crate::args::DoctorFlags;
+use crate::output::{self, Failure};
+
+/// Prints the diagnosis; the exit code says whether something blocks what was asked for.
+pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
+    let diagnosis = Diagnosis::of(&Readings::take(), flags.concern);
+    let text = if flags.json {
+        serde_json::to_string_pretty(&diagnosis.json()).expect("plain data")
+    } else {
+        diagnosis
+            .text(Look { is_colourful: output::is_colourful(), width_chars: output::width_chars() })
+    };
+    output::result(&text)?;
+    Ok(if diagnosis.is_blocked() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}

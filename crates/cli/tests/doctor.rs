@@ -1,0 +1,64 @@
+//! `pollux doctor` as a user runs it: on this machine, whatever it is.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Far above the second that it takes, for machines that are busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn doctor(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.arg("doctor").args(words).output().expect("pollux starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+#[test]
+fn the_table_is_plain_in_a_pipe_and_ends_with_the_summary() {
+    let start = Instant::now();
+    let output = doctor(&[]);
+    assert!(start.elapsed() < PATIENCE);
+    let text = text(&output);
+    assert!(!text.contains('\x1b'), "{text}");
+    let summary = text.lines().last().expect("a last line");
+    assert!(summary.contains(" limits, ") && summary.contains(" blocks"), "{summary}");
+    let is_free = summary.ends_with("nothing keeps `pollux lab` from running");
+    assert_eq!(output.status.code(), Some(i32::from(!is_free)));
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn json_of_one_experiment_has_only_its_checks() {
+    let output = doctor(&["--for", "herd", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&json["schema"], &json["for"]), (&1.into(), &"herd".into()));
+    let checks = json["checks"].as_array().expect("a list");
+    let of_herd = |check: &Value| {
+        let concerns = check["concerns"].as_array().expect("a list");
+        concerns.iter().any(|concern| concern == "herd" || concern == "everything")
+    };
+    assert!(checks.iter().all(of_herd), "{json}");
+    assert!(checks.iter().any(|check| check["name"] == "message_queue_bytes"));
+    for check in checks {
+        let found = &check["found"];
+        let is_read = found.get("value").is_some();
+        assert_ne!(is_read, found["unavailable"].is_string(), "{check}");
+        assert_eq!(is_read, check["verdict"] != "not_available", "{check}");
+    }
+    let is_blocked = json["is_blocked"].as_bool().expect("a truth");
+    assert_eq!(output.status.code(), Some(i32::from(is_blocked)));
+}
+
+#[test]
+fn an_unknown_experiment_is_a_wrong_flag_that_lists_the_right_ones() {
+    let output = doctor(&["--for", "weather"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("weather") && said.contains("herd"), "{said}");
+    let help = text(&doctor(&["--help"]));
+    assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
+}

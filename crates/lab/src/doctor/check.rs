@@ -1,0 +1,269 @@
+//! One check: what was found, what is wanted, what follows. Made by the files of checks through
+//! [`Subject::judge`], which keeps n/a apart from a verdict.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::remedy::Remedy;
+use crate::host::Reading;
+
+/// One thing looked at, and what it means for the experiments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// The kernel's name where it has one, otherwise ours; the same in every version.
+    pub name: &'static str,
+    /// The unit of `found`; `None` for words and plain counts that the name tells.
+    pub unit: Option<&'static str>,
+    /// What it concerns; the first is the group it is shown in.
+    pub concerns: Vec<Concern>,
+    /// What the machine has.
+    pub found: Reading<Found>,
+    /// What would limit nothing, in words.
+    pub wanted: String,
+    /// What follows.
+    pub verdict: Verdict,
+    /// What is limited or blocked, in one clause; `None` where nothing is.
+    pub limits: Option<String>,
+    /// What mends it, where something does.
+    pub remedy: Option<Remedy>,
+    /// The default job cannot run, or loses one of its experiments.
+    pub blocks_default_job: bool,
+}
+
+/// What follows from a value. The order is that of the table: problems first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Something cannot run at all.
+    Blocks,
+    /// Something is smaller, noisier or less explained than it could be.
+    Limits,
+    /// The value could not be read, or does not exist here.
+    NotAvailable,
+    /// Nothing to do.
+    Ok,
+}
+
+/// What a check concerns. The order is that of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Concern {
+    /// Whatever is measured.
+    Everything,
+    /// Experiments in one process: `streams`, `pipes`, `chain`.
+    Streams,
+    /// A server under a load generator.
+    Http,
+    /// Many connections that are silent, the page's dead ones.
+    Idle,
+    /// A connection for each request.
+    Churn,
+    /// Reply rate over the number of connections.
+    Sweep,
+    /// Many processes that wait for one queue.
+    Herd,
+    /// What explains a figure: counts, samples, symbols.
+    Counters,
+}
+
+/// A value that was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Found {
+    /// A count, or an amount of the check's unit.
+    Number(u64),
+    /// A share or a mean.
+    Decimal(f64),
+    /// Anything else.
+    Text(String),
+}
+
+/// What a check says about a value that could be read.
+pub(super) struct Judgement {
+    verdict: Verdict,
+    limits: Option<String>,
+    remedy: Option<Remedy>,
+    blocks_default_job: bool,
+}
+
+/// What a check looks at, before it is judged.
+pub(super) struct Subject {
+    pub(super) name: &'static str,
+    pub(super) unit: Option<&'static str>,
+    pub(super) concerns: &'static [Concern],
+}
+
+impl Check {
+    /// Whether it says something about `asked`.
+    #[must_use]
+    pub fn concerns(&self, asked: Concern) -> bool {
+        self.concerns.iter().any(|concern| [asked, Concern::Everything].contains(concern))
+    }
+}
+
+impl Concern {
+    /// Every one, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self::Everything,
+        Self::Streams,
+        Self::Http,
+        Self::Idle,
+        Self::Churn,
+        Self::Sweep,
+        Self::Herd,
+        Self::Counters,
+    ];
+
+    /// Name on command lines and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Everything => "everything",
+            Self::Streams => "streams",
+            Self::Http => "http",
+            Self::Idle => "idle",
+            Self::Churn => "churn",
+            Self::Sweep => "sweep",
+            Self::Herd => "herd",
+            Self::Counters => "counters",
+        }
+    }
+
+    /// Other names that users know it by.
+    #[must_use]
+    pub const fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Self::Streams => &["pipes", "chain", "quick", "seed0", "seed1-pipes"],
+            Self::Idle => &["dead", "http-idle"],
+            Self::Herd => &["pool"],
+            _ => &[],
+        }
+    }
+
+    /// Heading of its group.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Everything => "Every experiment",
+            Self::Streams => "Streams, pipes and chains",
+            Self::Http => "HTTP",
+            Self::Idle => "Idle and dead connections",
+            Self::Churn => "Churn: a connection for each request",
+            Self::Sweep => "Sweep over connections",
+            Self::Herd => "Herd: a pool of services on one queue",
+            Self::Counters => "Counters and samples",
+        }
+    }
+
+    /// The concern called `name`, or by one of its other names.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|own| own.name() == name || own.aliases().contains(&name))
+    }
+}
+
+impl Subject {
+    /// The check: n/a with its reason where nothing was read, otherwise what `judge` says.
+    pub(super) fn judge<T: Into<Found>>(
+        self,
+        reading: Reading<T>,
+        wanted: impl Into<String>,
+        judge: impl FnOnce(&T) -> Judgement,
+    ) -> Check {
+        let judgement = match &reading {
+            Reading::Value(value) => judge(value),
+            Reading::Unavailable { enable, .. } => Judgement {
+                verdict: Verdict::NotAvailable,
+                remedy: enable.clone().map(Remedy::of_command),
+                ..Judgement::ok()
+            },
+        };
+        Check {
+            name: self.name,
+            unit: self.unit,
+            concerns: self.concerns.to_vec(),
+            found: reading.map(Into::into),
+            wanted: wanted.into(),
+            verdict: judgement.verdict,
+            limits: judgement.limits,
+            remedy: judgement.remedy,
+            blocks_default_job: judgement.blocks_default_job,
+        }
+    }
+}
+
+impl Judgement {
+    pub(super) fn ok() -> Self {
+        Self { verdict: Verdict::Ok, limits: None, remedy: None, blocks_default_job: false }
+    }
+
+    pub(super) fn limits(what: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Limits, limits: Some(what.into()), ..Self::ok() }
+    }
+
+    pub(super) fn blocks(what: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Blocks, ..Self::limits(what) }
+    }
+
+    /// Ok if `is_enough`, otherwise a limit on `what`.
+    pub(super) fn unless(is_enough: bool, what: impl Into<String>) -> Self {
+        if is_enough { Self::ok() } else { Self::limits(what) }
+    }
+
+    /// Names what mends it; nothing where all is well.
+    pub(super) fn mended_by(self, remedy: impl Into<Option<Remedy>>) -> Self {
+        let remedy = if self.verdict == Verdict::Ok { None } else { remedy.into() };
+        Self { remedy, ..self }
+    }
+
+    pub(super) fn and_the_default_job(self) -> Self {
+        Self { blocks_default_job: true, ..self }
+    }
+}
+
+impl From<u64> for Found {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<f64> for Found {
+    fn from(number: f64) -> Self {
+        Self::Decimal(number)
+    }
+}
+
+impl From<String> for Found {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => out.write_str(&grouped(*number)),
+            Self::Decimal(number) => write!(out, "{number:.1}"),
+            Self::Text(text) => out.write_str(text),
+        }
+    }
+}
+
+impl Serialize for Concern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,120 @@
+//! What on this machine would limit which experiment, and the command that mends it.
+//!
+//! Careful authors of benchmarks look at limits, sysctls, governors and neighbours by hand before
+//! they measure. `pollux doctor` calls [`Readings::take`] once and hands what it read to
+//! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. Nothing here may
+//! change the machine; commands are printed for the user to run.
+
+mod check;
+mod clocks;
+mod counters;
+mod descriptors;
+mod memory;
+mod network;
+mod processors;
+mod programs;
+mod queues;
+mod quota;
+mod readings;
+mod remedy;
+mod rings;
+mod show;
+
+#[cfg(test)]
+mod invented;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+pub use check::{Check, Concern, Found, Verdict};
+pub use quota::Quota;
+pub use readings::{Files, Readings};
+pub use remedy::Remedy;
+pub use show::Look;
+
+/// Version of the JSON form; a field is never renamed or removed within one.
+pub const SCHEMA: u32 = 1;
+/// The job of plain `pollux lab`.
+pub const DEFAULT_JOB: &str = "quick";
+
+/// Every check of one machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    /// The checks, grouped by what they concern first, problems first in each group.
+    pub checks: Vec<Check>,
+    /// What was asked for; `None` for everything.
+    pub asked: Option<Concern>,
+}
+
+/// How many checks came to which verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Something cannot run at all.
+    pub blocks: usize,
+    /// Something is smaller, noisier or less explained than it could be.
+    pub limits: usize,
+    /// Could not be judged.
+    pub not_available: usize,
+    /// Nothing to do.
+    pub ok: usize,
+}
+
+impl Diagnosis {
+    /// Judges what was read. With `asked`, only what concerns it.
+    #[must_use]
+    pub fn of(readings: &Readings, asked: Option<Concern>) -> Self {
+        let all = [
+            descriptors::checks(readings),
+            network::checks(readings),
+            processors::checks(readings),
+            clocks::checks(readings),
+            memory::checks(readings),
+            rings::checks(readings),
+            queues::checks(readings),
+            programs::checks(readings),
+            counters::checks(readings),
+        ];
+        let mut checks: Vec<Check> = all.into_iter().flatten().collect();
+        if let Some(asked) = asked {
+            checks.retain(|check| check.concerns(asked));
+        }
+        // Stable: within a verdict the order of the files above stays.
+        checks.sort_by_key(|check| (check.concerns[0], check.verdict));
+        Self { checks, asked }
+    }
+
+    /// How many checks came to which verdict.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let of = |verdict| self.checks.iter().filter(|check| check.verdict == verdict).count();
+        Counts {
+            blocks: of(Verdict::Blocks),
+            limits: of(Verdict::Limits),
+            not_available: of(Verdict::NotAvailable),
+            ok: of(Verdict::Ok),
+        }
+    }
+
+    /// Something keeps what was asked for from running: the default job, or the one experiment.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.checks.iter().any(|check| match self.asked {
+            None => check.blocks_default_job,
+            Some(_) => check.verdict == Verdict::Blocks,
+        })
+    }
+
+    /// The stable JSON form, described in `docs/doctor.md`.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "schema": SCHEMA,
+            "default_job": DEFAULT_JOB,
+            "for": self.asked.map(Concern::name),
+            "is_blocked": self.is_blocked(),
+            "counts": self.counts(),
+            "checks": self.checks,
+        })
+    }
+}

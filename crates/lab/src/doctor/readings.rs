@@ -1,0 +1,197 @@
+//! Everything the checks look at, read once: files of `/proc` and `/sys`, the environment and the
+//! sources that the lab probes anyway, and one second of CPU times.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use pollux_poller::Mechanism;
+use rustix::event::Timespec;
+
+use super::quota::{self, Quota};
+use crate::host::environment::Environment;
+use crate::host::machine::HostSample;
+use crate::host::sources::Sources;
+use crate::host::{Reading, programs};
+
+/// How long CPU times are watched: two hundred ticks on two CPUs, so 1 % can be seen.
+const WATCHED: Duration = Duration::from_secs(1);
+
+/// Every file that a check asks for.
+const PATHS: [&str; 35] = [
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/net/sockstat",
+    "/proc/net/softnet_stat",
+    "/proc/self/mountinfo",
+    "/proc/self/status",
+    "/proc/self/timerslack_ns",
+    "/proc/sys/fs/aio-max-nr",
+    "/proc/sys/fs/aio-nr",
+    "/proc/sys/fs/file-max",
+    "/proc/sys/fs/file-nr",
+    "/proc/sys/fs/mqueue/msg_max",
+    "/proc/sys/fs/mqueue/msgsize_max",
+    "/proc/sys/fs/mqueue/queues_max",
+    "/proc/sys/fs/nr_open",
+    "/proc/sys/net/core/netdev_max_backlog",
+    "/proc/sys/net/core/somaxconn",
+    "/proc/sys/net/ipv4/ip_local_port_range",
+    "/proc/sys/net/ipv4/tcp_fin_timeout",
+    "/proc/sys/net/ipv4/tcp_max_syn_backlog",
+    "/proc/sys/net/ipv4/tcp_mem",
+    "/proc/sys/net/ipv4/tcp_tw_reuse",
+    "/proc/sys/net/netfilter/nf_conntrack_count",
+    "/proc/sys/net/netfilter/nf_conntrack_max",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system/clocksource/clocksource0/available_clocksource",
+    "/sys/devices/system/cpu/cpufreq/boost",
+    "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "/sys/devices/system/cpu/isolated",
+    "/sys/devices/system/cpu/nohz_full",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/smt/active",
+    "/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/tracing/events/raw_syscalls/sys_enter/id",
+];
+
+/// One machine, as far as the checks look at it.
+#[derive(Clone, Debug)]
+pub struct Readings {
+    /// Limits, rights, CPUs, clock source and what else the lab stores with each result.
+    pub environment: Environment,
+    /// What can be measured, each source tried on known work.
+    pub sources: Sources,
+    /// Texts of files.
+    pub files: Files,
+    /// Share of CPU time that the hypervisor took in the last second, in percent.
+    pub steal_percent: Reading<f64>,
+    /// CPUs that the control group may use; without a bound where it has no quota.
+    pub quota: Reading<Quota>,
+    /// A ring was opened, or who forbids it.
+    pub ring: Reading<()>,
+    /// Where the load generators are.
+    pub wrk: Option<PathBuf>,
+    /// See `wrk`.
+    pub ab: Option<PathBuf>,
+}
+
+/// Texts of files by path: `None` for one that does not exist on this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Files(BTreeMap<&'static str, Option<Reading<String>>>);
+
+impl Readings {
+    /// Reads this machine. Takes a little over a second, most of it asleep.
+    #[must_use]
+    pub fn take() -> Self {
+        let before = HostSample::take();
+        let sources = Sources::probe();
+        let readings = Self {
+            environment: Environment::read(),
+            files: Files::read(),
+            steal_percent: Reading::unavailable("not watched yet"),
+            quota: quota::read(),
+            ring: ring(),
+            wrk: programs::find("wrk"),
+            ab: programs::find("ab"),
+            sources,
+        };
+        wait_until(before.taken_at + WATCHED);
+        let steal_percent = stolen(&before, &HostSample::take(), &readings.sources);
+        Self { steal_percent, ..readings }
+    }
+}
+
+impl Files {
+    fn read() -> Self {
+        Self(PATHS.iter().map(|path| (*path, text_of(path))).collect())
+    }
+
+    /// The text of `path` without white space around it; may be empty.
+    ///
+    /// # Panics
+    /// When no check was meant to ask for `path`: a bug of ours.
+    pub(super) fn text(&self, path: &str) -> Reading<String> {
+        let text = self.0.get(path).unwrap_or_else(|| panic!("{path} is not in PATHS"));
+        text.clone().unwrap_or_else(|| Reading::unavailable(format!("{path} is not there")))
+    }
+
+    /// Whether the machine has no such file, which is something else than one it does not show.
+    pub(super) fn is_absent(&self, path: &str) -> bool {
+        matches!(self.0.get(path), Some(None))
+    }
+
+    /// The only number in `path`.
+    pub(super) fn number(&self, path: &str) -> Reading<u64> {
+        self.text(path).parsed(&format!("{path} holds no number"), |text| text.parse().ok())
+    }
+
+    /// All numbers in `path`, at least one.
+    pub(super) fn numbers(&self, path: &str) -> Reading<Vec<u64>> {
+        self.text(path).parsed(&format!("{path} holds no numbers"), |text| {
+            let words = text.split_ascii_whitespace().map(str::parse);
+            words.collect::<Result<Vec<u64>, _>>().ok().filter(|numbers| !numbers.is_empty())
+        })
+    }
+
+    /// The value of a line `name: number …`, as in `/proc/meminfo`.
+    pub(super) fn field(&self, path: &str, name: &str) -> Reading<u64> {
+        self.text(path).parsed(&format!("{path} has no number at {name}"), |text| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            value.split_ascii_whitespace().next()?.parse().ok()
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn set(&mut self, path: &'static str, text: Option<Reading<String>>) {
+        assert!(PATHS.contains(&path), "{path} is not in PATHS");
+        self.0.insert(path, text);
+    }
+
+    #[cfg(test)]
+    pub(super) fn nowhere() -> Self {
+        Self(PATHS.iter().map(|path| (*path, None)).collect())
+    }
+}
+
+fn text_of(path: &str) -> Option<Reading<String>> {
+    match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        read => Some(Reading::from_io(path, read).map(|text| text.trim().to_owned())),
+    }
+}
+
+/// Readiness by io_uring needs the least of a ring; what refuses it refuses completion too.
+fn ring() -> Reading<()> {
+    match Mechanism::UringPoll.open() {
+        Ok(_) => Reading::Value(()),
+        Err(error) => Reading::unavailable(error.to_string()),
+    }
+}
+
+/// A source that never tells of stolen time is not taken for a quiet machine.
+fn stolen(before: &HostSample, after: &HostSample, sources: &Sources) -> Reading<f64> {
+    if let Some(reason) = sources.status("steal").and_then(|status| status.reason.clone()) {
+        return Reading::unavailable(reason);
+    }
+    let ticks =
+        before.cpu.as_ref().and_then(|before| after.cpu.clone().map(|now| now.since(before)));
+    ticks.and_then(|ticks| match ticks.total() {
+        0 => Reading::unavailable("no tick of CPU time was counted in a second"),
+        total => Reading::Value(100.0 * ticks.steal as f64 / total as f64),
+    })
+}
+
+/// The time between two samples is what is wanted here, not a thing that becomes ready.
+fn wait_until(deadline: Instant) {
+    let mut left = deadline.saturating_duration_since(Instant::now());
+    while !left.is_zero() {
+        let wait = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
+        let wait = Timespec { tv_sec: left.as_secs().cast_signed(), ..wait };
+        // A signal ends the wait early; the loop waits for the rest.
+        let _ = rustix::event::poll(&mut [], Some(&wait));
+        left = deadline.saturating_duration_since(Instant::now());
+    }
+}

@@ -1,0 +1,134 @@
+//! The checks as text: a group for each concern, problems first, a summary last.
+
+use std::fmt::Write;
+
+use super::check::{Check, Concern, Verdict};
+use super::{Counts, DEFAULT_JOB, Diagnosis};
+
+/// Width of the column of names: the longest is a sysctl.
+const NAME_CHARS: usize = 33;
+/// Where the lines below a check begin.
+const INDENT: &str = "          ";
+
+/// How the text is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// With colours of a terminal.
+    pub is_colourful: bool,
+    /// Lines are broken at spaces to fit into so many characters; commands are never broken.
+    pub width_chars: usize,
+}
+
+impl Diagnosis {
+    /// The table and, as its last line, the summary.
+    #[must_use]
+    pub fn text(&self, look: Look) -> String {
+        let mut out = String::new();
+        let mut groups: Vec<Concern> = self.checks.iter().map(|check| check.concerns[0]).collect();
+        groups.dedup();
+        // The sort is stable: groups of the same worst verdict stay in the order of `Concern`.
+        groups.sort_by_key(|group| self.worst(*group));
+        for group in groups {
+            let _ = writeln!(out, "{}", look.paint(group.title(), "1"));
+            for check in self.checks.iter().filter(|check| check.concerns[0] == group) {
+                show(&mut out, check, look);
+            }
+            out.push('\n');
+        }
+        out + &self.summary() + "\n"
+    }
+
+    /// "3 limits, 1 blocks; nothing keeps `pollux lab` from running".
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Counts { blocks, limits, not_available, .. } = self.counts();
+        let unread = match not_available {
+            0 => String::new(),
+            count => format!(", {count} n/a"),
+        };
+        let run = match self.asked {
+            None => "`pollux lab`".to_owned(),
+            Some(asked) => format!("`{}`", asked.name()),
+        };
+        let blocking = self.checks.iter().filter(|check| match self.asked {
+            None => check.blocks_default_job,
+            Some(_) => check.verdict == Verdict::Blocks,
+        });
+        let blocking: Vec<&str> = blocking.map(|check| check.name).collect();
+        let end = match (&blocking[..], self.asked) {
+            ([], _) => format!("nothing keeps {run} from running"),
+            (names, None) => {
+                format!("{} keeps {run} (job `{DEFAULT_JOB}`) from running", names.join(", "))
+            }
+            (names, Some(_)) => format!("{} keeps {run} from running", names.join(", ")),
+        };
+        format!("{limits} limits, {blocks} blocks{unread}; {end}")
+    }
+
+    fn worst(&self, group: Concern) -> Option<Verdict> {
+        let of_group = self.checks.iter().filter(|check| check.concerns[0] == group);
+        of_group.map(|check| check.verdict).min()
+    }
+}
+
+impl Look {
+    fn paint(self, text: &str, code: &str) -> String {
+        if self.is_colourful { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+fn show(out: &mut String, check: &Check, look: Look) {
+    let (word, colour) = match check.verdict {
+        Verdict::Blocks => ("blocks", "31;1"),
+        Verdict::Limits => ("limits", "33"),
+        Verdict::NotAvailable => ("n/a", "2"),
+        Verdict::Ok => ("ok", "32"),
+    };
+    let word = look.paint(&format!("{word:<6}"), colour);
+    let found = found(check);
+    let _ = write!(out, "  {word}  {:<NAME_CHARS$} {found}", check.name);
+    if let Some(reason) = check.found.reason() {
+        let _ = write!(out, "\n{}", broken("why     ", reason, look));
+    } else if check.verdict != Verdict::Ok {
+        let _ = write!(out, "\n{}", broken("wanted  ", &check.wanted, look));
+    }
+    if let Some(limits) = &check.limits {
+        let _ = write!(out, "\n{}", broken("limits  ", limits, look));
+    }
+    if let Some(remedy) = &check.remedy {
+        let root = if remedy.needs_root { "   (root)" } else { "" };
+        let command = look.paint(&remedy.command, "36");
+        let _ = write!(out, "\n{INDENT}mend    {command}{root}");
+    }
+    out.push('\n');
+}
+
+fn found(check: &Check) -> String {
+    match (check.found.value(), check.unit) {
+        (Some(value @ (super::Found::Number(_) | super::Found::Decimal(_))), Some(unit)) => {
+            format!("{value} {unit}")
+        }
+        (Some(value), _) => value.to_string(),
+        (None, _) => "n/a".to_owned(),
+    }
+}
+
+/// `text` behind `label`, broken at spaces; what follows is indented to the text.
+fn broken(label: &str, text: &str, look: Look) -> String {
+    let indent = INDENT.len() + label.len();
+    let mut lines = format!("{INDENT}{label}");
+    let mut column = indent;
+    for (index, word) in text.split_ascii_whitespace().enumerate() {
+        let len = word.chars().count();
+        if index > 0 && column + 1 + len > look.width_chars {
+            let _ = write!(lines, "\n{:indent$}", "");
+            column = indent;
+        } else if index > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += len;
+    }
+    lines
+}

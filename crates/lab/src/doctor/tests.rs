@@ -1,0 +1,323 @@
+//! The checks over invented machines: each verdict both ways, reasons of n/a, JSON, text.
+
+use super::invented::{changed, sound, with, without};
+use super::{Check, Concern, Diagnosis, Files, Look, Quota, Readings, Verdict};
+use crate::host::Reading;
+use crate::host::environment::ResourceLimit;
+
+const PLAIN: Look = Look { is_colourful: false, width_chars: 100 };
+
+fn check(readings: &Readings, name: &str) -> Check {
+    let all = Diagnosis::of(readings, None).checks;
+    all.into_iter().find(|check| check.name == name).unwrap_or_else(|| panic!("no check {name}"))
+}
+
+/// One check of a spoiled machine: a limit or a block, with words that say so.
+#[track_caller]
+fn spoiled(readings: &Readings, name: &str, verdict: Verdict, words: &str) -> Check {
+    let check = check(readings, name);
+    assert_eq!(check.verdict, verdict, "{check:?}");
+    let limits = check.limits.as_deref().expect("what is limited");
+    assert!(limits.contains(words), "{limits}");
+    check
+}
+
+#[track_caller]
+fn mended(check: &Check, command: &str, needs_root: bool) {
+    let remedy = check.remedy.as_ref().expect("a command");
+    assert_eq!((remedy.command.as_str(), remedy.needs_root), (command, needs_root));
+}
+
+#[test]
+fn a_sound_machine_has_nothing_to_mend() {
+    let diagnosis = Diagnosis::of(&sound(), None);
+    for check in &diagnosis.checks {
+        assert_eq!(check.verdict, Verdict::Ok, "{check:?}");
+        assert_eq!((&check.limits, &check.remedy), (&None, &None));
+    }
+    let names: std::collections::BTreeSet<_> =
+        diagnosis.checks.iter().map(|check| check.name).collect();
+    assert_eq!(names.len(), diagnosis.checks.len(), "names are told apart");
+    assert!(!diagnosis.is_blocked());
+    assert_eq!(diagnosis.summary(), "0 limits, 0 blocks; nothing keeps `pollux lab` from running");
+}
+
+#[test]
+fn every_value_of_a_file_that_is_too_small_or_too_slow_limits_something() {
+    let cases = [
+        ("/proc/loadavg", "3.50 1.0 1.0 1/1 1", "load_average_1min", "others use the CPUs"),
+        ("/proc/net/softnet_stat", "1 0000000a 0", "packets_dropped_since_boot", "too short"),
+        ("/proc/self/timerslack_ns", "90000", "timer_slack_ns", "90,000 ns late"),
+        ("/proc/sys/fs/aio-max-nr", "65536", "fs.aio-max-nr_free", "past 32,768"),
+        ("/proc/sys/fs/file-max", "100000", "fs.file-max_free", "past 49,436"),
+        ("/proc/sys/fs/mqueue/msg_max", "4", "fs.mqueue.msg_max", "4 deep"),
+        ("/proc/sys/fs/mqueue/msgsize_max", "4096", "fs.mqueue.msgsize_max", "4,096 bytes"),
+        ("/proc/sys/fs/mqueue/queues_max", "8", "fs.mqueue.queues_max", "more than 8"),
+        ("/proc/sys/fs/nr_open", "4096", "fs.nr_open", "ends at 4,096"),
+        ("/proc/sys/net/core/netdev_max_backlog", "300", "net.core.netdev_max_backlog", "past 300"),
+        ("/proc/sys/net/core/somaxconn", "128", "net.core.somaxconn", "past 128"),
+        (
+            "/proc/sys/net/ipv4/ip_local_port_range",
+            "32768\t60999",
+            "net.ipv4.ip_local_port_range",
+            "past 28,232",
+        ),
+        ("/proc/sys/net/ipv4/tcp_fin_timeout", "120", "net.ipv4.tcp_fin_timeout", "120 s"),
+        ("/proc/sys/net/ipv4/tcp_max_syn_backlog", "128", "net.ipv4.tcp_max_syn_backlog", "128"),
+        ("/proc/sys/net/ipv4/tcp_mem", "1000 2560 4000", "net.ipv4.tcp_mem_pressure", "10 MiB"),
+        ("/proc/sys/net/ipv4/tcp_tw_reuse", "0", "net.ipv4.tcp_tw_reuse", "1,075 connections/s"),
+        ("/proc/sys/vm/overcommit_memory", "2", "vm.overcommit_memory", "250 workers"),
+        ("/sys/devices/system/cpu/cpufreq/boost", "1", "frequency_boost", "warms"),
+        ("/sys/devices/system/cpu/isolated", "", "cpus_isolated", "beside a run"),
+        ("/sys/devices/system/cpu/nohz_full", "(null)", "cpus_nohz_full", "timer tick"),
+        ("/sys/devices/system/cpu/smt/active", "1", "smt_siblings", "one core"),
+        (
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+            "[always] madvise never",
+            "transparent_hugepages",
+            "2 MiB",
+        ),
+        ("/proc/net/sockstat", "TCP: inuse 3 orphan 0 tw 30000", "time_wait_now", "former runs"),
+        (
+            "/proc/meminfo",
+            "MemAvailable: 1048576 kB\nSwapTotal: 4096 kB\nSwapFree: 0 kB",
+            "memory_available_mib",
+            "past about 32,768",
+        ),
+        (
+            "/proc/meminfo",
+            "MemAvailable: 1048576 kB\nSwapTotal: 4096 kB\nSwapFree: 0 kB",
+            "swap_used_mib",
+            "from disk",
+        ),
+    ];
+    for (path, text, name, words) in cases {
+        let check = spoiled(&with(path, text), name, Verdict::Limits, words);
+        let has_remedy = check.remedy.is_some();
+        assert!(has_remedy || name == "memory_available_mib", "{name} names no command");
+        assert!(!check.blocks_default_job, "{name}");
+    }
+}
+
+#[test]
+fn few_descriptors_are_told_by_the_jobs_that_lose_points() {
+    let limited = |hard| {
+        changed(|readings| {
+            readings.environment.limits.open_files =
+                ResourceLimit { soft: Some(1024), hard: Some(hard) };
+        })
+    };
+    let some = spoiled(&limited(20_000), "open_files_hard", Verdict::Limits, "`seed1-pipes`");
+    let words = some.limits.as_deref().expect("words");
+    assert!(words.contains("past 19,836") && words.contains("need 4 server processes"), "{words}");
+    assert!(!words.contains("`quick`") && !words.contains("`http-idle`"), "{words}");
+    mended(&some, "sudo prlimit --pid $$ --nofile=131072:131072", true);
+    let fewer = spoiled(&limited(4096), "open_files_hard", Verdict::Limits, "`quick` leaves out");
+    assert!(!fewer.blocks_default_job, "a part of each experiment still runs");
+    let few = spoiled(&limited(1024), "open_files_hard", Verdict::Blocks, "`quick` leaves out");
+    assert!(few.blocks_default_job && Diagnosis::of(&limited(1024), None).is_blocked());
+    spoiled(&limited(60), "open_files_hard", Verdict::Blocks, "no idle connections at all");
+    let soft = spoiled(&limited(131_072), "open_files_soft", Verdict::Limits, "stop at 1,024");
+    mended(&soft, "ulimit -Sn $(ulimit -Hn)", false);
+}
+
+#[test]
+fn a_root_that_cannot_raise_limits_is_told_so_instead_of_a_command() {
+    let mut readings = changed(|readings| {
+        readings.environment.limits.message_queue_bytes =
+            ResourceLimit { soft: Some(819_200), hard: Some(819_200) };
+    });
+    let words = "92,480 bytes short: reply queues of 8 messages instead of 10";
+    let user = spoiled(&readings, "message_queue_bytes", Verdict::Limits, words);
+    mended(&user, "sudo prlimit --pid $$ --msgqueue=911680:911680", true);
+    readings.environment.is_root = true;
+    let root = spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no CAP_SYS_RESOURCE");
+    assert_eq!(root.remedy, None);
+    readings.environment.limits.message_queue_bytes.soft = Some(100_000);
+    let none = spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no pool with 10");
+    assert!(!none.blocks_default_job);
+    assert!(!Diagnosis::of(&readings, None).is_blocked(), "the default job needs no queue");
+    assert!(Diagnosis::of(&readings, Some(Concern::Herd)).is_blocked());
+    assert!(!Diagnosis::of(&readings, Some(Concern::Churn)).is_blocked());
+}
+
+#[test]
+fn what_starves_the_default_job_blocks_it() {
+    let path = "/proc/sys/net/ipv4/ip_local_port_range";
+    let ports = check(&with(path, "60000 60999"), "net.ipv4.ip_local_port_range");
+    assert_eq!((ports.verdict, ports.blocks_default_job), (Verdict::Blocks, true));
+    let files = check(&with("/proc/sys/fs/file-max", "1500"), "fs.file-max_free");
+    assert_eq!((files.verdict, files.blocks_default_job), (Verdict::Blocks, true));
+    let readings = with("/proc/meminfo", "MemAvailable: 102400 kB");
+    let memory = check(&readings, "memory_available_mib");
+    assert_eq!((memory.verdict, memory.blocks_default_job), (Verdict::Blocks, true));
+    let summary = Diagnosis::of(&readings, None).summary();
+    let end = "; memory_available_mib keeps `pollux lab` (job `quick`) from running";
+    assert!(summary.ends_with(end), "{summary}");
+}
+
+#[test]
+fn cpus_and_clocks_limit_what_they_should() {
+    let cpus = |count| changed(|r| r.environment.cpus_allowed = Reading::Value(count));
+    spoiled(&cpus(1), "cpus_allowed", Verdict::Limits, "share one CPU");
+    spoiled(&cpus(2), "cpus_allowed", Verdict::Limits, "of the generator");
+    assert_eq!(check(&cpus(4), "cpus_allowed").verdict, Verdict::Ok);
+    let quota = |cpus| changed(|r| r.quota = Reading::Value(Quota::Cpus(cpus)));
+    spoiled(&quota(1.5), "cpu_quota", Verdict::Limits, "used up");
+    assert_eq!(check(&quota(8.0), "cpu_quota").verdict, Verdict::Ok);
+    let steal = |percent| changed(|r| r.steal_percent = Reading::Value(percent));
+    spoiled(&steal(5.0), "steal_percent", Verdict::Limits, "disturbed");
+    assert_eq!(check(&steal(1.0), "steal_percent").verdict, Verdict::Ok);
+    let kept = with("/proc/self/status", "Cpus_allowed_list:\t0-3");
+    let isolated = spoiled(&kept, "cpus_isolated", Verdict::Limits, "also from pollux");
+    mended(&isolated, "taskset -c 0-7 pollux lab", false);
+    let slow = changed(|r| {
+        r.environment.clocksource = Reading::Value("hpet".to_owned());
+        r.environment.governor = Reading::Value("powersave".to_owned());
+        r.environment.is_virtual = Reading::Value(true);
+    });
+    let clock = spoiled(&slow, "clock_source", Verdict::Limits, "each reading");
+    let current = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    mended(&clock, &format!("echo tsc | sudo tee {current}"), true);
+    let governor = spoiled(&slow, "frequency_governor", Verdict::Limits, "slow clock");
+    mended(&governor, "sudo cpupower frequency-set -g performance", true);
+    spoiled(&slow, "virtual_machine", Verdict::Limits, "counts before times");
+}
+
+#[test]
+fn rings_programs_and_sources_that_are_refused_are_answers() {
+    let refused = changed(|r| {
+        r.environment.io_uring_disabled = Reading::Value(2);
+        r.ring = Reading::unavailable("the sysctl forbids it");
+        let limit = ResourceLimit { soft: Some(65_536), hard: Some(65_536) };
+        r.environment.limits.locked_memory_bytes = limit;
+        (r.wrk, r.ab) = (None, None);
+    });
+    let sysctl = spoiled(&refused, "kernel.io_uring_disabled", Verdict::Limits, "nobody");
+    mended(&sysctl, "sudo sysctl -w kernel.io_uring_disabled=\"0\"", true);
+    spoiled(&refused, "io_uring_opens", Verdict::Limits, "the sysctl forbids it");
+    spoiled(&refused, "locked_memory_soft_bytes", Verdict::Limits, "opened smaller");
+    spoiled(&refused, "wrk", Verdict::Blocks, "no load generator");
+    spoiled(&refused, "ab", Verdict::Limits, "made by wrk");
+    assert!(!Diagnosis::of(&refused, None).is_blocked(), "the default job needs none of them");
+    let group = changed(|r| r.environment.io_uring_disabled = Reading::Value(1));
+    assert_eq!(check(&group, "kernel.io_uring_disabled").verdict, Verdict::Ok);
+
+    let blind = changed(|r| {
+        let status = r.sources.statuses.iter_mut().find(|s| s.name == "sched:sched_waking");
+        let status = status.expect("listed");
+        status.available = false;
+        status.reason = Some("not permitted".to_owned());
+        status.enable = Some("sudo sysctl kernel.perf_event_paranoid=0".to_owned());
+        r.environment.perf_event_paranoid = Reading::Value(2);
+        r.sources.sys_enter = Reading::unavailable("not permitted");
+        r.files.set("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id", None);
+    });
+    let waking = spoiled(&blind, "sched:sched_waking", Verdict::Limits, "(not permitted)");
+    mended(&waking, "sudo sysctl kernel.perf_event_paranoid=0", true);
+    spoiled(&blind, "kernel.perf_event_paranoid", Verdict::Limits, "refused, or read 0");
+    let tracefs = spoiled(&blind, "tracefs", Verdict::Limits, "cannot be counted");
+    assert!(tracefs.remedy.is_some_and(|remedy| remedy.command.contains("remount")));
+}
+
+#[test]
+fn connection_tracking_matters_only_where_something_is_tracked() {
+    let name = "net.netfilter.nf_conntrack_max";
+    let max = "/proc/sys/net/netfilter/nf_conntrack_max";
+    assert_eq!(check(&without(max), name).verdict, Verdict::Ok);
+    let mut small = with(max, "32768");
+    assert_eq!(check(&small, name).verdict, Verdict::Ok, "nothing is tracked");
+    let count = "/proc/sys/net/netfilter/nf_conntrack_count";
+    small.files.set(count, Some(Reading::Value("12".to_owned())));
+    spoiled(&small, name, Verdict::Limits, "32,768 connections");
+}
+
+#[test]
+fn what_cannot_be_read_is_not_available_with_a_reason_and_never_a_verdict() {
+    let mut readings = sound();
+    readings.files = Files::nowhere();
+    readings.steal_percent = Reading::unavailable("the hypervisor does not tell");
+    let diagnosis = Diagnosis::of(&readings, None);
+    let unread = diagnosis.checks.iter().filter(|check| check.found.value().is_none());
+    let unread: Vec<&Check> = unread.collect();
+    assert!(unread.len() >= 24, "{}", unread.len());
+    for check in &unread {
+        assert_eq!(check.verdict, Verdict::NotAvailable, "{check:?}");
+        assert!(check.found.reason().is_some_and(|reason| !reason.is_empty()));
+        assert_eq!(check.limits, None);
+    }
+    let shown = diagnosis.checks.iter().filter(|check| check.verdict == Verdict::NotAvailable);
+    assert_eq!(shown.count(), unread.len());
+    let garbage = check(&with("/proc/sys/net/core/somaxconn", "many"), "net.core.somaxconn");
+    let reason = garbage.found.reason().expect("no number");
+    assert_eq!(reason, "/proc/sys/net/core/somaxconn holds no number");
+    assert!(diagnosis.text(PLAIN).contains("why     the hypervisor does not tell"));
+}
+
+#[test]
+fn json_has_the_shape_that_its_page_describes() {
+    let readings = with("/proc/sys/net/core/somaxconn", "128");
+    let json = Diagnosis::of(&readings, Some(Concern::Sweep)).json();
+    assert_eq!((&json["schema"], &json["for"]), (&1.into(), &"sweep".into()));
+    assert_eq!((&json["default_job"], &json["is_blocked"]), (&"quick".into(), &false.into()));
+    assert_eq!(json["counts"]["limits"], 1);
+    let checks = json["checks"].as_array().expect("a list");
+    let row = checks.iter().find(|check| check["verdict"] == "limits").expect("one limit");
+    let expected = serde_json::json!({
+        "name": "net.core.somaxconn",
+        "unit": "connections",
+        "concerns": ["sweep", "churn"],
+        "found": { "value": 128 },
+        "wanted": "4,096: what pollux listens with",
+        "verdict": "limits",
+        "limits": "bursts past 128 connections wait a second for a second SYN",
+        "remedy": { "command": "sudo sysctl -w net.core.somaxconn=\"4096\"", "needs_root": true },
+        "blocks_default_job": false,
+    });
+    assert_eq!(*row, expected);
+    let missing = Diagnosis::of(&without("/proc/sys/net/core/somaxconn"), None).json();
+    let missing = missing["checks"].as_array().expect("a list").iter();
+    let missing = missing.filter(|check| check["verdict"] == "not_available");
+    let reasons: Vec<_> = missing.map(|check| &check["found"]["unavailable"]).collect();
+    assert_eq!(reasons, ["/proc/sys/net/core/somaxconn is not there"]);
+}
+
+#[test]
+fn problems_stand_first_and_the_summary_last() {
+    let readings = changed(|r| {
+        r.environment.limits.message_queue_bytes.soft = Some(1000);
+        r.steal_percent = Reading::Value(5.0);
+    });
+    let text = Diagnosis::of(&readings, None).text(PLAIN);
+    let groups: Vec<&str> =
+        text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
+    assert_eq!(groups[..2], [Concern::Herd.title(), Concern::Everything.title()]);
+    let last = text.lines().last();
+    assert_eq!(last, Some("1 limits, 1 blocks; nothing keeps `pollux lab` from running"));
+    assert!(!text.contains('\x1b'));
+    assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    let colourful = Look { is_colourful: true, ..PLAIN };
+    assert!(Diagnosis::of(&readings, None).text(colourful).contains("\x1b[31;1mblocks\x1b[0m"));
+}
+
+#[test]
+fn an_experiment_sees_its_own_checks_and_those_of_all() {
+    for asked in Concern::ALL {
+        let diagnosis = Diagnosis::of(&sound(), Some(asked));
+        assert!(!diagnosis.checks.is_empty(), "{asked:?}");
+        assert!(diagnosis.checks.iter().all(|check| check.concerns(asked)));
+        assert_eq!(Concern::by_name(asked.name()), Some(asked));
+    }
+    assert_eq!(Concern::by_name("pipes"), Some(Concern::Streams));
+    assert_eq!(Concern::by_name("none-such"), None);
+}
+
+#[test]
+fn this_machine_can_be_read_and_judged() {
+    let readings = Readings::take();
+    let diagnosis = Diagnosis::of(&readings, None);
+    assert!(diagnosis.checks.len() >= 45, "{}", diagnosis.checks.len());
+    for check in diagnosis.checks {
+        assert!(check.found.reason() != Some(""), "{check:?}");
+    }
+}
