@@ -130,7 +130,8 @@ fn sources(plan: &Plan) -> Result<(), LoadError> {
 }
 
 fn descriptors(plan: &Plan) -> Result<(), LoadError> {
-    let connections = u64::from(plan.connections) + u64::from(plan.crowd.len());
+    let crowd = [plan.crowd.dead, plan.crowd.silent, plan.crowd.slow];
+    let connections = crowd.map(u64::from).iter().sum::<u64>() + u64::from(plan.connections);
     let over = DESCRIPTORS_OVER + DESCRIPTORS_PER_THREAD * u64::from(plan.threads);
     match getrlimit(Resource::Nofile).current {
         Some(limit) if connections + over > limit => refuse(

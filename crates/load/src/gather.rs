@@ -59,6 +59,9 @@ pub(crate) struct Gatherer {
     seen: Arc<Mutex<Seen>>,
     all: Tally,
     lag: Distribution,
+    /// Open connections, by thread.
+    open: Vec<u32>,
+    /// Each with the number of intervals that are in it.
     seconds: BTreeMap<u32, (Second, u32)>,
 }
 
@@ -72,7 +75,8 @@ impl Gatherer {
     ) -> Self {
         let all = Tally::new(plan.targets.len());
         let (lag, seconds) = (Distribution::new(), BTreeMap::new());
-        Self { plan, control, receiver, spares, seen, all, lag, seconds }
+        let open = vec![0; plan.threads as usize];
+        Self { plan, control, receiver, spares, seen, all, lag, open, seconds }
     }
 
     /// Takes intervals until no thread has any more.
@@ -90,11 +94,15 @@ impl Gatherer {
         let (second, threads) = self.seconds.entry(interval).or_insert_with(new);
         second.end_s = second.end_s.max(end_ns.saturating_sub(origin_ns) as f64 / 1e9);
         second.is_warm_up = end_ns <= measure_from_ns;
-        second.open += open;
+        self.open[thread as usize] = open;
+        second.open = self.open.iter().sum();
         *threads += 1;
         second.add(&counted.warm_up);
         second.add(&counted.measured);
         let is_whole = *threads == self.plan.threads;
+        if is_whole {
+            second.latency = second.latency.to_coarse();
+        }
         let last = is_whole.then(|| second.clone());
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);

@@ -100,3 +100,57 @@ impl Ord for Later {
         self.0.at_ns.cmp(&other.0.at_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Crowd, End, Expect, Pace, Target};
+    use std::time::Duration;
+
+    fn plan(url: &str, dead: u32) -> Plan {
+        Plan {
+            targets: vec![Target::parse(url, None).expect("a URL")],
+            driver: "poll".parse().expect("a driver"),
+            threads: 2,
+            cpus: None,
+            connections: 1,
+            pace: Pace::Closed,
+            end: End::default(),
+            warm_up: Duration::ZERO,
+            requests_per_connection: None,
+            pipeline: 1,
+            think_time: Duration::ZERO,
+            connect_timeout: Duration::ZERO,
+            request_timeout: Duration::ZERO,
+            expect: Expect::default(),
+            sources: Vec::new(),
+            crowd: Crowd { dead, ..Crowd::default() },
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn a_crowd_on_loopback_comes_from_several_addresses() {
+        let sources = |url: &str, dead: u32| {
+            let opener = Opener::new(&plan(url, dead), 0);
+            let shown = |way: &ConnectTo| way.source.map_or("any".into(), |ip| ip.to_string());
+            opener.ways.iter().map(shown).collect::<Vec<String>>()
+        };
+        assert_eq!(sources("http://127.0.0.1/", 19_999), ["any"]);
+        assert_eq!(sources("http://127.0.0.1/", 20_000), ["127.0.0.2", "127.0.0.3"]);
+        assert_eq!(sources("http://127.0.0.1/", 59_999).len(), 3);
+        assert_eq!(sources("http://192.0.2.1/", 60_000), ["any"]);
+    }
+
+    #[test]
+    fn connections_wait_for_their_time_in_its_order() {
+        let mut opener = Opener::new(&plan("http://127.0.0.1/", 0), 1);
+        for at_ns in [30, 10, 20] {
+            opener.keep(Reopen { active: Active::new(0, 1), at_ns });
+        }
+        assert_eq!(opener.next_ns(), Some(10));
+        assert!(opener.due(9).is_none() && opener.due(10).is_some() && opener.due(10).is_none());
+        assert!(opener.due(40).is_some() && opener.due(40).is_some());
+        assert_eq!(opener.next_ns(), None);
+    }
+}

@@ -47,8 +47,8 @@ impl Load {
                 sender: sender.clone(),
                 spares: spare_receiver,
             };
-            let (opened, ends) = (opened_sender.clone(), Ends(Arc::clone(&control)));
-            let started = named(format!("load-{thread}"), move || work(seat, opened, ends));
+            let opened = opened_sender.clone();
+            let started = named(format!("load-{thread}"), move || work(seat, opened));
             match started {
                 Ok(worker) => workers.push(worker),
                 Err(error) => {
@@ -157,8 +157,8 @@ fn named<T: Send + 'static>(
 fn work(
     seat: Seat,
     opened: Sender<Result<(), LoadError>>,
-    ends: Ends,
 ) -> Result<Option<ThreadOutcome>, LoadError> {
+    let ends = Ends(Arc::clone(&seat.control));
     let worker = match Worker::open(seat) {
         Ok(worker) => worker,
         Err(error) => {

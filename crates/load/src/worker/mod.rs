@@ -9,6 +9,9 @@
 //! Sessions never open connections, and an idle one can't begin by itself: they leave both to
 //! the worker, in what they share with it.
 
+mod set_up;
+
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
@@ -18,7 +21,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
 use crate::control::Control;
-use crate::crowd::{Kind, Member};
+use crate::crowd::Kind;
 use crate::gather::{Handed, ThreadOutcome};
 use crate::opener::Opener;
 use crate::own_use::OwnUse;
@@ -32,11 +35,9 @@ use crate::{LoadError, Plan};
 /// Connects of one thread that are under way at the same time. Below the backlog of any server,
 /// for what does not fit there is tried again by the kernel after a second only.
 const CONNECTING_MAX: u32 = 512;
-/// Members of the crowd that are being set up at the same time, their first answer included.
-const UNSETTLED_MAX: u32 = 256;
 /// Longest wait: so late is a stop noticed.
 const WAIT_MAX: Duration = Duration::from_millis(50);
-/// Wait while other threads are not ready yet.
+/// Wait while other threads are not ready, or not done.
 const WAIT_READY: Duration = Duration::from_millis(1);
 /// So long before a request is due the thread stops sleeping: waking up takes about as long.
 const SPIN: Duration = Duration::from_micros(30);
@@ -99,7 +100,7 @@ impl Worker {
             };
             cpus.pin(thread as usize).map_err(refused)?;
         }
-        let slack = set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
+        let slack = set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         slack.map_err(|errno| LoadError::System { call: "prctl", source: errno.into() })?;
         let seats = share(plan.connections.into(), thread, plan.threads) as u32;
         let crowd: u64 = Kind::ALL.iter().map(|kind| Self::crowd_share(*kind, &plan, thread)).sum();
@@ -142,84 +143,11 @@ impl Worker {
         share(kind.asked(&plan.crowd).into(), thread, plan.threads)
     }
 
-    /// Opens the crowd; says how long it took.
-    fn set_up_crowd(&mut self) -> Result<Duration, LoadError> {
-        let began_ns = monotonic_ns();
-        let mut told = 0;
-        for kind in Kind::ALL {
-            let mut left = Self::crowd_share(kind, &self.plan, self.thread);
-            while (left > 0 || self.shared().crowd.unsettled > 0) && !self.control.is_stopped() {
-                while left > 0 && self.shared().crowd.unsettled < UNSETTLED_MAX {
-                    self.open_member(kind);
-                    left -= 1;
-                }
-                self.turn(WAIT_MAX)?;
-                let connected = self.shared().crowd.connected();
-                self.control.crowd_grew(connected - std::mem::replace(&mut told, connected));
-            }
-        }
-        Ok(Duration::from_nanos(monotonic_ns() - began_ns))
-    }
-
-    fn open_member(&mut self, kind: Kind) {
-        self.shared().crowd.unsettled += 1;
-        let deadline = Moment::from_nanos(monotonic_ns()) + self.plan.connect_timeout;
-        let session = ClientSession::Crowd(Member::new(kind));
-        match self.event_loop.connect(self.opener.way(), session, deadline) {
-            Ok(_) => self.shared().connecting += 1,
-            Err(_) => self.shared().crowd.refused(kind),
-        }
-    }
-
-    /// Opens the active connections; each was tried once when this returns.
-    fn set_up_active(&mut self) -> Result<(), LoadError> {
-        let seats = share(self.plan.connections.into(), self.thread, self.plan.threads) as u32;
-        let mut opened = 0;
-        while (opened < seats || self.shared().connecting > 0) && !self.control.is_stopped() {
-            while opened < seats && self.shared().connecting < CONNECTING_MAX {
-                self.open_active(Active::new(opened, self.plan.pipeline));
-                opened += 1;
-            }
-            self.turn(WAIT_MAX)?;
-        }
-        Ok(())
-    }
-
-    fn wait_for_start(&mut self) -> Result<(), LoadError> {
-        while self.control.origin_ns().is_none_or(|origin_ns| monotonic_ns() < origin_ns) {
-            if self.control.is_stopped() {
-                return Ok(());
-            }
-            self.turn(WAIT_READY)?;
-        }
-        let origin_ns = self.control.origin_ns().unwrap_or_default();
-        let measure_from_ns = self.control.measure_from_ns().unwrap_or_default();
-        let after = self.plan.end.after.map_or(u64::MAX, |after| after.as_nanos() as u64);
-        let first_ns = match self.plan.warm_up.as_nanos() as u64 % SECOND_NS {
-            0 => SECOND_NS,
-            part_ns => part_ns,
-        };
-        self.boundary_ns = origin_ns + first_ns;
-        let shared = self.event_loop.shared();
-        shared.stage = Stage::Running;
-        if !self.plan.warm_up.is_zero() {
-            shared.measure_from_ns = measure_from_ns;
-        }
-        shared.end_ns = measure_from_ns.saturating_add(after);
-        if let Supply::Open(due) = &mut shared.supply {
-            (due.origin_ns, due.end_ns) = (origin_ns, shared.end_ns);
-        } else {
-            while let Some(id) = self.event_loop.shared().seats.pop() {
-                self.event_loop.wake(id);
-            }
-        }
-        Ok(())
-    }
-
     /// Turns until no more requests are to begin.
     fn drive(&mut self) -> Result<(), LoadError> {
         let is_open_loop = matches!(self.shared().supply, Supply::Open(_));
         let measure_from_ns = self.control.measure_from_ns().unwrap_or_default();
+        let mut had_worked = true;
         loop {
             let turn_ns = self.shared().turn_ns;
             let now_ns = if is_open_loop { monotonic_ns() } else { turn_ns };
@@ -239,9 +167,12 @@ impl Worker {
             self.open_again(now_ns);
             let wait = self.wait(now_ns, is_open_loop);
             self.turn(wait)?;
-            if wait.is_zero() && is_open_loop && !self.shared().has_worked {
+            // What a turn has left to do is done by the next one, so that is no spin yet.
+            let has_worked = self.shared().has_worked;
+            if is_open_loop && wait.is_zero() && !has_worked && !had_worked {
                 self.spun_ns += monotonic_ns() - now_ns;
             }
+            had_worked = has_worked;
         }
     }
 
@@ -382,8 +313,10 @@ impl Worker {
     /// Hands over what was counted last; a moment's worth goes to the interval before.
     fn send_last(&mut self, now_ns: u64) {
         let began_ns = self.boundary_ns.saturating_sub(SECOND_NS);
+        let is_short = now_ns.saturating_sub(began_ns) < INTERVAL_MIN_NS;
+        // What counts does not go into a second of the warm-up.
         let is_first = self.control.measure_from_ns().is_none_or(|from_ns| began_ns <= from_ns);
-        let is_short = now_ns.saturating_sub(began_ns) < INTERVAL_MIN_NS && !is_first;
+        let is_short = is_short && !is_first && self.interval > 0;
         self.send(self.interval - u32::from(is_short), now_ns);
     }
 
