@@ -15,7 +15,7 @@ use super::flags::LoadFlags;
 use super::plot::plot;
 use super::trials::{Found, Trial};
 use super::view::View;
-use super::{EARLY, NOT_AS_ASKED, plan, shout};
+use super::{EARLY, NOT_AS_ASKED, plan};
 use crate::output::{self, Failure};
 
 /// Part of the closed loop's rate that the search begins with.
@@ -29,18 +29,8 @@ pub(crate) fn run(
     files: &Files,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
-    plan.pace = Pace::Closed;
-    plan.end = End { requests: None, after: Some(flags.trial) };
-    plan.warm_up = plan::trial_warm_up(flags);
-    let closed = once(&mut plan, flags, signals)?;
-    if let Some(why) = drive::why_unconnected(&plan, &closed.outcome) {
-        return Err(Failure::failed(why));
-    }
-    if closed.outcome.totals.answered == 0 {
-        shout(&closed.outcome.findings);
-        return Err(Failure::failed("nothing was answered; there is no capacity to be found"));
-    }
     let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.quiet };
+    let closed = closed_loop(flags, &mut plan, signals)?;
     let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
         "{objective}: a closed loop of {} connections on {} reaches {} requests/s\n\n{}",
@@ -64,16 +54,35 @@ pub(crate) fn run(
     }
     let found = Found::new(&objective, &closed.outcome, &trials, &search, is_early).json();
     files.write_json(&found)?;
-    let verdict = Verdict::of(&search, &trials);
+    let verdict = Verdict::of(&search, &trials, is_early);
     lines.print(&format!("\n{}\n{}", plot(&trials, &objective), verdict.words(&objective)))?;
     if files.are_printed() {
         output::result(&found)?;
     }
-    Ok(match verdict {
-        _ if is_early => ExitCode::from(EARLY),
-        Verdict::Between(..) | Verdict::AtLeast(_) => ExitCode::SUCCESS,
-        Verdict::GeneratorBound(_) | Verdict::Nothing => ExitCode::from(NOT_AS_ASKED),
-    })
+    Ok(verdict.exit_code(is_early))
+}
+
+/// The loop before the search: what the server can do at all.
+fn closed_loop(flags: &LoadFlags, plan: &mut Plan, signals: &mut Signals) -> Result<Ran, Failure> {
+    plan.pace = Pace::Closed;
+    plan.end = End { requests: None, after: Some(flags.trial) };
+    plan.warm_up = plan::trial_warm_up(flags);
+    if !flags.quiet {
+        let (trial, warm_up) = (flags.trial, plan.warm_up);
+        output::remark(&format!(
+            "pollux load: a closed loop, then trials until two of three agree on each rate; \
+             {trial:?} each, after {warm_up:?} of warm-up"
+        ));
+    }
+    let closed = once(plan, flags, signals)?;
+    let has_answers = closed.outcome.totals.answered > 0;
+    if has_answers || closed.is_early {
+        return Ok(closed);
+    }
+    let why = drive::why_unconnected(plan, &closed.outcome);
+    let why =
+        why.unwrap_or_else(|| "nothing was answered; there is no capacity to find".to_owned());
+    Err(Failure::failed(why))
 }
 
 /// One trial; the lines of the search take the place of a view.
@@ -110,20 +119,31 @@ enum Verdict {
     GeneratorBound(Option<f64>),
     /// It never held.
     Nothing,
+    /// Somebody ended the search before a rate was judged.
+    NotYet,
 }
 
 impl Verdict {
-    fn of(search: &CapacitySearch, trials: &[Trial]) -> Self {
+    fn of(search: &CapacitySearch, trials: &[Trial], is_early: bool) -> Self {
         let failed_at = search.lowest_failing_per_s();
-        let at_limit = |trial: &&Trial| failed_at == Some(trial.rate_per_s);
-        let mut failed = trials.iter().filter(at_limit).filter(|trial| trial.broken_by.is_some());
+        let is_at_limit = |trial: &Trial| failed_at == Some(trial.rate_per_s);
+        let is_bound = |trial: &Trial| trial.broken_by.is_some() && trial.is_generator_bound;
         match (search.highest_per_s(), failed_at) {
-            (holds, Some(_)) if failed.any(|trial| trial.is_generator_bound) => {
+            (holds, Some(_)) if trials.iter().any(|each| is_at_limit(each) && is_bound(each)) => {
                 Self::GeneratorBound(holds)
             }
             (Some(holds), Some(fails)) => Self::Between(holds, fails),
             (Some(holds), None) => Self::AtLeast(holds),
+            (None, _) if is_early => Self::NotYet,
             (None, _) => Self::Nothing,
+        }
+    }
+
+    fn exit_code(self, is_early: bool) -> ExitCode {
+        match self {
+            _ if is_early => ExitCode::from(EARLY),
+            Self::Between(..) | Self::AtLeast(_) => ExitCode::SUCCESS,
+            Self::GeneratorBound(_) | Self::Nothing | Self::NotYet => ExitCode::from(NOT_AS_ASKED),
         }
     }
 
@@ -139,11 +159,69 @@ impl Verdict {
                 format!("capacity: at least {} requests/s with {objective}", rate(holds))
             }
             Self::GeneratorBound(holds) => format!(
-                "!! capacity: at least {} requests/s with {objective}; beyond that the generator \
-                 was the bottleneck, not the server: give it more threads (--threads) and CPUs",
-                holds.map_or_else(|| "n/a".to_owned(), rate)
+                "!! capacity: {} with {objective}; beyond that the generator was the bottleneck, \
+                 not the server: give it more threads (--threads) and CPUs",
+                holds.map_or_else(
+                    || "n/a".to_owned(),
+                    |holds| format!("at least {} requests/s", rate(holds))
+                )
             ),
             Self::Nothing => format!("!! no rate was found that holds {objective}"),
+            Self::NotYet => "!! ended before a rate was judged".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(rate_per_s: f64, did_hold: bool, is_generator_bound: bool) -> Trial {
+        Trial {
+            rate_per_s,
+            answered_per_s: rate_per_s,
+            latency_ns: Some(1),
+            errors: 0,
+            is_generator_bound,
+            broken_by: (!did_hold).then(|| "slow".to_owned()),
+        }
+    }
+
+    /// The verdict on a server that holds rates below 1500, with a generator that has no time
+    /// from `bound_per_s` on.
+    fn verdict(bound_per_s: f64, trials: usize) -> Verdict {
+        let mut search = CapacitySearch::new(1_000.0);
+        let mut done = Vec::new();
+        while let (Some(rate), true) = (search.next_per_s(), done.len() < trials) {
+            done.push(trial(rate, rate < 1_500.0, rate >= bound_per_s));
+            search.tried(rate < 1_500.0);
+        }
+        Verdict::of(&search, &done, done.len() == trials)
+    }
+
+    #[test]
+    fn a_capacity_lies_between_what_holds_and_what_fails() {
+        let Verdict::Between(holds, fails) = verdict(f64::INFINITY, 100) else {
+            panic!("{:?}", verdict(f64::INFINITY, 100))
+        };
+        assert!(holds < 1_500.0 && fails >= 1_500.0, "{holds} {fails}");
+        // A generator that was short of time far beyond the limit does not matter.
+        assert_eq!(verdict(1_900.0, 100), Verdict::Between(holds, fails));
+    }
+
+    #[test]
+    fn a_generator_without_time_at_the_limit_makes_it_a_lower_bound() {
+        let bound = verdict(1_400.0, 100);
+        assert!(matches!(bound, Verdict::GeneratorBound(Some(_))), "{bound:?}");
+        let objective: Objective = "p99=5ms".parse().expect("an objective");
+        assert!(bound.words(&objective).contains("at least"));
+        assert_eq!(bound.exit_code(false), ExitCode::from(NOT_AS_ASKED));
+    }
+
+    #[test]
+    fn a_search_that_was_ended_says_what_it_knew() {
+        assert_eq!(verdict(f64::INFINITY, 0), Verdict::NotYet);
+        assert_eq!(verdict(f64::INFINITY, 2), Verdict::AtLeast(1_000.0));
+        assert_eq!(Verdict::NotYet.exit_code(true), ExitCode::from(EARLY));
     }
 }

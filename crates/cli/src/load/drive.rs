@@ -5,7 +5,7 @@
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_engine::{ListenAddress, Signals};
 use pollux_load::{Load, LoadError, Outcome, Plan, Progress, Running};
@@ -16,6 +16,9 @@ use crate::output::{self, Failure};
 
 /// So late is the end of a run noticed; often enough for people, too rare to disturb.
 const STEP: Duration = Duration::from_millis(25);
+/// Time between two looks at how far it is: to copy a second's latencies and to draw them takes
+/// CPU time that the generator needs.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// A run that came to its end.
 pub(crate) struct Ran {
@@ -47,6 +50,7 @@ pub(crate) fn to_the_end(
     signals: &mut Signals,
 ) -> Result<Ran, Failure> {
     let mut is_early = false;
+    let mut looked = Instant::now();
     while !running.is_finished() {
         if view.wait(signals, STEP)? {
             if is_early {
@@ -56,12 +60,16 @@ pub(crate) fn to_the_end(
             is_early = true;
             running.stop();
         }
-        let progress = running.progress();
-        view.show(&progress)?;
-        if is_hopeless(&progress) {
-            running.stop();
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            let progress = running.progress();
+            view.show(&progress)?;
+            if is_hopeless(&progress) {
+                running.stop();
+            }
         }
     }
+    view.show(&running.progress())?;
     let outcome = running.join().map_err(|error| failure(&error))?;
     Ok(Ran { outcome, is_early })
 }

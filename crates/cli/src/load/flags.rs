@@ -1,6 +1,6 @@
 //! The flags of `pollux load`, under the headings of its help text.
 //!
-//! Each value is read by [`values`](super::values) or by the crate that it is for; what the flags
+//! Each value is read by [`values`] or by the crate that it is for; what the flags
 //! mean together is decided in [`plan`](super::plan).
 
 use std::net::IpAddr;
@@ -65,8 +65,8 @@ pub(crate) enum Style {
 /// Everything that `pollux load` takes.
 #[derive(Debug, Args)]
 pub(crate) struct LoadFlags {
-    /// What to ask for, http://HOST[:PORT]/PATH; several, all of one server, are chosen by weight:
-    /// 3@URL is asked for three times as often as 1@URL
+    /// What to ask for, such as http://127.0.0.1:8080/; several, all of one server, are chosen by
+    /// weight: 3@URL is asked for three times as often as 1@URL
     #[arg(value_name = "[WEIGHT@]URL", required = true, value_parser = values::weighted)]
     pub(crate) urls: Vec<Weighted>,
 

@@ -8,12 +8,12 @@
 //!  q or Ctrl-C ends the run and shows the result
 //! ```
 //!
-//! It draws at most four times a second, for the generator needs the CPU. The terminal is put
-//! back in order when the view is dropped, and before the words of a panic are printed.
+//! The terminal is put back in order when the view is dropped, and before the words of a panic are
+//! printed.
 
 use std::collections::VecDeque;
 use std::io::{self, Stderr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pollux_load::render::{count, time};
 use pollux_load::{Phase, Plan, Progress};
@@ -34,8 +34,6 @@ const HEIGHT: u16 = 5;
 const NAMES: u16 = 12;
 /// Columns of the rate before its course.
 const RATE: u16 = 13;
-/// Time between two drawings.
-const REDRAW: Duration = Duration::from_millis(250);
 /// Seconds whose rates are kept; no terminal shows more.
 const COURSE_MAX: usize = 500;
 
@@ -43,7 +41,6 @@ const COURSE_MAX: usize = 500;
 pub(crate) struct Live {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     state: State,
-    drawn: Option<Instant>,
     _raw: RawMode,
 }
 
@@ -56,7 +53,7 @@ impl Live {
         let raw = RawMode::enter()?;
         let options = TerminalOptions { viewport: Viewport::Inline(HEIGHT) };
         let terminal = Terminal::with_options(CrosstermBackend::new(io::stderr()), options)?;
-        Ok(Self { terminal, state: State::new(plan), drawn: None, _raw: raw })
+        Ok(Self { terminal, state: State::new(plan), _raw: raw })
     }
 
     /// Waits for a key at most so long; whether it was one that ends the run.
@@ -67,12 +64,8 @@ impl Live {
         Ok(matches!(event::read()?, Event::Key(key) if ends(&key)))
     }
 
-    /// Draws, unless it has just done so.
+    /// Draws.
     pub(crate) fn show(&mut self, progress: &Progress) -> io::Result<()> {
-        if self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW) {
-            return Ok(());
-        }
-        self.drawn = Some(Instant::now());
         self.state.learn(progress);
         let Self { terminal, state, .. } = self;
         terminal.draw(|frame| state.draw(progress, frame)).map(drop)
