@@ -151,3 +151,38 @@ impl Drop for Place {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_a_link_stays_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "before").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        let place = Place::prepare(&link).expect("a place");
+        let read = || std::fs::read_to_string(&file).expect("a file");
+        assert_eq!(read(), "before", "until there is something new");
+        place.put("after").expect("written");
+        assert_eq!(read(), "after");
+        assert!(link.is_symlink());
+        drop(place);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    }
+
+    #[test]
+    fn a_run_that_fails_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(Place::prepare(&folder.path().join("file")).expect("a place"));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_not_replaced() {
+        let place = Place::prepare(Path::new("/dev/null")).expect("a place");
+        assert_eq!(place.beside, None);
+        place.put("nothing").expect("written");
+    }
+}
