@@ -32,6 +32,7 @@ pub(crate) struct Control {
     /// Zero until all are ready.
     origin_ns: AtomicU64,
     is_stopped: AtomicBool,
+    is_broken: AtomicBool,
     is_finishing: AtomicBool,
     finished: AtomicU32,
     crowd_connected: AtomicU32,
@@ -46,6 +47,7 @@ impl Control {
             ready: AtomicU32::new(0),
             origin_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
             is_finishing: AtomicBool::new(false),
             finished: AtomicU32::new(0),
             crowd_connected: AtomicU32::new(0),
@@ -79,6 +81,12 @@ impl Control {
         self.is_stopped.load(SeqCst)
     }
 
+    /// Ends the run because a thread failed: nobody waits for it any more.
+    pub(crate) fn break_off(&self) {
+        self.is_broken.store(true, SeqCst);
+        self.stop();
+    }
+
     /// A thread sends no more.
     pub(crate) fn finishing(&self) {
         self.is_finishing.store(true, SeqCst);
@@ -89,9 +97,9 @@ impl Control {
         self.finished.fetch_add(1, SeqCst);
     }
 
-    /// Whether all threads have what they were waiting for.
+    /// Whether all threads have what they were waiting for, or one of them never will.
     pub(crate) fn are_all_finished(&self) -> bool {
-        self.finished.load(SeqCst) >= self.threads
+        self.is_broken.load(SeqCst) || self.finished.load(SeqCst) >= self.threads
     }
 
     pub(crate) fn crowd_grew(&self, by: u32) {

@@ -121,7 +121,7 @@ impl Gatherer {
     /// The outcome of the run, once every thread has ended.
     pub(crate) fn outcome(self, threads: &[ThreadOutcome]) -> Outcome {
         let Self { plan, control, all, lag, seconds, .. } = self;
-        let measured = measured(&plan, &control, threads);
+        let measured = measured(&plan, &control, threads, all.totals.due);
         let latency = all.latency();
         let first_byte = all.first_byte();
         let mut outcome = Outcome {
@@ -171,11 +171,11 @@ impl Second {
 
 /// From the first request that counts to the last outcome; a run that ends by time lasts so long
 /// at least, also when nobody answered any more.
-fn measured(plan: &Plan, control: &Control, threads: &[ThreadOutcome]) -> Duration {
+fn measured(plan: &Plan, control: &Control, threads: &[ThreadOutcome], due: u64) -> Duration {
     let from_ns = control.measure_from_ns().unwrap_or(u64::MAX);
     let last_ns = threads.iter().map(|thread| thread.last_outcome_ns).max().unwrap_or(0);
     let ended_ns = threads.iter().map(|thread| thread.ended_ns).max().unwrap_or(0);
-    let is_by_number = plan.end.requests.is_some() && last_ns > from_ns;
+    let is_by_number = plan.end.requests.is_some_and(|requests| due >= requests);
     let until_ns = if is_by_number { last_ns } else { last_ns.max(ended_ns) };
     Duration::from_nanos(until_ns.saturating_sub(from_ns))
 }

@@ -33,7 +33,8 @@ impl Load {
         let pool = Arc::new(AtomicU64::new(plan.end.requests.unwrap_or(0)));
         let (sender, receiver) = channel();
         let (opened_sender, opened) = channel();
-        let (mut spares, mut workers) = (Vec::new(), Vec::new());
+        let mut spares = Vec::new();
+        let mut workers = Workers { control: Arc::clone(&control), threads: Vec::new() };
         for thread in 0..plan.threads {
             let (spare_sender, spare_receiver) = channel();
             spares.push(spare_sender);
@@ -48,17 +49,11 @@ impl Load {
                 spares: spare_receiver,
             };
             let opened = opened_sender.clone();
-            let started = named(format!("load-{thread}"), move || work(seat, opened));
-            match started {
-                Ok(worker) => workers.push(worker),
-                Err(error) => {
-                    control.stop();
-                    return Err(error);
-                }
-            }
+            let worker = named(format!("load-{thread}"), move || work(seat, opened))?;
+            workers.threads.push(worker);
         }
         drop((sender, opened_sender));
-        opened.iter().collect::<Result<(), LoadError>>().inspect_err(|_| control.stop())?;
+        opened.iter().collect::<Result<(), LoadError>>()?;
         let seen = Arc::default();
         let gatherer = Gatherer::new(
             Arc::clone(&plan),
@@ -67,8 +62,7 @@ impl Load {
             spares,
             Arc::clone(&seen),
         );
-        let gathering = named("load-sum".to_owned(), move || sum_up(gatherer, workers))
-            .inspect_err(|_| control.stop())?;
+        let gathering = named("load-sum".to_owned(), move || sum_up(gatherer, workers))?;
         Ok(Running { control, seen, gathering })
     }
 }
@@ -133,14 +127,48 @@ impl Running {
     }
 }
 
-/// Ends the run when its thread fails, so that no other thread waits for it for ever.
-struct Ends(Arc<Control>);
+type Worked = Result<Option<ThreadOutcome>, LoadError>;
+
+/// The threads of a run; none outlives it, also when it fails.
+struct Workers {
+    control: Arc<Control>,
+    threads: Vec<JoinHandle<Worked>>,
+}
+
+impl Workers {
+    /// Waits for all of them.
+    fn outcomes(mut self) -> Result<Vec<ThreadOutcome>, LoadError> {
+        let mut outcomes = Vec::with_capacity(self.threads.len());
+        for worker in std::mem::take(&mut self.threads) {
+            let done = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            outcomes.extend(done?);
+        }
+        Ok(outcomes)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.control.break_off();
+        }
+        for worker in self.threads.drain(..) {
+            // Why it failed was told already, or is told by another one's error.
+            drop(worker.join());
+        }
+    }
+}
+
+/// Breaks the run off unless its thread came to its end.
+struct Ends {
+    control: Arc<Control>,
+    is_whole: bool,
+}
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop();
-            self.0.finished();
+        if !self.is_whole {
+            self.control.break_off();
         }
     }
 }
@@ -154,11 +182,8 @@ fn named<T: Send + 'static>(
 }
 
 /// What a worker's thread does; `opened` is told first whether it has its loop.
-fn work(
-    seat: Seat,
-    opened: Sender<Result<(), LoadError>>,
-) -> Result<Option<ThreadOutcome>, LoadError> {
-    let ends = Ends(Arc::clone(&seat.control));
+fn work(seat: Seat, opened: Sender<Result<(), LoadError>>) -> Worked {
+    let mut ends = Ends { control: Arc::clone(&seat.control), is_whole: false };
     let worker = match Worker::open(seat) {
         Ok(worker) => worker,
         Err(error) => {
@@ -167,25 +192,16 @@ fn work(
         }
     };
     let _ = opened.send(Ok(()));
+    // Whoever starts the run waits until nobody has anything to tell.
     drop(opened);
-    let done = worker.run();
-    if done.is_err() {
-        ends.0.stop();
-        ends.0.finished();
-    }
-    done.map(Some)
+    let outcome = worker.run()?;
+    ends.is_whole = true;
+    Ok(Some(outcome))
 }
 
-type Worked = JoinHandle<Result<Option<ThreadOutcome>, LoadError>>;
-
-fn sum_up(mut gatherer: Gatherer, workers: Vec<Worked>) -> Result<Outcome, LoadError> {
+fn sum_up(mut gatherer: Gatherer, workers: Workers) -> Result<Outcome, LoadError> {
     gatherer.gather();
-    let mut threads = Vec::with_capacity(workers.len());
-    for worker in workers {
-        let done = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        threads.extend(done?);
-    }
-    Ok(gatherer.outcome(&threads))
+    Ok(gatherer.outcome(&workers.outcomes()?))
 }
 
 fn supply(plan: &Plan, thread: u32) -> Supply {

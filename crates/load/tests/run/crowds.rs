@@ -1,10 +1,12 @@
 //! Connections beside the active ones.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use pollux_load::{Crowd, CrowdOutcome, End};
 
-use crate::server::{OK, Server, delay};
+use crate::server::{OK, Server, delay, wait_until};
 use crate::{on_every_driver, plan};
 
 fn kinds(crowd: &[CrowdOutcome]) -> Vec<(&'static str, u32, u32)> {
@@ -17,7 +19,7 @@ fn they_stand_there_while_others_work() {
     on_every_driver(
         |driver| {
             let mut plan = plan(driver, &server.url("/"), 2, 1);
-            plan.end = End { requests: None, after: Some(Duration::from_millis(300)) };
+            plan.end = End { requests: None, after: Some(Duration::from_millis(250)) };
             let drip = Duration::from_millis(1);
             plan.crowd = Crowd { dead: 20, silent: 10, slow: 5, drip };
             plan.threads = 2;
@@ -40,16 +42,27 @@ fn they_stand_there_while_others_work() {
 
 #[test]
 fn what_the_server_does_to_them_is_told() {
-    // The silent ones come first; the first half of them is closed, the second reset.
-    let server = Server::start(|mut peer| match peer.number % 9 {
-        0..4 => delay(Duration::from_millis(30)),
-        4..8 => peer.reset(),
-        _ => peer.answer_all(OK),
+    // The silent ones come first: four are closed, four reset. The active one is answered then.
+    let ended = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&ended);
+    let server = Server::start(move |mut peer| {
+        match peer.number % 9 {
+            0..4 => {
+                delay(Duration::from_millis(30));
+                drop(peer);
+            }
+            4..8 => peer.reset(),
+            _ => {
+                wait_until("eight ends", || counted.load(SeqCst) == 8);
+                return peer.answer_all(OK);
+            }
+        }
+        counted.fetch_add(1, SeqCst);
     });
     on_every_driver(
         |driver| {
+            ended.store(0, SeqCst);
             let mut plan = plan(driver, &server.url("/"), 1, 1);
-            plan.end = End { requests: None, after: Some(Duration::from_millis(200)) };
             plan.crowd.silent = 8;
             plan
         },

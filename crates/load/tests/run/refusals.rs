@@ -40,3 +40,12 @@ fn plans_without_sense_are_refused() {
         assert!(error.starts_with(&format!("{what}: ")), "{number}: {error}");
     }
 }
+
+#[test]
+fn a_thread_that_cannot_begin_ends_the_others() {
+    let mut plan = plan("poll".parse().expect("a driver"), "http://127.0.0.1:1/", 2, 1);
+    plan.threads = 2;
+    plan.cpus = Some("0,1023".parse().expect("a list"));
+    let error = Load::start(plan).expect_err("there is no such CPU").to_string();
+    assert!(error.starts_with("--cpus: "), "{error}");
+}
