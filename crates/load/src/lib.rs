@@ -20,6 +20,7 @@ mod outcome;
 mod own_use;
 mod plan;
 mod rate;
+pub mod render;
 mod requests;
 mod run;
 mod schedule;
