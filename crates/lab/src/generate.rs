@@ -11,7 +11,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Crowd, End, Expect, Finding, Load, LoadError, Outcome, Pace, Plan, Target};
+use pollux_load::{
+    Crowd, End, Expect, Finding, Load, LoadError, Outcome, Pace, Plan, Target, Trust,
+};
 use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +101,7 @@ fn plan(options: &GenerateOptions) -> Result<Plan, LoadError> {
         expect: Expect { status: Some(200), body_bytes: Some(options.reply_bytes) },
         sources: Vec::new(),
         crowd: Crowd::default(),
+        trust: Trust::default(),
         seed: 0,
     })
 }
