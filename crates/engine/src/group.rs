@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  reuseport   a listener of its own for each loop; the kernel spreads connections by hash
+//!  shared      the same, and loops of other processes may have the port as well
 //!  exclusive   one listener, watched by all loops; the kernel wakes one of them
 //!  single      the first loop accepts and hands connections to the one with the fewest
 //! ```
@@ -31,6 +32,8 @@ pub enum Listeners {
     /// A listener for each loop on the same port (SO_REUSEPORT). Unix sockets are shared.
     #[default]
     Reuseport,
+    /// The same, also for one loop: other processes of this user may listen on the port too.
+    Shared,
     /// One listener that all loops watch, exclusively where the mechanism can.
     Exclusive,
     /// One loop accepts for all.
@@ -39,13 +42,14 @@ pub enum Listeners {
 
 impl Listeners {
     /// All of them, in the order of help texts.
-    pub const ALL: [Self; 3] = [Self::Reuseport, Self::Exclusive, Self::Single];
+    pub const ALL: [Self; 4] = [Self::Reuseport, Self::Shared, Self::Exclusive, Self::Single];
 
     /// Name on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reuseport => "reuseport",
+            Self::Shared => "shared",
             Self::Exclusive => "exclusive",
             Self::Single => "single",
         }
@@ -344,7 +348,11 @@ fn open_listeners(
     let mut addresses = Vec::new();
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
-        let own = config.listeners == Listeners::Reuseport && is_tcp && config.threads > 1;
+        let own = match config.listeners {
+            Listeners::Reuseport => is_tcp && config.threads > 1,
+            Listeners::Shared => is_tcp,
+            Listeners::Exclusive | Listeners::Single => false,
+        };
         let open = |address: &ListenAddress, shares_port: bool| {
             let listener = Listener::open(address, shares_port).map_err(GroupError::Listen)?;
             if is_tcp && config.delays_small_writes {
@@ -353,7 +361,7 @@ fn open_listeners(
             }
             Ok::<_, GroupError>(listener)
         };
-        if own {
+        if own && config.listeners == Listeners::Reuseport {
             // Only a socket that does not share finds out that another server is on this port.
             drop(open(address, false)?);
         }

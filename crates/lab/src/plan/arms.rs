@@ -1,9 +1,9 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
-use super::{Arm, ArmKind, SAME_AGAIN, Wanted, left_out_of};
+use super::{Arm, ArmKind, Machine, SAME_AGAIN, Wanted, left_out_of, place};
 use crate::job::Part;
 use crate::measure::Pattern;
-use crate::record::LeftOut;
+use crate::record::{LeftOut, Point};
 
 /// The arms of a part that can run here; the others go to `left_out`.
 pub(super) fn available(
@@ -50,6 +50,24 @@ fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
     });
     let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
     cyclic.into_iter().chain([without]).collect()
+}
+
+/// The arms that can run at a point; the others go to `left_out`.
+pub(super) fn at(
+    machine: &Machine<'_>,
+    point: &Point,
+    arms: &[Arm],
+    part: &Part,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Arm> {
+    let mut kept = Vec::new();
+    for arm in arms {
+        match place::arm_fault(machine, part.experiment, point, &arm.kind) {
+            None => kept.push(arm.clone()),
+            Some(reason) => left_out.push(left_out_of(part, &point.label, &arm.name, reason)),
+        }
+    }
+    kept
 }
 
 /// The arms, and the baseline once more.

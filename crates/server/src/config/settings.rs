@@ -98,7 +98,7 @@ pub const SETTINGS: &[Setting] = &[
         "listeners",
         "HOW",
         "reuseport",
-        "How threads share the address: reuseport, exclusive or single",
+        "How threads share the address: reuseport, shared (with other processes too), exclusive or single",
     ),
     value(LOOPS, "pin", "CPULIST", "", "Pin the threads to these CPUs in turn, such as 0,2-3"),
     switch(LOOPS, "busy-poll", "Spin instead of sleeping: lower latency, a whole CPU per thread"),

@@ -12,8 +12,18 @@ use crate::report::number;
 use crate::report::view::{Arms, in_order};
 use crate::stats::median;
 
-const LOAD_HEADINGS: [&str; 7] =
-    ["arm", "#requests/s", "#p50 µs", "#p99 µs", "#server's CPU busy", "#idle closed", "generator"];
+const LOAD_HEADINGS: [&str; 10] = [
+    "arm",
+    "#requests/s",
+    "#p50 µs",
+    "#p99 µs",
+    "#p99.9 µs",
+    "#server's CPU busy",
+    "#generator's CPU busy",
+    "#generator's CPU µs/request",
+    "#dead closed",
+    "generator",
+];
 const PERF_HEADINGS: [&str; 9] = [
     "arm",
     "#task clock µs",
@@ -86,8 +96,11 @@ fn load_table(record: &Record, experiment: &str, arms: &Arms<'_>) -> String {
                 figure(&runs, "requests_per_s", number::si),
                 figure(&runs, "latency_p50_us", number::si),
                 figure(&runs, "latency_p99_us", number::si),
+                figure(&runs, "latency_p999_us", number::si),
                 figure(&runs, "server_busy", number::percent),
-                figure(&runs, "idle_closed", number::si),
+                figure(&runs, "generator_busy", number::percent),
+                figure(&runs, "generator_us_per_request", number::si),
+                figure(&runs, "dead_closed", number::si),
                 Cell::text(generator.unwrap_or_default()),
             ]);
         }
