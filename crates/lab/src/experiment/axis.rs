@@ -178,6 +178,14 @@ pub(super) const HTTP: &[Axis] = &[
         kind: AxisKind::Count(1, 65_536),
         default: &["128"],
     },
+    Axis {
+        name: "reply",
+        about: "how pollux sends it: in one write (whole), or head and body in two without \
+                TCP_NODELAY (split), a classic mistake whose cost is judged by the rate",
+        original: None,
+        kind: AxisKind::Word(&["whole", "split"]),
+        default: &["whole"],
+    },
 ];
 
 impl Axis {

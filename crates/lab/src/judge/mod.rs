@@ -158,7 +158,7 @@ fn judge_point(
             if arm.name == SAME_AGAIN {
                 row.verdict = Verdict::NoiseFloor;
             } else {
-                let direction = point.experiment.metric().direction;
+                let direction = point.metric().direction;
                 compared.push((results.len(), Row::judged(estimate, delta, direction)));
             }
         }
@@ -171,7 +171,7 @@ fn judge_point(
 
 /// A row with everything but the comparison.
 fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
-    let metric = runs.point.experiment.metric();
+    let metric = runs.point.metric();
     let values: Vec<f64> = runs.values(arm).into_iter().map(|(_, value)| value).collect();
     let failures = runs.failures(arm);
     let mut notes = Vec::new();

@@ -348,7 +348,7 @@ impl Runner<'_> {
             point: point.point.label.clone(),
             arm: arm.name.clone(),
             pass,
-            unit: point.experiment.metric().unit,
+            unit: point.metric().unit,
         }
     }
 
