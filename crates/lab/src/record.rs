@@ -49,6 +49,9 @@ pub struct Record {
     pub counting: Vec<CountingRun>,
     /// Kernel and user symbols, where `--profile` was asked for.
     pub profiles: Vec<Profile>,
+    /// How long requests took inside servers of pollux, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub request_times: Vec<RequestTimesRun>,
     /// The judged comparisons: one for each experiment, point and arm.
     pub results: Vec<ResultRow>,
     /// Why: the counts behind each arm.
@@ -88,6 +91,7 @@ impl Record {
             runs: Vec::new(),
             counting: Vec::new(),
             profiles: Vec::new(),
+            request_times: Vec::new(),
             results: Vec::new(),
             why: Vec::new(),
             trust: Trust {
@@ -328,6 +332,42 @@ pub struct Profile {
     pub samples: Reading<u64>,
     /// The symbols with the most samples first.
     pub symbols: Vec<SymbolShare>,
+}
+
+/// One run of the pass in which a server times each request inside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestTimesRun {
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// The arm.
+    pub arm: String,
+    /// What it timed.
+    pub times: RequestTimes,
+}
+
+/// A histogram of the time of a request inside the server: from a head that is here to an answer
+/// handed over, without the system call that sends it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestTimes {
+    /// Requests that were timed.
+    pub requests: u64,
+    /// Time of all of them.
+    pub sum_ns: f64,
+    /// Buckets that are not empty, rising.
+    pub buckets: Vec<TimeBucket>,
+}
+
+/// Requests that took about as long.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimeBucket {
+    /// The shortest time in it.
+    pub from_ns: f64,
+    /// The shortest time that is too long for it.
+    pub below_ns: f64,
+    /// How many.
+    pub requests: u64,
 }
 
 /// One judged comparison.

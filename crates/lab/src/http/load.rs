@@ -18,6 +18,8 @@ pub(super) struct Load {
     pub(super) is_kept_alive: bool,
     /// Silent connections beside them.
     pub(super) idle: usize,
+    /// Whether head and body of a reply are two writes.
+    pub(super) is_split: bool,
     /// Length of a reply's body.
     pub(super) reply_bytes: usize,
 }
@@ -30,6 +32,7 @@ impl Load {
             pipeline: spec.count("pipeline")?,
             is_kept_alive: spec.word("keepalive")? == "true",
             idle: spec.count("idle")?,
+            is_split: crate::experiment::is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes")?,
         })
     }

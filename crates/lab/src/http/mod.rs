@@ -5,7 +5,7 @@
 //! and ends both. The metric is the CPU time of all threads of all processes of the server,
 //! read right before and right after the generator's run, over the requests that the generator
 //! counted in it. Nothing is subtracted: what connections cost at both ends of the window is in
-//! every arm alike. The rate and the latencies are kept beside it; on two CPUs they say more of the
+//! every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the latencies are kept beside it; on two CPUs they say more of the
 //! generator than of the server.
 
 use std::time::Instant;
@@ -14,6 +14,7 @@ use crate::error::MeasureError;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
 use crate::measure::{Done, Pass, Profiling, RunSpec};
+use crate::stats::Direction;
 
 mod ab;
 mod config;
@@ -22,12 +23,14 @@ mod idle;
 mod load;
 mod process;
 mod server;
+mod times;
 mod wrk;
 
 use generator::{Counted, Generator};
 use idle::Idle;
 use load::{Cpus, Load};
 use server::Server;
+use times::TimesSocket;
 
 /// Runs one arm once.
 ///
@@ -49,9 +52,17 @@ pub(crate) fn measure(
         run(spec.ramp_time())?;
     }
     let family = server.process.family();
+    let times_before = server.times.as_ref().map(TimesSocket::read).transpose()?;
     let window = Window::open(spec, &family);
     let counted = run(spec.runtime())?;
     let mut done = window.close(counted)?;
+    if let (Some(socket), Some(before)) = (&server.times, times_before) {
+        done.request_times = Some(socket.read()?.since(&before).into());
+    }
+    let metric = spec.experiment()?.metric_at(&spec.axes);
+    if metric.direction == Direction::HigherIsBetter {
+        done.value = done.events_per_s;
+    }
     if load.idle > 0 {
         let closed = idle.closed().map_err(|what| server.process.failed(&what))?;
         done.figures.insert("idle_closed".to_owned(), closed as f64);
@@ -125,6 +136,7 @@ impl<'a> Window<'a> {
             events_per_wait_histogram: Vec::new(),
             kernel: kernel.unwrap_or_default(),
             samples,
+            request_times: None,
             symbols,
         })
     }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use super::config;
 use super::load::{Load, request};
 use super::process::Process;
+use super::times::TimesSocket;
 use crate::error::MeasureError;
 use crate::experiment::Peer;
 use crate::host::programs;
-use crate::measure::RunSpec;
+use crate::measure::{Pass, RunSpec};
 
 /// How long a server may take until it answers.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
@@ -31,6 +32,8 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
     /// The mechanism that it says it runs on; only pollux says so.
     pub(super) mechanism: Option<String>,
+    /// Where it tells how long requests took, in the pass that asks for it.
+    pub(super) times: Option<TimesSocket>,
 }
 
 /// What is started, and how its address becomes known.
@@ -39,6 +42,7 @@ struct Start {
     command: Command,
     /// Chosen by the lab; otherwise the process says it.
     address: Option<SocketAddr>,
+    times: Option<TimesSocket>,
 }
 
 impl Server {
@@ -60,7 +64,7 @@ impl Server {
         let connection = connect(&mut process, address)?;
         check_answer(connection, address, load).map_err(|what| process.failed(&what))?;
         let mechanism = spec.driver()?.map(|driver| driver.name().to_owned());
-        Ok(Self { process, address, mechanism })
+        Ok(Self { process, address, mechanism, times: start.times })
     }
 }
 
@@ -68,13 +72,21 @@ impl Server {
 fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Start, MeasureError> {
     let itself = || std::env::current_exe().map_err(|cause| setup("this program's path", cause));
     if let Some(driver) = spec.driver()? {
-        let mut command = Command::new(itself()?);
+        let program = spec.server.clone().map_or_else(itself, Ok)?;
+        let mut command = Command::new(program);
         command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
         command.args(["--listen", "127.0.0.1:0", "--poller", driver.name(), "--threads", "1"]);
         command.args(["--pin", &cpu.to_string()]);
         // As the others are told: no run is longer.
         command.args(["--idle-timeout", "1h"]);
-        return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
+        if load.is_split {
+            command.arg("--split-reply");
+        }
+        let times = (spec.pass == Pass::RequestTimes).then(|| TimesSocket::below(&spec.scratch));
+        if let Some(socket) = &times {
+            command.args(["--request-times", "--stats", &socket.listen()]);
+        }
+        return Ok(Start { name: "pollux serve".to_owned(), command, address: None, times });
     }
     match spec.peer()? {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
@@ -85,7 +97,7 @@ fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Start, MeasureError>
             if !load.is_kept_alive {
                 command.arg("--close");
             }
-            Ok(Start { name: floor.to_string(), command, address: None })
+            Ok(Start { name: floor.to_string(), command, address: None, times: None })
         }
         Some(peer) => start_peer(peer, load, &spec.scratch),
     }
@@ -104,7 +116,7 @@ fn start_peer(peer: Peer, load: &Load, scratch: &Path) -> Result<Start, MeasureE
         .and_then(|()| config::command(peer, &program, address, load, &folder))
         .map_err(|cause| setup("a configuration", cause))?;
     let command = command.ok_or_else(|| MeasureError::Spec(format!("{peer} is no server")))?;
-    Ok(Start { name, command, address: Some(address) })
+    Ok(Start { name, command, address: Some(address), times: None })
 }
 
 fn setup(what: &str, cause: std::io::Error) -> MeasureError {

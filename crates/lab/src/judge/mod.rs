@@ -242,8 +242,11 @@ fn method(estimate: &RatioEstimate) -> String {
 
 /// Whether an arm is pollux on a mechanism with the workload as it is by default.
 fn is_plain_driver(arm: &Arm) -> bool {
-    matches!(arm.kind, ArmKind::Driver(_, crate::measure::Pattern::Random))
-        && arm.name != SAME_AGAIN
+    let is_ours = matches!(
+        arm.kind,
+        ArmKind::Driver(_, crate::measure::Pattern::Random) | ArmKind::Build(..)
+    );
+    is_ours && arm.name != SAME_AGAIN
 }
 
 /// A row that the tests of this crate fill in.

@@ -1,9 +1,9 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
 use super::{Arm, ArmKind, SAME_AGAIN, Wanted, left_out_of};
-use crate::job::Part;
+use crate::job::{Part, arms_of_pollux};
 use crate::measure::Pattern;
-use crate::record::LeftOut;
+use crate::record::{LeftOut, Point};
 
 /// The arms of a part that can run here; the others go to `left_out`.
 pub(super) fn available(
@@ -17,12 +17,16 @@ pub(super) fn available(
         None => arms.push(Arm { name: name.to_owned(), kind }),
         Some(reason) => left_out.push(left_out_of(part, "*", name, reason)),
     };
-    for &driver in &part.pollers {
+    for (name, driver, build) in arms_of_pollux(&part.pollers, &part.builds) {
         let reason = match experiment.drivers().contains(&driver) {
             true => missing(Wanted::Driver(experiment, driver)),
             false => Some(format!("{experiment} asks a poller, and {driver} has none")),
         };
-        take(driver.name(), ArmKind::Driver(driver, Pattern::Random), reason);
+        let kind = match build {
+            None => ArmKind::Driver(driver, Pattern::Random),
+            Some(build) => ArmKind::Build(build.clone(), driver),
+        };
+        take(&name, kind, reason);
     }
     for &peer in &part.peers {
         take(peer.name(), ArmKind::Peer(peer), missing(Wanted::Peer(experiment, peer)));
@@ -46,14 +50,36 @@ fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
             name: format!("{} cyclic", arm.name),
             kind: ArmKind::Driver(driver, Pattern::Cyclic),
         }),
-        ArmKind::WithoutPoller | ArmKind::Peer(_) | ArmKind::Command(_) => None,
+        _ => None,
     });
     let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
     cyclic.into_iter().chain([without]).collect()
 }
 
+/// The arms that can run at a point, the baseline once more at their end, and its place; none
+/// where the baseline can't run there. The others go to `left_out`.
+pub(super) fn at(
+    part: &Part,
+    arms: &[Arm],
+    point: &Point,
+    left_out: &mut Vec<LeftOut>,
+) -> Option<(Vec<Arm>, usize)> {
+    let fault = part.experiment.fault_of_others(&point.axes);
+    let (here, out): (Vec<_>, Vec<_>) =
+        arms.iter().cloned().partition(|arm| fault.is_none() || !arm.is_other());
+    let reason = fault.unwrap_or_default();
+    let Some(baseline) = here.iter().position(|arm| arm.name == part.baseline) else {
+        let reason = format!("its baseline {} can't run there: {reason}", part.baseline);
+        left_out.push(left_out_of(part, &point.label, "*", reason));
+        return None;
+    };
+    left_out
+        .extend(out.iter().map(|arm| left_out_of(part, &point.label, &arm.name, reason.clone())));
+    Some((with_same_again(here, baseline), baseline))
+}
+
 /// The arms, and the baseline once more.
-pub(super) fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
+fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
     let kind = arms[baseline].kind.clone();
     arms.push(Arm { name: SAME_AGAIN.to_owned(), kind });
     arms

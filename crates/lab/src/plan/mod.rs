@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 
-use crate::experiment::{AxisKind, Experiment, Peer};
-use crate::job::{Command, Job, Part};
+use crate::experiment::{AxisKind, Experiment, Metric, Peer};
+use crate::job::{Build, Command, Job, Part};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
 
@@ -100,6 +100,8 @@ pub struct Arm {
 pub enum ArmKind {
     /// Pollux on a driver.
     Driver(Driver, Pattern),
+    /// Another build of pollux on a driver.
+    Build(Build, Driver),
     /// Pollux with blocking reads and cyclic writes, no poller.
     WithoutPoller,
     /// A floor or another system that the experiment knows how to run.
@@ -113,6 +115,14 @@ impl Arm {
     #[must_use]
     pub fn is_other(&self) -> bool {
         self.name != SAME_AGAIN && matches!(self.kind, ArmKind::Peer(_) | ArmKind::Command(_))
+    }
+}
+
+impl PlannedPoint {
+    /// What is measured here.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        self.experiment.metric_at(&self.point.axes)
     }
 }
 
@@ -131,20 +141,23 @@ impl Plan {
                 continue;
             }
             let arms = arms::available(part, missing, &mut left_out);
-            let Some(baseline) = arms.iter().position(|arm| arm.name == part.baseline) else {
+            if !arms.iter().any(|arm| arm.name == part.baseline) {
                 left_out.push(all_out(format!("its baseline {} can't run here", part.baseline)));
                 continue;
-            };
+            }
             for point in points_of(part) {
                 if let Some(reason) = point_fault(part.experiment, &point, fds_max) {
                     left_out.push(left_out_of(part, &point.label, "*", reason));
                     continue;
                 }
+                let Some((arms, baseline)) = arms::at(part, &arms, &point, &mut left_out) else {
+                    continue;
+                };
                 points.push(PlannedPoint {
                     part: index,
                     experiment: part.experiment,
                     point,
-                    arms: arms::with_same_again(arms.clone(), baseline),
+                    arms,
                     baseline,
                     ramp_time: part.ramp_time,
                     runtime: part.runtime,
@@ -238,6 +251,9 @@ fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
             continue;
         }
         match axis.kind {
+            AxisKind::Word(_) if axis.name == "reply" => {
+                words.push(format!("{value} {}", axis.name))
+            }
             AxisKind::Word(_) => words.push(value.clone()),
             AxisKind::Count(..) => words.push(format!("{value} {}", axis.name)),
             AxisKind::Either if value == "false" => words.push(format!("no {}", axis.name)),
@@ -267,6 +283,7 @@ mod tests {
             name: "streams".into(),
             experiment: Experiment::Streams,
             pollers: pollers.iter().copied().map(Driver::Readiness).collect(),
+            builds: Vec::new(),
             peers: Vec::new(),
             baseline: pollers[0].name().into(),
             commands: Vec::new(),
@@ -289,6 +306,7 @@ mod tests {
             budget: None,
             profile_hz: None,
             shows_intervals: false,
+            times_requests: false,
             require: Vec::new(),
             parts: vec![part],
         }

@@ -1,7 +1,7 @@
 //! Follows a plan: blocks of fresh processes, gates around them, judgement after each.
 //!
 //! ```text
-//!  counting pass ─► block 0 ─► block 1 ─► … ─► repeats of disturbed blocks ─► profile pass
+//!  counting pass ─► block 0 ─► block 1 ─► … ─► repeats of disturbed blocks ─► side passes
 //!                    │  every point, its arms in random order
 //!                    └─ gates ─► judge ─► the observer saves the record
 //! ```
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::experiment::Experiment;
 use crate::host::environment::Environment;
 use crate::host::gates::{Gate, GateLimits, OwnUse};
 use crate::host::machine::HostSample;
@@ -24,11 +25,12 @@ use crate::judge;
 use crate::measure::{Done, Pass};
 use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{
-    Block, CountingRun, Ending, Interval, JobRecord, Outcome, Profile, Record, Run,
+    Block, CountingRun, Ending, Interval, JobRecord, Outcome, Profile, Record, RequestTimesRun, Run,
 };
 use crate::stats::{StoppingRule, block_order};
 
 mod arm;
+mod build;
 mod child;
 mod scratch;
 
@@ -120,6 +122,7 @@ impl Runner<'_> {
             block += 1;
         }
         self.repeat_disturbed(&mut state);
+        self.request_times_pass(&mut state);
         self.profile_pass(&mut state);
         // Also where the stop came in the passes after the planned blocks.
         if self.stop.is_asked() {
@@ -236,7 +239,7 @@ impl Runner<'_> {
 
     fn counting_pass(&mut self, state: &mut State) {
         let limit = self.plan.job.budget.map(|budget| budget.mul_f64(COUNTING_SHARE));
-        self.side_pass(Pass::Counting, limit, &mut |label, done| {
+        self.side_pass(Pass::Counting, limit, &is_counted, &mut |label, done| {
             state.record.counting.push(CountingRun {
                 experiment: label.experiment.clone(),
                 point: label.point.clone(),
@@ -249,9 +252,25 @@ impl Runner<'_> {
         });
     }
 
+    /// Only where the job asks for it and the arm is a server of pollux.
+    fn request_times_pass(&mut self, state: &mut State) {
+        if !self.plan.job.times_requests {
+            return;
+        }
+        self.side_pass(Pass::RequestTimes, None, &is_server_of_pollux, &mut |label, done| {
+            let Some(times) = done.request_times else { return };
+            state.record.request_times.push(RequestTimesRun {
+                experiment: label.experiment.clone(),
+                point: label.point.clone(),
+                arm: label.arm.clone(),
+                times,
+            });
+        });
+    }
+
     fn profile_pass(&mut self, state: &mut State) {
         let Some(rate_hz) = self.plan.job.profile_hz else { return };
-        self.side_pass(Pass::Profile { rate_hz }, None, &mut |label, done| {
+        self.side_pass(Pass::Profile { rate_hz }, None, &is_counted, &mut |label, done| {
             let Some(samples) = done.samples else { return };
             state.record.profiles.push(Profile {
                 experiment: label.experiment.clone(),
@@ -263,20 +282,21 @@ impl Runner<'_> {
         });
     }
 
-    /// Each of our own arms once at each point, apart from the timing. A failure here shows again
+    /// Each of the wanted arms once at each point, apart from the timing. A failure here shows again
     /// in the timing pass, where it is recorded.
     fn side_pass(
         &mut self,
         pass: Pass,
         limit: Option<Duration>,
+        is_wanted: &dyn Fn(&PlannedPoint, &Arm) -> bool,
         keep: &mut dyn FnMut(&RunLabel, Done),
     ) {
         let (plan, start) = (self.plan, Instant::now());
         for point in &plan.points {
             for arm in &point.arms {
-                let is_ours = !matches!(arm.kind, ArmKind::Command(_));
                 let is_over = limit.is_some_and(|limit| start.elapsed() > limit);
-                if !is_ours || arm.name == SAME_AGAIN || is_over || self.stop.is_asked() {
+                let is_left = arm.name == SAME_AGAIN || !is_wanted(point, arm);
+                if is_left || is_over || self.stop.is_asked() {
                     continue;
                 }
                 let label = self.label(None, point, arm, pass);
@@ -367,11 +387,22 @@ impl Runner<'_> {
             target_ci: job.target_ci,
         };
         record.environment = Environment::read().facts();
+        record.environment.extend(build::facts(job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
         record.cuts = self.plan.cuts.clone();
         record
     }
+}
+
+/// What runs a command can't be looked into.
+fn is_counted(_: &PlannedPoint, arm: &Arm) -> bool {
+    !matches!(arm.kind, ArmKind::Command(_))
+}
+
+fn is_server_of_pollux(point: &PlannedPoint, arm: &Arm) -> bool {
+    point.experiment == Experiment::Http
+        && matches!(arm.kind, ArmKind::Driver(..) | ArmKind::Build(..))
 }
 
 /// However small the budget, this many blocks are tried: none would answer nothing.

@@ -27,6 +27,7 @@ fn the_builtins_take_as_long_as_their_comments_say() {
     assert!((490..=560).contains(&seconds("chain")), "9 minutes: {}", seconds("chain"));
     assert!((920..=1000).contains(&seconds("http")), "16 minutes: {}", seconds("http"));
     assert!((570..=650).contains(&seconds("http-idle")), "10 minutes: {}", seconds("http-idle"));
+    assert!((560..=640).contains(&seconds("seed2")), "10 minutes: {}", seconds("seed2"));
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     assert_eq!(
         error,
         "\"quik\" is no job; right is a path to a .toml file, a built-in job (quick, seed0, \
-         seed1-pipes, chain, http, http-idle) or an experiment (streams, pipes, chain, http); did you mean \"quick\"?"
+         seed1-pipes, chain, http, http-idle, seed2, version) or an experiment (streams, pipes, chain, http); did you mean \"quick\"?"
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
     assert!(error.starts_with("no/such/file.toml: cannot be opened: No such file"), "{error}");
