@@ -13,6 +13,10 @@ use crate::host::Reading;
 pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
 
+mod times;
+
+pub use times::{RequestTimes, RequestTimesRun, TimeBucket};
+
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -332,42 +336,6 @@ pub struct Profile {
     pub samples: Reading<u64>,
     /// The symbols with the most samples first.
     pub symbols: Vec<SymbolShare>,
-}
-
-/// One run of the pass in which a server times each request inside.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RequestTimesRun {
-    /// The experiment.
-    pub experiment: String,
-    /// Label of the point.
-    pub point: String,
-    /// The arm.
-    pub arm: String,
-    /// What it timed.
-    pub times: RequestTimes,
-}
-
-/// A histogram of the time of a request inside the server: from a head that is here to an answer
-/// handed over, without the system call that sends it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RequestTimes {
-    /// Requests that were timed.
-    pub requests: u64,
-    /// Time of all of them.
-    pub sum_ns: f64,
-    /// Buckets that are not empty, rising.
-    pub buckets: Vec<TimeBucket>,
-}
-
-/// Requests that took about as long.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TimeBucket {
-    /// The shortest time in it.
-    pub from_ns: f64,
-    /// The shortest time that is too long for it.
-    pub below_ns: f64,
-    /// How many.
-    pub requests: u64,
 }
 
 /// One judged comparison.

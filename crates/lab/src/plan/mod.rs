@@ -243,7 +243,7 @@ fn points_of(part: &Part) -> Vec<Point> {
 
 /// What tells a point from others: the first axis always, the rest where they leave their only
 /// default; words as they are, counts with the axis' name.
-fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
+pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
     let mut words = Vec::new();
     for (index, axis) in experiment.axes().iter().enumerate() {
         let value = &axes[axis.name];

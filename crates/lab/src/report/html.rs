@@ -4,7 +4,7 @@
 //! content policy forbids the browser every request. Without JavaScript it is complete.
 
 use super::markup::escape;
-use super::section::{head, machine, results, runs, server, why};
+use super::section::{head, machine, results, runs, seed, server, times, why};
 use super::view::{Arms, Comparison};
 use crate::record::Record;
 
@@ -27,7 +27,9 @@ pub fn html(record: &Record) -> String {
         head::trust(record),
         contents(record, &comparisons),
         results::results(record, &comparisons, &arms),
+        seed::seed(record),
         server::server(record, &arms),
+        times::times(record, &arms),
         why::why(record, &arms),
         runs::runs(record, &arms),
         machine::sources(record),
@@ -53,7 +55,9 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
     let link = |(id, name): (String, &str)| format!("<a href=\"#{id}\">{}</a>", escape(name));
     let results =
         comparisons.iter().enumerate().map(|(index, c)| (format!("result-{index}"), c.experiment));
-    let mut fixed = vec![("server", "server and load", server::has_load(record))];
+    let mut fixed = vec![("seed", "beside the seed", seed::has_seed(record))];
+    fixed.push(("server", "server and load", server::has_load(record)));
+    fixed.push(("times", "inside the server", times::has_times(record)));
     fixed.push(("why", "why", !record.why.is_empty() || !record.counting.is_empty()));
     fixed.push(("runs", "every run", !record.runs.is_empty()));
     fixed.push(("unread", "could not be read", true));
