@@ -46,7 +46,7 @@ pub enum Agreement {
     InDirection,
     /// They go different ways.
     Differs,
-    /// Fewer than two places were measured.
+    /// Fewer than two places were measured, or the machine is too noisy.
     Unknown,
 }
 
@@ -77,13 +77,20 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
         return unknown();
     }
     let (there, here) = (change(theirs), change(ours));
-    let (way_there, way_here) = (way(there, tolerance), way(here, tolerance));
+    let (way_there, way_here) = (way(there, TOLERANCE_MIN), way(here, tolerance));
     let ends = format!(
-        "{way_there} to {} times there, {} to {} times here",
+        "there it {way_there} (×{}), here it {way_here} (×{})",
         factor(there),
-        way_here,
         factor(here)
     );
+    // Ours may hide a change of their size in its noise.
+    if way_there != Trend::Stays
+        && way_here == Trend::Stays
+        && there.ln().abs() <= tolerance.ln_1p()
+    {
+        let words = format!("{ends}; on this machine such a change is noise");
+        return Judgement { agreement: Agreement::Unknown, words };
+    }
     if way_there != way_here {
         return Judgement { agreement: Agreement::Differs, words: ends };
     }
@@ -112,7 +119,7 @@ pub fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
     let here = change(ours);
     let way_here = way(here, tolerance);
     let agreement = if way_here == said { Agreement::Agrees } else { Agreement::Differs };
-    let words = format!("{said} by its words, {way_here} to {} times here", factor(here));
+    let words = format!("by its words it {said}, here it {way_here} (×{})", factor(here));
     Judgement { agreement, words }
 }
 
@@ -143,10 +150,10 @@ fn factor(change: f64) -> String {
 
 /// Steps between neighbours that go the same way, and all of them.
 fn same_steps(theirs: &[f64], ours: &[f64], tolerance: f64) -> (usize, usize) {
-    let steps = |values: &[f64]| -> Vec<Trend> {
+    let steps = |values: &[f64], tolerance: f64| -> Vec<Trend> {
         values.windows(2).map(|pair| way(pair[1] / pair[0], tolerance)).collect()
     };
-    let (there, here) = (steps(theirs), steps(ours));
+    let (there, here) = (steps(theirs, TOLERANCE_MIN), steps(ours, tolerance));
     (there.iter().zip(&here).filter(|(a, b)| a == b).count(), there.len())
 }
 
@@ -181,8 +188,8 @@ mod tests {
         assert_eq!(judged.agreement, Agreement::Agrees);
         assert_eq!(
             judged.words,
-            "rises to 9.94 times there, rises to 9.94 times here; 4 of 4 steps go the same way, \
-             rank correlation 1.00"
+            "there it rises (×9.94), here it rises (×9.94); 4 of 4 steps go the same way, rank \
+             correlation 1.00"
         );
     }
 
@@ -202,7 +209,7 @@ mod tests {
     fn two_places_are_a_direction_and_one_is_nothing() {
         let judged = series(&[42.0, 52.0], &[10.0, 12.0], 0.05);
         assert_eq!(judged.agreement, Agreement::Agrees);
-        assert_eq!(judged.words, "rises to 1.24 times there, rises to 1.20 times here");
+        assert_eq!(judged.words, "there it rises (×1.24), here it rises (×1.20)");
         assert_eq!(series(&[1.0], &[1.0], 0.05).agreement, Agreement::Unknown);
         assert_eq!(claim(Trend::Stays, &[1.0, 1.02], 0.05).agreement, Agreement::Agrees);
         assert_eq!(claim(Trend::Stays, &[1.0, 0.2], 0.05).agreement, Agreement::Differs);
@@ -213,6 +220,13 @@ mod tests {
         assert_eq!(ranks(&[3.0, 1.0, 3.0]), [2.5, 1.0, 2.5]);
         assert_eq!(rank_correlation(&[1.0, 2.0, 3.0], &[9.0, 5.0, 1.0]), Some(-1.0));
         assert_eq!(rank_correlation(&[1.0, 1.0], &[1.0, 2.0]), None);
+    }
+
+    #[test]
+    fn a_change_that_would_drown_in_our_noise_is_not_told() {
+        assert_eq!(series(&[1.0, 1.1], &[1.0, 1.02], 0.2).agreement, Agreement::Unknown);
+        assert_eq!(series(&[1.0, 9.0], &[1.0, 1.02], 0.2).agreement, Agreement::Differs);
+        assert_eq!(series(&[1.0, 1.1], &[1.0, 1.02], 0.05).agreement, Agreement::Differs);
     }
 
     #[test]

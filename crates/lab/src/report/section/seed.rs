@@ -48,7 +48,7 @@ pub(crate) fn verdict(one: &BesideSeries) -> String {
         Agreement::Agrees => format!("agrees: {words}"),
         Agreement::InDirection => format!("agrees in direction only: {words}"),
         Agreement::Differs => format!("differs: {words}"),
-        Agreement::Unknown => format!("can't be told: {words}"),
+        Agreement::Unknown => format!("can't be told here: {words}"),
     }
 }
 
