@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+#[cfg(test)]
+mod catalogue;
 mod floors;
 
 const HELP: &str = "\

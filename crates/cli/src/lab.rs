@@ -5,27 +5,30 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_lab::compare::{self, Change};
 use pollux_lab::experiment::{Experiment, Peer};
-use pollux_lab::floor::{self, Floor, FloorOptions};
+use pollux_lab::floor::FloorOptions;
+use pollux_lab::generate::GenerateOptions;
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
-use pollux_lab::plan::{Machine, Plan, Wanted, missing_here};
+use pollux_lab::plan::{Machine, Plan, Wanted, memory_available_bytes, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
+use crate::lab_parts as parts;
 use crate::output::{self, Failure};
 use crate::progress::{self, Progress};
 
 /// The job of plain `pollux lab`.
 const DEFAULT_JOB: &str = "quick";
 /// Built-in jobs by the number of their seed.
-const SEEDS: [&str; 3] = ["seed0", "seed1-pipes", "seed2"];
+const SEEDS: [&str; 3] = ["seed0", "seed1", "seed2"];
 /// Folder for results when none is named.
 const OUT: &str = "pollux-out";
 /// Longest run description that `measure` reads.
@@ -48,15 +51,25 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         }
         Some(LabCommand::Measure) => measure_one(),
         Some(LabCommand::Floor { floor, listen, reply, close }) => {
-            run_floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
+            parts::floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
         }
+        Some(LabCommand::Generate { to, connections, pipeline, close, reply, time_ms }) => {
+            let time = Duration::from_millis(time_ms);
+            let (closes, reply_bytes) = (close, reply);
+            let options = GenerateOptions { to, connections, pipeline, closes, reply_bytes, time };
+            parts::generate(&options)
+        }
+        Some(LabCommand::Hold { to, first, count }) => parts::hold(first, count, to),
     }
 }
 
 fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     let plan = plan(target, flags.job)?;
     if plan.points.is_empty() {
-        let reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
+        // Several parts lack the same program; once is enough to say.
+        let mut reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
+        reasons.sort_unstable();
+        reasons.dedup();
         return Err(Failure::failed(format!("nothing can run here: {}", reasons.join("; "))));
     }
     let sources = Sources::probe();
@@ -116,6 +129,7 @@ fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
         &Machine {
             fds_max: limit.maximum.unwrap_or(u64::MAX),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_available_bytes(),
             missing: &missing_here,
         },
     ))
@@ -356,23 +370,6 @@ fn measure_one() -> Result<ExitCode, Failure> {
     );
     let done = done.map_err(|error| Failure::failed(with_causes(&error)))?;
     line(&Line::Done(Box::new(done)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// A floor, until it is ended by a signal; the lab reads the address as it reads a server's.
-fn run_floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Failure> {
-    let floor = Floor::by_name(name).ok_or_else(|| {
-        let names = Floor::ALL.map(Floor::name).join(", ");
-        Failure::usage(format!("no floor is called \"{name}\"; there are {names}"))
-    })?;
-    raise_descriptor_limit().map_err(Failure::failed)?;
-    // Only the lab starts a floor, and no floor outlives its run.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(Failure::failed)?;
-    let ran = floor::run(floor, options, &mut |address| {
-        output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
-    });
-    ran.map_err(|error| Failure::failed(with_causes(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

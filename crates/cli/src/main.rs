@@ -12,6 +12,7 @@ mod args;
 mod axis_flags;
 mod doctor;
 mod lab;
+mod lab_parts;
 mod output;
 mod pages;
 mod progress;

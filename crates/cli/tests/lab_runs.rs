@@ -71,9 +71,6 @@ fn measured<'a>(record: &'a Value, arm: &str) -> &'a Value {
 
 #[test]
 fn a_server_is_measured_by_its_cpu_time_for_each_request() {
-    if !has("wrk") {
-        return;
-    }
     let folder = Folder::new("http-kept");
     let output = lab(
         &[
@@ -82,7 +79,7 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
             "keep-alive",
             "--connections",
             "4",
-            "--idle",
+            "--dead",
             "20",
             "--poller",
             "epoll-et,uring",
@@ -105,8 +102,12 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
         assert!(
             run["figures"]["latency_p99_us"].as_f64() >= run["figures"]["latency_p50_us"].as_f64()
         );
-        assert_eq!(run["figures"]["idle_closed"], json!(0.0));
-        assert!(run["generator"].as_str().is_some_and(|name| name.starts_with("wrk")));
+        assert!(
+            run["figures"]["latency_p999_us"].as_f64() >= run["figures"]["latency_p99_us"].as_f64()
+        );
+        assert!(run["figures"]["generator_us_per_request"].as_f64() > Some(0.0));
+        assert_eq!(run["figures"]["dead_closed"], json!(0.0));
+        assert!(run["generator"].as_str().is_some_and(|name| name.starts_with("pollux")));
     }
     let row = &record["results"][0];
     assert_eq!((&row["unit"], &row["more_is_better"]), (&json!("µs/request"), &json!(false)));
@@ -131,19 +132,56 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
 }
 
 #[test]
-fn connections_for_one_request_are_made_by_ab_and_by_wrk() {
-    if !(has("wrk") && has("ab")) {
-        return;
-    }
+fn every_generator_loads_a_server_in_the_same_blocks() {
     let folder = Folder::new("http-churn");
+    let output = lab(
+        &[
+            "http",
+            "--only",
+            "churn",
+            "--connections",
+            "4",
+            "--generator",
+            "pollux,wrk,ab",
+            "--poller",
+            "none",
+            "--peer",
+            "raw-epoll",
+            "--baseline",
+            "raw-epoll",
+            "--runtime",
+            "200ms",
+        ],
+        &folder,
+    );
+    let record = record(&output);
+    for generator in ["pollux", "wrk", "ab"] {
+        if generator != "pollux" && !has(generator) {
+            continue;
+        }
+        let point = match generator {
+            "pollux" => "4 connections, no keepalive".to_owned(),
+            other => format!("4 connections, no keepalive, {other}"),
+        };
+        let runs = record["runs"].as_array().expect("runs");
+        let run = runs.iter().find(|run| run["point"] == point && run["arm"] == "raw-epoll");
+        let run = &run.unwrap_or_else(|| panic!("no run at {point}"))["outcome"]["measured"];
+        assert!(run["generator"].as_str().is_some_and(|name| name.starts_with(generator)), "{run}");
+        assert!(run["events"].as_u64() > Some(0), "{run}");
+    }
+}
+
+#[test]
+fn dead_connections_beyond_a_process_are_held_by_several() {
+    let folder = Folder::new("http-dead");
     let words = [
-        "http",
-        "--only",
-        "churn",
+        "dead",
         "--connections",
-        "4",
+        "8",
+        "--dead",
+        "0,1000",
         "--poller",
-        "none",
+        "epoll-et,uring",
         "--peer",
         "raw-epoll",
         "--baseline",
@@ -151,18 +189,20 @@ fn connections_for_one_request_are_made_by_ab_and_by_wrk() {
         "--runtime",
         "200ms",
     ];
-    // Where there is no ab on PATH, wrk asks for the end of each connection.
-    let only_wrk = folder.0.join("bin");
-    std::fs::create_dir_all(&only_wrk).expect("a folder");
-    let wrk = pollux_lab::host::programs::find("wrk").expect("it is there");
-    std::os::unix::fs::symlink(wrk, only_wrk.join("wrk")).expect("a link");
-    let path = std::env::var_os("PATH").expect("a PATH");
-    for (generator, path) in [("ab", path.as_os_str()), ("wrk", only_wrk.as_os_str())] {
-        let record = record(&command(&words, &folder).env("PATH", path).output().expect("it runs"));
-        let run = measured(&record, "raw-epoll");
-        assert!(run["generator"].as_str().is_some_and(|name| name.starts_with(generator)), "{run}");
-        assert!(run["events"].as_u64() > Some(0));
+    let mut limited = Command::new("prlimit");
+    let lab = command(&words, &folder);
+    limited.arg("--nofile=1000:1000").arg(lab.get_program()).args(lab.get_args());
+    let record = record(&limited.output().expect("prlimit is part of util-linux"));
+    let point = "8 connections, 1000 dead, 2 processes";
+    let runs = record["runs"].as_array().expect("runs").iter().filter(|run| run["point"] == point);
+    let runs: Vec<&Value> = runs.collect();
+    assert!(runs.iter().any(|run| run["arm"] == "raw-epoll"), "{}", record["left_out"]);
+    for run in runs {
+        let measured = &run["outcome"]["measured"];
+        assert_eq!(measured["figures"]["dead_closed"], json!(0.0), "{run}");
+        assert!(measured["events"].as_u64() > Some(0), "{run}");
     }
+    assert_eq!(record["answers"].as_array().map(Vec::len), Some(1), "one curve, one answer");
 }
 
 #[test]
@@ -217,12 +257,9 @@ fn the_chain_runs_on_pollers_rings_and_libraries() {
 
 #[test]
 fn an_interrupted_run_leaves_no_process_behind() {
-    if !has("wrk") {
-        return;
-    }
     let folder = Folder::new("http-interrupted");
-    let axes = json!({"connections": "4", "pipeline": "1", "keepalive": "true", "idle": "0",
-                      "reply_bytes": "128"});
+    let axes = json!({"connections": "4", "pipeline": "1", "keepalive": "true", "dead": "10",
+                      "generator": "pollux", "reply_bytes": "128"});
     let spec = json!({"experiment": "http", "poller": null, "peer": "raw-epoll",
                       "pattern": "random", "axes": axes, "seed": 1, "ramp_ms": 0,
                       "runtime_ms": 600_000, "interval_ms": 100, "pass": "timing",
@@ -237,16 +274,16 @@ fn an_interrupted_run_leaves_no_process_behind() {
     let start = Instant::now();
     let children = loop {
         let children = children_of(run.id());
-        if children.len() == 2 {
+        if children.len() == 3 {
             break children;
         }
-        assert!(start.elapsed() < PATIENCE, "server and generator do not run: {children:?}");
+        assert!(start.elapsed() < PATIENCE, "server, holder and generator: {children:?}");
         std::thread::yield_now();
     };
     let pid = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
     let status = run.wait().expect("its end");
-    assert_eq!(status.code(), Some(1), "it ended by itself, after both");
+    assert_eq!(status.code(), Some(1), "it ended by itself, after them");
     for child in children {
         assert!(!Path::new(&format!("/proc/{child}/exe")).exists(), "{child} is still there");
     }

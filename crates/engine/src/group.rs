@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  reuseport   a listener of its own for each loop; the kernel spreads connections by hash
+//!  shared      the same, and loops of other processes may have the port as well
 //!  exclusive   one listener, watched by all loops; the kernel wakes one of them
 //!  single      the first loop accepts and hands connections to the one with the fewest
 //! ```
@@ -19,7 +20,7 @@ use std::time::Duration;
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::member::{Member, Message, Setup};
+use crate::member::{LoopListeners, Member, Message, Setup};
 use crate::{
     Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, Listener, LoopError,
     Sender, Session, SharedDate, StillRunning,
@@ -31,6 +32,8 @@ pub enum Listeners {
     /// A listener for each loop on the same port (SO_REUSEPORT). Unix sockets are shared.
     #[default]
     Reuseport,
+    /// The same, also for one loop: other processes of this user may listen on the port too.
+    Shared,
     /// One listener that all loops watch, exclusively where the mechanism can.
     Exclusive,
     /// One loop accepts for all.
@@ -39,13 +42,14 @@ pub enum Listeners {
 
 impl Listeners {
     /// All of them, in the order of help texts.
-    pub const ALL: [Self; 3] = [Self::Reuseport, Self::Exclusive, Self::Single];
+    pub const ALL: [Self; 4] = [Self::Reuseport, Self::Shared, Self::Exclusive, Self::Single];
 
     /// Name on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reuseport => "reuseport",
+            Self::Shared => "shared",
             Self::Exclusive => "exclusive",
             Self::Single => "single",
         }
@@ -233,10 +237,9 @@ impl Group {
             let setup = Setup {
                 index,
                 driver: config.driver,
-                limits: share_of(config),
+                limits: share_of(config, index),
                 cpus: config.cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
-                is_exclusive: config.listeners == Listeners::Exclusive && config.threads > 1,
                 peers,
                 date: Arc::clone(&date),
                 look: Arc::clone(&group.look),
@@ -340,12 +343,16 @@ impl Group {
 /// Listeners for each loop, and the addresses that they have.
 fn open_listeners(
     config: &GroupConfig,
-) -> Result<(Vec<Vec<Listener>>, Vec<ListenAddress>), GroupError> {
-    let mut by_loop: Vec<Vec<Listener>> = (0..config.threads).map(|_| Vec::new()).collect();
+) -> Result<(Vec<LoopListeners>, Vec<ListenAddress>), GroupError> {
+    let mut by_loop: Vec<LoopListeners> = (0..config.threads).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &config.listen {
         let is_tcp = matches!(address, ListenAddress::Tcp(_));
-        let own = config.listeners == Listeners::Reuseport && is_tcp && config.threads > 1;
+        let own = match config.listeners {
+            Listeners::Reuseport => is_tcp && config.threads > 1,
+            Listeners::Shared => is_tcp,
+            Listeners::Exclusive | Listeners::Single => false,
+        };
         let open = |address: &ListenAddress, shares_port: bool| {
             let listener = Listener::open(address, shares_port).map_err(GroupError::Listen)?;
             if is_tcp && config.delays_small_writes {
@@ -354,25 +361,33 @@ fn open_listeners(
             }
             Ok::<_, GroupError>(listener)
         };
+        if own && config.listeners == Listeners::Reuseport {
+            // Only a socket that does not share finds out that another server is on this port.
+            drop(open(address, false)?);
+        }
         let first = open(address, own)?;
         let bound = first.address().clone();
         let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
-        for listeners in &mut by_loop[1..sharing.max(1)] {
-            listeners.push(if own {
+        let is_shared = !own && sharing > 1;
+        for listeners in &mut by_loop[1..sharing] {
+            let next = if own {
                 open(&bound, true)?
             } else {
                 first.duplicate().map_err(|error| GroupError::System("dup", error))?
-            });
+            };
+            listeners.push((next, is_shared));
         }
-        by_loop[0].push(first);
+        by_loop[0].push((first, is_shared));
         addresses.push(bound);
     }
     Ok((by_loop, addresses))
 }
 
-fn share_of(config: &GroupConfig) -> Limits {
-    let share = config.limits.connections_max.div_ceil(config.threads as u32).max(1);
-    Limits { connections_max: share, ..config.limits.clone() }
+/// The loop's part of the whole: together no more than that, but at least one for each.
+fn share_of(config: &GroupConfig, index: usize) -> Limits {
+    let (whole, threads) = (config.limits.connections_max, config.threads as u32);
+    let share = whole / threads + u32::from((index as u32) < whole % threads);
+    Limits { connections_max: share.max(1), ..config.limits.clone() }
 }
 
 /// Starts a thread and waits until its loop is ready or has failed.
@@ -415,5 +430,31 @@ where
         Ok(Ok((view, sender, waker))) => Ok(Running { view, sender, waker, thread }),
         Ok(Err(error)) => Err(error),
         Err(mpsc::RecvError) => Err(GroupError::Panicked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_poller::Mechanism;
+
+    use super::*;
+
+    #[test]
+    fn loops_share_a_limit_and_together_keep_it() {
+        for (whole, threads, shares) in
+            [(3, 2, &[2, 1][..]), (8, 4, &[2, 2, 2, 2]), (1, 1, &[1]), (1, 2, &[1, 1])]
+        {
+            let config = GroupConfig {
+                listen: Vec::new(),
+                driver: Driver::Readiness(Mechanism::Poll),
+                threads,
+                listeners: Listeners::Reuseport,
+                cpus: None,
+                delays_small_writes: false,
+                limits: Limits { connections_max: whole, ..Limits::default() },
+            };
+            let found = (0..threads).map(|index| share_of(&config, index).connections_max);
+            assert!(found.eq(shares.iter().copied()), "{whole} for {threads}");
+        }
     }
 }

@@ -249,7 +249,7 @@ mod tests {
             let mut inbox = inbox;
             let mut messages = Vec::new();
             while next != [EACH; 4] {
-                poller.wait(&mut events, Some(Duration::from_secs(5))).expect("epoll waits");
+                poller.wait(&mut events, Some(Duration::from_secs(60))).expect("epoll waits");
                 assert!(!events.is_empty() || events.is_woken(), "a wake was lost at {next:?}");
                 inbox.drain(&mut messages);
                 for (thread, number) in messages.drain(..) {

@@ -218,7 +218,7 @@ mod tests {
 
     use pollux_poller::{Events, Mechanism, Waker};
 
-    const LONG: Duration = Duration::from_secs(5);
+    const LONG: Duration = Duration::from_secs(60);
     const NOBODY: &[Waker] = &[];
 
     #[test]

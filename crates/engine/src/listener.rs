@@ -213,14 +213,17 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
         let address = format!("unix:{}", path.display());
         ListenError::System { call, address, cause }
     };
-    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+    // NONBLOCK: a server that hangs, with its queue full, would hang this one as well.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(|errno| fail("socket", errno.into()))?;
     let address = SocketAddrUnix::new(path).map_err(|errno| fail("bind", errno.into()))?;
     match connect(&probe, &address) {
         Err(Errno::CONNREFUSED) => {
             std::fs::remove_file(path).map_err(|cause| fail("unlink", cause))
         }
-        _ => Err(occupied("a server listens here already")),
+        Ok(()) | Err(Errno::AGAIN) => Err(occupied("a server listens here already")),
+        Err(errno) => Err(fail("connect", errno.into())),
     }
 }
 
@@ -246,9 +249,16 @@ pub(crate) enum Accepted {
 pub(crate) fn accept(listener: impl AsFd) -> Accepted {
     match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
         Ok(socket) => Accepted::Socket(socket),
-        Err(Errno::AGAIN) => Accepted::Empty,
-        Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accepted::Exhausted,
-        Err(
+        Err(errno) => Accepted::failed(errno),
+    }
+}
+
+impl Accepted {
+    /// What it means that an accept failed with `errno`, as a call or as a request.
+    pub(crate) fn failed(errno: Errno) -> Self {
+        match errno {
+            Errno::AGAIN => Self::Empty,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::Exhausted,
             Errno::CONNABORTED
             | Errno::INTR
             | Errno::PROTO
@@ -260,9 +270,9 @@ pub(crate) fn accept(listener: impl AsFd) -> Accepted {
             | Errno::HOSTUNREACH
             | Errno::OPNOTSUPP
             | Errno::NETUNREACH
-            | Errno::TIMEDOUT,
-        ) => Accepted::Aborted,
-        Err(_) => Accepted::Broken,
+            | Errno::TIMEDOUT => Self::Aborted,
+            _ => Self::Broken,
+        }
     }
 }
 
@@ -301,6 +311,23 @@ mod tests {
         std::fs::remove_file(&path).expect("ours");
         std::fs::write(&path, "text").expect("written");
         assert!(Listener::open(&address, false).is_err());
+        std::fs::remove_file(&path).expect("ours");
+        let datagrams = std::os::unix::net::UnixDatagram::bind(&path).expect("bound");
+        let refused = Listener::open(&address, false).expect_err("another kind of socket");
+        assert!(matches!(refused, ListenError::System { call: "connect", .. }), "{refused}");
+        drop(datagrams);
+        std::fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn a_unix_listener_whose_queue_is_full_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("pollux-full-{}", std::process::id()));
+        let address = ListenAddress::Unix(path.clone());
+        let first = Listener::open(&address, false).expect("a free path");
+        listen(&first.socket, 0).expect("a queue of one");
+        let _waiting = std::os::unix::net::UnixStream::connect(&path).expect("queued");
+        let refused = Listener::open(&address, false).expect_err("in use");
+        assert!(matches!(refused, ListenError::Occupied { .. }), "{refused}");
         std::fs::remove_file(&path).expect("ours");
     }
 }

@@ -42,14 +42,16 @@ impl Message {
     }
 }
 
+/// The listeners of a loop, each with whether other loops take connections from it too.
+pub(crate) type LoopListeners = Vec<(Listener, bool)>;
+
 /// What a loop's thread is given.
 pub(crate) struct Setup {
     pub(crate) index: usize,
     pub(crate) driver: Driver,
     pub(crate) limits: Limits,
     pub(crate) cpus: Option<CpuList>,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) is_exclusive: bool,
+    pub(crate) listeners: LoopListeners,
     pub(crate) peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
     pub(crate) date: Arc<SharedDate>,
     pub(crate) look: Arc<Look>,
@@ -79,8 +81,8 @@ impl<S: Session> Member<S> {
         setup: Setup,
     ) -> (Self, Sender<Message, Waker>) {
         let (inbox, sender) = Inbox::new(MESSAGES_MAX, event_loop.waker());
-        for listener in setup.listeners {
-            event_loop.listen(listener, setup.is_exclusive);
+        for (listener, is_shared) in setup.listeners {
+            event_loop.listen(listener, is_shared);
         }
         if !setup.peers.is_empty() {
             event_loop.hand_out(HandOut::new(setup.peers, event_loop.counters()));

@@ -12,7 +12,7 @@ use pollux_engine::{
     Actions, ConnectError, ConnectTo, Counter, Driver, EventLoop, Limits, Listener, Moment, Session,
 };
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Greets.
 struct Greeter;

@@ -16,9 +16,9 @@ use rustix::process::{Signal as Sent, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use signal_hook::low_level::raise;
 
-const TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(600));
 /// A wait that takes longer was ended by its timeout or not at all.
-const DEADLINE: Duration = Duration::from_secs(5);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());

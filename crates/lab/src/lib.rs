@@ -6,6 +6,8 @@ pub mod doctor;
 pub mod error;
 pub mod experiment;
 pub mod floor;
+pub mod generate;
+pub mod hold;
 pub mod host;
 mod http;
 pub mod job;

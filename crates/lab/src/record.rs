@@ -248,6 +248,9 @@ pub struct Measurement {
     /// The load generator and its version; absent where the workload needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<String>,
+    /// What the load generator found about its run, by kind, such as `delayed-ack`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub findings: BTreeMap<String, String>,
     /// Length of the measured window.
     pub window_s: f64,
     /// Intervals within the window.

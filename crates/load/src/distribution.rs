@@ -33,12 +33,29 @@ impl Distribution {
 
     /// Adds all that `other` has counted.
     pub fn add(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("all have the same bounds");
+        if other.count() > 0 {
+            self.0.add(&other.0).expect("all have the same bounds");
+        }
+    }
+
+    /// Adds all that `other` has counted and empties it.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        self.add(other);
+        other.clear();
+    }
+
+    /// The same to two significant digits, in a tenth of the memory or less.
+    pub(crate) fn to_coarse(&self) -> Self {
+        let mut coarse = Histogram::new(2).expect("two digits are allowed");
+        coarse.add(&self.0).expect("it grows as needed");
+        Self(coarse)
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.0.reset();
+        if self.count() > 0 {
+            self.0.reset();
+        }
     }
 
     /// How many times were counted.
@@ -137,6 +154,22 @@ mod tests {
             let found = times.quantile_ns(quantile).expect("has values");
             assert!(found.abs_diff(expected) * 1_000 <= expected, "{quantile}: {found}");
         }
+    }
+
+    #[test]
+    fn coarse_ones_keep_numbers_and_take_more() {
+        let mut times = Distribution::new();
+        assert_eq!(times.to_coarse().count(), 0);
+        (1..=1_000).for_each(|each| times.record(each * 1_000));
+        let mut coarse = times.to_coarse();
+        let mut longer = Distribution::new();
+        longer.record(90_000_000_000);
+        coarse.add(&longer);
+        assert_eq!(coarse.count(), 1_001);
+        let median = coarse.quantile_ns(0.5).expect("has values");
+        assert!(median.abs_diff(500_000) < 5_000, "{median}");
+        let longest = coarse.max_ns().expect("has values");
+        assert!(longest.abs_diff(90_000_000_000) < 900_000_000, "{longest}");
     }
 
     #[test]

@@ -6,17 +6,34 @@
 
 #![forbid(unsafe_code)]
 
+mod active;
+mod answer;
 mod capacity;
+mod check;
+mod control;
+mod crowd;
 mod distribution;
 mod error;
+mod gather;
+mod opener;
 mod outcome;
+mod own_use;
 mod plan;
 mod rate;
+mod requests;
+mod run;
 mod schedule;
+mod seats;
+mod session;
+mod shared;
+mod supply;
+mod tally;
 mod target;
 mod watch;
+mod worker;
 
 pub use capacity::{CapacitySearch, Objective};
+pub use control::Phase;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES};
 pub use error::LoadError;
 pub use outcome::{
@@ -25,6 +42,7 @@ pub use outcome::{
 };
 pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage};
 pub use rate::{RateError, parse_rate, rate_in_words};
+pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, Schedule};
 pub use target::Target;
 pub use watch::findings;

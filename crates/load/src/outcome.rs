@@ -170,7 +170,7 @@ pub struct Second {
     pub bytes_in: u64,
     /// Active connections that were open at its end.
     pub open: u32,
-    /// Latency of its answers.
+    /// Latency of its answers, to two significant digits: long runs have many seconds.
     pub latency: Distribution,
 }
 

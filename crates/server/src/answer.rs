@@ -65,6 +65,8 @@ pub(crate) struct Answered {
 #[derive(Debug)]
 pub(crate) enum Left {
     Nothing,
+    /// Nothing, and nothing may follow, whatever the request said.
+    End,
     Rest(Box<Rest>),
     /// A range of a file that the loop sends.
     File,
@@ -89,10 +91,15 @@ pub(crate) fn page(
 }
 
 /// Sends the answer to bytes that were refused, with the reason; the connection ends with it.
-pub(crate) fn refusal(actions: &mut Actions<'_>, date: &DateCache, refused: Rejection) -> Answered {
+pub(crate) fn refusal(
+    actions: &mut Actions<'_>,
+    date: &DateCache,
+    refused: Rejection,
+    is_head: bool,
+) -> Answered {
     let Rejection { status, reason, rfc } = refused;
     let text = format!("{} {}: {reason} ({rfc})\n", status.code(), status.reason());
-    let manner = Manner { tone: Tone::Last, is_head: false };
+    let manner = Manner { tone: Tone::Last, is_head };
     send(actions, date, manner, status, text.as_bytes(), |_| {})
 }
 

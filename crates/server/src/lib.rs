@@ -10,6 +10,7 @@
 //! | `config` | what the user said, checked |
 //! | `session`, `body`, `rest` | one connection: requests, bodies, output beyond the room, deadlines |
 //! | `respond`, `answer`, `reply`, `files` | what is answered |
+//! | `first_line` | what a request says without being parsed |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
 //! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them |
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod config;
 mod counters;
 mod error;
 mod files;
+mod first_line;
 mod log;
 mod reply;
 mod request_times;

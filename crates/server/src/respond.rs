@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pollux_engine::Actions;
 use pollux_http::{HeadWriter, Method, Request, Status};
 
-use crate::answer::{self, Answered, Left, Manner};
+use crate::answer::{self, Answered, Left, Manner, Tone};
 use crate::counters::ServerCounter;
 use crate::shared::{Handler, Shared};
 use crate::stats::{self, Overview};
@@ -81,5 +81,12 @@ fn respond_without_handler(
         _ => Status::METHOD_NOT_ALLOWED,
     };
     shared.counters.count_refusal(status);
+    if request.method == Method::Connect {
+        // What follows may be meant for the tunnel, made by somebody else to look like a request.
+        let manner = Manner { tone: Tone::Last, ..manner };
+        let page = answer::page(actions, &shared.date, manner, status, add_allow);
+        actions.linger();
+        return Answered { left: Left::End, ..page };
+    }
     answer::page(actions, &shared.date, manner, status, add_allow)
 }

@@ -249,11 +249,17 @@ fn connections_max(config: &ServeConfig) -> u32 {
     config.limits.connections_max.unwrap_or_else(|| allowed().expect("clamped"))
 }
 
-/// Connections that the descriptor limit allows: one for each, and one for the file it is sent.
+/// Connections that the descriptor limit allows.
 fn connections_allowed(config: &ServeConfig) -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let free = limit.unwrap_or(u64::MAX).saturating_sub(DESCRIPTORS_KEPT);
-    if matches!(config.answer, Answer::Files { .. }) { free / 2 } else { free }
+    connections_within(limit.unwrap_or(u64::MAX), &config.answer)
+}
+
+/// One descriptor for each connection, and one for the file it is sent; a small limit is shared
+/// evenly with everything else.
+fn connections_within(descriptors: u64, answer: &Answer) -> u64 {
+    let free = descriptors - DESCRIPTORS_KEPT.min(descriptors / 2);
+    if matches!(answer, Answer::Files { .. }) { free / 2 } else { free }
 }
 
 /// A small group for an endpoint.
@@ -273,4 +279,19 @@ fn endpoint(address: ListenAddress) -> GroupConfig {
 fn close_to_others(path: &Path) -> Result<(), ServerError> {
     let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_descriptor_limit_leaves_room_for_connections() {
+        let files =
+            Answer::Files { root: "/".into(), has_listing: false, has_precompressed: false };
+        for (limit, replies, served) in [(30, 15, 7), (256, 128, 64), (1024, 768, 384)] {
+            assert_eq!(connections_within(limit, &Answer::Echo), replies);
+            assert_eq!(connections_within(limit, &files), served);
+        }
+    }
 }

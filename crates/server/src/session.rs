@@ -32,6 +32,7 @@ use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 use crate::answer::{self, Answered, Left, Manner, Tone};
 use crate::body::{Body, Progress};
 use crate::counters::ServerCounter;
+use crate::first_line::{is_blank, is_head, request_line};
 use crate::log::Entry;
 use crate::respond::respond;
 use crate::rest::Rest;
@@ -112,6 +113,12 @@ impl Session for HttpSession {
                     }
                     lap(&mut stopwatch, shared);
                 }
+                // A client that ends a body with an empty line too many has not begun to ask: the
+                // deadline of the rest stays, unless an answer has just started one.
+                Parsed::Incomplete if is_blank(&input[used..]) => match used {
+                    0 => return 0,
+                    _ => break,
+                },
                 Parsed::Incomplete => {
                     if matches!(self.phase, Phase::Idle) {
                         actions.set_deadline(shared.now.at + shared.limits.header_timeout);
@@ -119,7 +126,10 @@ impl Session for HttpSession {
                     self.phase = Phase::Head;
                     return used;
                 }
-                Parsed::Rejected(rejection) => self.refuse(shared, actions, rejection),
+                Parsed::Rejected(rejection) => {
+                    let is_head = is_head(&input[used..]);
+                    self.refuse(shared, actions, rejection, b"", is_head);
+                }
             }
         }
         self.settle(shared, actions, used == input.len());
@@ -255,6 +265,10 @@ impl HttpSession {
         self.is_last = is_last;
         self.phase = match answered.left {
             Left::Nothing => Phase::Idle,
+            Left::End => {
+                self.is_last = true;
+                Phase::Idle
+            }
             Left::Rest(rest) => Phase::Rest(rest),
             Left::File => Phase::File,
         };
@@ -279,8 +293,7 @@ impl HttpSession {
             actions.send(CONTINUE);
         }
         let mut body = Body::new(head, request.framing, &shared.head_limits, shared.now.at);
-        let has_answer_body =
-            !matches!(request.method, Method::Get | Method::Head | Method::Options);
+        let has_answer_body = !matches!(request.method, Method::Head | Method::Options);
         if matches!(shared.handler, Handler::Echo) && has_answer_body {
             let is_last = !request.keep_alive || self.is_draining;
             body = body.echoed(request, is_last);
@@ -311,7 +324,7 @@ impl HttpSession {
                 input.len()
             }
             Err(rejection) => {
-                self.refuse(shared, actions, rejection);
+                self.refuse(shared, actions, rejection, &body.head, is_head(&body.head));
                 0
             }
         }
@@ -331,12 +344,20 @@ impl HttpSession {
         }
     }
 
-    /// Answers what cannot be served; nothing behind it is looked at.
+    /// Answers what cannot be served; nothing behind it is looked at. The log is told `head`, when
+    /// there was a sound one.
     #[cold]
-    fn refuse(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, rejection: Rejection) {
+    fn refuse(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        rejection: Rejection,
+        head: &[u8],
+        is_head: bool,
+    ) {
         shared.counters.count_refusal(rejection.status);
-        let answered = answer::refusal(actions, &shared.date, rejection);
-        self.answered(shared, actions, b"", answered, true);
+        let answered = answer::refusal(actions, &shared.date, rejection, is_head);
+        self.answered(shared, actions, head, answered, true);
     }
 
     /// Answers a request that did not come in time.
@@ -344,9 +365,14 @@ impl HttpSession {
     fn time_out(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let status = Status::REQUEST_TIMEOUT;
         shared.counters.count_refusal(status);
+        // Without a body: part of a head may be the start of one to HEAD.
         let manner = Manner { tone: Tone::Last, is_head: false };
-        let answered = answer::page(actions, &shared.date, manner, status, |_| {});
-        self.answered(shared, actions, b"", answered, true);
+        let answered = answer::empty(actions, &shared.date, manner, status, |_| {});
+        let head = match &mut self.phase {
+            Phase::Body(body) => std::mem::take(&mut body.head),
+            _ => Box::default(),
+        };
+        self.answered(shared, actions, &head, answered, true);
         actions.linger();
     }
 
@@ -397,14 +423,6 @@ fn body_deadline(shared: &Shared, body: &Body) -> Moment {
     let limits = &shared.limits;
     let earned_s = body.received_bytes.checked_div(limits.body_rate_min_bytes).unwrap_or(0);
     body.began + limits.body_timeout + Duration::from_secs(earned_s)
-}
-
-/// Method, target and whether it is HTTP/1.0, of a head that was parsed before; else nothing.
-fn request_line(head: &[u8]) -> (&str, &str, bool) {
-    let line = head.trim_ascii_start().split(|byte| *byte == b'\r').next().unwrap_or(b"");
-    let mut words = str::from_utf8(line).unwrap_or("").split(' ');
-    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    (method, target, words.next() == Some("HTTP/1.0"))
 }
 
 #[cfg(test)]

@@ -1,26 +1,46 @@
 //! Whole servers on the kernel: endpoints, logs, limits and ends. One process, port 0, no sleep.
 
 use std::error::Error;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use pollux_engine::ListenAddress;
+use pollux_engine::{GroupError, ListenAddress};
 use pollux_server::config::{Given, ServeConfig};
-use pollux_server::{Server, ServerCounter};
+use pollux_server::{Server, ServerCounter, ServerError};
 
 /// Far longer than anything here takes; a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
+/// Where the loops send files in different ways.
+const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
+
 fn start(config: &str) -> Server {
+    Server::start(&configured(config)).expect("started")
+}
+
+fn configured(config: &str) -> ServeConfig {
     let text = format!("{config}\nlisten = \"127.0.0.1:0\"");
-    let config = Given::from_toml(&text, "test").build().expect("right");
-    Server::start(&config).expect("started")
+    Given::from_toml(&text, "test").build().expect("right")
+}
+
+/// None where the kernel does not allow io_uring.
+#[expect(clippy::print_stdout, reason = "a skipped driver is named")]
+fn start_on(driver: &str, config: &str) -> Option<Server> {
+    match Server::start(&configured(&format!("{config}\npoller = \"{driver}\""))) {
+        Ok(server) => Some(server),
+        Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
+            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
+            println!("{driver} is skipped: {reason}");
+            None
+        }
+        Err(error) => panic!("{driver}: {error}"),
+    }
 }
 
 fn connect(address: &ListenAddress) -> TcpStream {
@@ -175,6 +195,54 @@ fn a_file_beyond_every_buffer_reaches_a_slow_reader_whole() {
     end(server);
 }
 
+#[test]
+fn a_file_that_is_cut_or_grows_while_it_is_sent_never_lies_about_its_length() {
+    const WHOLE_BYTES: usize = 32 << 20;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("f");
+    for driver in DRIVERS {
+        for (new_bytes, is_whole) in [(1000, false), (WHOLE_BYTES as u64 * 2, true)] {
+            let file = std::fs::File::create(&path).expect("made");
+            file.set_len(WHOLE_BYTES as u64).expect("sparse");
+            let Some(server) = start_on(driver, &format!("dir = {:?}", folder.path())) else {
+                continue;
+            };
+            let mut stream = client(&server);
+            stream.write_all(b"GET /f HTTP/1.0\r\n\r\n").expect("sent");
+            stream.read_exact(&mut [0]).expect("the answer has begun");
+            file.set_len(new_bytes).expect("changed");
+            let mut all = Vec::new();
+            let _ = stream.read_to_end(&mut all);
+            assert_eq!(all.len() > WHOLE_BYTES, is_whole, "{driver}: {}", all.len());
+            assert!(all.len() < WHOLE_BYTES + 1024, "{driver}: {}", all.len());
+            end(server);
+        }
+    }
+}
+
+#[test]
+fn a_part_beyond_four_gigabytes_comes_from_its_place() {
+    const LEN_BYTES: u64 = 5 << 30;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut file = std::fs::File::create(folder.path().join("f")).expect("made");
+    file.set_len(LEN_BYTES).expect("sparse");
+    let part: Vec<u8> = (0..50_000_u32).flat_map(u32::to_le_bytes).collect();
+    file.seek(SeekFrom::End(-(part.len() as i64))).expect("set");
+    file.write_all(&part).expect("written");
+    for driver in DRIVERS {
+        let Some(server) = start_on(driver, &format!("dir = {:?}", folder.path())) else {
+            continue;
+        };
+        let mut stream = client(&server);
+        let suffix = format!("GET /f HTTP/1.0\r\nRange: bytes=-{}\r\n\r\n", part.len());
+        stream.write_all(suffix.as_bytes()).expect("sent");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).expect("read");
+        assert!(all.starts_with(b"HTTP/1.1 206 ") && all.ends_with(&part), "{driver}");
+        end(server);
+    }
+}
+
 /// Why a server could not be started, with all causes.
 fn refused(config: &ServeConfig) -> String {
     let error = Server::start(config).err().expect("it cannot be started");
@@ -193,6 +261,11 @@ fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
     let taken = build(&format!("reply = 1\nlisten = \"{}\"", first.addresses()[0]));
     let told = refused(&taken);
     assert!(told.contains("bind"), "{told}");
+    let several = start("reply = 1\nthreads = 2");
+    let shared = format!("reply = 1\nthreads = 2\nlisten = \"{}\"", several.addresses()[0]);
+    let told = refused(&build(&shared));
+    assert!(told.contains("bind"), "{told}");
+    end(several);
     let unix = "reply = 1\nlisten = \"127.0.0.1:0\"\ncontrol = \"unix:/nowhere/control\"";
     assert!(Server::start(&build(unix)).is_err());
     assert!(!Path::new("/nowhere").exists());

@@ -245,7 +245,8 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("soak-site");
+        let name = format!("soak-site-{}", std::process::id());
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&root).expect("a folder");
         for size in FILE_SIZES {
             std::fs::write(root.join(size.to_string()), content(size)).expect("written");

@@ -14,7 +14,10 @@
 //!
 //! Of the loops that share a listener the kernel wakes one. A multishot accept would take more
 //! for a loop than it has room for, while others have some; so there an accept is for one
-//! connection, is armed only while there is room for it, and the loop asks once it has come.
+//! connection, is armed only while there is room for it, and the loop asks once it has come. The
+//! kernel's one wake may reach such an accept just before it is cancelled. So whoever waits when
+//! it has ended is taken, and in that race a loop has one more than it should for each listener
+//! beyond the first.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -22,9 +25,10 @@ use pollux_sys::ring::{InFlight, QueueFull, Shots, StreamCompletion};
 use rustix::io::Errno;
 
 use super::label::{Kind, numbered};
-use super::turns::is;
+use super::turns::{errno, is};
 use super::{CompletionLoop, SUBMITS_MAX, shots_of};
 use crate::admission::Queue;
+use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};
 
 /// A listener, and what is armed on it.
@@ -87,14 +91,31 @@ impl<S: Session> CompletionLoop<S> {
             (listening.accept, listening.is_cancelling) = (None, false);
             listening.is_asking |= listening.is_shared;
         }
+        let (shots, is_shared) = (listening.shots, listening.is_shared);
         match completion.accepted() {
-            Some(socket) => self.arrived.push_back((socket, listening.shots)),
-            None if is_exhausted(completion.result) => {
-                let now = self.clock.now().at;
+            // One in a turn starves nobody, and those who have room are not waited for.
+            Some(socket) if is_shared => self.let_in(socket, shots),
+            Some(socket) => self.arrived.push_back((socket, shots)),
+            None if is(completion.result, Errno::CANCELED) => self.accept_late(number, is_shared),
+            None => self.accept_failed(errno(completion.result)),
+        }
+    }
+
+    /// Takes the connection whose wake the cancelled accept may have had.
+    fn accept_late(&mut self, number: u32, is_shared: bool) {
+        let listening = &self.listeners[number as usize];
+        if is_shared && let Accepted::Socket(socket) = accept(&listening.socket) {
+            self.let_in(socket, listening.shots);
+        }
+    }
+
+    fn accept_failed(&mut self, errno: Errno) {
+        let now = self.clock.now().at;
+        match Accepted::failed(errno) {
+            Accepted::Exhausted | Accepted::Broken => {
                 self.admission.pause_exhausted(now, &self.limits, &self.counters);
             }
-            None if is(completion.result, Errno::CANCELED) => {}
-            None => self.counters.count(Counter::AcceptsAborted),
+            _ => self.counters.count(Counter::AcceptsAborted),
         }
     }
 
@@ -111,7 +132,7 @@ impl<S: Session> CompletionLoop<S> {
             let Some((socket, shots)) = self.arrived.pop_front() else {
                 return self.ask_and_arm();
             };
-            if self.open_for_accepts() >= self.limits.connections_max {
+            if !self.has_room() {
                 self.arrived.push_front((socket, shots));
                 self.admission.pause_full(now, &self.limits, &self.counters);
                 return self.cancel_accepts();
@@ -132,7 +153,7 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Asks where somebody may wait, and arms an accept where nobody does.
     fn ask_and_arm(&mut self) {
-        if self.open_for_accepts() >= self.limits.connections_max {
+        if !self.has_room() {
             let now = self.clock.now().at;
             self.admission.pause_full(now, &self.limits, &self.counters);
             return self.cancel_accepts();
@@ -173,11 +194,7 @@ impl<S: Session> CompletionLoop<S> {
 
     fn arm_accept(&mut self, number: usize) {
         let listening = &self.listeners[number];
-        let is_full = || {
-            let armed = self.listeners.iter().filter(|each| each.accept.is_some()).count();
-            self.open as usize + armed >= self.limits.connections_max as usize
-        };
-        if listening.accept.is_some() || listening.is_shared && is_full() {
+        if listening.accept.is_some() {
             return;
         }
         let accepts = if listening.is_shared { Shots::One } else { Shots::Many };
@@ -193,6 +210,10 @@ impl<S: Session> CompletionLoop<S> {
         panic!("the kernel takes no requests from a full queue");
     }
 
+    fn has_room(&self) -> bool {
+        self.open_for_accepts() < self.limits.connections_max
+    }
+
     /// Lets go of all listeners, so that those who share them are woken.
     fn cancel_accepts(&mut self) {
         for number in 0..self.listeners.len() {
@@ -205,6 +226,62 @@ impl<S: Session> CompletionLoop<S> {
     }
 }
 
-fn is_exhausted(result: i32) -> bool {
-    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].iter().any(|errno| is(result, *errno))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::{Actions, Limits};
+    use rustix::net::{Shutdown, shutdown};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    /// Nobody comes.
+    struct Nobody;
+
+    impl Session for Nobody {
+        type Shared = ();
+
+        fn accepted((): &mut (), _: &mut Actions<'_>) -> Self {
+            Self
+        }
+
+        fn on_bytes(&mut self, (): &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+            input.len()
+        }
+
+        fn on_end(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+
+        fn on_deadline(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+
+        fn on_drain(&mut self, (): &mut (), _: &mut Actions<'_>) {}
+    }
+
+    /// Whoever shares a listener may shut it down, another process too.
+    #[test]
+    fn a_broken_listener_pauses_instead_of_spinning() {
+        const PATIENCE: Duration = Duration::from_millis(50);
+        for is_shared in [false, true] {
+            let limits = Limits { accept_pause: PATIENCE, ..Limits::default() };
+            let clock = Clock::new(Arc::default());
+            let opened = CompletionLoop::<Nobody>::open((), limits, clock, Arc::default());
+            let mut this = opened.expect("io_uring is allowed here");
+            let any = "127.0.0.1:0".parse().expect("an address");
+            let listener = Listener::open(&any, false).expect("opened");
+            let same = listener.duplicate().expect("a descriptor is left").into_socket();
+            this.listen(listener, is_shared);
+            for _ in 0..3 {
+                this.turn(Some(Duration::ZERO)).expect("turned");
+            }
+            shutdown(&same, Shutdown::Both).expect("it listens");
+            let begin = Instant::now();
+            let pauses = |this: &CompletionLoop<Nobody>| this.counters.value(Counter::AcceptPauses);
+            while pauses(&this) < 3 {
+                assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", this.describe());
+                this.turn(Some(PATIENCE)).expect("turned");
+            }
+            // A few turns for each pause, however long it lasts.
+            let turns = this.counters.value(Counter::Turns);
+            assert!(turns < 40, "shared {is_shared}: {turns} turns");
+        }
+    }
 }

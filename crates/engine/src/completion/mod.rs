@@ -19,6 +19,8 @@ mod accepting;
 mod connecting;
 mod connection;
 mod label;
+#[cfg(test)]
+mod overflow_tests;
 mod pace;
 mod slots;
 mod turns;
@@ -110,7 +112,17 @@ impl<S: Session> CompletionLoop<S> {
         clock: Clock,
         counters: Arc<Counters>,
     ) -> Result<Self, RingUnavailable> {
-        let ring = StreamRing::open(SIZES)?;
+        Self::with_sizes(SIZES, shared, limits, clock, counters)
+    }
+
+    fn with_sizes(
+        sizes: StreamSizes,
+        shared: S::Shared,
+        limits: Limits,
+        clock: Clock,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RingUnavailable> {
+        let ring = StreamRing::open(sizes)?;
         let waker = Waker::new()
             .map_err(|error| no_descriptor(error.raw_os_error().unwrap_or_default()))?;
         let alarm = Alarm::new().map_err(|errno| no_descriptor(errno.raw_os_error()))?;

@@ -27,7 +27,10 @@ impl<S: Session> CompletionLoop<S> {
         let began = self.clock.begin_wait(&self.counters);
         let timeout = self.patience(timeout, began);
         self.enter(timeout, began)?;
-        if std::mem::take(&mut self.is_mixed) || !self.backlog.is_empty() {
+        if std::mem::take(&mut self.is_mixed)
+            || !self.backlog.is_empty()
+            || self.ring.has_overflow()
+        {
             self.set_aside();
         }
         self.counters.count(Counter::Turns);
@@ -99,11 +102,9 @@ impl<S: Session> CompletionLoop<S> {
             }
         };
         self.counters.count(Counter::RingEnters);
-        let Err(error) = self.ring.enter(completions_min, timeout) else { return Ok(()) };
-        match Errno::from_io_error(&error) {
-            // Nothing was lost: a signal, the timeout, or no memory for more just now.
-            Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => Ok(()),
-            _ => Err(error),
+        match self.ring.enter(completions_min, timeout) {
+            Err(error) if !has_passed(&error) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -113,12 +114,7 @@ impl<S: Session> CompletionLoop<S> {
             while let Some(completion) = self.next_completion() {
                 self.answer(completion);
             }
-            if !self.ring.has_overflow() {
-                break;
-            }
-            self.counters.count(Counter::RingOverflows);
-            self.counters.count(Counter::RingEnters);
-            if self.ring.enter(0, None).is_err() {
+            if !self.fetch_overflow() {
                 break;
             }
         }
@@ -156,14 +152,30 @@ impl<S: Session> CompletionLoop<S> {
         }
     }
 
-    /// Answers the sends that fell short and keeps all other completions for later.
+    /// Answers the sends that fell short and keeps all other completions for later, also those
+    /// that did not fit the queue: a send that fell short may be the last of them.
     fn set_aside(&mut self) {
-        while let Some(completion) = self.ring.next_completion() {
-            match label::read(completion.user_data) {
-                (Kind::Send, send) => self.fell_short(send, completion.result),
-                _ => self.backlog.push_back(completion),
+        loop {
+            while let Some(completion) = self.ring.next_completion() {
+                match label::read(completion.user_data) {
+                    (Kind::Send, send) => self.fell_short(send, completion.result),
+                    _ => self.backlog.push_back(completion),
+                }
+            }
+            if !self.fetch_overflow() {
+                return;
             }
         }
+    }
+
+    /// Has the kernel move completions that did not fit into the queue; says whether it did.
+    fn fetch_overflow(&mut self) -> bool {
+        if !self.ring.has_overflow() {
+            return false;
+        }
+        self.counters.count(Counter::RingOverflows);
+        self.counters.count(Counter::RingEnters);
+        self.ring.enter(0, None).is_ok()
     }
 
     /// Those sends of the last submission that fell short are known: the arena can be used anew.
@@ -199,8 +211,7 @@ impl<S: Session> CompletionLoop<S> {
     fn next_submission(&mut self) {
         std::mem::swap(&mut self.sends, &mut self.submitted_sends);
         self.sends.clear();
-        // Even and odd take turns, also where the count begins anew.
-        self.submission = self.submission.checked_add(1).unwrap_or(2);
+        self.submission = following(self.submission);
         self.is_arena_stale = true;
     }
 
@@ -378,10 +389,45 @@ const QUEUE_KEPT: usize = 256;
 /// Arena that one call of a connection may need: what it sends, and room to make what waits.
 const CALL_BYTES: usize = 2 * Actions::ROOM_MIN;
 
+/// Number of the submission behind `submission`. Even and odd take turns, also where the count
+/// begins anew, and 0 is nobody's.
+fn following(submission: u32) -> u32 {
+    submission.checked_add(1).unwrap_or(2)
+}
+
+/// Whether an enter that failed lost nothing: a signal came, the timeout is over, there is no
+/// memory for requests just now, or completions have to be taken first.
+fn has_passed(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY))
+}
+
 pub(super) fn is(result: i32, errno: Errno) -> bool {
     result == -errno.raw_os_error()
 }
 
 pub(super) fn errno(result: i32) -> Errno {
     Errno::from_raw_os_error(-result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_refused_enter_means_to_the_loop() {
+        let has_passed = |errno: Errno| has_passed(&std::io::Error::from(errno));
+        assert!([Errno::INTR, Errno::TIME, Errno::AGAIN, Errno::BUSY].into_iter().all(has_passed));
+        // Another thread's ring, a closed one, completions that were dropped for lack of memory.
+        assert!(![Errno::EXIST, Errno::BADF, Errno::BADR].into_iter().any(has_passed));
+    }
+
+    #[test]
+    fn submissions_take_turns_across_the_wrap() {
+        for submission in [1, 2, u32::MAX - 1, u32::MAX] {
+            let next = following(submission);
+            assert_ne!(next & 1, submission & 1, "{submission}");
+            assert_ne!(next, 0);
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 mod broadcast;
 mod bytes;
+mod catalogue;
 mod connecting;
 mod ends;
 mod failures;
@@ -14,5 +15,6 @@ mod lines;
 mod peer;
 mod puppet;
 mod random;
+mod sharing;
 mod stalls;
 mod threads;

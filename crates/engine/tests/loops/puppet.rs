@@ -128,9 +128,13 @@ impl Stage {
 
     pub(crate) fn accepting(
         driver: Driver,
-        limits: Limits,
+        mut limits: Limits,
         maker: impl FnMut() -> Puppet + 'static,
     ) -> Self {
+        if limits.write_timeout == Limits::default().write_timeout {
+            // A peer that the machine keeps waiting is not a slow one.
+            limits.write_timeout = 2 * DEADLINE;
+        }
         let maker: Maker = Box::new(maker);
         let event_loop = EventLoop::open(driver, maker, limits).expect("the driver is there");
         Self { driver, event_loop }

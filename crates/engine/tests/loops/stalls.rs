@@ -5,9 +5,9 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{CloseCause, Counter, Limits};
+use pollux_engine::{CloseCause, Counter, Driver, Limits};
 
-use crate::peer::drivers;
+use crate::peer::{DEADLINE, drivers};
 use crate::puppet::{Call, Causes, Puppet, Stage};
 
 /// Uses up all input and counts it.
@@ -60,7 +60,7 @@ fn a_session_that_paused_behind_a_full_buffer_and_goes_on_lets_the_loop_rest() {
             _ => 0,
         }));
         peer.write_all(&[b'x'; 64 * 1024]).expect("the socket takes it");
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + DEADLINE;
         while used.get() < 64 * 1024 {
             stage.event_loop.wake(id);
             stage.turn();
@@ -169,31 +169,38 @@ fn a_deadline_comes_while_output_waits() {
 
 #[test]
 fn a_long_turn_does_not_make_the_next_deadline_late() {
-    const WORK: Duration = Duration::from_millis(150);
+    const WORK: Duration = Duration::from_millis(60);
     for driver in drivers() {
-        let mut stage = Stage::open(driver, Limits::default());
-        let fired = Rc::new(Cell::new(None));
-        let seen = Rc::clone(&fired);
-        let (id, _peer) = stage.adopt(Puppet::new(move |call, actions| {
-            match call {
-                Call::Wake => {
-                    actions.set_deadline(actions.now().at + WORK * 2);
-                    let begin = Instant::now();
-                    while begin.elapsed() < WORK {}
-                }
-                Call::Deadline => seen.set(Some(Instant::now())),
-                _ => {}
-            }
-            0
-        }));
-        stage.event_loop.wake(id);
-        let begin = Instant::now();
-        while fired.get().is_none() {
-            stage.event_loop.turn(None).expect("turned");
-        }
-        let took = fired.get().expect("fired") - begin;
-        assert!(took < WORK * 2 + WORK / 2, "{driver}: {took:?}");
+        // A busy machine may delay one of them; a loop that counts from the wrong moment, all.
+        let took: Vec<Duration> =
+            (0..5).map(|_| deadline_behind_a_long_turn(driver, WORK)).collect();
+        assert!(took.iter().any(|took| *took < WORK * 2 + WORK / 2), "{driver}: {took:?}");
     }
+}
+
+/// How long after a turn that works for `work` begins a deadline comes that is `2 * work` ahead.
+fn deadline_behind_a_long_turn(driver: Driver, work: Duration) -> Duration {
+    let mut stage = Stage::open(driver, Limits::default());
+    let fired = Rc::new(Cell::new(None));
+    let seen = Rc::clone(&fired);
+    let (id, _peer) = stage.adopt(Puppet::new(move |call, actions| {
+        match call {
+            Call::Wake => {
+                actions.set_deadline(actions.now().at + work * 2);
+                let begin = Instant::now();
+                while begin.elapsed() < work {}
+            }
+            Call::Deadline => seen.set(Some(Instant::now())),
+            _ => {}
+        }
+        0
+    }));
+    stage.event_loop.wake(id);
+    let begin = Instant::now();
+    while fired.get().is_none() {
+        stage.event_loop.turn(None).expect("turned");
+    }
+    fired.get().expect("fired") - begin
 }
 
 #[test]

@@ -54,8 +54,8 @@ pub enum Concern {
     Streams,
     /// A server under a load generator.
     Http,
-    /// Many connections that are silent, the page's dead ones.
-    Idle,
+    /// Many connections that have asked once and are silent.
+    Dead,
     /// A connection for each request.
     Churn,
     /// Reply rate over the number of connections.
@@ -107,7 +107,7 @@ impl Concern {
         Self::Everything,
         Self::Streams,
         Self::Http,
-        Self::Idle,
+        Self::Dead,
         Self::Churn,
         Self::Sweep,
         Self::Herd,
@@ -121,7 +121,7 @@ impl Concern {
             Self::Everything => "everything",
             Self::Streams => "streams",
             Self::Http => "http",
-            Self::Idle => "idle",
+            Self::Dead => "dead",
             Self::Churn => "churn",
             Self::Sweep => "sweep",
             Self::Herd => "herd",
@@ -133,8 +133,8 @@ impl Concern {
     #[must_use]
     pub const fn aliases(self) -> &'static [&'static str] {
         match self {
-            Self::Streams => &["pipes", "chain", "quick", "seed0", "seed1-pipes"],
-            Self::Idle => &["dead", "http-idle"],
+            Self::Streams => &["pipes", "chain", "quick", "seed0"],
+            Self::Dead => &["idle", "seed1"],
             Self::Herd => &["pool"],
             _ => &[],
         }
@@ -147,7 +147,7 @@ impl Concern {
             Self::Everything => "Every experiment",
             Self::Streams => "Streams, pipes and chains",
             Self::Http => "HTTP",
-            Self::Idle => "Idle and dead connections",
+            Self::Dead => "Dead connections",
             Self::Churn => "Churn: a connection for each request",
             Self::Sweep => "Sweep over connections",
             Self::Herd => "Herd: a pool of services on one queue",

@@ -7,21 +7,21 @@ use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
 use crate::host::Reading;
 use crate::job;
-use crate::plan::{Machine, Plan};
+use crate::plan::{Machine, Plan, SERVER_FDS_SPARE};
 use crate::record::LeftOut;
 
 /// The longest curve of the sys_epoll page, and its hundred active connections beside it.
 pub(super) const DEAD_CONNECTIONS: u64 = 60_000;
 const ACTIVE_CONNECTIONS: u64 = 100;
-/// Descriptors of a process beside its connections; the plan counts with as many.
-const SPARE: u64 = 64;
+/// Descriptors of a server beside its connections.
+const SPARE: u64 = SERVER_FDS_SPARE;
 /// One side of that experiment in one process.
 const ONE_SIDE: u64 = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS + SPARE;
 const BOTH_SIDES: u64 = 2 * ONE_SIDE;
 /// The page's own setting: room for both sides in one process.
 const PAGE_ULIMIT: u64 = 131_072;
 
-const ALL: &[Concern] = &[Concern::Idle, Concern::Streams, Concern::Http, Concern::Sweep];
+const ALL: &[Concern] = &[Concern::Dead, Concern::Streams, Concern::Http, Concern::Sweep];
 
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     vec![hard(readings), soft(readings), file_max(readings), nr_open(readings)]
@@ -47,11 +47,11 @@ fn judge_hard(limit: u64, who: &str) -> Judgement {
     let room = limit.saturating_sub(SPARE + ACTIVE_CONNECTIONS);
     let dead = grouped(DEAD_CONNECTIONS);
     lost.push(match limit.saturating_sub(SPARE) {
-        0 => format!("no idle connections at all (of {dead})"),
+        0 => format!("no dead connections at all (of {dead})"),
         usable => {
             let processes = (DEAD_CONNECTIONS + ACTIVE_CONNECTIONS).div_ceil(usable);
             format!(
-                "idle connections past {} of one server; {dead} dead ones need {processes} server \
+                "dead connections past {} of one server; {dead} need {processes} server \
                  processes",
                 grouped(room),
             )
@@ -69,7 +69,7 @@ fn lost(name: &str, limit: u64) -> Option<String> {
     let without_limit = plan(name, u64::MAX)?.left_out;
     let left_out = plan(name, limit)?.left_out;
     let lost: Vec<&LeftOut> =
-        left_out.iter().filter(|left| !without_limit.contains(left)).collect();
+        left_out.iter().filter(|left| left.arm == "*" && !without_limit.contains(left)).collect();
     let first = lost.first()?;
     let more = match lost.len() - 1 {
         0 => String::new(),
@@ -89,7 +89,7 @@ fn plan(name: &str, fds_max: u64) -> Option<Plan> {
     let mut job = job::find(name).ok()?;
     // Time is no matter here: a budget would cut what descriptors allow.
     job.budget = None;
-    Some(Plan::make(job, &Machine { fds_max, cpus: 2, missing: &|_| None }))
+    Some(Plan::make(job, &Machine { fds_max, cpus: 2, memory_bytes: None, missing: &|_| None }))
 }
 
 fn soft(readings: &Readings) -> Check {

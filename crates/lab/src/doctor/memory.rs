@@ -5,7 +5,7 @@ use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
 
-use Concern::{Everything, Herd, Idle, Streams};
+use Concern::{Dead, Everything, Herd, Streams};
 
 /// Sixty thousand connections with two sockets and the server's own record, 16 KiB in all, are
 /// 940 MiB; twice that leaves the rest of the machine in peace.
@@ -20,7 +20,7 @@ pub(super) fn checks(readings: &Readings) -> Vec<Check> {
 
 fn available(readings: &Readings) -> Check {
     let kib = readings.files.field("/proc/meminfo", "MemAvailable");
-    let concerns = &[Idle, Streams];
+    let concerns = &[Dead, Streams];
     let subject = Subject { name: "memory_available_mib", unit: Some("MiB"), concerns };
     let wanted = format!("{}: 60,000 idle connections", grouped(AVAILABLE_MIB));
     subject.judge(kib.map(|kib| kib / 1024), wanted, |mib| match *mib {

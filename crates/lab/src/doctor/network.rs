@@ -6,7 +6,7 @@ use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
 
-use Concern::{Churn, Http, Idle, Streams, Sweep};
+use Concern::{Churn, Dead, Http, Streams, Sweep};
 
 /// The quick job's TCP streams, all from one address to one other.
 const STREAMS: u64 = 2000;
@@ -49,13 +49,13 @@ fn port_count(readings: &Readings) -> Reading<u64> {
 }
 
 fn ports(readings: &Readings) -> Check {
-    let concerns = &[Idle, Churn, Sweep, Streams];
+    let concerns = &[Dead, Churn, Sweep, Streams];
     let name = "net.ipv4.ip_local_port_range";
     let subject = Subject { name, unit: Some("ports"), concerns };
     let wanted = format!("{}, from {PAGE_PORTS}", grouped(64_512));
     subject.judge(port_count(readings), wanted, |ports| {
         let what = format!(
-            "connections past {} from one source address to one server; `http-idle` spreads its own \
+            "connections past {} from one source address to one server; `dead` spreads its own \
              over 127.0.0.x, other generators do not",
             grouped(*ports)
         );
@@ -150,7 +150,7 @@ fn tcp_mem(readings: &Readings) -> Check {
     let subject = Subject {
         name: "net.ipv4.tcp_mem_pressure",
         unit: Some("pages"),
-        concerns: &[Idle, Sweep, Http],
+        concerns: &[Dead, Sweep, Http],
     };
     subject.judge(pages, grouped(TCP_PAGES), |pages| {
         let what = format!(
@@ -168,7 +168,7 @@ fn conntrack(readings: &Readings) -> Check {
     let (max, count) =
         ("/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/netfilter/nf_conntrack_count");
     let name = "net.netfilter.nf_conntrack_max";
-    let subject = Subject { name, unit: Some("entries"), concerns: &[Churn, Idle] };
+    let subject = Subject { name, unit: Some("entries"), concerns: &[Churn, Dead] };
     let wanted = format!("no tracking, or {}", grouped(TRACKED));
     if readings.files.is_absent(max) {
         let found = Reading::Value("not loaded".to_owned());

@@ -1,4 +1,4 @@
-//! The load generators of the `http` experiments.
+//! Other people's load generators: figures of the `http` experiments can be repeated with them.
 
 use std::path::PathBuf;
 
@@ -7,25 +7,25 @@ use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
 
-use Concern::{Churn, Http, Idle, Sweep};
+use Concern::{Churn, Dead, Http, Sweep};
 
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     vec![wrk(readings), ab(readings)]
 }
 
 fn wrk(readings: &Readings) -> Check {
-    let subject = Subject { name: "wrk", unit: None, concerns: &[Http, Idle, Sweep, Churn] };
+    let subject = Subject { name: "wrk", unit: None, concerns: &[Http, Dead, Sweep, Churn] };
     subject.judge(found(readings.wrk.as_ref()), "installed", |found| match found.as_str() {
         "installed" => Judgement::ok(),
-        _ => Judgement::blocks("the jobs `http` and `http-idle` have no load generator")
+        _ => Judgement::limits("`--generator wrk`: no figure can be repeated with it")
             .mended_by(Remedy::of_command("sudo apt-get install wrk")),
     })
 }
 
 fn ab(readings: &Readings) -> Check {
-    let subject = Subject { name: "ab", unit: None, concerns: &[Churn] };
+    let subject = Subject { name: "ab", unit: None, concerns: &[Http, Sweep, Churn] };
     subject.judge(found(readings.ab.as_ref()), "installed", |found| {
-        let what = "connections for one request are made by wrk, which closes them less strictly";
+        let what = "`--generator ab`: no figure can be repeated with it";
         Judgement::unless(found == "installed", what)
             .mended_by(Remedy::of_command("sudo apt-get install apache2-utils"))
     })

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::Generator;
+
 /// One thing that can be varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis {
@@ -165,7 +167,7 @@ pub(super) const HTTP: &[Axis] = &[
         default: &["true"],
     },
     Axis {
-        name: "idle",
+        name: "dead",
         about: "connections beside the active ones that send one request and are silent then",
         original: Some("deadconn"),
         kind: AxisKind::Count(0, 500_000),
@@ -185,6 +187,13 @@ pub(super) const HTTP: &[Axis] = &[
         original: None,
         kind: AxisKind::Word(&["whole", "split"]),
         default: &["whole"],
+    },
+    Axis {
+        name: "generator",
+        about: "what makes the load; wrk and ab repeat a figure with other people's tools",
+        original: None,
+        kind: AxisKind::Word(Generator::NAMES),
+        default: &["pollux"],
     },
 ];
 

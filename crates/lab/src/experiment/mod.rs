@@ -15,12 +15,14 @@ use crate::stats::Direction;
 
 mod axis;
 pub(crate) mod chain;
+mod generator;
 mod peer;
 mod pipes;
 mod streams;
 mod transport;
 
 pub use axis::{Axis, AxisKind, AxisValueError};
+pub use generator::Generator;
 pub use peer::Peer;
 
 /// An experiment of the lab.
@@ -35,6 +37,9 @@ pub enum Experiment {
     /// A server under a load generator (seeds 001 and 002).
     Http,
 }
+
+/// What the plan adds to the axes of a point whose server takes several processes: their number.
+pub const PROCESSES: &str = "processes";
 
 /// An experiment's axis along which values are expected to change, and from where on that counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,7 +183,7 @@ impl Experiment {
         match self {
             Self::Streams | Self::Chain => None,
             Self::Pipes => Some(Curve { axis: "pipes", from: 100 }),
-            Self::Http => Some(Curve { axis: "idle", from: 0 }),
+            Self::Http => Some(Curve { axis: "dead", from: 0 }),
         }
     }
 
@@ -210,7 +215,7 @@ impl Experiment {
             Self::Streams => 2 * count("nfds"),
             Self::Pipes => 2 * count("pipes"),
             Self::Chain => 2 * count("pairs"),
-            Self::Http => count("connections") + count("idle"),
+            Self::Http => count("connections") + count("dead"),
         }
     }
 
@@ -225,6 +230,9 @@ impl Experiment {
             Self::Http if axes["keepalive"] == "false" && count("pipeline") > 1 => {
                 Some("without keep-alive there is one request for each connection".to_owned())
             }
+            Self::Http if axes["generator"] == Generator::Ab.name() && count("pipeline") > 1 => {
+                Some("ab sends one request at a time on a connection".to_owned())
+            }
             _ => None,
         }
     }
@@ -234,6 +242,12 @@ impl Experiment {
     pub fn fault_of_others(self, axes: &BTreeMap<String, String>) -> Option<String> {
         (self == Self::Http && is_split(axes))
             .then(|| "only pollux sends a reply in two writes when it is told to".to_owned())
+    }
+
+    /// The load generator of a point; none where an experiment needs none.
+    #[must_use]
+    pub fn generator(self, axes: &BTreeMap<String, String>) -> Option<Generator> {
+        axes.get("generator").and_then(|name| Generator::by_name(name))
     }
 
     /// The axes; each is a key of a job and a flag of `pollux lab run`.

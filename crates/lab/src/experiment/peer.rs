@@ -73,6 +73,12 @@ impl Peer {
         Self::ALL.into_iter().find(|peer| peer.name() == name)
     }
 
+    /// Whether it is a floor of the lab: bare system calls, no system of its own.
+    #[must_use]
+    pub const fn is_floor(self) -> bool {
+        matches!(self, Self::RawEpoll | Self::RawUring)
+    }
+
     /// The Debian package that brings it; none for what is part of this program.
     #[must_use]
     pub const fn package(self) -> Option<&'static str> {

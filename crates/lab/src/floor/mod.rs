@@ -95,6 +95,8 @@ fn listen(address: SocketAddr) -> Result<OwnedFd, MeasureError> {
     let open = || -> rustix::io::Result<OwnedFd> {
         let listener = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_socket_reuseaddr(&listener, true)?;
+        // Several processes of a floor share the connections that one may not have.
+        sockopt::set_socket_reuseport(&listener, true)?;
         sockopt::set_tcp_nodelay(&listener, true)?;
         rustix::net::bind(&listener, &address)?;
         rustix::net::listen(&listener, BACKLOG)?;

@@ -1,4 +1,4 @@
-//! ab (ApacheBench): its command and what it prints. For connections that serve one request.
+//! ab (ApacheBench): its command and what it prints.
 //!
 //! It speaks HTTP/1.0 and shows latencies in whole milliseconds.
 
@@ -11,14 +11,17 @@ use std::time::Duration;
 use super::generator::Counted;
 use super::load::Load;
 
-/// More than any server answers; ab keeps 40 bytes for each request that it is told of.
-const REQUESTS_PER_S: u64 = 60_000;
+/// More than ab itself can ask; ab keeps 40 bytes for each request that it is told of.
+const REQUESTS_PER_S: u64 = 200_000;
 
 /// The command: more requests than fit into `time`, so that it is always ended by an interrupt.
 pub(super) fn command(program: &Path, load: &Load, to: SocketAddr, time: Duration) -> Command {
     let requests = REQUESTS_PER_S * (time.as_secs() + 1) + load.connections as u64;
     let mut command = Command::new(program);
     command.args(["-q", "-r", "-n", &requests.to_string(), "-c", &load.connections.to_string()]);
+    if load.is_kept_alive {
+        command.arg("-k");
+    }
     command.arg(format!("http://{to}/"));
     command
 }
@@ -40,6 +43,8 @@ pub(super) fn read(text: &str) -> Option<Counted> {
         elapsed: Duration::try_from_secs_f64(number("Time taken for tests:")?).ok()?,
         failed: (number("Failed requests:")? + number("Non-2xx responses:").unwrap_or(0.0)) as u64,
         figures: latencies.collect::<BTreeMap<_, _>>(),
+        findings: BTreeMap::new(),
+        described: None,
     })
 }
 

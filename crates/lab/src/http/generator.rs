@@ -1,7 +1,8 @@
-//! The load generator: wrk for connections that are kept, ab for those that are not.
+//! The load generator of a run: pollux itself, or wrk or ab to repeat a figure with them.
 //!
-//! A generator runs until it is interrupted, at the end of the window, and prints what it counted
-//! over exactly its run. Both know whole seconds only, so neither is given a length that matters.
+//! Each runs once for the ramp and once for the window, in a process of its own on the
+//! generator's CPU, and prints what it counted over exactly its run. Pollux ends by itself; wrk
+//! and ab know whole seconds only and are interrupted at the end of the window.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,23 +14,17 @@ use rustix::process::Signal;
 
 use super::load::Load;
 use super::process::Process;
-use super::{ab, wrk};
+use super::{ab, own, wrk};
 use crate::error::MeasureError;
+use crate::experiment::Generator;
+use crate::generate;
 use crate::host::programs;
 
-/// How long a generator may go on after it was interrupted: wrk looks ten times a second.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a generator may go on after its time: pollux waits for what is under way, wrk looks
+/// ten times a second whether it was interrupted.
+const STOP_PATIENCE: Duration = generate::PATIENCE.saturating_mul(2);
 /// A run in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
-
-/// Which program makes the load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Generator {
-    /// Keep-alive and pipelining; with `Connection: close` where there is no ab.
-    Wrk,
-    /// HTTP/1.0, a connection for each request.
-    Ab,
-}
 
 /// What a generator counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,98 +37,97 @@ pub(super) struct Counted {
     pub(super) failed: u64,
     /// Latencies and the like, by name with the unit last.
     pub(super) figures: BTreeMap<String, f64>,
+    /// What it found about its run, by kind.
+    pub(super) findings: BTreeMap<String, String>,
+    /// Its name with its version or driver, where it says so itself.
+    pub(super) described: Option<String>,
 }
 
-impl Generator {
-    /// The generator for a load on this machine.
-    pub(super) fn choose(load: &Load) -> Self {
-        match !load.is_kept_alive && programs::find("ab").is_some() {
-            true => Self::Ab,
-            false => Self::Wrk,
+/// Runs the load's generator for `time` against a server; only while it runs is there any load.
+pub(super) fn run(
+    load: &Load,
+    to: SocketAddr,
+    time: Duration,
+    scratch: &Path,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Counted, MeasureError> {
+    let generator = load.generator;
+    let command = command(load, to, time, scratch)?;
+    let mut process = Process::start(generator.name(), command, Stdio::piped())?;
+    match generator {
+        Generator::Pollux => {}
+        Generator::Wrk | Generator::Ab => {
+            let has_ended = process.ends_within(time, is_interrupted)?;
+            if has_ended && generator == Generator::Wrk {
+                return Err(process.failed("ended before it was asked to"));
+            }
+            process.signal(Signal::INT);
         }
     }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Wrk => "wrk",
-            Self::Ab => "ab",
-        }
+    let patience = if generator == Generator::Pollux { time } else { Duration::ZERO };
+    if !process.ends_within(patience + STOP_PATIENCE, is_interrupted)? {
+        return Err(process.failed("did not end when it should"));
     }
-
-    /// Runs for `time` against a server; only while it runs is there any load.
-    pub(super) fn run(
-        self,
-        load: &Load,
-        to: SocketAddr,
-        time: Duration,
-        scratch: &Path,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Counted, MeasureError> {
-        let mut process =
-            Process::start(self.name(), self.command(load, to, time, scratch)?, Stdio::piped())?;
-        let has_ended = process.ends_within(time, is_interrupted)?;
-        if has_ended && self == Self::Wrk {
-            return Err(process.failed("ended before it was asked to"));
-        }
-        process.signal(Signal::INT);
-        if !process.ends_within(STOP_PATIENCE, is_interrupted)? {
-            return Err(process.failed("did not end when it was asked to"));
-        }
-        let failure = process.failed("printed no result");
-        let (text, _) = process.output()?;
-        let read = match self {
-            Self::Wrk => wrk::read(&text),
-            Self::Ab => ab::read(&text),
-        };
-        self.checked(read.ok_or(failure)?)
-    }
-
-    fn command(
-        self,
-        load: &Load,
-        to: SocketAddr,
-        time: Duration,
-        scratch: &Path,
-    ) -> Result<Command, MeasureError> {
-        let program = programs::find(self.name()).ok_or_else(|| MeasureError::Program {
-            program: self.name().to_owned(),
-            what: programs::missing(self.name(), self.package()).unwrap_or_default(),
-        })?;
-        match self {
-            Self::Wrk => wrk::command(&program, load, to, scratch).map_err(|cause| {
-                MeasureError::Setup { what: "the script for wrk".to_owned(), cause }
-            }),
-            Self::Ab => Ok(ab::command(&program, load, to, time)),
-        }
-    }
-
-    const fn package(self) -> &'static str {
-        match self {
-            Self::Wrk => "wrk",
-            Self::Ab => "apache2-utils",
-        }
-    }
-
-    fn checked(self, counted: Counted) -> Result<Counted, MeasureError> {
-        let failed = |what: String| MeasureError::Program { program: self.name().to_owned(), what };
-        if counted.requests == 0 {
-            return Err(failed("had not one request answered".to_owned()));
-        }
-        if counted.failed as f64 > counted.requests as f64 * FAILED_SHARE_MAX {
-            let (bad, all) = (counted.failed, counted.requests);
-            return Err(failed(format!("{bad} failures beside {all} answers")));
-        }
-        Ok(counted)
-    }
-}
-
-/// The generator that would be used, with its version, for the record.
-pub(super) fn described(generator: Generator) -> String {
-    // Neither has a flag that prints the version alone; both begin with it.
-    let flag = match generator {
-        Generator::Wrk => "-v",
-        Generator::Ab => "-V",
+    let failure = process.failed("printed no result");
+    let (text, _) = process.output()?;
+    let read = match generator {
+        Generator::Pollux => own::read(&text),
+        Generator::Wrk => wrk::read(&text),
+        Generator::Ab => ab::read(&text),
     };
+    checked(generator, read.ok_or(failure)?)
+}
+
+fn command(
+    load: &Load,
+    to: SocketAddr,
+    time: Duration,
+    scratch: &Path,
+) -> Result<Command, MeasureError> {
+    let setup = |what: &str| {
+        let what = what.to_owned();
+        move |cause| MeasureError::Setup { what, cause }
+    };
+    let program = || {
+        let name = load.generator.name();
+        programs::find(name).ok_or_else(|| MeasureError::Program {
+            program: name.to_owned(),
+            what: missing(load.generator).unwrap_or_default(),
+        })
+    };
+    match load.generator {
+        Generator::Pollux => own::command(load, to, time).map_err(setup("this program's path")),
+        Generator::Wrk => {
+            wrk::command(&program()?, load, to, scratch).map_err(setup("the script for wrk"))
+        }
+        Generator::Ab => Ok(ab::command(&program()?, load, to, time)),
+    }
+}
+
+/// Why this machine lacks a generator, if it does.
+pub(crate) fn missing(generator: Generator) -> Option<String> {
+    programs::missing(generator.name(), generator.package()?)
+}
+
+fn checked(generator: Generator, counted: Counted) -> Result<Counted, MeasureError> {
+    let failed =
+        |what: String| MeasureError::Program { program: generator.name().to_owned(), what };
+    if counted.requests == 0 {
+        let found = counted.findings.values().next();
+        let found = found.map_or_else(String::new, |text| format!(": {text}"));
+        return Err(failed(format!("had not one request answered{found}")));
+    }
+    if counted.failed as f64 > counted.requests as f64 * FAILED_SHARE_MAX {
+        let (bad, all) = (counted.failed, counted.requests);
+        return Err(failed(format!("{bad} failures beside {all} answers")));
+    }
+    Ok(counted)
+}
+
+/// A generator from elsewhere with its version, for the record.
+pub(super) fn with_version(generator: Generator) -> String {
+    // Neither has a flag that prints the version alone; both begin with it.
+    let flag = if generator == Generator::Ab { "-V" } else { "-v" };
     let output = programs::find(generator.name())
         .and_then(|program| Command::new(program).arg(flag).stdin(Stdio::null()).output().ok());
     let version = output.and_then(|output| {
@@ -143,8 +137,8 @@ pub(super) fn described(generator: Generator) -> String {
         words.into_iter().find(|word| word.contains(|c: char| c.is_ascii_digit()))
     });
     match version {
-        Some(version) => format!("{} {version}", generator.name()),
-        None => generator.name().to_owned(),
+        Some(version) => format!("{generator} {version}"),
+        None => generator.to_string(),
     }
 }
 
@@ -159,9 +153,13 @@ mod tests {
             failed,
             elapsed: Duration::from_secs(1),
             figures: BTreeMap::new(),
+            findings: BTreeMap::from([("no-answers".to_owned(), "nothing came".to_owned())]),
+            described: None,
         };
-        assert!(Generator::Wrk.checked(counted(100_000, 100)).is_ok());
-        assert!(Generator::Wrk.checked(counted(100_000, 101)).is_err());
-        assert!(Generator::Wrk.checked(counted(0, 0)).is_err());
+        assert!(checked(Generator::Wrk, counted(100_000, 100)).is_ok());
+        assert!(checked(Generator::Wrk, counted(100_000, 101)).is_err());
+        let error = checked(Generator::Pollux, counted(0, 0)).expect_err("no answer");
+        let expected = "pollux: had not one request answered: nothing came";
+        assert_eq!(error.to_string(), expected);
     }
 }

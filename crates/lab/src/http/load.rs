@@ -1,10 +1,9 @@
 //! What the load of one run is: the axes as numbers, and the two CPUs.
 
-use std::net::SocketAddr;
-
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::MeasureError;
+use crate::experiment::{Generator, PROCESSES};
 use crate::measure::RunSpec;
 
 /// The axes of one run.
@@ -16,12 +15,16 @@ pub(super) struct Load {
     pub(super) pipeline: usize,
     /// Whether a connection serves more than one.
     pub(super) is_kept_alive: bool,
-    /// Silent connections beside them.
-    pub(super) idle: usize,
+    /// Connections beside them that ask once and are silent then.
+    pub(super) dead: usize,
     /// Whether head and body of a reply are two writes.
     pub(super) is_split: bool,
     /// Length of a reply's body.
     pub(super) reply_bytes: usize,
+    /// Server processes that share the port.
+    pub(super) processes: usize,
+    /// What makes the load.
+    pub(super) generator: Generator,
 }
 
 impl Load {
@@ -31,21 +34,23 @@ impl Load {
             connections: spec.count("connections")?,
             pipeline: spec.count("pipeline")?,
             is_kept_alive: spec.word("keepalive")? == "true",
-            idle: spec.count("idle")?,
+            dead: spec.count("dead")?,
             is_split: crate::experiment::is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes")?,
+            processes: if spec.axes.contains_key(PROCESSES) { spec.count(PROCESSES)? } else { 1 },
+            generator: generator(spec.word("generator")?)?,
         })
     }
 
     /// Connections that the server holds at once.
     pub(super) const fn connections_at_once(&self) -> usize {
-        self.connections + self.idle
+        self.connections + self.dead
     }
 }
 
-/// The request that readiness and idle connections send; the generators have their own.
-pub(super) fn request(to: SocketAddr) -> String {
-    format!("GET / HTTP/1.1\r\nHost: {to}\r\n\r\n")
+fn generator(name: &str) -> Result<Generator, MeasureError> {
+    let unknown = || MeasureError::Spec(format!("no load generator is called {name}"));
+    Generator::by_name(name).ok_or_else(unknown)
 }
 
 /// The CPUs of server and generator: the first two that this process may use; on a machine of

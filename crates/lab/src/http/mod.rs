@@ -1,7 +1,7 @@
 //! `http`: a server on one CPU, a load generator on another; what does a request cost the server?
 //!
 //! The measuring process starts the server of the arm, waits until it has given a correct answer,
-//! opens the idle connections, lets the generator run for the ramp and once more for the window,
+//! has the dead connections opened, lets the generator run for the ramp and once more for the window,
 //! and ends both. The metric is the CPU time of all threads of all processes of the server,
 //! read right before and right after the generator's run, over the requests that the generator
 //! counted in it. Nothing is subtracted: what connections cost at both ends of the window is in
@@ -18,16 +18,19 @@ use crate::stats::Direction;
 
 mod ab;
 mod config;
+mod dead;
 mod generator;
-mod idle;
 mod load;
+mod own;
 mod process;
 mod server;
 mod times;
 mod wrk;
 
-use generator::{Counted, Generator};
-use idle::Idle;
+pub(crate) use generator::missing;
+
+use dead::Dead;
+use generator::Counted;
 use load::{Cpus, Load};
 use server::Server;
 use times::TimesSocket;
@@ -45,16 +48,17 @@ pub(crate) fn measure(
     let cpus = Cpus::choose()?;
     let mut server = Server::start(spec, &load, cpus.server)?;
     load::pin(cpus.generator)?;
-    let idle = Idle::open(load.idle, server.address, is_interrupted)?;
-    let generator = Generator::choose(&load);
-    let run = |time| generator.run(&load, server.address, time, &spec.scratch, is_interrupted);
+    let dead = Dead::open(load.dead, server.address, is_interrupted)?;
+    let address = server.address;
+    let run = |time| generator::run(&load, address, time, &spec.scratch, is_interrupted);
     if !spec.ramp_time().is_zero() {
         run(spec.ramp_time())?;
     }
-    let family = server.process.family();
+    let family = server.family();
     let times_before = server.times.as_ref().map(TimesSocket::read).transpose()?;
     let window = Window::open(spec, &family);
     let counted = run(spec.runtime())?;
+    let described = counted.described.clone();
     let mut done = window.close(counted)?;
     if let (Some(socket), Some(before)) = (&server.times, times_before) {
         done.request_times = Some(socket.read()?.since(&before).into());
@@ -63,18 +67,14 @@ pub(crate) fn measure(
     if metric.direction == Direction::HigherIsBetter {
         done.value = done.events_per_s;
     }
-    if load.idle > 0 {
-        let closed = idle.closed().map_err(|what| server.process.failed(&what))?;
-        done.figures.insert("idle_closed".to_owned(), closed as f64);
+    // Also because a server that is asked to end lets connections end first; these never would.
+    let closed = dead.close(is_interrupted)?.map_err(|what| server.failed(&what))?;
+    if load.dead > 0 {
+        done.figures.insert("dead_closed".to_owned(), closed as f64);
     }
-    // A server that is asked to end lets connections end first; these never would.
-    drop(idle);
-    if server.process.ends_within(std::time::Duration::ZERO, is_interrupted)? {
-        return Err(server.process.failed("ended while it was measured"));
-    }
-    server.process.end();
+    server.end(is_interrupted)?;
     done.mechanism = server.mechanism;
-    done.generator = Some(generator::described(generator));
+    done.generator = described.or_else(|| Some(generator::with_version(load.generator)));
     Ok(done)
 }
 
@@ -117,6 +117,10 @@ impl<'a> Window<'a> {
         let requests = counted.requests;
         let requests_per_s = requests as f64 / counted.elapsed.as_secs_f64();
         let mut figures = counted.figures;
+        let generator_ns = generator_cpu.as_nanos() as f64;
+        let generator_us = generator_ns / requests as f64 / 1000.0;
+        figures.insert("generator_us_per_request".to_owned(), generator_us);
+        figures.insert("generator_busy".to_owned(), generator_ns / elapsed.as_nanos() as f64);
         figures.insert("requests_per_s".to_owned(), requests_per_s);
         figures.insert("failed".to_owned(), counted.failed as f64);
         // How busy its CPU kept the server: far below 1 the generator was the bound.
@@ -128,6 +132,7 @@ impl<'a> Window<'a> {
             window_s: elapsed.as_secs_f64(),
             mechanism: None,
             generator: None,
+            findings: counted.findings,
             notes: Vec::new(),
             figures,
             cpu_ns: used.cpu_ns,

@@ -100,6 +100,26 @@ impl Process {
         }
     }
 
+    /// Waits for a line with `words` on standard error, at most `time`. Gives up when the process
+    /// ends without it, or when the run is interrupted from outside.
+    pub(super) fn says_within(
+        &mut self,
+        words: &str,
+        time: Duration,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), MeasureError> {
+        let start = Instant::now();
+        while !self.line_within(SLICE).is_some_and(|line| line.contains(words)) {
+            if is_interrupted() {
+                return Err(MeasureError::Interrupted);
+            }
+            if self.has_ended(Duration::ZERO)? || start.elapsed() > time {
+                return Err(self.failed("was not ready in time"));
+            }
+        }
+        Ok(())
+    }
+
     fn has_ended(&self, time: Duration) -> Result<bool, MeasureError> {
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
         let time = Timespec::try_from(time).expect("a slice of a second");
@@ -235,6 +255,16 @@ mod tests {
         assert!(process.ends_within(Duration::from_secs(20), &|| false).expect("waited"));
         assert_eq!(process.line_within(Duration::from_secs(20)), Some("err"));
         assert_eq!(process.output().expect("read"), ("out\n".to_owned(), Some(3)));
+    }
+
+    #[test]
+    fn a_line_is_waited_for_and_its_end_as_well() {
+        let mut process = shell("echo hello >&2; echo ready: 5 >&2; sleep 600");
+        let patience = Duration::from_secs(20);
+        process.says_within("ready", patience, &|| false).expect("it said so");
+        let mut process = shell("echo no such address >&2");
+        let error = process.says_within("ready", patience, &|| false).expect_err("it ended");
+        assert!(error.to_string().starts_with("sh: was not ready"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! The server of one run: which command starts it, when it is ready, which processes it is.
+//!
+//! Where one process may not hold all connections there are several on the same port, and the
+//! kernel spreads connections among them by hash.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,11 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::config;
-use super::load::{Load, request};
+use super::load::Load;
 use super::process::Process;
 use super::times::TimesSocket;
 use crate::error::MeasureError;
 use crate::experiment::Peer;
+use crate::hold::request;
 use crate::host::programs;
 use crate::measure::{Pass, RunSpec};
 
@@ -26,8 +30,8 @@ const HEAD_BYTES_MAX: usize = 4096;
 
 /// A server that answers.
 pub(super) struct Server {
-    /// Its process.
-    pub(super) process: Process,
+    /// Its processes; at least one, all on the same port.
+    processes: Vec<Process>,
     /// Where it listens.
     pub(super) address: SocketAddr,
     /// The mechanism that it says it runs on; only pollux says so.
@@ -42,62 +46,118 @@ struct Start {
     command: Command,
     /// Chosen by the lab; otherwise the process says it.
     address: Option<SocketAddr>,
-    times: Option<TimesSocket>,
 }
 
 impl Server {
     /// Starts the server of a run and returns when it has given one correct answer.
     pub(super) fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Self, MeasureError> {
-        let start = start(spec, load, cpu)?;
         super::load::pin(cpu)?;
-        let process = Process::start(&start.name, start.command, Stdio::null());
-        let mut process = process?;
-        let (address, mechanism) = match start.address {
-            Some(address) => (address, None),
-            None => announced(&mut process)?,
-        };
-        if let (Some(asked), Some(got)) = (spec.driver()?, &mechanism)
-            && !got.split([',', ' ']).any(|word| word == asked.name())
-        {
-            return Err(MeasureError::WrongMechanism { asked, got: got.clone() });
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        // Of several processes each has but a part of the requests.
+        let is_timing = spec.pass == Pass::RequestTimes && load.processes == 1;
+        let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
+        let (mut first, address) = started(spec, load, cpu, any, times.as_ref())?;
+        let connection = connect(&mut first, address)?;
+        check_answer(connection, address, load).map_err(|what| first.failed(&what))?;
+        let mut processes = vec![first];
+        // Each says by itself that it listens; who answers on the port is the kernel's choice.
+        for _ in 1..load.processes {
+            processes.push(started(spec, load, cpu, address, None)?.0);
         }
-        let connection = connect(&mut process, address)?;
-        check_answer(connection, address, load).map_err(|what| process.failed(&what))?;
         let mechanism = spec.driver()?.map(|driver| driver.name().to_owned());
-        Ok(Self { process, address, mechanism, times: start.times })
+        Ok(Self { processes, address, mechanism, times })
+    }
+
+    /// The numbers of all its processes and of what they have started, looked up once.
+    pub(super) fn family(&mut self) -> Vec<u32> {
+        self.processes.iter_mut().flat_map(Process::family).collect()
+    }
+
+    /// A failure of it, with the last that it said.
+    pub(super) fn failed(&mut self, what: &str) -> MeasureError {
+        self.processes[0].failed(what)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// [`MeasureError::Program`] where it has ended already, and was not there for the whole
+    /// window.
+    pub(super) fn end(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
+        for process in &mut self.processes {
+            if process.ends_within(Duration::ZERO, is_interrupted)? {
+                return Err(process.failed("ended while it was measured"));
+            }
+        }
+        self.processes.iter_mut().for_each(Process::end);
+        Ok(())
+    }
+}
+
+/// Starts one process of the server, and waits until it says where it listens, if it does.
+fn started(
+    spec: &RunSpec,
+    load: &Load,
+    cpu: usize,
+    listen: SocketAddr,
+    times: Option<&TimesSocket>,
+) -> Result<(Process, SocketAddr), MeasureError> {
+    let start = start(spec, load, cpu, listen, times)?;
+    let mut process = Process::start(&start.name, start.command, Stdio::null())?;
+    let (address, mechanism) = match start.address {
+        Some(address) => (address, None),
+        None => announced(&mut process)?,
+    };
+    match (spec.driver()?, mechanism) {
+        (Some(asked), Some(got)) if !got.split([',', ' ']).any(|word| word == asked.name()) => {
+            Err(MeasureError::WrongMechanism { asked, got })
+        }
+        _ => Ok((process, address)),
     }
 }
 
 /// The command of each arm. This is the only place that knows them.
-fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Start, MeasureError> {
+fn start(
+    spec: &RunSpec,
+    load: &Load,
+    cpu: usize,
+    listen: SocketAddr,
+    times: Option<&TimesSocket>,
+) -> Result<Start, MeasureError> {
+    let listen = listen.to_string();
     let itself = || std::env::current_exe().map_err(|cause| setup("this program's path", cause));
     if let Some(driver) = spec.driver()? {
         let program = spec.server.clone().map_or_else(itself, Ok)?;
         let mut command = Command::new(program);
         command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
-        command.args(["--listen", "127.0.0.1:0", "--poller", driver.name(), "--threads", "1"]);
+        command.args(["--listen", &listen, "--poller", driver.name(), "--threads", "1"]);
+        if load.processes > 1 {
+            command.args(["--listeners", "shared"]);
+        }
         command.args(["--pin", &cpu.to_string()]);
         // As the others are told: no run is longer.
         command.args(["--idle-timeout", "1h"]);
         if load.is_split {
             command.arg("--split-reply");
         }
-        let times = (spec.pass == Pass::RequestTimes).then(|| TimesSocket::below(&spec.scratch));
-        if let Some(socket) = &times {
+        if let Some(socket) = times {
             command.args(["--request-times", "--stats", &socket.listen()]);
         }
-        return Ok(Start { name: "pollux serve".to_owned(), command, address: None, times });
+        return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
     }
     match spec.peer()? {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
         Some(floor @ (Peer::RawEpoll | Peer::RawUring)) => {
             let mut command = Command::new(itself()?);
-            command.args(["lab", "floor", floor.name(), "--listen", "127.0.0.1:0"]);
+            command.args(["lab", "floor", floor.name(), "--listen", &listen]);
             command.args(["--reply", &load.reply_bytes.to_string()]);
             if !load.is_kept_alive {
                 command.arg("--close");
             }
-            Ok(Start { name: floor.to_string(), command, address: None, times: None })
+            Ok(Start { name: floor.to_string(), command, address: None })
+        }
+        Some(peer) if load.processes > 1 => {
+            Err(MeasureError::Spec(format!("{peer} in several processes")))
         }
         Some(peer) => start_peer(peer, load, &spec.scratch),
     }
@@ -116,7 +176,7 @@ fn start_peer(peer: Peer, load: &Load, scratch: &Path) -> Result<Start, MeasureE
         .and_then(|()| config::command(peer, &program, address, load, &folder))
         .map_err(|cause| setup("a configuration", cause))?;
     let command = command.ok_or_else(|| MeasureError::Spec(format!("{peer} is no server")))?;
-    Ok(Start { name, command, address: Some(address), times: None })
+    Ok(Start { name, command, address: Some(address) })
 }
 
 fn setup(what: &str, cause: std::io::Error) -> MeasureError {

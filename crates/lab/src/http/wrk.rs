@@ -81,6 +81,8 @@ pub(super) fn read(text: &str) -> Option<Counted> {
             ("latency_p50_us".to_owned(), *p50_us as f64),
             ("latency_p99_us".to_owned(), *p99_us as f64),
         ]),
+        findings: BTreeMap::new(),
+        described: None,
     })
 }
 

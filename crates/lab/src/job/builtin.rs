@@ -29,7 +29,7 @@ pub struct Builtin {
 const BUILTINS: &[Builtin] = &[
     Builtin {
         name: "quick",
-        about: "which event mechanism for which load, in under three minutes",
+        about: "which event mechanism for which load, in under five minutes",
         text: include_str!("../../../../jobs/quick.toml"),
     },
     Builtin {
@@ -38,9 +38,9 @@ const BUILTINS: &[Builtin] = &[
         text: include_str!("../../../../jobs/seed0.toml"),
     },
     Builtin {
-        name: "seed1-pipes",
-        about: "the pipetest curve of 2002: what watching up to 16000 pipes costs",
-        text: include_str!("../../../../jobs/seed1-pipes.toml"),
+        name: "seed1",
+        about: "pipetest and dphttpd of 2002: up to 16000 idle pipes, up to 60000 dead connections",
+        text: include_str!("../../../../jobs/seed1.toml"),
     },
     Builtin {
         name: "chain",
@@ -53,9 +53,9 @@ const BUILTINS: &[Builtin] = &[
         text: include_str!("../../../../jobs/http.toml"),
     },
     Builtin {
-        name: "http-idle",
-        about: "the same beside up to 18000 idle connections: the curve of 2002",
-        text: include_str!("../../../../jobs/http-idle.toml"),
+        name: "dead",
+        about: "the same beside up to 60000 dead connections: the curve of 2002",
+        text: include_str!("../../../../jobs/dead.toml"),
     },
     Builtin {
         name: "seed2",

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::{Axis, AxisKind, Experiment};
+use crate::experiment::{Axis, AxisKind, Experiment, Peer};
 
 use super::keys::{self, Key, Section};
 use super::kind;
@@ -246,6 +246,10 @@ impl Flags {
         let pollers = self.choice("poller", &given.pollers, rules::pollers);
         let peers = self.choice("peer", &given.peers, rules::peers);
         let builds = self.choice("binary", &given.builds, rules::builds);
+        let experiments: Vec<_> = job.parts.iter().map(|part| part.experiment).collect();
+        if let Some(peer) = peers.as_ref().and_then(|choice| choice.stranger(&experiments)) {
+            self.note(&flag("peer", peer.name()), no_such_peer(peer));
+        }
         if self.mistakes.len() > mistakes_before {
             return;
         }
@@ -372,4 +376,10 @@ fn no_such_axis(name: &str) -> String {
     }
     let owners: Vec<_> = owners.iter().map(|(experiment, _)| experiment.name()).collect();
     format!("nothing in this job has this axis; it belongs to {}", owners.join(", "))
+}
+
+fn no_such_peer(peer: Peer) -> String {
+    let owners = Experiment::ALL.iter().filter(|each| each.peers().contains(&peer));
+    let owners: Vec<_> = owners.map(|each| each.name()).collect();
+    format!("nothing in this job compares with it; it belongs to {}", owners.join(", "))
 }

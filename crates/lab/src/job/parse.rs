@@ -255,7 +255,7 @@ fn read_commands<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Option<Vec<Comman
 /// A peer that is named for this experiment must be one of it; those of `[global]` are for all.
 fn note_strange_peer(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<Experiment>) {
     if let (Some(experiment), Said::Value(choice, at)) = (experiment, &own.peers)
-        && let Some(peer) = choice.stranger(experiment)
+        && let Some(peer) = choice.stranger(&[experiment])
     {
         let has: Vec<_> = experiment.peers().iter().map(|peer| peer.name()).collect();
         let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };

@@ -62,10 +62,11 @@ impl Choice<Peer> {
         }
     }
 
-    /// The first of these that `experiment` has not.
-    pub(super) fn stranger(&self, experiment: Experiment) -> Option<Peer> {
+    /// The first of these that none of `experiments` has.
+    pub(super) fn stranger(&self, experiments: &[Experiment]) -> Option<Peer> {
         let Self::These(these) = self else { return None };
-        these.iter().copied().find(|peer| !experiment.peers().contains(peer))
+        let is_known = |peer: &Peer| experiments.iter().any(|each| each.peers().contains(peer));
+        these.iter().copied().find(|peer| !is_known(peer))
     }
 }
 
@@ -277,7 +278,8 @@ mod tests {
         assert!(all.of(Experiment::Streams).is_empty());
         let some = peers(&["raw-epoll", "nginx"]).expect("two peers");
         assert_eq!(some.of(Experiment::Chain), [Peer::RawEpoll]);
-        assert_eq!(some.stranger(Experiment::Chain), Some(Peer::Nginx));
+        assert_eq!(some.stranger(&[Experiment::Chain]), Some(Peer::Nginx));
+        assert_eq!(some.stranger(&[Experiment::Chain, Experiment::Http]), None);
         assert_eq!(peers(&["nginks"]).expect_err("unknown")[0].0, 0);
     }
 

@@ -3,6 +3,7 @@
 //! The words of the reasons are in `reason`; here it is decided what they are said of.
 
 use super::{is_plain_driver, reason};
+use crate::experiment::PROCESSES;
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Answer, Record, ResultRow, Verdict};
 
@@ -29,6 +30,8 @@ pub(super) fn is_same_curve(a: &PlannedPoint, b: &PlannedPoint) -> bool {
     let rest = |point: &PlannedPoint| {
         let mut axes = point.point.axes.clone();
         axes.remove(curve.axis);
+        // Follows from where the point stands and the limits of the machine.
+        axes.remove(PROCESSES);
         axes
     };
     a.part == b.part && rest(a) == rest(b)

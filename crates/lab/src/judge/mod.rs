@@ -4,6 +4,8 @@
 //! it after every block, so that a run that is stopped has its results. The statistics are in
 //! `stats`; here they are applied block by block, arm by arm.
 
+use std::collections::BTreeMap;
+
 use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Outcome, Record, ResultRow, Run, Verdict};
 use crate::stats::{
@@ -18,6 +20,9 @@ mod why;
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
 const UNDISTURBED_MIN: usize = 3;
+/// Findings that are about the generator's own figures, which stand in the section on the load with
+/// how busy it was: a row compares CPU time of the server.
+const OF_THE_GENERATOR: [&str; 2] = ["generator-bound", "few-answers"];
 /// Outcomes of runs by block, for one arm at one point.
 type Series = Vec<(u32, f64)>;
 
@@ -95,6 +100,25 @@ impl<'a> PointRuns<'a> {
                 Outcome::Measured(_) => None,
             })
             .collect()
+    }
+
+    /// What the load generator found about the runs of an arm, once for each kind.
+    fn findings(&self, arm: &Arm) -> Vec<String> {
+        let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
+        let measured: Vec<_> = of_arm
+            .filter_map(|run| match &run.outcome {
+                Outcome::Measured(measured) => Some(&measured.findings),
+                Outcome::Failed { .. } => None,
+            })
+            .collect();
+        let mut found: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+        for (kind, text) in measured.iter().copied().flatten() {
+            let (count, last) = found.entry(kind).or_default();
+            (*count, *last) = (*count + 1, text);
+        }
+        let told = found.into_iter().filter(|(kind, _)| !OF_THE_GENERATOR.contains(kind));
+        let all = measured.len();
+        told.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
     }
 
     /// Arm and baseline in the blocks that have both; without disturbed blocks when enough are
@@ -182,6 +206,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
         let tried = failures.len() + values.len();
         notes.push(format!("{} of {tried} runs failed: {reason}", failures.len()));
     }
+    notes.extend(runs.findings(arm));
     ResultRow {
         experiment: runs.part.to_owned(),
         point: runs.point.point.label.clone(),
@@ -255,7 +280,7 @@ pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
     ResultRow {
         experiment: "streams".into(),
         point: "pipe".into(),
-        axes: std::collections::BTreeMap::new(),
+        axes: BTreeMap::new(),
         arm: arm.into(),
         metric: "events per second".into(),
         more_is_better: true,

@@ -1,12 +1,14 @@
 //! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
 use super::answer::{is_same_curve, place, rows_of};
-use crate::experiment::{Curve, Experiment, is_split};
+use crate::experiment::{Curve, Experiment, Generator, PROCESSES, is_split};
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Record, ResultRow, Verdict};
 
 /// A value counts as kept over an axis when it gets worse by less than this.
 const KEPT: f64 = 0.15;
+/// From this ratio on a change is told in times and not in percent.
+const TIMES_MIN: f64 = 2.0;
 /// Most other systems that an answer names.
 const BESIDE_MAX: usize = 5;
 
@@ -43,8 +45,14 @@ pub(super) fn load(point: &PlannedPoint) -> String {
             if is_split(axes) {
                 words += ", each reply in two writes";
             }
-            if axes["idle"] != "0" {
-                words += &format!(", {} idle beside them", axes["idle"]);
+            if axes["dead"] != "0" {
+                words += &format!(", {} dead beside them", axes["dead"]);
+            }
+            if let Some(processes) = axes.get(PROCESSES) {
+                words += &format!(", {processes} server processes");
+            }
+            if axes["generator"] != Generator::Pollux.name() {
+                words += &format!(", asked by {}", axes["generator"]);
             }
             words
         }
@@ -55,10 +63,9 @@ pub(super) fn load(point: &PlannedPoint) -> String {
 pub(super) fn of_point(rows: &[&ResultRow]) -> String {
     let Some(best) = rows.first() else { return String::new() };
     let worst = rows.last().filter(|worst| worst.arm != best.arm);
-    let lead = format!("{}: {}", best.arm, ratio_in_words(best));
     match worst {
-        Some(worst) => format!("{lead}; {}: {}", worst.arm, ratio_in_words(worst)),
-        None => lead,
+        Some(worst) => format!("{}; {}", difference(best), difference(worst)),
+        None => difference(best),
     }
 }
 
@@ -87,20 +94,32 @@ pub(super) fn of_curve(
         .collect();
     let kept: Vec<&str> =
         worse.iter().filter(|(by, _)| *by < KEPT).map(|(_, row)| row.arm.as_str()).collect();
-    let (verb, from) =
-        (if rows.iter().all(|row| row.more_is_better) { "lose" } else { "rise" }, at(narrow));
+    let best = rows.first().filter(|best| best.verdict != Verdict::Baseline);
+    let best = best.map_or_else(String::new, |best| format!("{}; ", difference(best)));
+    let verb = if rows.iter().all(|row| row.more_is_better) { "lose" } else { "rise" };
+    let (from, to) = (at(narrow), at(widest));
     let worst = worse.iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    let worst = worst.map_or(String::new(), |(by, row)| {
-        format!("{} {verb}s {:.0} % from {from} {} on", row.arm, by * 100.0, curve.axis)
+    let worst = worst.map_or_else(String::new, |(by, row)| {
+        let change = match (row.more_is_better, *by) {
+            (true, by) => format!("loses {:.0} %", by * 100.0),
+            (false, by) if by >= TIMES_MIN - 1.0 => format!("rises to {:.1} times", 1.0 + by),
+            (false, by) => format!("rises {:.0} %", by * 100.0),
+        };
+        format!("{} {change} from {from} to {to} {}", row.arm, curve.axis)
     });
-    match kept.is_empty() {
-        true => format!("every mechanism {verb}s; {worst}"),
-        false => format!(
-            "{} {verb} less than {:.0} %; {worst}",
-            one_or_more(&kept).replace(" or ", " and "),
-            KEPT * 100.0
-        ),
-    }
+    let percent = KEPT * 100.0;
+    let trend = match kept.as_slice() {
+        [] => format!("every mechanism {verb}s; "),
+        [one] if *one == rows[0].arm && rows.len() == 1 => String::new(),
+        [one] => format!("{one} {verb}s less than {percent:.0} %; "),
+        all => {
+            format!(
+                "{} {verb} less than {percent:.0} %; ",
+                one_or_more(all).replace(" or ", " and ")
+            )
+        }
+    };
+    format!("{best}{trend}{worst}")
 }
 
 /// The share by which a value is worse than `from`: what a rate has lost, what a cost has gained.
@@ -129,13 +148,59 @@ pub(super) fn one_or_more(names: &[&str]) -> String {
     }
 }
 
-fn ratio_in_words(row: &ResultRow) -> String {
-    match (row.ratio, row.ci_low, row.ci_high) {
-        (Some(ratio), Some(low), Some(high)) => {
-            format!("{ratio:.2} of {} [{low:.2}, {high:.2}]", row.baseline)
+/// How far a row is from the baseline, in the words of its metric: rates and costs are both "more"
+/// or "less", and which of them is better stands in the choice.
+fn difference(row: &ResultRow) -> String {
+    let ResultRow { arm, metric, baseline, .. } = row;
+    if row.verdict == Verdict::Baseline {
+        return format!("{arm} is the baseline");
+    }
+    let Some(ratio) = row.ratio else { return format!("{arm}: not measured") };
+    let interval = match (row.ci_low, row.ci_high) {
+        (Some(low), Some(high)) => format!(" [{low:.2}, {high:.2}]"),
+        _ => String::new(),
+    };
+    if ratio >= TIMES_MIN {
+        return format!("{arm}: {ratio:.1} times the {metric} of {baseline}{interval}");
+    }
+    let percent = ((ratio - 1.0) * 100.0).round();
+    match percent as i64 {
+        0 => format!("{arm}: as much {metric} as {baseline}{interval}"),
+        1.. => format!("{arm}: {percent} % more {metric} than {baseline}{interval}"),
+        _ => format!("{arm}: {} % less {metric} than {baseline}{interval}", -percent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::row_for_tests;
+
+    fn row(ratio: f64, verdict: Verdict) -> ResultRow {
+        ResultRow {
+            ratio: Some(ratio),
+            ci_low: Some(ratio - 0.01),
+            ci_high: Some(ratio + 0.01),
+            ..row_for_tests("poll", verdict)
         }
-        (Some(_), ..) if row.verdict == Verdict::Baseline => "the baseline".to_owned(),
-        (Some(ratio), ..) => format!("{ratio:.2} of {}", row.baseline),
-        _ => "not measured".to_owned(),
+    }
+
+    #[test]
+    fn differences_are_told_in_words_of_the_metric() {
+        let rate = row(1.2, Verdict::Faster);
+        assert_eq!(difference(&rate), "poll: 20 % more events per second than epoll [1.19, 1.21]");
+        let cost = |ratio| ResultRow {
+            metric: "server CPU per request".to_owned(),
+            more_is_better: false,
+            ..row(ratio, Verdict::Slower)
+        };
+        for (ratio, words) in [
+            (0.85, "poll: 15 % less server CPU per request than epoll [0.84, 0.86]"),
+            (1.001, "poll: as much server CPU per request as epoll [0.99, 1.01]"),
+            (22.8, "poll: 22.8 times the server CPU per request of epoll [22.79, 22.81]"),
+        ] {
+            assert_eq!(difference(&cost(ratio)), words);
+        }
+        assert_eq!(difference(&row(1.0, Verdict::Baseline)), "poll is the baseline");
     }
 }

@@ -104,6 +104,7 @@ impl Controller<'_> {
             window_s: elapsed.as_secs_f64(),
             mechanism: ready.mechanism,
             generator: None,
+            findings: BTreeMap::new(),
             notes: ready.notes,
             figures: BTreeMap::new(),
             cpu_ns: thread.cpu_ns,

@@ -119,6 +119,9 @@ pub struct Done {
     /// The load generator and its version, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<String>,
+    /// What the load generator found about its run, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub findings: BTreeMap<String, String>,
     /// What the poller noted about itself: ring sizes and the like.
     pub notes: Vec<String>,
     /// Other figures that belong to the run, by name with the unit last.

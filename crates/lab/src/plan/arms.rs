@@ -1,6 +1,7 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
 use super::{Arm, ArmKind, SAME_AGAIN, Wanted, left_out_of};
+use crate::experiment::PROCESSES;
 use crate::job::{Part, arms_of_pollux};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
@@ -56,30 +57,35 @@ fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
     cyclic.into_iter().chain([without]).collect()
 }
 
-/// The arms that can run at a point, the baseline once more at their end, and its place; none
-/// where the baseline can't run there. The others go to `left_out`.
+/// The arms that can run at a point; the others go to `left_out`.
 pub(super) fn at(
-    part: &Part,
-    arms: &[Arm],
     point: &Point,
+    arms: &[Arm],
+    part: &Part,
     left_out: &mut Vec<LeftOut>,
-) -> Option<(Vec<Arm>, usize)> {
-    let fault = part.experiment.fault_of_others(&point.axes);
-    let (here, out): (Vec<_>, Vec<_>) =
-        arms.iter().cloned().partition(|arm| fault.is_none() || !arm.is_other());
-    let reason = fault.unwrap_or_default();
-    let Some(baseline) = here.iter().position(|arm| arm.name == part.baseline) else {
-        let reason = format!("its baseline {} can't run there: {reason}", part.baseline);
-        left_out.push(left_out_of(part, &point.label, "*", reason));
-        return None;
+) -> Vec<Arm> {
+    let is_shared = point.axes.contains_key(PROCESSES);
+    let fault = |arm: &Arm| match arm.kind {
+        ArmKind::Peer(peer) if is_shared && !peer.is_floor() => {
+            Some("the lab does not run several processes of it on one port".to_owned())
+        }
+        _ if arm.is_other() => part.experiment.fault_of_others(&point.axes),
+        _ => None,
     };
-    left_out
-        .extend(out.iter().map(|arm| left_out_of(part, &point.label, &arm.name, reason.clone())));
-    Some((with_same_again(here, baseline), baseline))
+    let mut kept = Vec::new();
+    for arm in arms {
+        match fault(arm) {
+            None => kept.push(arm.clone()),
+            Some(reason) => {
+                left_out.push(left_out_of(part, &point.label, &arm.name, reason));
+            }
+        }
+    }
+    kept
 }
 
 /// The arms, and the baseline once more.
-fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
+pub(super) fn with_same_again(mut arms: Vec<Arm>, baseline: usize) -> Vec<Arm> {
     let kind = arms[baseline].kind.clone();
     arms.push(Arm { name: SAME_AGAIN.to_owned(), kind });
     arms

@@ -6,16 +6,17 @@
 use std::time::Duration;
 
 use super::{Plan, PlannedPoint};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Generator};
 use crate::record::LeftOut;
 
 /// Fewer blocks than this have no useful interval.
 const BLOCKS_MIN: u32 = 3;
 /// Windows are not made shorter than this: ten intervals of 10 ms.
 const RUNTIME_MIN: Duration = Duration::from_millis(100);
-/// Nor those of a load generator, which has to open its connections and looks ten times a second
-/// whether it should end.
-const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
+/// Nor those of a load generator, which opens its connections within its run.
+const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(200);
+/// Other people's generators look ten times a second whether they should end.
+const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 /// Intervals of a cut window: fewer say nothing about steadiness.
 const INTERVALS_KEPT: u32 = 10;
 /// The ramp is not made shorter than this.
@@ -89,7 +90,7 @@ impl Plan {
         for point in &mut self.points {
             let (ramp_time, runtime) = (point.ramp_time, point.runtime);
             point.ramp_time = (ramp_time / 2).max(RAMP_MIN).min(ramp_time);
-            point.runtime = (runtime / 2).max(runtime_min(point.experiment)).min(runtime);
+            point.runtime = (runtime / 2).max(runtime_min(point)).min(runtime);
             point.interval = point.interval.min(point.runtime / INTERVALS_KEPT);
             has_cut |= (point.ramp_time, point.runtime) != (ramp_time, runtime);
         }
@@ -133,9 +134,10 @@ fn point_cost(point: &PlannedPoint) -> Duration {
     run * point.arms.len() as u32
 }
 
-const fn runtime_min(experiment: Experiment) -> Duration {
-    match experiment {
-        Experiment::Http => GENERATOR_RUNTIME_MIN,
-        _ => RUNTIME_MIN,
+fn runtime_min(point: &PlannedPoint) -> Duration {
+    match point.experiment.generator(&point.point.axes) {
+        Some(Generator::Pollux) => GENERATOR_RUNTIME_MIN,
+        Some(Generator::Wrk | Generator::Ab) => OTHER_GENERATOR_RUNTIME_MIN,
+        None => RUNTIME_MIN,
     }
 }

@@ -4,19 +4,27 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use super::Wanted;
-use crate::experiment::{Experiment, Peer, chain};
+use crate::experiment::{Peer, chain};
 use crate::host::programs;
+use crate::http;
 
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
 /// one is known.
 #[must_use]
 pub fn missing_here(wanted: Wanted) -> Option<String> {
     match wanted {
-        Wanted::Experiment(Experiment::Http) => programs::missing("wrk", "wrk"),
-        Wanted::Experiment(_) => None,
+        Wanted::Generator(generator) => http::missing(generator),
         Wanted::Driver(_, driver) => refused(driver),
         Wanted::Peer(_, peer) => missing_peer(peer),
     }
+}
+
+/// Memory that programs may still take, in bytes, by the kernel's estimate.
+#[must_use]
+pub fn memory_available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 /// Why a driver can't be opened.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 
-use crate::experiment::{AxisKind, Experiment, Metric, Peer};
+use crate::experiment::{AxisKind, Experiment, Generator, Metric, Peer};
 use crate::job::{Build, Command, Job, Part};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
@@ -17,18 +17,16 @@ use crate::record::{LeftOut, Point};
 mod arms;
 mod budget;
 mod here;
+mod place;
 mod show;
 
 pub use budget::Forecast;
-pub use here::missing_here;
+pub use here::{memory_available_bytes, missing_here};
+pub(crate) use place::SERVER_FDS_SPARE;
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.
 pub const SAME_AGAIN: &str = "A/A";
-
-/// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
-/// poller's own, counters, and files of `/proc` that are open for a moment.
-const FDS_SPARE: u64 = 64;
 
 /// What a plan must know of the machine.
 #[derive(Clone, Copy)]
@@ -37,6 +35,8 @@ pub struct Machine<'a> {
     pub fds_max: u64,
     /// CPUs that this process may use.
     pub cpus: usize,
+    /// Memory that is free; `None` where nobody knows.
+    pub memory_bytes: Option<u64>,
     /// Why something can't be had here, if it can't.
     pub missing: &'a dyn Fn(Wanted) -> Option<String>,
 }
@@ -44,8 +44,8 @@ pub struct Machine<'a> {
 /// What a plan asks a machine for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// Everything that an experiment needs for whatever arm.
-    Experiment(Experiment),
+    /// What makes the load of a point.
+    Generator(Generator),
     /// Pollux on a driver, as the experiment runs it.
     Driver(Experiment, Driver),
     /// Another system in the experiment.
@@ -130,34 +130,36 @@ impl Plan {
     /// Makes the plan for `job` on this `machine`.
     #[must_use]
     pub fn make(mut job: Job, machine: &Machine<'_>) -> Self {
-        let Machine { fds_max, cpus, missing } = *machine;
+        let Machine { cpus, missing, .. } = *machine;
         let cuts = if cpus < 2 { share_one_cpu(&mut job) } else { Vec::new() };
         let mut left_out = Vec::new();
         let mut points = Vec::new();
         for (index, part) in job.parts.iter().enumerate() {
-            let all_out = |reason: String| left_out_of(part, "*", "*", reason);
-            if let Some(reason) = missing(Wanted::Experiment(part.experiment)) {
-                left_out.push(all_out(reason));
-                continue;
-            }
             let arms = arms::available(part, missing, &mut left_out);
             if !arms.iter().any(|arm| arm.name == part.baseline) {
-                left_out.push(all_out(format!("its baseline {} can't run here", part.baseline)));
+                let reason = format!("its baseline {} can't run here", part.baseline);
+                left_out.push(left_out_of(part, "*", "*", reason));
                 continue;
             }
             for point in points_of(part) {
-                if let Some(reason) = point_fault(part.experiment, &point, fds_max) {
+                let point = match place::on(machine, part.experiment, point) {
+                    Ok(point) => point,
+                    Err((label, reason)) => {
+                        left_out.push(left_out_of(part, &label, "*", reason));
+                        continue;
+                    }
+                };
+                let arms = arms::at(&point, &arms, part, &mut left_out);
+                let Some(baseline) = arms.iter().position(|arm| arm.name == part.baseline) else {
+                    let reason = format!("its baseline {} is not run there", part.baseline);
                     left_out.push(left_out_of(part, &point.label, "*", reason));
-                    continue;
-                }
-                let Some((arms, baseline)) = arms::at(part, &arms, &point, &mut left_out) else {
                     continue;
                 };
                 points.push(PlannedPoint {
                     part: index,
                     experiment: part.experiment,
                     point,
-                    arms,
+                    arms: arms::with_same_again(arms, baseline),
                     baseline,
                     ramp_time: part.ramp_time,
                     runtime: part.runtime,
@@ -205,18 +207,6 @@ fn share_one_cpu(job: &mut Job) -> Vec<String> {
 fn left_out_of(part: &Part, point: &str, arm: &str, reason: String) -> LeftOut {
     let experiment = part.name.clone();
     LeftOut { experiment, point: point.to_owned(), arm: arm.to_owned(), reason }
-}
-
-/// Why a point can't be run here, if it can't.
-fn point_fault(experiment: Experiment, point: &Point, fds_max: u64) -> Option<String> {
-    let needed = experiment.fds_needed(&point.axes) + FDS_SPARE;
-    let too_many = (needed > fds_max).then(|| {
-        format!(
-            "needs {needed} descriptors, this machine allows {fds_max} per process: raise the \
-             hard limit (ulimit -Hn)"
-        )
-    });
-    experiment.point_fault(&point.axes).or(too_many)
 }
 
 /// Every combination of the values of all axes, the first axis slowest.
@@ -313,7 +303,7 @@ mod tests {
     }
 
     fn machine(missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
-        Machine { fds_max: 20_000, cpus: 2, missing }
+        Machine { fds_max: 20_000, cpus: 2, memory_bytes: None, missing }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! All three forms of the report read the record through it. It only sorts and groups; it never
 //! computes a figure, so nothing can be shown that the record does not hold.
 
+use crate::experiment::PROCESSES;
 use crate::record::{LeftOut, Outcome, Record, ResultRow, Verdict};
 
 /// Name of the second copy of the baseline.
@@ -138,7 +139,7 @@ impl<'a> Comparison<'a> {
     fn curve_axis(&self) -> Option<&'a str> {
         let names = in_order(self.rows.iter().flat_map(|row| row.axes.keys().map(String::as_str)));
         let mut best: Option<(usize, &str)> = None;
-        for name in names {
+        for name in names.into_iter().filter(|name| *name != PROCESSES) {
             let values = self.values_of(name);
             let is_numeric =
                 values.iter().all(|value| value.parse::<f64>().is_ok_and(f64::is_finite));
@@ -243,7 +244,8 @@ fn axis_number<'a>(row: &'a ResultRow, axis: &str) -> Option<(&'a str, f64)> {
     value.parse().ok().map(|number| (value.as_str(), number))
 }
 
+/// Not the number of processes, which follows from the axis and the limits of the machine.
 fn other_axes<'a>(row: &'a ResultRow, axis: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let axes = row.axes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    axes.filter(move |(name, _)| *name != axis)
+    axes.filter(move |(name, _)| *name != axis && *name != PROCESSES)
 }

@@ -53,7 +53,7 @@ macro_rules! beats {
 pub(super) const SEED: Seed = Seed {
     number: 1,
     title: "the sys_epoll page, October 2002",
-    jobs: &["seed1-pipes", "http-idle"],
+    jobs: &["seed1", "dead"],
     settings: &[
         Setting {
             name: "machine",
@@ -168,7 +168,7 @@ pub(super) const SEED: Seed = Seed {
             HTTP,
             REPLIES,
             ("connections", "100"),
-            "idle",
+            "dead",
             ["0", "1000", "5000", "18000", "60000"]
         ),
         beats!(
@@ -177,7 +177,7 @@ pub(super) const SEED: Seed = Seed {
             HTTP,
             REPLIES,
             ("connections", "100"),
-            "idle",
+            "dead",
             "1000",
             "poll",
             "poll"
@@ -188,7 +188,7 @@ pub(super) const SEED: Seed = Seed {
             HTTP,
             REPLIES,
             ("connections", "100"),
-            "idle",
+            "dead",
             "18000",
             "poll",
             "poll"
@@ -199,7 +199,7 @@ pub(super) const SEED: Seed = Seed {
             HTTP,
             REPLIES,
             ("connections", "100"),
-            "idle",
+            "dead",
             "60000",
             "poll",
             "poll"
@@ -210,7 +210,7 @@ pub(super) const SEED: Seed = Seed {
             HTTP,
             REPLIES,
             ("connections", "100"),
-            "idle",
+            "dead",
             "1000",
             "AIO poll",
             "aio"
@@ -221,7 +221,7 @@ pub(super) const SEED: Seed = Seed {
             HTTP,
             REPLIES,
             ("connections", "100"),
-            "idle",
+            "dead",
             "18000",
             "AIO poll",
             "aio"
@@ -232,7 +232,7 @@ pub(super) const SEED: Seed = Seed {
             HTTP,
             REPLIES,
             ("connections", "100"),
-            "idle",
+            "dead",
             "60000",
             "AIO poll",
             "aio"

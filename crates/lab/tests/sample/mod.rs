@@ -233,6 +233,7 @@ fn outcome(point: &str, arm: &str, rate: f64, block: u32, noise: &mut Noise) -> 
         value,
         figures: BTreeMap::new(),
         generator: None,
+        findings: BTreeMap::new(),
         mechanism: (arm != HOSTILE).then(|| arm.into()),
         window_s: 1.5,
         intervals,

@@ -156,8 +156,9 @@ impl Reader<'_> {
                 self.whole("nothing to answer with; right is a folder, --reply SIZE or --echo");
                 None
             }
-            _ => {
-                self.whole("more than one answer; right is a folder, --reply SIZE or --echo");
+            (_, reply, _) => {
+                let name = if reply.is_some() { "reply" } else { "echo" };
+                self.note(name, "more than one answer; right is a folder, --reply SIZE or --echo");
                 None
             }
         }
@@ -285,6 +286,8 @@ mod tests {
     #[test]
     fn exactly_one_answer_is_wanted() {
         assert!(build("").expect_err("none").contains("nothing to answer with"));
+        let two = build("dir = \"x\"\nreply = 1").expect_err("two");
+        assert!(two.starts_with("p:2:9: reply: more than one answer"), "{two}");
         assert!(build("reply = 1\necho = true").expect_err("two").contains("more than one"));
         assert!(build("echo = true\nlisting = true").expect_err("no files").contains("a folder"));
         assert!(build("echo = false").is_err());

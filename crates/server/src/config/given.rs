@@ -4,6 +4,8 @@
 //! and lays the first over the second. Values stay texts here; `build.rs` reads them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
@@ -50,12 +52,14 @@ impl Given {
         let failed = |message: String| ConfigError {
             mistakes: vec![Mistake { place: Place::Flag("--config".to_owned()), message }],
         };
-        let meta = std::fs::metadata(path).map_err(|error| failed(format!("{name}: {error}")))?;
-        if meta.len() > FILE_BYTES_MAX {
+        let mut text = String::new();
+        // Bounded here and not by the size that is told: a device or a pipe tells none.
+        File::open(path)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
+            .map_err(|error| failed(format!("{name}: {error}")))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
             return Err(failed(format!("{name} is larger than {FILE_BYTES_MAX} bytes")));
         }
-        let text =
-            std::fs::read_to_string(path).map_err(|error| failed(format!("{name}: {error}")))?;
         Ok(Self::from_toml(&text, &name))
     }
 
@@ -178,6 +182,12 @@ mod tests {
             told.contains("p.toml:4:1: listen: ") && told.contains("p.toml:3:11: threads: "),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused_and_not_read_into_memory() {
+        let told = Given::from_file(Path::new("/dev/zero")).expect_err("endless").to_string();
+        assert!(told.contains("/dev/zero is larger than"), "{told}");
     }
 
     proptest::proptest! {

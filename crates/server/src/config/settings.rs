@@ -98,7 +98,7 @@ pub const SETTINGS: &[Setting] = &[
         "listeners",
         "HOW",
         "reuseport",
-        "How threads share the address: reuseport, exclusive or single",
+        "How threads share the address: reuseport, shared (with other processes too), exclusive or single",
     ),
     value(LOOPS, "pin", "CPULIST", "", "Pin the threads to these CPUs in turn, such as 0,2-3"),
     switch(LOOPS, "busy-poll", "Spin instead of sleeping: lower latency, a whole CPU per thread"),
@@ -107,7 +107,7 @@ pub const SETTINGS: &[Setting] = &[
         "max-connections",
         "N",
         "",
-        "Most connections at once [default: what the descriptor limit allows]",
+        "Most connections at once, at least one for each thread [default: what the descriptor limit allows, at most 100000]",
     ),
     value(LIMITS, "header-timeout", "TIME", "10s", "Time for a whole request head"),
     value(

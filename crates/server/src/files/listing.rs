@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 
 use super::root::Meta;
 
-/// Most entries of a page; each costs a system call of about a microsecond.
+/// Most entries that are looked at; each costs a system call of about a microsecond.
 const ENTRIES_MAX: usize = 4096;
 
 /// One row of the page.
@@ -41,8 +41,11 @@ fn rows(
     follow: impl Fn(&str) -> Option<Meta>,
 ) -> rustix::io::Result<(Vec<Row>, bool)> {
     let mut rows = Vec::new();
-    for entry in Dir::read_from(fd)? {
+    for (looked_at, entry) in Dir::read_from(fd)?.enumerate() {
         let entry = entry?;
+        if looked_at == ENTRIES_MAX {
+            return Ok((rows, true));
+        }
         // A name that is not UTF-8 has no path that the server would find again.
         let Ok(name) = entry.file_name().to_str() else { continue };
         if name.starts_with('.') {
@@ -53,9 +56,6 @@ fn rows(
         let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         let meta = if is_link { follow(name) } else { Meta::of(&stat) };
         let Some(meta) = meta else { continue };
-        if rows.len() == ENTRIES_MAX {
-            return Ok((rows, true));
-        }
         let (is_file, len_bytes) = (!meta.is_folder, meta.len_bytes);
         rows.push(Row { is_file, name: name.to_owned(), len_bytes });
     }
@@ -80,7 +80,7 @@ fn render(path: &str, rows: &[Row], has_more: bool) -> String {
             .expect("a string takes everything");
     }
     if has_more {
-        writeln!(page, "<tr><td>only {ENTRIES_MAX} entries are shown<td>")
+        writeln!(page, "<tr><td>only {ENTRIES_MAX} entries were looked at<td>")
             .expect("a string takes everything");
     }
     page.push_str("</table>\n</html>\n");
@@ -142,6 +142,16 @@ mod tests {
         assert!(at("href=\"../\"") < at("./z/"));
         assert!(at("./z/") < at("./a.txt") && at("./a.txt") < at("./b.txt"));
         assert!(page.contains("<td>5\n") && !page.contains("hidden"));
+    }
+
+    #[test]
+    fn entries_that_do_not_show_are_looked_at_within_the_bound_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for number in 0..ENTRIES_MAX {
+            fs::File::create(folder.path().join(format!(".{number}"))).expect("made");
+        }
+        let page = listed(folder.path());
+        assert!(page.contains("only 4096 entries were looked at"), "{page}");
     }
 
     #[test]

@@ -38,12 +38,9 @@ const SETTLED_S: u64 = 2;
 const TAG_BYTES_MAX: usize = 64;
 /// What a folder is shown as.
 const INDEX: &[u8] = b"index.html";
-/// Forms that may lie beside a file, best first, and how their names end.
-const CODINGS: [(ContentCoding, &[u8]); 3] = [
-    (ContentCoding::Brotli, b".br"),
-    (ContentCoding::Zstd, b".zst"),
-    (ContentCoding::Gzip, b".gz"),
-];
+/// Forms of a file, best first.
+const FORMS: [ContentCoding; 4] =
+    [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip, ContentCoding::Identity];
 
 /// The files below one folder.
 #[derive(Debug)]
@@ -182,8 +179,15 @@ impl Reply<'_> {
             modified_s: Some(meta.modified_s),
             len_bytes: meta.len_bytes,
         };
-        let has_vary = self.site.has_precompressed;
-        let facts = Facts { path: found.path, coding: found.coding, meta, tag, is_weak, has_vary };
+        let facts = Facts {
+            path: found.path,
+            coding: found.coding,
+            modified_s: meta.modified_s.min(self.now_s),
+            whole_bytes: meta.len_bytes,
+            tag,
+            is_weak,
+            has_vary: self.site.has_precompressed,
+        };
         match evaluate(self.request.method, self.request.fields, &representation) {
             Outcome::Whole => {
                 let whole = ByteRange { offset: 0, len_bytes: meta.len_bytes };
@@ -213,14 +217,10 @@ impl Reply<'_> {
             return plain;
         }
         let acceptable = Acceptable::of(self.request.fields);
-        let mut ready = CODINGS.map(|(coding, suffix)| (acceptable.weight(coding), coding, suffix));
-        // Stable: between equals the order of the table stays.
-        ready.sort_by_key(|(weight, ..)| std::cmp::Reverse(*weight));
-        let weight_plain = acceptable.weight(ContentCoding::Identity);
-        for (weight, coding, suffix) in ready {
-            if weight == 0 || weight < weight_plain {
-                break;
-            }
+        let mut ready = FORMS.to_vec();
+        while let Some(coding) = acceptable.best(&ready)
+            && let Some(suffix) = suffix(coding)
+        {
             let name = [plain.path, suffix].concat();
             if let Ok(file) = self.site.root.find(&name)
                 && !file.meta.is_folder
@@ -228,6 +228,7 @@ impl Reply<'_> {
             {
                 return Found { file, path: plain.path, coding: Some(coding) };
             }
+            ready.retain(|other| *other != coding);
         }
         plain
     }
@@ -245,7 +246,7 @@ impl Reply<'_> {
         head.field("Server", SERVER).date(self.date);
         facts.write(&mut head);
         if status == Status::PARTIAL_CONTENT {
-            head.content_range(part, facts.meta.len_bytes);
+            head.content_range(part, facts.whole_bytes);
         }
         head.content_length(part.len_bytes);
         self.manner.tone.write(&mut head);
@@ -282,7 +283,9 @@ impl Reply<'_> {
 struct Facts<'a> {
     path: &'a [u8],
     coding: Option<ContentCoding>,
-    meta: Meta,
+    /// Never in the future of the answer's own date (RFC 9110 8.8.2.1).
+    modified_s: u64,
+    whole_bytes: u64,
     tag: &'a [u8],
     is_weak: bool,
     has_vary: bool,
@@ -294,7 +297,7 @@ impl Facts<'_> {
         if let Some(coding) = self.coding {
             head.field("Content-Encoding", coding.name().as_bytes());
         }
-        let modified = DateCache::new(self.meta.modified_s);
+        let modified = DateCache::new(self.modified_s);
         head.field("Last-Modified", modified.text()).field("Accept-Ranges", b"bytes");
         self.write_validators(head);
     }
@@ -321,6 +324,16 @@ fn tag<'t>(bytes: &'t mut [u8; TAG_BYTES_MAX], meta: &Meta) -> &'t [u8] {
     write!(rest, "{time_ns:x}-{:x}-{:x}", meta.len_bytes, meta.inode).expect("numbers fit");
     let left = rest.len();
     &bytes[..TAG_BYTES_MAX - left]
+}
+
+/// How the name of a file in that form ends; none for the plain one.
+fn suffix(coding: ContentCoding) -> Option<&'static [u8]> {
+    match coding {
+        ContentCoding::Brotli => Some(b".br"),
+        ContentCoding::Zstd => Some(b".zst"),
+        ContentCoding::Gzip => Some(b".gz"),
+        ContentCoding::Identity => None,
+    }
 }
 
 /// Whether a segment starts with a dot; `.well-known` (RFC 8615) is meant to be seen.

@@ -132,9 +132,30 @@ fn methods_that_are_not_served_are_told_apart() {
     }
     let mut play = play("reply = 1");
     assert_eq!(status(&ask(&mut play, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")), 204);
-    assert_eq!(status(&ask(&mut play, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n")), 405);
     let refused = ask(&mut play, "TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nxxxx");
     assert!(status(&refused) == 405 && refused.contains("Connection: close"));
+    assert_eq!(play.closed(), Some(CloseCause::Session));
+}
+
+#[test]
+fn a_refusal_of_head_has_no_body() {
+    for request in [
+        "HEAD / HTTP/1.1\r\n\r\n",
+        "\r\nHEAD / HTTP/2.0\r\n",
+        "HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz",
+    ] {
+        let answer = ask(&mut play("reply = 1"), request);
+        assert!(status(&answer) >= 400 && answer.ends_with("\r\n\r\n"), "{answer}");
+        assert!(!answer.contains("Content-Length: 0\r\n"), "{answer}");
+    }
+}
+
+#[test]
+fn what_follows_a_refused_tunnel_is_no_request() {
+    let mut play = play("reply = 1");
+    let answer = ask(&mut play, &format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n{GET}"));
+    assert!(status(&answer) == 405 && answer.contains("Connection: close"), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     assert_eq!(play.closed(), Some(CloseCause::Session));
 }
 
@@ -169,9 +190,11 @@ fn an_echo_keeps_the_framing_of_the_request() {
     assert!(answer.ends_with("\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"), "{answer}");
     let empty = ask(&mut play, GET);
     assert!(empty.contains("Content-Length: 0\r\n") && empty.ends_with("\r\n\r\n"));
+    let get = ask(&mut play, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    assert!(get.ends_with("\r\n\r\nhi"), "{get}");
     let none = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     assert!(ask(&mut play, none).ends_with("\r\n\r\n0\r\n\r\n"));
-    assert_eq!(play.shared.counters().answers(1), 4);
+    assert_eq!(play.shared.counters().answers(1), 5);
 }
 
 #[test]
@@ -236,6 +259,21 @@ fn who_rests_too_long_between_requests_is_closed_silently() {
     play.pass(SECOND);
     assert_eq!((text(&mut play), play.closed()), (String::new(), Some(CloseCause::Session)));
     assert_eq!(count(&play, ServerCounter::TimeoutsIdle), 1);
+}
+
+#[test]
+fn an_empty_line_behind_a_body_starts_no_request() {
+    let mut resting = play("reply = 1\nheader_timeout = \"2s\"\nidle_timeout = \"5s\"");
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n";
+    assert_eq!(status(&ask(&mut resting, post)), 200);
+    resting.pass(4 * SECOND);
+    assert_eq!((ask(&mut resting, "\r\n").as_str(), resting.closed()), ("", None));
+    resting.pass(SECOND);
+    assert_eq!((text(&mut resting), resting.closed()), (String::new(), Some(CloseCause::Session)));
+    assert_eq!(count(&resting, ServerCounter::TimeoutsIdle), 1);
+    let mut going_on = play("reply = 1");
+    assert_eq!(status(&ask(&mut going_on, post)), 200);
+    assert_eq!(status(&ask(&mut going_on, GET)), 200);
 }
 
 #[test]
@@ -307,11 +345,21 @@ fn every_answer_is_logged_with_what_was_sent() {
     let mut play = play(&format!("reply = 5\naccess_log = {path:?}"));
     ask(&mut play, "GET /a?b HTTP/1.1\r\nHost: a\r\n\r\nHEAD /h HTTP/1.0\r\n\r\n");
     drop(play);
+    let mut refused = self::play(&format!("reply = 5\naccess_log = {path:?}"));
+    let head = "POST /big HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    ask(&mut refused, &format!("{head}200000\r\n"));
+    drop(refused);
+    let mut late = self::play(&format!("reply = 5\naccess_log = {path:?}"));
+    ask(&mut late, head);
+    late.pass(50 * SECOND);
+    drop(late);
     let log = std::fs::read_to_string(&path).expect("written");
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines[0], "- - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 200 5");
     assert!(lines[1].ends_with("\"HEAD /h HTTP/1.0\" 200 -"), "{log}");
-    assert_eq!(lines.len(), 2);
+    assert!(lines[2].contains("\"POST /big HTTP/1.1\" 413 "), "{log}");
+    assert!(lines[3].contains("\"POST /big HTTP/1.1\" 408 -"), "{log}");
+    assert_eq!(lines.len(), 4);
 }
 
 proptest! {

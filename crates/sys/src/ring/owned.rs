@@ -119,3 +119,34 @@ impl Owned {
         slot as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_that_wraps_names_another_request_than_before() {
+        let mut owned = Owned::default();
+        let first = owned.keep(7, Kept::Accepting);
+        owned.slots[0].generation = GENERATION_MASK;
+        let last = InFlight { slot: 0, generation: GENERATION_MASK };
+        // Nobody's number is that of the last slot, which the table never has.
+        assert_ne!(last.number(), NOBODY);
+        assert_eq!(owned.end(last.number()).0, 7);
+        let again = owned.keep(8, Kept::Accepting);
+        assert_eq!((again.generation, again.slot), (0, 0));
+        assert_eq!(again.number(), first.number());
+        assert_ne!(again.number(), last.number());
+        assert_eq!(InFlight::from_number(last.number()), last);
+    }
+
+    #[test]
+    #[should_panic(expected = "a request of ours")]
+    fn a_number_of_the_request_before_is_refused() {
+        let mut owned = Owned::default();
+        let gone = owned.keep(7, Kept::Accepting);
+        owned.end(gone.number());
+        owned.keep(8, Kept::Accepting);
+        owned.end(gone.number());
+    }
+}

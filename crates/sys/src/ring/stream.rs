@@ -45,6 +45,13 @@ pub struct StreamSizes {
 }
 
 /// An io_uring instance with receive buffers and a send arena. See the head of this module.
+///
+/// It stays with the thread that opened it:
+///
+/// ```compile_fail,E0277
+/// fn send<T: Send>() {}
+/// send::<pollux_sys::ring::StreamRing>();
+/// ```
 pub struct StreamRing {
     // Dropped first: the ring is closed before any memory is freed.
     pub(super) ring: Ring,

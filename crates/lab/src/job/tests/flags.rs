@@ -58,6 +58,14 @@ fn flags_replace_what_the_job_says() {
 }
 
 #[test]
+fn a_peer_of_another_experiment_is_named_with_its_owner() {
+    let overrides = Overrides { peers: texts(&["raw-epoll", "libev"]), ..Overrides::default() };
+    let refused = Job::for_experiment(Experiment::Http, &overrides).expect_err("libev serves not");
+    let expected = "--peer libev: nothing in this job compares with it; it belongs to chain";
+    assert!(refused.to_string().contains(expected), "{refused}");
+}
+
+#[test]
 fn the_baseline_stays_where_it_is_still_an_arm() {
     let overrides = Overrides { pollers: texts(&["poll", "epoll"]), ..Overrides::default() };
     assert_eq!(streams(&overrides).expect("right").parts[0].baseline, "epoll");

@@ -12,14 +12,17 @@ use crate::stats::median;
 mod perf;
 mod stall;
 
-const LOAD_HEADINGS: [&str; 8] = [
+const LOAD_HEADINGS: [&str; 11] = [
     "arm",
     "#requests/s",
     "#p50 µs",
     "#p99 µs",
+    "#p99.9 µs",
     "#rate × latency",
     "#server's CPU busy",
-    "#idle closed",
+    "#generator's CPU busy",
+    "#generator's CPU µs/request",
+    "#dead closed",
     "generator",
 ];
 
@@ -90,9 +93,12 @@ fn load_table(record: &Record, experiment: &str, arms: &Arms<'_>) -> String {
                 figure(&runs, "requests_per_s", number::si),
                 figure(&runs, "latency_p50_us", number::si),
                 figure(&runs, "latency_p99_us", number::si),
+                figure(&runs, "latency_p999_us", number::si),
                 in_flight(&runs),
                 figure(&runs, "server_busy", number::percent),
-                figure(&runs, "idle_closed", number::si),
+                figure(&runs, "generator_busy", number::percent),
+                figure(&runs, "generator_us_per_request", number::si),
+                figure(&runs, "dead_closed", number::si),
                 Cell::text(generator.unwrap_or_default()),
             ]);
         }

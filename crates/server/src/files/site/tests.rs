@@ -158,6 +158,13 @@ fn a_file_that_has_just_changed_has_a_weak_tag() {
 }
 
 #[test]
+fn no_answer_says_that_a_file_was_changed_in_the_future() {
+    let folder = Folder::new();
+    let answer = folder.put_at("f", b"x", NOW_S + 1000).get("/f", "");
+    assert_eq!(answer.field("Last-Modified"), answer.field("Date"));
+}
+
+#[test]
 fn nothing_hidden_and_nothing_outside_is_served() {
     let folder = Folder::new();
     folder.put(".secret", b"x").put(".git/config", b"x").put(".well-known/acme", b"x");

@@ -12,6 +12,7 @@ fn request(method: &str, target: &str) -> String {
 
 fn known() -> Vec<Case> {
     let reply = |name, rfc, method| case(Setup::Reply, name, rfc, request(method, "/"));
+    let reply_raw = |name, rfc, request: String| case(Setup::Reply, name, rfc, request);
     let echo = |name, rfc, method| case(Setup::Echo, name, rfc, request(method, "/"));
     vec![
         reply("HEAD of a reply", "RFC 9110 9.3.2", "HEAD")
@@ -23,6 +24,21 @@ fn known() -> Vec<Case> {
             .either([Expected::any_of(&[200, 204, 405])]),
         case(Setup::Reply, "OPTIONS of the server", "RFC 9112 3.2.4", request("OPTIONS", "*"))
             .either([Expected::any_of(&[200, 204, 405])]),
+        reply_raw("HEAD that is refused", "RFC 9110 9.3.2", "HEAD / HTTP/1.1\r\n\r\n".to_owned())
+            .closed([Expected::any_of(&[400]).for_head()]),
+        reply_raw(
+            "CONNECT, and what may be meant for the tunnel",
+            "RFC 9110 9.3.6",
+            format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n{}", request("GET", "/")),
+        )
+        .closed([Expected::any_of(&[405, 501])]),
+        case(
+            Setup::Echo,
+            "GET of an echo, with a body",
+            "RFC 9110 9.3.1",
+            get("Content-Length: 2\r\n") + "ok",
+        )
+        .kept([ok().body("ok")]),
         echo("GET of an echo", "RFC 9110 9.3.1", "GET").kept([ok().body("")]),
         echo("HEAD of an echo", "RFC 9110 9.3.2", "HEAD").kept([ok().for_head()]),
         case(

@@ -164,3 +164,62 @@ fn a_signal_ends_a_wait_and_harms_nothing() {
     let seen = next(&mut ring);
     assert_eq!(text(&mut ring, seen), b"x");
 }
+
+/// A request that the kernel refuses fails alone: those behind it in the queue are taken.
+#[test]
+fn a_faulty_request_does_not_hold_up_those_behind_it() {
+    let mut ring = ring(4);
+    let (ours, mut peer) = pair();
+    peer.write_all(b"x").expect("sent");
+    ring.receive(-1, Shots::One, 6).expect("room");
+    ring.accept(ours.as_raw_fd(), Shots::One, 5).expect("room");
+    ring.receive(ours.as_raw_fd(), Shots::One, 7).expect("room");
+    assert_eq!(ring.enter(0, None).expect("entered"), 3);
+    let mut results = std::collections::BTreeMap::new();
+    while results.len() < 3 {
+        let seen = next(&mut ring);
+        results.insert(seen.user_data, seen.result);
+        if seen.received.is_some() {
+            assert_eq!(text(&mut ring, seen), b"x");
+        }
+    }
+    assert_eq!((results[&5], results[&6], results[&7]), (-libc::EINVAL, -libc::EBADF, 1));
+    assert_eq!(ring.owned_in_flight(), 0);
+    assert_pool_is_whole(&mut ring, 4);
+}
+
+/// A program that is started must not hold the ring, and with it our sockets, open.
+#[test]
+fn a_ring_is_closed_on_exec() {
+    let ring = ring(1);
+    let fd = ring.ring.io.as_raw_fd();
+    // SAFETY: the call reads a flag of a descriptor that is open.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+}
+
+/// What `Ring` and `StreamRing` make impossible by not being `Send`, asked of the kernel.
+#[test]
+fn another_thread_than_the_owner_is_refused() {
+    let ring = ring(1);
+    let fd = ring.ring.io.as_raw_fd();
+    let outcome = thread::spawn(move || {
+        Door::of(fd).enter(0, 0, EnterFlags::GETEVENTS, None).map_err(|error| error.raw_os_error())
+    });
+    assert_eq!(outcome.join().expect("no panic"), Err(Some(libc::EEXIST)));
+}
+
+#[test]
+fn a_thread_that_ends_with_requests_armed_leaves_none_behind() {
+    let (ours, peer) = tcp_pair();
+    let fd = ours.as_raw_fd();
+    let owner = thread::spawn(move || {
+        let mut ring = ring(4);
+        ring.receive(fd, Shots::Many, 7).expect("room");
+        submit_quietly(&mut ring);
+    });
+    owner.join().expect("no panic");
+    drop(ours);
+    peer.set_nonblocking(true).expect("a flag set");
+    assert_end(&peer);
+}

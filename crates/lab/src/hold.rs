@@ -1,9 +1,9 @@
 //! Connections that send one request and are silent then, as `deadconn_last` did in 2002.
 //!
-//! Opened by the measuring process before the ramp and held until after the window. They come from
-//! several source addresses of 127.0.0.0/8, so that none of them runs out of ports. After the
-//! window it is looked up how many the server has closed: a server that closes what it should hold
-//! would look good for the wrong reason.
+//! `pollux lab hold` opens them with [`Held::open`] and holds them until it is told to end; the
+//! `http` experiment starts as many of these processes as the descriptor limit asks for. They
+//! come from several source addresses of 127.0.0.0/8, so that none of them runs out of ports. At
+//! the end [`Held::count_closed`] tells how many the server has closed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,7 +12,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use super::load::request;
 use crate::error::MeasureError;
 
 /// Connections from one source address: far below the 28,000 ports that Linux gives out.
@@ -24,58 +23,43 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are opened before their answers are read: a server that looks at all of them
 /// in each turn then needs few turns. Below any backlog.
 const AT_ONCE: usize = 256;
-/// A server that closes more than this share of what it should hold is not measured: it would
-/// look good for the wrong reason.
-const CLOSED_SHARE_MAX: f64 = 0.01;
 
-/// Idle connections to a server.
-pub(super) struct Idle(Vec<TcpStream>);
+/// Dead connections to a server.
+#[derive(Debug)]
+pub struct Held(Vec<TcpStream>);
 
-impl Idle {
-    /// Opens `count` connections; each has had one answer when this returns.
-    pub(super) fn open(
-        count: usize,
-        to: SocketAddr,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Self, MeasureError> {
+impl Held {
+    /// Opens `count` connections; each has had one answer when this returns. `first` is the
+    /// number of the first among those of all holders: source addresses go by it.
+    ///
+    /// # Errors
+    /// [`MeasureError::Setup`] with the connection that could not be had.
+    pub fn open(first: usize, count: usize, to: SocketAddr) -> Result<Self, MeasureError> {
         let request = request(to);
         let mut connections: Vec<TcpStream> = Vec::with_capacity(count);
         let failed = |index: usize| {
             move |cause| MeasureError::Setup {
-                what: format!("idle connection {} of {count}", index + 1),
+                what: format!("dead connection {} of {count}", index + 1),
                 cause,
             }
         };
         while connections.len() < count {
-            if is_interrupted() {
-                return Err(MeasureError::Interrupted);
-            }
-            let first = connections.len();
-            for index in first..count.min(first + AT_ONCE) {
-                let source = Ipv4Addr::from_bits(FIRST_ADDRESS + (index / PER_ADDRESS) as u32);
+            let done = connections.len();
+            for index in done..count.min(done + AT_ONCE) {
+                let address = FIRST_ADDRESS + ((first + index) / PER_ADDRESS) as u32;
+                let source = Ipv4Addr::from_bits(address);
                 connections.push(ask(source, to, request.as_bytes()).map_err(failed(index))?);
             }
-            for (index, connection) in connections.iter_mut().enumerate().skip(first) {
+            for (index, connection) in connections.iter_mut().enumerate().skip(done) {
                 hear(connection).map_err(failed(index))?;
             }
         }
         Ok(Self(connections))
     }
 
-    /// How many the server has closed meanwhile.
-    ///
-    /// # Errors
-    /// In words, where they are too many for a measurement.
-    pub(super) fn closed(&self) -> Result<usize, String> {
-        let (closed, all) = (self.count_closed(), self.0.len());
-        match closed as f64 > all as f64 * CLOSED_SHARE_MAX {
-            true => Err(format!("closed {closed} of {all} idle connections")),
-            false => Ok(closed),
-        }
-    }
-
-    /// What is left of an answer is read first.
-    fn count_closed(&self) -> usize {
+    /// How many the server has closed meanwhile. What is left of an answer is read first.
+    #[must_use]
+    pub fn count_closed(&self) -> usize {
         let mut rest = [0u8; 4096];
         let mut is_closed = |connection: &&TcpStream| {
             loop {
@@ -88,6 +72,11 @@ impl Idle {
         };
         self.0.iter().filter(&mut is_closed).count()
     }
+}
+
+/// What readiness and dead connections ask; the generators have their own requests.
+pub(crate) fn request(to: SocketAddr) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {to}\r\n\r\n")
 }
 
 /// Connects and sends the request.
@@ -126,7 +115,7 @@ mod tests {
             let answer = |_| {
                 let (mut connection, from) = listener.accept().expect("a connection");
                 let len = connection.read(&mut [0; 4096]).expect("a request");
-                assert!(len > 0 && from.ip() == Ipv4Addr::new(127, 0, 0, 2));
+                assert!(len > 0 && from.ip() == Ipv4Addr::new(127, 0, 0, 3));
                 connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("an answer");
                 connection
             };
@@ -134,16 +123,9 @@ mod tests {
             held.truncate(2);
             held
         });
-        let idle = Idle::open(3, address, &|| false).expect("three connections");
+        let dead = Held::open(PER_ADDRESS, 3, address).expect("three connections");
         let held = server.join().expect("the server ends well");
-        assert_eq!(idle.count_closed(), 1);
-        assert_eq!(idle.closed(), Err("closed 1 of 3 idle connections".to_owned()));
+        assert_eq!(dead.count_closed(), 1);
         drop(held);
-    }
-
-    #[test]
-    fn an_interruption_ends_the_opening() {
-        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        assert!(matches!(Idle::open(1, to, &|| true), Err(MeasureError::Interrupted)));
     }
 }

@@ -1,0 +1,57 @@
+//! The hidden commands of `pollux lab`: programs that a run of the `http` experiment starts.
+//!
+//! A floor to compare servers with, the load generator, and the holder of dead connections. None
+//! of them outlives the process that started it, and none is for users.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use pollux_lab::floor::{self, Floor, FloorOptions};
+use pollux_lab::generate::{self, GenerateOptions};
+use pollux_lab::hold::Held;
+
+use crate::lab::{raise_descriptor_limit, with_causes};
+use crate::output::{self, Failure};
+
+/// A floor, until it is ended by a signal; the lab reads the address as it reads a server's.
+pub(crate) fn floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Failure> {
+    let floor = Floor::by_name(name).ok_or_else(|| {
+        let names = Floor::ALL.map(Floor::name).join(", ");
+        Failure::usage(format!("no floor is called \"{name}\"; there are {names}"))
+    })?;
+    prepare()?;
+    let ran = floor::run(floor, options, &mut |address| {
+        output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
+    });
+    ran.map_err(|error| Failure::failed(with_causes(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The load generator, for its time; what it found is one line of JSON.
+pub(crate) fn generate(options: &GenerateOptions) -> Result<ExitCode, Failure> {
+    prepare()?;
+    let generated = generate::run(options);
+    let generated = generated.map_err(|error| Failure::failed(with_causes(&error)))?;
+    output::result(&serde_json::to_string(&generated).expect("plain data"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Dead connections, until a signal; then the number of those that the server had closed.
+pub(crate) fn hold(first: usize, count: usize, to: SocketAddr) -> Result<ExitCode, Failure> {
+    prepare()?;
+    let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+    let mut signals = signal_hook::iterator::Signals::new(signals).map_err(Failure::failed)?;
+    let held = Held::open(first, count, to);
+    let held = held.map_err(|error| Failure::failed(with_causes(&error)))?;
+    output::remark(&format!("pollux lab hold: {count} dead connections"));
+    signals.forever().next();
+    output::result(&held.count_closed().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Only the lab starts these, and none outlives its run.
+fn prepare() -> Result<(), Failure> {
+    raise_descriptor_limit().map_err(Failure::failed)?;
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(Failure::failed)
+}

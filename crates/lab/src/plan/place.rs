@@ -1,0 +1,162 @@
+//! Whether a point fits this machine: descriptors, memory, and servers in several processes.
+//!
+//! A process may have only so many descriptors. A point of `http` that needs more of them is run
+//! on several server processes which share one port, each on the same driver with its share of
+//! the connections; their CPU time is summed, and the point says how many they are.
+
+use super::Machine;
+use crate::experiment::{Experiment, PROCESSES};
+use crate::record::Point;
+
+/// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
+/// poller's own, counters, and files of `/proc` that are open for a moment.
+const FDS_SPARE: u64 = 64;
+/// What a server keeps for listeners, logs and endpoints, and does not give to connections.
+pub(crate) const SERVER_FDS_SPARE: u64 = 320;
+/// Most server processes of one point: enough for half a million connections at 32,768 each.
+const PROCESSES_MAX: u64 = 16;
+/// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
+const SHARE_MAX: f64 = 1.05;
+/// Memory of one connection on loopback, both ends with their files, buffers and sessions:
+/// rounded up from 9 KiB of slabs and 3 KiB of the programs.
+const CONNECTION_BYTES: u64 = 16 << 10;
+/// Part of the free memory that a run may take.
+const MEMORY_SHARE_MAX: f64 = 0.5;
+
+/// The point as it can be run on `machine`.
+///
+/// # Errors
+/// Its label, and why it can't be run.
+pub(super) fn on(
+    machine: &Machine<'_>,
+    experiment: Experiment,
+    mut point: Point,
+) -> Result<Point, (String, String)> {
+    match processes(machine, experiment, &point) {
+        Ok(1) => Ok(point),
+        Ok(processes) => {
+            point.label += &format!(", {processes} processes");
+            point.axes.insert(PROCESSES.to_owned(), processes.to_string());
+            Ok(point)
+        }
+        Err(reason) => Err((point.label, reason)),
+    }
+}
+
+/// How many processes the server of a point takes; one where it is no server.
+fn processes(machine: &Machine<'_>, experiment: Experiment, point: &Point) -> Result<u64, String> {
+    if let Some(fault) = experiment.point_fault(&point.axes) {
+        return Err(fault);
+    }
+    if let Some(generator) = experiment.generator(&point.axes)
+        && let Some(reason) = (machine.missing)(super::Wanted::Generator(generator))
+    {
+        return Err(reason);
+    }
+    let fds_max = machine.fds_max;
+    let is_server = experiment == Experiment::Http;
+    let spare = if is_server { SERVER_FDS_SPARE } else { FDS_SPARE };
+    let fits = |needed: u64| match needed + spare {
+        needed if needed > fds_max => Err(format!(
+            "needs {needed} descriptors, this machine allows {fds_max} per process: raise the \
+             hard limit (ulimit -Hn)"
+        )),
+        _ => Ok(1),
+    };
+    let needed = experiment.fds_needed(&point.axes);
+    if !is_server {
+        return fits(needed);
+    }
+    // The load generator is one process.
+    fits(point.axes["connections"].parse().unwrap_or(u64::MAX - spare))?;
+    let memory_bytes = needed * CONNECTION_BYTES;
+    if let Some(free) = machine.memory_bytes
+        && memory_bytes as f64 > free as f64 * MEMORY_SHARE_MAX
+    {
+        let mib = |bytes: u64| bytes >> 20;
+        return Err(format!(
+            "needs about {} MiB of memory for its connections, and {} MiB are free",
+            mib(memory_bytes),
+            mib(free)
+        ));
+    }
+    if fits(needed).is_ok() {
+        return Ok(1);
+    }
+    let each = fds_max.saturating_sub(spare).max(1);
+    let processes = (needed as f64 * SHARE_MAX / each as f64).ceil() as u64;
+    if processes > PROCESSES_MAX { fits(needed) } else { Ok(processes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::plan::Wanted;
+
+    fn point(experiment: Experiment, axes: &[(&str, &str)]) -> Point {
+        let defaults = experiment.axes().iter().map(|axis| (axis.name, axis.default[0]));
+        let axes = defaults.chain(axes.iter().copied());
+        let axes: BTreeMap<String, String> =
+            axes.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Point { label: "here".to_owned(), axes }
+    }
+
+    fn dead(count: &str, machine: &Machine<'_>) -> Result<Point, (String, String)> {
+        let axes = [("connections", "100"), ("dead", count)];
+        on(machine, Experiment::Http, point(Experiment::Http, &axes))
+    }
+
+    const MACHINE: Machine<'_> =
+        Machine { fds_max: 20_000, cpus: 2, memory_bytes: Some(8 << 30), missing: &|_| None };
+
+    #[test]
+    fn a_server_beyond_the_descriptor_limit_takes_several_processes() {
+        let one = dead("18000", &MACHINE).expect("it fits");
+        assert_eq!((one.label.as_str(), one.axes.get(PROCESSES)), ("here", None));
+        for (count, processes) in [("30000", "2"), ("45000", "3"), ("60000", "4")] {
+            let point = dead(count, &MACHINE).expect("it fits");
+            assert_eq!(point.label, format!("here, {processes} processes"));
+            assert_eq!(point.axes[PROCESSES], processes);
+        }
+        let unknown = Machine { memory_bytes: None, ..MACHINE };
+        let (label, reason) = dead("500000", &unknown).expect_err("too many");
+        assert_eq!(label, "here");
+        assert!(reason.contains("descriptors"), "{reason}");
+    }
+
+    #[test]
+    fn memory_and_the_generator_set_limits_of_their_own() {
+        let small = Machine { memory_bytes: Some(1 << 30), ..MACHINE };
+        let (_, reason) = dead("60000", &small).expect_err("too much");
+        assert_eq!(
+            reason,
+            "needs about 939 MiB of memory for its connections, and 1024 MiB are free"
+        );
+        assert!(dead("18000", &small).is_ok());
+        let unknown = Machine { memory_bytes: None, ..MACHINE };
+        assert!(dead("60000", &unknown).is_ok());
+
+        let many = point(Experiment::Http, &[("connections", "30000")]);
+        let (_, reason) = on(&MACHINE, Experiment::Http, many).expect_err("one generator");
+        assert!(reason.contains("needs 30320 descriptors"), "{reason}");
+
+        let missing = |wanted| {
+            (wanted == Wanted::Generator(crate::experiment::Generator::Wrk))
+                .then(|| "wrk is not installed".to_owned())
+        };
+        let without = Machine { missing: &missing, ..MACHINE };
+        let wrk = point(Experiment::Http, &[("generator", "wrk")]);
+        let (_, reason) = on(&without, Experiment::Http, wrk).expect_err("no wrk");
+        assert_eq!(reason, "wrk is not installed");
+        assert!(dead("0", &without).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_server_stays_in_one_process() {
+        let pipes = point(Experiment::Pipes, &[("pipes", "16000")]);
+        let (_, reason) = on(&MACHINE, Experiment::Pipes, pipes).expect_err("too many");
+        assert!(reason.contains("needs 32064 descriptors"), "{reason}");
+    }
+}

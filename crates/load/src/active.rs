@@ -1,0 +1,366 @@
+//! An active connection: requests out, answers in, each with its times.
+//!
+//! ```text
+//!   Connecting ──► Open ──► sends, up to `pipeline` under way ──► answer: next, think, or close
+//!        │           ▲                                                        │
+//!        └─ failed ──┼──────────────── opened again by the worker ◄───────────┘
+//! ```
+//!
+//! The turn's clock says when an answer came. When a request leaves is read anew once for each
+//! call, because the turn may be old by then; so a request costs one read at most. A deadline
+//! that is earlier than needed stays: it is looked up what is due when it fires, which is once in
+//! thousands of requests.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use pollux_engine::{Actions, CloseCause, Moment};
+
+use crate::answer::{Answer, Reading};
+use crate::shared::{Reopen, Shared, Stage};
+use crate::supply::Supply;
+use crate::tally::Fault;
+
+/// How long a connection that failed waits before it is tried again; doubled each time.
+const RETRY_FIRST: Duration = Duration::from_millis(1);
+/// And at most.
+const RETRY_MAX: Duration = Duration::from_millis(128);
+
+/// A request that was sent, or is being sent.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    /// From when its latency counts.
+    start_ns: u64,
+    sent_ns: u64,
+    target: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Connecting,
+    Open,
+    /// Waits until it may send again.
+    Thinking,
+}
+
+/// The state of an active connection; it survives its sockets.
+#[derive(Debug)]
+pub(crate) struct Active {
+    seat: u32,
+    state: State,
+    under_way: VecDeque<UnderWay>,
+    reading: Reading,
+    /// When the first byte came of the answer that is under way.
+    first_byte_ns: Option<u64>,
+    /// How much of the youngest request was sent, when there was no room for all of it.
+    sent_bytes: Option<usize>,
+    /// Requests that this socket may still send.
+    left: u32,
+    opened_ns: u64,
+    /// Whether this socket had an answer.
+    has_answer: bool,
+    /// Failures since the last answer.
+    failures: u32,
+}
+
+impl Active {
+    /// One that has no socket yet.
+    pub(crate) fn new(seat: u32, pipeline: u32) -> Box<Self> {
+        Box::new(Self {
+            seat,
+            state: State::Connecting,
+            under_way: VecDeque::with_capacity(pipeline as usize),
+            reading: Reading::default(),
+            first_byte_ns: None,
+            sent_bytes: None,
+            left: 0,
+            opened_ns: 0,
+            has_answer: false,
+            failures: 0,
+        })
+    }
+
+    /// A socket is about to be opened for it.
+    pub(crate) fn begins(&mut self, now_ns: u64, requests: u32) {
+        self.state = State::Connecting;
+        self.reading = Reading::default();
+        self.first_byte_ns = None;
+        self.sent_bytes = None;
+        self.left = requests;
+        self.opened_ns = now_ns;
+        self.has_answer = false;
+    }
+
+    pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        self.state = State::Open;
+        shared.connecting -= 1;
+        shared.open += 1;
+        let took_ns = shared.turn_ns.saturating_sub(self.opened_ns);
+        let tally = shared.tally(self.opened_ns);
+        tally.totals.connects += 1;
+        tally.connect.record(took_ns);
+        self.send(shared, actions);
+    }
+
+    pub(crate) fn connect_failed(&mut self, shared: &mut Shared, error: &io::Error) {
+        shared.connect_failed(Fault::of_connect(error));
+    }
+
+    #[inline]
+    pub(crate) fn on_bytes(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        let mut used = 0;
+        while used < input.len() {
+            let Some(request) = self.under_way.front().copied() else {
+                // Nobody asked for this.
+                return self.give_up(shared, actions, Fault::Malformed, input.len());
+            };
+            let prepared = shared.requests.target(request.target);
+            let (kind, cache) = (prepared.kind, &mut prepared.cache);
+            let Ok((now_used, answer)) = self.reading.read(&input[used..], cache, kind) else {
+                return self.give_up(shared, actions, Fault::Malformed, input.len());
+            };
+            used += now_used;
+            let Some(answer) = answer else {
+                let came_ns = came_ns(shared, &request);
+                self.first_byte_ns.get_or_insert(came_ns);
+                break;
+            };
+            self.answered(shared, &answer);
+            if !answer.keep_alive {
+                self.fail_all(shared, Fault::Short);
+                actions.close();
+                return input.len();
+            }
+        }
+        self.go_on(shared, actions);
+        used
+    }
+
+    /// The peer will send no more.
+    pub(crate) fn on_end(&mut self, shared: &mut Shared) {
+        if let Some(answer) = self.reading.end() {
+            self.answered(shared, &answer);
+        }
+        self.fail_all(shared, Fault::Short);
+    }
+
+    pub(crate) fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        match (self.state, self.under_way.front()) {
+            (State::Connecting, _) => {
+                shared.connect_failed(Fault::Timeout);
+                actions.abort();
+            }
+            (State::Thinking, _) => {
+                self.state = State::Open;
+                self.send(shared, actions);
+            }
+            (State::Open, None) => {}
+            (State::Open, Some(oldest)) => {
+                let due = Moment::from_nanos(oldest.sent_ns) + shared.terms.request_timeout;
+                if due > actions.now().at {
+                    return actions.set_deadline(due);
+                }
+                self.fail_all(shared, Fault::Timeout);
+                actions.abort();
+            }
+        }
+    }
+
+    /// Sends what may be sent now.
+    #[inline]
+    pub(crate) fn send(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if self.state != State::Open || !self.send_rest(shared, actions) {
+            return;
+        }
+        if self.can_send(shared) {
+            let now_ns = shared.read_clock();
+            while self.can_send(shared) && self.send_one(shared, actions, now_ns) {}
+        }
+        if self.can_send(shared) && self.sent_bytes.is_none() && shared.stage != Stage::Ending {
+            shared.seats.is_idle(self.seat, actions.id());
+        } else {
+            shared.seats.is_busy(self.seat);
+        }
+        if !self.under_way.is_empty() {
+            // An earlier one stays: see `on_deadline`.
+            let due = actions.now().at + shared.terms.request_timeout;
+            actions.set_deadline(actions.deadline().min(due));
+        }
+    }
+
+    pub(crate) fn closed(mut self: Box<Self>, shared: &mut Shared, cause: CloseCause) {
+        shared.seats.is_busy(self.seat);
+        if self.state == State::Connecting {
+            shared.connecting -= 1;
+            // The others were counted where they showed.
+            if cause == CloseCause::SocketError {
+                shared.connect_failed(Fault::Connect);
+            }
+        } else {
+            shared.open -= 1;
+            self.count_end(shared, cause);
+        }
+        if shared.stage == Stage::Ending {
+            return;
+        }
+        let at_ns = self.retry_at(shared.turn_ns);
+        shared.reopen.push(Reopen { active: self, at_ns });
+    }
+
+    /// When the next socket may be opened: at once after one that had an answer, later and later
+    /// after those that had none.
+    pub(crate) fn retry_at(&mut self, now_ns: u64) -> u64 {
+        if self.has_answer {
+            self.failures = 0;
+            return 0;
+        }
+        let factor = 1_u32 << self.failures.min(16);
+        self.failures = self.failures.saturating_add(1);
+        now_ns + (RETRY_FIRST * factor).min(RETRY_MAX).as_nanos() as u64
+    }
+
+    /// Books the oldest request as answered.
+    #[inline]
+    fn answered(&mut self, shared: &mut Shared, answer: &Answer) {
+        let Some(request) = self.under_way.pop_front() else { return };
+        shared.under_way -= 1;
+        self.has_answer = true;
+        let now_ns = came_ns(shared, &request);
+        let first_ns = self.first_byte_ns.take().unwrap_or(now_ns);
+        let latency_ns = now_ns.saturating_sub(request.start_ns);
+        let first_ns = first_ns.saturating_sub(request.start_ns);
+        let fault = Fault::of_answer(answer, &shared.terms.expect);
+        shared.last_outcome_ns = now_ns;
+        let tally = shared.tally(request.start_ns);
+        tally.answered(answer, fault, latency_ns, first_ns, request.target);
+    }
+
+    /// What follows answers: more requests, a rest, or the end.
+    #[inline]
+    fn go_on(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        if self.under_way.is_empty() {
+            if self.left == 0 {
+                return actions.close();
+            }
+            if !shared.terms.think_time.is_zero() {
+                self.state = State::Thinking;
+                return actions.set_deadline(actions.now().at + shared.terms.think_time);
+            }
+        }
+        self.send(shared, actions);
+    }
+
+    #[inline]
+    fn can_send(&self, shared: &Shared) -> bool {
+        self.left > 0 && self.under_way.len() < shared.terms.pipeline as usize
+    }
+
+    /// Sends the next request, if there is one and room for it; says whether another may follow.
+    #[inline]
+    fn send_one(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, now_ns: u64) -> bool {
+        if self.sent_bytes.is_some() {
+            return false;
+        }
+        let Some(start) = shared.start(now_ns) else { return false };
+        let target = shared.requests.choose();
+        let len = shared.requests.target(target).bytes.len();
+        if start.had_connection
+            || (shared.seats.idle() > 0 && !matches!(shared.supply, Supply::Closed))
+        {
+            let lag = now_ns.saturating_sub(start.at_ns);
+            if start.at_ns >= shared.measure_from_ns {
+                shared.interval.lag.record(lag);
+            }
+        }
+        let totals = &mut shared.tally(start.at_ns).totals;
+        totals.sent += 1;
+        totals.bytes_out += len as u64;
+        shared.under_way += 1;
+        self.left -= 1;
+        self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target });
+        if actions.room() >= len {
+            actions.send(&shared.requests.target(target).bytes);
+        } else {
+            self.sent_bytes = Some(0);
+            self.send_rest(shared, actions);
+        }
+        true
+    }
+
+    /// Goes on with a request that is larger than the room; says whether all of it was sent.
+    #[inline]
+    fn send_rest(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
+        let Some(sent) = self.sent_bytes else { return true };
+        let Some(youngest) = self.under_way.back() else { return true };
+        let rest = &shared.requests.target(youngest.target).bytes[sent..];
+        let now = rest.len().min(actions.room());
+        actions.send(&rest[..now]);
+        let is_all = now == rest.len();
+        self.sent_bytes = (!is_all).then_some(sent + now);
+        if !is_all {
+            actions.call_again();
+        }
+        is_all
+    }
+
+    #[cold]
+    fn give_up(
+        &mut self,
+        shared: &mut Shared,
+        actions: &mut Actions<'_>,
+        fault: Fault,
+        input_len: usize,
+    ) -> usize {
+        if self.under_way.is_empty() && shared.stage == Stage::Running {
+            let now_ns = shared.turn_ns;
+            shared.tally(now_ns).failed(fault, None);
+        }
+        self.fail_all(shared, fault);
+        actions.abort();
+        input_len
+    }
+
+    /// Books all requests under way as failed.
+    fn fail_all(&mut self, shared: &mut Shared, fault: Fault) {
+        let mut part_bytes = self.reading.bytes_so_far();
+        if !self.under_way.is_empty() {
+            shared.last_outcome_ns = shared.turn_ns;
+        }
+        while let Some(request) = self.under_way.pop_front() {
+            shared.under_way -= 1;
+            let tally = shared.tally(request.start_ns);
+            tally.totals.bytes_in += std::mem::take(&mut part_bytes);
+            tally.failed(fault, Some(request.target));
+        }
+    }
+
+    /// Books the end of a socket that was open.
+    fn count_end(&mut self, shared: &mut Shared, cause: CloseCause) {
+        match cause {
+            CloseCause::PeerClosed => self.fail_all(shared, Fault::Short),
+            CloseCause::SlowReader => self.fail_all(shared, Fault::Timeout),
+            // Cut at the end of the run: neither the server's fault nor an answer.
+            CloseCause::LoopEnded => {
+                shared.under_way -= self.under_way.len() as u64;
+                self.under_way.clear();
+            }
+            _ => self.fail_all(shared, Fault::Reset),
+        }
+        if self.has_answer && shared.stage == Stage::Running {
+            let lasted_ns = shared.turn_ns.saturating_sub(self.opened_ns);
+            shared.tally(self.opened_ns).lifetime.record(lasted_ns);
+        }
+    }
+}
+
+/// When what is read now came: the turn's clock, unless the request left later in the same turn.
+#[inline]
+fn came_ns(shared: &mut Shared, request: &UnderWay) -> u64 {
+    if shared.turn_ns > request.sent_ns { shared.turn_ns } else { shared.read_clock() }
+}

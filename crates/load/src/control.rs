@@ -1,0 +1,126 @@
+//! What the threads of a run agree on: when it begins, that it is to stop, that all are done.
+//!
+//! A few atomic words. Threads look at them between turns, never in the hot path.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use crate::shared::monotonic_ns;
+
+/// From when all are ready to when requests begin: all threads have seen it by then.
+const START_AFTER: Duration = Duration::from_millis(2);
+
+/// Which part of a run it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Connections are opened, those of the crowd first.
+    SettingUp,
+    /// Requests are sent and not counted.
+    WarmUp,
+    /// Requests are sent and counted.
+    Measuring,
+    /// No more requests are sent; what is under way is waited for.
+    Finishing,
+}
+
+/// What the threads agree on.
+#[derive(Debug)]
+pub(crate) struct Control {
+    threads: u32,
+    warm_up: Duration,
+    ready: AtomicU32,
+    /// Zero until all are ready.
+    origin_ns: AtomicU64,
+    is_stopped: AtomicBool,
+    is_broken: AtomicBool,
+    is_finishing: AtomicBool,
+    finished: AtomicU32,
+    crowd_connected: AtomicU32,
+}
+
+impl Control {
+    /// For so many threads.
+    pub(crate) fn new(threads: u32, warm_up: Duration) -> Self {
+        Self {
+            threads,
+            warm_up,
+            ready: AtomicU32::new(0),
+            origin_ns: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            is_finishing: AtomicBool::new(false),
+            finished: AtomicU32::new(0),
+            crowd_connected: AtomicU32::new(0),
+        }
+    }
+
+    /// A thread has its connections; the last one sets the time at which requests begin.
+    pub(crate) fn ready(&self) {
+        if self.ready.fetch_add(1, SeqCst) + 1 == self.threads {
+            let origin_ns = monotonic_ns() + START_AFTER.as_nanos() as u64;
+            self.origin_ns.store(origin_ns, SeqCst);
+        }
+    }
+
+    /// When requests begin, once that is known.
+    pub(crate) fn origin_ns(&self) -> Option<u64> {
+        Some(self.origin_ns.load(SeqCst)).filter(|origin_ns| *origin_ns > 0)
+    }
+
+    /// When they begin to count.
+    pub(crate) fn measure_from_ns(&self) -> Option<u64> {
+        self.origin_ns().map(|origin_ns| origin_ns + self.warm_up.as_nanos() as u64)
+    }
+
+    /// Ends the run early.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(SeqCst)
+    }
+
+    /// Ends the run because a thread failed: nobody waits for it any more.
+    pub(crate) fn break_off(&self) {
+        self.is_broken.store(true, SeqCst);
+        self.stop();
+    }
+
+    /// A thread sends no more.
+    pub(crate) fn finishing(&self) {
+        self.is_finishing.store(true, SeqCst);
+    }
+
+    /// A thread waits for nothing any more.
+    pub(crate) fn finished(&self) {
+        self.finished.fetch_add(1, SeqCst);
+    }
+
+    /// Whether all threads have what they were waiting for, or one of them never will.
+    pub(crate) fn are_all_finished(&self) -> bool {
+        self.is_broken.load(SeqCst) || self.finished.load(SeqCst) >= self.threads
+    }
+
+    pub(crate) fn crowd_grew(&self, by: u32) {
+        self.crowd_connected.fetch_add(by, SeqCst);
+    }
+
+    pub(crate) fn crowd_connected(&self) -> u32 {
+        self.crowd_connected.load(SeqCst)
+    }
+
+    /// Which part of the run it is, and the time since requests began.
+    pub(crate) fn phase(&self) -> (Phase, Duration) {
+        let Some(origin_ns) = self.origin_ns() else { return (Phase::SettingUp, Duration::ZERO) };
+        let elapsed = Duration::from_nanos(monotonic_ns().saturating_sub(origin_ns));
+        let phase = if self.is_finishing.load(SeqCst) {
+            Phase::Finishing
+        } else if elapsed < self.warm_up {
+            Phase::WarmUp
+        } else {
+            Phase::Measuring
+        };
+        (phase, elapsed)
+    }
+}

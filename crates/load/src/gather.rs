@@ -1,0 +1,261 @@
+//! Adds up what the threads of a run count, second by second, and makes the outcome of it.
+//!
+//! One thread does this. Workers give it a whole interval once a second and get an empty one
+//! back, so they never merge, clear or wait.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::control::Control;
+use crate::own_use::OwnUse;
+use crate::shared::monotonic_ns;
+use crate::tally::{Interval, Tally};
+use crate::{
+    CrowdOutcome, Distribution, Errors, Generator, Outcome, Pace, Plan, Schedule, Second, Setting,
+    TargetOutcome, Totals, findings, rate_in_words,
+};
+
+/// An interval of one thread.
+pub(crate) struct Handed {
+    pub(crate) thread: u32,
+    /// Its number, the same for all threads.
+    pub(crate) interval: u32,
+    pub(crate) end_ns: u64,
+    /// Active connections that were open at its end.
+    pub(crate) open: u32,
+    pub(crate) counted: Box<Interval>,
+}
+
+/// What one thread says at its end.
+pub(crate) struct ThreadOutcome {
+    /// In the measured part.
+    pub(crate) used: OwnUse,
+    pub(crate) spun: Duration,
+    /// How long that part was for this thread.
+    pub(crate) measured: Duration,
+    /// When it had no more to send.
+    pub(crate) ended_ns: u64,
+    pub(crate) last_outcome_ns: u64,
+    pub(crate) crowd: [CrowdOutcome; 3],
+}
+
+/// What can be seen of a run from outside.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) last: Option<Second>,
+    pub(crate) totals: Totals,
+    pub(crate) errors: Errors,
+}
+
+/// The gathering thread's state.
+pub(crate) struct Gatherer {
+    plan: Arc<Plan>,
+    control: Arc<Control>,
+    receiver: Receiver<Handed>,
+    /// Where empty intervals go back to, by thread.
+    spares: Vec<Sender<Box<Interval>>>,
+    seen: Arc<Mutex<Seen>>,
+    all: Tally,
+    lag: Distribution,
+    /// Open connections, by thread.
+    open: Vec<u32>,
+    /// Each with the number of intervals that are in it.
+    seconds: BTreeMap<u32, (Second, u32)>,
+}
+
+impl Gatherer {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        control: Arc<Control>,
+        receiver: Receiver<Handed>,
+        spares: Vec<Sender<Box<Interval>>>,
+        seen: Arc<Mutex<Seen>>,
+    ) -> Self {
+        let all = Tally::new(plan.targets.len());
+        let (lag, seconds) = (Distribution::new(), BTreeMap::new());
+        let open = vec![0; plan.threads as usize];
+        Self { plan, control, receiver, spares, seen, all, lag, open, seconds }
+    }
+
+    /// Takes intervals until no thread has any more.
+    pub(crate) fn gather(&mut self) {
+        while let Ok(handed) = self.receiver.recv() {
+            self.take(handed);
+        }
+    }
+
+    fn take(&mut self, handed: Handed) {
+        let Handed { thread, interval, end_ns, open, mut counted } = handed;
+        let origin_ns = self.control.origin_ns().unwrap_or(end_ns);
+        let measure_from_ns = self.control.measure_from_ns().unwrap_or(end_ns);
+        let new = || (Second::empty(), 0);
+        let (second, threads) = self.seconds.entry(interval).or_insert_with(new);
+        second.end_s = second.end_s.max(end_ns.saturating_sub(origin_ns) as f64 / 1e9);
+        second.is_warm_up = end_ns <= measure_from_ns;
+        self.open[thread as usize] = open;
+        second.open = self.open.iter().sum();
+        *threads += 1;
+        second.add(&counted.warm_up);
+        second.add(&counted.measured);
+        let is_whole = *threads == self.plan.threads;
+        if is_whole {
+            second.latency = second.latency.to_coarse();
+        }
+        let last = is_whole.then(|| second.clone());
+        self.all.take(&mut counted.measured);
+        self.lag.take(&mut counted.lag);
+        // What began in the warm-up counts for nothing but its second.
+        counted.warm_up.clear();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        (seen.totals, seen.errors) = (self.all.totals, self.all.errors);
+        if last.is_some() {
+            seen.last = last;
+        }
+        drop(seen);
+        // A thread that has ended needs it no more.
+        let _ = self.spares[thread as usize].send(counted);
+    }
+
+    /// The outcome of the run, once every thread has ended.
+    pub(crate) fn outcome(self, threads: &[ThreadOutcome]) -> Outcome {
+        let Self { plan, control, all, lag, seconds, .. } = self;
+        let measured = measured(&plan, &control, threads, all.totals.due);
+        let latency = all.latency();
+        let first_byte = all.first_byte();
+        let mut outcome = Outcome {
+            began_unix_s: unix_s(control.measure_from_ns()),
+            measured,
+            setting: setting(&plan, measured),
+            totals: all.totals,
+            errors: all.errors,
+            targets: targets(&plan, &all, &latency),
+            latency,
+            first_byte,
+            connect: all.connect,
+            lifetime: all.lifetime,
+            seconds: seconds.into_values().map(|(second, _)| second).collect(),
+            crowd: crowd(threads),
+            generator: generator(threads, all.totals.answered, lag),
+            findings: Vec::new(),
+        };
+        outcome.findings = findings(&outcome);
+        outcome
+    }
+}
+
+impl Second {
+    fn empty() -> Self {
+        Self {
+            end_s: 0.0,
+            is_warm_up: false,
+            sent: 0,
+            answered: 0,
+            errors: 0,
+            bytes_in: 0,
+            open: 0,
+            latency: Distribution::new(),
+        }
+    }
+
+    fn add(&mut self, tally: &Tally) {
+        self.sent += tally.totals.sent;
+        self.answered += tally.totals.answered;
+        self.errors += tally.errors.total();
+        self.bytes_in += tally.totals.bytes_in;
+        self.latency.add(&tally.at_once);
+        self.latency.add(&tally.in_parts);
+    }
+}
+
+/// From the first request that counts to the last outcome; a run that ends by time lasts so long
+/// at least, also when nobody answered any more.
+fn measured(plan: &Plan, control: &Control, threads: &[ThreadOutcome], due: u64) -> Duration {
+    let from_ns = control.measure_from_ns().unwrap_or(u64::MAX);
+    let last_ns = threads.iter().map(|thread| thread.last_outcome_ns).max().unwrap_or(0);
+    let ended_ns = threads.iter().map(|thread| thread.ended_ns).max().unwrap_or(0);
+    let is_by_number = plan.end.requests.is_some_and(|requests| due >= requests);
+    let until_ns = if is_by_number { last_ns } else { last_ns.max(ended_ns) };
+    Duration::from_nanos(until_ns.saturating_sub(from_ns))
+}
+
+fn setting(plan: &Plan, measured: Duration) -> Setting {
+    let (pace, asked_per_s) = match &plan.pace {
+        Pace::Closed => ("closed".to_owned(), None),
+        Pace::Open { stages, .. } => (rate_in_words(stages), asked_per_s(plan, measured)),
+    };
+    Setting {
+        urls: plan.targets.iter().map(|target| target.url.clone()).collect(),
+        driver: plan.driver.name().to_owned(),
+        threads: plan.threads,
+        connections: plan.connections,
+        pipeline: plan.pipeline,
+        requests_per_connection: plan.requests_per_connection.map(u32::from),
+        pace,
+        asked_per_s,
+        warm_up_s: plan.warm_up.as_secs_f64(),
+    }
+}
+
+/// The average rate of the schedule while requests were sent.
+fn asked_per_s(plan: &Plan, measured: Duration) -> Option<f64> {
+    let Pace::Open { stages, .. } = &plan.pace else { return None };
+    let lasted = plan.end.after.map_or(measured, |after| after.min(measured));
+    let schedule = Schedule::new(stages);
+    let due = schedule.due(plan.warm_up + lasted) - schedule.due(plan.warm_up);
+    (!lasted.is_zero()).then(|| due / lasted.as_secs_f64())
+}
+
+fn targets(plan: &Plan, all: &Tally, latency: &Distribution) -> Vec<TargetOutcome> {
+    let of = |(number, target): (usize, &crate::Target)| {
+        let (url, weight) = (target.url.clone(), target.weight);
+        match all.targets.get(number) {
+            Some(tally) => {
+                let latency = tally.latency.clone();
+                let (answered, errors) = (tally.answered, tally.errors);
+                TargetOutcome { url, weight, answered, errors, latency }
+            }
+            None => {
+                let (answered, errors) = (all.totals.answered, all.errors);
+                TargetOutcome { url, weight, answered, errors, latency: latency.clone() }
+            }
+        }
+    };
+    plan.targets.iter().enumerate().map(of).collect()
+}
+
+fn crowd(threads: &[ThreadOutcome]) -> Vec<CrowdOutcome> {
+    let Some((first, others)) = threads.split_first() else { return Vec::new() };
+    let mut kinds = first.crowd;
+    for other in others {
+        kinds.iter_mut().zip(&other.crowd).for_each(|(kind, more)| kind.add(more));
+    }
+    kinds.into_iter().filter(|kind| kind.asked > 0).collect()
+}
+
+fn generator(threads: &[ThreadOutcome], answered: u64, lag: Distribution) -> Generator {
+    let cpu: Duration = threads.iter().map(|thread| thread.used.cpu).sum();
+    let spun: Duration = threads.iter().map(|thread| thread.spun).sum();
+    let busy = |thread: &ThreadOutcome| {
+        let worked = thread.used.cpu.saturating_sub(thread.spun).as_secs_f64();
+        let lasted = thread.measured.as_secs_f64();
+        if lasted > 0.0 { worked / lasted } else { 0.0 }
+    };
+    let worked_us = cpu.saturating_sub(spun).as_secs_f64() * 1e6;
+    Generator {
+        cpu,
+        cpu_us_per_answer: (answered > 0).then(|| worked_us / answered as f64),
+        busy_share: threads.iter().map(busy).collect(),
+        spun,
+        lag,
+        involuntary_switches: threads.iter().map(|thread| thread.used.involuntary_switches).sum(),
+    }
+}
+
+/// The wall clock at a moment of the monotonic one; now when there is none.
+fn unix_s(at_ns: Option<u64>) -> f64 {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let now_ns = monotonic_ns();
+    now_s - now_ns.saturating_sub(at_ns.unwrap_or(now_ns)) as f64 / 1e9
+}

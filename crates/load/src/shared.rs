@@ -1,0 +1,206 @@
+//! What the sessions of one thread share: the plan's terms, the requests, the tally, and what
+//! they leave for the worker to do between turns.
+//!
+//! Only the thread itself ever sees it; nothing here is locked.
+
+use std::time::Duration;
+
+use pollux_engine::Now;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::active::Active;
+use crate::crowd::CrowdTally;
+use crate::requests::Requests;
+use crate::seats::Seats;
+use crate::supply::{Budget, Start, Supply};
+use crate::tally::{Fault, Interval, Tally};
+use crate::{Expect, Plan};
+
+/// The monotonic clock, which the loops' moments are of.
+#[inline]
+pub(crate) fn monotonic_ns() -> u64 {
+    let read = clock_gettime(ClockId::Monotonic);
+    read.tv_sec as u64 * 1_000_000_000 + read.tv_nsec as u64
+}
+
+/// What a plan asks of each connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) pipeline: u32,
+    pub(crate) requests_per_connection: u32,
+    pub(crate) think_time: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) drip: Duration,
+    pub(crate) expect: Expect,
+}
+
+impl Terms {
+    /// Those of `plan`.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self {
+            pipeline: plan.pipeline,
+            requests_per_connection: plan.requests_per_connection.map_or(u32::MAX, u32::from),
+            think_time: plan.think_time,
+            request_timeout: plan.request_timeout,
+            drip: plan.crowd.drip,
+            expect: plan.expect,
+        }
+    }
+}
+
+/// Where a run is, for its sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Connections are opened; no request leaves but those of the crowd.
+    SettingUp,
+    /// Requests leave.
+    Running,
+    /// No new request leaves.
+    Ending,
+}
+
+/// An active connection that wants another socket.
+#[derive(Debug)]
+pub(crate) struct Reopen {
+    pub(crate) active: Box<Active>,
+    /// Not before.
+    pub(crate) at_ns: u64,
+}
+
+/// What the sessions of one thread share.
+pub(crate) struct Shared {
+    pub(crate) terms: Terms,
+    pub(crate) requests: Requests,
+    pub(crate) stage: Stage,
+    /// Requests that begin earlier are the warm-up's.
+    pub(crate) measure_from_ns: u64,
+    /// No request begins from here on.
+    pub(crate) end_ns: u64,
+    pub(crate) supply: Supply,
+    pub(crate) budget: Budget,
+    pub(crate) interval: Box<Interval>,
+    pub(crate) seats: Seats,
+    /// For the worker: connections to be opened again.
+    pub(crate) reopen: Vec<Reopen>,
+    /// Requests under way.
+    pub(crate) under_way: u64,
+    /// Active connections that are open.
+    pub(crate) open: u32,
+    /// Connects that have not come to an end.
+    pub(crate) connecting: u32,
+    pub(crate) crowd: CrowdTally,
+    /// When the last request was answered, or failed.
+    pub(crate) last_outcome_ns: u64,
+    /// Whether a session was called in this turn.
+    pub(crate) has_worked: bool,
+    /// When the turn began.
+    pub(crate) turn_ns: u64,
+    /// The latest that the clock said.
+    read_ns: u64,
+}
+
+impl Shared {
+    /// For a thread with `seats` active connections.
+    pub(crate) fn new(
+        plan: &Plan,
+        requests: Requests,
+        supply: Supply,
+        budget: Budget,
+        seats: u32,
+    ) -> Self {
+        let targets = requests.len();
+        Self {
+            terms: Terms::of(plan),
+            requests,
+            stage: Stage::SettingUp,
+            // Without a warm-up the first connects count too.
+            measure_from_ns: if plan.warm_up.is_zero() { 0 } else { u64::MAX },
+            end_ns: u64::MAX,
+            supply,
+            budget,
+            interval: Box::new(Interval::new(targets)),
+            seats: Seats::new(seats),
+            reopen: Vec::new(),
+            under_way: 0,
+            open: 0,
+            connecting: 0,
+            crowd: CrowdTally::new(&plan.crowd),
+            last_outcome_ns: 0,
+            has_worked: false,
+            turn_ns: 0,
+            read_ns: 0,
+        }
+    }
+
+    /// Told when a turn begins.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self, now: Now) {
+        self.turn_ns = now.at.as_nanos();
+        self.read_ns = self.turn_ns;
+        self.has_worked = false;
+    }
+
+    /// Told when the sessions of a turn were called. In a closed loop the time since the turn
+    /// began is what an answer may have waited for its session.
+    #[inline]
+    pub(crate) fn end_turn(&mut self) {
+        let is_closed = matches!(self.supply, Supply::Closed);
+        if is_closed && self.read_ns > self.turn_ns && self.turn_ns >= self.measure_from_ns {
+            self.interval.lag.record(self.read_ns - self.turn_ns);
+        }
+    }
+
+    /// What time it is now, within the turn.
+    #[inline]
+    pub(crate) fn read_clock(&mut self) -> u64 {
+        self.read_ns = monotonic_ns();
+        self.read_ns
+    }
+
+    /// The tally of a request, or of a connection, that began at `start_ns`.
+    #[inline]
+    pub(crate) fn tally(&mut self, start_ns: u64) -> &mut Tally {
+        let Interval { warm_up, measured, .. } = &mut *self.interval;
+        if start_ns >= self.measure_from_ns { measured } else { warm_up }
+    }
+
+    /// The start of a request that may be sent now, and counts it as due.
+    #[inline]
+    pub(crate) fn start(&mut self, now_ns: u64) -> Option<Start> {
+        if self.stage != Stage::Running {
+            return None;
+        }
+        let start = match &mut self.supply {
+            Supply::Closed if now_ns >= self.end_ns => return None,
+            Supply::Closed => Start { at_ns: now_ns, had_connection: false },
+            Supply::Open(_) if self.budget.is_spent() => return None,
+            Supply::Open(due) => due.start(now_ns)?,
+        };
+        if start.at_ns >= self.measure_from_ns && !self.budget.take() {
+            return None;
+        }
+        self.tally(start.at_ns).totals.due += 1;
+        Some(start)
+    }
+
+    /// Books a connection that did not come about. The request that it was for is lost with it;
+    /// in an open loop only if one was due.
+    #[cold]
+    pub(crate) fn connect_failed(&mut self, fault: Fault) {
+        if self.stage != Stage::Running {
+            return;
+        }
+        let now_ns = self.read_clock();
+        let start = self.start(now_ns);
+        let is_closed = matches!(self.supply, Supply::Closed);
+        if start.is_some() || !is_closed {
+            let at_ns = start.map_or(now_ns, |start| start.at_ns);
+            self.tally(at_ns).failed(fault, None);
+        }
+    }
+
+    /// Whether every request has begun that is to begin.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.budget.is_spent()
+    }
+}

@@ -1,0 +1,256 @@
+//! What a thread counts, and the faults that it tells apart.
+//!
+//! Sessions write into the tally of their thread, without a lock; once a second it is handed
+//! over as a whole and another takes its place. The gathering thread adds them up.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use crate::answer::Answer;
+use crate::{Distribution, Errors, Expect, Totals};
+
+/// Why a request failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    Connect,
+    NoDescriptor,
+    NoPort,
+    Timeout,
+    Reset,
+    Short,
+    Malformed,
+    Status,
+    Mismatch,
+}
+
+impl Fault {
+    /// What `connect(2)` or a call before it said.
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptor,
+            Some(Errno::ADDRNOTAVAIL) => Self::NoPort,
+            Some(Errno::TIMEDOUT) => Self::Timeout,
+            _ => Self::Connect,
+        }
+    }
+
+    /// Whether an answer is not what was expected.
+    #[inline]
+    pub(crate) fn of_answer(answer: &Answer, expect: &Expect) -> Option<Self> {
+        let is_expected = match expect.status {
+            Some(status) => answer.status == status,
+            None => (200..400).contains(&answer.status),
+        };
+        if !is_expected {
+            return Some(Self::Status);
+        }
+        let is_right = expect.body_bytes.is_none_or(|len| answer.body_bytes == len);
+        (!is_right).then_some(Self::Mismatch)
+    }
+}
+
+impl Errors {
+    pub(crate) fn count(&mut self, fault: Fault) {
+        match fault {
+            Fault::Connect => self.connect += 1,
+            Fault::NoDescriptor => {
+                self.connect += 1;
+                self.connect_no_descriptor += 1;
+            }
+            Fault::NoPort => {
+                self.connect += 1;
+                self.connect_no_port += 1;
+            }
+            Fault::Timeout => self.timeout += 1,
+            Fault::Reset => self.reset += 1,
+            Fault::Short => self.short += 1,
+            Fault::Malformed => self.malformed += 1,
+            Fault::Status => self.status += 1,
+            Fault::Mismatch => self.mismatch += 1,
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.connect += other.connect;
+        self.connect_no_descriptor += other.connect_no_descriptor;
+        self.connect_no_port += other.connect_no_port;
+        self.timeout += other.timeout;
+        self.reset += other.reset;
+        self.short += other.short;
+        self.malformed += other.malformed;
+        self.status += other.status;
+        self.mismatch += other.mismatch;
+        self.tls += other.tls;
+        self.unsent += other.unsent;
+    }
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.due += other.due;
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.right += other.right;
+        for (class, count) in self.by_class.iter_mut().zip(other.by_class) {
+            *class += count;
+        }
+        self.connects += other.connects;
+        self.bytes_out += other.bytes_out;
+        self.bytes_in += other.bytes_in;
+        self.body_bytes_in += other.body_bytes_in;
+        self.first_body_bytes = self.first_body_bytes.or(other.first_body_bytes);
+    }
+}
+
+/// What is counted of requests that begin in one part of the run.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) totals: Totals,
+    pub(crate) errors: Errors,
+    /// Latency of answers that came in one piece: their first byte is as late as their last.
+    pub(crate) at_once: Distribution,
+    /// Latency of the others.
+    pub(crate) in_parts: Distribution,
+    /// Their first bytes.
+    pub(crate) first_of_parts: Distribution,
+    pub(crate) connect: Distribution,
+    pub(crate) lifetime: Distribution,
+    /// By target; empty when there is only one.
+    pub(crate) targets: Vec<TargetTally>,
+}
+
+/// One target's part of a [`Tally`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TargetTally {
+    pub(crate) answered: u64,
+    pub(crate) errors: Errors,
+    pub(crate) latency: Distribution,
+}
+
+impl Tally {
+    /// An empty one for so many targets.
+    pub(crate) fn new(targets: usize) -> Self {
+        let targets = if targets > 1 { targets } else { 0 };
+        Self { targets: vec![TargetTally::default(); targets], ..Self::default() }
+    }
+
+    /// Counts an answer that came whole.
+    #[inline]
+    pub(crate) fn answered(
+        &mut self,
+        answer: &Answer,
+        fault: Option<Fault>,
+        latency_ns: u64,
+        first_ns: u64,
+        target: u32,
+    ) {
+        let totals = &mut self.totals;
+        totals.answered += 1;
+        totals.bytes_in += answer.wire_bytes;
+        totals.body_bytes_in += answer.body_bytes;
+        let class = usize::from(answer.status / 100);
+        totals.by_class[if class < 6 { class } else { 0 }] += 1;
+        if totals.first_body_bytes.is_none() {
+            totals.first_body_bytes = Some(answer.body_bytes);
+        }
+        match fault {
+            None => totals.right += 1,
+            Some(fault) => self.errors.count(fault),
+        }
+        if first_ns == latency_ns {
+            self.at_once.record(latency_ns);
+        } else {
+            self.in_parts.record(latency_ns);
+            self.first_of_parts.record(first_ns);
+        }
+        if let Some(target) = self.targets.get_mut(target as usize) {
+            target.answered += 1;
+            target.latency.record(latency_ns);
+            if let Some(fault) = fault {
+                target.errors.count(fault);
+            }
+        }
+    }
+
+    /// Counts a request without an answer.
+    pub(crate) fn failed(&mut self, fault: Fault, target: Option<u32>) {
+        self.errors.count(fault);
+        if let Some(target) = target.and_then(|number| self.targets.get_mut(number as usize)) {
+            target.errors.count(fault);
+        }
+    }
+
+    /// Adds `other` and empties it.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        self.totals.add(&std::mem::take(&mut other.totals));
+        self.errors.add(&std::mem::take(&mut other.errors));
+        for (mine, others) in [
+            (&mut self.at_once, &mut other.at_once),
+            (&mut self.in_parts, &mut other.in_parts),
+            (&mut self.first_of_parts, &mut other.first_of_parts),
+            (&mut self.connect, &mut other.connect),
+            (&mut self.lifetime, &mut other.lifetime),
+        ] {
+            mine.take(others);
+        }
+        for (mine, others) in self.targets.iter_mut().zip(&mut other.targets) {
+            mine.answered += std::mem::take(&mut others.answered);
+            mine.errors.add(&std::mem::take(&mut others.errors));
+            mine.latency.take(&mut others.latency);
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        (self.totals, self.errors) = (Totals::default(), Errors::default());
+        for times in [
+            &mut self.at_once,
+            &mut self.in_parts,
+            &mut self.first_of_parts,
+            &mut self.connect,
+            &mut self.lifetime,
+        ] {
+            times.clear();
+        }
+        for target in &mut self.targets {
+            (target.answered, target.errors) = (0, Errors::default());
+            target.latency.clear();
+        }
+    }
+
+    /// The latency of all answers.
+    pub(crate) fn latency(&self) -> Distribution {
+        let mut all = self.at_once.clone();
+        all.add(&self.in_parts);
+        all
+    }
+
+    /// The time to the first byte of all answers.
+    pub(crate) fn first_byte(&self) -> Distribution {
+        let mut all = self.at_once.clone();
+        all.add(&self.first_of_parts);
+        all
+    }
+}
+
+/// What one thread counted in about a second.
+#[derive(Debug)]
+pub(crate) struct Interval {
+    /// Of requests that began in the warm-up.
+    pub(crate) warm_up: Tally,
+    /// Of all others.
+    pub(crate) measured: Tally,
+    pub(crate) lag: Distribution,
+}
+
+impl Interval {
+    /// An empty one for so many targets.
+    pub(crate) fn new(targets: usize) -> Self {
+        Self {
+            warm_up: Tally::new(targets),
+            measured: Tally::new(targets),
+            lag: Distribution::new(),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! When requests begin: schedules, think time, warm-up, stops. Numbers are exact; times have
+//! generous bounds, and those that can only be longer have none above.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use pollux_engine::Driver;
+use pollux_load::{Arrival, Arrivals, End, Load, Outcome, Pace, Phase, Plan, Stage};
+
+use crate::server::{OK, Server, delay, wait_until};
+use crate::{is_sound, on_every_driver, plan, try_run};
+
+fn epoll() -> Driver {
+    "epoll".parse().expect("a driver")
+}
+
+fn stages(per_s: f64) -> Vec<Stage> {
+    vec![Stage { from_per_s: per_s, to_per_s: per_s, lasts: None }]
+}
+
+/// An open loop at `per_s` for `after`.
+fn open(driver: Driver, url: &str, per_s: f64, arrival: Arrival, after: Duration) -> Plan {
+    let mut plan = plan(driver, url, 8, 1);
+    plan.pace = Pace::Open { arrival, stages: stages(per_s) };
+    plan.end = End { requests: None, after: Some(after) };
+    plan
+}
+
+/// So many are due within `AFTER`: no start lies near its end.
+const AFTER: Duration = Duration::from_micros(149_500);
+
+fn all_due_are_sent(outcome: &Outcome, due: u64) {
+    is_sound(outcome);
+    let at = format!("{} {:?}", outcome.setting.driver, outcome.errors);
+    assert_eq!(outcome.totals.due, due, "{at}");
+    assert_eq!(outcome.totals.sent + outcome.errors.unsent, due, "{at}");
+    assert_eq!(outcome.totals.right, outcome.totals.sent, "{at}");
+    assert!(outcome.generator.lag.count() > 0, "{at}");
+}
+
+#[test]
+fn what_is_due_is_exactly_what_the_schedule_says() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    on_every_driver(
+        |driver| open(driver, &server.url("/"), 1_000.0, Arrival::Constant, AFTER),
+        |outcome| all_due_are_sent(outcome, 150),
+    );
+}
+
+#[test]
+fn threads_share_a_schedule() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    let mut plan = open(epoll(), &server.url("/"), 1_000.0, Arrival::Constant, AFTER);
+    plan.threads = 2;
+    all_due_are_sent(&try_run(plan).expect("epoll is everywhere"), 150);
+}
+
+#[test]
+fn random_arrivals_are_those_of_the_seed() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    let mut arrivals = Arrivals::new(&stages(1_000.0), Arrival::Poisson, 0, 1, 1);
+    let last_ns = AFTER.as_nanos() as u64 - 1;
+    let due = std::iter::from_fn(|| arrivals.take(last_ns)).count() as u64;
+    let plan = open(epoll(), &server.url("/"), 1_000.0, Arrival::Poisson, AFTER);
+    all_due_are_sent(&try_run(plan).expect("epoll is everywhere"), due);
+}
+
+#[test]
+fn an_open_loop_ends_after_its_number_of_requests() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    let mut plan =
+        open(epoll(), &server.url("/"), 2_000.0, Arrival::Constant, Duration::from_secs(60));
+    plan.end.requests = Some(101);
+    plan.threads = 2;
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    assert_eq!((outcome.totals.due, outcome.totals.right), (101, 101));
+}
+
+/// A server that stands still for 300 ms lets 60 requests of 200 a second wait: their latencies
+/// go down from 300 ms to none in equal steps, so 40 are above 100 ms. A closed loop sees one.
+#[test]
+fn a_stall_is_charged_to_everybody_who_would_have_come() {
+    let stalls = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&stalls);
+    let server = Server::start(move |mut peer| {
+        while peer.request().is_some() {
+            if armed.swap(false, SeqCst) {
+                delay(Duration::from_millis(300));
+            }
+            peer.send(OK);
+        }
+    });
+    for driver in ["epoll-et", "uring"] {
+        stalls.store(true, SeqCst);
+        let driver = driver.parse().expect("a driver");
+        let after = Duration::from_millis(500);
+        let mut plan = open(driver, &server.url("/"), 200.0, Arrival::Constant, after);
+        plan.connections = 1;
+        let Some(outcome) = try_run(plan) else { continue };
+        let above = |limit: u64| outcome.latency.histogram().count_between(limit, u64::MAX / 2);
+        let (above_100, above_200) = (above(100_000_000), above(200_000_000));
+        assert!((34..=60).contains(&above_100), "{above_100}");
+        assert!((15..=40).contains(&above_200), "{above_200}");
+    }
+    stalls.store(true, SeqCst);
+    let closed = try_run(plan(epoll(), &server.url("/"), 1, 100)).expect("epoll is everywhere");
+    assert!(closed.latency.quantile_ns(0.98).expect("answers") < 100_000_000);
+}
+
+#[test]
+fn requests_that_found_no_connection_are_told() {
+    let server = Server::start(|mut peer| peer.stay_silent());
+    let after = Duration::from_micros(199_500);
+    let mut plan = open(epoll(), &server.url("/"), 1_000.0, Arrival::Constant, after);
+    plan.connections = 3;
+    plan.request_timeout = Duration::from_secs(1);
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    assert_eq!((outcome.totals.due, outcome.totals.sent), (200, 3));
+    assert_eq!((outcome.errors.unsent, outcome.errors.timeout), (197, 3));
+}
+
+#[test]
+fn the_warm_up_is_sent_and_not_counted() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&asked);
+    let server = Server::start(move |mut peer| {
+        while peer.request().is_some() && peer.send(OK) {
+            counted.fetch_add(1, SeqCst);
+        }
+    });
+    on_every_driver(
+        |driver| {
+            asked.store(0, SeqCst);
+            let mut plan = plan(driver, &server.url("/"), 2, 50);
+            plan.warm_up = Duration::from_millis(60);
+            plan
+        },
+        |outcome| {
+            is_sound(outcome);
+            let totals = outcome.totals;
+            assert_eq!((totals.due, totals.sent, totals.right, totals.connects), (50, 50, 50, 0));
+            let sent: u64 = outcome.seconds.iter().map(|second| second.sent).sum();
+            assert_eq!(sent, asked.load(SeqCst));
+            assert!(sent > 50 && outcome.seconds[0].is_warm_up, "{sent}");
+            assert!(outcome.seconds.last().is_some_and(|second| !second.is_warm_up));
+        },
+    );
+}
+
+#[test]
+fn users_think_between_their_requests() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    on_every_driver(
+        |driver| {
+            let mut plan = plan(driver, &server.url("/"), 2, 10);
+            plan.think_time = Duration::from_millis(15);
+            plan
+        },
+        |outcome| {
+            assert_eq!(outcome.totals.right, 10);
+            assert!(outcome.measured >= Duration::from_millis(60), "{:?}", outcome.measured);
+        },
+    );
+}
+
+#[test]
+fn a_stop_ends_a_run_with_what_was_found() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    for driver in ["poll", "epoll-et", "uring"] {
+        let driver = driver.parse().expect("a driver");
+        let mut plan = plan(driver, &server.url("/"), 4, 1);
+        plan.end = End { requests: None, after: Some(Duration::from_secs(600)) };
+        plan.threads = 2;
+        let began = Instant::now();
+        let Ok(running) = Load::start(plan) else { continue };
+        wait_until("a whole second", || running.progress().last.is_some());
+        assert_eq!(running.progress().phase, Phase::Measuring);
+        assert_eq!(running.progress().last.expect("one").open, 4);
+        running.stop();
+        let outcome = running.join().expect("an outcome");
+        assert!(outcome.totals.right > 0 && began.elapsed() < Duration::from_secs(60));
+        assert_eq!(outcome.errors.total(), 0, "{driver}");
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_server_that_does_not_answer() {
+    let server = Server::start(|mut peer| peer.stay_silent());
+    let mut plan = plan(epoll(), &server.url("/"), 2, 10);
+    plan.request_timeout = Duration::from_secs(600);
+    let running = Load::start(plan).expect("epoll is everywhere");
+    wait_until("connections", || server.accepted.load(SeqCst) == 2);
+    wait_until("the start", || running.progress().phase == Phase::Measuring);
+    delay(Duration::from_millis(50));
+    running.stop();
+    let outcome = running.join().expect("an outcome");
+    assert_eq!((outcome.totals.sent, outcome.totals.answered), (2, 0));
+    assert_eq!(outcome.errors.total(), 0);
+}
+
+#[test]
+fn a_stop_ends_also_what_is_being_set_up() {
+    let server = Server::start(|mut peer| peer.stay_silent());
+    let mut plan = plan(epoll(), &server.url("/"), 2, 10);
+    plan.request_timeout = Duration::from_secs(600);
+    plan.crowd.dead = 3;
+    let running = Load::start(plan).expect("epoll is everywhere");
+    wait_until("the crowd", || running.progress().crowd_connected == 3);
+    assert_eq!(running.progress().phase, Phase::SettingUp);
+    running.stop();
+    let outcome = running.join().expect("an outcome");
+    assert_eq!((outcome.totals.sent, outcome.crowd[0].connected), (0, 3));
+    assert_eq!((outcome.crowd[0].answered, outcome.crowd[0].open_at_end), (0, 3));
+}

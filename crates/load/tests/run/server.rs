@@ -1,0 +1,148 @@
+//! A server with one thread for each connection, whose conduct each test writes itself.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The whole of a small right answer.
+pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// A stream of either family.
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// One connection, from the server's side.
+pub(crate) struct Peer {
+    stream: BufReader<Box<dyn Stream>>,
+    tcp: Option<TcpStream>,
+    /// Which connection it is, from 0.
+    pub(crate) number: u32,
+    pub(crate) from: Option<SocketAddr>,
+}
+
+impl Peer {
+    /// The head of the next request; `None` at the end.
+    pub(crate) fn request(&mut self) -> Option<String> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.stream.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        Some(head)
+    }
+
+    /// So many bytes of a body.
+    pub(crate) fn body(&mut self, len: usize) -> Option<Vec<u8>> {
+        let mut body = vec![0; len];
+        self.stream.read_exact(&mut body).ok()?;
+        Some(body)
+    }
+
+    /// Sends; false when the client is gone.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
+        let stream = self.stream.get_mut();
+        stream.write_all(bytes).and_then(|()| stream.flush()).is_ok()
+    }
+
+    /// Answers every request with `answer`.
+    pub(crate) fn answer_all(&mut self, answer: &[u8]) {
+        while self.request().is_some() && self.send(answer) {}
+    }
+
+    /// Says nothing more, until the client ends.
+    pub(crate) fn stay_silent(&mut self) {
+        let _ = io::copy(&mut self.stream, &mut io::sink());
+    }
+
+    /// Closes so that the client sees a reset.
+    pub(crate) fn reset(self) {
+        if let Some(tcp) = &self.tcp {
+            rustix::net::sockopt::set_socket_linger(tcp, Some(Duration::ZERO)).expect("set");
+        }
+    }
+}
+
+/// Waits out a time: there is nothing else to wait for.
+pub(crate) fn delay(time: Duration) {
+    let (_keep, nobody): (Sender<()>, Receiver<()>) = channel();
+    let _ = nobody.recv_timeout(time);
+}
+
+/// Waits until `is_done`, and fails loudly when that takes too long.
+pub(crate) fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_done() {
+        assert!(Instant::now() < end, "{what} did not come");
+        delay(Duration::from_millis(2));
+    }
+}
+
+/// A listener whose connections are served by threads.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) accepted: Arc<AtomicU32>,
+    is_over: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves every connection by `conduct` on a thread of its own.
+    pub(crate) fn start(conduct: impl Fn(Peer) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let (accepted, is_over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, over, conduct) =
+            (Arc::clone(&accepted), Arc::clone(&is_over), Arc::new(conduct));
+        let accepting = std::thread::spawn(move || {
+            while let Ok((stream, from)) = listener.accept() {
+                if over.load(SeqCst) {
+                    return;
+                }
+                stream.set_nodelay(true).expect("set");
+                let number = counted.fetch_add(1, SeqCst);
+                let conduct = Arc::clone(&conduct);
+                let tcp = stream.try_clone().ok();
+                let stream: BufReader<Box<dyn Stream>> = BufReader::new(Box::new(stream));
+                let peer = Peer { stream, tcp, number, from: Some(from) };
+                std::thread::spawn(move || conduct(peer));
+            }
+        });
+        Self { address, accepted, is_over, accepting: Some(accepting) }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.is_over.store(true, SeqCst);
+        drop(TcpStream::connect(self.address));
+        if let Some(accepting) = self.accepting.take() {
+            accepting.join().expect("the server's thread");
+        }
+    }
+}
+
+/// A server on a unix socket, for one test; it ends with its first `clients` connections.
+pub(crate) fn start_unix(path: &Path, clients: u32, answer: &'static [u8]) -> JoinHandle<()> {
+    let listener = UnixListener::bind(path).expect("bound");
+    std::thread::spawn(move || {
+        let serve = |number: u32| {
+            let (stream, _) = listener.accept().expect("a client");
+            let stream: BufReader<Box<dyn Stream>> = BufReader::new(Box::new(stream));
+            let mut peer = Peer { stream, tcp: None, number, from: None };
+            std::thread::spawn(move || peer.answer_all(answer))
+        };
+        let served: Vec<JoinHandle<()>> = (0..clients).map(serve).collect();
+        served.into_iter().for_each(|each| each.join().expect("served"));
+    })
+}

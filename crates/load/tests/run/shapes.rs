@@ -1,0 +1,194 @@
+//! Shapes of requests and answers, and where connections go.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pollux_load::Target;
+
+use crate::server::{OK, Server, start_unix};
+use crate::{is_sound, on_every_driver, plan};
+
+#[test]
+fn answers_of_every_framing_are_read() {
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    const UNTIL_CLOSE: &[u8] = b"HTTP/1.0 200 OK\r\n\r\nhello";
+    const INTERIM: &[u8] =
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    for (answer, closes) in [(CHUNKED, false), (UNTIL_CLOSE, true), (INTERIM, false)] {
+        let server = Server::start(move |mut peer| {
+            if closes {
+                peer.request();
+                peer.send(answer);
+            } else {
+                peer.answer_all(answer);
+            }
+        });
+        on_every_driver(
+            |driver| plan(driver, &server.url("/"), 2, 20),
+            |outcome| {
+                is_sound(outcome);
+                assert_eq!((outcome.totals.right, outcome.errors.total()), (20, 0));
+                assert_eq!(outcome.totals.body_bytes_in, 100);
+                assert_eq!(outcome.totals.bytes_in, 20 * answer.len() as u64);
+            },
+        );
+    }
+}
+
+#[test]
+fn an_answer_in_pieces_has_its_first_byte_before_its_last() {
+    let server = Server::start(|mut peer| {
+        let (first, second) = OK.split_at(10);
+        while peer.request().is_some() && peer.send(first) {
+            crate::server::delay(Duration::from_millis(20));
+            peer.send(second);
+        }
+    });
+    on_every_driver(
+        |driver| plan(driver, &server.url("/"), 1, 3),
+        |outcome| {
+            is_sound(outcome);
+            let latency = outcome.latency.min_ns().expect("answers");
+            let first_byte = outcome.first_byte.min_ns().expect("answers");
+            assert!(latency >= 19_000_000 && first_byte < latency, "{first_byte} {latency}");
+        },
+    );
+}
+
+#[test]
+fn the_server_says_when_a_connection_ends() {
+    const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
+    let server = Server::start(|mut peer| {
+        for answer in [OK, OK, LAST] {
+            if peer.request().is_none() || !peer.send(answer) {
+                return;
+            }
+        }
+    });
+    on_every_driver(
+        |driver| plan(driver, &server.url("/"), 1, 30),
+        |outcome| {
+            assert_eq!((outcome.totals.right, outcome.errors.total()), (30, 0));
+            assert!((10..=11).contains(&outcome.totals.connects), "{}", outcome.totals.connects);
+        },
+    );
+}
+
+/// Sixteen requests are read before any is answered, and each answer tells by its length to
+/// which request it belongs.
+#[test]
+fn pipelined_answers_belong_to_their_requests() {
+    let seen: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
+    let counted = Arc::clone(&seen);
+    let server = Server::start(move |mut peer| {
+        loop {
+            let mut answers = Vec::new();
+            for _ in 0..16 {
+                let Some(head) = peer.request() else { return };
+                let path = head.split(' ').nth(1).expect("a path").to_owned();
+                let body: &[u8] = if path == "/short" { b"abc" } else { b"abcdefg" };
+                answers.extend_from_slice(
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(),
+                );
+                answers.extend_from_slice(body);
+                *counted.lock().expect("no panic").entry(path).or_default() += 1;
+            }
+            peer.send(&answers);
+        }
+    });
+    on_every_driver(
+        |driver| {
+            seen.lock().expect("no panic").clear();
+            let mut plan = plan(driver, &server.url("/short"), 1, 1_600);
+            plan.pipeline = 16;
+            let mut long = Target::parse(&server.url("/long"), None).expect("a URL");
+            long.weight = 3;
+            plan.targets.push(long);
+            plan
+        },
+        |outcome| {
+            is_sound(outcome);
+            assert_eq!((outcome.totals.right, outcome.errors.total()), (1_600, 0));
+            let [short, long] = &outcome.targets[..] else { panic!("two targets") };
+            let seen = seen.lock().expect("no panic");
+            assert_eq!((short.answered, long.answered), (seen["/short"], seen["/long"]));
+            assert_eq!(outcome.totals.body_bytes_in, 3 * short.answered + 7 * long.answered);
+            assert_eq!(short.latency.count() + long.latency.count(), 1_600);
+            // One in four; six standard deviations of the binomial.
+            assert!(short.answered.abs_diff(400) < 104, "{}", short.answered);
+        },
+    );
+}
+
+#[test]
+fn a_request_larger_than_any_buffer_is_sent_whole() {
+    const BODY: usize = 300_000;
+    let server = Server::start(|mut peer| {
+        while let Some(head) = peer.request() {
+            assert!(head.starts_with("POST /in HTTP/1.1\r\n"), "{head}");
+            assert!(head.contains("\r\nX-One: two\r\n"), "{head}");
+            let body = peer.body(BODY).expect("a body");
+            assert!(body.iter().all(|byte| *byte == 7));
+            peer.send(OK);
+        }
+    });
+    on_every_driver(
+        |driver| {
+            let mut plan = plan(driver, &server.url("/in"), 2, 6);
+            plan.targets[0].method = "POST".to_owned();
+            plan.targets[0].fields.push(("X-One".to_owned(), "two".to_owned()));
+            plan.targets[0].body = vec![7; BODY];
+            plan.pipeline = 2;
+            plan
+        },
+        |outcome| {
+            assert_eq!((outcome.totals.right, outcome.errors.total()), (6, 0));
+            assert!(outcome.totals.bytes_out > 6 * BODY as u64);
+        },
+    );
+}
+
+#[test]
+fn unix_sockets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    on_every_driver(
+        |driver| {
+            let path = folder.path().join(driver.name());
+            start_unix(&path, 3, OK);
+            let mut plan = plan(driver, "http://127.0.0.1/", 3, 60);
+            plan.targets =
+                vec![Target::parse("http://localhost/x", Some(Path::new(&path))).expect("a URL")];
+            plan
+        },
+        |outcome| assert_eq!((outcome.totals.right, outcome.errors.total()), (60, 0)),
+    );
+}
+
+#[test]
+fn connections_come_from_the_sources_in_turn() {
+    let from: Arc<Mutex<BTreeMap<IpAddr, u32>>> = Arc::default();
+    let seen = Arc::clone(&from);
+    let server = Server::start(move |mut peer| {
+        let from = peer.from.expect("TCP").ip();
+        *seen.lock().expect("no panic").entry(from).or_default() += 1;
+        peer.answer_all(OK);
+    });
+    let sources: [IpAddr; 2] = [[127, 0, 0, 2].into(), [127, 0, 0, 3].into()];
+    on_every_driver(
+        |driver| {
+            from.lock().expect("no panic").clear();
+            let mut plan = plan(driver, &server.url("/"), 4, 40);
+            plan.sources = sources.to_vec();
+            plan
+        },
+        |outcome| {
+            assert_eq!(outcome.totals.right, 40);
+            let from = from.lock().expect("no panic");
+            assert_eq!(sources.map(|source| from[&source]), [2, 2]);
+        },
+    );
+}
