@@ -243,6 +243,12 @@ impl Counted {
 /// Opens and starts one counter of one thread.
 fn perf_count(name: &str, event: Event, tid: u32) -> Reading<Counter> {
     let counter = Counter::open(event, Scope::Thread(tid), CounterOptions::default());
+    let is_missing = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported)
+    };
+    if counter.as_ref().is_err_and(is_missing) {
+        return Reading::unavailable(format!("{name}: this machine has no such counter"));
+    }
     Reading::from_io(name, counter.and_then(|counter| counter.enable().map(|()| counter)))
 }
 

@@ -110,7 +110,7 @@ pub fn arms_of_pollux<'a>(
     }
     let name = |driver: Driver, build: &Build| match pollers {
         [_] => build.name.clone(),
-        _ => format!("{driver} {}", build.name),
+        _ => format!("{driver}-{}", build.name),
     };
     let of =
         |driver: Driver| builds.iter().map(move |build| (name(driver, build), driver, Some(build)));

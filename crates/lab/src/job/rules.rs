@@ -300,7 +300,7 @@ mod tests {
         let epoll = Driver::Readiness(Mechanism::Epoll);
         assert_eq!(arms(&[epoll], &two, &[Peer::Nginx], &[]), ["old", "new", "nginx"]);
         let both = arms(&[epoll, Driver::Completion], &two, &[], &[]);
-        assert_eq!(both, ["epoll old", "epoll new", "uring old", "uring new"]);
+        assert_eq!(both, ["epoll-old", "epoll-new", "uring-old", "uring-new"]);
         for wrong in [&["old"][..], &["=a"], &["old="], &["epoll=a"], &["a=b", "a=c"], &["a b=c"]] {
             assert!(builds(wrong).is_err(), "{wrong:?}");
         }
@@ -311,7 +311,7 @@ mod tests {
     fn the_usual_baseline_gives_way_to_the_first_arm() {
         assert_eq!(default_baseline(&["poll", "epoll"]).as_deref(), Some("epoll"));
         assert_eq!(default_baseline(&["poll", "mine"]).as_deref(), Some("poll"));
-        assert_eq!(default_baseline::<&str>(&[]), None);
+        assert_eq!(default_baseline(&[""; 0]), None);
     }
 
     #[test]

@@ -104,17 +104,8 @@ fn beside_the_seed(out: &mut String, record: &Record) {
     let _ = writeln!(out, "### Beside seed {number}: {title}\n\n{}\n", seed::summary(&beside));
     out.push_str("| series | there | here | |\n|:--|--:|--:|:--|\n");
     for one in &beside.series {
-        let theirs = one.series.places.iter().map(|place| match place.published {
-            Some(value) => number::si(value),
-            None => "–".to_owned(),
-        });
-        let ours = one.ours.iter().map(|ours| match ours {
-            Ok(value) => number::si(*value),
-            Err(_) => "–".to_owned(),
-        });
-        let (theirs, ours) = (theirs.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
-        let name = escape(&format!("{} ({})", one.series.name, one.series.unit));
-        let (theirs, ours) = (theirs.join(" · "), ours.join(" · "));
+        let (theirs, ours) = seed::figures(one);
+        let name = escape(&seed::name(one));
         let _ = writeln!(out, "| {name} | {theirs} | {ours} | {} |", escape(&seed::verdict(one)));
     }
     out.push('\n');
@@ -122,10 +113,8 @@ fn beside_the_seed(out: &mut String, record: &Record) {
         let (theirs, ours) = (escape(theirs), escape(ours));
         let _ = writeln!(out, "- {name}: there {theirs}; here {ours}");
     }
-    let reasons = beside.series.iter().flat_map(|one| &one.ours);
-    let reasons = reasons.filter_map(|ours| ours.as_ref().err().map(String::as_str));
-    for reason in view::in_order(reasons) {
-        let _ = writeln!(out, "- no figure here: {}", escape(reason));
+    for gap in seed::gaps(&beside) {
+        let _ = writeln!(out, "- {}", escape(&gap));
     }
     for remark in beside.seed.remarks {
         let _ = writeln!(out, "- {}", escape(remark));

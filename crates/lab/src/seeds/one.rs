@@ -84,6 +84,8 @@ pub(super) const SEED: Seed = Seed {
         "Its httperf asks with --rate 100 for 100 connections in the first second, not for a rate \
          of requests: each then sends its next call behind the last reply. So its reply rate is \
          that of a saturated server, as here.",
+        "On a machine with few CPUs our reply rate is that of the generator as long as the server \
+         is faster; what dead connections cost is its CPU time for each request, in the results.",
         "300 passes take less than a millisecond today; here passes are counted for a window.",
     ],
     series: &[

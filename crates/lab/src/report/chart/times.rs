@@ -1,7 +1,8 @@
 //! Times of requests inside a server: how they are spread, the arms over each other.
 //!
-//! The axis is logarithmic, and so are the server's buckets; the height is the share of requests
-//! per doubling of the time, so that buckets of different widths can be compared by eye.
+//! The axis is logarithmic, and so are the server's buckets, the same for every arm; the height is
+//! the share of requests in a bucket. The slowest thousandth would take half of the axis: it is not
+//! drawn, and stands in the tables.
 
 use super::{LETTERS, figure};
 use crate::record::{RequestTimesRun, TimeBucket};
@@ -19,8 +20,9 @@ const RIGHT: f64 = WIDTH - 12.0;
 const BOTTOM: f64 = HEIGHT - 46.0;
 const TICKS: usize = 6;
 /// Shares of the quantile table; the document's plot cut off the slowest hundredth.
-const QUANTILES: [(f64, &str); 4] =
-    [(0.5, "#p50"), (0.9, "#p90"), (0.99, "#p99"), (0.999, "#p99.9")];
+const QUANTILES: [(f64, &str); 3] = [(0.5, "#p50"), (0.99, "#p99"), (DRAWN, "#p99.9")];
+/// What is drawn of the requests.
+const DRAWN: f64 = 0.999;
 
 /// The distributions at one point over each other, with their quantiles under them; nothing where
 /// nothing was timed.
@@ -28,8 +30,10 @@ pub(crate) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
     let runs: Vec<_> = runs.iter().copied().filter(|run| run.times.requests > 0).collect();
     let buckets = || runs.iter().flat_map(|run| &run.times.buckets);
     let from_ns = buckets().map(|bucket| bucket.from_ns.max(1.0)).reduce(f64::min)?;
-    let below_ns = buckets().map(|bucket| bucket.below_ns).reduce(f64::max)?;
-    let highest = runs.iter().flat_map(|run| heights(run)).map(|(_, height)| height);
+    let slowest_ns = runs.iter().filter_map(|run| run.times.quantile_ns(DRAWN)).fold(0.0, f64::max);
+    let is_drawn = |bucket: &&TimeBucket| bucket.from_ns < slowest_ns;
+    let below_ns = buckets().filter(is_drawn).map(|bucket| bucket.below_ns).reduce(f64::max)?;
+    let highest = runs.iter().flat_map(|run| shares(run, f64::INFINITY)).map(|(_, share)| share);
     let highest = highest.fold(0.0, f64::max);
     let x = Scale::log((from_ns, below_ns), (LEFT, RIGHT));
     let y = Scale::linear((0.0, highest * 1.08), (BOTTOM, TOP));
@@ -41,10 +45,10 @@ pub(crate) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
     for run in &runs {
         let place = arms.index(&run.arm);
         svg.open(&format!("series {}", arms.class(&run.arm)), Some(place));
-        let outline = outline(run, &x, &y);
+        let outline = outline(run, below_ns, &x, &y);
         svg.path(&(polyline(&outline) + "Z"), "area");
         svg.path(&polyline(&outline), "line");
-        for (bucket, height) in heights(run) {
+        for (bucket, height) in shares(run, below_ns) {
             hover(&mut svg, run, bucket, (&x, &y), height);
         }
         svg.text((legend_x, 14.0), "end-label", &run.arm);
@@ -55,21 +59,19 @@ pub(crate) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
     Some(figure("curve", &svg.finish(), &quantiles(&runs), &table))
 }
 
-/// Each bucket with its share of the requests per doubling of the time.
-fn heights(run: &RequestTimesRun) -> impl Iterator<Item = (&TimeBucket, f64)> {
+/// Each bucket up to a time with its share of all requests.
+fn shares(run: &RequestTimesRun, below_ns: f64) -> impl Iterator<Item = (&TimeBucket, f64)> {
     let all = run.times.requests as f64;
-    run.times.buckets.iter().map(move |bucket| {
-        let doublings = (bucket.below_ns / bucket.from_ns.max(1.0)).log2().max(0.1);
-        (bucket, bucket.requests as f64 / all / doublings)
-    })
+    let drawn = run.times.buckets.iter().filter(move |bucket| bucket.below_ns <= below_ns);
+    drawn.map(move |bucket| (bucket, bucket.requests as f64 / all))
 }
 
 /// Steps along the buckets, down to nothing where there is a gap between them.
-fn outline(run: &RequestTimesRun, x: &Scale, y: &Scale) -> Vec<At> {
+fn outline(run: &RequestTimesRun, below_ns: f64, x: &Scale, y: &Scale) -> Vec<At> {
     let ground = y.at(0.0);
     let mut points: Vec<At> = Vec::new();
     let mut end_ns = f64::NAN;
-    for (bucket, height) in heights(run) {
+    for (bucket, height) in shares(run, below_ns) {
         let (from, below) = (x.at(bucket.from_ns.max(1.0)), x.at(bucket.below_ns));
         if bucket.from_ns != end_ns {
             points.extend(points.last().map(|last| (last.0, ground)));
@@ -102,7 +104,11 @@ fn hover(
 }
 
 fn axes(svg: &mut Svg, x: &Scale, y: &Scale) {
-    svg.text((LEFT, 30.0), "dim small", "share of requests per doubling of the time");
+    svg.text(
+        (LEFT, 30.0),
+        "dim small",
+        "share of requests in each bucket of the server's histogram",
+    );
     for tick in y.ticks(4) {
         let at = y.at(tick);
         svg.line((LEFT, at), (RIGHT, at), "grid");

@@ -6,6 +6,7 @@
 use crate::record::Record;
 use crate::report::markup::{Cell, Table, card, escape, notes, section};
 use crate::report::number;
+use crate::report::view::in_order;
 use crate::seeds::agree::Agreement;
 use crate::seeds::{self, Beside, BesideSeries};
 
@@ -27,7 +28,7 @@ pub(crate) fn seed(record: &Record) -> String {
         settings(&beside),
         notes(&remarks)
     );
-    let body = card(&head) + &card(&series_table(&beside));
+    let body = card(&head) + &card(&overview(&beside));
     section("seed", &format!("beside seed {}", beside.seed.number), &body)
 }
 
@@ -64,33 +65,71 @@ fn settings(beside: &Beside) -> String {
     table.finish()
 }
 
-fn series_table(beside: &Beside) -> String {
-    let mut table = Table::new(&["place", "#there", "#here", "why not, and whether they agree"]);
-    for one in &beside.series {
-        table.group(&format!("{} ({})", one.series.name, one.series.unit));
-        for (place, ours) in one.series.places.iter().zip(&one.ours) {
-            let theirs = match place.published {
-                Some(value) => Cell::number(&number::si(value), value),
-                None => Cell::missing("–", "its picture is lost"),
-            };
-            let (ours, why) = match ours {
-                Ok(value) => (Cell::number(&number::si(*value), *value), ""),
-                Err(why) => (Cell::missing("–", why), why.as_str()),
-            };
-            let why = Cell::text(why).class("wide dim");
-            table.row(&[Cell::text(&number::axis_value(place.name)), theirs, ours, why]);
+/// A line for each series, grouped by what it is told over.
+fn overview(beside: &Beside) -> String {
+    let mut table = Table::new(&["series", "there", "here", "direction and shape"]);
+    let places = |one: &BesideSeries| {
+        let names = one.series.places.iter().map(|place| number::axis_value(place.name));
+        names.collect::<Vec<_>>().join(" · ")
+    };
+    let all: Vec<String> = beside.series.iter().map(places).collect();
+    for over in in_order(all.iter().map(String::as_str)) {
+        table.group(over);
+        for (one, _) in beside.series.iter().zip(&all).filter(|(_, places)| *places == over) {
+            table.row(&line(one));
         }
-        let class = match one.judgement.agreement {
-            Agreement::Agrees => "wide good",
-            Agreement::Differs => "wide bad",
-            Agreement::InDirection | Agreement::Unknown => "wide open",
-        };
-        table.row(&[
-            Cell::text(""),
-            Cell::text(""),
-            Cell::text(""),
-            Cell::text(&verdict(one)).class(class),
-        ]);
     }
-    table.finish()
+    table.finish() + &notes(&gaps(beside))
+}
+
+fn line(one: &BesideSeries) -> [Cell; 4] {
+    let (theirs, ours) = figures(one);
+    let class = match one.judgement.agreement {
+        Agreement::Agrees => "wide good",
+        Agreement::Differs => "wide bad",
+        Agreement::InDirection | Agreement::Unknown => "wide open",
+    };
+    [
+        Cell::text(&name(one)),
+        Cell::text(&theirs),
+        Cell::text(&ours),
+        Cell::text(&verdict(one)).class(class),
+    ]
+}
+
+/// The series with its unit, where its name has none.
+pub(crate) fn name(one: &BesideSeries) -> String {
+    let (name, unit) = (one.series.name, one.series.unit);
+    match name.contains(unit) {
+        true => name.to_owned(),
+        false => format!("{name} ({unit})"),
+    }
+}
+
+/// Theirs and ours in the order of the places; a dash where there is none.
+pub(crate) fn figures(one: &BesideSeries) -> (String, String) {
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number::si);
+    let theirs = one.series.places.iter().map(|place| shown(place.published));
+    let ours = one.ours.iter().map(|ours| shown(ours.as_ref().ok().copied()));
+    (theirs.collect::<Vec<_>>().join(" · "), ours.collect::<Vec<_>>().join(" · "))
+}
+
+/// Why figures of ours are missing: one line for each reason, with the places.
+pub(crate) fn gaps(beside: &Beside) -> Vec<String> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for one in &beside.series {
+        for (place, ours) in one.series.places.iter().zip(&one.ours) {
+            let Err(reason) = ours else { continue };
+            match found.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, places)) if places.contains(&place.name) => {}
+                Some((_, places)) => places.push(place.name),
+                None => found.push((reason, vec![place.name])),
+            }
+        }
+    }
+    let line = |(reason, places): (&str, Vec<&str>)| {
+        let places: Vec<String> = places.into_iter().map(number::axis_value).collect();
+        format!("no figure here for {}: {reason}", places.join(", "))
+    };
+    found.into_iter().map(line).collect()
 }

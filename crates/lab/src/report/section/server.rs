@@ -39,8 +39,8 @@ pub(crate) fn server(record: &Record, arms: &Arms<'_>) -> String {
         let heading = escape(&format!("{experiment}: what the load generator saw"));
         let about = "Medians over the runs. On a machine with few CPUs the generator is the bound: \
                      rates and latencies say more of it than of the server. Rate × latency is the \
-                     number of requests under way (Little's law): beside closed connections it \
-                     is theirs, or the figures contradict each other.";
+                     number of requests under way, by Little's law: with one for each connection \
+                     it is the number of connections, or rate and latency contradict each other.";
         body.push_str(&card(&format!(
             "<h3>{heading}</h3><p class=\"dim\">{about}</p>{}{}",
             load_table(record, experiment, arms),
@@ -115,7 +115,7 @@ fn figure(runs: &[&Measurement], name: &str, show: fn(f64) -> String) -> Cell {
     }
 }
 
-/// Rate times median latency.
+/// Rate times mean latency.
 fn in_flight(runs: &[&Measurement]) -> Cell {
     let values: Vec<f64> = runs.iter().filter_map(|run| stall::in_flight(run)).collect();
     match median(&values) {

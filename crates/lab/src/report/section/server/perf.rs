@@ -22,7 +22,7 @@ const HEADINGS: [&str; 13] = [
     "#system calls",
     "#cycles",
     "#instructions",
-    "#instructions/cycle",
+    "#per cycle",
     "#branches",
     "#branch misses",
     "#of branches",

@@ -7,6 +7,7 @@
 use crate::experiment::is_split;
 use crate::record::{Measurement, Record, ResultRow};
 use crate::report::number;
+use crate::report::view::NOISE_ARM;
 use crate::stats::median;
 
 /// Latencies that look like a delayed acknowledgement: Linux waits 40 ms, and a network adds some.
@@ -14,16 +15,19 @@ const SUSPECT_US: std::ops::RangeInclusive<f64> = 38_000.0..=50_000.0;
 /// Requests under way, relative to connections, between which each connection has one.
 const EACH_HAS_ONE: std::ops::RangeInclusive<f64> = 0.8..=1.25;
 
-/// Requests under way, by Little's law.
+/// Requests under way, by Little's law: it holds for the mean. Where a generator tells none the
+/// median stands for it.
 pub(super) fn in_flight(run: &Measurement) -> Option<f64> {
-    let latency_us = run.figures.get("latency_p50_us")?;
+    let mean_us = run.figures.get("latency_mean_us");
+    let latency_us = mean_us.or_else(|| run.figures.get("latency_p50_us"))?;
     Some(run.figures.get("requests_per_s")? * latency_us / 1e6)
 }
 
 /// What to say of the points of an experiment at which replies wait, one line for each arm.
 pub(super) fn lines(record: &Record, experiment: &str) -> Vec<String> {
     let mut found: Vec<(&str, bool, Vec<(u64, f64)>)> = Vec::new();
-    for row in record.results.iter().filter(|row| row.experiment == experiment) {
+    let rows = record.results.iter().filter(|row| row.experiment == experiment);
+    for row in rows.filter(|row| row.arm != NOISE_ARM) {
         let Some(stall) = stall(record, row) else { continue };
         let is_meant = is_split(&row.axes);
         match found.iter_mut().find(|(arm, meant, _)| (*arm, *meant) == (&*row.arm, is_meant)) {
