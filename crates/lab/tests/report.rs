@@ -308,7 +308,7 @@ fn times_inside_the_server_are_drawn_over_each_other_with_their_quantiles() {
         assert_eq!(series.count(), 2, "both arms");
     }
     let text = all_text(&document);
-    for words in ["p99.9", "1.14 µs", "2.1 µs", "46.7 µs"] {
+    for words in ["p99.9", "1.17 µs", "2.1 µs", "48.7 µs"] {
         assert!(text.contains(words), "{words}");
     }
     let mut record = sample::record();

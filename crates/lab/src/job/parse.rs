@@ -214,7 +214,7 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
     let (runtime, interval) = read_window(walk, &settings);
     let ramp_time = settings.ramp_time.clone().value();
     let arms = read_arms(walk, table, settings, commands.as_deref(), experiment);
-    let (pollers, builds, peers, baseline) = arms?;
+    let Arms { pollers, builds, peers, baseline } = arms?;
     Some(Part {
         name: name.value().unwrap_or_else(|| experiment.name().to_owned()),
         experiment,
@@ -263,6 +263,14 @@ fn note_strange_peer(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<
     }
 }
 
+/// What a part compares, beside its external arms.
+struct Arms {
+    pollers: Vec<Driver>,
+    builds: Vec<Build>,
+    peers: Vec<Peer>,
+    baseline: String,
+}
+
 /// Drivers, builds, peers and baseline; not judged where the arms themselves are wrong.
 fn read_arms<'a>(
     walk: &mut Walk<'a>,
@@ -270,7 +278,7 @@ fn read_arms<'a>(
     settings: RunSettings,
     commands: Option<&[Command]>,
     experiment: Experiment,
-) -> Option<(Vec<Driver>, Vec<Build>, Vec<Peer>, String)> {
+) -> Option<Arms> {
     let pollers = match settings.pollers {
         Said::Nothing => experiment.drivers().to_vec(),
         Said::Wrong => return None,
@@ -303,7 +311,7 @@ fn read_arms<'a>(
             baseline
         }
     };
-    Some((pollers, builds, peers, baseline))
+    Some(Arms { pollers, builds, peers, baseline })
 }
 
 /// Runtime and interval; the default interval gives way to a shorter runtime.

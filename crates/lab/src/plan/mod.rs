@@ -242,7 +242,7 @@ pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> 
         }
         match axis.kind {
             AxisKind::Word(_) if axis.name == "reply" => {
-                words.push(format!("{value} {}", axis.name))
+                words.push(format!("{value} {}", axis.name));
             }
             AxisKind::Word(_) => words.push(value.clone()),
             AxisKind::Count(..) => words.push(format!("{value} {}", axis.name)),

@@ -15,29 +15,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::experiment::Experiment;
 use crate::host::environment::Environment;
 use crate::host::gates::{Gate, GateLimits, OwnUse};
 use crate::host::machine::HostSample;
 use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
 use crate::judge;
-use crate::measure::{Done, Pass};
-use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
-use crate::record::{
-    Block, CountingRun, Ending, Interval, JobRecord, Outcome, Profile, Record, RequestTimesRun, Run,
-};
+use crate::measure::Pass;
+use crate::plan::{Arm, Plan, PlannedPoint};
+use crate::record::{Block, Ending, Interval, JobRecord, Outcome, Record, Run};
 use crate::stats::{StoppingRule, block_order};
 
 mod arm;
 mod build;
 mod child;
+mod passes;
 mod scratch;
 
 pub use scratch::Scratch;
 
-/// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
-const COUNTING_SHARE: f64 = 0.3;
 /// An arm that failed this often in a row at a point is not tried again there.
 const FAILURES_MAX: u32 = 2;
 /// Disturbed blocks are repeated up to this share of the planned ones.
@@ -237,76 +233,6 @@ impl Runner<'_> {
         Some(outcome)
     }
 
-    fn counting_pass(&mut self, state: &mut State) {
-        let limit = self.plan.job.budget.map(|budget| budget.mul_f64(COUNTING_SHARE));
-        self.side_pass(Pass::Counting, limit, &is_counted, &mut |label, done| {
-            state.record.counting.push(CountingRun {
-                experiment: label.experiment.clone(),
-                point: label.point.clone(),
-                arm: label.arm.clone(),
-                events: done.events,
-                counters: done.counters,
-                events_per_wait_histogram: done.events_per_wait_histogram,
-                kernel: done.kernel,
-            });
-        });
-    }
-
-    /// Only where the job asks for it and the arm is a server of pollux.
-    fn request_times_pass(&mut self, state: &mut State) {
-        if !self.plan.job.times_requests {
-            return;
-        }
-        self.side_pass(Pass::RequestTimes, None, &is_server_of_pollux, &mut |label, done| {
-            let Some(times) = done.request_times else { return };
-            state.record.request_times.push(RequestTimesRun {
-                experiment: label.experiment.clone(),
-                point: label.point.clone(),
-                arm: label.arm.clone(),
-                times,
-            });
-        });
-    }
-
-    fn profile_pass(&mut self, state: &mut State) {
-        let Some(rate_hz) = self.plan.job.profile_hz else { return };
-        self.side_pass(Pass::Profile { rate_hz }, None, &is_counted, &mut |label, done| {
-            let Some(samples) = done.samples else { return };
-            state.record.profiles.push(Profile {
-                experiment: label.experiment.clone(),
-                point: label.point.clone(),
-                arm: label.arm.clone(),
-                samples,
-                symbols: done.symbols,
-            });
-        });
-    }
-
-    /// Each of the wanted arms once at each point, apart from the timing. A failure here shows again
-    /// in the timing pass, where it is recorded.
-    fn side_pass(
-        &mut self,
-        pass: Pass,
-        limit: Option<Duration>,
-        is_wanted: &dyn Fn(&PlannedPoint, &Arm) -> bool,
-        keep: &mut dyn FnMut(&RunLabel, Done),
-    ) {
-        let (plan, start) = (self.plan, Instant::now());
-        for point in &plan.points {
-            for arm in &point.arms {
-                let is_over = limit.is_some_and(|limit| start.elapsed() > limit);
-                let is_left = arm.name == SAME_AGAIN || !is_wanted(point, arm);
-                if is_left || is_over || self.stop.is_asked() {
-                    continue;
-                }
-                let label = self.label(None, point, arm, pass);
-                if let Ok(arm::Ran { done: Some(done), .. }) = self.one_run(&label, point, arm, 0) {
-                    keep(&label, done);
-                }
-            }
-        }
-    }
-
     fn one_run(
         &mut self,
         label: &RunLabel,
@@ -393,16 +319,6 @@ impl Runner<'_> {
         record.cuts = self.plan.cuts.clone();
         record
     }
-}
-
-/// What runs a command can't be looked into.
-fn is_counted(_: &PlannedPoint, arm: &Arm) -> bool {
-    !matches!(arm.kind, ArmKind::Command(_))
-}
-
-fn is_server_of_pollux(point: &PlannedPoint, arm: &Arm) -> bool {
-    point.experiment == Experiment::Http
-        && matches!(arm.kind, ArmKind::Driver(..) | ArmKind::Build(..))
 }
 
 /// However small the budget, this many blocks are tried: none would answer nothing.

@@ -204,7 +204,7 @@ fn ours(series: &Series, place: &Place, record: &Record) -> Result<f64, String> 
                 (&why.experiment, &why.point, &why.arm) == (&row.experiment, &row.point, &row.arm)
             });
             let reading = why.map(|why| why.events_per_wait.clone());
-            value_of(reading.unwrap_or_else(|| Reading::unavailable("not counted")))
+            value_of(&reading.unwrap_or_else(|| Reading::unavailable("not counted")))
         }
     }
 }
@@ -233,12 +233,12 @@ fn per_event(record: &Record, row: &ResultRow, names: &[&str]) -> Result<f64, St
     let mut sum = 0.0;
     for name in names {
         let count = run.kernel.get(*name).cloned();
-        sum += value_of(count.unwrap_or_else(|| Reading::unavailable("not counted")))? as f64;
+        sum += value_of(&count.unwrap_or_else(|| Reading::unavailable("not counted")))? as f64;
     }
     Ok(sum / run.events as f64)
 }
 
-fn value_of<T: Copy>(reading: Reading<T>) -> Result<T, String> {
+fn value_of<T: Copy>(reading: &Reading<T>) -> Result<T, String> {
     let reason = reading.reason().unwrap_or_default().to_owned();
     reading.value().copied().ok_or(reason)
 }

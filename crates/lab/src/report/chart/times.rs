@@ -51,7 +51,7 @@ pub(crate) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
         for (bucket, height) in shares(run, below_ns) {
             hover(&mut svg, run, bucket, (&x, &y), height);
         }
-        svg.text((legend_x, 14.0), "end-label", &run.arm);
+        svg.text((legend_x, 14.0), "name", &run.arm);
         legend_x += text_width(&run.arm, LETTERS) * 1.15 + 18.0;
         svg.close();
     }

@@ -23,19 +23,28 @@ pub(super) fn in_flight(run: &Measurement) -> Option<f64> {
     Some(run.figures.get("requests_per_s")? * latency_us / 1e6)
 }
 
+/// An arm whose replies wait, and where.
+struct Stalled<'a> {
+    arm: &'a str,
+    /// Whether it was told to make the mistake.
+    is_meant: bool,
+    /// Connections and latency in microseconds at each point.
+    stalls: Vec<(u64, f64)>,
+}
+
 /// What to say of the points of an experiment at which replies wait, one line for each arm.
 pub(super) fn lines(record: &Record, experiment: &str) -> Vec<String> {
-    let mut found: Vec<(&str, bool, Vec<(u64, f64)>)> = Vec::new();
+    let mut found: Vec<Stalled<'_>> = Vec::new();
     let rows = record.results.iter().filter(|row| row.experiment == experiment);
     for row in rows.filter(|row| row.arm != NOISE_ARM) {
         let Some(stall) = stall(record, row) else { continue };
         let is_meant = is_split(&row.axes);
-        match found.iter_mut().find(|(arm, meant, _)| (*arm, *meant) == (&*row.arm, is_meant)) {
-            Some((.., stalls)) => stalls.push(stall),
-            None => found.push((&row.arm, is_meant, vec![stall])),
+        match found.iter_mut().find(|one| one.arm == row.arm && one.is_meant == is_meant) {
+            Some(one) => one.stalls.push(stall),
+            None => found.push(Stalled { arm: &row.arm, is_meant, stalls: vec![stall] }),
         }
     }
-    found.into_iter().map(|(arm, is_meant, stalls)| line(arm, is_meant, &stalls)).collect()
+    found.iter().map(|one| line(one.arm, one.is_meant, &one.stalls)).collect()
 }
 
 fn line(arm: &str, is_meant: bool, stalls: &[(u64, f64)]) -> String {
