@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use pollux_lab::doctor::Concern;
 
 use crate::axis_flags::AxisFlags;
+use crate::load::{self, LoadFlags};
 use crate::serve::ServeFlags;
 
 /// Exit codes of every `pollux lab` command, shown in its help.
@@ -92,6 +93,13 @@ pub(crate) enum Command {
     /// Compare event mechanisms on this machine: select, poll, AIO poll, epoll, io_uring
     #[command(after_help = EXIT_CODES, after_long_help = format!("{LAB_EXAMPLES}\n\n{EXIT_CODES}"))]
     Lab(Box<Lab>),
+    /// Put HTTP load on a server, and find what it does to the latency
+    #[command(
+        arg_required_else_help = true,
+        after_help = load::EXIT_CODES,
+        after_long_help = format!("{}\n\n{}", load::EXAMPLES, load::EXIT_CODES)
+    )]
+    Load(Box<LoadFlags>),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
     #[command(
         after_help = SERVE_EXIT_CODES,

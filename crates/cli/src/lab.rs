@@ -15,7 +15,7 @@ use pollux_lab::generate::GenerateOptions;
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
-use pollux_lab::plan::{Machine, Plan, Wanted, memory_available_bytes, missing_here};
+use pollux_lab::plan::{Machine, Plan, Resources, Wanted, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
@@ -129,7 +129,7 @@ fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
         &Machine {
             fds_max: limit.maximum.unwrap_or(u64::MAX),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: memory_available_bytes(),
+            resources: Resources::here(),
             missing: &missing_here,
         },
     ))

@@ -13,6 +13,7 @@ mod axis_flags;
 mod doctor;
 mod lab;
 mod lab_parts;
+mod load;
 mod output;
 mod pages;
 mod progress;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let ran = match cli.command {
         Command::Lab(lab) => lab::run(*lab),
+        Command::Load(flags) => load::run(&flags),
         Command::Serve(flags) => serve::run(*flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Completions { shell } => pages::completions(shell),

@@ -96,6 +96,42 @@ impl<'a> Actions<'a> {
         SocketAddr::try_from(address).ok()
     }
 
+    /// Lets another protocol speak above this one, such as HTTP above TLS: what `upper` sends is
+    /// put into `room` instead of being sent, and what else it asks for is asked for here. Gives
+    /// back what `upper` gave, and how many bytes it wanted to send.
+    ///
+    /// # Panics
+    /// When `room` has less than [`Actions::ROOM_MIN`] bytes, or `upper` sends a file range: it
+    /// would leave past this protocol.
+    pub fn layered<R>(
+        &mut self,
+        room: &mut [u8],
+        upper: impl FnOnce(&mut Actions<'_>) -> R,
+    ) -> (R, usize) {
+        assert!(room.len() >= Self::ROOM_MIN, "an upper protocol has the room that all have");
+        let mut above = Actions {
+            now: self.now,
+            id: self.id,
+            out: room,
+            filled: 0,
+            file: None,
+            ending: self.ending,
+            wants_call_again: self.wants_call_again,
+            is_input_paused: self.is_input_paused,
+            deadline: self.deadline,
+            wakes: &mut *self.wakes,
+            socket: self.socket,
+        };
+        let result = upper(&mut above);
+        assert!(above.file.is_none(), "a file range can't pass another protocol");
+        let Actions { filled, ending, wants_call_again, is_input_paused, deadline, .. } = above;
+        self.ending = ending;
+        self.wants_call_again = wants_call_again;
+        self.is_input_paused = is_input_paused;
+        self.deadline = deadline;
+        (result, filled)
+    }
+
     /// Bytes that can still be sent in this call.
     #[must_use]
     #[inline]

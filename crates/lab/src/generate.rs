@@ -1,9 +1,9 @@
 //! Pollux's own load generator as the lab uses it: one run in a fresh process, one line of JSON.
 //!
 //! `pollux lab generate` calls [`run`] and prints what it answers; the `http` experiment starts
-//! that command beside its server and reads the line with [`Generated::read`]. It is a closed
-//! loop on one thread: each connection asks again as soon as it was answered. What is under way
-//! at its end is waited for, so the count is exactly that of the requests that were sent.
+//! that command beside its server and reads the line. It is a closed loop on one thread: each
+//! connection asks again as soon as it was answered. What is under way at its end is waited for,
+//! so the count is exactly that of the requests that were sent.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Crowd, End, Expect, Finding, Load, LoadError, Outcome, Pace, Plan, Target};
+use pollux_load::{
+    Crowd, End, Expect, Finding, Load, LoadError, Outcome, Pace, Plan, Target, Trust,
+};
 use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +101,7 @@ fn plan(options: &GenerateOptions) -> Result<Plan, LoadError> {
         expect: Expect { status: Some(200), body_bytes: Some(options.reply_bytes) },
         sources: Vec::new(),
         crowd: Crowd::default(),
+        trust: Trust::default(),
         seed: 0,
     })
 }

@@ -12,7 +12,6 @@
 //! thousands of requests.
 
 use std::collections::VecDeque;
-use std::io;
 use std::time::Duration;
 
 use pollux_engine::{Actions, CloseCause, Moment};
@@ -101,10 +100,6 @@ impl Active {
         tally.totals.connects += 1;
         tally.connect.record(took_ns);
         self.send(shared, actions);
-    }
-
-    pub(crate) fn connect_failed(&mut self, shared: &mut Shared, error: &io::Error) {
-        shared.connect_failed(Fault::of_connect(error));
     }
 
     #[inline]
@@ -309,8 +304,9 @@ impl Active {
         is_all
     }
 
+    /// Books that the peer can't be understood, and gives the connection up.
     #[cold]
-    fn give_up(
+    pub(crate) fn give_up(
         &mut self,
         shared: &mut Shared,
         actions: &mut Actions<'_>,

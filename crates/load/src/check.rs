@@ -49,8 +49,11 @@ fn targets(plan: &Plan) -> Result<(), LoadError> {
         if target.weight == 0 {
             return refuse("URL", format!("{} has weight 0; leave it out", target.url));
         }
-        if target.tls_name.is_some() {
-            let why = format!("{} is encrypted, which is not supported; use http://", target.url);
+        if target.tls_name != first.tls_name {
+            let why = format!(
+                "{} and {} differ in encryption or name; connections are shared by all targets",
+                first.url, target.url
+            );
             return refuse("URL", why);
         }
     }

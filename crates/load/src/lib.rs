@@ -20,6 +20,7 @@ mod outcome;
 mod own_use;
 mod plan;
 mod rate;
+pub mod render;
 mod requests;
 mod run;
 mod schedule;
@@ -29,6 +30,8 @@ mod shared;
 mod supply;
 mod tally;
 mod target;
+mod tls;
+mod trust;
 mod watch;
 mod worker;
 
@@ -40,7 +43,7 @@ pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Outcome, Second, Setting, TargetOutcome,
     Totals,
 };
-pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage};
+pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage, Trust};
 pub use rate::{RateError, parse_rate, rate_in_words};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, Schedule};

@@ -125,6 +125,7 @@ mod tests {
             expect: Expect::default(),
             sources: Vec::new(),
             crowd: Crowd { dead, ..Crowd::default() },
+            trust: crate::Trust::Public,
             seed: 0,
         }
     }

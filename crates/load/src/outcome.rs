@@ -98,6 +98,9 @@ pub struct Totals {
     pub body_bytes_in: u64,
     /// Body length of the first answer, which `ab` compares all others with.
     pub first_body_bytes: Option<u64>,
+    /// Answers whose body is longer or shorter than the first one's; `None` where threads saw
+    /// several lengths and first ones that differ.
+    pub unlike_first: Option<u64>,
 }
 
 /// What went wrong, by kind. A request is counted once.

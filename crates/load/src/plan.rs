@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver};
@@ -47,8 +48,22 @@ pub struct Plan {
     pub sources: Vec<IpAddr>,
     /// Connections beside the active ones.
     pub crowd: Crowd,
+    /// Which servers are believed to be who they say, for targets with `https`.
+    pub trust: Trust,
     /// Seed of everything random: Poisson arrivals, the choice among targets.
     pub seed: u64,
+}
+
+/// Whose certificates are accepted.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Trust {
+    /// Those of the public authorities, as Mozilla lists them.
+    #[default]
+    Public,
+    /// Those that the authorities in this PEM file have signed, and those in it.
+    File(PathBuf),
+    /// Anybody's: the connection is encrypted, and it is not known with whom.
+    Anybody,
 }
 
 /// When requests begin.

@@ -13,6 +13,7 @@ use crate::control::{Control, Phase};
 use crate::gather::{Gatherer, Seen, ThreadOutcome};
 use crate::requests::Requests;
 use crate::supply::{Budget, Due, Supply};
+use crate::tls::Tls;
 use crate::worker::{Seat, Worker, share};
 use crate::{Arrivals, Errors, LoadError, Outcome, Pace, Plan, Second, Totals};
 
@@ -28,6 +29,7 @@ impl Load {
     /// could not be started. Nothing runs then.
     pub fn start(plan: Plan) -> Result<Running, LoadError> {
         check(&plan)?;
+        let tls = Tls::of(&plan)?;
         let plan = Arc::new(plan);
         let control = Arc::new(Control::new(plan.threads, plan.warm_up));
         let pool = Arc::new(AtomicU64::new(plan.end.requests.unwrap_or(0)));
@@ -45,6 +47,7 @@ impl Load {
                 requests: Requests::new(&plan, thread)?,
                 supply: supply(&plan, thread),
                 budget: budget(&plan, &pool, thread),
+                tls: tls.clone(),
                 sender: sender.clone(),
                 spares: spare_receiver,
             };

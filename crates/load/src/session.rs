@@ -1,6 +1,7 @@
 //! A connection of the generator, as the loops see it: an active one, or one of the crowd.
 //!
-//! The engine calls it; it only passes on. Both kinds are small here, for the crowd may be large.
+//! The engine calls it; it only passes on, through TLS where the target is encrypted. Both kinds
+//! are small here, for the crowd may be large.
 
 use std::io;
 
@@ -9,6 +10,8 @@ use pollux_engine::{Actions, CloseCause, Now, Session};
 use crate::active::Active;
 use crate::crowd::Member;
 use crate::shared::Shared;
+use crate::tally::Fault;
+use crate::tls::Encrypted;
 
 /// One connection of the generator.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub(crate) enum ClientSession {
     Active(Box<Active>),
     /// It is only there.
     Crowd(Member),
+    /// One of the two, encrypted.
+    Encrypted(Box<Encrypted>),
 }
 
 const _: () = assert!(size_of::<ClientSession>() <= 40, "thousands stand beside the active ones");
@@ -26,6 +31,7 @@ macro_rules! either {
         match $self {
             Self::Active($each) => $body,
             Self::Crowd($each) => $body,
+            Self::Encrypted($each) => $body,
         }
     };
 }
@@ -51,9 +57,7 @@ impl Session for ClientSession {
     }
 
     fn connect_failed(&mut self, shared: &mut Shared, error: io::Error) {
-        if let Self::Active(active) = self {
-            active.connect_failed(shared, &error);
-        }
+        self.failed_to_open(shared, Fault::of_connect(&error));
     }
 
     #[inline]
@@ -63,17 +67,16 @@ impl Session for ClientSession {
     }
 
     fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Active(active) => active.on_end(shared),
-            Self::Crowd(member) => member.on_end(shared),
-        }
+        either!(self, each => each.on_end(shared));
         actions.close();
     }
 
     fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         shared.has_worked = true;
-        if let Self::Active(active) = self {
-            active.send(shared, actions);
+        match self {
+            Self::Active(active) => active.send(shared, actions),
+            Self::Crowd(_) => {}
+            Self::Encrypted(encrypted) => encrypted.on_drained(shared, actions),
         }
     }
 
@@ -84,8 +87,10 @@ impl Session for ClientSession {
 
     fn on_wake(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         shared.has_worked = true;
-        if let Self::Active(active) = self {
-            active.send(shared, actions);
+        match self {
+            Self::Active(active) => active.send(shared, actions),
+            Self::Crowd(_) => {}
+            Self::Encrypted(encrypted) => encrypted.on_wake(shared, actions),
         }
     }
 
@@ -99,6 +104,36 @@ impl Session for ClientSession {
         match self {
             Self::Active(active) => active.closed(shared, cause),
             Self::Crowd(member) => member.closed(shared, cause),
+            Self::Encrypted(encrypted) => encrypted.into_inner().closed(shared, cause),
+        }
+    }
+}
+
+impl ClientSession {
+    /// Books that it did not come to a connection.
+    pub(crate) fn failed_to_open(&mut self, shared: &mut Shared, fault: Fault) {
+        match self {
+            Self::Active(_) => shared.connect_failed(fault),
+            // Told by its end.
+            Self::Crowd(_) => {}
+            Self::Encrypted(encrypted) => encrypted.inner().failed_to_open(shared, fault),
+        }
+    }
+
+    /// Books that what came can't be understood, and gives the connection up.
+    pub(crate) fn broken(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, fault: Fault) {
+        if let Self::Active(active) = self {
+            active.give_up(shared, actions, fault, 0);
+        }
+        actions.abort();
+    }
+
+    /// The active connection in it, when it is one.
+    pub(crate) fn into_active(self) -> Option<Box<Active>> {
+        match self {
+            Self::Active(active) => Some(active),
+            Self::Crowd(_) => None,
+            Self::Encrypted(encrypted) => encrypted.into_inner().into_active(),
         }
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Shared {
     pub(crate) has_worked: bool,
     /// When the turn began.
     pub(crate) turn_ns: u64,
+    /// Room for what encrypted sessions send; empty without any.
+    pub(crate) plain_room: Vec<u8>,
     /// The latest that the clock said.
     read_ns: u64,
 }
@@ -128,6 +130,7 @@ impl Shared {
             last_outcome_ns: 0,
             has_worked: false,
             turn_ns: 0,
+            plain_room: Vec::new(),
             read_ns: 0,
         }
     }

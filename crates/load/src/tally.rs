@@ -22,6 +22,7 @@ pub(crate) enum Fault {
     Malformed,
     Status,
     Mismatch,
+    Tls,
 }
 
 impl Fault {
@@ -68,6 +69,7 @@ impl Errors {
             Fault::Malformed => self.malformed += 1,
             Fault::Status => self.status += 1,
             Fault::Mismatch => self.mismatch += 1,
+            Fault::Tls => self.tls += 1,
         }
     }
 
@@ -99,7 +101,31 @@ impl Totals {
         self.bytes_out += other.bytes_out;
         self.bytes_in += other.bytes_in;
         self.body_bytes_in += other.body_bytes_in;
-        self.first_body_bytes = self.first_body_bytes.or(other.first_body_bytes);
+        self.add_lengths(other);
+    }
+
+    /// Compares the length of a body with the first one's.
+    #[inline]
+    fn compare_length(&mut self, body_bytes: u64) {
+        let first = *self.first_body_bytes.get_or_insert(body_bytes);
+        let unlike = self.unlike_first.get_or_insert(0);
+        *unlike += u64::from(body_bytes != first);
+    }
+
+    /// Where the first bodies differ, the others are all unlike ours if they are all alike; else
+    /// nobody knows how many of them are.
+    fn add_lengths(&mut self, other: &Self) {
+        let Some(first) = self.first_body_bytes else {
+            (self.first_body_bytes, self.unlike_first) =
+                (other.first_body_bytes, other.unlike_first);
+            return;
+        };
+        let unlike = match other.first_body_bytes {
+            None => Some(0),
+            Some(others) if others == first => other.unlike_first,
+            Some(_) => other.unlike_first.filter(|unlike| *unlike == 0).map(|_| other.answered),
+        };
+        self.unlike_first = self.unlike_first.zip(unlike).map(|(ours, more)| ours + more);
     }
 }
 
@@ -151,9 +177,7 @@ impl Tally {
         totals.body_bytes_in += answer.body_bytes;
         let class = usize::from(answer.status / 100);
         totals.by_class[if class < 6 { class } else { 0 }] += 1;
-        if totals.first_body_bytes.is_none() {
-            totals.first_body_bytes = Some(answer.body_bytes);
-        }
+        totals.compare_length(answer.body_bytes);
         match fault {
             None => totals.right += 1,
             Some(fault) => self.errors.count(fault),
@@ -252,5 +276,34 @@ impl Interval {
             measured: Tally::new(targets),
             lag: Distribution::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_lengths(lengths: &[u64]) -> Totals {
+        let mut totals = Totals { answered: lengths.len() as u64, ..Totals::default() };
+        lengths.iter().for_each(|length| totals.compare_length(*length));
+        totals
+    }
+
+    #[test]
+    fn lengths_are_compared_with_the_first_over_all_tallies() {
+        let mut all = of_lengths(&[]);
+        for (lengths, unlike) in [
+            (&[][..], None),
+            (&[5, 5, 7], Some(1)),
+            (&[5, 9], Some(2)),
+            (&[], Some(2)),
+            (&[8, 8, 8], Some(5)),
+            // One of them may be a 5.
+            (&[8, 9], None),
+        ] {
+            all.add(&of_lengths(lengths));
+            assert_eq!(all.unlike_first, unlike, "{lengths:?}");
+        }
+        assert_eq!(all.first_body_bytes, Some(5));
     }
 }

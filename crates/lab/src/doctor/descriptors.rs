@@ -7,7 +7,7 @@ use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
 use crate::host::Reading;
 use crate::job;
-use crate::plan::{Machine, Plan, SERVER_FDS_SPARE};
+use crate::plan::{Machine, Plan, Resources, SERVER_FDS_SPARE};
 use crate::record::LeftOut;
 
 /// The longest curve of the sys_epoll page, and its hundred active connections beside it.
@@ -89,7 +89,10 @@ fn plan(name: &str, fds_max: u64) -> Option<Plan> {
     let mut job = job::find(name).ok()?;
     // Time is no matter here: a budget would cut what descriptors allow.
     job.budget = None;
-    Some(Plan::make(job, &Machine { fds_max, cpus: 2, memory_bytes: None, missing: &|_| None }))
+    Some(Plan::make(
+        job,
+        &Machine { fds_max, cpus: 2, resources: Resources::default(), missing: &|_| None },
+    ))
 }
 
 fn soft(readings: &Readings) -> Check {

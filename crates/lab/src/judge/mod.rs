@@ -15,6 +15,8 @@ use crate::stats::{
 
 mod answer;
 mod reason;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod why;
 

@@ -1,7 +1,6 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
-use super::{Arm, ArmKind, SAME_AGAIN, Wanted, left_out_of};
-use crate::experiment::PROCESSES;
+use super::{Arm, ArmKind, Machine, SAME_AGAIN, Wanted, left_out_of, place};
 use crate::job::{Part, arms_of_pollux};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
@@ -59,26 +58,21 @@ fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
 
 /// The arms that can run at a point; the others go to `left_out`.
 pub(super) fn at(
+    machine: &Machine<'_>,
     point: &Point,
     arms: &[Arm],
     part: &Part,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
-    let is_shared = point.axes.contains_key(PROCESSES);
-    let fault = |arm: &Arm| match arm.kind {
-        ArmKind::Peer(peer) if is_shared && !peer.is_floor() => {
-            Some("the lab does not run several processes of it on one port".to_owned())
-        }
-        _ if arm.is_other() => part.experiment.fault_of_others(&point.axes),
-        _ => None,
+    let fault = |arm: &Arm| match part.experiment.fault_of_others(&point.axes) {
+        Some(reason) if arm.is_other() => Some(reason),
+        _ => place::arm_fault(machine, part.experiment, point, &arm.kind),
     };
     let mut kept = Vec::new();
     for arm in arms {
         match fault(arm) {
             None => kept.push(arm.clone()),
-            Some(reason) => {
-                left_out.push(left_out_of(part, &point.label, &arm.name, reason));
-            }
+            Some(reason) => left_out.push(left_out_of(part, &point.label, &arm.name, reason)),
         }
     }
     kept

@@ -21,7 +21,7 @@ mod place;
 mod show;
 
 pub use budget::Forecast;
-pub use here::{memory_available_bytes, missing_here};
+pub use here::missing_here;
 pub(crate) use place::SERVER_FDS_SPARE;
 pub use show::{PlanSummary, PointSummary};
 
@@ -35,10 +35,19 @@ pub struct Machine<'a> {
     pub fds_max: u64,
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// Memory that is free; `None` where nobody knows.
-    pub memory_bytes: Option<u64>,
+    /// What all processes of a run share.
+    pub resources: Resources,
     /// Why something can't be had here, if it can't.
     pub missing: &'a dyn Fn(Wanted) -> Option<String>,
+}
+
+/// What is free of what all processes together may have; `None` where nobody knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resources {
+    /// Memory.
+    pub memory_bytes: Option<u64>,
+    /// Slots of AIO contexts (`fs.aio-max-nr`).
+    pub aio_slots: Option<u64>,
 }
 
 /// What a plan asks a machine for.
@@ -149,7 +158,7 @@ impl Plan {
                         continue;
                     }
                 };
-                let arms = arms::at(&point, &arms, part, &mut left_out);
+                let arms = arms::at(machine, &point, &arms, part, &mut left_out);
                 let Some(baseline) = arms.iter().position(|arm| arm.name == part.baseline) else {
                     let reason = format!("its baseline {} is not run there", part.baseline);
                     left_out.push(left_out_of(part, &point.label, "*", reason));
@@ -303,7 +312,7 @@ mod tests {
     }
 
     fn machine(missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
-        Machine { fds_max: 20_000, cpus: 2, memory_bytes: None, missing }
+        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing }
     }
 
     #[test]

@@ -4,7 +4,10 @@
 //! on several server processes which share one port, each on the same driver with its share of
 //! the connections; their CPU time is summed, and the point says how many they are.
 
-use super::Machine;
+use pollux_engine::Driver;
+use pollux_poller::Mechanism;
+
+use super::{ArmKind, Machine};
 use crate::experiment::{Experiment, PROCESSES};
 use crate::record::Point;
 
@@ -43,6 +46,34 @@ pub(super) fn on(
     }
 }
 
+/// Why an arm can't be run at a point that others can be run at.
+pub(super) fn arm_fault(
+    machine: &Machine<'_>,
+    experiment: Experiment,
+    point: &Point,
+    arm: &ArmKind,
+) -> Option<String> {
+    let processes = point.axes.get(PROCESSES).and_then(|count| count.parse::<u64>().ok())?;
+    match arm {
+        ArmKind::Peer(peer) if !peer.is_floor() => {
+            Some("the lab does not run several processes of it on one port".to_owned())
+        }
+        ArmKind::Driver(Driver::Readiness(Mechanism::Aio), _)
+        | ArmKind::Build(_, Driver::Readiness(Mechanism::Aio)) => {
+            let each = experiment.fds_needed(&point.axes) as f64 * SHARE_MAX / processes as f64;
+            // A context doubles when it is full, and the smaller one stands meanwhile.
+            let size = (each as u64 + 1).next_power_of_two();
+            let needed = size * processes + size / 2;
+            let free = machine.resources.aio_slots.filter(|free| needed > *free)?;
+            Some(format!(
+                "{processes} processes need {needed} slots of AIO contexts, and {free} are free: \
+                 raise fs.aio-max-nr"
+            ))
+        }
+        _ => None,
+    }
+}
+
 /// How many processes the server of a point takes; one where it is no server.
 fn processes(machine: &Machine<'_>, experiment: Experiment, point: &Point) -> Result<u64, String> {
     if let Some(fault) = experiment.point_fault(&point.axes) {
@@ -70,7 +101,7 @@ fn processes(machine: &Machine<'_>, experiment: Experiment, point: &Point) -> Re
     // The load generator is one process.
     fits(point.axes["connections"].parse().unwrap_or(u64::MAX - spare))?;
     let memory_bytes = needed * CONNECTION_BYTES;
-    if let Some(free) = machine.memory_bytes
+    if let Some(free) = machine.resources.memory_bytes
         && memory_bytes as f64 > free as f64 * MEMORY_SHARE_MAX
     {
         let mib = |bytes: u64| bytes >> 20;
@@ -93,7 +124,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::plan::Wanted;
+    use crate::experiment::Peer;
+    use crate::measure::Pattern;
+    use crate::plan::{Resources, Wanted};
 
     fn point(experiment: Experiment, axes: &[(&str, &str)]) -> Point {
         let defaults = experiment.axes().iter().map(|axis| (axis.name, axis.default[0]));
@@ -108,8 +141,14 @@ mod tests {
         on(machine, Experiment::Http, point(Experiment::Http, &axes))
     }
 
-    const MACHINE: Machine<'_> =
-        Machine { fds_max: 20_000, cpus: 2, memory_bytes: Some(8 << 30), missing: &|_| None };
+    const MACHINE: Machine<'_> = Machine {
+        fds_max: 20_000,
+        cpus: 2,
+        resources: Resources { memory_bytes: Some(8 << 30), aio_slots: Some(65_536) },
+        missing: &|_| None,
+    };
+    const UNKNOWN: Machine<'_> =
+        Machine { resources: Resources { memory_bytes: None, aio_slots: None }, ..MACHINE };
 
     #[test]
     fn a_server_beyond_the_descriptor_limit_takes_several_processes() {
@@ -120,23 +159,22 @@ mod tests {
             assert_eq!(point.label, format!("here, {processes} processes"));
             assert_eq!(point.axes[PROCESSES], processes);
         }
-        let unknown = Machine { memory_bytes: None, ..MACHINE };
-        let (label, reason) = dead("500000", &unknown).expect_err("too many");
+        let (label, reason) = dead("500000", &UNKNOWN).expect_err("too many");
         assert_eq!(label, "here");
         assert!(reason.contains("descriptors"), "{reason}");
     }
 
     #[test]
     fn memory_and_the_generator_set_limits_of_their_own() {
-        let small = Machine { memory_bytes: Some(1 << 30), ..MACHINE };
+        let resources = Resources { memory_bytes: Some(1 << 30), ..MACHINE.resources };
+        let small = Machine { resources, ..MACHINE };
         let (_, reason) = dead("60000", &small).expect_err("too much");
         assert_eq!(
             reason,
             "needs about 939 MiB of memory for its connections, and 1024 MiB are free"
         );
         assert!(dead("18000", &small).is_ok());
-        let unknown = Machine { memory_bytes: None, ..MACHINE };
-        assert!(dead("60000", &unknown).is_ok());
+        assert!(dead("60000", &UNKNOWN).is_ok());
 
         let many = point(Experiment::Http, &[("connections", "30000")]);
         let (_, reason) = on(&MACHINE, Experiment::Http, many).expect_err("one generator");
@@ -151,6 +189,25 @@ mod tests {
         let (_, reason) = on(&without, Experiment::Http, wrk).expect_err("no wrk");
         assert_eq!(reason, "wrk is not installed");
         assert!(dead("0", &without).is_ok());
+    }
+
+    #[test]
+    fn several_processes_share_what_the_system_has_of_aio() {
+        let fault = |machine: &Machine<'_>, count: &str, kind: &ArmKind| {
+            let point = dead(count, machine).expect("it fits");
+            arm_fault(machine, Experiment::Http, &point, kind)
+        };
+        let aio = ArmKind::Driver(Driver::Readiness(Mechanism::Aio), Pattern::Random);
+        assert_eq!(fault(&MACHINE, "18000", &aio), None);
+        assert_eq!(fault(&MACHINE, "45000", &aio), None);
+        let reason = fault(&MACHINE, "60000", &aio).expect("no room");
+        assert!(reason.starts_with("4 processes need 73728 slots"), "{reason}");
+        assert_eq!(fault(&UNKNOWN, "60000", &aio), None);
+        let epoll = ArmKind::Driver(Driver::Readiness(Mechanism::Epoll), Pattern::Random);
+        assert_eq!(fault(&MACHINE, "60000", &epoll), None);
+        assert_eq!(fault(&MACHINE, "18000", &ArmKind::Peer(Peer::Nginx)), None);
+        assert!(fault(&MACHINE, "30000", &ArmKind::Peer(Peer::Nginx)).is_some());
+        assert_eq!(fault(&MACHINE, "30000", &ArmKind::Peer(Peer::RawUring)), None);
     }
 
     #[test]

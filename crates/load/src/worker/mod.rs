@@ -30,6 +30,7 @@ use crate::session::ClientSession;
 use crate::shared::{Reopen, Shared, Stage, monotonic_ns};
 use crate::supply::{Budget, Supply};
 use crate::tally::{Fault, Interval};
+use crate::tls::Tls;
 use crate::{LoadError, Plan};
 
 /// Connects of one thread that are under way at the same time. Below the backlog of any server,
@@ -59,6 +60,7 @@ pub(crate) struct Seat {
     pub(crate) requests: Requests,
     pub(crate) supply: Supply,
     pub(crate) budget: Budget,
+    pub(crate) tls: Option<Tls>,
     pub(crate) sender: Sender<Handed>,
     pub(crate) spares: Receiver<Box<Interval>>,
 }
@@ -70,6 +72,7 @@ pub(crate) struct Worker {
     control: Arc<Control>,
     event_loop: EventLoop<ClientSession>,
     opener: Opener,
+    tls: Option<Tls>,
     sender: Sender<Handed>,
     spares: Receiver<Box<Interval>>,
     /// When the interval ends that is counted now, and its number.
@@ -92,7 +95,7 @@ impl Worker {
     /// # Errors
     /// The CPU or the driver is not to be had.
     pub(crate) fn open(seat: Seat) -> Result<Self, LoadError> {
-        let Seat { thread, plan, control, requests, supply, budget, sender, spares } = seat;
+        let Seat { thread, plan, control, requests, supply, budget, tls, sender, spares } = seat;
         if let Some(cpus) = &plan.cpus {
             let refused = |error: pollux_engine::CpuError| LoadError::Plan {
                 what: "--cpus",
@@ -116,6 +119,7 @@ impl Worker {
             control,
             event_loop,
             opener,
+            tls,
             sender,
             spares,
             boundary_ns,
@@ -231,10 +235,11 @@ impl Worker {
         let now_ns = monotonic_ns();
         active.begins(now_ns, self.shared().terms.requests_per_connection);
         let deadline = Moment::from_nanos(now_ns) + self.plan.connect_timeout;
-        let session = ClientSession::Active(active);
+        let session = self.encrypted(ClientSession::Active(active));
         match self.event_loop.connect(self.opener.way(), session, deadline) {
             Ok(_) => self.shared().connecting += 1,
-            Err((ClientSession::Active(mut active), error)) => {
+            Err((session, error)) => {
+                let mut active = session.into_active().expect("the session comes back as it was");
                 let fault = match &error {
                     ConnectError::System { cause, .. } => Fault::of_connect(cause),
                     _ => Fault::Connect,
@@ -243,7 +248,14 @@ impl Worker {
                 let at_ns = active.retry_at(now_ns);
                 self.opener.keep(Reopen { active, at_ns });
             }
-            Err((ClientSession::Crowd(_), _)) => unreachable!("the session comes back as it was"),
+        }
+    }
+
+    /// The session, through TLS where the targets are encrypted.
+    fn encrypted(&self, session: ClientSession) -> ClientSession {
+        match &self.tls {
+            Some(tls) => ClientSession::Encrypted(Box::new(tls.connection(session))),
+            None => session,
         }
     }
 

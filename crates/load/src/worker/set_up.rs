@@ -42,7 +42,9 @@ impl Worker {
     fn open_member(&mut self, kind: Kind) {
         self.shared().crowd.unsettled += 1;
         let deadline = Moment::from_nanos(monotonic_ns()) + self.plan.connect_timeout;
-        let session = ClientSession::Crowd(Member::new(kind));
+        let member = ClientSession::Crowd(Member::new(kind));
+        // Those that never send don't greet either.
+        let session = if kind == Kind::Silent { member } else { self.encrypted(member) };
         match self.event_loop.connect(self.opener.way(), session, deadline) {
             Ok(_) => self.shared().connecting += 1,
             Err(_) => self.shared().crowd.refused(kind),

@@ -2,6 +2,7 @@
 
 mod closed;
 mod crowds;
+mod encrypted;
 mod faults;
 mod paces;
 mod refusals;
@@ -12,7 +13,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Crowd, End, Expect, Load, LoadError, Outcome, Pace, Plan, Target};
+use pollux_load::{Crowd, End, Expect, Load, LoadError, Outcome, Pace, Plan, Target, Trust};
 
 /// A plan of `requests` over `connections`, in a closed loop without a warm-up.
 pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -> Plan {
@@ -33,6 +34,7 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
         expect: Expect::default(),
         sources: Vec::new(),
         crowd: Crowd::default(),
+        trust: Trust::default(),
         seed: 1,
     }
 }

@@ -12,7 +12,9 @@ const WRONG: [(&str, Change); 14] = [
     ("URL", |plan| plan.targets.clear()),
     ("URL", |plan| plan.targets[0].weight = 0),
     ("URL", |plan| plan.targets.push(Target::parse("http://127.0.0.2:1/", None).expect("a URL"))),
-    ("URL", |plan| plan.targets = vec![Target::parse("https://127.0.0.1/", None).expect("a URL")]),
+    ("URL", |plan| {
+        plan.targets.push(Target::parse("https://127.0.0.1:1/", None).expect("a URL"));
+    }),
     ("request", |plan| plan.targets[0].fields.push(("A B".into(), "c".into()))),
     ("--threads", |plan| plan.threads = 0),
     ("--connections", |plan| plan.connections = 0),

@@ -2,10 +2,10 @@
 
 use crate::experiment::{Experiment, Generator};
 use crate::job::{Overrides, builtin, find, list};
-use crate::plan::{Machine, Plan, Wanted};
+use crate::plan::{Machine, Plan, Resources, Wanted};
 
 fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
-    Machine { fds_max, cpus: 2, memory_bytes: None, missing }
+    Machine { fds_max, cpus: 2, resources: Resources::default(), missing }
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_generator_that_does_not_pipeline_is_not_asked_to() {
 
 #[test]
 fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
-    let machine = Machine { fds_max: 1 << 20, cpus: 2, memory_bytes: None, missing: &|_| None };
+    let machine = machine(1 << 20, &|_| None);
     let mut job = find("seed2").expect("built in");
     job.parts[0].peers = Experiment::Http.peers().to_vec();
     let plan = Plan::make(job.clone(), &machine);
@@ -117,7 +117,7 @@ fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
 
 #[test]
 fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
-    let machine = Machine { fds_max: 1 << 20, cpus: 2, memory_bytes: None, missing: &|_| None };
+    let machine = machine(1 << 20, &|_| None);
     let mut job = find("version").expect("built in");
     let flags = Overrides {
         builds: vec!["old=a/pollux".into(), "new=b/pollux".into()],

@@ -202,6 +202,28 @@ fn a_mistake_in_a_job_is_answered_with_its_place_and_the_right_way() {
 }
 
 #[test]
+fn a_generator_or_dead_connections_that_cannot_be_are_answered() {
+    for (line, expected) in [
+        (
+            "generator = [\"pollux\", \"wrk2\"]",
+            "x.toml:3:24: generator = \"wrk2\": not accepted; right is pollux, wrk, ab; did you \
+             mean \"wrk\"?",
+        ),
+        (
+            "dead = 500001",
+            "x.toml:3:8: dead = 500001: not accepted; right is a whole number from 0 to 500000",
+        ),
+        ("processes = 2", "x.toml:3:1: unknown key \"processes\" in [[job]]"),
+    ] {
+        let text = format!("[[job]]\nexperiment = \"http\"\n{line}\n");
+        assert_eq!(answer(&text), [expected]);
+    }
+    let elsewhere = "x.toml:3:1: the axis \"generator\" is not for this [[job]]; it belongs to the \
+                     experiment http";
+    assert_eq!(answer(&in_job("generator = \"wrk\"")), [elsewhere]);
+}
+
+#[test]
 fn a_mistake_in_an_arm_is_answered_with_its_place_and_the_right_way() {
     let arm = |name: &str, command: &str, pattern: &str| {
         format!("name = \"{name}\"\ncommand = '{command}'\npattern = '{pattern}'")

@@ -1,0 +1,120 @@
+//! `pollux load`: flags to a plan, a run that can be watched and ended early, its result in the
+//! forms that were asked for, and an exit code.
+//!
+//! What is measured and how it is judged is decided in the generator's crate.
+
+mod capacity;
+mod drive;
+mod files;
+mod flags;
+mod help;
+mod lines;
+mod live;
+mod plan;
+mod plot;
+mod trials;
+mod values;
+mod view;
+
+use std::process::ExitCode;
+
+use pollux_engine::{Signal, Signals};
+use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, render};
+
+pub(crate) use flags::LoadFlags;
+pub(crate) use help::{EXAMPLES, EXIT_CODES};
+
+use crate::output::{self, Failure};
+use drive::Ran;
+use files::Files;
+use flags::Style;
+use view::View;
+
+/// The exit code of a run that was ended early: what a shell shows after SIGINT.
+const EARLY: u8 = 130;
+/// The exit code of a run that was not what was asked for.
+const NOT_AS_ASKED: u8 = 3;
+
+/// Runs the generator as `flags` say.
+pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
+    let plan = plan::plan(flags).map_err(|error| failure(&error))?;
+    let files = Files::prepare(flags)?;
+    crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
+    let mut signals =
+        Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(Failure::failed)?;
+    match flags.slo {
+        Some(objective) if flags.find_capacity => {
+            capacity::run(flags, plan, objective, &files, &mut signals)
+        }
+        _ => run_once(flags, plan, &files, &mut signals),
+    }
+}
+
+fn run_once(
+    flags: &LoadFlags,
+    mut plan: Plan,
+    files: &Files,
+    signals: &mut Signals,
+) -> Result<ExitCode, Failure> {
+    let running = drive::start(&mut plan, flags.poller.is_none())?;
+    let mut view = View::open(&plan, flags.quiet);
+    let Ran { outcome, is_early } = drive::to_the_end(running, &mut view, signals)?;
+    view.close();
+    files.write(&outcome)?;
+    let why_unconnected = drive::why_unconnected(&plan, &outcome);
+    let is_table = flags.style.is_none() && !files.are_printed();
+    if is_table && let Some(why) = &why_unconnected {
+        return Err(Failure::failed(why));
+    }
+    show(flags, files, &outcome)?;
+    if !is_table {
+        shout(&outcome.findings);
+    }
+    if let Some(why) = &why_unconnected {
+        output::error(why);
+    }
+    Ok(exit_code(&outcome, is_early))
+}
+
+/// Prints the result in the form that was asked for.
+fn show(flags: &LoadFlags, files: &Files, outcome: &Outcome) -> Result<(), Failure> {
+    output::result(&match (files.printed(outcome), flags.style) {
+        (Some(file), _) => file,
+        (None, Some(Style::Ab)) => render::ab(outcome),
+        (None, Some(Style::Wrk)) => render::wrk(outcome),
+        (None, Some(Style::Httperf)) => render::httperf(outcome),
+        (None, None) => render::table(outcome, output::width_chars(), output::is_colourful()),
+    })
+}
+
+/// Prints findings where nobody who looks only at the figures misses them.
+fn shout(findings: &[Finding]) {
+    for Finding { text, advice, .. } in findings {
+        output::remark(&format!("pollux load: !! {text}\n                {advice}"));
+    }
+}
+
+fn exit_code(outcome: &Outcome, is_early: bool) -> ExitCode {
+    let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
+    let is_open_loop = outcome.setting.asked_per_s.is_some();
+    match () {
+        () if is_early => ExitCode::from(EARLY),
+        () if has(FindingKind::NoAnswers) => ExitCode::from(1),
+        () if has(FindingKind::RateMissed)
+            || has(FindingKind::ManyErrors)
+            || (is_open_loop && has(FindingKind::GeneratorBound)) =>
+        {
+            ExitCode::from(NOT_AS_ASKED)
+        }
+        () => ExitCode::SUCCESS,
+    }
+}
+
+/// What the plan got wrong is the flags' fault, the rest is the machine's.
+fn failure(error: &LoadError) -> Failure {
+    let message = crate::lab::with_causes(error);
+    match error {
+        LoadError::Url { .. } | LoadError::Plan { .. } => Failure::usage(message),
+        _ => Failure::failed(message),
+    }
+}

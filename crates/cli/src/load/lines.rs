@@ -1,0 +1,94 @@
+//! The plain view: one line for each second that has passed, without a single escape code.
+
+use pollux_load::render::{count, time};
+use pollux_load::{Phase, Plan, Progress, Second};
+
+use crate::output;
+
+/// Members of the crowd between two lines while they are set up.
+const CROWD_STEP: u32 = 1_000;
+
+/// What was already said.
+pub(crate) struct Lines {
+    crowd: u32,
+    crowd_told: u32,
+    told_s: f64,
+}
+
+impl Lines {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self { crowd: plan.crowd.len(), crowd_told: 0, told_s: 0.0 }
+    }
+
+    /// Prints what is new.
+    pub(crate) fn show(&mut self, progress: &Progress) {
+        let connected = progress.crowd_connected;
+        let is_step = connected >= self.crowd_told + CROWD_STEP;
+        if progress.phase == Phase::SettingUp && is_step {
+            self.crowd_told = connected;
+            output::remark(&format!("{connected} of {} connections beside", self.crowd));
+        }
+        if let Some(second) = progress.last.as_ref().filter(|last| last.end_s > self.told_s) {
+            output::remark(&line(second, rate_per_s(second, self.told_s)));
+            self.told_s = second.end_s;
+        }
+    }
+}
+
+fn line(second: &Second, rate_per_s: u64) -> String {
+    let warm_up = if second.is_warm_up { "  warm-up" } else { "" };
+    let errors = match second.errors {
+        0 => String::new(),
+        errors => format!("  {} errors", count(errors)),
+    };
+    format!(
+        "{:7.1} s  {:>10}/s  {}{errors}{warm_up}",
+        second.end_s,
+        count(rate_per_s),
+        latency(second)
+    )
+}
+
+/// Answers per second since `before_s`, for the last second may be cut short.
+pub(crate) fn rate_per_s(second: &Second, before_s: f64) -> u64 {
+    let lasted_s = second.end_s - before_s;
+    if lasted_s > 0.0 { (second.answered as f64 / lasted_s).round() as u64 } else { 0 }
+}
+
+/// Median, 99th percentile and longest latency of a second.
+pub(crate) fn latency(second: &Second) -> String {
+    let told = |ns: Option<u64>| ns.map_or_else(|| "n/a".to_owned(), |ns| time(ns as f64));
+    let at = |quantile| told(second.latency.quantile_ns(quantile));
+    let max = told(second.latency.max_ns());
+    format!("p50 {:<8}  p99 {:<8}  max {max:<8}", at(0.5), at(0.99))
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_load::Distribution;
+
+    use super::*;
+
+    #[test]
+    fn a_second_is_one_line() {
+        let mut latency = Distribution::new();
+        (0..1_000).for_each(|_| latency.record(64_100));
+        let mut second = Second {
+            end_s: 3.0,
+            is_warm_up: true,
+            sent: 1_000,
+            answered: 1_000,
+            errors: 2,
+            bytes_in: 0,
+            open: 64,
+            latency,
+        };
+        assert_eq!((rate_per_s(&second, 2.0), rate_per_s(&second, 2.75)), (1_000, 4_000));
+        let text = line(&second, 1_000);
+        assert!(text.contains("    3.0 s") && text.contains("1,000/s"), "{text}");
+        assert!(text.contains("p99 64.1 µs") && text.ends_with("2 errors  warm-up"), "{text}");
+        (second.latency, second.answered) = (Distribution::new(), 0);
+        let text = line(&second, 0);
+        assert!(text.contains("p50 n/a"), "{text}");
+    }
+}

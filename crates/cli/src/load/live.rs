@@ -1,0 +1,336 @@
+//! The live view: a few lines of the terminal that are redrawn in place while a run runs.
+//!
+//! ```text
+//!  measuring   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────────────────  6.5 s left
+//!  requests/s  183,402  ▂▅▇▇▇▇▆▇
+//!  latency     p50 310 µs    p99 1.02 ms   max 4.40 ms    (last second)
+//!  answers     1,102,334   errors 0   connections 64
+//!  q or Ctrl-C ends the run and shows the result
+//! ```
+//!
+//! The terminal is put back in order when the view is dropped, and before the words of a panic are
+//! printed.
+
+use std::collections::VecDeque;
+use std::io::{self, Stderr};
+use std::time::Duration;
+
+use pollux_load::render::{count, time};
+use pollux_load::{Phase, Plan, Progress};
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{LineGauge, Paragraph, Sparkline};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+
+use super::lines;
+
+/// Lines of the view.
+const HEIGHT: u16 = 5;
+/// Columns of the names at the left.
+const NAMES: u16 = 12;
+/// Columns of the rate before its course.
+const RATE: u16 = 13;
+/// Seconds whose rates are kept; no terminal shows more.
+const COURSE_MAX: usize = 500;
+
+/// The view and the terminal that it draws on.
+pub(crate) struct Live {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+    state: State,
+    _raw: RawMode,
+}
+
+impl Live {
+    /// Takes the lines below the cursor.
+    ///
+    /// # Errors
+    /// The terminal can't be put into raw mode, or does not say where its cursor is.
+    pub(crate) fn open(plan: &Plan) -> io::Result<Self> {
+        let raw = RawMode::enter()?;
+        let options = TerminalOptions { viewport: Viewport::Inline(HEIGHT) };
+        let terminal = Terminal::with_options(CrosstermBackend::new(io::stderr()), options)?;
+        Ok(Self { terminal, state: State::new(plan), _raw: raw })
+    }
+
+    /// Waits for a key at most so long; whether it was one that ends the run.
+    pub(crate) fn wait(&mut self, at_most: Duration) -> io::Result<bool> {
+        if !event::poll(at_most)? {
+            return Ok(false);
+        }
+        Ok(matches!(event::read()?, Event::Key(key) if ends(&key)))
+    }
+
+    /// Draws.
+    pub(crate) fn show(&mut self, progress: &Progress) -> io::Result<()> {
+        self.state.learn(progress);
+        let Self { terminal, state, .. } = self;
+        terminal.draw(|frame| state.draw(progress, frame)).map(drop)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let top = self.terminal.get_frame().area().as_position();
+        // A terminal that has gone needs no order.
+        let _ = self.terminal.clear();
+        let _ = self.terminal.set_cursor_position(top);
+        let _ = self.terminal.show_cursor();
+    }
+}
+
+fn ends(key: &KeyEvent) -> bool {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    let is_ending = match key.code {
+        KeyCode::Char('c') => is_control,
+        KeyCode::Char('q') => !is_control,
+        _ => false,
+    };
+    is_ending && key.kind == KeyEventKind::Press
+}
+
+/// The terminal gives each key as it is pressed, until this is dropped or something panics.
+struct RawMode;
+
+impl RawMode {
+    fn enter() -> io::Result<Self> {
+        enable_raw_mode()?;
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let _ = disable_raw_mode();
+            before(panic);
+        }));
+        Ok(Self)
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        let _ = disable_raw_mode();
+    }
+}
+
+/// What the view remembers of a run.
+struct State {
+    warm_up: Duration,
+    after: Option<Duration>,
+    requests: Option<u64>,
+    crowd: u32,
+    /// Answers per second, the youngest second first.
+    course: VecDeque<u64>,
+    learnt_s: f64,
+}
+
+impl State {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            warm_up: plan.warm_up,
+            after: plan.end.after,
+            requests: plan.end.requests,
+            crowd: plan.crowd.len(),
+            course: VecDeque::new(),
+            learnt_s: 0.0,
+        }
+    }
+
+    fn learn(&mut self, progress: &Progress) {
+        let Some(last) = progress.last.as_ref().filter(|last| last.end_s > self.learnt_s) else {
+            return;
+        };
+        self.course.push_front(lines::rate_per_s(last, self.learnt_s));
+        self.learnt_s = last.end_s;
+        self.course.truncate(COURSE_MAX);
+    }
+
+    fn draw(&self, progress: &Progress, frame: &mut Frame<'_>) {
+        let rows = Layout::vertical([Constraint::Length(1); HEIGHT as usize]);
+        let [gauge, rate, latency, counts, keys] = rows.areas(frame.area());
+        self.draw_gauge(progress, frame, gauge);
+        self.draw_rate(frame, rate);
+        let words = progress
+            .last
+            .as_ref()
+            .map_or_else(String::new, |last| format!("{}   (last second)", lines::latency(last)));
+        frame.render_widget(named("latency", vec![words.into()]), latency);
+        frame.render_widget(named("answers", counted(progress)), counts);
+        let hint = match progress.phase {
+            Phase::Finishing => " waiting for the answers that are under way",
+            _ => " q or Ctrl-C ends the run and shows the result",
+        };
+        frame.render_widget(Line::from(hint).dim(), keys);
+    }
+
+    fn draw_gauge(&self, progress: &Progress, frame: &mut Frame<'_>, area: Rect) {
+        let [name, bar, left] = Layout::horizontal([
+            Constraint::Length(NAMES),
+            Constraint::Fill(1),
+            Constraint::Length(15),
+        ])
+        .areas(area);
+        let phase = match progress.phase {
+            Phase::SettingUp => "connecting",
+            Phase::WarmUp => "warm-up",
+            Phase::Measuring => "measuring",
+            Phase::Finishing => "finishing",
+        };
+        frame.render_widget(Line::from(format!(" {phase}")).bold(), name);
+        let (share, words) = self.progressed(progress);
+        let gauge = LineGauge::default()
+            .ratio(share)
+            .label("")
+            .filled_symbol("━")
+            .filled_style(Style::new().cyan());
+        frame.render_widget(gauge, bar);
+        frame.render_widget(Line::from(words).right_aligned(), left);
+    }
+
+    /// How much of the run is over, 0 to 1, and what is left of it.
+    fn progressed(&self, progress: &Progress) -> (f64, String) {
+        let share =
+            |part: f64, all: f64| if all > 0.0 { (part / all).clamp(0.0, 1.0) } else { 0.0 };
+        if progress.phase == Phase::SettingUp {
+            let connected = progress.crowd_connected;
+            return (share(connected.into(), self.crowd.into()), format!("{connected} beside "));
+        }
+        let by_number = self.requests.map(|requests| {
+            let left = requests.saturating_sub(progress.totals.answered);
+            (share(progress.totals.answered as f64, requests as f64), format!("{left} left "))
+        });
+        let by_time = self.after.map(|after| {
+            let all = self.warm_up + after;
+            let left = all.saturating_sub(progress.elapsed).as_secs_f64();
+            let elapsed = progress.elapsed.as_secs_f64();
+            (share(elapsed, all.as_secs_f64()), format!("{left:.1} s left "))
+        });
+        let all = by_number.into_iter().chain(by_time);
+        all.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    }
+
+    fn draw_rate(&self, frame: &mut Frame<'_>, area: Rect) {
+        let widths = [NAMES + RATE, area.width.saturating_sub(NAMES + RATE)];
+        let [figure, course] = Layout::horizontal(widths.map(Constraint::Length)).areas(area);
+        let rate = self.course.front().map(|rate| count(*rate)).unwrap_or_default();
+        frame.render_widget(named("requests/s", vec![rate.bold()]), figure);
+        let seconds = self.course.len().min(course.width.into());
+        // The oldest at the left.
+        let bars: Vec<u64> = self.course.iter().take(seconds).rev().copied().collect();
+        frame.render_widget(Sparkline::default().data(bars).cyan(), course);
+    }
+}
+
+fn named(name: &'static str, figures: Vec<Span<'static>>) -> Paragraph<'static> {
+    let name = format!(" {name:<width$}", width = usize::from(NAMES) - 1);
+    let spans = std::iter::once(name.dim()).chain(figures);
+    Paragraph::new(Line::from_iter(spans))
+}
+
+fn counted(progress: &Progress) -> Vec<Span<'static>> {
+    let errors = progress.errors.total();
+    let now = progress.last.as_ref().map_or(0, |last| last.errors);
+    let errors = Span::from(format!("errors {}", count(errors.max(now))));
+    let open = progress.last.as_ref().map_or(0, |last| last.open);
+    vec![
+        format!("{}   ", count(progress.totals.answered)).into(),
+        if now > 0 || progress.errors.total() > 0 { errors.red().bold() } else { errors },
+        format!("   connections {open}   {}", elapsed(progress)).into(),
+    ]
+}
+
+fn elapsed(progress: &Progress) -> String {
+    match progress.elapsed {
+        Duration::ZERO => String::new(),
+        elapsed => format!("after {}", time(elapsed.as_nanos() as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_load::{Distribution, Errors, Second, Totals};
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn progress(phase: Phase, end_s: f64, answered: u64) -> Progress {
+        let mut latency = Distribution::new();
+        (0..100).for_each(|_| latency.record(310_000));
+        Progress {
+            phase,
+            elapsed: Duration::from_secs_f64(end_s),
+            last: Some(Second {
+                end_s,
+                is_warm_up: false,
+                sent: answered,
+                answered,
+                errors: 0,
+                bytes_in: 0,
+                open: 64,
+                latency,
+            }),
+            totals: Totals { answered: 1_102_334, ..Totals::default() },
+            errors: Errors { reset: 3, ..Errors::default() },
+            crowd_connected: 7,
+        }
+    }
+
+    fn state() -> State {
+        State {
+            warm_up: Duration::from_secs(1),
+            after: Some(Duration::from_secs(9)),
+            requests: None,
+            crowd: 14,
+            course: VecDeque::new(),
+            learnt_s: 0.0,
+        }
+    }
+
+    fn drawn(state: &State, progress: &Progress) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(72, HEIGHT)).expect("memory");
+        terminal.draw(|frame| state.draw(progress, frame)).expect("memory");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn the_view_shows_rate_course_latency_counts_and_what_is_left() {
+        let mut state = state();
+        for second in 1..=4 {
+            state.learn(&progress(Phase::Measuring, f64::from(second), 50_000 * second as u64));
+        }
+        let now = progress(Phase::Measuring, 5.0, 183_402);
+        state.learn(&now);
+        // The same second again is no second.
+        state.learn(&now);
+        let text = drawn(&state, &now);
+        for part in ["measuring", "5.0 s left", "183,402", "p99 310 µs", "1,102,334", "errors 3"] {
+            assert!(text.contains(part), "no {part} in\n{text}");
+        }
+        assert!(text.contains("▂▄▆█▇") || text.contains("█▇"), "{text}");
+    }
+
+    #[test]
+    fn before_the_first_second_only_the_crowd_is_known() {
+        let mut now = progress(Phase::SettingUp, 0.0, 0);
+        now.last = None;
+        let text = drawn(&state(), &now);
+        assert!(text.contains("connecting") && text.contains("7 beside"), "{text}");
+    }
+
+    #[test]
+    fn a_number_of_requests_is_counted_down() {
+        let mut state = state();
+        (state.after, state.requests) = (None, Some(1_102_335));
+        let (share, words) = state.progressed(&progress(Phase::Measuring, 3.0, 10));
+        assert!(share > 0.99 && words == "1 left ", "{share} {words}");
+    }
+
+    #[test]
+    fn q_and_control_c_end_the_run_and_other_keys_do_not() {
+        let key = |code, modifiers| KeyEvent::new(code, modifiers);
+        assert!(ends(&key(KeyCode::Char('q'), KeyModifiers::NONE)));
+        assert!(ends(&key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        assert!(!ends(&key(KeyCode::Char('c'), KeyModifiers::NONE)));
+        assert!(!ends(&key(KeyCode::Esc, KeyModifiers::NONE)));
+    }
+}

@@ -1,0 +1,195 @@
+//! From flags to a plan: what they mean together, and the defaults that depend on each other.
+//!
+//! The generator checks the plan itself; here only what it cannot see is refused.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use pollux_engine::Driver;
+use pollux_load::{Arrival, Crowd, End, Expect, LoadError, Pace, Plan, Stage, Target, Trust};
+use pollux_poller::Mechanism;
+
+use super::flags::{ArrivalFlag, DURATION, LoadFlags, WARM_UP};
+
+/// What needs the least CPU time for each request.
+pub(crate) const FASTEST: Driver = Driver::Completion;
+/// What comes next, where io_uring is old or forbidden.
+pub(crate) const NEXT: Driver = Driver::Readiness(Mechanism::EpollEt);
+
+/// The plan that `flags` ask for.
+///
+/// # Errors
+/// [`LoadError::Url`] for URLs that are none; host names are looked up here.
+pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
+    let targets = targets(flags)?;
+    let is_counted = flags.requests.is_some();
+    let warm_up = if is_counted { Duration::ZERO } else { WARM_UP };
+    let after = flags.duration.or((!is_counted).then_some(DURATION));
+    Ok(Plan {
+        targets,
+        driver: flags.poller.unwrap_or(FASTEST),
+        threads: flags.threads,
+        cpus: flags.cpus.clone(),
+        connections: flags.connections,
+        pace: pace(flags),
+        end: End { requests: flags.requests, after },
+        warm_up: flags.warm_up.unwrap_or(warm_up),
+        requests_per_connection: match flags.no_keepalive {
+            true => NonZeroU32::new(1),
+            false => flags.requests_per_connection,
+        },
+        pipeline: flags.pipeline,
+        think_time: flags.think.unwrap_or_default(),
+        connect_timeout: flags.connect_timeout,
+        request_timeout: flags.timeout,
+        expect: Expect { status: flags.expect_status, body_bytes: flags.expect_bytes },
+        sources: flags.sources.iter().flat_map(|sources| sources.0.iter().copied()).collect(),
+        crowd: Crowd { dead: flags.dead, silent: flags.silent, slow: flags.slow, drip: flags.drip },
+        trust: match &flags.cacert {
+            Some(path) => Trust::File(path.clone()),
+            None if flags.insecure => Trust::Anybody,
+            None => Trust::Public,
+        },
+        seed: flags.seed,
+    })
+}
+
+/// The same plan as a trial of a rate.
+pub(crate) fn trial(flags: &LoadFlags, plan: &Plan, rate_per_s: f64) -> Plan {
+    let stages = vec![Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, lasts: None }];
+    Plan {
+        pace: Pace::Open { arrival: arrival(flags), stages },
+        end: End { requests: None, after: Some(flags.trial) },
+        warm_up: trial_warm_up(flags),
+        ..plan.clone()
+    }
+}
+
+/// What is not counted at the start of a trial; a short one has a short one.
+pub(crate) fn trial_warm_up(flags: &LoadFlags) -> Duration {
+    flags.warm_up.unwrap_or(WARM_UP.min(flags.trial / 5))
+}
+
+fn targets(flags: &LoadFlags) -> Result<Vec<Target>, LoadError> {
+    let body = flags.body.as_ref().map(|body| body.0.clone()).unwrap_or_default();
+    let method = match (&flags.method, &flags.body) {
+        (Some(method), _) => method,
+        (None, Some(_)) => "POST",
+        (None, None) => "GET",
+    };
+    let target = |weighted: &super::values::Weighted| {
+        Ok(Target {
+            method: method.to_owned(),
+            fields: flags.fields.clone(),
+            body: body.clone(),
+            weight: weighted.weight,
+            ..Target::parse(&weighted.url, flags.unix.as_deref())?
+        })
+    };
+    flags.urls.iter().map(target).collect()
+}
+
+fn pace(flags: &LoadFlags) -> Pace {
+    match &flags.rate {
+        None => Pace::Closed,
+        Some(rate) => Pace::Open { arrival: arrival(flags), stages: rate.0.clone() },
+    }
+}
+
+fn arrival(flags: &LoadFlags) -> Arrival {
+    match flags.arrival {
+        ArrivalFlag::Constant => Arrival::Constant,
+        ArrivalFlag::Poisson => Arrival::Poisson,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: LoadFlags,
+    }
+
+    fn flags(line: &str) -> Result<LoadFlags, clap::Error> {
+        let words = std::iter::once("load").chain(line.split(' '));
+        Line::try_parse_from(words).map(|line| line.flags)
+    }
+
+    fn planned(line: &str) -> Plan {
+        plan(&flags(line).unwrap_or_else(|error| panic!("{error}"))).expect(line)
+    }
+
+    #[test]
+    fn a_url_is_enough() {
+        let plan = planned("http://127.0.0.1:1/");
+        assert_eq!((plan.connections, plan.threads, plan.pipeline), (64, 1, 1));
+        assert_eq!(plan.end, End { requests: None, after: Some(Duration::from_secs(10)) });
+        assert_eq!((plan.warm_up, plan.pace), (Duration::from_secs(1), Pace::Closed));
+        assert_eq!((&*plan.targets[0].method, plan.requests_per_connection), ("GET", None));
+    }
+
+    #[test]
+    fn a_number_of_requests_takes_the_place_of_duration_and_warm_up() {
+        let plan = planned("-n 5 http://127.0.0.1:1/");
+        assert_eq!(plan.end, End { requests: Some(5), after: None });
+        assert_eq!(plan.warm_up, Duration::ZERO);
+        let both = planned("-n 5 -d 2s --warm-up 1s http://127.0.0.1:1/");
+        assert_eq!((both.end.after, both.warm_up.as_secs()), (Some(Duration::from_secs(2)), 1));
+    }
+
+    #[test]
+    fn a_body_is_posted_unless_a_method_is_named() {
+        assert_eq!(planned("--body x http://127.0.0.1:1/").targets[0].method, "POST");
+        let put = planned("-X PUT --body x -H A:b http://127.0.0.1:1/");
+        assert_eq!((&*put.targets[0].method, put.targets[0].body.len()), ("PUT", 1));
+        assert_eq!(put.targets[0].fields, [("A".to_owned(), "b".to_owned())]);
+    }
+
+    #[test]
+    fn rates_crowds_and_sources_arrive_in_the_plan() {
+        let line = "--rate 10@1s,20 --arrival poisson --dead 1 --silent 2 --slow 3 --drip 2s \
+                    --source 127.0.0.2-127.0.0.3,127.0.0.9 --no-keepalive --cpus 0 \
+                    --poller epoll 3@http://127.0.0.1:1/a http://127.0.0.1:1/b";
+        let plan = planned(line);
+        let Pace::Open { arrival: Arrival::Poisson, stages } = &plan.pace else {
+            panic!("{:?}", plan.pace)
+        };
+        assert_eq!((stages.len(), plan.crowd.len(), plan.sources.len()), (2, 6, 3));
+        assert_eq!(plan.requests_per_connection, NonZeroU32::new(1));
+        assert_eq!(plan.targets.iter().map(|each| each.weight).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(plan.driver.name(), "epoll");
+    }
+
+    #[test]
+    fn a_trial_is_an_open_loop_of_its_rate() {
+        let line = "--find-capacity --slo p99=5ms --trial 300ms http://127.0.0.1:1/";
+        let flags = flags(line).expect(line);
+        let trial = trial(&flags, &plan(&flags).expect(line), 500.0);
+        assert_eq!(trial.end.after, Some(Duration::from_millis(300)));
+        assert_eq!(trial.warm_up, Duration::from_millis(60));
+        assert!(matches!(trial.pace, Pace::Open { .. }));
+    }
+
+    #[test]
+    fn flags_that_exclude_each_other_are_refused() {
+        for line in [
+            "-c 0 http://h/",
+            "--rate fast http://h/",
+            "--rate 5 --think 1s http://h/",
+            "--slo p99=5ms http://h/",
+            "--find-capacity http://h/",
+            "--find-capacity --slo p99=5ms -n 5 http://h/",
+            "--unix s --source 127.0.0.1 http://h/",
+            "--no-keepalive --requests-per-connection 2 http://h/",
+            "--poller kqueue http://h/",
+            "--drip 0s http://h/",
+        ] {
+            assert!(flags(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Reads single values of `pollux load`: durations, weighted URLs, fields, bodies, addresses.
+//!
+//! The flags name these as their parsers, so each answers with one line that says what is wrong
+//! and what would be right. Only [`body`] reads a file; nothing is looked up in the network.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::fmt::friendly::SpanParser;
+
+/// Longest body that is sent: a request is kept in memory whole.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Source addresses at most: each is good for some 28,000 connections.
+const SOURCES_MAX: u128 = 1024;
+/// Longest duration: more than a week of load is a slip of the pen.
+const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A URL and how often it is asked for in relation to the others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Weighted {
+    pub(crate) url: String,
+    pub(crate) weight: u32,
+}
+
+/// `URL`, or `WEIGHT@URL`.
+pub(crate) fn weighted(text: &str) -> Result<Weighted, String> {
+    let weighted = |(weight, url): (&str, &str)| {
+        let is_number = !weight.is_empty() && weight.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| (weight.to_owned(), url.to_owned()))
+    };
+    let Some((weight, url)) = text.split_once('@').and_then(weighted) else {
+        return Ok(Weighted { url: text.to_owned(), weight: 1 });
+    };
+    match weight.parse() {
+        Ok(0) => Err("weight 0 means never; leave the URL out".to_owned()),
+        Ok(weight) => Ok(Weighted { url, weight }),
+        Err(_) => Err(format!("weight {weight} is beyond {}", u32::MAX)),
+    }
+}
+
+/// `500ms`, `10s`, `1m30s`; `0s` only where a zero makes sense.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let read = SpanParser::new().parse_unsigned_duration(text).ok();
+    let right = "write a time with its unit, such as 500ms, 10s or 1m30s (a week at most)";
+    read.filter(|read| *read <= DURATION_MAX).ok_or_else(|| right.to_owned())
+}
+
+/// A duration that is not zero.
+pub(crate) fn length(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("zero is too short".to_owned()),
+        length => Ok(length),
+    }
+}
+
+/// `NAME: VALUE`, as a request carries it.
+pub(crate) fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("no colon; write 'NAME: VALUE'")?;
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(format!("\"{name}\" is no field name; write 'NAME: VALUE'"));
+    }
+    let value = value.trim_matches([' ', '\t']);
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err(format!("the value of {name} has control characters"));
+    }
+    if ["content-length", "transfer-encoding"].contains(&&*name.to_ascii_lowercase()) {
+        return Err(format!("{name} follows from the body; give it with --body"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A method: any token, for servers know more than we do.
+pub(crate) fn method(text: &str) -> Result<String, String> {
+    match !text.is_empty() && text.bytes().all(is_token) {
+        true => Ok(text.to_owned()),
+        false => Err("a method is one word, such as GET or POST".to_owned()),
+    }
+}
+
+/// The text itself, or what is in the file behind `@`.
+pub(crate) fn body(text: &str) -> Result<Vec<u8>, String> {
+    let Some(path) = text.strip_prefix('@') else { return Ok(text.as_bytes().to_vec()) };
+    read(Path::new(path)).map_err(|error| format!("{path}: {error}"))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    let read = file.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes);
+    match read.map_err(|error| error.to_string())? as u64 {
+        len if len > BODY_BYTES_MAX => Err(format!("longer than {BODY_BYTES_MAX} bytes")),
+        _ => Ok(bytes),
+    }
+}
+
+/// An address, or all from one to another: `127.0.0.2-127.0.0.9`.
+pub(crate) fn sources(text: &str) -> Result<Vec<IpAddr>, String> {
+    let read = |part: &str| {
+        let right = "write addresses as 127.0.0.2,127.0.0.3 or 127.0.0.2-127.0.0.9";
+        part.trim().parse().map_err(|_| format!("\"{part}\" is no IP address; {right}"))
+    };
+    let Some((first, last)) = text.split_once('-') else { return Ok(vec![read(text)?]) };
+    let (first, last): (IpAddr, IpAddr) = (read(first)?, read(last)?);
+    if first.is_ipv4() != last.is_ipv4() || last < first {
+        return Err(format!("{last} does not come after {first}"));
+    }
+    let (from, to) = (number(first), number(last));
+    if to - from >= SOURCES_MAX {
+        return Err(format!("these are more than {SOURCES_MAX} addresses"));
+    }
+    Ok((from..=to).map(|each| address(each, first.is_ipv4())).collect())
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address),
+    }
+}
+
+fn address(number: u128, is_v4: bool) -> IpAddr {
+    if is_v4 { IpAddr::V4((number as u32).into()) } else { IpAddr::V6(number.into()) }
+}
+
+/// What names of fields and methods are made of (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_stands_before_its_url() {
+        let heavy = weighted("3@http://h/a").expect("weighted");
+        assert_eq!((heavy.weight, &*heavy.url), (3, "http://h/a"));
+        // Neither a path nor a user name with an at sign is a weight.
+        for url in ["http://h/@2", "http://2@h/", "@http://h/"] {
+            assert_eq!(weighted(url).expect(url), Weighted { url: url.to_owned(), weight: 1 });
+        }
+        for (text, why) in [("0@http://h/", "never"), ("99999999999@http://h/", "beyond")] {
+            assert!(weighted(text).expect_err(text).contains(why));
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        for text in ["", "5", "fast", "-1s", "9999h"] {
+            assert!(duration(text).expect_err(text).contains("500ms"), "{text}");
+        }
+        assert!(length("0ms").expect_err("zero").contains("zero"));
+    }
+
+    #[test]
+    fn fields_are_names_and_values() {
+        assert_eq!(field("Accept:  */* "), Ok(("Accept".to_owned(), "*/*".to_owned())));
+        for (text, why) in [
+            ("Accept", "colon"),
+            ("A B: c", "field name"),
+            (": c", "field name"),
+            ("A: b\r\nC: d", "control"),
+            ("content-length: 5", "--body"),
+        ] {
+            assert!(field(text).expect_err(text).contains(why), "{text}");
+        }
+        assert!(method("GE T").expect_err("two words").contains("word"));
+    }
+
+    #[test]
+    fn a_body_is_text_or_a_file() {
+        assert_eq!(body("a=b"), Ok(b"a=b".to_vec()));
+        let error = body("@no/such/file").expect_err("no file");
+        assert!(error.contains("no/such/file"), "{error}");
+    }
+
+    #[test]
+    fn sources_are_single_or_in_ranges() {
+        let some = sources("127.0.0.2-127.0.0.4").expect("a range");
+        let words: Vec<String> = some.iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
+        assert_eq!(sources("::1").expect("one").len(), 1);
+        for (text, why) in [
+            ("here", "no IP address"),
+            ("127.0.0.9-127.0.0.2", "after"),
+            ("127.0.0.1-::1", "after"),
+            ("10.0.0.0-10.255.255.255", "more than"),
+        ] {
+            assert!(sources(text).expect_err(text).contains(why), "{text}");
+        }
+    }
+}

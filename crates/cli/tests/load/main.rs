@@ -1,0 +1,18 @@
+//! `pollux load` as a user starts it, against `pollux serve` in a process of its own.
+//!
+//! | file | what it holds the command to |
+//! |---|---|
+//! | `outputs` | every form of a result can be read by those that it is for |
+//! | `shapes` | numbers, weights, crowds, sockets and bodies arrive at the server as asked |
+//! | `endings` | exit codes, signals, findings that nobody can miss |
+//! | `refusals` | wrong input is refused at once, and says what would be right |
+//! | `search` | the search for the capacity |
+//!
+//! `run` starts servers and the command. Nothing here judges how fast anything is.
+
+mod endings;
+mod outputs;
+mod refusals;
+mod run;
+mod search;
+mod shapes;

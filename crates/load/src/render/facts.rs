@@ -1,0 +1,219 @@
+//! The facts of a result as names with values and as small grids, for table and page alike.
+
+use super::nines::told_ns;
+use super::number::{self, NA, or_na};
+use super::words::{self, per_second};
+use crate::{CrowdOutcome, Distribution, Outcome};
+
+/// Quantiles that the summaries show, with their names.
+const SHOWN: [(f64, &str); 5] =
+    [(0.5, "#p50"), (0.75, "#p75"), (0.9, "#p90"), (0.99, "#p99"), (0.999, "#p99.9")];
+
+/// Rows under headings. A heading that begins with `#` stands over figures.
+pub(super) struct Grid {
+    pub(super) headings: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// A name and what there is to say.
+pub(super) type Fact = (&'static str, String);
+
+/// The run in a few lines.
+pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
+    let totals = &outcome.totals;
+    let right = format!(
+        "{} of {} sent, {} right",
+        number::count(totals.answered),
+        number::count(totals.sent),
+        number::part(totals.right, totals.answered),
+    );
+    let mut facts = vec![
+        ("target", outcome.setting.urls.join("  ")),
+        ("setting", words::setting(outcome)),
+        ("began", number::date(outcome.began_unix_s)),
+        ("rate", rate(outcome)),
+        ("answers", right),
+        ("statuses", statuses(totals.by_class)),
+        ("errors", errors(outcome)),
+        ("traffic", traffic(outcome)),
+        ("connections", format!("{} opened", number::count(totals.connects))),
+    ];
+    facts.push(("generator", generator(outcome)));
+    facts
+}
+
+fn rate(outcome: &Outcome) -> String {
+    let achieved = or_na(words::answered_per_s(outcome), |rate| number::si(rate) + "/s");
+    match outcome.setting.asked_per_s {
+        Some(asked) => {
+            let reached = words::answered_per_s(outcome).filter(|_| asked > 0.0);
+            let share = or_na(reached.map(|rate| rate / asked), number::percent);
+            format!("{achieved} answered of {}/s asked ({share})", number::si(asked))
+        }
+        None => format!("{achieved} answered"),
+    }
+}
+
+fn statuses(by_class: [u64; 6]) -> String {
+    const NAMES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
+    let found = NAMES.iter().zip(by_class).filter(|(_, count)| *count > 0);
+    let shown: Vec<_> =
+        found.map(|(name, count)| format!("{name} {}", number::count(count))).collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}
+
+fn errors(outcome: &Outcome) -> String {
+    let total = outcome.errors.total();
+    if total == 0 {
+        return "none".to_owned();
+    }
+    let kinds = words::errors(&outcome.errors);
+    let kinds: Vec<_> =
+        kinds.iter().map(|(name, count)| format!("{} {name}", number::count(*count))).collect();
+    let share = number::part(total, words::requests(outcome));
+    format!("{} ({share}): {}", number::count(total), kinds.join(", "))
+}
+
+fn traffic(outcome: &Outcome) -> String {
+    let rate =
+        |total| or_na(per_second(outcome, total), |bytes| format!("{}/s", number::bytes(bytes)));
+    format!("{} in, {} out", rate(outcome.totals.bytes_in), rate(outcome.totals.bytes_out))
+}
+
+fn generator(outcome: &Outcome) -> String {
+    let generator = &outcome.generator;
+    let cpu = or_na(generator.cpu_us_per_answer, |us| number::time(us * 1000.0));
+    let shares: Vec<_> = generator.busy_share.iter().map(|share| number::percent(*share)).collect();
+    let shares = if shares.is_empty() { NA.to_owned() } else { shares.join(", ") };
+    let lag = or_na(told_ns(&generator.lag, 0.99), |ns| number::time(ns as f64));
+    let lag_name = if words::is_closed_loop(outcome) { "turn length" } else { "lag" };
+    let switches = or_na(generator.involuntary_switches, number::count);
+    let spun = match generator.spun.is_zero() {
+        true => String::new(),
+        false => format!(
+            ", {} more CPU waiting by spinning",
+            number::duration(generator.spun.as_secs_f64())
+        ),
+    };
+    format!(
+        "{cpu} CPU per answer, threads at work {shares} of the time{spun}, {lag_name} p99 {lag}, \
+         {switches} involuntary switches"
+    )
+}
+
+/// Quantiles, mean and deviation of what was timed; the latency always.
+pub(super) fn times(outcome: &Outcome) -> Grid {
+    let mut rows = vec![times_row("latency", &outcome.latency)];
+    let others = [
+        ("first byte", &outcome.first_byte),
+        ("connect", &outcome.connect),
+        ("connection life", &outcome.lifetime),
+    ];
+    rows.extend(
+        others
+            .iter()
+            .filter(|(_, times)| times.count() > 0)
+            .map(|(name, times)| times_row(name, times)),
+    );
+    Grid { headings: times_headings(""), rows }
+}
+
+fn times_headings(first: &'static str) -> Vec<&'static str> {
+    let quantiles = SHOWN.iter().map(|(_, name)| *name);
+    std::iter::once(first).chain(quantiles).chain(["#max", "#mean", "#sd", "#count"]).collect()
+}
+
+fn times_row(name: &str, times: &Distribution) -> Vec<String> {
+    let quantiles = SHOWN.map(|(quantile, _)| told_ns(times, quantile).map(|ns| ns as f64));
+    let rest = [times.max_ns().map(|ns| ns as f64), times.mean_ns(), times.stddev_ns()];
+    let shown = quantiles.into_iter().chain(rest).map(|ns| or_na(ns, number::time));
+    std::iter::once(name.to_owned()).chain(shown).chain([number::count(times.count())]).collect()
+}
+
+/// Each target's part; `None` when there is only one.
+pub(super) fn targets(outcome: &Outcome) -> Option<Grid> {
+    let row = |target: &crate::TargetOutcome| {
+        let mut row = times_row(&target.url, &target.latency);
+        row.insert(1, target.weight.to_string());
+        row.insert(2, number::count(target.answered));
+        row.insert(3, number::count(target.errors.total()));
+        row.truncate(row.len() - 1);
+        row
+    };
+    let mut headings = times_headings("target");
+    headings.splice(1..1, ["#weight", "#answers", "#errors"]);
+    headings.truncate(headings.len() - 1);
+    let rows: Vec<_> = outcome.targets.iter().map(row).collect();
+    (rows.len() > 1).then_some(Grid { headings, rows })
+}
+
+/// What the server did to the connections beside the active ones; `None` without any.
+pub(super) fn crowd(outcome: &Outcome) -> Option<Grid> {
+    let headings = vec![
+        "crowd",
+        "#asked",
+        "#connected",
+        "#refused",
+        "#answers",
+        "#closed",
+        "#reset",
+        "#open at end",
+        "#closed after",
+        "#set up in",
+    ];
+    let row = |crowd: &CrowdOutcome| {
+        let counts = [crowd.asked, crowd.connected, crowd.refused].map(u64::from);
+        let ends =
+            [crowd.closed_by_server, crowd.reset_by_server, crowd.open_at_end].map(u64::from);
+        let after = crowd.closed_after_s.map(|(shortest, longest)| {
+            format!("{} to {}", number::duration(shortest), number::duration(longest))
+        });
+        let mut row = vec![crowd.kind.to_owned()];
+        row.extend(counts.into_iter().chain([crowd.answered]).chain(ends).map(number::count));
+        row.push(or_na(after, |after| after));
+        row.push(number::duration(crowd.set_up_s));
+        row
+    };
+    let rows: Vec<_> = outcome.crowd.iter().map(row).collect();
+    (!rows.is_empty()).then_some(Grid { headings, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::sample;
+
+    #[test]
+    fn every_row_has_a_cell_for_each_heading() {
+        let mut outcome = sample::outcome();
+        outcome.targets.push(outcome.targets[0].clone());
+        let grids = [
+            times(&outcome),
+            targets(&outcome).expect("two targets"),
+            crowd(&outcome).expect("a crowd"),
+        ];
+        for grid in grids {
+            assert!(
+                grid.rows.iter().all(|row| row.len() == grid.headings.len()),
+                "{:?}",
+                grid.rows
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let outcome = sample::empty();
+        assert_eq!(&times(&outcome).rows[0][1..], [NA, NA, NA, NA, NA, NA, NA, NA, "0"]);
+        assert_eq!(rate(&outcome), "n/a answered");
+        assert!(generator(&outcome).starts_with("n/a CPU per answer"), "{}", generator(&outcome));
+        assert!(targets(&outcome).is_none() && crowd(&outcome).is_none());
+    }
+
+    #[test]
+    fn the_asked_rate_stands_beside_the_achieved_one() {
+        let mut outcome = sample::outcome();
+        outcome.setting.asked_per_s = Some(3100.0);
+        assert_eq!(rate(&outcome), "1.55 k/s answered of 3.10 k/s asked (50.0 %)");
+    }
+}

@@ -1,0 +1,179 @@
+//! Outcomes for the tests of this folder: one plausible run and one without any answer.
+
+use std::time::Duration;
+
+use crate::{
+    CrowdOutcome, Distribution, Errors, Finding, FindingKind, Generator, Outcome, Second, Setting,
+    TargetOutcome, Totals,
+};
+
+/// Seconds of warm-up.
+pub(super) const WARM_UP: u32 = 2;
+/// Measured seconds; two whole windows of httperf and a tail.
+pub(super) const MEASURED: u32 = 12;
+
+/// A closed loop of 64 connections over two threads for 12 s: second `n` of the measured part
+/// (from 0) has `1000 + 100 n` answers, the warm-up 500 each.
+pub(super) fn outcome() -> Outcome {
+    let seconds: Vec<Second> = (0..WARM_UP + MEASURED).map(second).collect();
+    let measured = || seconds.iter().filter(|second| !second.is_warm_up);
+    let mut latency = Distribution::new();
+    measured().for_each(|second| latency.add(&second.latency));
+    let answered: u64 = measured().map(|second| second.answered).sum();
+    let errors = Errors {
+        timeout: 2,
+        reset: 3,
+        short: 1,
+        connect: 4,
+        connect_no_port: 1,
+        ..Errors::default()
+    };
+    let first_byte = scaled(&latency, 0.9);
+    let targets = vec![target("http://127.0.0.1:8080/a?x=1&y=<2>", 3, &latency, errors)];
+    Outcome {
+        began_unix_s: 1_795_250_411.25,
+        measured: Duration::from_secs(u64::from(MEASURED)),
+        setting: setting(),
+        totals: totals(answered),
+        connect: times(20, |index| 50_000 + index * 1_000),
+        lifetime: times(10, |index| (index + 1) * 1_000_000 + 200_000),
+        latency,
+        first_byte,
+        errors,
+        targets,
+        seconds,
+        crowd: vec![crowd()],
+        generator: Generator {
+            cpu: Duration::from_millis(2_400),
+            cpu_us_per_answer: Some(2_400_000.0 / answered as f64),
+            busy_share: vec![0.11, 0.09],
+            spun: Duration::from_millis(600),
+            lag: times(1000, |index| 1_000 + index * 100),
+            involuntary_switches: Some(17),
+        },
+        findings: vec![Finding {
+            kind: FindingKind::DelayedAck,
+            text: "Answers take 41.2 ms at the median & that is <a timer>.".to_owned(),
+            advice: "Set TCP_NODELAY in the server, or write head and body at once.".to_owned(),
+        }],
+    }
+}
+
+/// A run in which nothing was answered.
+pub(super) fn empty() -> Outcome {
+    let none = Distribution::new;
+    Outcome {
+        began_unix_s: 1_795_250_411.25,
+        measured: Duration::ZERO,
+        setting: setting(),
+        totals: Totals { due: 9, ..Totals::default() },
+        latency: none(),
+        first_byte: none(),
+        connect: none(),
+        lifetime: none(),
+        errors: Errors { connect: 9, ..Errors::default() },
+        targets: Vec::new(),
+        seconds: Vec::new(),
+        crowd: Vec::new(),
+        generator: Generator {
+            cpu: Duration::ZERO,
+            cpu_us_per_answer: None,
+            busy_share: Vec::new(),
+            spun: Duration::ZERO,
+            lag: none(),
+            involuntary_switches: None,
+        },
+        findings: vec![Finding {
+            kind: FindingKind::NoAnswers,
+            text: "None of 9 requests was answered.".to_owned(),
+            advice: "Look whether the server listens at that address.".to_owned(),
+        }],
+    }
+}
+
+/// The distribution of `of(0)`, `of(1)`, …
+pub(super) fn times(count: u64, of: impl Fn(u64) -> u64) -> Distribution {
+    let mut times = Distribution::new();
+    (0..count).for_each(|index| times.record(of(index)));
+    times
+}
+
+fn second(index: u32) -> Second {
+    let is_warm_up = index < WARM_UP;
+    let answered = if is_warm_up { 500 } else { 1000 + 100 * u64::from(index - WARM_UP) };
+    // Most between 0.1 and 0.5 ms, a hundredth around 3 ms, one that grows with the run.
+    let latency = times(answered, |each| match each {
+        0 => 8_000_000 + 1_000_000 * u64::from(index),
+        each if each % 100 == 1 => 3_000_000 + each * 500,
+        each => 100_000 + each * each % 997 * 400,
+    });
+    Second {
+        end_s: f64::from(index + 1),
+        is_warm_up,
+        sent: answered + 1,
+        answered,
+        errors: u64::from(index % 5 == 4) * 5,
+        bytes_in: answered * 256,
+        open: 64,
+        latency,
+    }
+}
+
+fn scaled(times: &Distribution, factor: f64) -> Distribution {
+    let mut scaled = Distribution::new();
+    for step in times.histogram().iter_recorded() {
+        let value = (step.value_iterated_to() as f64 * factor) as u64;
+        (0..step.count_since_last_iteration()).for_each(|_| scaled.record(value));
+    }
+    scaled
+}
+
+fn setting() -> Setting {
+    Setting {
+        urls: vec!["http://127.0.0.1:8080/a?x=1&y=<2>".to_owned()],
+        driver: "epoll-et".to_owned(),
+        threads: 2,
+        connections: 64,
+        pipeline: 1,
+        requests_per_connection: None,
+        pace: "closed".to_owned(),
+        asked_per_s: None,
+        warm_up_s: f64::from(WARM_UP),
+    }
+}
+
+fn totals(answered: u64) -> Totals {
+    Totals {
+        due: answered + 10,
+        sent: answered + 6,
+        answered,
+        right: answered - 20,
+        by_class: [0, 0, answered - 20, 0, 15, 5],
+        connects: 20,
+        bytes_out: (answered + 6) * 62,
+        bytes_in: answered * 256,
+        body_bytes_in: answered * 128,
+        first_body_bytes: Some(128),
+        unlike_first: Some(7),
+    }
+}
+
+fn target(url: &str, weight: u32, latency: &Distribution, errors: Errors) -> TargetOutcome {
+    let latency = latency.clone();
+    TargetOutcome { url: url.to_owned(), weight, answered: latency.count(), errors, latency }
+}
+
+fn crowd() -> CrowdOutcome {
+    CrowdOutcome {
+        kind: "dead",
+        asked: 1000,
+        connected: 998,
+        refused: 2,
+        answered: 998,
+        closed_by_server: 40,
+        reset_by_server: 3,
+        open_at_end: 955,
+        closed_after_s: Some((5.0, 9.5)),
+        set_up_s: 0.21,
+    }
+}

@@ -1,0 +1,115 @@
+//! The seconds of a run with the times at which they began, and fewer of them for long runs.
+//!
+//! Charts, the CSV, the histogram log and httperf's windows read the run's course from here.
+
+use crate::{Distribution, Outcome, Second};
+
+/// A stretch of a run: a second, or several that were taken together.
+#[derive(Clone, Debug)]
+pub(super) struct Stretch {
+    /// Seconds from the start of the warm-up.
+    pub(super) start_s: f64,
+    pub(super) end_s: f64,
+    pub(super) is_warm_up: bool,
+    pub(super) answered: u64,
+    pub(super) errors: u64,
+    pub(super) bytes_in: u64,
+    pub(super) open: u32,
+    pub(super) latency: Distribution,
+}
+
+impl Stretch {
+    fn of(start_s: f64, second: &Second) -> Self {
+        Self {
+            start_s,
+            end_s: second.end_s,
+            is_warm_up: second.is_warm_up,
+            answered: second.answered,
+            errors: second.errors,
+            bytes_in: second.bytes_in,
+            open: second.open,
+            latency: second.latency.clone(),
+        }
+    }
+
+    fn extend(&mut self, second: &Second) {
+        self.end_s = second.end_s;
+        self.answered += second.answered;
+        self.errors += second.errors;
+        self.bytes_in += second.bytes_in;
+        self.open = second.open;
+        self.latency.add(&second.latency);
+    }
+
+    pub(super) fn length_s(&self) -> f64 {
+        self.end_s - self.start_s
+    }
+
+    /// Answers per second; `None` of a stretch without length.
+    pub(super) fn answered_per_s(&self) -> Option<f64> {
+        (self.length_s() > 0.0).then(|| self.answered as f64 / self.length_s())
+    }
+}
+
+/// Each second with its start, in seconds from the start of the warm-up.
+pub(super) fn with_starts(outcome: &Outcome) -> impl Iterator<Item = (f64, &Second)> {
+    let starts = std::iter::once(0.0).chain(outcome.seconds.iter().map(|second| second.end_s));
+    starts.zip(&outcome.seconds)
+}
+
+/// Where the measured part begins, in seconds from the start of the warm-up.
+pub(super) fn measured_from_s(outcome: &Outcome) -> f64 {
+    let warm_up = outcome.seconds.iter().rev().find(|second| second.is_warm_up);
+    warm_up.map_or(0.0, |second| second.end_s)
+}
+
+/// When the first second began, in seconds since 1970.
+pub(super) fn base_unix_s(outcome: &Outcome) -> f64 {
+    outcome.began_unix_s - measured_from_s(outcome)
+}
+
+/// The run in at most about `most` stretches; none holds warm-up and measured time at once.
+pub(super) fn stretches(outcome: &Outcome, most: usize) -> Vec<Stretch> {
+    let fold = outcome.seconds.len().div_ceil(most.max(1)).max(1);
+    let mut found: Vec<Stretch> = Vec::new();
+    let mut taken = 0;
+    for (start_s, second) in with_starts(outcome) {
+        match found.last_mut() {
+            Some(last) if taken < fold && last.is_warm_up == second.is_warm_up => {
+                last.extend(second);
+                taken += 1;
+            }
+            _ => {
+                found.push(Stretch::of(start_s, second));
+                taken = 1;
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::sample;
+
+    #[test]
+    fn a_long_run_is_folded_and_loses_nothing() {
+        let outcome = sample::outcome();
+        let answered: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
+        for most in [1, 3, 5, 100] {
+            let folded = stretches(&outcome, most);
+            assert!(folded.len() <= most + 1, "{most}: {}", folded.len());
+            assert_eq!(folded.iter().map(|stretch| stretch.answered).sum::<u64>(), answered);
+            assert!(folded.windows(2).all(|pair| pair[0].end_s == pair[1].start_s));
+        }
+        assert!(stretches(&sample::empty(), 10).is_empty());
+    }
+
+    #[test]
+    fn the_measured_part_begins_where_the_warm_up_ends() {
+        let outcome = sample::outcome();
+        assert_eq!(measured_from_s(&outcome), 2.0);
+        assert_eq!(base_unix_s(&outcome), outcome.began_unix_s - 2.0);
+    }
+}

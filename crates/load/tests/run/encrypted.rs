@@ -1,0 +1,151 @@
+//! Runs against servers that speak TLS, on every driver: who is believed, and what fails.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pollux_engine::Driver;
+use pollux_load::{Crowd, Load, LoadError, Plan, Target, Trust};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::{is_sound, on_every_driver, plan, try_run};
+
+/// A body longer than a TLS record, so that an answer comes in several.
+const BODY_BYTES: usize = 40_000;
+
+/// A TLS server with a thread for each connection; its certificate is for `localhost`.
+struct Encrypted {
+    port: u16,
+    certificate: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+fn start() -> Encrypted {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificate = folder.path().join("certificate.pem");
+    std::fs::write(&certificate, made.cert.pem()).expect("written");
+    let chain: Vec<CertificateDer<'static>> = vec![made.cert.der().clone()];
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .expect("a certificate");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = listener.local_addr().expect("an address").port();
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let config = Arc::clone(&config);
+            std::thread::spawn(move || serve(config, stream));
+        }
+    });
+    Encrypted { port, certificate, _folder: folder }
+}
+
+fn serve(config: Arc<ServerConfig>, stream: TcpStream) {
+    let connection = ServerConnection::new(config).expect("a connection");
+    let mut stream = StreamOwned::new(connection, stream);
+    let mut answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n").into_bytes();
+    answer.resize(answer.len() + BODY_BYTES, b'x');
+    let mut kept = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(len @ 1..) = stream.read(&mut piece) {
+        kept.extend_from_slice(&piece[..len]);
+        while let Some(end) = kept.windows(4).position(|window| window == b"\r\n\r\n") {
+            kept.drain(..end + 4);
+            if stream.write_all(&answer).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn encrypted(driver: Driver, server: &Encrypted, host: &str, trust: Trust, requests: u64) -> Plan {
+    let url = format!("https://{host}:{}/", server.port);
+    Plan { trust, ..plan(driver, &url, 3, requests) }
+}
+
+#[test]
+fn answers_come_through_tls_on_every_driver() {
+    let server = start();
+    let trust = Trust::File(server.certificate.clone());
+    on_every_driver(
+        |driver| {
+            let plan = encrypted(driver, &server, "localhost", trust.clone(), 40);
+            Plan { pipeline: 4, crowd: Crowd { dead: 2, ..Crowd::default() }, ..plan }
+        },
+        |outcome| {
+            is_sound(outcome);
+            let at =
+                format!("{}: {:?} {:?}", outcome.setting.driver, outcome.totals, outcome.errors);
+            assert_eq!((outcome.totals.right, outcome.errors.total()), (40, 0), "{at}");
+            assert_eq!(outcome.totals.body_bytes_in, 40 * BODY_BYTES as u64, "{at}");
+            assert_eq!((outcome.crowd[0].connected, outcome.crowd[0].answered), (2, 2), "{at}");
+        },
+    );
+}
+
+#[test]
+fn a_connection_for_each_request_shakes_hands_each_time() {
+    let server = start();
+    let plan = encrypted(Driver::ALL[0], &server, "localhost", Trust::Anybody, 9);
+    let outcome = try_run(Plan { requests_per_connection: crate::some(1), ..plan });
+    let outcome = outcome.expect("the first driver is everywhere");
+    is_sound(&outcome);
+    assert_eq!((outcome.totals.right, outcome.errors.total()), (9, 0), "{:?}", outcome.errors);
+    assert!(outcome.totals.connects >= 9, "{:?}", outcome.totals);
+}
+
+#[test]
+fn who_is_not_believed_is_an_error_of_tls() {
+    let server = start();
+    let own = Trust::File(server.certificate.clone());
+    // Nobody vouches for it, and it is not the one that was asked for.
+    for (trust, host) in [(Trust::Public, "localhost"), (own, "127.0.0.1")] {
+        let plan = encrypted(Driver::ALL[0], &server, host, trust, 5);
+        let outcome = try_run(plan).expect("the first driver is everywhere");
+        assert_eq!((outcome.totals.answered, outcome.errors.tls), (0, 5), "{:?}", outcome.errors);
+    }
+}
+
+#[test]
+fn a_server_that_speaks_no_tls_is_an_error_of_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let url = format!("https://127.0.0.1:{port}/");
+    let plan = Plan { trust: Trust::Anybody, ..plan(Driver::ALL[0], &url, 1, 3) };
+    let outcome = try_run(plan).expect("the first driver is everywhere");
+    assert_eq!((outcome.totals.answered, outcome.errors.total()), (0, 3), "{:?}", outcome.errors);
+    assert!(outcome.errors.tls > 0, "{:?}", outcome.errors);
+}
+
+#[test]
+fn certificates_that_cannot_be_read_are_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "no certificate").expect("written");
+    for path in [empty, folder.path().join("absent.pem")] {
+        let target = Target::parse("https://127.0.0.1:1/", None).expect("a URL");
+        let plan = plan(Driver::ALL[0], "https://127.0.0.1:1/", 1, 1);
+        let plan = Plan { targets: vec![target], trust: Trust::File(path.clone()), ..plan };
+        match Load::start(plan) {
+            Err(LoadError::Plan { what: "--cacert", why }) => {
+                assert!(why.contains(path.to_str().expect("text")), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
