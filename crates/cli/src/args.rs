@@ -61,6 +61,8 @@ Examples:
   pollux lab run streams --transport pipe --poller epoll-et \\
       --arm 'original=./epoll_bench -n 2000 -t 2' --arm-pattern 'Avg: (\\d+) evts/sec' \\
       --baseline original --blocks 6
+  pollux lab run version --binary old=../old/target/release/pollux \\
+      --binary new=target/release/pollux       two builds of pollux side by side
   pollux lab seed 0                            Dumazet's epoll_bench as he ran it";
 
 const DOCTOR_HELP: &str = "\
@@ -178,11 +180,12 @@ pub(crate) enum LabCommand {
         #[command(flatten)]
         run: RunFlags,
     },
-    /// Repeat one of the documents that pollux grew from: 0 (epoll_bench), 1 (pipetest and dphttpd)
+    /// Repeat one of the documents that pollux grew from: 0 (epoll_bench), 1 (pipetest and dphttpd),
+    /// 2 (epoll against io_uring under ab)
     #[command(after_help = "Example:\n  pollux lab seed 0 --blocks 1 --runtime 5s")]
     Seed {
         /// Number of the seed
-        #[arg(value_parser = clap::value_parser!(u8).range(0..=1))]
+        #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
         number: u8,
         #[command(flatten)]
         run: RunFlags,
@@ -314,6 +317,9 @@ pub(crate) struct JobFlags {
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "999",
           require_equals = true, help_heading = "Job")]
     pub(crate) profile: Option<String>,
+    /// Time each request inside servers of pollux, in a pass of its own
+    #[arg(long, help_heading = "Job")]
+    pub(crate) request_times: bool,
     /// Print every interval of every timing run
     #[arg(long, help_heading = "Job")]
     pub(crate) show_intervals: bool,
@@ -321,6 +327,9 @@ pub(crate) struct JobFlags {
     /// epoll-oneshot, uring-poll, uring
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
     pub(crate) poller: Vec<String>,
+    /// A build of pollux as an arm, for each of the pollers; twice or more to compare builds
+    #[arg(long, value_name = "NAME=PATH", help_heading = "Arms")]
+    pub(crate) binary: Vec<String>,
     /// Floors and other systems to compare with: all, none, or names such as raw-epoll, nginx, libev
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
     pub(crate) peer: Vec<String>,

@@ -28,7 +28,7 @@ use crate::progress::{self, Progress};
 /// The job of plain `pollux lab`.
 const DEFAULT_JOB: &str = "quick";
 /// Built-in jobs by the number of their seed.
-const SEEDS: [&str; 2] = ["seed0", "seed1"];
+const SEEDS: [&str; 3] = ["seed0", "seed1", "seed2"];
 /// Folder for results when none is named.
 const OUT: &str = "pollux-out";
 /// Longest run description that `measure` reads.
@@ -122,6 +122,7 @@ fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     let mut job = job::find(target).map_err(Failure::usage)?;
     job.apply(&overrides(flags)?).map_err(Failure::usage)?;
+    builds_are_there(&job)?;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Ok(Plan::make(
         job,
@@ -142,6 +143,7 @@ fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
     Ok(Overrides {
         only: flags.only,
         pollers: flags.poller,
+        builds: flags.binary,
         peers: flags.peer,
         axes: flags.axes.0,
         commands,
@@ -156,8 +158,20 @@ fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
         profile: flags.profile,
         min_effect: flags.min_effect,
         target_ci: flags.target_ci,
+        request_times: flags.request_times,
         show_intervals: flags.show_intervals,
     })
+}
+
+/// Refuses a job whose builds are no files: every run of theirs would fail.
+fn builds_are_there(job: &Job) -> Result<(), Failure> {
+    for build in job.parts.iter().flat_map(|part| &part.builds) {
+        if !build.program.is_file() {
+            let path = build.program.display();
+            return Err(Failure::usage(format!("--binary {}: {path} is no file", build.name)));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a job whose required sources can't be read.

@@ -71,6 +71,7 @@ impl Progress {
             }
             (Pass::Counting, _) => "counting pass".to_owned(),
             (Pass::Profile { .. }, _) => "profile pass".to_owned(),
+            (Pass::RequestTimes, _) => "request times".to_owned(),
             (Pass::Timing, None) => "run".to_owned(),
         };
         format!("{pass}  {} {}  {}", run.experiment, run.point, run.arm)

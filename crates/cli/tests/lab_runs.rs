@@ -255,6 +255,61 @@ fn the_chain_runs_on_pollers_rings_and_libraries() {
     assert_eq!(record["results"][0]["unit"], "ns/event");
 }
 
+/// The flags of a short run of pollux on one mechanism that is everywhere.
+const ON_EPOLL: [&str; 8] =
+    ["--poller", "epoll", "--peer", "none", "--baseline", "epoll", "--runtime", "500ms"];
+
+#[test]
+fn a_split_reply_is_judged_by_its_rate_which_waits_for_acknowledgements() {
+    let folder = Folder::new("http-split");
+    let words = ["http", "--only", "keep-alive", "--connections", "10", "--reply", "whole,split"];
+    let output = lab(&[&words[..], &ON_EPOLL, &["--request-times"]].concat(), &folder);
+    let record = record(&output);
+    let rows = record["results"].as_array().expect("rows");
+    let row = |point: &str| {
+        let found = rows.iter().find(|row| row["point"] == point && row["arm"] == "epoll");
+        found.unwrap_or_else(|| panic!("no row at {point}"))
+    };
+    let (whole, split) = (row("10 connections"), row("10 connections, split reply"));
+    assert_eq!((&whole["unit"], &split["unit"]), (&json!("µs/request"), &json!("requests/s")));
+    let rate = split["value"].as_f64().expect("a rate");
+    // 10 connections / 40 ms, and the first answers of each connection, which do not wait.
+    assert!((50.0..600.0).contains(&rate), "{rate} requests/s");
+    let timed = record["request_times"].as_array().expect("times");
+    assert_eq!(timed.len(), 2, "one arm at two points");
+    for run in timed {
+        let counted: u64 = run["times"]["buckets"]
+            .as_array()
+            .expect("buckets")
+            .iter()
+            .filter_map(|bucket| bucket["requests"].as_u64())
+            .sum();
+        assert!(counted > 0 && run["times"]["requests"] == json!(counted), "{run}");
+    }
+}
+
+#[test]
+fn builds_are_servers_and_run_workloads() {
+    let folder = Folder::new("builds");
+    let program = env!("CARGO_BIN_EXE_pollux");
+    let (old, new) = (format!("old={program}"), format!("new={program}"));
+    let words = ["version", "--pipes", "10", "--connections", "4", "--dead", "0"];
+    let more = ["--binary", &old, "--binary", &new, "--runtime", "200ms", "--interval", "20ms"];
+    let record = record(&lab(&[&words[..], &more].concat(), &folder));
+    let arms: Vec<&Value> =
+        record["runs"].as_array().expect("runs").iter().map(|run| &run["arm"]).collect();
+    assert_eq!(arms.len(), 6, "two parts, each with old, new and old again");
+    for arm in ["old", "new", "A/A"] {
+        assert_eq!(measured(&record, arm)["mechanism"], "epoll", "{arm}");
+    }
+    assert_eq!(record["results"][0]["baseline"], "old");
+    let facts = record["environment"].as_array().expect("facts");
+    let fact = facts.iter().find(|fact| fact["name"] == "build new").expect("a fact");
+    assert!(fact["reading"]["value"].as_str().is_some_and(|said| said.contains("pollux ")));
+    let missing = lab(&["version", "--binary", "old=no/such/pollux"], &folder);
+    assert_eq!(missing.status.code(), Some(2));
+}
+
 #[test]
 fn an_interrupted_run_leaves_no_process_behind() {
     let folder = Folder::new("http-interrupted");

@@ -117,12 +117,13 @@ impl Generated {
             let ns = outcome.latency.quantile_ns(quantile)?;
             Some((name.to_owned(), ns as f64 / 1000.0))
         };
+        let mean = outcome.latency.mean_ns().map(|ns| ("latency_mean_us".to_owned(), ns / 1000.0));
         Self {
             driver: outcome.setting.driver.clone(),
             requests: outcome.totals.right,
             elapsed_s: outcome.measured.as_secs_f64(),
             failed: outcome.errors.total(),
-            latencies: QUANTILES.into_iter().filter_map(latency).collect(),
+            latencies: QUANTILES.into_iter().filter_map(latency).chain(mean).collect(),
             findings: outcome.findings.iter().filter_map(by_kind).collect(),
         }
     }

@@ -17,5 +17,6 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod seeds;
 pub mod stats;
 pub mod store;

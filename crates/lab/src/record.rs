@@ -13,6 +13,10 @@ use crate::host::Reading;
 pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
 
+mod times;
+
+pub use times::{RequestTimes, RequestTimesRun, TimeBucket};
+
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -49,6 +53,9 @@ pub struct Record {
     pub counting: Vec<CountingRun>,
     /// Kernel and user symbols, where `--profile` was asked for.
     pub profiles: Vec<Profile>,
+    /// How long requests took inside servers of pollux, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub request_times: Vec<RequestTimesRun>,
     /// The judged comparisons: one for each experiment, point and arm.
     pub results: Vec<ResultRow>,
     /// Why: the counts behind each arm.
@@ -88,6 +95,7 @@ impl Record {
             runs: Vec::new(),
             counting: Vec::new(),
             profiles: Vec::new(),
+            request_times: Vec::new(),
             results: Vec::new(),
             why: Vec::new(),
             trust: Trust {

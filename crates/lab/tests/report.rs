@@ -196,6 +196,7 @@ fn a_record_without_anything_still_makes_reports() {
     record.runs.clear();
     record.counting.clear();
     record.profiles.clear();
+    record.request_times.clear();
     record.why.clear();
     record.answers.clear();
     record.environment.clear();
@@ -295,6 +296,68 @@ fn markdown_holds_the_answers_the_tables_and_the_reasons() {
     assert!(rows.iter().all(|row| row.ends_with('|')), "each row is closed");
 }
 
+#[test]
+fn times_inside_the_server_are_drawn_over_each_other_with_their_quantiles() {
+    let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
+    let section = document.descendants().find(|node| node.attribute("id") == Some("times"));
+    let section = section.expect("the sample has times");
+    let charts: Vec<_> = section.descendants().filter(|node| node.has_tag_name("svg")).collect();
+    assert_eq!(charts.len(), 2, "a chart for each point");
+    for chart in charts {
+        let series = chart.descendants().filter(|node| node.attribute("data-series").is_some());
+        assert_eq!(series.count(), 2, "both arms");
+    }
+    let text = all_text(&document);
+    for words in ["p99.9", "1.17 µs", "2.1 µs", "48.7 µs"] {
+        assert!(text.contains(words), "{words}");
+    }
+    let mut record = sample::record();
+    record.request_times.clear();
+    assert!(!html(&record).contains("id=\"times\""));
+}
+
+/// The sample as the job of a document.
+fn seed_record(job: &str) -> Record {
+    let mut record = sample::record();
+    record.job.name = job.into();
+    for row in record.results.iter_mut().filter(|row| row.experiment == "streams") {
+        row.axes.insert("cpus".into(), "free".into());
+    }
+    record
+}
+
+#[test]
+fn a_document_stands_beside_the_job_that_repeats_it_and_no_other() {
+    let page = without_scripts(&html(&seed_record("seed0")));
+    let document = roxmltree::Document::parse(&page).expect("a well-formed page");
+    let section = document.descendants().find(|node| node.attribute("id") == Some("seed"));
+    let section = section.expect("a section");
+    let texts: Vec<&str> = section.descendants().filter_map(|node| node.text()).collect();
+    let text = texts.join(" ");
+    for words in [
+        "epoll_bench, 6 November 2006",
+        "Of 3 series that it published",
+        "260 k · 170 k · 58.8 k",
+        "agrees: there it falls (×0.23), here it falls (×0.25); 2 of 2 steps go the same way",
+        "no figure here for no epoll: not part of this run",
+        "Linux 2.6.18",
+        "6.18.44",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    let summary = markdown(&seed_record("seed0"));
+    assert!(summary.contains("### Beside seed 0: epoll\\_bench"), "{summary}");
+    assert!(summary.contains("agrees: there it falls"), "{summary}");
+    assert!(!bare_page().contains("id=\"seed\""));
+}
+
+#[test]
+fn a_document_without_figures_is_judged_by_its_words() {
+    let text = markdown(&seed_record("seed1"));
+    assert!(text.contains("by its words it rises, here it rises"), "{text}");
+    assert!(text.contains("no figure here for 16,000"), "{text}");
+}
+
 /// The sample with its streams as a cost under a load generator.
 fn loaded_record() -> Record {
     let mut record = sample::record();
@@ -340,7 +403,7 @@ fn a_cost_is_less_or_more_and_never_faster() {
 #[test]
 fn what_the_load_generator_saw_is_shown_and_only_where_there_was_one() {
     let page = without_scripts(&html(&loaded_record()));
-    for text in ["server and load", "wrk 4.1.0", "187 k", "905", "As perf stat prints it"] {
+    for text in ["server and load", "wrk 4.1.0", "187 k", "905", "as perf stat prints it"] {
         assert!(page.contains(text), "{text}");
     }
     assert!(!bare_page().contains("what the load generator saw"));

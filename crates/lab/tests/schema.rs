@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 /// Fields that are written only when there is something to say, and those that results of earlier
 /// versions do not have.
-const OPTIONAL: [&str; 9] = [
+const OPTIONAL: [&str; 10] = [
     "figures",
     "generator",
     "page_faults_per_event",
@@ -21,6 +21,7 @@ const OPTIONAL: [&str; 9] = [
     "process_switches_per_s",
     "machine_switches_per_s",
     "more_blocks",
+    "request_times",
 ];
 
 fn schema() -> Value {
@@ -41,6 +42,7 @@ fn small_record() -> Record {
     record.results.retain(|row| row.point.starts_with("pipe,"));
     record.counting.truncate(1);
     record.why.truncate(1);
+    record.request_times.truncate(1);
     if let Outcome::Measured(measurement) = &mut record.runs[0].outcome {
         measurement.intervals.truncate(1);
         measurement.intervals[0].machine_switches_per_s = Some(5.0);

@@ -181,6 +181,14 @@ pub(super) const HTTP: &[Axis] = &[
         default: &["128"],
     },
     Axis {
+        name: "reply",
+        about: "how pollux sends it: in one write (whole), or head and body in two without \
+                TCP_NODELAY (split), a classic mistake whose cost is judged by the rate",
+        original: None,
+        kind: AxisKind::Word(&["whole", "split"]),
+        default: &["whole"],
+    },
+    Axis {
         name: "generator",
         about: "what makes the load; wrk and ab repeat a figure with other people's tools",
         original: None,

@@ -113,7 +113,17 @@ impl Experiment {
         }
     }
 
-    /// What is measured.
+    /// What is measured at a point. A server whose replies wait for acknowledgements is judged by
+    /// its rate: its CPU is idle most of the time, and that is the very thing to show.
+    #[must_use]
+    pub fn metric_at(self, axes: &BTreeMap<String, String>) -> Metric {
+        match self {
+            Self::Http if is_split(axes) => Metric::rate("requests per second", "requests/s"),
+            _ => self.metric(),
+        }
+    }
+
+    /// What is measured at most points.
     #[must_use]
     pub const fn metric(self) -> Metric {
         match self {
@@ -227,6 +237,13 @@ impl Experiment {
         }
     }
 
+    /// Why another system can't run at a point at which pollux can, if so.
+    #[must_use]
+    pub fn fault_of_others(self, axes: &BTreeMap<String, String>) -> Option<String> {
+        (self == Self::Http && is_split(axes))
+            .then(|| "only pollux sends a reply in two writes when it is told to".to_owned())
+    }
+
     /// The load generator of a point; none where an experiment needs none.
     #[must_use]
     pub fn generator(self, axes: &BTreeMap<String, String>) -> Option<Generator> {
@@ -243,6 +260,11 @@ impl Experiment {
             Self::Http => axis::HTTP,
         }
     }
+}
+
+/// Whether head and body of a reply are two writes.
+pub(crate) fn is_split(axes: &BTreeMap<String, String>) -> bool {
+    axes.get("reply").is_some_and(|reply| reply == "split")
 }
 
 impl fmt::Display for Experiment {

@@ -133,8 +133,12 @@ struct Counted {
 }
 
 /// The processor's counters, in the order of their fields below.
-const HARDWARE: [(&str, Hardware); 2] =
-    [("cycles", Hardware::CpuCycles), ("instructions", Hardware::Instructions)];
+const HARDWARE: [(&str, Hardware); 4] = [
+    ("cycles", Hardware::CpuCycles),
+    ("instructions", Hardware::Instructions),
+    ("branches", Hardware::Branches),
+    ("branch misses", Hardware::BranchMisses),
+];
 
 /// What the threads did between start and stop, added up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,6 +164,10 @@ pub struct CountReadings {
     pub cycles: Reading<u64>,
     /// Retired instructions; the same.
     pub instructions: Reading<u64>,
+    /// Retired branches; the same.
+    pub branches: Reading<u64>,
+    /// Branches that were predicted wrongly; the same.
+    pub branch_misses: Reading<u64>,
 }
 
 impl Counting {
@@ -212,7 +220,7 @@ impl Counted {
         let read = |name: &str, counter: Reading<Counter>| {
             counter.and_then(|counter| Reading::from_io(name, counter.read().and_then(whole)))
         };
-        let [cycles, instructions] = self.hardware;
+        let [cycles, instructions, branches, branch_misses] = self.hardware;
         let used = TaskUse::of_thread(self.pid, self.tid).since(&self.before);
         let major = used.faults_major;
         CountReadings {
@@ -226,6 +234,8 @@ impl Counted {
             migrations: read("CPU migrations", self.migrations),
             cycles: read(HARDWARE[0].0, cycles),
             instructions: read(HARDWARE[1].0, instructions),
+            branches: read(HARDWARE[2].0, branches),
+            branch_misses: read(HARDWARE[3].0, branch_misses),
         }
     }
 }
@@ -233,6 +243,12 @@ impl Counted {
 /// Opens and starts one counter of one thread.
 fn perf_count(name: &str, event: Event, tid: u32) -> Reading<Counter> {
     let counter = Counter::open(event, Scope::Thread(tid), CounterOptions::default());
+    let is_missing = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported)
+    };
+    if counter.as_ref().is_err_and(is_missing) {
+        return Reading::unavailable(format!("{name}: this machine has no such counter"));
+    }
     Reading::from_io(name, counter.and_then(|counter| counter.enable().map(|()| counter)))
 }
 
@@ -251,6 +267,8 @@ impl CountReadings {
             ("migrations", self.migrations),
             ("cycles", self.cycles),
             ("instructions", self.instructions),
+            ("branches", self.branches),
+            ("branch_misses", self.branch_misses),
         ]
         .map(|(name, reading)| (name.to_owned(), reading))
         .into()
@@ -270,6 +288,8 @@ impl CountReadings {
             migrations: sum(self.migrations, other.migrations),
             cycles: sum(self.cycles, other.cycles),
             instructions: sum(self.instructions, other.instructions),
+            branches: sum(self.branches, other.branches),
+            branch_misses: sum(self.branch_misses, other.branch_misses),
         }
     }
 
@@ -286,6 +306,8 @@ impl CountReadings {
             migrations: nothing(),
             cycles: nothing(),
             instructions: nothing(),
+            branches: nothing(),
+            branch_misses: nothing(),
         }
     }
 }

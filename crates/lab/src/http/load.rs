@@ -17,6 +17,8 @@ pub(super) struct Load {
     pub(super) is_kept_alive: bool,
     /// Connections beside them that ask once and are silent then.
     pub(super) dead: usize,
+    /// Whether head and body of a reply are two writes.
+    pub(super) is_split: bool,
     /// Length of a reply's body.
     pub(super) reply_bytes: usize,
     /// Server processes that share the port.
@@ -33,6 +35,7 @@ impl Load {
             pipeline: spec.count("pipeline")?,
             is_kept_alive: spec.word("keepalive")? == "true",
             dead: spec.count("dead")?,
+            is_split: crate::experiment::is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes")?,
             processes: if spec.axes.contains_key(PROCESSES) { spec.count(PROCESSES)? } else { 1 },
             generator: generator(spec.word("generator")?)?,

@@ -5,7 +5,7 @@
 //! and ends both. The metric is the CPU time of all threads of all processes of the server,
 //! read right before and right after the generator's run, over the requests that the generator
 //! counted in it. Nothing is subtracted: what connections cost at both ends of the window is in
-//! every arm alike. The rate and the latencies are kept beside it; on two CPUs they say more of the
+//! every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the latencies are kept beside it; on two CPUs they say more of the
 //! generator than of the server.
 
 use std::time::Instant;
@@ -14,6 +14,7 @@ use crate::error::MeasureError;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
 use crate::measure::{Done, Pass, Profiling, RunSpec};
+use crate::stats::Direction;
 
 mod ab;
 mod config;
@@ -23,6 +24,7 @@ mod load;
 mod own;
 mod process;
 mod server;
+mod times;
 mod wrk;
 
 pub(crate) use generator::missing;
@@ -31,6 +33,7 @@ use dead::Dead;
 use generator::Counted;
 use load::{Cpus, Load};
 use server::Server;
+use times::TimesSocket;
 
 /// Runs one arm once.
 ///
@@ -52,10 +55,18 @@ pub(crate) fn measure(
         run(spec.ramp_time())?;
     }
     let family = server.family();
+    let times_before = server.times.as_ref().map(TimesSocket::read).transpose()?;
     let window = Window::open(spec, &family);
     let counted = run(spec.runtime())?;
     let described = counted.described.clone();
     let mut done = window.close(counted)?;
+    if let (Some(socket), Some(before)) = (&server.times, times_before) {
+        done.request_times = Some(socket.read()?.since(&before).into());
+    }
+    let metric = spec.experiment()?.metric_at(&spec.axes);
+    if metric.direction == Direction::HigherIsBetter {
+        done.value = done.events_per_s;
+    }
     // Also because a server that is asked to end lets connections end first; these never would.
     let closed = dead.close(is_interrupted)?.map_err(|what| server.failed(&what))?;
     if load.dead > 0 {
@@ -130,6 +141,7 @@ impl<'a> Window<'a> {
             events_per_wait_histogram: Vec::new(),
             kernel: kernel.unwrap_or_default(),
             samples,
+            request_times: None,
             symbols,
         })
     }

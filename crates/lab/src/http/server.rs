@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use super::config;
 use super::load::Load;
 use super::process::Process;
+use super::times::TimesSocket;
 use crate::error::MeasureError;
 use crate::experiment::Peer;
 use crate::hold::request;
 use crate::host::programs;
-use crate::measure::RunSpec;
+use crate::measure::{Pass, RunSpec};
 
 /// How long a server may take until it answers.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
@@ -35,6 +36,8 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
     /// The mechanism that it says it runs on; only pollux says so.
     pub(super) mechanism: Option<String>,
+    /// Where it tells how long requests took, in the pass that asks for it.
+    pub(super) times: Option<TimesSocket>,
 }
 
 /// What is started, and how its address becomes known.
@@ -50,16 +53,19 @@ impl Server {
     pub(super) fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Self, MeasureError> {
         super::load::pin(cpu)?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let (mut first, address) = started(spec, load, cpu, any)?;
+        // Of several processes each has but a part of the requests.
+        let is_timing = spec.pass == Pass::RequestTimes && load.processes == 1;
+        let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
+        let (mut first, address) = started(spec, load, cpu, any, times.as_ref())?;
         let connection = connect(&mut first, address)?;
         check_answer(connection, address, load).map_err(|what| first.failed(&what))?;
         let mut processes = vec![first];
         // Each says by itself that it listens; who answers on the port is the kernel's choice.
         for _ in 1..load.processes {
-            processes.push(started(spec, load, cpu, address)?.0);
+            processes.push(started(spec, load, cpu, address, None)?.0);
         }
         let mechanism = spec.driver()?.map(|driver| driver.name().to_owned());
-        Ok(Self { processes, address, mechanism })
+        Ok(Self { processes, address, mechanism, times })
     }
 
     /// The numbers of all its processes and of what they have started, looked up once.
@@ -94,8 +100,9 @@ fn started(
     load: &Load,
     cpu: usize,
     listen: SocketAddr,
+    times: Option<&TimesSocket>,
 ) -> Result<(Process, SocketAddr), MeasureError> {
-    let start = start(spec, load, cpu, listen)?;
+    let start = start(spec, load, cpu, listen, times)?;
     let mut process = Process::start(&start.name, start.command, Stdio::null())?;
     let (address, mechanism) = match start.address {
         Some(address) => (address, None),
@@ -115,11 +122,13 @@ fn start(
     load: &Load,
     cpu: usize,
     listen: SocketAddr,
+    times: Option<&TimesSocket>,
 ) -> Result<Start, MeasureError> {
     let listen = listen.to_string();
     let itself = || std::env::current_exe().map_err(|cause| setup("this program's path", cause));
     if let Some(driver) = spec.driver()? {
-        let mut command = Command::new(itself()?);
+        let program = spec.server.clone().map_or_else(itself, Ok)?;
+        let mut command = Command::new(program);
         command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
         command.args(["--listen", &listen, "--poller", driver.name(), "--threads", "1"]);
         if load.processes > 1 {
@@ -128,6 +137,12 @@ fn start(
         command.args(["--pin", &cpu.to_string()]);
         // As the others are told: no run is longer.
         command.args(["--idle-timeout", "1h"]);
+        if load.is_split {
+            command.arg("--split-reply");
+        }
+        if let Some(socket) = times {
+            command.args(["--request-times", "--stats", &socket.listen()]);
+        }
         return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
     }
     match spec.peer()? {

@@ -19,7 +19,7 @@ const DURATION: &str = "3600s";
 /// The word before the figures.
 const MARK: &str = "pollux-lab:";
 /// What the script prints, in this order.
-const PRINTED: &str = "requests, duration, connect, read, write, status, timeout, p50, p99";
+const PRINTED: &str = "requests, duration, connect, read, write, status, timeout, p50, p99, mean";
 
 /// The command; its script is written into `folder`.
 pub(super) fn command(
@@ -58,9 +58,9 @@ fn script(pipeline: usize) -> String {
         "-- {PRINTED}\n{batch}\
          function done(summary, latency, requests)\n\
          \x20 local e = summary.errors\n\
-         \x20 io.write(string.format(\"{MARK} %d %d %d %d %d %d %d %d %d\\n\",\n\
+         \x20 io.write(string.format(\"{MARK} %d %d %d %d %d %d %d %d %d %d\\n\",\n\
          \x20   summary.requests, summary.duration, e.connect, e.read, e.write, e.status, e.timeout,\n\
-         \x20   latency:percentile(50), latency:percentile(99)))\n\
+         \x20   latency:percentile(50), latency:percentile(99), latency.mean))\n\
          end\n"
     )
 }
@@ -70,7 +70,7 @@ pub(super) fn read(text: &str) -> Option<Counted> {
     let line = text.lines().find_map(|line| line.strip_prefix(MARK))?;
     let words = line.split_whitespace().map(|word| word.parse::<u64>().ok());
     let numbers = words.collect::<Option<Vec<u64>>>()?;
-    let [requests, duration_us, errors @ .., p50_us, p99_us] = numbers.as_slice() else {
+    let [requests, duration_us, errors @ .., p50_us, p99_us, mean_us] = numbers.as_slice() else {
         return None;
     };
     Some(Counted {
@@ -80,6 +80,7 @@ pub(super) fn read(text: &str) -> Option<Counted> {
         figures: BTreeMap::from([
             ("latency_p50_us".to_owned(), *p50_us as f64),
             ("latency_p99_us".to_owned(), *p99_us as f64),
+            ("latency_mean_us".to_owned(), *mean_us as f64),
         ]),
         findings: BTreeMap::new(),
         described: None,
@@ -92,11 +93,12 @@ mod tests {
 
     #[test]
     fn the_line_of_the_script_is_read() {
-        let text = "Running 1h test\npollux-lab: 190000 1000123 0 1 0 0 2 310 905\n";
+        let text = "Running 1h test\npollux-lab: 190000 1000123 0 1 0 0 2 310 905 340\n";
         let counted = read(text).expect("the figures");
         assert_eq!((counted.requests, counted.failed), (190_000, 3));
         assert_eq!(counted.elapsed, Duration::from_micros(1_000_123));
         assert_eq!(counted.figures["latency_p99_us"], 905.0);
+        assert_eq!(counted.figures["latency_mean_us"], 340.0);
         assert_eq!(read("unable to connect to 127.0.0.1:1 Connection refused\n"), None);
         assert_eq!(read("pollux-lab: 1 2 three\n"), None);
     }

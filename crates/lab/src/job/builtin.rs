@@ -57,6 +57,16 @@ const BUILTINS: &[Builtin] = &[
         about: "the same beside up to 60000 dead connections: the curve of 2002",
         text: include_str!("../../../../jobs/dead.toml"),
     },
+    Builtin {
+        name: "seed2",
+        about: "epoll against io_uring of 2020: 100 to 1000 connections, kept or not, whole or split",
+        text: include_str!("../../../../jobs/seed2.toml"),
+    },
+    Builtin {
+        name: "version",
+        about: "two builds of pollux side by side: --binary old=PATH --binary new=PATH",
+        text: include_str!("../../../../jobs/version.toml"),
+    },
 ];
 
 /// The text of the built-in job called `name`.

@@ -190,6 +190,16 @@ pub const KEYS: &[Key] = &[
         example: "true",
     },
     Key {
+        name: "request_times",
+        sections: GLOBAL,
+        kind: Kind::Switch,
+        default: Some("false"),
+        reason: "a pass as long as a block, and only servers of pollux have it",
+        about: "time each request inside servers of pollux, in a pass of its own, as the clock \
+                readings cost something",
+        example: "true",
+    },
+    Key {
         name: "require",
         sections: GLOBAL,
         kind: Kind::Texts,
@@ -236,6 +246,16 @@ pub const KEYS: &[Key] = &[
         about: "floors and other systems to compare with, each an arm; `streams` and `pipes` have \
                 none",
         example: "[\"raw-epoll\", \"nginx\"]",
+    },
+    Key {
+        name: "binaries",
+        sections: BOTH,
+        kind: Kind::Builds,
+        default: None,
+        reason: "only the program that runs the job",
+        about: "builds of pollux to compare, each an arm for each of the pollers; of `http` they are \
+                the servers, of the others they run the workload",
+        example: "[\"old=../old/target/release/pollux\", \"new=target/release/pollux\"]",
     },
     Key {
         name: "baseline",

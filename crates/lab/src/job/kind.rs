@@ -11,6 +11,7 @@ use toml::de::DeValue;
 
 use crate::experiment::{Experiment, Peer};
 
+use super::Build;
 use super::keys::Key;
 use super::mistake::did_you_mean;
 
@@ -40,6 +41,8 @@ pub enum Kind {
     Peers,
     /// A sampling rate per second of CPU time within these bounds: `999` or `"cpu-clock:999"`.
     Profile(u32, u32),
+    /// A list of builds of pollux, each `name=path`.
+    Builds,
     /// A list of texts; it may be empty.
     Texts,
     /// The name of an experiment.
@@ -78,6 +81,7 @@ impl Kind {
                 format!("\"all\", \"none\" or a list of {names}")
             }
             Self::Profile(low, high) => format!("samples per second from {low} to {high}"),
+            Self::Builds => "a list of \"name=path\"".to_owned(),
             Self::Texts => "a list of texts".to_owned(),
             Self::Experiment => {
                 format!("one of {}", Experiment::ALL.map(Experiment::name).join(", "))
@@ -187,6 +191,20 @@ pub(super) fn experiment(key: &Key, text: &str) -> Result<Experiment, String> {
         let suggestion = did_you_mean(text, Experiment::ALL.map(Experiment::name));
         format!("no such experiment; right is {}{suggestion}", key.kind.accepts())
     })
+}
+
+/// Reads one of [`Kind::Builds`].
+pub(super) fn build(key: &Key, text: &str) -> Result<Build, String> {
+    let Some((name_text, path)) = line(key, text)?
+        .split_once('=')
+        .map(|(name, path)| (name.trim().to_owned(), path.trim().to_owned()))
+    else {
+        return Err(refusal(key, "neither a name nor a path"));
+    };
+    if path.is_empty() {
+        return Err(refusal(key, "no path"));
+    }
+    Ok(Build { name: name(key, &name_text)?, program: path.into() })
 }
 
 /// Reads a [`Kind::CommandLine`].

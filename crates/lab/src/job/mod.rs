@@ -24,6 +24,7 @@ pub use mistake::{JobError, Mistake, Place};
 pub use overrides::{Overrides, commands_from_flags};
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::Driver;
@@ -53,6 +54,8 @@ pub struct Job {
     pub profile_hz: Option<u32>,
     /// Whether each interval of each timing run is printed while it runs.
     pub shows_intervals: bool,
+    /// Whether servers of pollux time each request inside, in a pass of its own.
+    pub times_requests: bool,
     /// Sources that must be readable, or the run is refused.
     pub require: Vec<String>,
     /// The experiments, in the order in which a block visits them.
@@ -68,6 +71,9 @@ pub struct Part {
     pub experiment: Experiment,
     /// Drivers of pollux to compare, each an arm.
     pub pollers: Vec<Driver>,
+    /// Builds of pollux: where there are some, each is an arm for each driver, instead of the
+    /// program that runs the job.
+    pub builds: Vec<Build>,
     /// Floors and other systems to compare with, each an arm.
     pub peers: Vec<Peer>,
     /// Name of the arm that the others are compared with: a poller, a peer or an external arm.
@@ -82,6 +88,33 @@ pub struct Part {
     pub runtime: Duration,
     /// Length of one interval within it.
     pub interval: Duration,
+}
+
+/// A build of pollux as an arm, to be compared with another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// Name of the arm; where there are several drivers it follows theirs.
+    pub name: String,
+    /// The `pollux` binary.
+    pub program: PathBuf,
+}
+
+/// The arms of pollux: each driver, or each build on each driver.
+#[must_use]
+pub fn arms_of_pollux<'a>(
+    pollers: &[Driver],
+    builds: &'a [Build],
+) -> Vec<(String, Driver, Option<&'a Build>)> {
+    if builds.is_empty() {
+        return pollers.iter().map(|&driver| (driver.name().to_owned(), driver, None)).collect();
+    }
+    let name = |driver: Driver, build: &Build| match pollers {
+        [_] => build.name.clone(),
+        _ => format!("{driver}-{}", build.name),
+    };
+    let of =
+        |driver: Driver| builds.iter().map(move |build| (name(driver, build), driver, Some(build)));
+    pollers.iter().flat_map(|&driver| of(driver)).collect()
 }
 
 /// An external program as an arm: it prints its own figure.

@@ -22,6 +22,8 @@ pub struct Overrides {
     /// `--poller`: mechanisms, or one of the words `all` and `none`; they replace those of every
     /// part.
     pub pollers: Vec<String>,
+    /// `--binary`: builds of pollux, each `name=path`; they replace those of every part.
+    pub builds: Vec<String>,
     /// `--peer`: other systems, or one of the words `all` and `none`; they replace those of every
     /// part.
     pub peers: Vec<String>,
@@ -53,6 +55,8 @@ pub struct Overrides {
     pub min_effect: Option<String>,
     /// `--target-ci`.
     pub target_ci: Option<String>,
+    /// `--request-times`; without it the job's own setting stands.
+    pub request_times: bool,
     /// `--show-intervals`; without it the job's own setting stands.
     pub show_intervals: bool,
 }
@@ -68,9 +72,10 @@ impl Job {
         let part = Part {
             name: experiment.name().to_owned(),
             experiment,
-            baseline: rules::default_baseline(&rules::arms(&pollers, &peers, &[]))
+            baseline: rules::default_baseline(&rules::arms(&pollers, &[], &peers, &[]))
                 .expect("there are mechanisms"),
             pollers,
+            builds: Vec::new(),
             peers,
             commands: Vec::new(),
             axes: experiment.axes().iter().map(axis).collect(),
@@ -190,6 +195,7 @@ impl Flags {
         let profile_hz = self.read("profile", given.profile.as_ref(), kind::profile);
         job.profile_hz = profile_hz.or(job.profile_hz);
         job.shows_intervals |= given.show_intervals;
+        job.times_requests |= given.request_times;
         self.change_blocks(job, given);
     }
 
@@ -239,6 +245,7 @@ impl Flags {
         let mistakes_before = self.mistakes.len();
         let pollers = self.choice("poller", &given.pollers, rules::pollers);
         let peers = self.choice("peer", &given.peers, rules::peers);
+        let builds = self.choice("binary", &given.builds, rules::builds);
         let experiments: Vec<_> = job.parts.iter().map(|part| part.experiment).collect();
         if let Some(peer) = peers.as_ref().and_then(|choice| choice.stranger(&experiments)) {
             self.note(&flag("peer", peer.name()), no_such_peer(peer));
@@ -250,6 +257,9 @@ impl Flags {
         for part in &mut job.parts {
             if let Some(choice) = &pollers {
                 part.pollers = choice.of(part.experiment);
+            }
+            if let Some(builds) = &builds {
+                part.builds.clone_from(builds);
             }
             if let Some(choice) = &peers {
                 part.peers = choice.of(part.experiment);
@@ -279,7 +289,10 @@ impl Flags {
     }
 
     fn change_baseline(&mut self, part: &mut Part, given: Option<&String>) {
-        let arms = rules::arms(&part.pollers, &part.peers, &part.commands);
+        let arms = rules::arms(&part.pollers, &part.builds, &part.peers, &part.commands);
+        if let Some(fault) = rules::arms_fault(&arms).filter(|_| !part.builds.is_empty()) {
+            self.note("--binary", fault);
+        }
         let Some(default) = rules::default_baseline(&arms) else {
             let what = format!("leaves nothing to compare in \"{}\"; add an --arm", part.name);
             return self.note("--poller none", what);
@@ -294,7 +307,7 @@ impl Flags {
                 }
                 baseline.clone()
             }
-            None if arms.contains(&part.baseline.as_str()) => return,
+            None if arms.contains(&part.baseline) => return,
             None => default,
         };
         part.baseline = baseline;

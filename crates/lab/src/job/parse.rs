@@ -17,7 +17,7 @@ use super::kind::{self, refusal, to_name};
 use super::mistake::JobError;
 use super::rules::{self, Choice};
 use super::walk::{Said, Table, Walk, wrong_type};
-use super::{Command, Job, Part};
+use super::{Build, Command, Job, Part};
 
 /// The question of a job whose experiments differ.
 const QUESTION: &str = "Which event mechanism for which load?";
@@ -50,6 +50,7 @@ impl Job {
 #[derive(Clone)]
 struct RunSettings {
     pollers: Said<Choice<Driver>>,
+    builds: Said<Vec<Build>>,
     peers: Said<Choice<Peer>>,
     baseline: Said<String>,
     ramp_time: Said<Duration>,
@@ -60,6 +61,7 @@ struct RunSettings {
 impl RunSettings {
     const NONE: Self = Self {
         pollers: Said::Nothing,
+        builds: Said::Nothing,
         peers: Said::Nothing,
         baseline: Said::Nothing,
         ramp_time: Said::Nothing,
@@ -76,6 +78,7 @@ impl RunSettings {
         };
         Self {
             pollers: walk.list(table, "pollers", is_text("pollers"), rules::pollers),
+            builds: walk.list(table, "binaries", is_text("binaries"), rules::builds),
             peers: walk.list(table, "peers", is_text("peers"), rules::peers),
             baseline: walk.said(table, "baseline", kind::name),
             ramp_time: walk.said(table, "ramp_time", kind::length),
@@ -88,6 +91,7 @@ impl RunSettings {
     fn over(self, global: Self) -> Self {
         Self {
             pollers: self.pollers.or(global.pollers),
+            builds: self.builds.or(global.builds),
             peers: self.peers.or(global.peers),
             baseline: self.baseline.or(global.baseline),
             ramp_time: self.ramp_time.or(global.ramp_time),
@@ -142,6 +146,7 @@ impl Job {
             budget: None,
             profile_hz: None,
             shows_intervals: keys::default("show_intervals", kind::switch),
+            times_requests: keys::default("request_times", kind::switch),
             require: Vec::new(),
             parts,
         }
@@ -159,6 +164,8 @@ fn read_global<'a>(walk: &mut Walk<'a>, global: Table<'a>, job: &mut Job) {
     job.profile_hz = walk.said(global, "profile", kind::profile).value();
     job.shows_intervals =
         walk.said(global, "show_intervals", kind::switch).value().unwrap_or(job.shows_intervals);
+    job.times_requests =
+        walk.said(global, "request_times", kind::switch).value().unwrap_or(job.times_requests);
     job.require = read_require(walk, global);
     read_blocks(walk, global, job);
 }
@@ -207,11 +214,12 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
     let (runtime, interval) = read_window(walk, &settings);
     let ramp_time = settings.ramp_time.clone().value();
     let arms = read_arms(walk, table, settings, commands.as_deref(), experiment);
-    let (pollers, peers, baseline) = arms?;
+    let Arms { pollers, builds, peers, baseline } = arms?;
     Some(Part {
         name: name.value().unwrap_or_else(|| experiment.name().to_owned()),
         experiment,
         pollers,
+        builds,
         peers,
         baseline,
         commands: commands?,
@@ -255,14 +263,22 @@ fn note_strange_peer(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<
     }
 }
 
-/// Drivers, peers and baseline; not judged where the arms themselves are wrong.
+/// What a part compares, beside its external arms.
+struct Arms {
+    pollers: Vec<Driver>,
+    builds: Vec<Build>,
+    peers: Vec<Peer>,
+    baseline: String,
+}
+
+/// Drivers, builds, peers and baseline; not judged where the arms themselves are wrong.
 fn read_arms<'a>(
     walk: &mut Walk<'a>,
     table: Table<'a>,
     settings: RunSettings,
     commands: Option<&[Command]>,
     experiment: Experiment,
-) -> Option<(Vec<Driver>, Vec<Peer>, String)> {
+) -> Option<Arms> {
     let pollers = match settings.pollers {
         Said::Nothing => experiment.drivers().to_vec(),
         Said::Wrong => return None,
@@ -273,7 +289,15 @@ fn read_arms<'a>(
         Said::Wrong => return None,
         Said::Value(choice, _) => choice.of(experiment),
     };
-    let arms = rules::arms(&pollers, &peers, commands?);
+    let builds = match settings.builds {
+        Said::Nothing => Vec::new(),
+        Said::Wrong => return None,
+        Said::Value(builds, _) => builds,
+    };
+    let arms = rules::arms(&pollers, &builds, &peers, commands?);
+    if let Some(fault) = rules::arms_fault(&arms).filter(|_| !builds.is_empty()) {
+        walk.note(table.at, fault);
+    }
     let Some(default) = rules::default_baseline(&arms) else {
         walk.note(table.at, "no poller and no [[job.arm]]: nothing to compare".to_owned());
         return None;
@@ -287,7 +311,7 @@ fn read_arms<'a>(
             baseline
         }
     };
-    Some((pollers, peers, baseline))
+    Some(Arms { pollers, builds, peers, baseline })
 }
 
 /// Runtime and interval; the default interval gives way to a shorter runtime.

@@ -11,14 +11,17 @@ use pollux_poller::Mechanism;
 
 use crate::experiment::{Axis, Experiment, Peer};
 
-use super::Command;
-use super::kind::length_text;
+use super::keys::{self, Section};
+use super::kind::{self, length_text};
 use super::mistake::did_you_mean;
+use super::{Build, Command, arms_of_pollux};
 
 /// Most values of one axis; each makes a point of the plan.
 const AXIS_VALUES_MAX: usize = 64;
 /// Most external arms of one experiment; more than a table can show side by side.
 pub(super) const COMMANDS_MAX: usize = 16;
+/// Most builds of pollux in one job.
+const BUILDS_MAX: usize = 8;
 /// Most intervals of one run: each is kept in the result. Ten minutes of the default interval.
 const INTERVALS_MAX: u128 = 6000;
 /// The baseline where it is an arm and none was named: what most servers use today.
@@ -90,6 +93,28 @@ fn choice<T: PartialEq>(
     }
 }
 
+/// Reads a list of builds of pollux, each with a name of its own.
+pub(super) fn builds(items: &[&str]) -> Result<Vec<Build>, ItemMistakes> {
+    let key = keys::key(Section::Job, "binaries");
+    if items.len() > BUILDS_MAX {
+        let what = format!("{} builds; right is at most {BUILDS_MAX}", items.len());
+        return Err(vec![(BUILDS_MAX, what)]);
+    }
+    let read = |item: &str| {
+        let build = kind::build(key, item)?;
+        name_fault(&build.name).map_or(Ok(build), Err)
+    };
+    let builds = distinct(items, read)?;
+    let is_second = |at: &usize| builds[..*at].iter().any(|other| other.name == builds[*at].name);
+    match (0..builds.len()).find(is_second) {
+        None => Ok(builds),
+        Some(at) => {
+            let name = &builds[at].name;
+            Err(vec![(at, format!("two builds are called \"{name}\"; right is a name for each"))])
+        }
+    }
+}
+
 /// Reads the values of an axis in their canonical form.
 pub(super) fn axis_values(axis: &Axis, items: &[&str]) -> Result<Vec<String>, ItemMistakes> {
     if items.is_empty() {
@@ -115,11 +140,8 @@ pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
     if commands.len() > COMMANDS_MAX {
         return Some(format!("too many external arms; right is at most {COMMANDS_MAX}"));
     }
-    if name.parse::<Driver>().is_ok() {
-        return Some(format!("\"{name}\" is the name of a poller; right is a name of its own"));
-    }
-    if Peer::by_name(name).is_some() {
-        return Some(format!("\"{name}\" is the name of a peer; right is a name of its own"));
+    if let Some(fault) = name_fault(name) {
+        return Some(fault);
     }
     others
         .iter()
@@ -127,27 +149,46 @@ pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
         .then(|| format!("two arms are called \"{name}\"; right is a name for each"))
 }
 
-/// The names of the arms: the drivers in their order, the peers, then the commands.
-pub(super) fn arms<'a>(
-    pollers: &'a [Driver],
-    peers: &'a [Peer],
-    commands: &'a [Command],
-) -> Vec<&'a str> {
-    let commands = commands.iter().map(|command| command.name.as_str());
-    let peers = peers.iter().map(|peer| peer.name());
-    pollers.iter().map(|poller| poller.name()).chain(peers).chain(commands).collect()
+/// Why an arm may not be called so, if so.
+fn name_fault(name: &str) -> Option<String> {
+    let owner = match (name.parse::<Driver>(), Peer::by_name(name)) {
+        (Ok(_), _) => "poller",
+        (_, Some(_)) => "peer",
+        _ => return None,
+    };
+    Some(format!("\"{name}\" is the name of a {owner}; right is a name of its own"))
+}
+
+/// The names of the arms: those of pollux in their order, the peers, then the commands.
+pub(super) fn arms(
+    pollers: &[Driver],
+    builds: &[Build],
+    peers: &[Peer],
+    commands: &[Command],
+) -> Vec<String> {
+    let ours = arms_of_pollux(pollers, builds).into_iter().map(|(name, ..)| name);
+    let commands = commands.iter().map(|command| command.name.clone());
+    let peers = peers.iter().map(|peer| peer.name().to_owned());
+    ours.chain(peers).chain(commands).collect()
+}
+
+/// Why the arms are no arms, if two of them have one name.
+pub(super) fn arms_fault(arms: &[String]) -> Option<String> {
+    let second = (0..arms.len()).find(|&at| arms[..at].contains(&arms[at]))?;
+    Some(format!("two arms are called \"{}\"; right is a name for each", arms[second]))
 }
 
 /// The baseline when none is named: `epoll` where it is an arm, else the first arm.
-pub(super) fn default_baseline(arms: &[&str]) -> Option<String> {
-    let usual = arms.iter().find(|arm| **arm == BASELINE.name());
-    usual.or(arms.first()).map(|arm| (*arm).to_owned())
+pub(super) fn default_baseline(arms: &[impl AsRef<str>]) -> Option<String> {
+    let mut names = arms.iter().map(AsRef::as_ref);
+    let usual = names.clone().find(|arm| *arm == BASELINE.name());
+    usual.or(names.next()).map(str::to_owned)
 }
 
 /// Why `baseline` cannot be compared with, if so.
-pub(super) fn baseline_fault(baseline: &str, arms: &[&str]) -> Option<String> {
-    (!arms.contains(&baseline)).then(|| {
-        let suggestion = did_you_mean(baseline, arms.iter().copied());
+pub(super) fn baseline_fault(baseline: &str, arms: &[String]) -> Option<String> {
+    (!arms.iter().any(|arm| arm == baseline)).then(|| {
+        let suggestion = did_you_mean(baseline, arms.iter().map(String::as_str));
         format!("\"{baseline}\" is none of the arms, which are {}{suggestion}", arms.join(", "))
     })
 }
@@ -254,10 +295,23 @@ mod tests {
     }
 
     #[test]
+    fn builds_are_arms_for_each_poller_under_names_of_their_own() {
+        let two = builds(&["old=a/pollux", "new = b/pollux"]).expect("two builds");
+        let epoll = Driver::Readiness(Mechanism::Epoll);
+        assert_eq!(arms(&[epoll], &two, &[Peer::Nginx], &[]), ["old", "new", "nginx"]);
+        let both = arms(&[epoll, Driver::Completion], &two, &[], &[]);
+        assert_eq!(both, ["epoll-old", "epoll-new", "uring-old", "uring-new"]);
+        for wrong in [&["old"][..], &["=a"], &["old="], &["epoll=a"], &["a=b", "a=c"], &["a b=c"]] {
+            assert!(builds(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(arms_fault(&arms(&[epoll], &two, &[], &[command("new")])).is_some());
+    }
+
+    #[test]
     fn the_usual_baseline_gives_way_to_the_first_arm() {
         assert_eq!(default_baseline(&["poll", "epoll"]).as_deref(), Some("epoll"));
         assert_eq!(default_baseline(&["poll", "mine"]).as_deref(), Some("poll"));
-        assert_eq!(default_baseline(&[]), None);
+        assert_eq!(default_baseline(&[""; 0]), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::experiment::{AxisKind, Peer};
 
 use super::keys::SCHEMA;
 use super::kind::{length_text, share_text};
-use super::{Command, Job, Part};
+use super::{Build, Command, Job, Part};
 
 impl Job {
     /// This job as TOML text. [`Job::parse`] reads it back to an equal job, provided that this
@@ -35,6 +35,7 @@ impl Job {
             line("profile", quoted(&format!("cpu-clock:{rate_hz}")));
         }
         line("show_intervals", self.shows_intervals.to_string());
+        line("request_times", self.times_requests.to_string());
         line("require", list(&self.require, |source| quoted(source)));
         for part in &self.parts {
             write_part(&mut text, part);
@@ -49,6 +50,10 @@ fn write_part(text: &mut String, part: &Part) {
     line("name", quoted(&part.name));
     line("experiment", quoted(part.experiment.name()));
     line("pollers", names(&part.pollers, |driver: &Driver| driver.name()));
+    if !part.builds.is_empty() {
+        let build = |build: &Build| quoted(&format!("{}={}", build.name, build.program.display()));
+        line("binaries", list(&part.builds, build));
+    }
     line("peers", names(&part.peers, |peer: &Peer| peer.name()));
     line("baseline", quoted(&part.baseline));
     line("ramp_time", quoted(&length_text(part.ramp_time)));

@@ -13,7 +13,43 @@ const NAMES_MIN: usize = 4;
 /// The answers of a judged record.
 pub(super) fn of(plan: &Plan, record: &Record) -> Vec<Answer> {
     let answered = plan.points.iter().filter(|point| is_widest(plan, point));
-    answered.filter_map(|point| answer(plan, point, record)).collect()
+    let mut answers: Vec<(PlannedPoint, Answer)> = Vec::new();
+    for point in answered {
+        let Some(found) = answer(plan, point, record) else { continue };
+        let same = |(other, answer): &&mut (PlannedPoint, Answer)| {
+            answer.choice == found.choice && differ_in_connections(other, point)
+        };
+        match answers.iter_mut().rfind(same) {
+            Some((first, answer)) => {
+                answer.reason = format!("at {} {CONNECTIONS}: {}", at(point), found.reason);
+                answer.load = reason::load(&spanning(first, point));
+            }
+            None => answers.push((point.clone(), found)),
+        }
+    }
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// The axis over which answers are said once where they are the same.
+const CONNECTIONS: &str = "connections";
+
+fn at(point: &PlannedPoint) -> &str {
+    point.point.axes.get(CONNECTIONS).map_or("", String::as_str)
+}
+
+fn differ_in_connections(a: &PlannedPoint, b: &PlannedPoint) -> bool {
+    let rest = |point: &PlannedPoint| {
+        let mut axes = point.point.axes.clone();
+        axes.remove(CONNECTIONS).map(|_| axes)
+    };
+    a.part == b.part && rest(a).is_some() && rest(a) == rest(b)
+}
+
+/// A point that stands for all from the first to the last, for its words.
+fn spanning(first: &PlannedPoint, last: &PlannedPoint) -> PlannedPoint {
+    let mut span = first.clone();
+    span.point.axes.insert(CONNECTIONS.to_owned(), format!("{} to {}", at(first), at(last)));
+    span
 }
 
 /// Whether no other point of the same curve lies farther out; where an experiment has no curve,

@@ -184,7 +184,7 @@ fn judge_point(
             if arm.name == SAME_AGAIN {
                 row.verdict = Verdict::NoiseFloor;
             } else {
-                let direction = point.experiment.metric().direction;
+                let direction = point.metric().direction;
                 compared.push((results.len(), Row::judged(estimate, delta, direction)));
             }
         }
@@ -197,7 +197,7 @@ fn judge_point(
 
 /// A row with everything but the comparison.
 fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
-    let metric = runs.point.experiment.metric();
+    let metric = runs.point.metric();
     let values: Vec<f64> = runs.values(arm).into_iter().map(|(_, value)| value).collect();
     let failures = runs.failures(arm);
     let mut notes = Vec::new();
@@ -269,8 +269,11 @@ fn method(estimate: &RatioEstimate) -> String {
 
 /// Whether an arm is pollux on a mechanism with the workload as it is by default.
 fn is_plain_driver(arm: &Arm) -> bool {
-    matches!(arm.kind, ArmKind::Driver(_, crate::measure::Pattern::Random))
-        && arm.name != SAME_AGAIN
+    let is_ours = matches!(
+        arm.kind,
+        ArmKind::Driver(_, crate::measure::Pattern::Random) | ArmKind::Build(..)
+    );
+    is_ours && arm.name != SAME_AGAIN
 }
 
 /// A row that the tests of this crate fill in.

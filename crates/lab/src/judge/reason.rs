@@ -1,7 +1,7 @@
 //! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
 use super::answer::{is_same_curve, place, rows_of};
-use crate::experiment::{Curve, Experiment, Generator, PROCESSES};
+use crate::experiment::{Curve, Experiment, Generator, PROCESSES, is_split};
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Record, ResultRow, Verdict};
 
@@ -41,6 +41,9 @@ pub(super) fn load(point: &PlannedPoint) -> String {
             }
             if axes["pipeline"] != "1" {
                 words += &format!(", {} requests at once", axes["pipeline"]);
+            }
+            if is_split(axes) {
+                words += ", each reply in two writes";
             }
             if axes["dead"] != "0" {
                 words += &format!(", {} dead beside them", axes["dead"]);

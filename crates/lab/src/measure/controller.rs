@@ -115,6 +115,7 @@ impl Controller<'_> {
                 .unwrap_or_default(),
             kernel: kernel.unwrap_or_default(),
             samples,
+            request_times: None,
             symbols,
         })
     }

@@ -19,7 +19,7 @@ use crate::error::MeasureError;
 use crate::experiment::{Experiment, Peer, Workload};
 use crate::host::Reading;
 use crate::host::sources::Sources;
-use crate::record::{Interval, SymbolShare};
+use crate::record::{Interval, RequestTimes, SymbolShare};
 
 mod controller;
 mod gauge;
@@ -41,6 +41,9 @@ pub struct RunSpec {
     /// Name of the other system that runs instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
+    /// The build of pollux that is the server, where it is not the program that measures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<PathBuf>,
     /// Which streams the writer chooses.
     pub pattern: Pattern,
     /// The value of every axis.
@@ -81,6 +84,8 @@ pub enum Pass {
     Timing,
     /// Kernel counters are attached to the measured thread.
     Counting,
+    /// A server of pollux times each request inside.
+    RequestTimes,
     /// The CPU clock is sampled this often.
     Profile {
         /// Samples per second and CPU.
@@ -135,6 +140,9 @@ pub struct Done {
     /// Number of samples of the profile pass, or why there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<Reading<u64>>,
+    /// What a server of pollux timed inside, in the pass that asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_times: Option<RequestTimes>,
     /// The symbols that were hit most.
     pub symbols: Vec<SymbolShare>,
 }

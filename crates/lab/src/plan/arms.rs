@@ -1,7 +1,7 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
 use super::{Arm, ArmKind, Machine, SAME_AGAIN, Wanted, left_out_of, place};
-use crate::job::Part;
+use crate::job::{Part, arms_of_pollux};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
 
@@ -17,12 +17,16 @@ pub(super) fn available(
         None => arms.push(Arm { name: name.to_owned(), kind }),
         Some(reason) => left_out.push(left_out_of(part, "*", name, reason)),
     };
-    for &driver in &part.pollers {
+    for (name, driver, build) in arms_of_pollux(&part.pollers, &part.builds) {
         let reason = match experiment.drivers().contains(&driver) {
             true => missing(Wanted::Driver(experiment, driver)),
             false => Some(format!("{experiment} asks a poller, and {driver} has none")),
         };
-        take(driver.name(), ArmKind::Driver(driver, Pattern::Random), reason);
+        let kind = match build {
+            None => ArmKind::Driver(driver, Pattern::Random),
+            Some(build) => ArmKind::Build(build.clone(), driver),
+        };
+        take(&name, kind, reason);
     }
     for &peer in &part.peers {
         take(peer.name(), ArmKind::Peer(peer), missing(Wanted::Peer(experiment, peer)));
@@ -46,7 +50,7 @@ fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
             name: format!("{} cyclic", arm.name),
             kind: ArmKind::Driver(driver, Pattern::Cyclic),
         }),
-        ArmKind::WithoutPoller | ArmKind::Peer(_) | ArmKind::Command(_) => None,
+        _ => None,
     });
     let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
     cyclic.into_iter().chain([without]).collect()
@@ -60,9 +64,13 @@ pub(super) fn at(
     part: &Part,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
+    let fault = |arm: &Arm| match part.experiment.fault_of_others(&point.axes) {
+        Some(reason) if arm.is_other() => Some(reason),
+        _ => place::arm_fault(machine, part.experiment, point, &arm.kind),
+    };
     let mut kept = Vec::new();
     for arm in arms {
-        match place::arm_fault(machine, part.experiment, point, &arm.kind) {
+        match fault(arm) {
             None => kept.push(arm.clone()),
             Some(reason) => left_out.push(left_out_of(part, &point.label, &arm.name, reason)),
         }

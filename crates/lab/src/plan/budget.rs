@@ -35,7 +35,7 @@ const MARGIN: f64 = 1.05;
 pub struct Forecast {
     /// One block.
     pub block: Duration,
-    /// All planned blocks and the counting and profile passes.
+    /// All planned blocks and the counting, request-time and profile passes.
     pub total: Duration,
 }
 
@@ -45,8 +45,9 @@ impl Plan {
     pub fn forecast(&self) -> Forecast {
         let block: Duration = self.points.iter().map(point_cost).sum();
         let block = block.mul_f64(MARGIN);
-        let profile_passes = u32::from(self.job.profile_hz.is_some());
-        Forecast { block, total: block * (self.job.blocks + 1 + profile_passes) }
+        let job = &self.job;
+        let passes = u32::from(job.profile_hz.is_some()) + u32::from(job.times_requests);
+        Forecast { block, total: block * (job.blocks + 1 + passes) }
     }
 
     /// Cuts until the forecast fits the budget or nothing is left to cut.

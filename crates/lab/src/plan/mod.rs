@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 
-use crate::experiment::{AxisKind, Experiment, Generator, Peer};
-use crate::job::{Command, Job, Part};
+use crate::experiment::{AxisKind, Experiment, Generator, Metric, Peer};
+use crate::job::{Build, Command, Job, Part};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
 
@@ -109,6 +109,8 @@ pub struct Arm {
 pub enum ArmKind {
     /// Pollux on a driver.
     Driver(Driver, Pattern),
+    /// Another build of pollux on a driver.
+    Build(Build, Driver),
     /// Pollux with blocking reads and cyclic writes, no poller.
     WithoutPoller,
     /// A floor or another system that the experiment knows how to run.
@@ -122,6 +124,14 @@ impl Arm {
     #[must_use]
     pub fn is_other(&self) -> bool {
         self.name != SAME_AGAIN && matches!(self.kind, ArmKind::Peer(_) | ArmKind::Command(_))
+    }
+}
+
+impl PlannedPoint {
+    /// What is measured here.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        self.experiment.metric_at(&self.point.axes)
     }
 }
 
@@ -232,7 +242,7 @@ fn points_of(part: &Part) -> Vec<Point> {
 
 /// What tells a point from others: the first axis always, the rest where they leave their only
 /// default; words as they are, counts with the axis' name.
-fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
+pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
     let mut words = Vec::new();
     for (index, axis) in experiment.axes().iter().enumerate() {
         let value = &axes[axis.name];
@@ -240,6 +250,9 @@ fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
             continue;
         }
         match axis.kind {
+            AxisKind::Word(_) if axis.name == "reply" => {
+                words.push(format!("{value} {}", axis.name));
+            }
             AxisKind::Word(_) => words.push(value.clone()),
             AxisKind::Count(..) => words.push(format!("{value} {}", axis.name)),
             AxisKind::Either if value == "false" => words.push(format!("no {}", axis.name)),
@@ -269,6 +282,7 @@ mod tests {
             name: "streams".into(),
             experiment: Experiment::Streams,
             pollers: pollers.iter().copied().map(Driver::Readiness).collect(),
+            builds: Vec::new(),
             peers: Vec::new(),
             baseline: pollers[0].name().into(),
             commands: Vec::new(),
@@ -291,6 +305,7 @@ mod tests {
             budget: None,
             profile_hz: None,
             shows_intervals: false,
+            times_requests: false,
             require: Vec::new(),
             parts: vec![part],
         }

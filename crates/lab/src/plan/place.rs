@@ -58,7 +58,8 @@ pub(super) fn arm_fault(
         ArmKind::Peer(peer) if !peer.is_floor() => {
             Some("the lab does not run several processes of it on one port".to_owned())
         }
-        ArmKind::Driver(Driver::Readiness(Mechanism::Aio), _) => {
+        ArmKind::Driver(Driver::Readiness(Mechanism::Aio), _)
+        | ArmKind::Build(_, Driver::Readiness(Mechanism::Aio)) => {
             let each = experiment.fds_needed(&point.axes) as f64 * SHARE_MAX / processes as f64;
             // A context doubles when it is full, and the smaller one stands meanwhile.
             let size = (each as u64 + 1).next_power_of_two();

@@ -4,7 +4,7 @@
 //! content policy forbids the browser every request. Without JavaScript it is complete.
 
 use super::markup::escape;
-use super::section::{head, machine, results, runs, server, why};
+use super::section::{head, machine, results, runs, seed, server, times, why};
 use super::view::{Arms, Comparison};
 use crate::record::Record;
 
@@ -27,7 +27,9 @@ pub fn html(record: &Record) -> String {
         head::trust(record),
         contents(record, &comparisons),
         results::results(record, &comparisons, &arms),
+        seed::seed(record),
         server::server(record, &arms),
+        times::times(record, &arms),
         why::why(record, &arms),
         runs::runs(record, &arms),
         machine::sources(record),
@@ -50,10 +52,20 @@ pub fn html(record: &Record) -> String {
 
 /// Links to the sections.
 fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
-    let link = |(id, name): (String, &str)| format!("<a href=\"#{id}\">{}</a>", escape(name));
-    let results =
-        comparisons.iter().enumerate().map(|(index, c)| (format!("result-{index}"), c.experiment));
-    let mut fixed = vec![("server", "server and load", server::has_load(record))];
+    let link = |(id, name): (String, String)| format!("<a href=\"#{id}\">{}</a>", escape(&name));
+    let results = comparisons.iter().enumerate().map(|(index, comparison)| {
+        let is_one_of_several = comparisons.iter().any(|other| {
+            other.experiment == comparison.experiment && other.unit() != comparison.unit()
+        });
+        let name = match is_one_of_several {
+            true => format!("{}, {}", comparison.experiment, comparison.unit()),
+            false => comparison.experiment.to_owned(),
+        };
+        (format!("result-{index}"), name)
+    });
+    let mut fixed = vec![("seed", "beside the seed", seed::has_seed(record))];
+    fixed.push(("server", "server and load", server::has_load(record)));
+    fixed.push(("times", "inside the server", times::has_times(record)));
     fixed.push(("why", "why", !record.why.is_empty() || !record.counting.is_empty()));
     fixed.push(("runs", "every run", !record.runs.is_empty()));
     fixed.push(("unread", "could not be read", true));
@@ -61,7 +73,9 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
     fixed.push(("environment", "environment", true));
     fixed.push(("job", "repeat it", true));
     let there = fixed.into_iter().filter(|(.., is_there)| *is_there);
-    let links: Vec<_> =
-        results.chain(there.map(|(id, name, _)| (id.to_owned(), name))).map(link).collect();
+    let links: Vec<_> = results
+        .chain(there.map(|(id, name, _)| (id.to_owned(), name.to_owned())))
+        .map(link)
+        .collect();
     format!("<nav>{}</nav>\n", links.join(" "))
 }

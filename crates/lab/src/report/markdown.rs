@@ -5,9 +5,11 @@
 
 use std::fmt::Write as _;
 
+use super::section::seed;
 use super::view::{self, Comparison, Panel};
 use super::{number, words};
 use crate::record::{Record, ResultRow, Verdict};
+use crate::seeds;
 
 /// The record as Markdown: answers, trust, one table for each point or curve, the command.
 #[must_use]
@@ -30,6 +32,7 @@ pub fn markdown(record: &Record) -> String {
             comparison.points().iter().for_each(|point| table(&mut out, &comparison, point));
         }
     }
+    beside_the_seed(&mut out, record);
     remarks(&mut out, record);
     let _ = writeln!(
         out,
@@ -90,6 +93,33 @@ fn matrix_cell(row: Option<&ResultRow>) -> String {
         }
         (verdict, ..) => words::verdict(verdict, row.more_is_better).to_owned(),
     }
+}
+
+/// What the document that the job repeats has published, beside ours: ends, verdict, remarks.
+fn beside_the_seed(out: &mut String, record: &Record) {
+    let Some(beside) = seeds::beside(record).filter(|beside| !beside.series.is_empty()) else {
+        return;
+    };
+    let (number, title) = (beside.seed.number, escape(beside.seed.title));
+    let _ = writeln!(out, "### Beside seed {number}: {title}\n\n{}\n", seed::summary(&beside));
+    out.push_str("| series | there | here | |\n|:--|--:|--:|:--|\n");
+    for one in &beside.series {
+        let (theirs, ours) = seed::figures(one);
+        let name = escape(&seed::name(one));
+        let _ = writeln!(out, "| {name} | {theirs} | {ours} | {} |", escape(&seed::verdict(one)));
+    }
+    out.push('\n');
+    for (name, theirs, ours) in &beside.settings {
+        let (theirs, ours) = (escape(theirs), escape(ours));
+        let _ = writeln!(out, "- {name}: there {theirs}; here {ours}");
+    }
+    for gap in seed::gaps(&beside) {
+        let _ = writeln!(out, "- {}", escape(&gap));
+    }
+    for remark in beside.seed.remarks {
+        let _ = writeln!(out, "- {}", escape(remark));
+    }
+    out.push('\n');
 }
 
 /// Failures, gaps and sources that do not work here.

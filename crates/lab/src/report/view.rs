@@ -21,6 +21,8 @@ pub(super) struct Comparison<'a> {
     pub(super) metric: &'a str,
     /// The rows in the order of the record.
     pub(super) rows: Vec<&'a ResultRow>,
+    /// The axes that differ between points of the experiment, also those in another unit.
+    varying: Vec<&'a str>,
 }
 
 /// Rows over one numeric axis, all other axes held still.
@@ -72,6 +74,7 @@ impl<'a> Comparison<'a> {
                     experiment: &row.experiment,
                     metric: &row.metric,
                     rows: vec![row],
+                    varying: varying(record, &row.experiment),
                 }),
             }
         }
@@ -115,7 +118,7 @@ impl<'a> Comparison<'a> {
         for row in &self.rows {
             let Some((value, number)) = axis_number(row, axis) else { continue };
             let held: Vec<_> =
-                other_axes(row, axis).filter(|(name, _)| self.varies(name)).collect();
+                other_axes(row, axis).filter(|(name, _)| self.varying.contains(name)).collect();
             let place = panels.iter().position(|panel| panel.held == held).unwrap_or_else(|| {
                 panels.push(Panel { axis, held, values: Vec::new(), rows: Vec::new() });
                 panels.len() - 1
@@ -146,10 +149,6 @@ impl<'a> Comparison<'a> {
             }
         }
         best.map(|(_, name)| name)
-    }
-
-    fn varies(&self, axis: &str) -> bool {
-        self.values_of(axis).len() > 1
     }
 
     fn values_of(&self, axis: &str) -> Vec<&'a str> {
@@ -227,6 +226,17 @@ pub(super) fn in_order<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str>
         }
     }
     seen
+}
+
+/// The axes of an experiment that have more than one value in a record.
+fn varying<'a>(record: &'a Record, experiment: &str) -> Vec<&'a str> {
+    let rows = || record.results.iter().filter(|row| row.experiment == experiment);
+    let names = in_order(rows().flat_map(|row| row.axes.keys().map(String::as_str)));
+    let varies = |name: &&str| {
+        let values = rows().filter_map(|row| row.axes.get(*name).map(String::as_str));
+        in_order(values).len() > 1
+    };
+    names.into_iter().filter(varies).collect()
 }
 
 fn axis_number<'a>(row: &'a ResultRow, axis: &str) -> Option<(&'a str, f64)> {

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::Command as Process;
 use std::time::Duration;
 
+use pollux_engine::Driver;
 use regex::Regex;
 
 use super::child::{self, Ended};
+use crate::experiment::Workload;
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::job::Command;
@@ -56,16 +58,19 @@ pub(super) fn run(
     match arm {
         ArmKind::Command(command) => run_command(command, point, context),
         ArmKind::Driver(driver, pattern) => {
-            let subject = Subject { poller: Some(driver.name()), peer: None, pattern: *pattern };
+            let subject = Subject { pattern: *pattern, ..Subject::of(*driver) };
+            run_measured(subject, point, context, on_interval)
+        }
+        ArmKind::Build(build, driver) => {
+            let subject = Subject { program: Some(&build.program), ..Subject::of(*driver) };
             run_measured(subject, point, context, on_interval)
         }
         ArmKind::WithoutPoller => {
-            let subject = Subject { poller: None, peer: None, pattern: Pattern::Cyclic };
+            let subject = Subject { pattern: Pattern::Cyclic, ..Subject::NOTHING };
             run_measured(subject, point, context, on_interval)
         }
         ArmKind::Peer(peer) => {
-            let subject =
-                Subject { poller: None, peer: Some(peer.name()), pattern: Pattern::Random };
+            let subject = Subject { peer: Some(peer.name()), ..Subject::NOTHING };
             run_measured(subject, point, context, on_interval)
         }
     }
@@ -73,22 +78,41 @@ pub(super) fn run(
 
 /// What is measured in a process of our own.
 #[derive(Clone, Copy)]
-struct Subject {
+struct Subject<'a> {
     poller: Option<&'static str>,
     peer: Option<&'static str>,
     pattern: Pattern,
+    /// Another build of pollux.
+    program: Option<&'a Path>,
+}
+
+impl Subject<'_> {
+    const NOTHING: Self =
+        Self { poller: None, peer: None, pattern: Pattern::Random, program: None };
+
+    fn of(driver: Driver) -> Self {
+        Self { poller: Some(driver.name()), ..Self::NOTHING }
+    }
 }
 
 fn run_measured(
-    subject: Subject,
+    subject: Subject<'_>,
     point: &PlannedPoint,
     context: &RunContext<'_>,
     on_interval: &mut dyn FnMut(&Interval),
 ) -> Result<Ran, String> {
+    // A build that is a server is measured like any other; what has its workload in the measuring
+    // process is that process.
+    let is_server = matches!(point.experiment.workload(), Workload::Processes);
+    let (server, program) = match is_server {
+        true => (subject.program.map(Path::to_owned), None),
+        false => (None, subject.program),
+    };
     let spec = RunSpec {
         experiment: point.experiment.name().to_owned(),
         poller: subject.poller.map(str::to_owned),
         peer: subject.peer.map(str::to_owned),
+        server,
         pattern: subject.pattern,
         axes: point.point.axes.clone(),
         seed: context.seed,
@@ -100,7 +124,7 @@ fn run_measured(
         scratch: context.scratch.to_owned(),
     };
     let input = serde_json::to_string(&spec).expect("a spec is plain data");
-    let mut process = Process::new(context.program);
+    let mut process = Process::new(program.unwrap_or(context.program));
     process.args(["lab", "measure"]);
     let deadline = (point.ramp_time + point.runtime) * 20 + CHILD_GRACE;
     let mut intervals = Vec::new();

@@ -1,7 +1,7 @@
 //! Follows a plan: blocks of fresh processes, gates around them, judgement after each.
 //!
 //! ```text
-//!  counting pass ─► block 0 ─► block 1 ─► … ─► repeats of disturbed blocks ─► profile pass
+//!  counting pass ─► block 0 ─► block 1 ─► … ─► repeats of disturbed blocks ─► side passes
 //!                    │  every point, its arms in random order
 //!                    └─ gates ─► judge ─► the observer saves the record
 //! ```
@@ -21,21 +21,19 @@ use crate::host::machine::HostSample;
 use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
 use crate::judge;
-use crate::measure::{Done, Pass};
-use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
-use crate::record::{
-    Block, CountingRun, Ending, Interval, JobRecord, Outcome, Profile, Record, Run,
-};
+use crate::measure::Pass;
+use crate::plan::{Arm, Plan, PlannedPoint};
+use crate::record::{Block, Ending, Interval, JobRecord, Outcome, Record, Run};
 use crate::stats::{StoppingRule, block_order};
 
 mod arm;
+mod build;
 mod child;
+mod passes;
 mod scratch;
 
 pub use scratch::Scratch;
 
-/// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
-const COUNTING_SHARE: f64 = 0.3;
 /// An arm that failed this often in a row at a point is not tried again there.
 const FAILURES_MAX: u32 = 2;
 /// Disturbed blocks are repeated up to this share of the planned ones.
@@ -120,6 +118,7 @@ impl Runner<'_> {
             block += 1;
         }
         self.repeat_disturbed(&mut state);
+        self.request_times_pass(&mut state);
         self.profile_pass(&mut state);
         // Also where the stop came in the passes after the planned blocks.
         if self.stop.is_asked() {
@@ -234,59 +233,6 @@ impl Runner<'_> {
         Some(outcome)
     }
 
-    fn counting_pass(&mut self, state: &mut State) {
-        let limit = self.plan.job.budget.map(|budget| budget.mul_f64(COUNTING_SHARE));
-        self.side_pass(Pass::Counting, limit, &mut |label, done| {
-            state.record.counting.push(CountingRun {
-                experiment: label.experiment.clone(),
-                point: label.point.clone(),
-                arm: label.arm.clone(),
-                events: done.events,
-                counters: done.counters,
-                events_per_wait_histogram: done.events_per_wait_histogram,
-                kernel: done.kernel,
-            });
-        });
-    }
-
-    fn profile_pass(&mut self, state: &mut State) {
-        let Some(rate_hz) = self.plan.job.profile_hz else { return };
-        self.side_pass(Pass::Profile { rate_hz }, None, &mut |label, done| {
-            let Some(samples) = done.samples else { return };
-            state.record.profiles.push(Profile {
-                experiment: label.experiment.clone(),
-                point: label.point.clone(),
-                arm: label.arm.clone(),
-                samples,
-                symbols: done.symbols,
-            });
-        });
-    }
-
-    /// Each of our own arms once at each point, apart from the timing. A failure here shows again
-    /// in the timing pass, where it is recorded.
-    fn side_pass(
-        &mut self,
-        pass: Pass,
-        limit: Option<Duration>,
-        keep: &mut dyn FnMut(&RunLabel, Done),
-    ) {
-        let (plan, start) = (self.plan, Instant::now());
-        for point in &plan.points {
-            for arm in &point.arms {
-                let is_ours = !matches!(arm.kind, ArmKind::Command(_));
-                let is_over = limit.is_some_and(|limit| start.elapsed() > limit);
-                if !is_ours || arm.name == SAME_AGAIN || is_over || self.stop.is_asked() {
-                    continue;
-                }
-                let label = self.label(None, point, arm, pass);
-                if let Ok(arm::Ran { done: Some(done), .. }) = self.one_run(&label, point, arm, 0) {
-                    keep(&label, done);
-                }
-            }
-        }
-    }
-
     fn one_run(
         &mut self,
         label: &RunLabel,
@@ -348,7 +294,7 @@ impl Runner<'_> {
             point: point.point.label.clone(),
             arm: arm.name.clone(),
             pass,
-            unit: point.experiment.metric().unit,
+            unit: point.metric().unit,
         }
     }
 
@@ -367,6 +313,7 @@ impl Runner<'_> {
             target_ci: job.target_ci,
         };
         record.environment = Environment::read().facts();
+        record.environment.extend(build::facts(job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
         record.cuts = self.plan.cuts.clone();

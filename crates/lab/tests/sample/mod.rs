@@ -50,6 +50,7 @@ pub(crate) fn record() -> Record {
         blocks: (0..BLOCKS).map(block).collect(),
         counting: judged::counting(&results),
         profiles: profiles(),
+        request_times: request_times(),
         why,
         trust: trust(&runs),
         answers: answers(),
@@ -308,6 +309,29 @@ fn profiles() -> Vec<Profile> {
         ),
         profile("epoll-et", unread("cpu-clock sampling needs CAP_PERFMON", None), Vec::new()),
     ]
+}
+
+/// Two arms at two points: one bucket far out, and a gap between buckets.
+fn request_times() -> Vec<RequestTimesRun> {
+    let one = |point: &str, arm: &str, scale: f64| {
+        let counts = [(1024.0, 1280.0, 900), (1280.0, 1536.0, 80), (40_960.0, 49_152.0, 20)];
+        let buckets = counts.map(|(from_ns, below_ns, requests)| TimeBucket {
+            from_ns: from_ns * scale,
+            below_ns: below_ns * scale,
+            requests,
+        });
+        RequestTimesRun {
+            experiment: "streams".into(),
+            point: point.into(),
+            arm: arm.into(),
+            times: RequestTimes { requests: 1000, sum_ns: 2.1e6 * scale, buckets: buckets.into() },
+        }
+    };
+    let points = ["pipe, 2000 streams", "tcp, 2000 streams"];
+    points
+        .iter()
+        .flat_map(|point| [one(point, "epoll", 1.0), one(point, "epoll-et", 2.0)])
+        .collect()
 }
 
 fn trust(runs: &[Run]) -> Trust {

@@ -50,6 +50,10 @@ pub enum Hardware {
     CpuCycles,
     /// Retired instructions.
     Instructions,
+    /// Retired branches.
+    Branches,
+    /// Branches that were predicted wrongly.
+    BranchMisses,
 }
 
 /// Whose events are counted.
@@ -185,6 +189,8 @@ impl Event {
         match self {
             Self::Hardware(Hardware::CpuCycles) => (KIND_HARDWARE, 0),
             Self::Hardware(Hardware::Instructions) => (KIND_HARDWARE, 1),
+            Self::Hardware(Hardware::Branches) => (KIND_HARDWARE, 4),
+            Self::Hardware(Hardware::BranchMisses) => (KIND_HARDWARE, 5),
             Self::Software(Software::TaskClock) => (KIND_SOFTWARE, 1),
             Self::Software(Software::PageFaults) => (KIND_SOFTWARE, 2),
             Self::Software(Software::ContextSwitches) => (KIND_SOFTWARE, 3),
@@ -257,7 +263,13 @@ mod tests {
     #[test]
     fn hardware_events_open_or_say_why_not() {
         let options = CounterOptions { excludes_kernel: true, ..CounterOptions::default() };
-        for event in [Hardware::CpuCycles, Hardware::Instructions] {
+        let all = [
+            Hardware::CpuCycles,
+            Hardware::Instructions,
+            Hardware::Branches,
+            Hardware::BranchMisses,
+        ];
+        for event in all {
             match Counter::open(Event::Hardware(event), Scope::CallingThread, options) {
                 Ok(counter) => {
                     counter.enable().expect("enable");

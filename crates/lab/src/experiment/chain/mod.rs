@@ -232,6 +232,7 @@ mod tests {
         let axes = [("pairs", pairs), ("active", active), ("writes", writes)];
         RunSpec {
             experiment: "chain".into(),
+            server: None,
             poller: None,
             peer: None,
             pattern: Pattern::Random,

@@ -1,7 +1,7 @@
 //! The built-in jobs keep what their comments promise, and names find them.
 
 use crate::experiment::{Experiment, Generator};
-use crate::job::{builtin, find, list};
+use crate::job::{Overrides, builtin, find, list};
 use crate::plan::{Machine, Plan, Resources, Wanted};
 
 fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
@@ -33,6 +33,9 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("chain", 490..=560),
         ("http", 920..=1000),
         ("dead", 1030..=1130),
+        ("seed2", 560..=640),
+        // Without a second build.
+        ("version", 130..=155),
     ] {
         assert!(forecast.contains(&seconds(name)), "{name}: {} s", seconds(name));
     }
@@ -89,6 +92,48 @@ fn a_generator_that_does_not_pipeline_is_not_asked_to() {
 }
 
 #[test]
+fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
+    let machine = machine(1 << 20, &|_| None);
+    let mut job = find("seed2").expect("built in");
+    job.parts[0].peers = Experiment::Http.peers().to_vec();
+    let plan = Plan::make(job.clone(), &machine);
+    assert_eq!(plan.points.len(), 20);
+    for point in &plan.points {
+        let is_split = point.point.axes["reply"] == "split";
+        let names: Vec<_> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names.contains(&"nginx"), !is_split, "{}", point.point.label);
+        let unit = if is_split { "requests/s" } else { "µs/request" };
+        assert_eq!(point.metric().unit, unit, "{}", point.point.label);
+        assert_eq!(point.point.label.ends_with(", split reply"), is_split);
+    }
+    let left = plan.left_out.iter().filter(|left| left.arm == "nginx");
+    assert_eq!(left.count(), 10, "one line for each point");
+    // Without its baseline nothing can be said of a point.
+    job.parts[0].baseline = "nginx".into();
+    let plan = Plan::make(job, &machine);
+    assert_eq!(plan.points.len(), 10);
+    assert!(plan.left_out.iter().any(|left| left.arm == "*" && left.reason.contains("nginx")));
+}
+
+#[test]
+fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
+    let machine = machine(1 << 20, &|_| None);
+    let mut job = find("version").expect("built in");
+    let flags = Overrides {
+        builds: vec!["old=a/pollux".into(), "new=b/pollux".into()],
+        ..Overrides::default()
+    };
+    job.apply(&flags).expect("two builds");
+    let plan = Plan::make(job, &machine);
+    for point in &plan.points {
+        let names: Vec<_> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names, ["old", "new", "A/A"]);
+        assert_eq!((point.baseline, point.arms[2].kind == point.arms[0].kind), (0, true));
+        assert!(point.arms.iter().all(|arm| !arm.is_other()));
+    }
+}
+
+#[test]
 fn an_experiment_is_found_by_its_name() {
     let job = find("pipes").expect("an experiment");
     assert_eq!(job.parts[0].experiment, Experiment::Pipes);
@@ -101,7 +146,7 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     assert_eq!(
         error,
         "\"quik\" is no job; right is a path to a .toml file, a built-in job (quick, seed0, \
-         seed1, chain, http, dead) or an experiment (streams, pipes, chain, http); did you mean \"quick\"?"
+         seed1, chain, http, dead, seed2, version) or an experiment (streams, pipes, chain, http); did you mean \"quick\"?"
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
     assert!(error.starts_with("no/such/file.toml: cannot be opened: No such file"), "{error}");

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 use crate::experiment::{Axis, AxisKind, Experiment};
-use crate::job::{Command, Job, Part, find, list};
+use crate::job::{Build, Command, Job, Part, arms_of_pollux, find, list};
 
 const LINE: &str = "[ -~µ€\"\\\\']{0,20}[a-z\"'\\\\]";
 
@@ -62,10 +62,14 @@ fn part() -> impl Strategy<Value = Part> {
     let strategy = (name(), with_axes, pollers, any::<u16>(), commands(), any::<Index>(), windows);
     strategy.prop_map(|(name, (experiment, axes), pollers, peers, commands, at, windows)| {
         let (ramp_time, runtime, cut) = windows;
+        // None, one or both, by bits that no peer takes.
+        let made = |name: &str| Build { name: name.into(), program: format!("{name}/p").into() };
+        let builds: Vec<_> = ["old.build", "new"].map(made).into_iter().collect();
+        let builds = builds[..usize::from(peers >> 14).min(2)].to_vec();
         let chosen = |at: &usize| peers >> at & 1 == 1;
         let known = experiment.peers();
         let peers: Vec<_> = (0..known.len()).filter(chosen).map(|at| known[at]).collect();
-        let names = pollers.iter().map(|poller| poller.name().to_owned());
+        let names = arms_of_pollux(&pollers, &builds).into_iter().map(|(name, ..)| name);
         let names = names.chain(peers.iter().map(|peer| peer.name().to_owned()));
         let arms: Vec<_> = names.chain(commands.iter().map(|c| c.name.clone())).collect();
         let interval = (runtime / cut).max(Duration::from_millis(10)).min(runtime);
@@ -74,6 +78,7 @@ fn part() -> impl Strategy<Value = Part> {
             name,
             experiment,
             pollers,
+            builds,
             peers,
             baseline,
             commands,
@@ -87,11 +92,12 @@ fn part() -> impl Strategy<Value = Part> {
 
 fn job() -> impl Strategy<Value = Job> {
     let global = (name(), LINE, 0..=i64::MAX as u64, 1u32..=1000, 0u32..=500, 1e-3..0.5, 1e-3..1.0);
-    let optional = (option::of(length(1000)), option::of(1u32..=10_000), any::<bool>());
+    let optional =
+        (option::of(length(1000)), option::of(1u32..=10_000), any::<bool>(), any::<bool>());
     let require = proptest::collection::btree_set(LINE, 0..3);
     (global, optional, require, vec(part(), 1..4)).prop_map(|(global, optional, require, parts)| {
         let (name, question, seed, blocks, more, target_ci, min_effect) = global;
-        let (budget, profile_hz, shows_intervals) = optional;
+        let (budget, profile_hz, shows_intervals, times_requests) = optional;
         let blocks_max = (blocks + more).min(1000);
         let require = require.into_iter().collect();
         let rename =
@@ -108,6 +114,7 @@ fn job() -> impl Strategy<Value = Job> {
             budget,
             profile_hz,
             shows_intervals,
+            times_requests,
             require,
             parts,
         }

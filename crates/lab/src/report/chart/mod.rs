@@ -8,6 +8,7 @@ pub(super) mod curve;
 pub(super) mod forest;
 pub(super) mod intervals;
 pub(super) mod strip;
+pub(super) mod times;
 
 use super::markup::details;
 

@@ -111,7 +111,7 @@ fn profiles(record: &Record, arms: &Arms<'_>) -> String {
 }
 
 /// The points to show at once and the ones to fold away.
-fn split_points<'a>(points: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
+pub(super) fn split_points<'a>(points: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     match points {
         [first, between @ .., last] if points.len() > POINTS_OPEN_MAX => {
             (vec![first, last], between.to_vec())

@@ -1,0 +1,115 @@
+//! The lines that `perf stat` prints of a server, divided by its requests: one table.
+//!
+//! Under the load table of each experiment that had a load generator. A count that this machine
+//! does not have says why.
+
+use std::collections::BTreeMap;
+
+use crate::host::Reading;
+use crate::record::{CountingRun, Measurement, Outcome, Record};
+use crate::report::markup::{Cell, Table, notes};
+use crate::report::number;
+use crate::report::view::in_order;
+use crate::stats::median;
+
+const HEADINGS: [&str; 13] = [
+    "arm",
+    "#task clock µs",
+    "#CPUs utilized",
+    "#context switches",
+    "#CPU migrations",
+    "#page faults",
+    "#system calls",
+    "#cycles",
+    "#instructions",
+    "#per cycle",
+    "#branches",
+    "#branch misses",
+    "#of branches",
+];
+
+/// The table of one experiment; under it why a count is missing, each reason once.
+pub(super) fn table(record: &Record, experiment: &str) -> String {
+    let mut table = Table::new(&HEADINGS);
+    let runs: Vec<_> = record.counting.iter().filter(|run| run.experiment == experiment).collect();
+    for point in in_order(runs.iter().map(|run| run.point.as_str())) {
+        table.group(point);
+        for run in runs.iter().filter(|run| run.point == point) {
+            let each = |names: &[&str]| per_request(run, names);
+            let show = |reading: Reading<f64>| Cell::reading(&reading, number::si);
+            let (cycles, instructions) = (each(&["cycles"]), each(&["instructions"]));
+            let (branches, misses) = (each(&["branches"]), each(&["branch_misses"]));
+            let share = misses.clone().and_then(|m| branches.clone().map(|b| m / b));
+            let per_cycle = instructions.clone().and_then(|i| cycles.clone().map(|c| i / c));
+            table.row(&[
+                Cell::text(&run.arm),
+                timed(record, run, |m| Some(*m.cpu_ns.value()? as f64 / 1e3 / m.events? as f64)),
+                timed(record, run, |m| m.figures.get("server_busy").copied()),
+                show(each(&["switches_voluntary", "switches_involuntary"])),
+                show(each(&["migrations"])),
+                show(each(&["page_faults"])),
+                show(each(&["system_calls"])),
+                show(cycles),
+                show(instructions),
+                show(per_cycle),
+                show(branches),
+                show(misses),
+                Cell::reading(&share, number::percent),
+            ]);
+        }
+    }
+    table.finish() + &notes(&missing(&runs))
+}
+
+/// The median of a figure over the timing runs of the same arm at the same point.
+fn timed(record: &Record, like: &CountingRun, read: fn(&Measurement) -> Option<f64>) -> Cell {
+    let same = record.runs.iter().filter(|run| {
+        (&run.experiment, &run.point, &run.arm) == (&like.experiment, &like.point, &like.arm)
+    });
+    let values: Vec<f64> = same
+        .filter_map(|run| match &run.outcome {
+            Outcome::Measured(measured) => read(measured),
+            Outcome::Failed { .. } => None,
+        })
+        .collect();
+    match median(&values) {
+        Some(value) => Cell::number(&number::si(value), value),
+        None => Cell::missing("n/a", "no timing run has it"),
+    }
+}
+
+/// One line for each reason, with the counts that it took away.
+fn missing(runs: &[&CountingRun]) -> Vec<String> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, reading) in runs.iter().flat_map(|run| &run.kernel) {
+        let Some(reason) = reading.reason() else { continue };
+        // A reason may begin with the name of what it took away.
+        let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
+        match found.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) if names.contains(&name.as_str()) => {}
+            Some((_, names)) => names.push(name),
+            None => found.push((reason, vec![name])),
+        }
+    }
+    let line = |(reason, names): (&str, Vec<&str>)| {
+        format!("n/a: {}: {reason}", names.join(", ").replace('_', " "))
+    };
+    found.into_iter().map(line).collect()
+}
+
+/// The sum of some counts over the requests of a run.
+fn per_request(run: &CountingRun, names: &[&str]) -> Reading<f64> {
+    if run.events == 0 {
+        return Reading::unavailable("no request in the counted window");
+    }
+    let sum = names.iter().fold(Reading::Value(0), |sum, name| {
+        let count = count_of(&run.kernel, name);
+        sum.and_then(|sum| count.map(|count| sum + count))
+    });
+    sum.map(|sum: u64| sum as f64 / run.events as f64)
+}
+
+fn count_of(kernel: &BTreeMap<String, Reading<u64>>, name: &str) -> Reading<u64> {
+    let count = kernel.get(name).cloned();
+    count.unwrap_or_else(|| Reading::unavailable(format!("{name} not counted")))
+}

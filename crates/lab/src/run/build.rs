@@ -1,0 +1,49 @@
+//! What the record says of the builds of pollux that a job compares.
+//!
+//! The runner asks once, before anything is measured. Two builds of the same version differ in
+//! their size and their date at least, so both are told.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::host::Reading;
+use crate::job::{Build, Job};
+use crate::record::Fact;
+
+/// A fact for each build of any part, each once.
+pub(super) fn facts(job: &Job) -> Vec<Fact> {
+    let mut seen: Vec<&Build> = Vec::new();
+    for build in job.parts.iter().flat_map(|part| &part.builds) {
+        if !seen.contains(&build) {
+            seen.push(build);
+        }
+    }
+    let fact = |build: &&Build| Fact {
+        name: format!("build {}", build.name),
+        reading: Reading::from_io(&build.program.display().to_string(), described(&build.program)),
+    };
+    seen.iter().map(fact).collect()
+}
+
+fn described(program: &Path) -> std::io::Result<String> {
+    let file = std::fs::metadata(program)?;
+    let modified = jiff::Timestamp::try_from(file.modified()?).map_err(std::io::Error::other)?;
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output()?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    let version = version.lines().next().unwrap_or("says no version");
+    let (path, len_bytes) = (program.display(), file.len());
+    Ok(format!("{version}, {len_bytes} bytes, made {modified:.0}, {path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_from_another_and_a_missing_one_says_so() {
+        let program = std::env::current_exe().expect("this test");
+        let said = described(&program).expect("it is there");
+        assert!(said.contains(" bytes, made 20") && said.ends_with(&*program.to_string_lossy()));
+        assert!(described(Path::new("no/such/pollux")).is_err());
+    }
+}
