@@ -39,7 +39,10 @@ impl Objective {
     #[must_use]
     pub fn broken_by(&self, outcome: &Outcome) -> Option<String> {
         let missed = outcome.findings.iter().find(|finding| {
-            matches!(finding.kind, FindingKind::RateMissed | FindingKind::NoAnswers)
+            matches!(
+                finding.kind,
+                FindingKind::RateMissed | FindingKind::NoAnswers | FindingKind::Outage
+            )
         });
         if let Some(missed) = missed {
             return Some(missed.text.clone());

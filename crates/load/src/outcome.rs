@@ -239,6 +239,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// Nothing was answered.
     NoAnswers,
+    /// For a second or more everything failed.
+    Outage,
     /// The asked rate was not reached.
     RateMissed,
     /// The generator was the bottleneck: its figures are its own, not the server's.

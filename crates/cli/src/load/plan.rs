@@ -19,7 +19,8 @@ pub(crate) const NEXT: Driver = Driver::Readiness(Mechanism::EpollEt);
 /// The plan that `flags` ask for.
 ///
 /// # Errors
-/// [`LoadError::Url`] for URLs that are none; host names are looked up here.
+/// [`LoadError::Url`] for URLs that are none. Host names are looked up here:
+/// [`LoadError::Lookup`].
 pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
     let targets = targets(flags)?;
     let is_counted = flags.requests.is_some();

@@ -42,6 +42,9 @@ const WAIT_MAX: Duration = Duration::from_millis(50);
 const WAIT_READY: Duration = Duration::from_millis(1);
 /// So long before a request is due the thread stops sleeping: waking up takes about as long.
 const SPIN: Duration = Duration::from_micros(30);
+/// An empty turn takes about a microsecond. In one that took longer than this the thread had
+/// lost its CPU, and what it did not have it did not spend on spinning.
+const SPUN_MAX_NS: u64 = 20_000;
 /// The shortest slack of timers that the kernel takes (`prctl(2)`, PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: u64 = 1;
 /// What a request may outlive its time limit: deadlines fire a tick late.
@@ -174,7 +177,7 @@ impl Worker {
             // What a turn has left to do is done by the next one, so that is no spin yet.
             let has_worked = self.shared().has_worked;
             if is_open_loop && wait.is_zero() && !has_worked && !had_worked {
-                self.spun_ns += monotonic_ns() - now_ns;
+                self.spun_ns += (monotonic_ns() - now_ns).min(SPUN_MAX_NS);
             }
             had_worked = has_worked;
         }
@@ -314,11 +317,7 @@ impl Worker {
     fn count_unsent(&mut self) {
         let shared = self.event_loop.shared();
         let end_ns = shared.end_ns.min(monotonic_ns());
-        while matches!(shared.supply, Supply::Open(_))
-            && let Some(start) = shared.start(end_ns)
-        {
-            shared.tally(start.at_ns).errors.unsent += 1;
-        }
+        shared.count_unsent(end_ns);
         shared.stage = Stage::Ending;
     }
 

@@ -120,6 +120,21 @@ fn requests_that_found_no_connection_are_told() {
     assert_eq!((outcome.errors.unsent, outcome.errors.timeout), (197, 3));
 }
 
+/// 200 million requests are never sent; to look at each would take a minute.
+#[test]
+fn a_rate_that_nobody_reaches_ends_in_time_and_loses_no_request() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    let after = Duration::from_millis(200);
+    let began = Instant::now();
+    let mut plan = open(epoll(), &server.url("/"), 1e9, Arrival::Constant, after);
+    plan.warm_up = Duration::from_millis(100);
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    let Outcome { totals, errors, .. } = &outcome;
+    assert!(totals.due.abs_diff(200_000_000) <= 1, "{totals:?}");
+    assert_eq!(totals.sent + errors.unsent, totals.due);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
 #[test]
 fn the_warm_up_is_sent_and_not_counted() {
     let asked = Arc::new(AtomicU64::new(0));
