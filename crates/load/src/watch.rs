@@ -55,6 +55,10 @@ fn no_answers(outcome: &Outcome) -> Option<Finding> {
     let errors = outcome.errors.total();
     let of_warm_up: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
     let (text, advice) = match (of_warm_up, due) {
+        (0, 0) if errors == 0 => (
+            "the run ended before a request had begun that counts".to_owned(),
+            "let it run longer (-d); dead connections that the server does not answer hold it up",
+        ),
         (0, _) => (
             format!("nothing was answered: {sent} requests sent, {errors} errors"),
             "check that the server runs and the URL is right",
@@ -267,6 +271,8 @@ mod tests {
         outcome.totals.due = 0;
         let text = &findings(&outcome)[0].text;
         assert!(text.contains("no request began"), "{text}");
+        let text = &findings(&sample(1, 0, 0))[0].text;
+        assert!(text.contains("ended before a request"), "{text}");
     }
 
     #[test]

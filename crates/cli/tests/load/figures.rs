@@ -120,6 +120,8 @@ fn end(mut load: Child, mut stderr: BufReader<ChildStderr>) -> (Value, String) {
 #[test]
 fn quantiles_are_those_of_a_responder_that_is_known() {
     const TRIES: u32 = 5;
+    /// Threads that wake up on both sides are this late on a CPU that others use.
+    const WAKE_S: f64 = 500e-6;
     let _alone = alone();
     let mut is_near = false;
     for _ in 0..TRIES {
@@ -142,14 +144,14 @@ fn quantiles_are_those_of_a_responder_that_is_known() {
             );
             // The histogram has three digits.
             assert!(over > -0.001, "{found_s} is less than {given_s}");
-            is_all_near &= over < 0.05;
+            is_all_near &= over < 0.05 || found_s - given_s < WAKE_S;
         }
         is_near |= is_all_near;
         if is_near {
             break;
         }
     }
-    assert!(is_near, "not within 5 % in {TRIES} tries");
+    assert!(is_near, "not near in {TRIES} tries");
 }
 
 #[test]

@@ -286,13 +286,16 @@ impl Worker {
     fn finish(mut self, set_up: Duration) -> Result<ThreadOutcome, LoadError> {
         self.control.finishing();
         let ended_ns = monotonic_ns();
-        let was_stopped = self.control.is_stopped();
         self.count_unsent();
-        let patience = self.plan.request_timeout + TIMEOUT_SLACK;
-        let patience = if was_stopped { patience.min(STOP_GRACE) } else { patience };
-        let give_up_ns = ended_ns.saturating_add(patience.as_nanos() as u64);
+        let patience = (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
+        let mut give_up_ns = ended_ns.saturating_add(patience);
+        let mut was_stopped = false;
         while self.shared().under_way > 0 && monotonic_ns() < give_up_ns {
             let now_ns = monotonic_ns();
+            // A stop may also come while this waits.
+            if self.control.is_stopped() && !std::mem::replace(&mut was_stopped, true) {
+                give_up_ns = give_up_ns.min(now_ns + STOP_GRACE.as_nanos() as u64);
+            }
             if now_ns >= self.boundary_ns {
                 self.hand_over(now_ns);
             }

@@ -215,6 +215,19 @@ fn a_stop_does_not_wait_for_a_server_that_does_not_answer() {
 }
 
 #[test]
+fn a_stop_ends_also_the_wait_for_the_last_answers() {
+    let server = Server::start(|mut peer| peer.stay_silent());
+    let mut plan =
+        open(epoll(), &server.url("/"), 1_000.0, Arrival::Constant, Duration::from_millis(20));
+    plan.request_timeout = Duration::from_secs(600);
+    let running = Load::start(plan).expect("epoll is everywhere");
+    wait_until("the end of the schedule", || running.progress().phase == Phase::Finishing);
+    running.stop();
+    let outcome = running.join().expect("an outcome");
+    assert_eq!((outcome.totals.due, outcome.totals.answered), (20, 0));
+}
+
+#[test]
 fn a_stop_ends_also_what_is_being_set_up() {
     let server = Server::start(|mut peer| peer.stay_silent());
     let mut plan = plan(epoll(), &server.url("/"), 2, 10);
