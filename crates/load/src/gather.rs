@@ -59,6 +59,8 @@ pub(crate) struct Gatherer {
     seen: Arc<Mutex<Seen>>,
     all: Tally,
     lag: Distribution,
+    /// Of measured requests that were answered before the last second of the warm-up was over.
+    early: Distribution,
     /// Open connections, by thread.
     open: Vec<u32>,
     /// Each with the number of intervals that are in it.
@@ -74,9 +76,9 @@ impl Gatherer {
         seen: Arc<Mutex<Seen>>,
     ) -> Self {
         let all = Tally::new(plan.targets.len());
-        let (lag, seconds) = (Distribution::new(), BTreeMap::new());
+        let (lag, early, seconds) = (Distribution::new(), Distribution::new(), BTreeMap::new());
         let open = vec![0; plan.threads as usize];
-        Self { plan, control, receiver, spares, seen, all, lag, open, seconds }
+        Self { plan, control, receiver, spares, seen, all, lag, early, open, seconds }
     }
 
     /// Takes intervals until no thread has any more.
@@ -99,6 +101,16 @@ impl Gatherer {
         *threads += 1;
         second.add(&counted.warm_up);
         second.add(&counted.measured);
+        // The measured seconds together are the latency of the run: without what began in the
+        // warm-up, with what began in a turn that lasted over its end.
+        if second.is_warm_up {
+            second.add_latency(&counted.warm_up);
+            self.early.add(&counted.measured.at_once);
+            self.early.add(&counted.measured.in_parts);
+        } else {
+            second.add_latency(&counted.measured);
+            second.latency.take(&mut self.early);
+        }
         let is_whole = *threads == self.plan.threads;
         if is_whole {
             second.latency = second.latency.to_coarse();
@@ -106,7 +118,6 @@ impl Gatherer {
         let last = is_whole.then(|| second.clone());
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
-        // What began in the warm-up counts for nothing but its second.
         counted.warm_up.clear();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.totals, seen.errors) = (self.all.totals, self.all.errors);
@@ -164,6 +175,9 @@ impl Second {
         self.answered += tally.totals.answered;
         self.errors += tally.errors.total();
         self.bytes_in += tally.totals.bytes_in;
+    }
+
+    fn add_latency(&mut self, tally: &Tally) {
         self.latency.add(&tally.at_once);
         self.latency.add(&tally.in_parts);
     }

@@ -173,7 +173,8 @@ pub struct Second {
     pub bytes_in: u64,
     /// Active connections that were open at its end.
     pub open: u32,
-    /// Latency of its answers, to two significant digits: long runs have many seconds.
+    /// Latency of its answers, to two significant digits: long runs have many seconds. Answers
+    /// to what began in the warm-up are only in seconds of the warm-up.
     pub latency: Distribution,
 }
 

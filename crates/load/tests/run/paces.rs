@@ -159,8 +159,29 @@ fn the_warm_up_is_sent_and_not_counted() {
             assert_eq!(sent, asked.load(SeqCst));
             assert!(sent > 50 && outcome.seconds[0].is_warm_up, "{sent}");
             assert!(outcome.seconds.last().is_some_and(|second| !second.is_warm_up));
+            let counted = outcome.seconds.iter().filter(|second| !second.is_warm_up);
+            assert_eq!(counted.map(|second| second.latency.count()).sum::<u64>(), 50);
         },
     );
+}
+
+/// One connection that is answered 50 times a second gets through a tenth of the warm-up.
+#[test]
+fn an_overload_in_the_warm_up_is_named_as_what_it_is() {
+    let server = Server::start(|mut peer| {
+        while peer.request().is_some() {
+            delay(Duration::from_millis(20));
+            peer.send(OK);
+        }
+    });
+    let after = Duration::from_millis(100);
+    let mut plan = open(epoll(), &server.url("/"), 500.0, Arrival::Constant, after);
+    (plan.connections, plan.warm_up) = (1, Duration::from_millis(300));
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    assert_eq!((outcome.totals.due, outcome.totals.answered), (50, 0));
+    assert_eq!(outcome.errors.unsent, 50);
+    let text = &outcome.findings[0].text;
+    assert!(text.contains("no request of the measured part"), "{text}");
 }
 
 #[test]
