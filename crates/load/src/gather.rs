@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pollux_engine::CpuList;
+
 use crate::control::Control;
 use crate::own_use::OwnUse;
 use crate::shared::monotonic_ns;
@@ -148,7 +150,7 @@ impl Gatherer {
             lifetime: all.lifetime,
             seconds: seconds.into_values().map(|(second, _)| second).collect(),
             crowd: crowd(threads),
-            generator: generator(threads, all.totals.answered, lag),
+            generator: generator(&plan, threads, all.totals.answered, lag),
             findings: Vec::new(),
         };
         outcome.findings = findings(&outcome);
@@ -248,7 +250,13 @@ fn crowd(threads: &[ThreadOutcome]) -> Vec<CrowdOutcome> {
     kinds.into_iter().filter(|kind| kind.asked > 0).collect()
 }
 
-fn generator(threads: &[ThreadOutcome], answered: u64, lag: Distribution) -> Generator {
+fn generator(
+    plan: &Plan,
+    threads: &[ThreadOutcome],
+    answered: u64,
+    lag: Distribution,
+) -> Generator {
+    let cpus = plan.cpus.clone().or_else(|| CpuList::allowed().ok());
     let cpu: Duration = threads.iter().map(|thread| thread.used.cpu).sum();
     let spun: Duration = threads.iter().map(|thread| thread.spun).sum();
     let busy = |thread: &ThreadOutcome| {
@@ -261,6 +269,7 @@ fn generator(threads: &[ThreadOutcome], answered: u64, lag: Distribution) -> Gen
         cpu,
         cpu_us_per_answer: (answered > 0).then(|| worked_us / answered as f64),
         busy_share: threads.iter().map(busy).collect(),
+        cpus: cpus.map(|cpus| cpus.as_slice().len() as u32),
         spun,
         lag,
         involuntary_switches: threads.iter().map(|thread| thread.used.involuntary_switches).sum(),

@@ -117,14 +117,24 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
 }
 
 fn generator_bound(outcome: &Outcome) -> Option<Finding> {
-    let busiest = outcome.generator.busy_share.iter().copied().fold(0.0, f64::max);
-    if busiest < BUSY_SHARE_MAX {
-        return None;
-    }
-    let text = format!(
-        "the generator is the bottleneck: a thread of it worked {:.0} % of the time",
-        busiest * 100.0
-    );
+    let shares = &outcome.generator.busy_share;
+    let busiest = shares.iter().copied().fold(0.0, f64::max);
+    // Threads that share CPUs can have used up these while none of them looks busy.
+    let cpus = outcome.generator.cpus.map_or(f64::INFINITY, f64::from);
+    let of_cpus = shares.iter().sum::<f64>() / cpus;
+    let text = match () {
+        () if busiest >= BUSY_SHARE_MAX => format!(
+            "the generator is the bottleneck: a thread of it worked {:.0} % of the time",
+            busiest * 100.0
+        ),
+        () if of_cpus >= BUSY_SHARE_MAX => format!(
+            "the generator is the bottleneck: {} threads of it worked {:.0} % of the time of \
+             all its CPUs ({cpus})",
+            shares.len(),
+            of_cpus * 100.0
+        ),
+        () => return None,
+    };
     let advice = "rate and latency are the generator's, not the server's; give it more threads \
                   (--threads) and CPUs, or judge the server by its CPU time for each request";
     finding(FindingKind::GeneratorBound, text, advice)
@@ -243,6 +253,10 @@ mod tests {
     fn a_busy_thread_is_the_bottleneck() {
         let mut outcome = sample(100, 20_000, 1_000_000);
         outcome.generator.busy_share = vec![0.5, 0.97];
+        assert_eq!(kinds(&outcome), [GeneratorBound]);
+        outcome.generator.busy_share = vec![0.32; 3];
+        assert_eq!(kinds(&outcome), []);
+        outcome.generator.cpus = Some(1);
         assert_eq!(kinds(&outcome), [GeneratorBound]);
     }
 
