@@ -125,7 +125,7 @@ fn quantiles_are_those_of_a_responder_that_is_known() {
     let _alone = alone();
     let mut is_near = false;
     for _ in 0..TRIES {
-        let responder = Responder::start();
+        let responder = Responder::start(4);
         let flags = ["-n", "2000", "-c", "4", "--json", "-", "-q", &responder.url];
         let json = load(&flags).json();
         let given = responder.given_s();

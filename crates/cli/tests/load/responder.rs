@@ -1,19 +1,19 @@
 //! A server whose delays are known: chosen by the number of the request, and measured by itself.
+//!
+//! One thread that never sleeps serves all connections, so that no wake-up of its own is added to
+//! what it gives. It ends with its last connection.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::run::wait;
+use crate::run::PATIENCE;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
-/// So long before its time an answer is waited for on the CPU: sleeping ends late.
-const SPIN: Duration = Duration::from_micros(150);
 
 /// Of a thousand requests; no quantile that is looked at lies on a step.
-fn delay(number: u64) -> Duration {
+fn delay(number: usize) -> Duration {
     // 617 has no factor of 1,000, so all thousand remainders occur, well mixed.
     Duration::from_millis(match number * 617 % 1_000 {
         0..800 => 2,
@@ -23,75 +23,83 @@ fn delay(number: u64) -> Duration {
     })
 }
 
-/// What its threads share.
-#[derive(Default)]
-struct Given {
-    requests: AtomicU64,
-    is_over: AtomicBool,
-    /// From a request that was read to its answer, in seconds.
-    times_s: Mutex<Vec<f64>>,
-}
-
-/// A thread for each connection.
+/// One thread for all connections.
 pub(crate) struct Responder {
     pub(crate) url: String,
-    given: Arc<Given>,
+    serving: JoinHandle<Vec<f64>>,
 }
 
 impl Responder {
-    pub(crate) fn start() -> Self {
+    /// One for so many connections.
+    pub(crate) fn start(connections: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
-        let given = Arc::new(Given::default());
-        let shared = Arc::clone(&given);
-        std::thread::spawn(move || {
-            while let Ok((stream, _)) = listener.accept() {
-                if shared.is_over.load(SeqCst) {
-                    return;
-                }
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(&stream, &shared));
-            }
+        let serving = std::thread::spawn(move || {
+            let clients = (0..connections).map(|_| Client::accept(&listener)).collect();
+            serve(clients)
         });
-        Self { url, given }
+        Self { url, serving }
     }
 
-    /// The times that it gave, shortest first.
-    pub(crate) fn given_s(&self) -> Vec<f64> {
-        let mut times_s = self.given.times_s.lock().expect("no thread failed").clone();
+    /// The times from a request to its answer that it gave, in seconds, shortest first; once its
+    /// connections have ended.
+    pub(crate) fn given_s(self) -> Vec<f64> {
+        let mut times_s = self.serving.join().expect("it served");
         times_s.sort_by(f64::total_cmp);
         times_s
     }
 }
 
-impl Drop for Responder {
-    fn drop(&mut self) {
-        self.given.is_over.store(true, SeqCst);
-        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
-        drop(TcpStream::connect(address));
+fn serve(mut clients: Vec<Client>) -> Vec<f64> {
+    let end = Instant::now() + PATIENCE;
+    let (mut requests, mut given_s) = (0, Vec::new());
+    while !clients.is_empty() {
+        assert!(Instant::now() < end, "its clients stay");
+        clients.retain_mut(|client| client.go_on(&mut requests, &mut given_s));
     }
+    given_s
 }
 
-fn serve(stream: &TcpStream, given: &Given) {
-    stream.set_nodelay(true).expect("set");
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    let mut writer = stream;
-    while reader.read_line(&mut line).is_ok_and(|len| len > 0) {
-        if line.trim_end().is_empty() {
-            let began = Instant::now();
-            let delay = delay(given.requests.fetch_add(1, SeqCst));
-            wait(delay - SPIN);
-            while began.elapsed() < delay {
-                std::hint::spin_loop();
-            }
-            let took_s = began.elapsed().as_secs_f64();
-            // Before the answer leaves: then nobody can have it earlier than is booked here.
-            given.times_s.lock().expect("no thread failed").push(took_s);
-            if writer.write_all(ANSWER).is_err() {
-                return;
-            }
+struct Client {
+    stream: TcpStream,
+    head: Vec<u8>,
+    /// When the request was there, and how long its answer takes.
+    asked: Option<(Instant, Duration)>,
+}
+
+impl Client {
+    fn accept(listener: &TcpListener) -> Self {
+        let (stream, _) = listener.accept().expect("a client");
+        stream.set_nodelay(true).expect("set");
+        stream.set_nonblocking(true).expect("set");
+        Self { stream, head: Vec::new(), asked: None }
+    }
+
+    /// Whether it is still there.
+    fn go_on(&mut self, requests: &mut usize, given_s: &mut Vec<f64>) -> bool {
+        let Some((began, delay)) = self.asked else { return self.read(requests) };
+        let took = began.elapsed();
+        if took < delay {
+            return true;
         }
-        line.clear();
+        self.asked = None;
+        // Before the answer leaves: then nobody can have it earlier than is booked here.
+        given_s.push(took.as_secs_f64());
+        self.stream.write_all(ANSWER).is_ok()
+    }
+
+    fn read(&mut self, requests: &mut usize) -> bool {
+        let mut bytes = [0; 512];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(len) => self.head.extend_from_slice(&bytes[..len]),
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+        if self.head.ends_with(b"\r\n\r\n") {
+            self.head.clear();
+            self.asked = Some((Instant::now(), delay(*requests)));
+            *requests += 1;
+        }
+        true
     }
 }
