@@ -101,6 +101,7 @@ fn exit_code(outcome: &Outcome, is_early: bool) -> ExitCode {
         () if is_early => ExitCode::from(EARLY),
         () if has(FindingKind::NoAnswers) => ExitCode::from(1),
         () if has(FindingKind::RateMissed)
+            || has(FindingKind::Outage)
             || has(FindingKind::ManyErrors)
             || (is_open_loop && has(FindingKind::GeneratorBound)) =>
         {

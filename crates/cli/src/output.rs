@@ -61,5 +61,7 @@ pub(crate) fn width_chars() -> usize {
 
 /// Whether colours make sense on standard output (<https://no-color.org>).
 pub(crate) fn is_colourful() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    std::io::stdout().is_terminal() && is_wanted && !is_dumb
 }

@@ -59,6 +59,8 @@ pub(crate) struct Active {
     opened_ns: u64,
     /// Whether this socket had an answer.
     has_answer: bool,
+    /// Whether its life is over and counted.
+    has_ended: bool,
     /// Failures since the last answer.
     failures: u32,
 }
@@ -76,6 +78,7 @@ impl Active {
             left: 0,
             opened_ns: 0,
             has_answer: false,
+            has_ended: false,
             failures: 0,
         })
     }
@@ -89,6 +92,7 @@ impl Active {
         self.left = requests;
         self.opened_ns = now_ns;
         self.has_answer = false;
+        self.has_ended = false;
     }
 
     pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
@@ -129,6 +133,7 @@ impl Active {
             self.answered(shared, &answer);
             if !answer.keep_alive {
                 self.fail_all(shared, Fault::Short);
+                self.count_life(shared);
                 actions.close();
                 return input.len();
             }
@@ -241,6 +246,7 @@ impl Active {
     fn go_on(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         if self.under_way.is_empty() {
             if self.left == 0 {
+                self.count_life(shared);
                 return actions.close();
             }
             if !shared.terms.think_time.is_zero() {
@@ -348,7 +354,15 @@ impl Active {
             }
             _ => self.fail_all(shared, Fault::Reset),
         }
-        if self.has_answer && shared.stage == Stage::Running {
+        if shared.stage == Stage::Running {
+            self.count_life(shared);
+        }
+    }
+
+    /// Books from connect to close, once. A close that the connection itself decides on is told
+    /// there: the run may be over before the socket is.
+    fn count_life(&mut self, shared: &mut Shared) {
+        if self.has_answer && !std::mem::replace(&mut self.has_ended, true) {
             let lasted_ns = shared.turn_ns.saturating_sub(self.opened_ns);
             shared.tally(self.opened_ns).lifetime.record(lasted_ns);
         }

@@ -39,7 +39,10 @@ impl Objective {
     #[must_use]
     pub fn broken_by(&self, outcome: &Outcome) -> Option<String> {
         let missed = outcome.findings.iter().find(|finding| {
-            matches!(finding.kind, FindingKind::RateMissed | FindingKind::NoAnswers)
+            matches!(
+                finding.kind,
+                FindingKind::RateMissed | FindingKind::NoAnswers | FindingKind::Outage
+            )
         });
         if let Some(missed) = missed {
             return Some(missed.text.clone());
@@ -48,7 +51,14 @@ impl Objective {
         if errors as f64 > due as f64 * ERRORS_SHARE_MAX {
             return Some(format!("{errors} of {due} requests failed"));
         }
-        let found = Duration::from_nanos(outcome.latency.quantile_ns(self.quantile)?);
+        // Who was not answered waited longer than anybody who was.
+        let unanswered = errors - outcome.errors.status - outcome.errors.mismatch;
+        let answered = outcome.latency.count() as f64;
+        let quantile = self.quantile * (answered + unanswered as f64) / answered;
+        if quantile > 1.0 {
+            return Some(format!("{unanswered} of {due} requests were not answered"));
+        }
+        let found = Duration::from_nanos(outcome.latency.quantile_ns(quantile)?);
         (found > self.at_most).then(|| format!("p{} was {found:.2?}", self.quantile * 100.0))
     }
 }
@@ -202,6 +212,12 @@ mod tests {
         let mut failing = sample(10, 20_000, 1_000);
         failing.errors.timeout = 21;
         assert!(objective.broken_by(&failing).expect("broken").contains("21 of 20000"));
+        // Three of 20,000 that were never answered are more than the slowest ten-thousandth.
+        let strict: Objective = "p99.99=5ms".parse().expect("an objective");
+        let mut failing = sample(10, 19_997, 1_000);
+        (failing.totals.due, failing.errors.timeout) = (20_000, 3);
+        assert!(strict.broken_by(&failing).expect("broken").contains("3 of 20000"));
+        assert_eq!(objective.broken_by(&failing), None);
         for (text, why) in [
             ("p99", "no \"=\""),
             ("99=5ms", "no percentile"),

@@ -98,7 +98,18 @@ fn pace(plan: &Plan) -> Result<(), LoadError> {
         Pace::Open { .. } if has_think_time => {
             refuse("--think", "with --rate the schedule says when requests begin")
         }
-        Pace::Open { stages, .. } => rate(stages),
+        Pace::Open { stages, .. } => {
+            rate(stages)?;
+            let falls_to_zero = stages.last().is_some_and(|stage| stage.to_per_s == 0.0);
+            match falls_to_zero && plan.end.after.is_none() {
+                true => refuse(
+                    "--rate",
+                    "it ends at zero, and what is missing of --requests then would never come; \
+                     give --duration too",
+                ),
+                false => Ok(()),
+            }
+        }
     }
 }
 

@@ -16,6 +16,14 @@ pub enum LoadError {
         /// What is wrong with it.
         why: String,
     },
+    /// The URL's host could not be looked up.
+    #[error("\"{host}\" can't be looked up; check the name and the resolver")]
+    Lookup {
+        /// The host.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
     /// A part of the plan makes no sense.
     #[error("{what}: {why}")]
     Plan {

@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pollux_engine::CpuList;
+
 use crate::control::Control;
 use crate::own_use::OwnUse;
 use crate::shared::monotonic_ns;
@@ -59,6 +61,8 @@ pub(crate) struct Gatherer {
     seen: Arc<Mutex<Seen>>,
     all: Tally,
     lag: Distribution,
+    /// Of measured requests that were answered before the last second of the warm-up was over.
+    early: Distribution,
     /// Open connections, by thread.
     open: Vec<u32>,
     /// Each with the number of intervals that are in it.
@@ -74,9 +78,9 @@ impl Gatherer {
         seen: Arc<Mutex<Seen>>,
     ) -> Self {
         let all = Tally::new(plan.targets.len());
-        let (lag, seconds) = (Distribution::new(), BTreeMap::new());
+        let (lag, early, seconds) = (Distribution::new(), Distribution::new(), BTreeMap::new());
         let open = vec![0; plan.threads as usize];
-        Self { plan, control, receiver, spares, seen, all, lag, open, seconds }
+        Self { plan, control, receiver, spares, seen, all, lag, early, open, seconds }
     }
 
     /// Takes intervals until no thread has any more.
@@ -99,6 +103,16 @@ impl Gatherer {
         *threads += 1;
         second.add(&counted.warm_up);
         second.add(&counted.measured);
+        // The measured seconds together are the latency of the run: without what began in the
+        // warm-up, with what began in a turn that lasted over its end.
+        if second.is_warm_up {
+            second.add_latency(&counted.warm_up);
+            self.early.add(&counted.measured.at_once);
+            self.early.add(&counted.measured.in_parts);
+        } else {
+            second.add_latency(&counted.measured);
+            second.latency.take(&mut self.early);
+        }
         let is_whole = *threads == self.plan.threads;
         if is_whole {
             second.latency = second.latency.to_coarse();
@@ -106,7 +120,6 @@ impl Gatherer {
         let last = is_whole.then(|| second.clone());
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
-        // What began in the warm-up counts for nothing but its second.
         counted.warm_up.clear();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.totals, seen.errors) = (self.all.totals, self.all.errors);
@@ -137,7 +150,7 @@ impl Gatherer {
             lifetime: all.lifetime,
             seconds: seconds.into_values().map(|(second, _)| second).collect(),
             crowd: crowd(threads),
-            generator: generator(threads, all.totals.answered, lag),
+            generator: generator(&plan, threads, all.totals.answered, lag),
             findings: Vec::new(),
         };
         outcome.findings = findings(&outcome);
@@ -164,6 +177,9 @@ impl Second {
         self.answered += tally.totals.answered;
         self.errors += tally.errors.total();
         self.bytes_in += tally.totals.bytes_in;
+    }
+
+    fn add_latency(&mut self, tally: &Tally) {
         self.latency.add(&tally.at_once);
         self.latency.add(&tally.in_parts);
     }
@@ -234,7 +250,13 @@ fn crowd(threads: &[ThreadOutcome]) -> Vec<CrowdOutcome> {
     kinds.into_iter().filter(|kind| kind.asked > 0).collect()
 }
 
-fn generator(threads: &[ThreadOutcome], answered: u64, lag: Distribution) -> Generator {
+fn generator(
+    plan: &Plan,
+    threads: &[ThreadOutcome],
+    answered: u64,
+    lag: Distribution,
+) -> Generator {
+    let cpus = plan.cpus.clone().or_else(|| CpuList::allowed().ok());
     let cpu: Duration = threads.iter().map(|thread| thread.used.cpu).sum();
     let spun: Duration = threads.iter().map(|thread| thread.spun).sum();
     let busy = |thread: &ThreadOutcome| {
@@ -247,6 +269,7 @@ fn generator(threads: &[ThreadOutcome], answered: u64, lag: Distribution) -> Gen
         cpu,
         cpu_us_per_answer: (answered > 0).then(|| worked_us / answered as f64),
         busy_share: threads.iter().map(busy).collect(),
+        cpus: cpus.map(|cpus| cpus.as_slice().len() as u32),
         spun,
         lag,
         involuntary_switches: threads.iter().map(|thread| thread.used.involuntary_switches).sum(),

@@ -173,7 +173,8 @@ pub struct Second {
     pub bytes_in: u64,
     /// Active connections that were open at its end.
     pub open: u32,
-    /// Latency of its answers, to two significant digits: long runs have many seconds.
+    /// Latency of its answers, to two significant digits: long runs have many seconds. Answers
+    /// to what began in the warm-up are only in seconds of the warm-up.
     pub latency: Distribution,
 }
 
@@ -212,6 +213,8 @@ pub struct Generator {
     pub cpu_us_per_answer: Option<f64>,
     /// Part of its time that each thread worked, 0 to 1; without [`Generator::spun`].
     pub busy_share: Vec<f64>,
+    /// CPUs that its threads may run on; `None` where the kernel does not tell.
+    pub cpus: Option<u32>,
     /// CPU time of all threads that was spent on waiting for the next intended start.
     #[serde(rename = "spun_s", serialize_with = "as_seconds")]
     pub spun: Duration,
@@ -239,6 +242,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// Nothing was answered.
     NoAnswers,
+    /// For a second or more everything failed.
+    Outage,
     /// The asked rate was not reached.
     RateMissed,
     /// The generator was the bottleneck: its figures are its own, not the server's.
@@ -286,6 +291,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         cpu: Duration::from_secs(3),
         cpu_us_per_answer: None,
         busy_share: vec![0.3],
+        cpus: Some(2),
         spun: Duration::ZERO,
         lag: Distribution::new(),
         involuntary_switches: Some(0),

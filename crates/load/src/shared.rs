@@ -16,6 +16,10 @@ use crate::supply::{Budget, Start, Supply};
 use crate::tally::{Fault, Interval, Tally};
 use crate::{Expect, Plan};
 
+/// Requests never sent that are looked at one by one, in some tens of milliseconds. Of more, at
+/// rates that nobody reaches, only the number is worked out.
+const UNSENT_LOOKED_AT: u32 = 500_000;
+
 /// The monotonic clock, which the loops' moments are of.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
@@ -184,6 +188,25 @@ impl Shared {
         }
         self.tally(start.at_ns).totals.due += 1;
         Some(start)
+    }
+
+    /// Books the open loop's requests that were due by `until_ns` and found no connection.
+    pub(crate) fn count_unsent(&mut self, until_ns: u64) {
+        for _ in 0..UNSENT_LOOKED_AT {
+            if matches!(self.supply, Supply::Closed) {
+                return;
+            }
+            let Some(start) = self.start(until_ns) else { return };
+            self.tally(start.at_ns).errors.unsent += 1;
+        }
+        let Supply::Open(due) = &mut self.supply else { return };
+        let Interval { warm_up, measured, .. } = &mut *self.interval;
+        let early = due.skip(until_ns.min(self.measure_from_ns));
+        let counted = self.budget.take_up_to(due.skip(until_ns));
+        for (tally, unsent) in [(warm_up, early), (measured, counted)] {
+            tally.totals.due += unsent;
+            tally.errors.unsent += unsent;
+        }
     }
 
     /// Books a connection that did not come about. The request that it was for is lost with it;

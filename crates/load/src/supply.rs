@@ -50,6 +50,13 @@ impl Budget {
         true
     }
 
+    /// Takes so many, or those that are left; says how many. Only for one that is not shared.
+    pub(crate) fn take_up_to(&mut self, requests: u64) -> u64 {
+        let taken = requests.min(self.left);
+        self.left -= taken;
+        taken
+    }
+
     /// Whether none is left.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
@@ -127,6 +134,11 @@ impl Due {
             return Some(Start { at_ns, had_connection: true });
         }
         self.take(now_ns).map(|at_ns| Start { at_ns, had_connection: false })
+    }
+
+    /// Passes all that are due before `until_ns`; says how many.
+    pub(crate) fn skip(&mut self, until_ns: u64) -> u64 {
+        self.arrivals.skip(until_ns.min(self.end_ns).saturating_sub(self.origin_ns))
     }
 
     #[inline]

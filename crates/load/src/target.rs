@@ -1,5 +1,6 @@
 //! What is asked for: a URL with method, fields and body, and where its server is.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,8 @@ impl Target {
     /// socket to connect to instead of the URL's host.
     ///
     /// # Errors
-    /// [`LoadError::Url`] says what is wrong with it; a host name is looked up here.
+    /// [`LoadError::Url`] says what is wrong with it. A host name is looked up here:
+    /// [`LoadError::Lookup`] when that fails.
     pub fn parse(url: &str, unix: Option<&Path>) -> Result<Self, LoadError> {
         let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
         let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
@@ -52,7 +54,7 @@ impl Target {
         let port = parsed.port_or_known_default().unwrap_or(80);
         let address = match unix {
             Some(path) => ListenAddress::Unix(PathBuf::from(path)),
-            None => ListenAddress::Tcp(resolve(&host, port).map_err(wrong)?),
+            None => ListenAddress::Tcp(resolve(&host, port)?),
         };
         Ok(Self {
             url: url.to_owned(),
@@ -71,13 +73,14 @@ impl Target {
     }
 }
 
-fn resolve(host: &Host<&str>, port: u16) -> Result<SocketAddr, String> {
+fn resolve(host: &Host<&str>, port: u16) -> Result<SocketAddr, LoadError> {
     match host {
         Host::Ipv4(address) => Ok(SocketAddr::new(IpAddr::V4(*address), port)),
         Host::Ipv6(address) => Ok(SocketAddr::new(IpAddr::V6(*address), port)),
         Host::Domain(name) => {
-            let mut found = (*name, port).to_socket_addrs().map_err(|error| error.to_string())?;
-            found.next().ok_or_else(|| format!("\"{name}\" has no address"))
+            let failed = |source| LoadError::Lookup { host: (*name).to_owned(), source };
+            let mut found = (*name, port).to_socket_addrs().map_err(failed)?;
+            found.next().ok_or_else(|| failed(io::Error::other("it has no address")))
         }
     }
 }
@@ -126,5 +129,12 @@ mod tests {
             let error = Target::parse(url, None).expect_err(url).to_string();
             assert!(error.contains(why), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_is_no_fault_of_the_url() {
+        // RFC 6761: no name below it has an address.
+        let error = Target::parse("http://pollux.invalid/", None).expect_err("no such host");
+        assert!(matches!(error, LoadError::Lookup { ref host, .. } if host == "pollux.invalid"));
     }
 }

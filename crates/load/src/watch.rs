@@ -20,6 +20,8 @@ const TIMER_WIDTH: f64 = 1.25;
 const LITTLE_WIDTH: f64 = 0.15;
 /// More errors than this part of the requests make the latency that of the lucky ones.
 const ERRORS_SHARE_MAX: f64 = 0.001;
+/// A part of a second that is shorter is no sign that nobody answers.
+const SECOND_MIN_S: f64 = 0.5;
 /// Answers beyond a quantile that it takes to believe it.
 const ANSWERS_BEYOND_MIN: f64 = 10.0;
 
@@ -28,6 +30,7 @@ const ANSWERS_BEYOND_MIN: f64 = 10.0;
 pub fn findings(outcome: &Outcome) -> Vec<Finding> {
     let judges = [
         no_answers,
+        outage,
         rate_missed,
         generator_bound,
         schedule_lag,
@@ -48,9 +51,55 @@ fn no_answers(outcome: &Outcome) -> Option<Finding> {
     if outcome.totals.answered > 0 {
         return None;
     }
-    let (sent, errors) = (outcome.totals.sent, outcome.errors.total());
-    let text = format!("nothing was answered: {sent} requests sent, {errors} errors");
-    finding(FindingKind::NoAnswers, text, "check that the server runs and the URL is right")
+    let (due, sent) = (outcome.totals.due, outcome.totals.sent);
+    let errors = outcome.errors.total();
+    let of_warm_up: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
+    let (text, advice) = match (of_warm_up, due) {
+        (0, 0) if errors == 0 => (
+            "the run ended before a request had begun that counts".to_owned(),
+            "let it run longer (-d); dead connections that the server does not answer hold it up",
+        ),
+        (0, _) => (
+            format!("nothing was answered: {sent} requests sent, {errors} errors"),
+            "check that the server runs and the URL is right",
+        ),
+        (_, 0) => (
+            "no request began in the measured part; answers came in the warm-up only".to_owned(),
+            "measure for a longer time (-d)",
+        ),
+        _ => (
+            format!(
+                "no request of the measured part was answered: {due} were due, {sent} sent; the \
+                 {of_warm_up} answers that came were to requests of the warm-up"
+            ),
+            "the connections were not done with the warm-up's requests when the run ended: this \
+             load is beyond the server; ask for less, or give more connections (-c)",
+        ),
+    };
+    finding(FindingKind::NoAnswers, text, advice)
+}
+
+/// Seconds in which requests failed and none was answered: nobody was there, or nobody worked.
+/// Their errors may be few, for a closed loop asks little of a server that is gone.
+fn outage(outcome: &Outcome) -> Option<Finding> {
+    let mut began_s = outcome.setting.warm_up_s;
+    let (mut lost, mut errors) = (0, 0);
+    for second in outcome.seconds.iter().filter(|second| !second.is_warm_up) {
+        let is_long = second.end_s - began_s >= SECOND_MIN_S;
+        began_s = second.end_s;
+        if is_long && second.answered == 0 && second.errors > 0 {
+            (lost, errors) = (lost + 1, errors + second.errors);
+        }
+    }
+    if lost == 0 || outcome.totals.answered == 0 {
+        return None;
+    }
+    let seconds = if lost == 1 { "one second".to_owned() } else { format!("{lost} seconds") };
+    let text =
+        format!("in {seconds} of the run nothing was answered, and {errors} requests failed");
+    let advice = "rate and latency are those of the time with a server; look at the seconds \
+                  (--csv) and at the server's own log";
+    finding(FindingKind::Outage, text, advice)
 }
 
 fn rate_missed(outcome: &Outcome) -> Option<Finding> {
@@ -68,14 +117,24 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
 }
 
 fn generator_bound(outcome: &Outcome) -> Option<Finding> {
-    let busiest = outcome.generator.busy_share.iter().copied().fold(0.0, f64::max);
-    if busiest < BUSY_SHARE_MAX {
-        return None;
-    }
-    let text = format!(
-        "the generator is the bottleneck: a thread of it worked {:.0} % of the time",
-        busiest * 100.0
-    );
+    let shares = &outcome.generator.busy_share;
+    let busiest = shares.iter().copied().fold(0.0, f64::max);
+    // Threads that share CPUs can have used up these while none of them looks busy.
+    let cpus = outcome.generator.cpus.map_or(f64::INFINITY, f64::from);
+    let of_cpus = shares.iter().sum::<f64>() / cpus;
+    let text = match () {
+        () if busiest >= BUSY_SHARE_MAX => format!(
+            "the generator is the bottleneck: a thread of it worked {:.0} % of the time",
+            busiest * 100.0
+        ),
+        () if of_cpus >= BUSY_SHARE_MAX => format!(
+            "the generator is the bottleneck: {} threads of it worked {:.0} % of the time of \
+             all its CPUs ({cpus})",
+            shares.len(),
+            of_cpus * 100.0
+        ),
+        () => return None,
+    };
     let advice = "rate and latency are the generator's, not the server's; give it more threads \
                   (--threads) and CPUs, or judge the server by its CPU time for each request";
     finding(FindingKind::GeneratorBound, text, advice)
@@ -156,6 +215,7 @@ fn few_answers(outcome: &Outcome) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::outcome::sample;
+    use crate::{Distribution, Second};
     use FindingKind::*;
 
     fn kinds(outcome: &Outcome) -> Vec<FindingKind> {
@@ -194,6 +254,10 @@ mod tests {
         let mut outcome = sample(100, 20_000, 1_000_000);
         outcome.generator.busy_share = vec![0.5, 0.97];
         assert_eq!(kinds(&outcome), [GeneratorBound]);
+        outcome.generator.busy_share = vec![0.32; 3];
+        assert_eq!(kinds(&outcome), []);
+        outcome.generator.cpus = Some(1);
+        assert_eq!(kinds(&outcome), [GeneratorBound]);
     }
 
     #[test]
@@ -203,6 +267,44 @@ mod tests {
         assert_eq!(kinds(&outcome), []);
         outcome.setting.asked_per_s = Some(2_000.0);
         assert_eq!(kinds(&outcome), [ScheduleLag]);
+    }
+
+    fn second(end_s: f64, is_warm_up: bool, answered: u64, errors: u64) -> Second {
+        let latency = Distribution::new();
+        let (sent, bytes_in, open) = (answered + errors, 0, 0);
+        Second { end_s, is_warm_up, sent, answered, errors, bytes_in, open, latency }
+    }
+
+    #[test]
+    fn an_overloaded_run_whose_warm_up_alone_was_answered_says_so() {
+        let mut outcome = sample(1, 0, 0);
+        outcome.totals.due = 500;
+        outcome.seconds = vec![second(1.0, true, 80, 0), second(1.5, false, 40, 0)];
+        let text = &findings(&outcome)[0].text;
+        assert!(text.contains("500 were due") && text.contains("120 answers"), "{text}");
+        outcome.totals.due = 0;
+        let text = &findings(&outcome)[0].text;
+        assert!(text.contains("no request began"), "{text}");
+        let text = &findings(&sample(1, 0, 0))[0].text;
+        assert!(text.contains("ended before a request"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_dies_is_told_although_a_closed_loop_then_asks_little() {
+        let mut outcome = sample(4, 100_000, 40_000);
+        outcome.setting.warm_up_s = 1.0;
+        outcome.errors.connect = 60;
+        let gone = [(2.0, 100_000, 4), (3.0, 0, 28), (4.0, 0, 28), (4.2, 0, 0)];
+        outcome.seconds = vec![second(1.0, true, 0, 9)];
+        outcome
+            .seconds
+            .extend(gone.map(|(end_s, right, wrong)| second(end_s, false, right, wrong)));
+        assert_eq!(kinds(&outcome), [Outage]);
+        assert!(findings(&outcome)[0].text.contains("2 seconds"), "{:?}", findings(&outcome));
+        // A server that stands still without an error is not gone, nor is one for a moment.
+        outcome.seconds = vec![second(1.0, true, 9, 0), second(2.0, false, 0, 0)];
+        outcome.seconds.push(second(2.2, false, 0, 5));
+        assert_eq!(kinds(&outcome), []);
     }
 
     #[test]

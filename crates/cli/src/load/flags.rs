@@ -74,7 +74,8 @@ pub(crate) struct LoadFlags {
     #[arg(short = 'X', long, value_name = "METHOD", value_parser = values::method,
           help_heading = REQUEST)]
     pub(crate) method: Option<String>,
-    /// A further field of the request; may be repeated
+    /// A further field of the request; may be repeated. Host takes the place of the URL's, which
+    /// still says where to connect to
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = values::field,
           help_heading = REQUEST)]
     pub(crate) fields: Vec<(String, String)>,

@@ -32,5 +32,6 @@ Exit codes:
   1    could not run, or nothing was answered
   2    wrong flags
   3    done, but not what was asked for: the rate was missed, the generator was the bottleneck of
-       a given rate, more than one request in a thousand failed, or no rate held the objective
+       a given rate, more than one request in a thousand failed, nothing was answered for a second
+       or more, or no rate held the objective
   130  ended early by a signal or by q; what was measured until then was shown";

@@ -19,7 +19,8 @@ pub(crate) const NEXT: Driver = Driver::Readiness(Mechanism::EpollEt);
 /// The plan that `flags` ask for.
 ///
 /// # Errors
-/// [`LoadError::Url`] for URLs that are none; host names are looked up here.
+/// [`LoadError::Url`] for URLs that are none. Host names are looked up here:
+/// [`LoadError::Lookup`].
 pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
     let targets = targets(flags)?;
     let is_counted = flags.requests.is_some();
@@ -77,13 +78,19 @@ fn targets(flags: &LoadFlags) -> Result<Vec<Target>, LoadError> {
         (None, Some(_)) => "POST",
         (None, None) => "GET",
     };
+    // A host that is named takes the place of the URL's; where to connect to stays.
+    let is_host = |field: &&(String, String)| field.0.eq_ignore_ascii_case("host");
+    let host = flags.fields.iter().find(is_host);
+    let fields: Vec<_> = flags.fields.iter().filter(|field| !is_host(field)).cloned().collect();
     let target = |weighted: &super::values::Weighted| {
+        let parsed = Target::parse(&weighted.url, flags.unix.as_deref())?;
         Ok(Target {
             method: method.to_owned(),
-            fields: flags.fields.clone(),
+            host: host.map_or_else(|| parsed.host.clone(), |field| field.1.clone()),
+            fields: fields.clone(),
             body: body.clone(),
             weight: weighted.weight,
-            ..Target::parse(&weighted.url, flags.unix.as_deref())?
+            ..parsed
         })
     };
     flags.urls.iter().map(target).collect()
@@ -148,6 +155,14 @@ mod tests {
         let put = planned("-X PUT --body x -H A:b http://127.0.0.1:1/");
         assert_eq!((&*put.targets[0].method, put.targets[0].body.len()), ("PUT", 1));
         assert_eq!(put.targets[0].fields, [("A".to_owned(), "b".to_owned())]);
+    }
+
+    #[test]
+    fn a_host_that_is_named_is_asked_for_at_the_address_of_the_url() {
+        let plan = planned("-H host:www.example -H A:b http://127.0.0.1:1/");
+        let target = &plan.targets[0];
+        assert_eq!((&*target.host, &*target.address.to_string()), ("www.example", "127.0.0.1:1"));
+        assert_eq!(target.fields, [("A".to_owned(), "b".to_owned())]);
     }
 
     #[test]

@@ -2,13 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::run::{PATIENCE, Server, command, load};
+use crate::run::{PATIENCE, Server, load, started};
 
 /// An address where nobody listens: its port was free a moment ago.
 fn nobody() -> String {
@@ -36,6 +35,28 @@ fn a_rate_that_was_missed_is_an_exit_code_and_is_said_beside_json() {
     let json = said.json();
     let kinds = json["findings"].as_array().expect("findings").iter();
     assert!(kinds.clone().any(|finding| finding["kind"] == "rate-missed"), "{said:?}");
+}
+
+#[test]
+fn a_host_that_cannot_be_looked_up_is_no_wrong_flag() {
+    let said = load(&["-n", "1", "http://pollux.invalid/"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("\"pollux.invalid\" can't be looked up"), "{said:?}");
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_is_an_exit_code() {
+    let server = Server::start();
+    let mut load = started(&["-d", "4s", "--warm-up", "0s", "-c", "2", "--json", "-", &server.url]);
+    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
+    let mut said = String::new();
+    while !said.contains("1.0 s") {
+        assert!(stderr.read_line(&mut said).expect("lines") > 0, "{said}");
+    }
+    drop(server);
+    stderr.read_to_string(&mut said).expect("text");
+    assert_eq!(load.wait().expect("it ends").code(), Some(3), "{said}");
+    assert!(said.contains("!! in ") && said.contains("nothing was answered"), "{said}");
 }
 
 #[test]
@@ -98,9 +119,4 @@ fn the_second_interrupt_ends_at_once() {
     load.stdout.take().expect("piped").read_to_string(&mut stdout).expect("text");
     assert_eq!((status.code(), &*stdout), (Some(130), ""), "{said}");
     assert!(said.contains("at once"), "{said}");
-}
-
-fn started(flags: &[&str]) -> Child {
-    let mut command = command(flags);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pollux starts")
 }

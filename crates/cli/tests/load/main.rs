@@ -7,12 +7,16 @@
 //! | `endings` | exit codes, signals, findings that nobody can miss |
 //! | `refusals` | wrong input is refused at once, and says what would be right |
 //! | `search` | the search for the capacity |
+//! | `figures` | rates, quantiles and memory are what must come out |
 //!
-//! `run` starts servers and the command. Nothing here judges how fast anything is.
+//! `run` starts servers and the command, `responder` is a server with known delays. Only
+//! `figures` looks at times, with bounds that a busy machine keeps.
 
 mod endings;
+mod figures;
 mod outputs;
 mod refusals;
+mod responder;
 mod run;
 mod search;
 mod shapes;

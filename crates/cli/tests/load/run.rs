@@ -3,8 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use rustix::process::Pid;
 use serde_json::Value;
 
 /// Far longer than anything here takes on a busy machine; what waits so long has failed.
@@ -41,6 +43,11 @@ impl Server {
         let stats = addresses.last().expect("the metrics").parse().expect("a socket address");
         let url = format!("http://{}/", addresses[0]);
         Self { process, url, stats }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     /// Requests that it has answered.
@@ -86,6 +93,33 @@ pub(crate) fn command(flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.arg("load").args(flags).stdin(Stdio::null());
     command
+}
+
+/// The command, started, with its outputs to be read.
+pub(crate) fn started(flags: &[&str]) -> Child {
+    let mut command = command(flags);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pollux starts")
+}
+
+/// Reads lines until one has `words` in it.
+pub(crate) fn read_until(from: &mut impl BufRead, words: &str) {
+    let mut said = String::new();
+    while !said.contains(words) {
+        assert!(from.read_line(&mut said).expect("lines") > 0, "no {words} in {said}");
+    }
+}
+
+/// All that is left to be read.
+pub(crate) fn text_of(mut from: impl Read) -> String {
+    let mut text = String::new();
+    from.read_to_string(&mut text).expect("text");
+    text
+}
+
+/// Lets a time pass: there is nothing else to wait for.
+pub(crate) fn wait(time: Duration) {
+    let (_keep, nobody) = channel::<()>();
+    let _ = nobody.recv_timeout(time);
 }
 
 /// Runs the command to its end. Nothing that is no terminal may be sent an escape code.

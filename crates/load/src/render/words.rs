@@ -52,7 +52,9 @@ pub(super) fn requests(outcome: &Outcome) -> u64 {
 /// Who set the limit, as far as the run can tell.
 fn bottleneck(outcome: &Outcome) -> &'static str {
     let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
-    if has(FindingKind::GeneratorBound) {
+    if has(FindingKind::Outage) {
+        "for a part of the time nothing was answered"
+    } else if has(FindingKind::GeneratorBound) {
         "the generator itself was the bottleneck"
     } else if has(FindingKind::ScheduleLag) {
         "the generator kept its schedule late"

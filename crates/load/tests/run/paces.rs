@@ -120,6 +120,21 @@ fn requests_that_found_no_connection_are_told() {
     assert_eq!((outcome.errors.unsent, outcome.errors.timeout), (197, 3));
 }
 
+/// 200 million requests are never sent; to look at each would take a minute.
+#[test]
+fn a_rate_that_nobody_reaches_ends_in_time_and_loses_no_request() {
+    let server = Server::start(|mut peer| peer.answer_all(OK));
+    let after = Duration::from_millis(200);
+    let began = Instant::now();
+    let mut plan = open(epoll(), &server.url("/"), 1e9, Arrival::Constant, after);
+    plan.warm_up = Duration::from_millis(100);
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    let Outcome { totals, errors, .. } = &outcome;
+    assert!(totals.due.abs_diff(200_000_000) <= 1, "{totals:?}");
+    assert_eq!(totals.sent + errors.unsent, totals.due);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
 #[test]
 fn the_warm_up_is_sent_and_not_counted() {
     let asked = Arc::new(AtomicU64::new(0));
@@ -144,8 +159,29 @@ fn the_warm_up_is_sent_and_not_counted() {
             assert_eq!(sent, asked.load(SeqCst));
             assert!(sent > 50 && outcome.seconds[0].is_warm_up, "{sent}");
             assert!(outcome.seconds.last().is_some_and(|second| !second.is_warm_up));
+            let counted = outcome.seconds.iter().filter(|second| !second.is_warm_up);
+            assert_eq!(counted.map(|second| second.latency.count()).sum::<u64>(), 50);
         },
     );
+}
+
+/// One connection that is answered 50 times a second gets through a tenth of the warm-up.
+#[test]
+fn an_overload_in_the_warm_up_is_named_as_what_it_is() {
+    let server = Server::start(|mut peer| {
+        while peer.request().is_some() {
+            delay(Duration::from_millis(20));
+            peer.send(OK);
+        }
+    });
+    let after = Duration::from_millis(100);
+    let mut plan = open(epoll(), &server.url("/"), 500.0, Arrival::Constant, after);
+    (plan.connections, plan.warm_up) = (1, Duration::from_millis(300));
+    let outcome = try_run(plan).expect("epoll is everywhere");
+    assert_eq!((outcome.totals.due, outcome.totals.answered), (50, 0));
+    assert_eq!(outcome.errors.unsent, 50);
+    let text = &outcome.findings[0].text;
+    assert!(text.contains("no request of the measured part"), "{text}");
 }
 
 #[test]
@@ -197,6 +233,19 @@ fn a_stop_does_not_wait_for_a_server_that_does_not_answer() {
     let outcome = running.join().expect("an outcome");
     assert_eq!((outcome.totals.sent, outcome.totals.answered), (2, 0));
     assert_eq!(outcome.errors.total(), 0);
+}
+
+#[test]
+fn a_stop_ends_also_the_wait_for_the_last_answers() {
+    let server = Server::start(|mut peer| peer.stay_silent());
+    let mut plan =
+        open(epoll(), &server.url("/"), 1_000.0, Arrival::Constant, Duration::from_millis(20));
+    plan.request_timeout = Duration::from_secs(600);
+    let running = Load::start(plan).expect("epoll is everywhere");
+    wait_until("the end of the schedule", || running.progress().phase == Phase::Finishing);
+    running.stop();
+    let outcome = running.join().expect("an outcome");
+    assert_eq!((outcome.totals.due, outcome.totals.answered), (20, 0));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::plan;
 
 type Change = fn(&mut Plan);
 
-const WRONG: [(&str, Change); 14] = [
+const WRONG: [(&str, Change); 15] = [
     ("URL", |plan| plan.targets.clear()),
     ("URL", |plan| plan.targets[0].weight = 0),
     ("URL", |plan| plan.targets.push(Target::parse("http://127.0.0.2:1/", None).expect("a URL"))),
@@ -29,6 +29,10 @@ const WRONG: [(&str, Change); 14] = [
     ("--source", |plan| plan.sources.push("::1".parse().expect("an address"))),
     ("--rate", |plan| {
         let stage = Stage { from_per_s: f64::NAN, to_per_s: 1.0, lasts: None };
+        plan.pace = Pace::Open { arrival: Arrival::Constant, stages: vec![stage] };
+    }),
+    ("--rate", |plan| {
+        let stage = Stage { from_per_s: 9.0, to_per_s: 0.0, lasts: Some(Duration::from_secs(1)) };
         plan.pace = Pace::Open { arrival: Arrival::Constant, stages: vec![stage] };
     }),
 ];
