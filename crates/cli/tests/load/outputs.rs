@@ -18,7 +18,8 @@ fn the_table_is_what_a_url_alone_gives() {
     let said = load_well(&["-d", "300ms", "-c", "2", &server.url]);
     assert!(said.stdout.contains("answers") && said.stdout.contains("latency"), "{said:?}");
     assert!(said.stderr.contains("1s of warm-up") && said.stderr.contains("2 conn"), "{said:?}");
-    assert!(said.stderr.contains("1.0 s") && said.stderr.contains("warm-up"), "{said:?}");
+    // At least one line of progress; on a busy machine two seconds may share one.
+    assert!(said.stderr.contains("/s  p50 "), "{said:?}");
     let quiet = load_well(&["-n", "2000", "-c", "2", "--quiet", &server.url]);
     assert_eq!(quiet.stderr, "");
 }
