@@ -133,8 +133,9 @@ impl Concern {
     #[must_use]
     pub const fn aliases(self) -> &'static [&'static str] {
         match self {
-            Self::Streams => &["pipes", "chain", "quick", "seed0"],
+            Self::Streams => &["pipes", "chain", "seed0"],
             Self::Dead => &["idle", "seed1"],
+            Self::Sweep => &["seed2"],
             Self::Herd => &["pool"],
             _ => &[],
         }

@@ -1,8 +1,12 @@
-//! `raw-uring`: one thread, one ring, one system call for a turn.
+//! `raw-uring`: one thread, one ring, one system call for a turn while connections are kept.
 //!
 //! Accepts and receives stay armed, receives take buffers that all connections share, replies are
 //! copied into the arena of the turn and sent from there. A reply that the socket does not take
 //! whole ends the connection, as in `raw-epoll`.
+//!
+//! A connection is ended by shutdown(2) once its reply was submitted. The ring's own request would
+//! be carried out by a worker thread, which looks the descriptor up only then: by that time its
+//! number may be another connection's.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -27,9 +31,6 @@ const ACCEPT: u64 = 1 << 32;
 const SEND: u64 = 2 << 32;
 const END: u64 = 3 << 32;
 
-/// Both directions (`shutdown(2)`).
-const SHUT_RDWR: i32 = 2;
-
 /// A connection, with how much of a blank line its bytes so far end with.
 struct Connection {
     socket: OwnedFd,
@@ -42,6 +43,8 @@ struct Responder<'a> {
     replies: &'a Replies,
     /// By descriptor.
     connections: Vec<Option<Connection>>,
+    /// Connections whose last reply is queued.
+    ending: Vec<RawFd>,
 }
 
 /// Answers until the process is ended.
@@ -52,7 +55,8 @@ pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), Measure
     })?;
     // A ring waits for connections by itself; it must not be told that there are none.
     rustix::io::ioctl_fionbio(listener, false).map_err(MeasureError::io("ioctl"))?;
-    let mut responder = Responder { ring, listener, replies, connections: Vec::new() };
+    let (connections, ending) = (Vec::new(), Vec::new());
+    let mut responder = Responder { ring, listener, replies, connections, ending };
     responder.accept()?;
     loop {
         match responder.ring.enter(1, None) {
@@ -63,6 +67,7 @@ pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), Measure
         while let Some(completion) = responder.ring.next_completion() {
             responder.complete(completion)?;
         }
+        responder.end_connections()?;
     }
 }
 
@@ -73,7 +78,10 @@ impl Responder<'_> {
         match completion.user_data & MARKS {
             ACCEPT => self.accepted(completion),
             // Sends complete only when they were cut short or failed.
-            SEND => self.shutdown(fd),
+            SEND => {
+                self.ending.push(fd);
+                Ok(())
+            }
             END => Ok(()),
             _ => self.received(fd, completion),
         }
@@ -128,8 +136,10 @@ impl Responder<'_> {
             self.send(fd, bytes)?;
             bytes = replies.further(&mut unanswered);
         }
-        // Behind the send, in the same submission: the receive then ends by itself.
-        if answer.is_last { self.shutdown(fd) } else { Ok(()) }
+        if answer.is_last {
+            self.ending.push(fd);
+        }
+        Ok(())
     }
 
     #[inline]
@@ -143,12 +153,25 @@ impl Responder<'_> {
         })
     }
 
-    fn shutdown(&mut self, fd: RawFd) -> Result<(), MeasureError> {
-        self.queue(|ring| ring.shutdown(fd, SHUT_RDWR, END))
+    /// Ends the connections whose last reply is on its way; their receives then end by themselves.
+    fn end_connections(&mut self) -> Result<(), MeasureError> {
+        if self.ending.is_empty() {
+            return Ok(());
+        }
+        self.submit()?;
+        for fd in self.ending.drain(..) {
+            if let Some(connection) = &self.connections[fd as usize] {
+                // One that the client has ended already says so by an error.
+                let _ = rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Both);
+            }
+        }
+        Ok(())
     }
 
     fn close(&mut self, fd: RawFd) -> Result<(), MeasureError> {
         let Some(connection) = self.connections[fd as usize].take() else { return Ok(()) };
+        // Its number may be another connection's before the turn is over.
+        self.ending.retain(|ending| *ending != fd);
         // Where the queue is full the descriptor is closed by dropping it.
         let _ = self.ring.close(connection.socket, END);
         Ok(())

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A change of less than this is none, whatever the noise: layout alone moves programs by percents.
 const TOLERANCE_MIN: f64 = 0.05;
-/// On a machine that is noisier than this nothing is called the same for it.
+/// On a machine that is noisier than this, what stays within the noise is not called the same.
 const TOLERANCE_MAX: f64 = 0.25;
 /// Part of the steps that must go the same way.
 const STEPS_MIN: f64 = 0.75;
@@ -62,19 +62,26 @@ pub struct Judgement {
 /// The tolerance on a machine whose same program twice differs by `noise`, relative.
 #[must_use]
 pub fn tolerance(noise: Option<f64>) -> f64 {
-    noise.unwrap_or(0.0).clamp(TOLERANCE_MIN, TOLERANCE_MAX)
+    noise.unwrap_or(0.0).max(TOLERANCE_MIN)
+}
+
+/// Whether ours stays only because the machine is too noisy to show a change.
+fn is_drowned(way_here: Trend, tolerance: f64) -> bool {
+    way_here == Trend::Stays && tolerance > TOLERANCE_MAX
 }
 
 /// Judges two series over the same places.
 ///
 /// # Panics
-/// If they are not equally long, or a value is not above zero.
+/// If they are not equally long.
 #[must_use]
 pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
     assert_eq!(theirs.len(), ours.len(), "values at the same places");
-    assert!(theirs.iter().chain(ours).all(|value| *value > 0.0), "values above zero");
     if theirs.len() < 2 {
-        return unknown();
+        return unknown("fewer than two places were measured");
+    }
+    if !theirs.iter().chain(ours).all(|value| value.is_finite() && *value > 0.0) {
+        return unknown("a figure is not above zero, so there is no ratio");
     }
     let (there, here) = (change(theirs), change(ours));
     let (way_there, way_here) = (way(there, TOLERANCE_MIN), way(here, tolerance));
@@ -84,10 +91,10 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
         factor(here)
     );
     // Ours may hide a change of their size in its noise.
-    if way_there != Trend::Stays
+    let is_hidden = way_there != Trend::Stays
         && way_here == Trend::Stays
-        && there.ln().abs() <= tolerance.ln_1p()
-    {
+        && there.ln().abs() <= tolerance.ln_1p();
+    if is_hidden || is_drowned(way_here, tolerance) {
         let words = format!("{ends}; on this machine such a change is noise");
         return Judgement { agreement: Agreement::Unknown, words };
     }
@@ -114,18 +121,30 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
 #[must_use]
 pub fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
     if ours.len() < 2 {
-        return unknown();
+        return unknown("fewer than two places were measured");
+    }
+    if !ours.iter().all(|value| value.is_finite() && *value > 0.0) {
+        return unknown("a figure is not above zero, so there is no ratio");
     }
     let here = change(ours);
     let way_here = way(here, tolerance);
-    let agreement = if way_here == said { Agreement::Agrees } else { Agreement::Differs };
     let words = format!("by its words it {said}, here it {way_here} (×{})", factor(here));
+    if is_drowned(way_here, tolerance) {
+        let words = format!("{words}; on this machine such a change is noise");
+        return Judgement { agreement: Agreement::Unknown, words };
+    }
+    // Of a curve that is said to stay, every place has to be where the first one is.
+    let is_level = ours.iter().all(|value| way(value / ours[0], tolerance) == Trend::Stays);
+    let agreement = match way_here == said {
+        true if said == Trend::Stays && !is_level => Agreement::InDirection,
+        true => Agreement::Agrees,
+        false => Agreement::Differs,
+    };
     Judgement { agreement, words }
 }
 
-fn unknown() -> Judgement {
-    let words = "fewer than two places were measured".to_owned();
-    Judgement { agreement: Agreement::Unknown, words }
+fn unknown(why: &str) -> Judgement {
+    Judgement { agreement: Agreement::Unknown, words: why.to_owned() }
 }
 
 fn change(values: &[f64]) -> f64 {
@@ -231,9 +250,27 @@ mod tests {
 
     #[test]
     fn noise_widens_what_counts_as_staying() {
-        assert_eq!(
-            (tolerance(None), tolerance(Some(0.1)), tolerance(Some(3.0))),
-            (0.05, 0.1, 0.25)
-        );
+        assert_eq!((tolerance(None), tolerance(Some(0.1)), tolerance(Some(3.0))), (0.05, 0.1, 3.0));
+    }
+
+    #[test]
+    fn noise_is_not_called_agreement() {
+        assert_eq!(series(&[1.0, 0.98], &[1.0, 0.8], 3.0).agreement, Agreement::Unknown);
+        assert_eq!(claim(Trend::Stays, &[1.0, 0.8], 3.0).agreement, Agreement::Unknown);
+        assert_eq!(claim(Trend::Rises, &[1.0, 90.0], 3.0).agreement, Agreement::Agrees);
+    }
+
+    #[test]
+    fn figures_that_have_no_ratio_are_not_judged() {
+        for wrong in [-1.0, 0.0, f64::NAN] {
+            assert_eq!(series(&[1.0, 2.0], &[wrong, 2.0], 0.1).agreement, Agreement::Unknown);
+            assert_eq!(claim(Trend::Rises, &[1.0, wrong], 0.1).agreement, Agreement::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_curve_with_a_dip_does_not_stay() {
+        assert_eq!(claim(Trend::Stays, &[1.0, 0.2, 1.0], 0.1).agreement, Agreement::InDirection);
+        assert_eq!(claim(Trend::Stays, &[1.0, 1.02, 1.0], 0.1).agreement, Agreement::Agrees);
     }
 }

@@ -8,7 +8,7 @@
 use crate::experiment::Experiment;
 use crate::host::Reading;
 use crate::plan::label;
-use crate::record::{CountingRun, Measurement, Outcome, Record, ResultRow};
+use crate::record::{CountingRun, Measurement, Outcome, Record, ResultRow, Verdict};
 use crate::stats::median;
 
 pub mod agree;
@@ -132,7 +132,6 @@ pub struct BesideSeries {
 pub fn beside(record: &Record) -> Option<Beside> {
     let repeats = |seed: &&&Seed| seed.jobs.contains(&record.job.name.as_str());
     let seed = *SEEDS.iter().find(repeats)?;
-    let tolerance = agree::tolerance(noise(record));
     // Of a document with several jobs only what this one has something of.
     let is_there = |series: &&Series| {
         record.results.iter().any(|row| series.places.iter().any(|place| is_at(row, place)))
@@ -148,7 +147,7 @@ pub fn beside(record: &Record) -> Option<Beside> {
             .series
             .iter()
             .filter(is_there)
-            .map(|series| put_beside(series, record, tolerance))
+            .map(|series| put_beside(series, record))
             .collect(),
     })
 }
@@ -163,16 +162,12 @@ impl Beside {
     }
 }
 
-fn put_beside(series: &'static Series, record: &Record, tolerance: f64) -> BesideSeries {
+fn put_beside(series: &'static Series, record: &Record) -> BesideSeries {
+    let tolerance = agree::tolerance(noise(series, record));
     let ours: Vec<_> = series.places.iter().map(|place| ours(series, place, record)).collect();
     let both = series.places.iter().zip(&ours);
     let both = both.filter_map(|(place, ours)| Some((place.published, *ours.as_ref().ok()?)));
     let (theirs, here): (Vec<Option<f64>>, Vec<f64>) = both.unzip();
-    if here.contains(&0.0) {
-        let words = "none here at some place, so there is no ratio".to_owned();
-        let judgement = Judgement { agreement: Agreement::Unknown, words };
-        return BesideSeries { series, ours, judgement };
-    }
     let judgement = match (series.claim, theirs.into_iter().collect::<Option<Vec<f64>>>()) {
         (Some(claim), _) => agree::claim(claim, &here, tolerance),
         (None, Some(theirs)) => agree::series(&theirs, &here, tolerance),
@@ -210,8 +205,12 @@ fn ours(series: &Series, place: &Place, record: &Record) -> Result<f64, String> 
 }
 
 fn is_at(row: &ResultRow, place: &Place) -> bool {
+    row.arm == place.arm && is_at_point(row, place)
+}
+
+fn is_at_point(row: &ResultRow, place: &Place) -> bool {
     let has = |(name, value): &(&str, &str)| row.axes.get(*name).is_some_and(|v| v == value);
-    row.arm == place.arm && place.axes.iter().all(has)
+    place.axes.iter().all(has)
 }
 
 fn runs_of<'a>(record: &'a Record, row: &'a ResultRow) -> impl Iterator<Item = &'a Measurement> {
@@ -277,9 +276,14 @@ fn here(setting: &Setting, record: &Record) -> String {
     }
 }
 
-/// Half the width of the widest A/A interval, relative.
-fn noise(record: &Record) -> Option<f64> {
-    record.trust.noise.map(|[_, low, high]| (high / low).ln() / 2.0)
+/// Half the width of the widest A/A interval at the points of a series, relative.
+fn noise(series: &Series, record: &Record) -> Option<f64> {
+    let at_its_points = |row: &&ResultRow| {
+        row.verdict == Verdict::NoiseFloor
+            && series.places.iter().any(|place| is_at_point(row, place))
+    };
+    let half = |row: &ResultRow| Some((row.ci_high? / row.ci_low?).ln() / 2.0);
+    record.results.iter().filter(at_its_points).filter_map(half).reduce(f64::max)
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub(super) const SEED: Seed = Seed {
             claim: None,
             places: &[
                 place("pipes", "epoll-et", &[("transport", "pipe"), FREE], 265.1),
-                place("AF_UNIX", "epoll-et", &[("transport", "unix"), FREE], 9.46),
+                place("AF_UNIX", "epoll-et", &[("transport", "unix"), FREE], 7.79),
                 place("TCP", "epoll-et", &[("transport", "tcp"), FREE], 36.3),
             ],
         },

@@ -100,24 +100,6 @@ impl StreamRing {
         self.push_cancel(target.number(), user_data)
     }
 
-    /// Queues the end of one or both directions of a connection (`shutdown(2)`). Completes only
-    /// when it failed.
-    ///
-    /// The kernel leaves it to a thread of its own, always: it happens soon after the
-    /// submission, not in it, and costs twice what the system call does.
-    ///
-    /// # Errors
-    /// [`QueueFull`]; nothing was queued.
-    pub fn shutdown(
-        &mut self,
-        fd: RawFd,
-        how: libc::c_int,
-        user_data: u64,
-    ) -> Result<(), QueueFull> {
-        let entry = opcode::Shutdown::new(types::Fd(fd), how).build();
-        self.push(&silent(entry, user_data))
-    }
-
     /// Queues the closing of `fd`. Completes only when it failed. Requests that are armed on
     /// the file keep it open: end them first, or the peer sees no end.
     ///

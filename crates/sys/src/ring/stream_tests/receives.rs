@@ -213,21 +213,6 @@ fn a_close_with_a_receive_armed_reaches_the_peer_only_when_the_receive_ends() {
 }
 
 #[test]
-fn a_shutdown_reaches_the_peer_at_once_and_ends_the_receive() {
-    let mut ring = ring(4);
-    let (ours, peer) = tcp_pair();
-    ring.receive(ours.as_raw_fd(), Shots::Many, 7).expect("room");
-    submit_quietly(&mut ring);
-    ring.shutdown(ours.as_raw_fd(), libc::SHUT_RDWR, 9).expect("room");
-    let seen = next(&mut ring);
-    assert_eq!((seen.user_data, seen.result, seen.has_more), (7, 0, false));
-    assert_end(&peer);
-    ring.close(OwnedFd::from(ours), 9).expect("room");
-    submit_quietly(&mut ring);
-    assert_pool_is_whole(&mut ring, 4);
-}
-
-#[test]
 fn a_lease_that_outlives_its_ring_is_not_one_of_the_next_ring() {
     let mut first = ring(1);
     let (ours, mut peer) = pair();
