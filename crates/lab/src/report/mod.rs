@@ -16,7 +16,6 @@ mod label;
 mod markdown;
 mod markup;
 mod number;
-mod scale;
 mod section;
 mod svg;
 mod terminal;

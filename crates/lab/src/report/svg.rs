@@ -4,7 +4,7 @@
 //! style sheet colours it, light or dark), a `<title>` (so that a pointer or a screen reader gets
 //! the figure without script) and a series number (so that a series can be switched off). The
 //! library that was considered, plotters, writes colours into each element, has no groups and no titles,
-//! and would have left only the axis arithmetic of `scale.rs`. This file never decides on a colour.
+//! and would have left only the axis arithmetic of `pollux-draw`. This file never decides on a colour.
 
 use std::fmt::Write as _;
 

@@ -27,7 +27,6 @@ mod number;
 mod page;
 #[cfg(test)]
 mod sample;
-mod scale;
 mod seconds;
 mod svg;
 mod table;

@@ -7,9 +7,9 @@ use super::{FOOT, LEFT, RIGHT, TOP, WIDTH, end_labels, time_scale, value_axis};
 use crate::Outcome;
 use crate::render::nines::told_ns;
 use crate::render::number;
-use crate::render::scale::Scale;
 use crate::render::seconds::{Stretch, measured_from_s};
 use crate::render::svg::{At, Svg};
+use pollux_draw::Scale;
 
 const HEIGHT: f64 = 240.0;
 const LOW_HEIGHT: f64 = 150.0;

@@ -9,8 +9,8 @@ mod percentiles;
 pub(super) use course::{errors, latency, rate};
 pub(super) use percentiles::percentiles;
 
-use super::scale::Scale;
 use super::svg::{At, Svg, spread};
+use pollux_draw::Scale;
 
 /// Width of a chart.
 const WIDTH: f64 = 1040.0;

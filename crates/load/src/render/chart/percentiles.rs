@@ -4,9 +4,9 @@
 use super::{LEFT, RIGHT, TOP, WIDTH, end_labels, time_scale, value_axis};
 use crate::render::nines::{Point, curve, nines, told_ns};
 use crate::render::number;
-use crate::render::scale::Scale;
 use crate::render::svg::{At, Svg};
 use crate::{Distribution, Outcome};
+use pollux_draw::Scale;
 
 const HEIGHT: f64 = 360.0;
 const BOTTOM: f64 = HEIGHT - super::FOOT;

@@ -1,10 +1,13 @@
 //! Scales: from a value to a place on the paper, and where the lines of an axis go.
 //!
-//! The charts use one for each axis. Linear or logarithmic, always with a domain that is not empty.
+//! The charts of the lab's report and of a load run use one for each axis. Linear or logarithmic,
+//! always with a domain that is not empty.
+
+#![forbid(unsafe_code)]
 
 /// A linear or logarithmic axis.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub struct Scale {
     domain: (f64, f64),
     paper: (f64, f64),
     is_log: bool,
@@ -12,7 +15,8 @@ pub(super) struct Scale {
 
 impl Scale {
     /// From the domain to the paper. A domain without width gets some.
-    pub(super) fn linear(domain: (f64, f64), paper: (f64, f64)) -> Self {
+    #[must_use]
+    pub fn linear(domain: (f64, f64), paper: (f64, f64)) -> Self {
         let (low, high) = domain;
         let domain = if high > low { domain } else { (low - 0.5, low + 0.5) };
         Self { domain, paper, is_log: false }
@@ -22,7 +26,8 @@ impl Scale {
     ///
     /// # Panics
     /// If the domain reaches to zero or below: the caller has to look first.
-    pub(super) fn log(domain: (f64, f64), paper: (f64, f64)) -> Self {
+    #[must_use]
+    pub fn log(domain: (f64, f64), paper: (f64, f64)) -> Self {
         let (low, high) = domain;
         assert!(low > 0.0, "a logarithmic axis starts above zero, not at {low}");
         let domain = if high > low { domain } else { (low / 2.0, low * 2.0) };
@@ -30,7 +35,8 @@ impl Scale {
     }
 
     /// Where a value stands; values outside the domain stand at its ends.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    #[must_use]
+    pub fn at(&self, value: f64) -> f64 {
         let (low, high) = self.domain;
         let value = value.clamp(low, high);
         let part = match self.is_log {
@@ -41,7 +47,8 @@ impl Scale {
     }
 
     /// Round values within the domain, at most about `wanted`.
-    pub(super) fn ticks(&self, wanted: usize) -> Vec<f64> {
+    #[must_use]
+    pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         if self.is_log { self.log_ticks(wanted) } else { self.linear_ticks(wanted) }
     }
 
