@@ -19,8 +19,9 @@
 use std::collections::VecDeque;
 
 use super::Descriptor;
+use crate::buffer::BufferType;
 use crate::error::Code;
-use crate::wire::{BufferTag, Reply};
+use crate::wire::Reply;
 
 /// The most calls that are out at once, as the specification's implementations have it.
 pub const DESCRIPTORS_MAX: usize = 1 << SLOT_BITS;
@@ -68,7 +69,7 @@ pub(super) struct Kept {
     pub(super) error: Option<Code>,
     pub(super) rval: i32,
     pub(super) urcode: i64,
-    pub(super) tag: BufferTag,
+    pub(super) buffer_type: Option<BufferType>,
     pub(super) buffer_size_bytes: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -80,7 +81,7 @@ impl Kept {
             error: reply.error,
             rval: reply.rval,
             urcode: reply.urcode,
-            tag: reply.payload.tag,
+            buffer_type: reply.payload.buffer_type,
             buffer_size_bytes: reply.payload.buffer_size_bytes,
             bytes,
         }
