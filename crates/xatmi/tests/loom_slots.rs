@@ -6,11 +6,12 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-xatmi --test loom_slots --release`.
 #![cfg(loom)]
 
-/// The two files that `record.rs` expects above itself.
+/// What `record.rs` expects above itself.
+#[path = "../src"]
 mod slots {
     use loom::sync::atomic;
 
-    #[path = "../../src/slots/record.rs"]
+    #[path = "slots/record.rs"]
     pub(crate) mod record;
 }
 
@@ -45,8 +46,8 @@ fn a_busy_slot_names_one_call_and_never_a_mixture() {
                 }
             })
         };
-        let (seen, is_settled) = Slot::over(&words).look();
-        if is_settled && seen.state == State::Busy {
+        let seen = Slot::over(&words).occupation();
+        if seen.state == State::Busy {
             assert_eq!(seen.caller, caller(seen.since_ns));
         }
         worker.join().expect("the worker ends");

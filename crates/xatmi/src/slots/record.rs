@@ -148,7 +148,7 @@ impl<'a> Slot<'a> {
     }
 
     /// One look, and whether the worker kept its seat during it.
-    pub(super) fn look(&self) -> (Occupation, bool) {
+    fn look(&self) -> (Occupation, bool) {
         let seat = self.words[SEAT].load(Ordering::Acquire);
         let client = self.words[CLIENT].load(Ordering::Relaxed);
         let caller = Caller {

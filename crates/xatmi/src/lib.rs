@@ -1,0 +1,4 @@
+//! x
+#![forbid(unsafe_code)]
+pub mod link;
+pub mod slots;
