@@ -27,7 +27,6 @@ const HEAD_BYTES: usize = 512;
 type Page = Arc<Mutex<Arc<[u8]>>>;
 
 /// The running endpoint.
-#[derive(Debug)]
 pub(super) struct Endpoint {
     group: Group,
     page: Page,

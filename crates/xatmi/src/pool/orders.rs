@@ -53,7 +53,10 @@ impl Pool {
                 self.reply(number, &info);
                 self.done(number, "");
             }
-            Request::Settle => self.enter_order(number, Goal::Up, &Selection::All, now),
+            Request::Settle => {
+                let members = self.members(now);
+                self.enter_order(number, Goal::Up, &Selection::All, &members);
+            }
             Request::Start { what } => self.order(number, Goal::Up, &what, now),
             Request::Stop { what } => self.order(number, Goal::Down, &what, now),
             Request::Restart { what } => self.order(number, Goal::Anew, &what, now),
@@ -66,7 +69,8 @@ impl Pool {
             },
             Request::End { now: is_now } => {
                 self.log.line("is told to end");
-                self.enter_order(number, Goal::End, &Selection::All, now);
+                let members = self.members(now);
+                self.enter_order(number, Goal::End, &Selection::All, &members);
                 self.end(is_now, now);
             }
             // Taken by the caller.
@@ -97,7 +101,7 @@ impl Pool {
         if self.orders.is_empty() {
             return;
         }
-        let members: Vec<MemberView> = self.supervisor.members(now).collect();
+        let members = self.members(now);
         let mut orders = std::mem::take(&mut self.orders);
         orders.retain_mut(|order| {
             let progress = order.progress(&members);
@@ -124,8 +128,8 @@ impl Pool {
 
     fn order(&mut self, number: u64, goal: Goal, what: &Selection, now: Instant) {
         let mut actions = Vec::new();
-        // What was before the order is what it is measured by.
-        let starts = self.starts(now);
+        // A restart is measured by what was before it.
+        let before = self.members(now);
         let given = match goal {
             Goal::Up => self.supervisor.start(what, now, &mut actions),
             Goal::Anew => self.supervisor.restart(what, now, &mut actions),
@@ -134,13 +138,8 @@ impl Pool {
         match given {
             Ok(count) => {
                 self.log.line(&format!("an order for {count} workers: {goal:?} {what:?}"));
-                self.enter_order(number, goal, what, now);
-                if let Some(order) = self.orders.last_mut() {
-                    order.starts.retain(|id, count| {
-                        *count = starts.get(id).copied().unwrap_or(0);
-                        true
-                    });
-                }
+                let members = if goal == Goal::Anew { before } else { self.members(now) };
+                self.enter_order(number, goal, what, &members);
             }
             Err(error @ NoSuchWorker { .. }) => {
                 self.reply(number, &Answer::Refused { why: error.to_string() });
@@ -149,24 +148,23 @@ impl Pool {
         self.act(actions, now);
     }
 
-    fn enter_order(&mut self, number: u64, goal: Goal, what: &Selection, now: Instant) {
-        let is_meant = |member: &MemberView| match what {
-            // Standby copies are not waited for, unless they are on their way.
-            Selection::All => goal != Goal::Up || member.state != State::Down,
-            Selection::Program(name) => {
-                *name == member.program && (goal != Goal::Up || member.state != State::Down)
-            }
-            Selection::Id(id) => *id == member.id,
+    fn enter_order(&mut self, number: u64, goal: Goal, what: &Selection, members: &[MemberView]) {
+        // Standby copies are waited for only where they are on their way, or meant by their id.
+        let is_of_use = |member: &MemberView| {
+            !matches!(goal, Goal::Up | Goal::Anew) || member.state != State::Down
         };
-        let is_running = |member: &MemberView| goal != Goal::Anew || member.state != State::Down;
-        let members = self.supervisor.members(now);
-        let meant = members.filter(|member| is_meant(member) && is_running(member));
+        let is_meant = |member: &&MemberView| match what {
+            Selection::All => is_of_use(member),
+            Selection::Program(name) => *name == member.program && is_of_use(member),
+            Selection::Id(id) => *id == member.id && (goal == Goal::Up || is_of_use(member)),
+        };
+        let meant = members.iter().filter(is_meant);
         let starts = meant.map(|member| (member.id, member.starts)).collect();
         self.orders.push(Order { number, goal, starts, last: None });
     }
 
-    fn starts(&self, now: Instant) -> BTreeMap<u32, u32> {
-        self.supervisor.members(now).map(|member| (member.id, member.starts)).collect()
+    fn members(&self, now: Instant) -> Vec<MemberView> {
+        self.supervisor.members(now).collect()
     }
 
     pub(super) fn done(&mut self, number: u64, message: &str) {
