@@ -207,6 +207,13 @@ impl Supervisor {
                 (member.phase, member.since) = (Phase::Orphan, now);
             }
         }
+        let ids: Vec<u32> = self.mins.iter().flat_map(|(ids, _)| ids.clone()).collect();
+        for id in ids {
+            let member = self.members.get_mut(&id).expect("of the configuration");
+            if matches!(member.phase, Phase::Down) {
+                member.enqueue(true, now);
+            }
+        }
         self.learning_until = Some(now + self.settings.learning);
         self.end_learning(now, out);
     }
@@ -393,13 +400,6 @@ impl Supervisor {
             if member.policy.kills {
                 member.cause = Some("did not report to the new manager".to_owned());
                 member.kill(Then::Retry, now, out);
-            }
-        }
-        let ids: Vec<u32> = self.mins.iter().flat_map(|(ids, _)| ids.clone()).collect();
-        for id in ids {
-            let member = self.members.get_mut(&id).expect("of the configuration");
-            if matches!(member.phase, Phase::Down) {
-                member.enqueue(true, now);
             }
         }
         self.take_turns(now, out);

@@ -272,7 +272,7 @@ fn a_manager_that_comes_back_learns_before_it_checks_or_starts() {
     let servers = "<server name=\"a\"><srvid>1</srvid><min>3</min><max>3</max></server>";
     let mut world = World::unbegun("<restart_to_check>20</restart_to_check>", servers);
     world.act(|s, now, out| s.begin(&[1, 2, 77], now, out));
-    assert_eq!((world.until(3), world.state(1), world.state(3)), (vec![], State::Orphan, State::Down));
+    assert_eq!((world.until(3), world.state(1), world.state(3)), (vec![], State::Orphan, State::Queued));
     assert!(world.act(|s, now, out| s.adopt(1, now, out)));
     assert!(!world.act(|s, now, out| s.adopt(1, now, out)), "it has a process");
     assert!(!world.act(|s, now, out| s.adopt(77, now, out)), "no such id");
