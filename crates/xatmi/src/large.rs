@@ -1,0 +1,1 @@
+//! Payloads that do not fit into a message.
