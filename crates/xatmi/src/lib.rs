@@ -4,6 +4,9 @@
 //!
 //! | question | answered by |
 //! |---|---|
+//! | what does a message carry? | [`buffer::Buffer`] |
+//! | which fields does it hold? | [`ubf::Ubf`], [`ubf::UbfRef`], [`ubf::UbfMut`] |
+//! | what are the fields called? | [`field_table::FieldTable`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
 //! | what did the environment ask for? | [`environment::Environment`] |
 //! | what do the bytes of a message mean? | [`wire`] |
@@ -11,13 +14,20 @@
 //! | what if a payload is longer than a message? | [`large`] |
 //! | do the queues fit the limits of this machine? | [`needs`] |
 //! | how is a service called? | [`client::Client`] |
+//! | what does a worker tell about itself, even when it is dead? | [`slots`] |
+//! | what do a worker and the manager say to each other? | [`link`] |
 #![forbid(unsafe_code)]
 
+pub mod buffer;
 pub mod client;
 pub mod clock;
 pub mod environment;
 pub mod error;
+pub mod field_table;
 pub mod large;
+pub mod link;
 pub mod needs;
 pub mod queue;
+pub mod slots;
+pub mod ubf;
 pub mod wire;
