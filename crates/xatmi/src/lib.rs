@@ -7,13 +7,14 @@
 //! | what does a message carry? | [`buffer::Buffer`] |
 //! | which fields does it hold? | [`ubf::Ubf`], [`ubf::UbfRef`], [`ubf::UbfMut`] |
 //! | what are the fields called? | [`field_table::FieldTable`] |
+//! | how is a service called? | [`client::Client`] |
+//! | how does a program offer services? | [`worker::Worker`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
-//! | what did the environment ask for? | [`environment::Environment`] |
+//! | what does the environment ask for? | [`environment::Environment`] |
 //! | what do the bytes of a message mean? | [`wire`] |
 //! | what are queues called, how are they sent to and read? | [`queue`] |
 //! | what if a payload is longer than a message? | [`large`] |
 //! | do the queues fit the limits of this machine? | [`needs`] |
-//! | how is a service called? | [`client::Client`] |
 //! | what does a worker tell about itself, even when it is dead? | [`slots`] |
 //! | what do a worker and the manager say to each other? | [`link`] |
 #![forbid(unsafe_code)]
@@ -31,3 +32,4 @@ pub mod queue;
 pub mod slots;
 pub mod ubf;
 pub mod wire;
+pub mod worker;
