@@ -111,6 +111,9 @@ pub enum ToWorker {
     },
     /// Look once into each service's queue: a wake may have died with another worker.
     Nudge,
+    /// Some clients ended: close what reply queues of theirs are still held open, as they count
+    /// against the limit of their user. Sent seldom, once for many ends.
+    Sweep,
     /// End, after the call at hand.
     Stop,
 }

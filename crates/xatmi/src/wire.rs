@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  all numbers little endian
-//!   0 magic "PXAT"   4 version  5 kind  6 tag  7 bits: 0 large, 1 no reply
+//!   0 magic "PXAT"   4 version  5 kind  6 type  7 bits: 0 large, 1 no reply
 //!   8 payload_len   16 buffer_size   24 call_id   32 nonce      (u64 each)
 //!  40 large pid     44 large fd      48 large inode             (0 when not large)
 //!     request                             reply
@@ -18,6 +18,7 @@
 
 use std::fmt;
 
+use crate::buffer::BufferType;
 use crate::error::Code;
 use crate::queue::ServiceName;
 
@@ -35,32 +36,6 @@ const BIT_LARGE: u8 = 1;
 const BIT_NO_REPLY: u8 = 2;
 const REQUEST_FIXED: usize = 80;
 const REPLY_FIXED: usize = 72;
-
-/// The type of a buffer, as messages name it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[repr(u8)]
-pub enum BufferTag {
-    /// No buffer at all.
-    #[default]
-    None = 0,
-    /// Fields (`UBF`, `FML32`).
-    Ubf = 1,
-    /// Text with a zero byte at its end.
-    String = 2,
-    /// Bytes.
-    Carray = 3,
-    /// JSON text with a zero byte at its end.
-    Json = 4,
-    /// Bytes, by the name of the X/Open specification.
-    XOctet = 5,
-}
-
-impl BufferTag {
-    fn from_byte(byte: u8) -> Option<Self> {
-        let all = [Self::None, Self::Ubf, Self::String, Self::Carray, Self::Json, Self::XOctet];
-        all.get(usize::from(byte)).copied()
-    }
-}
 
 /// Names a client context: what a reply is sent to, and what makes it sure that it is the right
 /// one even if process and context numbers were used again.
@@ -99,8 +74,8 @@ pub struct LargeRef {
 /// A typed payload under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Payload<'a> {
-    /// The type of the buffer.
-    pub tag: BufferTag,
+    /// The type of the buffer; `None` when there is no buffer.
+    pub buffer_type: Option<BufferType>,
     /// The size of the sender's buffer: the receiver makes room for this or the payload,
     /// whichever is more.
     pub buffer_size_bytes: u64,
@@ -111,7 +86,7 @@ pub struct Payload<'a> {
 impl Payload<'_> {
     /// No buffer.
     pub const NONE: Payload<'static> =
-        Payload { tag: BufferTag::None, buffer_size_bytes: 0, body: Body::Inline(&[]) };
+        Payload { buffer_type: None, buffer_size_bytes: 0, body: Body::Inline(&[]) };
 
     /// Bytes of the payload, wherever they are.
     #[must_use]
@@ -349,7 +324,7 @@ impl Common {
             Body::Large(large) => (BIT_LARGE, large),
         };
         put(head, 0, MAGIC);
-        put(head, 4, [VERSION, self.kind, payload.tag as u8, self.bits | large_bit]);
+        put(head, 4, [VERSION, self.kind, tag_of(payload.buffer_type), self.bits | large_bit]);
         put(head, 8, payload.len_bytes().to_le_bytes());
         put(head, 16, payload.buffer_size_bytes.to_le_bytes());
         put(head, 24, self.call_id.to_le_bytes());
@@ -376,7 +351,7 @@ impl Common {
 /// Reads the payload whose head is `head`, and whose bytes, if it is not large, are `rest`.
 fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<'a>, Malformed> {
     let [_, _, tag, bits] = take::<4>(head, 4);
-    let tag = BufferTag::from_byte(tag).ok_or(Malformed::Tag)?;
+    let buffer_type = type_of(tag).ok_or(Malformed::Tag)?;
     let len_bytes = u64::from_le_bytes(take(head, 8));
     let buffer_size_bytes = u64::from_le_bytes(take(head, 16));
     if len_bytes.max(buffer_size_bytes) > PAYLOAD_LEN_BYTES_MAX {
@@ -393,7 +368,7 @@ fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<'a>, Malfor
     if rest.len() as u64 != inline_len {
         return Err(Malformed::Length);
     }
-    if tag == BufferTag::None && (len_bytes, buffer_size_bytes) != (0, 0) {
+    if buffer_type.is_none() && (len_bytes, buffer_size_bytes) != (0, 0) {
         return Err(Malformed::Tag);
     }
     let body = match is_large {
@@ -404,7 +379,24 @@ fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<'a>, Malfor
         }
         false => Body::Inline(rest),
     };
-    Ok(Payload { tag, buffer_size_bytes, body })
+    Ok(Payload { buffer_type, buffer_size_bytes, body })
+}
+
+fn tag_of(buffer_type: Option<BufferType>) -> u8 {
+    match buffer_type {
+        None => 0,
+        Some(BufferType::Ubf) => 1,
+        Some(BufferType::String) => 2,
+        Some(BufferType::Carray) => 3,
+        Some(BufferType::Json) => 4,
+        Some(BufferType::XOctet) => 5,
+    }
+}
+
+/// The type behind a tag, `Some(None)` for no buffer.
+fn type_of(tag: u8) -> Option<Option<BufferType>> {
+    let all = BufferType::ALL.into_iter().map(Some);
+    std::iter::once(None).chain(all).find(|buffer_type| tag_of(*buffer_type) == tag)
 }
 
 /// Copies an inline payload to the start of `out`; the bytes written, `None` if it does not fit.

@@ -22,7 +22,7 @@ use slots::record::{Caller, Slot, State, WORDS_PER_WORKER};
 
 /// A worker that is killed after any store leaves a state that some interleaving shows, so the
 /// reader needs to be interrupted only a few times.
-const PREEMPTIONS_MAX: usize = 3;
+const PREEMPTIONS_MAX: usize = 2;
 
 fn caller(number: u64) -> Caller {
     let half = number as u32;

@@ -4,14 +4,14 @@
 
 use std::fmt;
 
+use crate::buffer::BufferType;
 use crate::error::{Code, Error};
-use crate::wire::BufferTag;
 
 /// A buffer to send, borrowed for the time of the call.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// Its type.
-    pub tag: BufferTag,
+    /// Its type; `None` when there is no buffer.
+    pub buffer_type: Option<BufferType>,
     /// The size of the whole buffer, at least as long as `bytes`; the receiver makes room for it.
     pub buffer_size_bytes: usize,
     /// What of it is sent.
@@ -21,7 +21,7 @@ pub struct Outgoing<'a> {
 impl Outgoing<'_> {
     /// No buffer.
     pub const NONE: Outgoing<'static> =
-        Outgoing { tag: BufferTag::None, buffer_size_bytes: 0, bytes: &[] };
+        Outgoing { buffer_type: None, buffer_size_bytes: 0, bytes: &[] };
 }
 
 /// Names a call that is out, within its client; positive, as in C.
@@ -54,8 +54,8 @@ pub enum Which {
 /// A reply that is about to be delivered: what room has to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arriving {
-    /// The type of the buffer.
-    pub tag: BufferTag,
+    /// The type of the buffer; `None` when the service returned none.
+    pub buffer_type: Option<BufferType>,
     /// The size of the buffer at the sender: what the receiver's should have at least.
     pub buffer_size_bytes: usize,
     /// Bytes that will be written.
