@@ -16,6 +16,7 @@ const FLOORS: [(&str, u32); 11] = [
     ("pollux-server", 4),
     ("pollux-load", 4),
     ("pollux-xatmi", 4),
+    ("pollux-xatmi-nats", 5),
     // What is only measured stands just below the lab, so that nothing else can lean on it.
     ("pollux-peer-polling", 4),
     ("pollux-lab", 5),

@@ -4,7 +4,7 @@
 //! advertise, withdraw and call. One thread.
 
 use std::cell::RefCell;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -25,11 +25,31 @@ pub(super) struct Desk {
     pub(super) prefix: Prefix,
     pub(super) slots: Rc<Slots>,
     pub(super) slot: usize,
+    pub(super) bell: Option<Rc<Bell>>,
     /// Before the start function has returned, offers are only collected.
     pub(super) is_serving: bool,
 }
 
+/// A descriptor of the program's own, and what it does when that becomes readable.
+pub(super) struct Bell {
+    pub(super) fd: OwnedFd,
+    pub(super) each: RefCell<Box<dyn FnMut()>>,
+}
+
 impl Desk {
+    /// Calls `each` whenever `fd` is readable.
+    ///
+    /// # Errors
+    /// TPEMATCH when there is such a descriptor already, TPEOS.
+    pub(super) fn attend_to(&mut self, fd: OwnedFd, each: Box<dyn FnMut()>) -> Result<(), Error> {
+        if self.bell.is_some() {
+            return Err(Error::new(Code::Match, "the worker attends to a descriptor already"));
+        }
+        self.watch.hear_bell(fd.as_fd())?;
+        self.bell = Some(Rc::new(Bell { fd, each: RefCell::new(each) }));
+        Ok(())
+    }
+
     /// Offers `name`: at once, or when the start function has returned.
     ///
     /// # Errors

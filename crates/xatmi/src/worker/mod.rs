@@ -104,6 +104,7 @@ impl Worker {
             watch: Watch::open(wake)?,
             liaison: Liaison::new(link),
             prefix: environment.prefix,
+            bell: None,
             slots: Rc::new(slots),
             slot,
             is_serving: false,
@@ -225,12 +226,24 @@ impl Serving {
                 });
             }
             Ready::Link => self.dispatch.desk.borrow_mut().attend(),
+            Ready::Bell => self.ring(),
             Ready::Room(place, generation) => {
                 let watch = &mut self.dispatch.desk.borrow_mut().watch;
                 self.dispatch.replies.flush(watch, place, generation);
             }
         }
         Ok(None)
+    }
+
+    /// Lets the program do what its descriptor is for; it may advertise meanwhile.
+    fn ring(&self) {
+        let bell = self.dispatch.desk.borrow().bell.clone();
+        if let Some(bell) = bell {
+            let mut count = [0; 8];
+            // Empty already if somebody else read it: then there is nothing new.
+            let _ = rustix::io::read(&bell.fd, &mut count);
+            (bell.each.borrow_mut())();
+        }
     }
 
     /// What the manager asked for, and what time brought; how the work ended, if it did.

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use super::desk::Desk;
@@ -44,6 +45,16 @@ impl Registry {
     /// TPEINVAL for what is no name of a service, TPENOENT when it is not offered.
     pub fn unadvertise(&self, name: &str) -> Result<(), Error> {
         self.desk.borrow_mut().unadvertise(name)
+    }
+
+    /// Calls `each` on the worker's thread, between requests, whenever `eventfd` was written to;
+    /// the worker empties it first. One for each worker: so a thread of the program can have
+    /// services offered and withdrawn.
+    ///
+    /// # Errors
+    /// TPEMATCH for a second one, TPEOS for a descriptor that can't be watched.
+    pub fn attend(&self, eventfd: OwnedFd, each: impl FnMut() + 'static) -> Result<(), Error> {
+        self.desk.borrow_mut().attend_to(eventfd, Box::new(each))
     }
 
     /// The names on offer.

@@ -23,6 +23,8 @@ pub(super) enum Ready {
     Service(usize, u32),
     /// The link to the manager.
     Link,
+    /// The descriptor that the program attends to.
+    Bell,
     /// A queue that was full, by place and generation.
     Room(usize, u32),
 }
@@ -42,9 +44,10 @@ struct Open {
     is_watched: bool,
 }
 
-/// Tokens: a service's entry, then the link, then places of full queues.
+/// Tokens: a service's entry, then the link, the bell, then places of full queues.
 const LINK_SLOT: u32 = SERVICES_MAX as u32;
-const ROOM_SLOTS: u32 = LINK_SLOT + 1;
+const BELL_SLOT: u32 = LINK_SLOT + 1;
+const ROOM_SLOTS: u32 = BELL_SLOT + 1;
 
 impl Watch {
     /// An empty set.
@@ -126,6 +129,15 @@ impl Watch {
         self.poller.add(link, Token::new(LINK_SLOT, 0), how).map_err(refused)
     }
 
+    /// Watches the program's own descriptor.
+    ///
+    /// # Errors
+    /// TPEMATCH when it has one already, TPEOS.
+    pub(super) fn hear_bell(&mut self, bell: BorrowedFd<'_>) -> Result<(), Error> {
+        let how = Registration::new(Interest::READABLE, Trigger::Level);
+        self.poller.add(bell, Token::new(BELL_SLOT, 0), how).map_err(refused)
+    }
+
     /// Watches a full queue for room.
     ///
     /// # Errors
@@ -167,6 +179,7 @@ pub(super) fn ready(token: Token) -> Ready {
     match token.slot() {
         entry if entry < LINK_SLOT => Ready::Service(entry as usize, token.generation()),
         LINK_SLOT => Ready::Link,
+        BELL_SLOT => Ready::Bell,
         place => Ready::Room((place - ROOM_SLOTS) as usize, token.generation()),
     }
 }
