@@ -66,8 +66,8 @@ use visitors::Visitors;
 use watch::{Source, Watch};
 
 pub use log::Log;
-pub use options::{PoolOptions, Sizes, Wake};
-pub use spawn::{LINK_VARIABLE, PREFIX_VARIABLE, WAKE_VARIABLE, find};
+pub use options::{PoolOptions, Sizes};
+pub use spawn::find;
 
 /// Slots beyond those of the configuration, for workers that a reload adds.
 const SLOTS_SPARE: usize = 256;

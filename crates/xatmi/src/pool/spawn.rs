@@ -15,15 +15,11 @@ use std::process::{Child, Command, Stdio};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::log::Log;
-use super::options::Wake;
 use crate::config::Entry;
+use crate::worker::{LINK_VARIABLE, WAKE_VARIABLE, Wake};
 
-/// Tells a worker its descriptors: socket, slots, index of its slot.
-pub const LINK_VARIABLE: &str = "POLLUX_POOL_LINK";
-/// Tells a worker whether one or all are woken by a message.
-pub const WAKE_VARIABLE: &str = "POLLUX_POOL_WAKE";
 /// Tells a worker, and what it starts, which pool it belongs to.
-pub const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
+pub(super) const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
 
 /// What a worker is started with.
 pub(super) struct Start<'a> {
