@@ -113,7 +113,7 @@ impl Broker {
             prefix: environment.prefix.clone(),
             exports: settings.exports.clone(),
             pool: settings.pool.clone(),
-            period: settings.refresh,
+            refresh: settings.refresh,
             host: Host::new(client.clone(), environment.clone()),
             wanted: Arc::clone(&wanted),
         };
@@ -275,7 +275,7 @@ struct Exchange {
     prefix: Prefix,
     exports: BTreeSet<String>,
     pool: String,
-    period: Duration,
+    refresh: Duration,
     host: Host,
     wanted: Arc<Wanted>,
 }
@@ -295,10 +295,10 @@ impl Exchange {
     }
 
     async fn exchange(&self, mut news: Subscriber, mut who: Subscriber) {
-        let mut others = Others::new(self.pool.clone(), self.period);
+        let mut others = Others::new(self.pool.clone());
         let mut served = BTreeMap::new();
         let mut home = BTreeSet::new();
-        let mut look = tokio::time::interval(LOOK_HOME.min(self.period));
+        let mut look = tokio::time::interval(LOOK_HOME);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut told: Option<Instant> = None;
         let _ = self.client.publish(self.domain.who(), "".into()).await;
@@ -311,7 +311,7 @@ impl Exchange {
                         home = services;
                     }
                     let has_changed = self.subscribe(&home, &mut served).await;
-                    if has_changed || told.is_none_or(|at| at.elapsed() >= self.period) {
+                    if has_changed || self.is_time(told) {
                         self.tell(&served).await;
                         told = Some(Instant::now());
                     }
@@ -330,6 +330,11 @@ impl Exchange {
             }
             self.wanted.set(others.wanted(&home, Instant::now()));
         }
+    }
+
+    /// Whether what is offered has to be said again.
+    fn is_time(&self, told: Option<Instant>) -> bool {
+        told.is_none_or(|at| !self.refresh.is_zero() && at.elapsed() >= self.refresh)
     }
 
     /// Serves what is exported and here, and nothing else; whether that changed anything.
@@ -364,7 +369,8 @@ impl Exchange {
     }
 
     async fn tell(&self, served: &BTreeMap<String, tokio::task::JoinHandle<()>>) {
-        let news = News { pool: self.pool.clone(), services: served.keys().cloned().collect() };
+        let (pool, services) = (self.pool.clone(), served.keys().cloned().collect());
+        let news = News { pool, services, refresh_s: self.refresh.as_secs() };
         let Ok(text) = serde_json::to_vec(&news) else { return };
         // Told again after a period, whatever became of it.
         let _ = self.client.publish(self.domain.news(), text.into()).await;

@@ -37,7 +37,6 @@ use pollux_xatmi::worker::{
 
 use broker::{Broker, Wanted};
 use envelope::{Answered, Asked};
-pub use settings::EXPORTS_VARIABLE;
 use settings::Settings;
 
 /// Runs as the worker that the manager started this process for, until the pool stops.
@@ -53,8 +52,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Erro
     worker.run(
         arguments,
         |options| {
-            let exports = std::env::var(EXPORTS_VARIABLE).unwrap_or_default();
-            let settings = Settings::read(options, &exports, &environment)?;
+            let variable = |name: &str| std::env::var(name).ok();
+            let settings = Settings::read(options, variable, &environment)?;
             let broker = Rc::new(Broker::start(&settings, &environment)?);
             let wanted = broker.wanted();
             let changed = wanted.changed().map_err(|error| error.to_string())?;

@@ -10,14 +10,13 @@ use pollux_xatmi::client::{CallError, CallFlags, Client};
 use pollux_xatmi::control::{Answer, AskError, Control, Request};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
+use pollux_xatmi::pool::BRIDGE_PROGRAM;
 use pollux_xatmi::queue::Prefix;
 
 use crate::envelope::{Answered, Asked, Data};
 
 /// How long the manager may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Workers with this name are bridges: what they offer is not at home.
-pub(crate) const PROGRAM: &str = "tpbridge";
 
 /// The services that workers of the pool offer, bridges left out.
 ///
@@ -27,7 +26,8 @@ pub(crate) fn services(prefix: &Prefix) -> Result<BTreeSet<String>, AskError> {
     let mut names = BTreeSet::new();
     Control::connect(prefix)?.ask(&Request::Services, PATIENCE, |answer| {
         if let Answer::Services(rows) = answer {
-            let here = rows.into_iter().filter(|row| row.program != PROGRAM && row.state != "down");
+            let here =
+                rows.into_iter().filter(|row| row.program != BRIDGE_PROGRAM && row.state != "down");
             names.extend(here.map(|row| row.service));
         }
     })?;

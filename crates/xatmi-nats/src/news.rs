@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use pollux_xatmi::queue::ServiceName;
 
-/// News that were not heard again for this many periods are forgotten.
+/// News that were not heard again for this many of their periods are forgotten.
 const PERIODS_BELIEVED: u32 = 3;
+/// The longest time that news without a period are believed.
+const BELIEVED_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The most pools of one domain; news of more are dropped and counted.
 const POOLS_MAX: usize = 1024;
 /// The most services of one pool that are believed: what a worker can offer.
@@ -23,13 +25,14 @@ pub(crate) struct News {
     pub(crate) pool: String,
     /// All that it offers now.
     pub(crate) services: BTreeSet<String>,
+    /// Seconds until it says so again; 0 if it speaks only when something changes.
+    pub(crate) refresh_s: u64,
 }
 
 /// What the other pools of the domain offer.
 #[derive(Debug)]
 pub(crate) struct Others {
     own: String,
-    period: Duration,
     pools: HashMap<String, Heard>,
     /// News that were not believed: too many pools, or no names of services.
     pub(crate) dropped: u64,
@@ -38,13 +41,13 @@ pub(crate) struct Others {
 #[derive(Debug)]
 struct Heard {
     services: BTreeSet<String>,
-    at: Instant,
+    until: Instant,
 }
 
 impl Others {
     /// Nothing is known yet. `own` is the name of this pool, whose news are not heard.
-    pub(crate) fn new(own: String, period: Duration) -> Self {
-        Self { own, period, pools: HashMap::new(), dropped: 0 }
+    pub(crate) fn new(own: String) -> Self {
+        Self { own, pools: HashMap::new(), dropped: 0 }
     }
 
     /// News came.
@@ -61,15 +64,17 @@ impl Others {
         if news.services.is_empty() {
             self.pools.remove(&news.pool);
         } else {
+            let period = Duration::from_secs(news.refresh_s).min(BELIEVED_MAX);
+            let believed = (period * PERIODS_BELIEVED).min(BELIEVED_MAX);
+            let believed = if believed.is_zero() { BELIEVED_MAX } else { believed };
             let services = news.services.into_iter().take(SERVICES_MAX).collect();
-            self.pools.insert(news.pool, Heard { services, at: now });
+            self.pools.insert(news.pool, Heard { services, until: now + believed });
         }
     }
 
     /// The services that others offer, without those that this pool has itself (`local`).
     pub(crate) fn wanted(&mut self, local: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
-        let believed = self.period * PERIODS_BELIEVED;
-        self.pools.retain(|_, heard| now.saturating_duration_since(heard.at) < believed);
+        self.pools.retain(|_, heard| now < heard.until);
         let all = self.pools.values().flat_map(|heard| &heard.services);
         all.filter(|name| !local.contains(*name)).take(SERVICES_MAX).cloned().collect()
     }
@@ -86,12 +91,12 @@ mod tests {
     }
 
     fn news(pool: &str, services: &[&str]) -> News {
-        News { pool: pool.to_owned(), services: names(services) }
+        News { pool: pool.to_owned(), services: names(services), refresh_s: PERIOD.as_secs() }
     }
 
     #[test]
     fn services_of_others_are_wanted_unless_they_are_here() {
-        let (mut others, now) = (Others::new("me".to_owned(), PERIOD), Instant::now());
+        let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
         others.hear(news("a", &["X", "Y"]), now);
         others.hear(news("b", &["Y", "Z"]), now);
         others.hear(news("me", &["MINE"]), now);
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn who_is_silent_for_three_periods_is_forgotten() {
-        let (mut others, start) = (Others::new("me".to_owned(), PERIOD), Instant::now());
+        let (mut others, start) = (Others::new("me".to_owned()), Instant::now());
         others.hear(news("a", &["X"]), start);
         others.hear(news("b", &["Y"]), start + PERIOD);
         assert_eq!(others.wanted(&names(&[]), start + 3 * PERIOD), names(&["Y"]));
@@ -111,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_strangers_say_is_bounded() {
-        let (mut others, now) = (Others::new("me".to_owned(), PERIOD), Instant::now());
+        let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
         others.hear(news("a", &["not a name"]), now);
         assert_eq!(others.wanted(&names(&[]), now), names(&[]));
         for pool in 0..=POOLS_MAX {

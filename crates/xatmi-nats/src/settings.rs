@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use pollux_xatmi::environment::Environment;
+use pollux_xatmi::pool::{EXPORTS_VARIABLE, REFRESH_VARIABLE};
 
 use crate::subject::Domain;
 
-/// Names of services that may be offered to other hosts, separated by commas: `exportsvcs`.
-pub const EXPORTS_VARIABLE: &str = "POLLUX_POOL_EXPORTS";
+/// The longest time between two service lists: a day.
+const REFRESH_S_MAX: u64 = 24 * 3600;
 
 /// Options behind `--` in `<appopt>`.
 #[derive(Parser, Debug)]
@@ -25,10 +26,6 @@ struct Arguments {
     /// Name of this pool among the others; host and prefix if not given.
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
-    /// Seconds between two announcements of what is offered.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
-    refresh: u64,
 }
 
 /// What a bridge works with.
@@ -37,21 +34,24 @@ pub(crate) struct Settings {
     pub(crate) nats: String,
     pub(crate) domain: Domain,
     pub(crate) pool: String,
+    /// Between two service lists; zero for none but when something changed.
     pub(crate) refresh: Duration,
     pub(crate) exports: BTreeSet<String>,
 }
 
 impl Settings {
-    /// Reads the options; `exports` is the value of [`EXPORTS_VARIABLE`].
+    /// Reads the options, and what the manager left in the environment by `variable`.
     ///
     /// # Errors
     /// A sentence that names the option.
     pub(crate) fn read(
         options: &[OsString],
-        exports: &str,
+        variable: impl Fn(&str) -> Option<String>,
         environment: &Environment,
     ) -> Result<Self, String> {
         let arguments = Arguments::try_parse_from(options).map_err(|error| error.to_string())?;
+        let exports = variable(EXPORTS_VARIABLE).unwrap_or_default();
+        let refresh_s = variable(REFRESH_VARIABLE).and_then(|seconds| seconds.parse().ok());
         let names = exports.split(',').map(str::trim).filter(|name| !name.is_empty());
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let pool = arguments.pool.unwrap_or_else(|| format!("{}{}", host(), environment.prefix));
@@ -59,7 +59,7 @@ impl Settings {
             nats: arguments.nats,
             domain: arguments.domain,
             pool,
-            refresh: Duration::from_secs(arguments.refresh),
+            refresh: Duration::from_secs(refresh_s.unwrap_or(0).min(REFRESH_S_MAX)),
             exports: names.map(str::to_owned).collect(),
         })
     }
@@ -72,7 +72,12 @@ mod tests {
     fn read(options: &[&str]) -> Result<Settings, String> {
         let environment = Environment::read(|_| None).expect("defaults");
         let options: Vec<_> = options.iter().map(OsString::from).collect();
-        Settings::read(&options, " BALANCE, X,,", &environment)
+        let variable = |name: &str| match name {
+            EXPORTS_VARIABLE => Some(" BALANCE, X,,".to_owned()),
+            REFRESH_VARIABLE => Some("30".to_owned()),
+            _ => None,
+        };
+        Settings::read(&options, variable, &environment)
     }
 
     #[test]
@@ -80,16 +85,14 @@ mod tests {
         let settings = read(&[]).expect("defaults");
         assert!(settings.pool.ends_with("/pollux"), "{}", settings.pool);
         assert_eq!(settings.exports.len(), 2);
-        assert_eq!(settings.refresh, Duration::from_secs(5));
+        assert_eq!(settings.refresh, Duration::from_secs(30));
     }
 
     #[test]
     fn a_mistake_is_named() {
-        for (options, named) in [
-            (["--domain", "a.b"], "letters, digits"),
-            (["--refresh", "0"], "--refresh"),
-            (["--what", "x"], "--what"),
-        ] {
+        for (options, named) in
+            [(["--domain", "a.b"], "letters, digits"), (["--what", "x"], "--what")]
+        {
             let said = read(&options).expect_err(named);
             assert!(said.contains(named), "{said}");
         }

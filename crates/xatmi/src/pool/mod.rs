@@ -66,8 +66,8 @@ use visitors::Visitors;
 use watch::{Source, Watch};
 
 pub use log::Log;
-pub use options::{PoolOptions, Sizes, Wake};
-pub use spawn::{LINK_VARIABLE, PREFIX_VARIABLE, WAKE_VARIABLE, find};
+pub use options::{PoolOptions, Sizes};
+pub use spawn::{BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find};
 
 /// Slots beyond those of the configuration, for workers that a reload adds.
 const SLOTS_SPARE: usize = 256;
@@ -184,8 +184,7 @@ impl Pool {
         let mut watch = Watch::open()?;
         let token = watch.add(control.as_fd(), Source::Control);
         let token = token.map_err(system("watching the control socket"))?;
-        let signals =
-            Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
+        let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
         watch.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
         let slots_max = config.workers_max() as usize + SLOTS_SPARE;
         let slots = Slots::create(slots_max).map_err(system("the memory of the workers"))?;

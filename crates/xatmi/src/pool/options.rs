@@ -9,21 +9,12 @@ use pollux_engine::ListenAddress;
 use pollux_sys::mqueue::QueueSize;
 
 use crate::environment::{DEFAULT_MESSAGE_LEN_BYTES, DEFAULT_TIMEOUT, Environment};
+use crate::worker::Wake;
 
 /// Depth of a service queue where nobody says otherwise: what an unprivileged user may have.
 const SERVICE_DEPTH: u32 = 10;
 /// Depth of a reply queue. A context takes replies as they come, so two never stall a worker.
 const REPLY_DEPTH: u32 = 2;
-
-/// How many workers a message wakes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Wake {
-    /// One (`EPOLLEXCLUSIVE`).
-    #[default]
-    One,
-    /// All that wait, as plain epoll does: to see the herd.
-    All,
-}
 
 impl Wake {
     /// The name on command lines.

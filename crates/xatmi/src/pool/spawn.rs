@@ -15,18 +15,22 @@ use std::process::{Child, Command, Stdio};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::log::Log;
-use super::options::Wake;
-use crate::config::Entry;
+use crate::config::{Entry, PoolConfig};
+use crate::worker::{LINK_VARIABLE, WAKE_VARIABLE, Wake};
 
-/// Tells a worker its descriptors: socket, slots, index of its slot.
-pub const LINK_VARIABLE: &str = "POLLUX_POOL_LINK";
-/// Tells a worker whether one or all are woken by a message.
-pub const WAKE_VARIABLE: &str = "POLLUX_POOL_WAKE";
 /// Tells a worker, and what it starts, which pool it belongs to.
-pub const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
+pub(super) const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
+
+/// Names of services, with commas, that a bridge may offer to other hosts: `exportsvcs`.
+pub const EXPORTS_VARIABLE: &str = "POLLUX_POOL_EXPORTS";
+/// Seconds between two service lists of a bridge, 0 for none: `brrefresh` in cycles.
+pub const REFRESH_VARIABLE: &str = "POLLUX_POOL_REFRESH_S";
+/// The program that bridges are in; the `pollux` command itself is it, under this name.
+pub const BRIDGE_PROGRAM: &str = "tpbridge";
 
 /// What a worker is started with.
 pub(super) struct Start<'a> {
+    pub(super) config: &'a PoolConfig,
     pub(super) entry: &'a Entry,
     pub(super) id: u32,
     pub(super) key: &'a str,
@@ -54,6 +58,12 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.env(LINK_VARIABLE, format!("{link},{slots},{}", start.slot));
     command.env(WAKE_VARIABLE, start.wake.name());
     command.env(PREFIX_VARIABLE, start.prefix);
+    if entry.program == BRIDGE_PROGRAM {
+        let settings = &start.config.settings;
+        let refresh = settings.sanity * settings.bridge_refresh_cycles;
+        command.env(EXPORTS_VARIABLE, start.config.exported_services.join(","));
+        command.env(REFRESH_VARIABLE, refresh.as_secs().to_string());
+    }
     command.stdin(Stdio::null()).process_group(0);
     let (out, error) = outputs(entry, log)?;
     command.stdout(out).stderr(error);
@@ -65,7 +75,8 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     spawned.map_err(|error| format!("{} could not be started: {error}", path.display()))
 }
 
-/// Where the program of `entry` is, in the PATH that it would run with.
+/// Where the program of `entry` is, in the PATH that it would run with. A bridge is in this very
+/// program where no other of its name is found.
 ///
 /// # Errors
 /// A sentence for people.
@@ -75,7 +86,9 @@ pub fn find(entry: &Entry) -> Result<PathBuf, String> {
     let path = path.unwrap_or_default();
     let folders = std::env::split_paths(&path);
     let mut candidates = folders.map(|folder| folder.join(&entry.program));
-    candidates.find(|file| is_executable(file)).ok_or_else(|| {
+    let found = candidates.find(|file| is_executable(file));
+    let own = || std::env::current_exe().ok().filter(|_| entry.program == BRIDGE_PROGRAM);
+    found.or_else(own).ok_or_else(|| {
         let (program, path) = (&entry.program, path.to_string_lossy());
         format!("no executable {program} in PATH ({path}); add the folder that holds it to PATH")
     })

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use pollux_sys::mqueue::MessageQueue;
 
-use super::spawn::{LINK_VARIABLE, PREFIX_VARIABLE};
+use super::spawn::PREFIX_VARIABLE;
 use crate::queue::{Prefix, QueueName};
+use crate::worker::LINK_VARIABLE;
 
 /// Where the queue file system usually is; `NDRX_QPATH` says otherwise.
 const QUEUE_FOLDER: &str = "/dev/mqueue";
