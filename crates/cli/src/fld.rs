@@ -117,7 +117,6 @@ impl FldFlags {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "handed to map_err as it is")]
 fn failure(error: TableError) -> Failure {
     match error.problem {
         Problem::NotSet { .. } => {
