@@ -40,13 +40,21 @@ fn print_value(value: Value<'_>, out: &mut String) {
     match value {
         Value::Short(number) => append(out, number),
         Value::Long(number) => append(out, number),
-        Value::Float(number) => append(out, number),
-        Value::Double(number) => append(out, number),
+        Value::Float(number) => print_floating(number.into(), number, out),
+        Value::Double(number) => print_floating(number, number, out),
         Value::Ptr(number) => append(out, format_args!("{number:#x}")),
         Value::Char(byte) => print_bytes(&[byte], out),
         Value::String(bytes) | Value::Carray(bytes) => print_bytes(bytes, out),
         Value::Ubf(_) => {}
     }
+}
+
+/// The sign of what is no number is part of the value, and its own text leaves it out.
+fn print_floating(number: f64, text: impl std::fmt::Display, out: &mut String) {
+    if number.is_nan() && number.is_sign_negative() {
+        out.push('-');
+    }
+    append(out, text);
 }
 
 fn print_bytes(bytes: &[u8], out: &mut String) {
