@@ -10,6 +10,7 @@ use pollux_lab::doctor::Concern;
 use crate::axis_flags::AxisFlags;
 use crate::fld::{self, FldFlags};
 use crate::load::{self, LoadFlags};
+use crate::pool::{self, PoolCommand};
 use crate::serve::ServeFlags;
 
 /// Exit codes of every `pollux lab` command, shown in its help.
@@ -107,6 +108,14 @@ pub(crate) enum Command {
         after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}")
     )]
     Serve(Box<ServeFlags>),
+    /// Run a pool of service processes behind POSIX message queues (XATMI)
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = pool::EXIT_CODES,
+        after_long_help = format!("{}\n\n{}", pool::EXAMPLES, pool::EXIT_CODES)
+    )]
+    Pool(Box<PoolCommand>),
     /// Look at this machine: what limits which experiment, and the command that mends it
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorFlags),
