@@ -112,15 +112,6 @@ impl Pool {
         }
     }
 
-    /// Removes the reply queues of all contexts: the pool ends, and nobody else would.
-    pub(super) fn remove_reply_queues(&mut self) {
-        for visitor in self.visitors.by_number.values_mut() {
-            if let Some(client) = visitor.client.take() {
-                let _ = MessageQueue::unlink(&self.prefix.reply_queue(client.pid, client.context));
-            }
-        }
-    }
-
     fn understand_visitor(
         &mut self,
         number: u64,

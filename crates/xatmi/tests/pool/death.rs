@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_in_the_queue_are_told_when_the_pool_ends", callers_in_the_queue_are_told),
     ("workers_outlive_a_killed_manager_and_are_taken_over", workers_outlive_a_killed_manager),
     ("queues_of_a_pool_that_was_killed_whole_are_replaced", queues_of_a_killed_pool_are_replaced),
+    ("clients_outlive_a_killed_manager_and_leave_no_queue", clients_outlive_a_killed_manager),
     ("an_end_at_once_kills_what_hangs", an_end_at_once_kills_what_hangs),
 ];
 
@@ -132,6 +133,18 @@ fn queues_of_a_killed_pool_are_replaced() {
     pool.begin();
     pool.ask(&Request::Settle).expect("it is up");
     pool.client().call("ECHO", &text("x"), CallFlags::NONE).expect("it serves");
+    pool.end();
+}
+
+fn clients_outlive_a_killed_manager() {
+    let mut pool = TestPool::start("", ONE);
+    let mut client = crate::life::Context::begin(&pool);
+    pool.kill_manager();
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+    assert!(client.has_queue(), "it lives");
+    client.kill();
+    pool.until("its queue is removed", |_| !client.has_queue());
     pool.end();
 }
 

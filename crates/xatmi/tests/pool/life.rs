@@ -1,8 +1,9 @@
 //! Pools that are well: start, calls, orders, output files, metrics, reload, end.
 
+use std::ffi::CString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::CallFlags;
@@ -139,20 +140,44 @@ fn a_reload_starts_and_stops_what_changed() {
     pool.end();
 }
 
+/// A client context in a process of its own.
+pub(crate) struct Context {
+    process: Child,
+    queues: Vec<CString>,
+}
+
+impl Context {
+    /// One that has greeted the manager.
+    pub(crate) fn begin(pool: &TestPool) -> Self {
+        let mut command = pool.role("client");
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = process.expect("a client");
+        let mut said = String::new();
+        let stdout = process.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut said).expect("a line");
+        assert_eq!(said, "open\n");
+        let queue = |context| pool.prefix.reply_queue(process.id(), context);
+        let queues = (0..10).map(queue).collect();
+        let context = Self { process, queues };
+        assert!(context.has_queue(), "it has a reply queue");
+        context
+    }
+
+    pub(crate) fn has_queue(&self) -> bool {
+        self.queues.iter().any(exists)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("ours");
+        self.process.wait().expect("ours");
+    }
+}
+
 fn a_client_that_is_killed_leaves_no_queue() {
     let mut pool = TestPool::start("", "<server name='testsv'><srvid>1</srvid></server>");
-    let mut command = pool.role("client");
-    let mut client =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a client");
-    let mut said = String::new();
-    let stdout = client.stdout.take().expect("piped");
-    BufReader::new(stdout).read_line(&mut said).expect("a line");
-    assert_eq!(said, "open\n");
-    let queues: Vec<_> = (0..10).map(|context| pool.prefix.reply_queue(client.id(), context)).collect();
-    assert!(queues.iter().any(exists), "it has a reply queue");
-    client.kill().expect("ours");
-    client.wait().expect("ours");
-    pool.until("its queue is removed", |_| !queues.iter().any(exists));
+    let mut client = Context::begin(&pool);
+    client.kill();
+    pool.until("its queue is removed", |_| !client.has_queue());
     pool.end();
 }
 

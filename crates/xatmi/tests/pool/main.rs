@@ -37,7 +37,10 @@ fn main() -> ExitCode {
             scope.spawn(|| {
                 while let Some((name, test)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let passed = catch_unwind(*test).is_ok();
-                    support::say(&format!("test {name} ... {}", if passed { "ok" } else { "FAILED" }));
+                    support::say(&format!(
+                        "test {name} ... {}",
+                        if passed { "ok" } else { "FAILED" }
+                    ));
                     if !passed {
                         failed.lock().expect("no thread panics here").push(*name);
                     }

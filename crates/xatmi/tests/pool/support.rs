@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -204,7 +204,7 @@ impl TestPool {
         control.wait_for_end(PATIENCE).expect("it ends");
         self.ended();
         for pid in pids {
-            assert!(!Path::new(&format!("/proc/{pid}")).exists(), "worker {pid} stays");
+            assert!(!runs(pid), "worker {pid} stays");
         }
         for name in names {
             assert!(!self.has_queue(&name), "the queue of {name} stays");
@@ -258,6 +258,12 @@ pub(crate) fn exists(queue: &CString) -> bool {
 /// Says something on the terminal.
 pub(crate) fn say(text: &str) {
     writeln!(std::io::stdout(), "{text}").expect("standard output");
+}
+
+/// Whether the process is there and no zombie, which has no command line any more: what was
+/// taken over is nobody's child, and collected when the system comes to it.
+fn runs(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
 fn pidfd(pid: u32) -> std::os::fd::OwnedFd {
