@@ -125,7 +125,7 @@ impl Pool {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
                 self.watch.remove(visitor.link.as_fd(), visitor.token);
                 match self.seat_of(descriptors, slot) {
-                    Ok(seat) => self.adopt(srvid, pid, visitor.link, seat, services, now),
+                    Ok(seat) => self.adopt(srvid, pid, visitor.link, seat, &services, now),
                     Err(why) => self.log.line(&format!("worker {srvid} can't come back: {why}")),
                 }
             }
