@@ -1,5 +1,7 @@
 //! Pools whose parts are killed, stopped or hang.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::buffer::Buffer;
@@ -8,7 +10,7 @@ use pollux_xatmi::control::{Control, Request};
 use pollux_xatmi::error::Code;
 use rustix::process::Signal;
 
-use crate::support::{PATIENCE, TestPool, signal};
+use crate::support::{PATIENCE, TestPool, say, signal};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_killed_worker_comes_back", a_killed_worker_comes_back),
@@ -18,6 +20,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("workers_outlive_a_killed_manager_and_are_taken_over", workers_outlive_a_killed_manager),
     ("queues_of_a_pool_that_was_killed_whole_are_replaced", queues_of_a_killed_pool_are_replaced),
     ("clients_outlive_a_killed_manager_and_leave_no_queue", clients_outlive_a_killed_manager),
+    ("deaths_under_load_lose_no_call_and_mix_up_none", deaths_under_load),
     ("an_end_at_once_kills_what_hangs", an_end_at_once_kills_what_hangs),
 ];
 
@@ -145,6 +148,56 @@ fn clients_outlive_a_killed_manager() {
     assert!(client.has_queue(), "it lives");
     client.kill();
     pool.until("its queue is removed", |_| !client.has_queue());
+    pool.end();
+}
+
+/// Every call ends in its own answer or in an error that callers know, and nothing stays behind.
+fn deaths_under_load() {
+    const DEATHS: usize = 30;
+    const CALLERS: usize = 4;
+    let servers = "<server name='testsv'><srvid>1</srvid><min>16</min><max>16</max></server>";
+    let mut pool = TestPool::start("<restart_max>1</restart_max>", servers);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let (mut client, is_over) = (pool.client(), Arc::clone(&is_over));
+            client.set_timeout(Duration::from_secs(10));
+            std::thread::spawn(move || {
+                let (mut answers, mut errors) = (0_u64, 0_u64);
+                while !is_over.load(Ordering::Relaxed) {
+                    let words = format!("{caller} {answers}");
+                    match client.call("ECHO", &text(&words), CallFlags::NONE) {
+                        Ok(answer) => {
+                            answers += 1;
+                            let buffer = answer.buffer.expect("it answers with data");
+                            assert!(buffer.as_bytes().starts_with(words.as_bytes()));
+                        }
+                        Err(error) => {
+                            errors += 1;
+                            let known = [Code::ServiceError, Code::Time];
+                            assert!(known.contains(&error.code()), "{error}");
+                        }
+                    }
+                }
+                (answers, errors)
+            })
+        })
+        .collect();
+    for death in 0..DEATHS {
+        // The head of the wait list, which has most of the work, more often than the others.
+        let id = 1 + (death * 7 % 16) as u32;
+        let mut victim = None;
+        pool.until("somebody is there to be killed", |pool| {
+            victim = pool.worker(id).pid;
+            victim.is_some()
+        });
+        signal(victim.expect("found above"), Signal::KILL);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let sums = callers.into_iter().map(|caller| caller.join().expect("no mix-up"));
+    let (answers, errors) = sums.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    say(&format!("{DEATHS} deaths under load: {answers} answers, {errors} errors"));
+    assert!(answers > 0);
     pool.end();
 }
 

@@ -68,8 +68,8 @@ fn worker() -> ExitCode {
     let ran = worker.run(
         std::env::args_os(),
         |arguments| {
-            eprintln!("worker {} begins", std::process::id());
-            println!("worker prints");
+            log(&format!("worker {} begins", std::process::id()));
+            tell("worker prints\n");
             let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
             match words.as_slice() {
                 ["refuse"] => Err("no database".to_owned()),
@@ -78,12 +78,12 @@ fn worker() -> ExitCode {
                 _ => offer_all(&registry),
             }
         },
-        || eprintln!("worker ends"),
+        || log("worker ends"),
     );
     match ran {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            log(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -116,6 +116,10 @@ fn rest() -> ! {
     loop {
         std::thread::park();
     }
+}
+
+fn log(line: &str) {
+    writeln!(std::io::stderr(), "{line}").expect("the manager gave it a file");
 }
 
 fn tell(text: &str) {
