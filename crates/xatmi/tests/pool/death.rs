@@ -10,7 +10,7 @@ use pollux_xatmi::control::{Control, Request};
 use pollux_xatmi::error::Code;
 use rustix::process::Signal;
 
-use crate::support::{PATIENCE, TestPool, say, signal};
+use crate::support::{PATIENCE, TestPool, say, signal, signal_if_there};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_killed_worker_comes_back", a_killed_worker_comes_back),
@@ -191,7 +191,7 @@ fn deaths_under_load() {
             victim = pool.worker(id).pid;
             victim.is_some()
         });
-        signal(victim.expect("found above"), Signal::KILL);
+        signal_if_there(victim.expect("found above"), Signal::KILL);
     }
     is_over.store(true, Ordering::Relaxed);
     let sums = callers.into_iter().map(|caller| caller.join().expect("no mix-up"));

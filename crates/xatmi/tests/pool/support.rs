@@ -251,6 +251,11 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     rustix::process::kill_process(number(pid), signal).expect("it runs");
 }
 
+/// The same to one that may have ended meanwhile.
+pub(crate) fn signal_if_there(pid: u32, signal: Signal) {
+    let _ = rustix::process::kill_process(number(pid), signal);
+}
+
 pub(crate) fn exists(queue: &CString) -> bool {
     MessageQueue::open(queue).is_ok()
 }
