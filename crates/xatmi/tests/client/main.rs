@@ -1,5 +1,7 @@
 //! The calling side over real queues, with threads in the place of the manager and of workers.
 
 mod calls;
+mod held;
 mod large;
+mod queues;
 mod support;
