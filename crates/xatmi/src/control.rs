@@ -338,9 +338,7 @@ impl Control {
         match self.link.receive_within(silence) {
             Ok(Received::Message(answer, _)) => Ok(answer),
             Ok(Received::Ended | Received::Nothing) => Err(AskError::Ended),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(AskError::Silent(silence))
-            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(AskError::Silent(silence)),
             Err(error) => Err(AskError::System(error)),
         }
     }
@@ -354,8 +352,7 @@ pub fn listen(prefix: &Prefix) -> io::Result<OwnedFd> {
     /// Connections that may wait to be accepted: a client process with many threads.
     const BACKLOG: i32 = 1024;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     rustix::net::bind(&socket, &address(prefix)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)

@@ -110,9 +110,8 @@ impl Pool {
         };
         let other = self.workers.get(&id).is_some_and(|known| known.pid != pid);
         let mut actions = Vec::new();
-        let is_wanted = !other
-            && services.iter().all(stands)
-            && self.supervisor.adopt(id, now, &mut actions);
+        let is_wanted =
+            !other && services.iter().all(stands) && self.supervisor.adopt(id, now, &mut actions);
         if !is_wanted {
             self.log.line(&format!("{} (process {pid}) is not wanted", self.called(id)));
             let _ = link.send(&ToWorker::Stop);

@@ -369,7 +369,8 @@ impl Supervisor {
 
     /// Members for `entries`: those that stand get the new limits, the others are made.
     fn take_entries(&mut self, entries: &[Entry], now: Instant) {
-        let own = |entry: &Entry| (entry.first_id..entry.first_id + entry.min, entry.program.clone());
+        let own =
+            |entry: &Entry| (entry.first_id..entry.first_id + entry.min, entry.program.clone());
         self.mins = entries.iter().map(own).collect();
         for (index, entry) in entries.iter().enumerate() {
             for id in entry.ids() {
