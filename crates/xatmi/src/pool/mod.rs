@@ -18,7 +18,7 @@
 //! |---|---|
 //! | `turn` | the loop: wait, events, time |
 //! | `workers` | what the supervisor asks for, and what workers say |
-//! | `visitors` | connections to the control socket |
+//! | `visitors`, `strangers` | connections to the control socket; clients of an earlier manager |
 //! | `orders` | commands that take time |
 //! | `answers` | the tables |
 //! | `services`, `owed` | queues of services; answers for the dead |
@@ -36,6 +36,7 @@ mod owed;
 mod process;
 mod services;
 mod spawn;
+mod strangers;
 mod survivors;
 mod turn;
 mod visitors;
@@ -62,6 +63,7 @@ use orders::Order;
 use owed::Owed;
 use process::{Process, Seat};
 use services::Services;
+use strangers::Strangers;
 use visitors::Visitors;
 use watch::{Source, Watch};
 
@@ -153,6 +155,7 @@ pub struct Pool {
     seats_free: Vec<usize>,
     services: Services,
     visitors: Visitors,
+    strangers: Strangers,
     owed: Owed,
     orders: Vec<Order>,
     counts: Counts,
@@ -213,6 +216,7 @@ impl Pool {
             slots: Rc::new(slots),
             seats_free: (0..slots_max).rev().collect(),
             visitors: Visitors::default(),
+            strangers: Strangers::default(),
             owed: Owed::default(),
             orders: Vec::new(),
             counts: Counts::default(),

@@ -1,5 +1,7 @@
 //! Every element of the configuration against a virtual clock: what is done, and at which second.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A supervisor, a clock that only moves when it is told to, and what was done at which second.
