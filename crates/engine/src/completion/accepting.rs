@@ -30,8 +30,8 @@ use crate::admission::Queue;
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};
 
-/// Accepts that are armed on a listener of the loop's own. More cost more for each connection,
-/// and bring nothing: calls take who comes beside them.
+/// Accepts that are armed on a listener of the loop's own: few, so that an enter brings few.
+/// Calls take who comes beside them.
 const ARMED_MAX: usize = 4;
 
 /// A listener, and what is armed on it.
