@@ -76,7 +76,9 @@ pub(super) const SEED: Seed = Seed {
             name: "loops",
             theirs: "two servers: epoll, edge-triggered, armed again for each request; io_uring with \
                      single-shot accepts and a timeout linked to each receive",
-            ours: Here::Words("one server: epoll-et, or uring with multishot accept and receive"),
+            ours: Here::Words(
+                "one server: epoll-et, or uring with four armed accepts and multishot receive",
+            ),
         },
         Setting {
             name: "runs",
