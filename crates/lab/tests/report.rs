@@ -312,8 +312,14 @@ fn times_inside_the_server_are_drawn_over_each_other_with_their_quantiles() {
         assert!(text.contains(words), "{words}");
     }
     let mut record = sample::record();
+    let summary = markdown(&record);
+    let (_, section) = summary.split_once("### Inside the server").expect("a section");
+    let rows: Vec<&str> = section.lines().filter(|line| line.ends_with(" |")).skip(1).collect();
+    assert_eq!(rows.len(), 4, "both arms at both points: {section}");
+    assert!(section.contains(" | 1.17 |"), "{section}");
     record.request_times.clear();
     assert!(!html(&record).contains("id=\"times\""));
+    assert!(!markdown(&record).contains("Inside the server"));
 }
 
 /// The sample as the job of a document.
@@ -355,7 +361,7 @@ fn a_document_stands_beside_the_job_that_repeats_it_and_no_other() {
 fn a_document_without_figures_is_judged_by_its_words() {
     let text = markdown(&seed_record("seed1"));
     assert!(text.contains("by its words it rises, here it rises"), "{text}");
-    assert!(text.contains("no figure here for 16,000"), "{text}");
+    assert!(!text.contains("passes/s over pipes"), "of pipes it says no level curve: {text}");
 }
 
 /// The sample with its streams as a cost under a load generator.
