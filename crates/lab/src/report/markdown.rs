@@ -44,7 +44,7 @@ pub fn markdown(record: &Record) -> String {
 }
 
 fn trust(record: &Record) -> String {
-    let (badge, _) = words::badge(record.trust.badge);
+    let (badge, _) = words::badge(&record.trust);
     let items = words::trust(&record.trust)
         .into_iter()
         .map(|(name, value)| format!("{name} {}", escape(&value)));
