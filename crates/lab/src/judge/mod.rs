@@ -18,6 +18,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod undecided;
 mod why;
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
