@@ -249,6 +249,16 @@ fn the_terminal_table_has_the_shape_of_benchstat() {
 }
 
 #[test]
+fn a_record_that_was_called_quiet_is_not_where_the_same_program_twice_is_far_apart() {
+    let mut record = sample::record();
+    record.trust.noise = Some([1.0, 0.83, 1.38]);
+    for text in [markdown(&record), table(&record, 200, false), html(&record)] {
+        assert!(text.contains("noisy machine: A/A to 38 %"), "{text}");
+        assert!(!text.contains("quiet machine"), "{text}");
+    }
+}
+
+#[test]
 fn curves_are_a_matrix_on_the_terminal() {
     let text = table(&sample::record(), 110, false);
     let at = text.find("pipes · rule fixed\n").expect("a block for the panel");

@@ -21,6 +21,8 @@ mod trust;
 mod undecided;
 mod why;
 
+pub(crate) use trust::is_noisy;
+
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
 const UNDISTURBED_MIN: usize = 3;
 /// Findings that are about the generator's own figures, which stand in the section on the load with

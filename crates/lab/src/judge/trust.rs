@@ -36,7 +36,7 @@ pub(super) fn of(record: &Record) -> Trust {
     let badge = match () {
         () if is_invalid => Badge::Invalid,
         () if is_disturbed => Badge::Disturbed,
-        () if noise.is_some_and(|noise| reach(&noise) > 1.0 + NOISE_MAX) => Badge::Noisy,
+        () if is_noisy(noise) => Badge::Noisy,
         () if !is_watched => Badge::Unwatched,
         () => Badge::Quiet,
     };
@@ -60,6 +60,12 @@ fn widest_noise(results: &[ResultRow]) -> Option<[f64; 3]> {
     let of_row = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
     let noise = results.iter().filter(|row| row.verdict == Verdict::NoiseFloor).filter_map(of_row);
     noise.max_by(|a, b| reach(a).total_cmp(&reach(b)))
+}
+
+/// Whether the widest A/A interval takes the badge of a quiet machine away; also asked of records that
+/// an earlier version judged.
+pub(crate) fn is_noisy(noise: Option<[f64; 3]>) -> bool {
+    noise.is_some_and(|noise| reach(&noise) > 1.0 + NOISE_MAX)
 }
 
 /// The ratio that an interval reaches, whichever way.

@@ -3,6 +3,7 @@
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
 use super::number;
+use crate::judge::is_noisy;
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, Verdict};
 
 /// The verdict in one or two words. A metric of which less is better is a cost.
@@ -44,6 +45,7 @@ pub(super) fn verdict_sign(verdict: Verdict) -> char {
 /// The badge in words, and its class.
 pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
     let (words, class) = match trust.badge {
+        Badge::Quiet if is_noisy(trust.noise) => return (noisy(trust), "open"),
         Badge::Quiet => ("quiet machine", "good"),
         Badge::Disturbed => ("disturbed machine", "open"),
         Badge::Noisy => return (noisy(trust), "open"),

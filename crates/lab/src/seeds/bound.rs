@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn a_level_rate_that_is_the_generators_is_not_the_servers() {
         let name = "replies/s over dead connections, sys_epoll";
-        let bound = [("epoll", "0", 1e5, 0.99), ("epoll", "18000", 1e5, 0.96)];
+        let bound = [("epoll-et", "0", 1e5, 0.99), ("epoll-et", "18000", 1e5, 0.96)];
         let (judged, words) = agreement(&record(&bound), name);
         assert_eq!(judged, Agreement::Unknown);
         assert!(words.contains("at 2 of 5 places the load generator was the bound"), "{words}");
-        let free = [("epoll", "0", 1e5, 0.6), ("epoll", "18000", 1e5, 0.6)];
+        let free = [("epoll-et", "0", 1e5, 0.6), ("epoll-et", "18000", 1e5, 0.6)];
         assert_eq!(agreement(&record(&free), name).0, Agreement::Agrees);
         // What the server used is judged either way.
         let cost = "server CPU over dead connections, sys_epoll";
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn a_rate_that_rises_to_where_the_generator_is_the_bound_has_risen() {
         let name = "replies/s beside 18,000 dead connections";
-        let won = [("poll", "18000", 1e3, 0.1), ("epoll", "18000", 1e5, 0.99)];
+        let won = [("poll", "18000", 1e3, 0.1), ("epoll-et", "18000", 1e5, 0.99)];
         assert_eq!(agreement(&record(&won), name).0, Agreement::Agrees);
-        let both = [("poll", "18000", 8e4, 0.97), ("epoll", "18000", 1e5, 0.99)];
+        let both = [("poll", "18000", 8e4, 0.97), ("epoll-et", "18000", 1e5, 0.99)];
         assert_eq!(agreement(&record(&both), name).0, Agreement::Unknown);
         let cost = "server CPU beside 18,000 dead connections";
         assert_eq!(agreement(&record(&won), cost).0, Agreement::Agrees);

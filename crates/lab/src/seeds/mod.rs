@@ -315,9 +315,9 @@ mod tests {
                 ..row_for_tests(arm, Verdict::Baseline)
             });
         };
-        row("8000", "epoll", 199_000.0);
+        row("8000", "epoll-et", 199_000.0);
         row("8000", "poll", 9_000.0);
-        row("16000", "epoll", 198_000.0);
+        row("16000", "epoll-et", 198_000.0);
         record.left_out.push(LeftOut {
             experiment: "pipes".into(),
             point: "16000 pipes, hopping".into(),

@@ -25,7 +25,7 @@ const HEADINGS: [&str; 13] = [
     "#instructions per cycle",
     "#branches",
     "#branch misses",
-    "#branches missed",
+    "#miss rate",
 ];
 
 /// The table of one experiment; under it why a count is missing, each reason once.
