@@ -13,7 +13,7 @@ use pollux_lab::experiment::{Experiment, Peer};
 use pollux_lab::floor::FloorOptions;
 use pollux_lab::generate::GenerateOptions;
 use pollux_lab::host::sources::Sources;
-use pollux_lab::job::{self, Job, Overrides};
+use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
 use pollux_lab::plan::{Machine, Plan, Resources, Wanted, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
@@ -25,8 +25,6 @@ use crate::lab_parts as parts;
 use crate::output::{self, Failure};
 use crate::progress::{self, Progress};
 
-/// The job of plain `pollux lab`.
-const DEFAULT_JOB: &str = "quick";
 /// Built-in jobs by the number of their seed.
 const SEEDS: [&str; 3] = ["seed0", "seed1", "seed2"];
 /// Folder for results when none is named.

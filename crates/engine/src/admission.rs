@@ -47,16 +47,17 @@ impl Admission {
         self.is_for_others = true;
     }
 
-    /// Accepts this turn's share into [`Admission::arrivals`].
+    /// Accepts up to `share` connections into [`Admission::arrivals`].
     pub(crate) fn accept(
         &mut self,
         listener: BorrowedFd<'_>,
         open: u32,
+        share: u32,
         now: Moment,
         limits: &Limits,
         counters: &Counters,
     ) -> Queue {
-        for _ in 0..limits.accepts_per_turn {
+        for _ in 0..share {
             if open as usize + self.arrivals.len() >= limits.connections_max as usize {
                 self.pause_full(now, limits, counters);
                 return Queue::Paused;
@@ -150,8 +151,8 @@ mod tests {
         (listener.into_socket(), clients)
     }
 
-    fn limits(connections_max: u32, accepts_per_turn: u32) -> Limits {
-        Limits { connections_max, accepts_per_turn, ..Limits::default() }
+    fn limits(connections_max: u32) -> Limits {
+        Limits { connections_max, ..Limits::default() }
     }
 
     #[test]
@@ -160,9 +161,9 @@ mod tests {
         let counters = Counters::default();
         let mut admission = Admission::new();
         let now = Moment::default();
-        let queue = admission.accept(listener.as_fd(), 0, now, &limits(100, 3), &counters);
+        let queue = admission.accept(listener.as_fd(), 0, 3, now, &limits(100), &counters);
         assert_eq!((queue, admission.arrivals().len()), (Queue::MayHaveMore, 3));
-        let queue = admission.accept(listener.as_fd(), 3, now, &limits(100, 3), &counters);
+        let queue = admission.accept(listener.as_fd(), 3, 3, now, &limits(100), &counters);
         assert_eq!((queue, admission.arrivals().len()), (Queue::Empty, 2));
         assert_eq!(counters.value(Counter::Accepted), 5);
     }
@@ -170,15 +171,15 @@ mod tests {
     #[test]
     fn at_the_limit_it_pauses_until_a_connection_closes() {
         let (listener, _clients) = listener_with(3);
-        let (counters, limits) = (Counters::default(), limits(2, 10));
+        let (counters, limits) = (Counters::default(), limits(2));
         let mut admission = Admission::new();
         let now = Moment::default();
-        let queue = admission.accept(listener.as_fd(), 0, now, &limits, &counters);
+        let queue = admission.accept(listener.as_fd(), 0, 10, now, &limits, &counters);
         assert_eq!((queue, admission.arrivals().len()), (Queue::Paused, 2));
         assert!(!admission.may_resume(2, now, &limits));
         assert!(admission.is_paused());
         assert!(admission.may_resume(1, now, &limits));
-        let queue = admission.accept(listener.as_fd(), 1, now, &limits, &counters);
+        let queue = admission.accept(listener.as_fd(), 1, 10, now, &limits, &counters);
         assert_eq!((queue, admission.arrivals().len()), (Queue::Paused, 1));
     }
 }

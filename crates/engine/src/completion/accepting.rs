@@ -1,35 +1,38 @@
 //! How the completion loop comes to its connections.
 //!
 //! ```text
-//!            a few connections               more than a turn's share
-//!   armed ◄──────────────────► armed ──────────────────────────────────► asking
-//!     ▲   multishot accept                   accept cancelled               │ accept4(2), a share
-//!     └─────────────────────────────── nobody waits any more ◄──────────────┘ in each turn
+//!            some of the armed accepts came               all of them came in one turn
+//!   armed ◄────────────────────────────────► armed ───────────────────────────────────► asking
+//!     ▲   a request for each place               nothing is armed                          │ accept4(2), a share
+//!     └───────────────────────────────── nobody waits any more ◄───────────────────────────┘ in each turn
 //! ```
 //!
-//! A multishot accept saves a call for each connection, and knows no bound: in a storm it hands
-//! over everybody who waits before any live connection's data. So what it brings waits here and
-//! is let in after the live connections had their turn; when more came than a turn's share it is
-//! cancelled, the rest stays in the kernel's backlog, and the loop asks until that is empty.
+//! A few accepts are armed at once, each for one connection, so that no enter can bring more
+//! than those. A multishot accept knows no such bound: in a storm the kernel hands over whoever
+//! waits, and whoever comes meanwhile, before the enter returns, and the live connections stand
+//! still for as long.
 //!
-//! Of the loops that share a listener the kernel wakes one. A multishot accept would take more
-//! for a loop than it has room for, while others have some; so there an accept is for one
-//! connection, is armed only while there is room for it, and the loop asks once it has come. The
-//! kernel's one wake may reach such an accept just before it is cancelled. So whoever waits when
-//! it has ended is taken, and in that race a loop has one more than it should for each listener
-//! beyond the first.
+//! Of the loops that share a listener the kernel wakes one. Several accepts would take more for
+//! a loop than its part, while others have room; so there one is armed. The kernel's one wake
+//! may reach such an accept just before it is cancelled. So whoever waits when it has ended is
+//! taken, and in that race a loop has one more than it should for each listener beyond the
+//! first.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use pollux_sys::ring::{InFlight, QueueFull, Shots, StreamCompletion};
+use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
 use rustix::io::Errno;
 
 use super::label::{Kind, numbered};
 use super::turns::{errno, is};
-use super::{CompletionLoop, SUBMITS_MAX, shots_of};
+use super::{CompletionLoop, shots_of};
 use crate::admission::Queue;
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Listener, Session};
+
+/// Accepts that are armed on a listener of the loop's own: few, so that an enter brings few.
+/// Calls take who comes beside them.
+const ARMED_MAX: usize = 4;
 
 /// A listener, and what is armed on it.
 pub(super) struct Listening {
@@ -38,25 +41,29 @@ pub(super) struct Listening {
     shots: Shots,
     /// Other loops take connections from it too.
     is_shared: bool,
-    accept: Option<InFlight>,
+    accepts: [Option<InFlight>; ARMED_MAX],
     is_cancelling: bool,
-    /// Somebody may wait who is not accepted by a request.
-    pub(super) is_asking: bool,
+    /// Connections that requests accepted since the last share.
+    came: u32,
 }
 
 impl Listening {
-    /// A shared listener is not asked beside an accept: each could take the last place.
-    fn can_be_asked(&self) -> bool {
-        self.is_asking && !(self.is_shared && self.accept.is_some())
+    fn armed(&self) -> usize {
+        self.accepts.iter().flatten().count()
+    }
+
+    /// How many accepts may be armed where a share and the room left allow so many.
+    fn places(&self, at_most: u32) -> usize {
+        let places = if self.is_shared { 1 } else { ARMED_MAX };
+        places.min(at_most as usize)
     }
 
     /// A line of `show fd`.
     pub(super) fn describe(&self) -> String {
-        let doing = match (&self.accept, self.is_cancelling, self.is_asking) {
-            (Some(_), true, _) => "lets go",
-            (Some(_), false, _) => "accept armed",
-            (None, _, true) => "asking",
-            (None, _, false) => "paused",
+        let doing = match (self.armed(), self.is_cancelling) {
+            (0, _) => "asks or pauses".to_owned(),
+            (armed, true) => format!("lets go of {armed} accepts"),
+            (armed, false) => format!("{armed} accepts armed"),
         };
         let sharing = if self.is_shared { "shared listener" } else { "listener" };
         format!("{sharing} fd {} {doing}", self.socket.as_raw_fd())
@@ -68,43 +75,43 @@ impl<S: Session> CompletionLoop<S> {
     pub(crate) fn listen(&mut self, listener: Listener, is_shared: bool) {
         let socket = listener.into_socket();
         let shots = shots_of(&socket);
-        let (accept, is_cancelling, is_asking) = (None, false, true);
-        let listening = Listening { socket, shots, is_shared, accept, is_cancelling, is_asking };
+        let (accepts, is_cancelling, came) = ([None; ARMED_MAX], false, 0);
+        let listening = Listening { socket, shots, is_shared, accepts, is_cancelling, came };
         self.listeners.push(listening);
     }
 
-    /// Takes no more connections; those that were accepted already are let in.
+    /// Takes no more connections.
     pub(super) fn stop_listening(&mut self) {
         self.cancel_accepts();
         for listening in std::mem::take(&mut self.listeners) {
             self.close_fd(listening.socket);
         }
-        while let Some((socket, shots)) = self.arrived.pop_front() {
-            self.let_in(socket, shots);
-        }
     }
 
-    /// A connection was accepted by a request, or the request ended.
-    pub(super) fn accepted(&mut self, number: u32, mut completion: StreamCompletion) {
-        let Some(listening) = self.listeners.get_mut(number as usize) else { return };
-        if !completion.has_more {
-            (listening.accept, listening.is_cancelling) = (None, false);
-            listening.is_asking |= listening.is_shared;
-        }
-        let (shots, is_shared) = (listening.shots, listening.is_shared);
+    /// A connection was accepted by a request, or the request failed; `label` says which.
+    pub(super) fn accepted(&mut self, label: u32, mut completion: StreamCompletion) {
+        let (number, place) = (label as usize / ARMED_MAX, label as usize % ARMED_MAX);
+        let Some(listening) = self.listeners.get_mut(number) else { return };
+        listening.accepts[place] = None;
+        listening.is_cancelling &= listening.armed() > 0;
         match completion.accepted() {
-            // One in a turn starves nobody, and those who have room are not waited for.
-            Some(socket) if is_shared => self.let_in(socket, shots),
-            Some(socket) => self.arrived.push_back((socket, shots)),
-            None if is(completion.result, Errno::CANCELED) => self.accept_late(number, is_shared),
+            // So few starve nobody, and those who have room are not waited for.
+            Some(socket) => {
+                listening.came += 1;
+                let shots = listening.shots;
+                self.let_in(socket, shots);
+            }
+            None if is(completion.result, Errno::CANCELED) => self.accept_late(number),
             None => self.accept_failed(errno(completion.result)),
         }
     }
 
     /// Takes the connection whose wake the cancelled accept may have had.
-    fn accept_late(&mut self, number: u32, is_shared: bool) {
-        let listening = &self.listeners[number as usize];
-        if is_shared && let Accepted::Socket(socket) = accept(&listening.socket) {
+    fn accept_late(&mut self, number: usize) {
+        let listening = &self.listeners[number];
+        if listening.is_shared
+            && let Accepted::Socket(socket) = accept(&listening.socket)
+        {
             self.let_in(socket, listening.shots);
         }
     }
@@ -112,69 +119,51 @@ impl<S: Session> CompletionLoop<S> {
     fn accept_failed(&mut self, errno: Errno) {
         let now = self.clock.now().at;
         match Accepted::failed(errno) {
-            Accepted::Exhausted | Accepted::Broken => {
+            Accepted::Exhausted | Accepted::Broken if !self.admission.is_paused() => {
                 self.admission.pause_exhausted(now, &self.limits, &self.counters);
             }
+            Accepted::Exhausted | Accepted::Broken => {}
             _ => self.counters.count(Counter::AcceptsAborted),
         }
     }
 
-    /// Lets in this turn's share.
+    /// Takes this turn's share of those who wait, and arms accepts where nobody does.
     pub(super) fn accept(&mut self) {
         let now = self.clock.now().at;
-        if self.admission.is_paused() {
-            if !self.admission.may_resume(self.open_for_accepts(), now, &self.limits) {
-                return self.cancel_accepts();
-            }
-            self.ask_all();
+        if self.admission.is_paused()
+            && !self.admission.may_resume(self.open_for_accepts(), now, &self.limits)
+        {
+            return self.cancel_accepts();
         }
-        for _ in 0..self.limits.accepts_per_turn {
-            let Some((socket, shots)) = self.arrived.pop_front() else {
-                return self.ask_and_arm();
-            };
-            if !self.has_room() {
-                self.arrived.push_front((socket, shots));
-                self.admission.pause_full(now, &self.limits, &self.counters);
-                return self.cancel_accepts();
-            }
-            self.let_in(socket, shots);
-        }
-        if !self.arrived.is_empty() {
-            self.cancel_accepts();
-            self.ask_all();
-        }
-    }
-
-    /// Whether somebody can be let in without waiting.
-    pub(super) fn has_arrivals(&self) -> bool {
-        let is_asking = || self.listeners.iter().any(Listening::can_be_asked);
-        !self.admission.is_paused() && (!self.arrived.is_empty() || is_asking())
-    }
-
-    /// Asks where somebody may wait, and arms an accept where nobody does.
-    fn ask_and_arm(&mut self) {
-        if !self.has_room() {
-            let now = self.clock.now().at;
+        if self.room() == 0 {
             self.admission.pause_full(now, &self.limits, &self.counters);
             return self.cancel_accepts();
         }
         for number in 0..self.listeners.len() {
-            if self.listeners[number].can_be_asked() && self.ask(number) == Queue::Paused {
-                return self.cancel_accepts();
-            }
-            if !self.listeners[number].is_asking {
-                self.arm_accept(number);
+            let came = std::mem::take(&mut self.listeners[number].came);
+            let queue = match self.listeners[number].armed() {
+                0 => self.ask(number, self.limits.accepts_per_turn.saturating_sub(came)),
+                _ => Queue::Empty,
+            };
+            match queue {
+                Queue::Empty => self.arm_accepts(number),
+                Queue::MayHaveMore => {}
+                Queue::Paused => return self.cancel_accepts(),
             }
         }
     }
 
-    fn ask(&mut self, number: usize) -> Queue {
+    /// Whether somebody may wait whom no armed accept takes.
+    pub(super) fn has_arrivals(&self) -> bool {
+        !self.admission.is_paused() && self.listeners.iter().any(|each| each.armed() == 0)
+    }
+
+    /// Accepts up to `share` connections by calls.
+    fn ask(&mut self, number: usize, share: u32) -> Queue {
         let (open, now) = (self.open_for_accepts(), self.clock.now().at);
-        let listening = &mut self.listeners[number];
-        let (socket, limits) = (listening.socket.as_fd(), &self.limits);
-        let queue = self.admission.accept(socket, open, now, limits, &self.counters);
-        listening.is_asking = queue != Queue::Empty;
-        let shots = listening.shots;
+        let Listening { socket, shots, .. } = &self.listeners[number];
+        let (socket, shots, limits) = (socket.as_fd(), *shots, &self.limits);
+        let queue = self.admission.accept(socket, open, share, now, limits, &self.counters);
         let mut arrivals: Vec<OwnedFd> = self.admission.arrivals();
         for socket in arrivals.drain(..) {
             self.welcome(socket, shots);
@@ -188,38 +177,39 @@ impl<S: Session> CompletionLoop<S> {
         self.welcome(socket, shots);
     }
 
-    fn ask_all(&mut self) {
-        self.listeners.iter_mut().for_each(|listening| listening.is_asking = true);
-    }
-
-    fn arm_accept(&mut self, number: usize) {
+    /// Arms an accept in every place that is free, for no more than there is room for.
+    fn arm_accepts(&mut self, number: usize) {
         let listening = &self.listeners[number];
-        if listening.accept.is_some() {
+        if listening.is_cancelling {
             return;
         }
-        let accepts = if listening.is_shared { Shots::One } else { Shots::Many };
         let fd = listening.socket.as_raw_fd();
-        let label = numbered(Kind::Listener, number as u32);
-        self.is_mixed = true;
-        for _ in 0..SUBMITS_MAX {
-            match self.ring.accept(fd, accepts, label) {
-                Ok(request) => return self.listeners[number].accept = Some(request),
-                Err(QueueFull) => self.submit(),
-            }
+        let places = listening.places(self.room().min(self.limits.accepts_per_turn));
+        let free = |accepts: &[Option<InFlight>]| accepts.iter().position(Option::is_none);
+        while self.listeners[number].armed() < places
+            && let Some(place) = free(&self.listeners[number].accepts)
+        {
+            let label = numbered(Kind::Listener, (number * ARMED_MAX + place) as u32);
+            let mut request = None;
+            self.push(|ring| ring.accept(fd, Shots::One, label).map(|it| request = Some(it)));
+            self.listeners[number].accepts[place] = request;
         }
-        panic!("the kernel takes no requests from a full queue");
     }
 
-    fn has_room(&self) -> bool {
-        self.open_for_accepts() < self.limits.connections_max
+    /// How many more connections there may be.
+    fn room(&self) -> u32 {
+        self.limits.connections_max.saturating_sub(self.open_for_accepts())
     }
 
     /// Lets go of all listeners, so that those who share them are woken.
     fn cancel_accepts(&mut self) {
         for number in 0..self.listeners.len() {
             let listening = &mut self.listeners[number];
-            let Some(request) = listening.accept else { continue };
-            if !std::mem::replace(&mut listening.is_cancelling, true) {
+            let is_armed = listening.armed() > 0;
+            if std::mem::replace(&mut listening.is_cancelling, is_armed) {
+                continue;
+            }
+            for request in listening.accepts.into_iter().flatten() {
                 self.push(|ring| ring.cancel_owned(request, numbered(Kind::Errand, 0)));
             }
         }

@@ -72,8 +72,6 @@ pub(crate) struct CompletionLoop<S: Session> {
     connections: Slots<Connection<S>>,
     open: u32,
     listeners: Vec<Listening>,
-    /// Connections that requests accepted and that were not let in yet.
-    arrived: VecDeque<(OwnedFd, Shots)>,
     admission: Admission,
     timers: Timers,
     alarm: Alarm,
@@ -132,7 +130,6 @@ impl<S: Session> CompletionLoop<S> {
             connections: Slots::new(),
             open: 0,
             listeners: Vec::new(),
-            arrived: VecDeque::new(),
             admission: Admission::new(),
             alarm,
             timers: Timers::new(clock.now().at),

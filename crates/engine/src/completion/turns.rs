@@ -123,9 +123,6 @@ impl<S: Session> CompletionLoop<S> {
         if self.backlog.is_empty() && self.backlog.capacity() > QUEUE_KEPT {
             self.backlog.shrink_to(QUEUE_KEPT);
         }
-        if self.arrived.is_empty() && self.arrived.capacity() > QUEUE_KEPT {
-            self.arrived.shrink_to(QUEUE_KEPT);
-        }
     }
 
     fn next_completion(&mut self) -> Option<StreamCompletion> {

@@ -265,7 +265,8 @@ impl<S: Session> ReadinessLoop<S> {
             let token = self.listeners[index];
             let open = self.open_for_accepts();
             let (socket, limits) = (socket(&self.table, token), &self.limits);
-            let queue = self.admission.accept(socket, open, now.at, limits, &self.counters);
+            let share = limits.accepts_per_turn;
+            let queue = self.admission.accept(socket, open, share, now.at, limits, &self.counters);
             if queue == Queue::Empty {
                 self.table.cannot_read(token);
             }

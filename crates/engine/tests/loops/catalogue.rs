@@ -41,6 +41,7 @@ fn a_storm_of_new_connections_leaves_the_turn_to_the_live_ones() {
         assert_eq!(stage.read(&mut live, 1), b"x");
         let connect = |_| TcpStream::connect(&address).expect("connected");
         let _storm: Vec<TcpStream> = (0..STORM).map(connect).collect();
+        let completed = stage.count(Counter::Completions);
         // In the middle of it, again and again, a live one speaks.
         for round in 1..=3 {
             live.write_all(b"ping").expect("room");
@@ -53,6 +54,9 @@ fn a_storm_of_new_connections_leaves_the_turn_to_the_live_ones() {
             let accepted = stage.count(Counter::Accepted);
             let most = round * TURNS * u64::from(SHARE);
             assert!(accepted <= most, "{driver}: {accepted} were let in before it");
+            // Nor did the kernel take them all for a loop that lets them in later.
+            let came = stage.count(Counter::Completions) - completed;
+            assert!(came <= most + round, "{driver}: {came} completions came before it");
         }
         stage.turn_until("the storm", |stage| stage.count(Counter::Accepted) == STORM as u64);
     }
