@@ -207,7 +207,7 @@ impl Pool {
     }
 
     fn stop_server(&self) {
-        self.command(&["stop", "--server", "echosv"]);
+        self.command(&["stop", "--name", "echosv"]);
     }
 
     fn log(&self) -> String {
