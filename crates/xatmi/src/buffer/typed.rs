@@ -74,7 +74,8 @@ impl Buffer {
         let (buffer_type, size) = (self.buffer_type, self.size());
         let bytes = self.as_bytes_mut();
         let sent = bytes.get(..len).ok_or(BufferError::BeyondEnd { given: len, size })?;
-        if buffer_type.is_text() && sent.iter().position(|&b| b == 0) != len.checked_sub(1) {
+        let end = sent.iter().position(|&b| b == 0);
+        if buffer_type.is_text() && end.map(|end| end + 1) != Some(len) {
             return Err(BufferError::NoNul { name: buffer_type.name() });
         }
         if buffer_type == BufferType::Ubf {

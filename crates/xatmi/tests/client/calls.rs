@@ -181,7 +181,7 @@ fn replies_find_their_calls_in_any_order_and_none_is_lost() {
         client.call_async("HELD", &text(what), NONE).expect("sent")
     };
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|what| ask(&mut client, what));
-    let asked: Vec<Held> = (0..4).map(|_| next(&held)).collect();
+    let asked: Vec<_> = (0..4).map(|_| next(&held)).collect();
     // A call in between takes what came for others, and keeps it.
     asked[3].answer(&pool);
     asked[1].answer(&pool);

@@ -3,5 +3,6 @@
 mod calls;
 mod held;
 mod large;
+mod mixed;
 mod queues;
 mod support;

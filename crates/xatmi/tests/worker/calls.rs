@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use pollux_sys::mqueue::MessageQueue;
+use pollux_xatmi::client::Welcome;
 use pollux_xatmi::clock::monotonic_ns;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::large::Outbox;
-use pollux_xatmi::link::{ToManager, ToWorker};
+use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
 use pollux_xatmi::slots::{Total, name_hash};
 use pollux_xatmi::wire::{Body, Payload};
+use rustix::net::{SocketFlags, accept_with};
 
 use crate::caller::{Caller, How, carray};
-use crate::stand_in::{StandIn, is_full};
+use crate::stand_in::{MESSAGE_LEN_BYTES, StandIn, is_full};
 
 #[test]
 fn a_service_answers_with_its_verdict_and_is_counted() {
@@ -217,6 +219,54 @@ fn services_come_and_go_while_a_service_runs() {
     caller.send(&mut pool, "LATER", b"nobody");
     caller.call(&mut pool, "ADVERTISE", b"LATER");
     assert_eq!(&caller.answer(&mut pool).bytes[..6], b"nobody", "offered again, it is served");
+    pool.stop();
+}
+
+#[test]
+fn a_service_calls_another_one_while_it_runs() {
+    let mut pool = StandIn::new("nested", 2);
+    pool.start("NESTED", 1);
+    pool.start("ECHO", 1);
+    let control = pool.control_socket();
+    let welcome = Welcome {
+        message_len_bytes: MESSAGE_LEN_BYTES,
+        reply_depth: 2,
+        timeout_s: 30,
+        pool: "nested".to_owned(),
+    };
+    let manager = std::thread::spawn(move || {
+        let client = accept_with(&control, SocketFlags::CLOEXEC).expect("the service");
+        let mut link = Link::new(client);
+        let patience = Duration::from_secs(30);
+        let hello = link.receive_within::<serde_json::Value>(patience).expect("a greeting");
+        assert!(matches!(hello, Received::Message(said, _) if said.get("Client").is_some()));
+        link.send(&serde_json::json!({ "Welcome": welcome })).expect("it reads");
+        link
+    });
+    let mut caller = Caller::new(&pool.prefix, 2);
+    for _ in 0..3 {
+        assert_eq!(&caller.call(&mut pool, "NESTED", b"deep").bytes[..4], b"deep");
+    }
+    pool.stop();
+    assert_eq!(pool.total(Total::Calls), 6);
+    drop(manager.join().expect("it was greeted"));
+}
+
+#[test]
+fn a_worker_with_more_parked_than_it_may_keep_waits_and_goes_on() {
+    let mut pool = StandIn::new("overfull", 1);
+    pool.start("ECHO", 1);
+    let mut idle = Caller::new(&pool.prefix, 1);
+    let deadline_ns = monotonic_ns() + Duration::from_secs(3).as_nanos() as u64;
+    // One that fits, 256 that are kept, and some for which there is no place.
+    for _ in 0..262 {
+        idle.send_how(&mut pool, "ECHO", b"x", How { deadline_ns, ..How::default() });
+    }
+    let mut brisk = Caller::new(&pool.prefix, 1);
+    assert_eq!(brisk.call(&mut pool, "ECHO", b"me").bytes, b"me");
+    pool.wait_for("the end of what nobody reads", |pool| {
+        pool.total(Total::Dropped) + pool.total(Total::Late) == 261
+    });
     pool.stop();
 }
 

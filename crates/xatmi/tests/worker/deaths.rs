@@ -3,9 +3,7 @@
 use pollux_xatmi::error::Code;
 use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
 use pollux_xatmi::slots::{Caller as Waiting, Slots, State};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
-};
+use rustix::net::{SocketFlags, accept_with};
 
 use crate::behaviours::{EXITED, PANICKED, REFUSED};
 use crate::caller::Caller;
@@ -97,13 +95,7 @@ fn a_worker_without_a_manager_serves_on_and_is_adopted_by_the_next() {
     let mut caller = Caller::new(&pool.prefix, 2);
     assert_eq!(caller.call(&mut pool, "ECHO", b"still here").bytes, b"still here");
 
-    let kind = SocketType::SEQPACKET;
-    let control = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-    let control = control.expect("a socket");
-    let name = pool.prefix.control_socket();
-    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short");
-    bind(&control, &address).expect("free");
-    listen(&control, 8).expect("bound");
+    let control = pool.control_socket();
     let mut link = Link::new(accept_with(&control, SocketFlags::CLOEXEC).expect("the orphan"));
     let patience = std::time::Duration::from_secs(30);
     let Ok(Received::Message(said, mut beside)) = link.receive_within(patience) else {

@@ -18,6 +18,9 @@ use pollux_xatmi::slots::{Slot, Slots, State, Total};
 use pollux_xatmi::worker::{LINK_VARIABLE, WAKE_VARIABLE};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 
 use crate::behaviours;
 
@@ -154,6 +157,17 @@ impl StandIn {
             assert!(Instant::now() < end, "waited in vain for {what}; {}", self.picture());
             self.hear();
         }
+    }
+
+    /// A socket that listens where the pool's manager would.
+    pub(crate) fn control_socket(&self) -> OwnedFd {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        let name = self.prefix.control_socket();
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short");
+        bind(&socket, &address).expect("free");
+        listen(&socket, 8).expect("bound");
+        socket
     }
 
     /// The exit code of a worker that ends, none after a signal.
