@@ -129,6 +129,8 @@ impl<K: Copy + Eq> QueueCache<K> {
     }
 
     fn insert(&mut self, key: K, queue: MessageQueue) -> usize {
+        // Where one comes others have gone: the moment costs a walk through the file system anyway.
+        self.close_withdrawn();
         if self.entries.len() == self.entries_max {
             let oldest = (0..self.entries.len()).min_by_key(|at| self.entries[*at].last_use);
             self.entries.swap_remove(oldest.unwrap_or(0));
@@ -176,6 +178,21 @@ mod tests {
         let gone = cache.open(1, || name(1)).expect_err("it was closed, and its name is gone");
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);
         drop(queues);
+    }
+
+    #[test]
+    fn queues_that_lost_their_name_are_let_go_when_another_one_comes() {
+        let mut cache = QueueCache::new(4);
+        for n in [20, 21] {
+            MessageQueue::create(&name(n), SIZE).expect("a queue");
+        }
+        cache.open(20, || name(20)).expect("it stands");
+        MessageQueue::unlink(&name(20)).expect("it stands");
+        cache.open(21, || name(21)).expect("it stands");
+        MessageQueue::unlink(&name(21)).expect("it stands");
+        assert_eq!(cache.len(), 1);
+        cache.close_withdrawn();
+        assert!(cache.is_empty());
     }
 
     #[test]
