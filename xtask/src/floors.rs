@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 10] = [
+const FLOORS: [(&str, u32); 11] = [
     ("pollux-sys", 1),
     ("pollux-draw", 1),
     ("pollux-poller", 2),
@@ -15,6 +15,7 @@ const FLOORS: [(&str, u32); 10] = [
     ("pollux-http", 3),
     ("pollux-server", 4),
     ("pollux-load", 4),
+    ("pollux-xatmi", 4),
     // What is only measured stands just below the lab, so that nothing else can lean on it.
     ("pollux-peer-polling", 4),
     ("pollux-lab", 5),
