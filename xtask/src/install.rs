@@ -40,7 +40,9 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
             .map_err(at(&path))?;
     }
     let library = built.join("libpollux_xatmi_c.so");
-    done(Command::new(&pollux).args(["pool", "lay-out"]).arg(&prefix).arg("--library").arg(library))?;
+    done(
+        Command::new(&pollux).args(["pool", "lay-out"]).arg(&prefix).arg("--library").arg(library),
+    )?;
     Ok(prefix)
 }
 

@@ -79,10 +79,11 @@ thread_local! {
 ///
 /// One system call for an address that is not the last one of this thread.
 pub(crate) fn is_readable(address: usize) -> bool {
-    if READABLE.get() == address {
+    if READABLE.get() == address && address != 0 {
         return true;
     }
-    let is_readable = kernel_can_read(address);
+    // Without a set the kernel has nothing to read.
+    let is_readable = address != 0 && kernel_can_read(address);
     if is_readable {
         READABLE.set(address);
     }
@@ -103,9 +104,8 @@ fn kernel_can_read(address: usize) -> bool {
     const SET_BYTES: usize = 8;
     let (set, none) = (address, std::ptr::null::<u8>());
     // SAFETY: the kernel only reads the set, checks its address itself, and refuses the change.
-    let result = unsafe {
-        libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_CHANGE, set, none, SET_BYTES)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_CHANGE, set, none, SET_BYTES) };
     result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 

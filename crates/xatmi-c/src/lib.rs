@@ -18,10 +18,11 @@
 //! memory that is no buffer, and buffers that were freed are told by an error where they can be.
 
 mod caller;
-mod fault;
+pub mod fault;
 pub mod fields;
 pub mod layout;
 mod memory;
 pub mod names;
+pub mod typed;
 pub mod values;
 pub mod whole;

@@ -3,11 +3,11 @@
 //! C programs call it. The tables are read once for the whole process, when the first name is asked
 //! for.
 
-use std::ffi::{CString, c_char, c_int};
 use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int};
 use std::sync::OnceLock;
 
-use pollux_xatmi::field_table::{FieldTable, TableError};
+use pollux_xatmi::field_table::FieldTable;
 use pollux_xatmi::ubf::{FieldId, FieldType, UbfError};
 
 use crate::caller;
@@ -23,7 +23,7 @@ struct Names {
 fn names() -> Result<&'static Names, UbfFault> {
     static NAMES: OnceLock<Result<Names, (c_int, String)>> = OnceLock::new();
     let names = NAMES.get_or_init(|| {
-        let table = FieldTable::from_env().map_err(|error| (number(&error), error.to_string()))?;
+        let table = FieldTable::from_env().map_err(|error| (error.number(), error.to_string()))?;
         let texts = table.definitions().filter_map(|definition| {
             let text = CString::new(definition.name.as_bytes()).ok()?;
             Some((definition.id.raw(), text))
@@ -32,16 +32,6 @@ fn names() -> Result<&'static Names, UbfFault> {
         Ok(Names { table, texts })
     });
     names.as_ref().map_err(|(number, detail)| UbfFault::Other(*number, detail.clone()))
-}
-
-/// `Berror` for tables that could not be read.
-fn number(error: &TableError) -> c_int {
-    const BFTOPEN: c_int = 12;
-    const BFTSYNTAX: c_int = 13;
-    match error {
-        TableError::Wrong { .. } => BFTSYNTAX,
-        _ => BFTOPEN,
-    }
 }
 
 /// The tables of the environment, or none where they can't be read.

@@ -23,10 +23,10 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// When both are those of buffers of fields, nobody else uses them meanwhile.
-unsafe fn by_other(
+unsafe fn by_other<'r>(
     to: *mut c_char,
     from: *const c_char,
-    change: impl FnOnce(&mut UbfMut<'_>, UbfRef<'_>) -> Result<(), UbfError>,
+    change: impl FnOnce(&mut UbfMut<'r>, UbfRef<'_>) -> Result<(), UbfError>,
 ) -> c_int {
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
@@ -71,7 +71,7 @@ unsafe fn list(list: *const c_int) -> Result<Vec<FieldId>, UbfError> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bcpy(to: *mut c_char, from: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { by_other(to, from, |fields, source| fields.copy_from(source)) }
+    unsafe { by_other(to, from, UbfMut::copy_from) }
 }
 
 /// Occurrences of `from` replace those of `to`, others are added.
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn Bcpy(to: *mut c_char, from: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bupdate(to: *mut c_char, from: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { by_other(to, from, |fields, source| fields.update(source)) }
+    unsafe { by_other(to, from, UbfMut::update) }
 }
 
 /// All occurrences of `from` are added to `to`.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn Bupdate(to: *mut c_char, from: *const c_char) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bconcat(to: *mut c_char, from: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { by_other(to, from, |fields, source| fields.concat(source)) }
+    unsafe { by_other(to, from, UbfMut::concat) }
 }
 
 /// Only the fields of the list stay.
