@@ -9,4 +9,5 @@ pub mod mqueue;
 pub mod perf;
 pub mod readiness;
 pub mod ring;
+pub mod shared;
 pub mod socket;

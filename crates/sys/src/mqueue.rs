@@ -2,11 +2,16 @@
 //!
 //! The conformance suite polls them and the service pool sends through them. On Linux a queue
 //! descriptor is a file descriptor (`mq_overview(7)`), so it is owned, borrowed and watched
-//! like any other. Every descriptor opened here is non-blocking; nothing here waits.
+//! like any other. Every descriptor opened here is non-blocking but one made by
+//! [`MessageQueue::create_for_replies`], whose owner alone waits on it; no send ever waits.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+use crate::readiness::timespec;
 
 /// The permission bits of a new queue: its owner only.
 const MODE: libc::mode_t = 0o600;
@@ -18,6 +23,15 @@ pub struct QueueSize {
     pub messages_max: u32,
     /// Bytes of one message; at most `fs.mqueue.msgsize_max` without privilege (8192).
     pub message_len_bytes: u32,
+}
+
+/// What a queue says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueState {
+    /// The size it was made with.
+    pub size: QueueSize,
+    /// Messages that wait in it at this moment.
+    pub messages_waiting: u32,
 }
 
 /// An open message queue.
@@ -35,15 +49,16 @@ impl MessageQueue {
     /// EEXIST where it stands already, EINVAL for a bad name or size, EMFILE, ENFILE, ENOSPC,
     /// ENOSYS where the kernel was built without queues.
     pub fn create(name: &CStr, size: QueueSize) -> io::Result<Self> {
-        // SAFETY: `mq_attr` consists of integers, for which zero is a value.
-        let mut attributes: libc::mq_attr = unsafe { std::mem::zeroed() };
-        attributes.mq_maxmsg = i64::from(size.messages_max);
-        attributes.mq_msgsize = i64::from(size.message_len_bytes);
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NONBLOCK;
-        let flags = flags | libc::O_CLOEXEC;
-        // SAFETY: the name is a C string, and with O_CREAT the call takes a mode and attributes.
-        let fd = unsafe { libc::mq_open(name.as_ptr(), flags, MODE, &raw const attributes) };
-        Self::owning(fd)
+        Self::create_with(name, size, libc::O_RDWR | libc::O_NONBLOCK)
+    }
+
+    /// Makes the queue `name` and opens it for receiving only, by a descriptor that blocks: for
+    /// its one reader, who waits with [`receive_until`](Self::receive_until).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_for_replies(name: &CStr, size: QueueSize) -> io::Result<Self> {
+        Self::create_with(name, size, libc::O_RDONLY)
     }
 
     /// Opens the queue `name`, made by somebody else, for both directions.
@@ -90,6 +105,57 @@ impl MessageQueue {
         Ok((checked(taken)?, priority))
     }
 
+    /// The size of the queue and how many messages wait in it (`mq_getattr(3)`).
+    ///
+    /// # Errors
+    /// None is known for an open queue.
+    pub fn state(&self) -> io::Result<QueueState> {
+        let mut attributes = zero_attributes();
+        // SAFETY: the attributes are written to a live local.
+        let asked = unsafe { libc::mq_getattr(self.fd.as_raw_fd(), &raw mut attributes) };
+        checked(asked as isize)?;
+        let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        let size = QueueSize {
+            messages_max: number(attributes.mq_maxmsg),
+            message_len_bytes: number(attributes.mq_msgsize),
+        };
+        Ok(QueueState { size, messages_waiting: number(attributes.mq_curmsgs) })
+    }
+
+    /// Takes a message as [`receive`](Self::receive) does and, on a descriptor that blocks, waits
+    /// for one until `deadline`, a moment of the realtime clock counted from 1970
+    /// (`mq_timedreceive(3)` knows no other clock); without a deadline as long as it takes.
+    ///
+    /// A deadline that has passed takes what is there and never waits.
+    ///
+    /// # Errors
+    /// ETIMEDOUT when nothing came, EINTR when a handler without SA_RESTART ran, EAGAIN on a
+    /// descriptor that does not block, EMSGSIZE when `buffer` is too short.
+    pub fn receive_until(
+        &self,
+        buffer: &mut [u8],
+        deadline: Option<Duration>,
+    ) -> io::Result<(usize, u32)> {
+        let (first, len, mut priority) = (buffer.as_mut_ptr().cast(), buffer.len(), 0);
+        let moment = deadline.map(timespec);
+        let until = moment.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: pointer and length are those of a live exclusive slice, the priority is written
+        // to a live local, and the deadline is null or a live local of this function.
+        let taken = unsafe { libc::mq_timedreceive(fd, first, len, &raw mut priority, until) };
+        Ok((checked(taken)?, priority))
+    }
+
+    fn create_with(name: &CStr, size: QueueSize, access: libc::c_int) -> io::Result<Self> {
+        let mut attributes = zero_attributes();
+        attributes.mq_maxmsg = i64::from(size.messages_max);
+        attributes.mq_msgsize = i64::from(size.message_len_bytes);
+        let flags = access | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: the name is a C string, and with O_CREAT the call takes a mode and attributes.
+        let fd = unsafe { libc::mq_open(name.as_ptr(), flags, MODE, &raw const attributes) };
+        Self::owning(fd)
+    }
+
     fn owning(fd: libc::mqd_t) -> io::Result<Self> {
         checked(fd as isize)?;
         // SAFETY: the kernel just gave this descriptor out, to nobody else.
@@ -101,6 +167,11 @@ impl AsFd for MessageQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+fn zero_attributes() -> libc::mq_attr {
+    // SAFETY: `mq_attr` consists of integers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
 }
 
 fn checked(result: isize) -> io::Result<usize> {
@@ -148,5 +219,39 @@ mod tests {
         MessageQueue::unlink(&name).expect("it stands");
         let gone = MessageQueue::open(&name).expect_err("no name left");
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_queue_tells_its_size_and_what_waits() {
+        let (name, queue) = queue("state");
+        MessageQueue::unlink(&name).expect("it stands");
+        queue.send(b"one", 0).expect("room");
+        let state = queue.state().expect("an open queue");
+        assert_eq!(state, QueueState { size: SIZE, messages_waiting: 1 });
+    }
+
+    #[test]
+    fn a_reader_of_replies_waits_until_its_deadline_and_no_longer() {
+        let name = format!("/pollux-sys-replies-{}", std::process::id());
+        let name = CString::new(name).expect("no zero byte");
+        let reader = MessageQueue::create_for_replies(&name, SIZE).expect("a queue");
+        let writer = MessageQueue::open(&name).expect("it stands");
+        MessageQueue::unlink(&name).expect("it stands");
+        let mut buffer = [0; 16];
+        let late = reader.receive_until(&mut buffer, Some(Duration::ZERO)).expect_err("empty");
+        assert_eq!(late.raw_os_error(), Some(libc::ETIMEDOUT));
+        writer.send(b"there", 0).expect("room");
+        let taken = reader.receive_until(&mut buffer, Some(Duration::ZERO)).expect("a message");
+        assert_eq!(taken, (5, 0), "what is there is taken after the deadline too");
+
+        let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
+        let soon = Some(now + Duration::from_millis(20));
+        let late = reader.receive_until(&mut buffer, soon).expect_err("nobody sends");
+        assert_eq!(late.raw_os_error(), Some(libc::ETIMEDOUT));
+        assert!(std::time::UNIX_EPOCH.elapsed().expect("after 1970") >= soon.expect("given"));
+
+        let sender = std::thread::spawn(move || writer.send(b"at last", 0));
+        assert_eq!(reader.receive_until(&mut buffer, None).expect("a message"), (7, 0));
+        sender.join().expect("it ended").expect("room");
     }
 }

@@ -1,0 +1,1 @@
+//! Do the queues of a pool fit the limits of this machine?
