@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use pollux_lab::doctor::Concern;
 
 use crate::axis_flags::AxisFlags;
+use crate::fld::{self, FldFlags};
 use crate::load::{self, LoadFlags};
 use crate::serve::ServeFlags;
 
@@ -109,6 +110,9 @@ pub(crate) enum Command {
     /// Look at this machine: what limits which experiment, and the command that mends it
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorFlags),
+    /// Make C headers or Rust modules of field tables (.fd files)
+    #[command(after_help = fld::HELP)]
+    Fld(FldFlags),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux"

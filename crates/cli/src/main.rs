@@ -11,6 +11,7 @@ use clap::Parser;
 mod args;
 mod axis_flags;
 mod doctor;
+mod fld;
 mod lab;
 mod lab_parts;
 mod load;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Load(flags) => load::run(&flags),
         Command::Serve(flags) => serve::run(*flags),
         Command::Doctor(flags) => doctor::run(&flags),
+        Command::Fld(flags) => fld::run(&flags),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),
     };

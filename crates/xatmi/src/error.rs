@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
+use crate::buffer::BufferError;
+
 /// Declares the numbers once: variant, number, name, sentence.
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
@@ -135,6 +137,13 @@ impl Error {
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
+    }
+}
+
+impl From<BufferError> for Error {
+    fn from(error: BufferError) -> Self {
+        let code = Code::from_number(error.number()).unwrap_or(Code::Invalid);
+        Self::new(code, error.to_string())
     }
 }
 

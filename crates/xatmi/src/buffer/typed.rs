@@ -115,18 +115,27 @@ impl Buffer {
     ) -> Result<Self, BufferError> {
         let buffer_type = BufferType::from_name(name)?;
         let mut buffer = Self::new(buffer_type, subtype, size.max(bytes.len()))?;
-        let end = bytes.iter().position(|&b| b == 0);
-        if buffer_type.is_text() && end.map(|end| end + 1) != Some(bytes.len()) {
+        buffer.as_bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        buffer.received(bytes.len())?;
+        Ok(buffer)
+    }
+
+    /// Makes sure that the first `len` bytes, which somebody else wrote there, are of the type.
+    ///
+    /// # Errors
+    /// As [`from_wire`](Self::from_wire), and [`BufferError::BeyondEnd`].
+    pub fn received(&mut self, len: usize) -> Result<(), BufferError> {
+        let (buffer_type, size) = (self.buffer_type, self.size());
+        let bytes = self.as_bytes_mut();
+        let sent = bytes.get(..len).ok_or(BufferError::BeyondEnd { given: len, size })?;
+        if buffer_type.is_text() && sent.iter().position(|&b| b == 0) != len.checked_sub(1) {
             return Err(BufferError::NoNul { name: buffer_type.name() });
         }
         if buffer_type == BufferType::Ubf {
-            UbfRef::check(bytes)?;
+            UbfRef::check(sent)?;
+            UbfMut::resized(bytes)?;
         }
-        buffer.as_bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        if buffer_type == BufferType::Ubf {
-            UbfMut::resized(buffer.as_bytes_mut())?;
-        }
-        Ok(buffer)
+        Ok(())
     }
 
     /// A text.

@@ -22,6 +22,7 @@ mod greeting;
 mod outcome;
 mod receive;
 mod send;
+mod typed;
 
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ pub use self::calls::DESCRIPTORS_MAX;
 pub use self::flags::CallFlags;
 pub use self::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, Welcome};
 pub use self::outcome::{Arrived, Arriving, Descriptor, Outgoing, ReplyError, Which};
+pub use self::typed::{Answer, CallError};
 
 use self::calls::Calls;
 use self::connection::Connection;

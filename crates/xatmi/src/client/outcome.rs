@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::buffer::BufferType;
+use crate::buffer::{Buffer, BufferType};
 use crate::error::{Code, Error};
 
 /// A buffer to send, borrowed for the time of the call.
@@ -18,10 +18,24 @@ pub struct Outgoing<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Outgoing<'_> {
+impl<'a> Outgoing<'a> {
     /// No buffer.
     pub const NONE: Outgoing<'static> =
         Outgoing { buffer_type: None, buffer_size_bytes: 0, bytes: &[] };
+
+    /// What `buffer` sends: text with its NUL, fields as far as they are used, `len_bytes` of
+    /// anything else.
+    ///
+    /// # Errors
+    /// TPEINVAL when its content is not of its type, or shorter than `len_bytes`.
+    pub fn of(buffer: &'a Buffer, len_bytes: usize) -> Result<Self, Error> {
+        let used = buffer.used_len(len_bytes)?;
+        Ok(Self {
+            buffer_type: Some(buffer.buffer_type()),
+            buffer_size_bytes: buffer.size(),
+            bytes: &buffer.as_bytes()[..used],
+        })
+    }
 }
 
 /// Names a call that is out, within its client; positive, as in C.
