@@ -5,6 +5,7 @@
 //! may free what another allocated; they lie in shards, so that threads with buffers of their own
 //! hardly ever meet at a lock, and no lock is held while a call is under way.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -36,6 +37,11 @@ const SHARDS: usize = 64;
 static HELD: [Mutex<Shard>; SHARDS] =
     [const { Mutex::new(HashMap::with_hasher(BuildHasherDefault::new())) }; SHARDS];
 
+thread_local! {
+    /// Where the request is that this thread serves; programs may have it moved.
+    static REQUEST: Cell<*mut c_char> = const { Cell::new(std::ptr::null_mut()) };
+}
+
 impl Held {
     /// The address that the program has.
     fn pointer(&mut self) -> *mut c_char {
@@ -46,6 +52,9 @@ impl Held {
 /// Gives a buffer out: the program has its address from now on.
 pub(crate) fn give_out(mut held: Held) -> *mut c_char {
     let pointer = held.pointer();
+    if held.is_request {
+        REQUEST.set(pointer);
+    }
     let before = shard(pointer.addr()).insert(pointer.addr(), held);
     assert!(before.is_none(), "two buffers at one address");
     pointer
@@ -54,6 +63,14 @@ pub(crate) fn give_out(mut held: Held) -> *mut c_char {
 /// Takes a buffer out, for a call or for good; until it is given out again its address is none.
 pub(crate) fn take(pointer: *const c_char) -> Option<Held> {
     shard(pointer.addr()).remove(&pointer.addr())
+}
+
+/// Takes the request of the service that ran on this thread, unless it was taken before.
+pub(crate) fn take_request() -> Option<Held> {
+    let pointer = REQUEST.replace(std::ptr::null_mut());
+    // The address may have been given to another buffer since.
+    look(pointer, |held| held.is_request).filter(|is_request| *is_request)?;
+    take(pointer)
 }
 
 /// Looks at a buffer.
