@@ -101,6 +101,9 @@ pub(crate) enum Command {
         after_long_help = format!("{}\n\n{}", load::EXAMPLES, load::EXIT_CODES)
     )]
     Load(Box<LoadFlags>),
+    /// Interim
+    #[command(subcommand)]
+    Pool(crate::build_program::Interim),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
     #[command(
         after_help = SERVE_EXIT_CODES,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
+use pollux_xatmi_c::layout::{self, Library};
 
 use crate::build_home::Home;
 use crate::output::{self, Failure};
@@ -57,6 +58,29 @@ pub(crate) struct BuildServerFlags {
     build: BuildFlags,
 }
 
+/// Interim.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Interim {
+    /// Compile a C server
+    #[command(after_help = EXAMPLES)]
+    BuildServer(BuildServerFlags),
+    /// Compile a C client
+    #[command(after_help = EXAMPLES)]
+    BuildClient(BuildClientFlags),
+    /// Put headers and libraries below a prefix
+    #[command(hide = true)]
+    LayOut(LayOutFlags),
+}
+
+/// Interim.
+pub(crate) fn run_interim(command: &Interim) -> Result<ExitCode, Failure> {
+    match command {
+        Interim::BuildServer(flags) => server(flags),
+        Interim::BuildClient(flags) => client(flags),
+        Interim::LayOut(flags) => lay_out(flags),
+    }
+}
+
 /// What both have.
 #[derive(Debug, Args)]
 struct BuildFlags {
@@ -99,6 +123,23 @@ pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
     };
     flags.build.finish(&mut command, &Home::find()?);
     run(&mut command, flags.build.verbose, piped)
+}
+
+/// `pollux pool lay-out`, for installers: what C programs are built with, below a prefix.
+#[derive(Debug, Args)]
+pub(crate) struct LayOutFlags {
+    /// The folder that gets include and lib
+    #[arg(value_name = "PREFIX")]
+    prefix: PathBuf,
+    /// The library as cargo built it
+    #[arg(long, value_name = "FILE")]
+    library: PathBuf,
+}
+
+/// Puts headers, libraries and the package's description where an installation has them.
+pub(crate) fn lay_out(flags: &LayOutFlags) -> Result<ExitCode, Failure> {
+    layout::lay_out(&flags.prefix, &flags.library, Library::Copied).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 impl BuildFlags {

@@ -10,6 +10,8 @@ use clap::Parser;
 
 mod args;
 mod axis_flags;
+mod build_home;
+mod build_program;
 mod doctor;
 mod fld;
 mod lab;
@@ -19,6 +21,7 @@ mod output;
 mod pages;
 mod progress;
 mod serve;
+mod service_table;
 
 use args::{Cli, Command};
 
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
     let ran = match cli.command {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(flags) => load::run(&flags),
+        Command::Pool(command) => build_program::run_interim(&command),
         Command::Serve(flags) => serve::run(*flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Fld(flags) => fld::run(&flags),

@@ -17,12 +17,17 @@
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
 //! memory that is no buffer, and buffers that were freed are told by an error where they can be.
 
+pub mod calls;
 mod caller;
+pub mod context;
 pub mod fault;
 pub mod fields;
 pub mod layout;
+mod lent;
 mod memory;
 pub mod names;
+mod server;
+pub mod times;
 pub mod typed;
 pub mod values;
 pub mod whole;

@@ -1,0 +1,1 @@
+pub(crate) fn is_on_this_thread() -> bool { false }
