@@ -8,12 +8,15 @@
 //! | which fields does it hold? | [`ubf::Ubf`], [`ubf::UbfRef`], [`ubf::UbfMut`] |
 //! | what are the fields called? | [`field_table::FieldTable`] |
 //! | how is a service called? | [`client::Client`] |
+//! | how does a program offer services? | [`worker::Worker`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
 //! | what does the environment ask for? | [`environment::Environment`] |
 //! | what do the bytes of a message mean? | [`wire`] |
 //! | what are queues called, how are they sent to and read? | [`queue`] |
 //! | what if a payload is longer than a message? | [`large`] |
 //! | do the queues fit the limits of this machine? | [`needs`] |
+//! | what does a worker tell about itself, even when it is dead? | [`slots`] |
+//! | what do a worker and the manager say to each other? | [`link`] |
 #![forbid(unsafe_code)]
 
 pub mod buffer;
@@ -23,7 +26,10 @@ pub mod environment;
 pub mod error;
 pub mod field_table;
 pub mod large;
+pub mod link;
 pub mod needs;
 pub mod queue;
+pub mod slots;
 pub mod ubf;
 pub mod wire;
+pub mod worker;
