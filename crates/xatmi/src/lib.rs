@@ -9,6 +9,10 @@
 //! | what are the fields called? | [`field_table::FieldTable`] |
 //! | how is a service called? | [`client::Client`] |
 //! | how does a program offer services? | [`worker::Worker`] |
+//! | which workers should a pool have? | [`config::PoolConfig`] |
+//! | what has to be done about them now? | [`supervisor::Supervisor`] |
+//! | who starts, watches and ends them? | [`pool::Pool`] |
+//! | how is a running pool asked? | [`control::Control`] |
 //! | what went wrong, as a number of the specification? | [`error::Error`] |
 //! | what does the environment ask for? | [`environment::Environment`] |
 //! | what do the bytes of a message mean? | [`wire`] |
@@ -22,14 +26,18 @@
 pub mod buffer;
 pub mod client;
 pub mod clock;
+pub mod config;
+pub mod control;
 pub mod environment;
 pub mod error;
 pub mod field_table;
 pub mod large;
 pub mod link;
 pub mod needs;
+pub mod pool;
 pub mod queue;
 pub mod slots;
+pub mod supervisor;
 pub mod ubf;
 pub mod wire;
 pub mod worker;

@@ -38,6 +38,13 @@ fn print_within(fields: UbfRef<'_>, table: &FieldTable, depth: usize, out: &mut 
 
 fn print_value(value: Value<'_>, out: &mut String) {
     match value {
+        // Their sign is part of the value, and the number's own text leaves it out.
+        Value::Float(number) if number.is_nan() && number.is_sign_negative() => {
+            out.push_str("-NaN")
+        }
+        Value::Double(number) if number.is_nan() && number.is_sign_negative() => {
+            out.push_str("-NaN");
+        }
         Value::Short(number) => append(out, number),
         Value::Long(number) => append(out, number),
         Value::Float(number) => append(out, number),
