@@ -114,6 +114,11 @@ pub(crate) fn set_fault(fault: &Fault) {
     DETAIL.with_borrow_mut(|text| text.replace(format_args!("{}", fault.detail)));
 }
 
+/// `tperrno` of this thread in words.
+pub(crate) fn last_words() -> String {
+    format!("{}: {}", name_of(TPERRNO.get()), DETAIL.with_borrow(Text::words))
+}
+
 /// The service's own code, which `tpurcode` shows.
 pub(crate) fn set_urcode(code: c_long) {
     TPURCODE.set(code);

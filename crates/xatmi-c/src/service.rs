@@ -247,7 +247,7 @@ mod tests {
     fn names_are_cut_and_end_with_a_nul() {
         assert_eq!(filled::<4>("ab"), *b"ab\0\0");
         assert_eq!(filled::<4>("abcdef"), *b"abc\0");
-        assert_eq!(std::mem::size_of::<ServiceInfo>(), 200);
+        assert_eq!(size_of::<ServiceInfo>(), 200);
     }
 
     #[test]

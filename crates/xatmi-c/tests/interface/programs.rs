@@ -45,3 +45,42 @@ fn without_field_tables_names_are_errors_and_printing_goes_by_number() {
     std::fs::write(gcc.path("wrong.fd"), "T_ACCNUM one string\n").expect("written");
     run(folder, Some("wrong.fd"), "13");
 }
+
+/// A prefix that no pool has.
+const NO_POOL: &str = "/pollux-no-pool-of-this-name";
+
+#[test]
+fn calls_without_a_pool_are_errors_and_no_argument_crashes_them() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let mut program = Command::new(gcc.program("calls.c"));
+    program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_TOUT");
+    printed(&program.output().expect("run"));
+}
+
+#[test]
+fn a_prefix_that_makes_no_sense_is_an_argument_that_makes_none() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let mut program = Command::new(gcc.program("environment.c"));
+    printed(&program.env("NDRX_QPREFIX", "no slash").output().expect("run"));
+}
+
+#[test]
+fn a_server_that_is_started_by_hand_says_how_it_is_started() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    std::fs::write(gcc.path("server.c"), "extern int unused;\n").expect("written");
+    let built = gcc.run(&[
+        "-o",
+        "server",
+        "server.c",
+        "-Llib",
+        "-latmisrv",
+        "-latmi",
+        &format!("-Wl,-rpath,{}", gcc.path("lib").display()),
+    ]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let output = Command::new(gcc.path("server")).args(["-k", "x", "-i", "1"]).output();
+    let output = output.expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("pollux pool start"), "{said}");
+}
