@@ -10,6 +10,7 @@ use pollux_lab::doctor::Concern;
 use crate::axis_flags::AxisFlags;
 use crate::fld::{self, FldFlags};
 use crate::load::{self, LoadFlags};
+use crate::pool::{self, PoolCommand};
 use crate::serve::ServeFlags;
 
 /// Exit codes of every `pollux lab` command, shown in its help.
@@ -101,15 +102,20 @@ pub(crate) enum Command {
         after_long_help = format!("{}\n\n{}", load::EXAMPLES, load::EXIT_CODES)
     )]
     Load(Box<LoadFlags>),
-    /// Interim
-    #[command(subcommand)]
-    Pool(crate::build_program::Interim),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
     #[command(
         after_help = SERVE_EXIT_CODES,
         after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}")
     )]
     Serve(Box<ServeFlags>),
+    /// Run a pool of service processes behind POSIX message queues (XATMI)
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = pool::EXIT_CODES,
+        after_long_help = format!("{}\n\n{}", pool::EXAMPLES, pool::EXIT_CODES)
+    )]
+    Pool(Box<PoolCommand>),
     /// Look at this machine: what limits which experiment, and the command that mends it
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorFlags),

@@ -58,29 +58,6 @@ pub(crate) struct BuildServerFlags {
     build: BuildFlags,
 }
 
-/// Interim.
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum Interim {
-    /// Compile a C server
-    #[command(after_help = EXAMPLES)]
-    BuildServer(BuildServerFlags),
-    /// Compile a C client
-    #[command(after_help = EXAMPLES)]
-    BuildClient(BuildClientFlags),
-    /// Put headers and libraries below a prefix
-    #[command(hide = true)]
-    LayOut(LayOutFlags),
-}
-
-/// Interim.
-pub(crate) fn run_interim(command: &Interim) -> Result<ExitCode, Failure> {
-    match command {
-        Interim::BuildServer(flags) => server(flags),
-        Interim::BuildClient(flags) => client(flags),
-        Interim::LayOut(flags) => lay_out(flags),
-    }
-}
-
 /// What both have.
 #[derive(Debug, Args)]
 struct BuildFlags {

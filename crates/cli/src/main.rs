@@ -19,6 +19,7 @@ mod lab_parts;
 mod load;
 mod output;
 mod pages;
+mod pool;
 mod progress;
 mod serve;
 mod service_table;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     let ran = match cli.command {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(flags) => load::run(&flags),
-        Command::Pool(command) => build_program::run_interim(&command),
+        Command::Pool(command) => pool::run(*command),
         Command::Serve(flags) => serve::run(*flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Fld(flags) => fld::run(&flags),
