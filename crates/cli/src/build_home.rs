@@ -42,7 +42,8 @@ impl Home {
         }
         let prefix = folder.join("xatmi-home");
         layout::lay_out(&prefix, &built, Library::Linked).map_err(Failure::failed)?;
-        Self::below(&prefix).ok_or_else(|| Failure::failed(format!("{} is not whole", prefix.display())))
+        Self::below(&prefix)
+            .ok_or_else(|| Failure::failed(format!("{} is not whole", prefix.display())))
     }
 
     fn below(prefix: &Path) -> Option<Self> {

@@ -170,8 +170,7 @@ pub unsafe extern "C" fn tpgetrply(
         let wanted = unsafe { Wanted::at(data, len) }?;
         let flags = CallFlags::from_bits(flags);
         let is_any = flags.contains(CallFlags::ANY);
-        let which =
-            if is_any { Which::Any } else { Which::One(Descriptor::from_number(asked)) };
+        let which = if is_any { Which::Any } else { Which::One(Descriptor::from_number(asked)) };
         let lent = Lent::from(wanted.pointer)?;
         let only = wanted.only(flags, lent.as_ref());
         let mut landing = Landing::at(lent, only);

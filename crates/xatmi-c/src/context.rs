@@ -75,7 +75,8 @@ fn open() -> Result<Client, Fault> {
 
 /// After fork(2) the client is the parent's: the child must neither use nor close it.
 unsafe extern "C" fn forget_in_child() {
-    let _ = CLIENT.try_with(|place| place.try_borrow_mut().map(|mut place| std::mem::forget(place.take())));
+    let _ = CLIENT
+        .try_with(|place| place.try_borrow_mut().map(|mut place| std::mem::forget(place.take())));
 }
 
 /// Joins the pool. It may be left out, and `info` is not looked at.

@@ -17,8 +17,8 @@
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
 //! memory that is no buffer, and buffers that were freed are told by an error where they can be.
 
-pub mod calls;
 mod caller;
+pub mod calls;
 pub mod context;
 pub mod fault;
 pub mod fields;

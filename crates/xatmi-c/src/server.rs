@@ -11,8 +11,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::worker::{Ending, Registry, Worker};
 
-use crate::calls::service_name;
 use crate::caller;
+use crate::calls::service_name;
 use crate::fault::{self, Fault};
 use crate::service::{Function, serve};
 
@@ -51,7 +51,12 @@ fn registry() -> Result<Registry, Fault> {
     })
 }
 
-fn advertise(registry: &Registry, name: &str, function: Function, called: &str) -> Result<(), Fault> {
+fn advertise(
+    registry: &Registry,
+    name: &str,
+    function: Function,
+    called: &str,
+) -> Result<(), Fault> {
     registry.advertise(name, called, move |incoming| serve(function, incoming))?;
     Ok(())
 }
@@ -194,7 +199,8 @@ unsafe fn rows(table: *const ServiceRow) -> Result<Vec<Row>, Fault> {
         let Some(name) = (unsafe { caller::text(row.name) }) else { break };
         // SAFETY: the caller's promise.
         let called = unsafe { caller::text(row.function_name) }.unwrap_or(name);
-        let function = row.function.ok_or_else(|| Fault::invalid("a service without a function"))?;
+        let function =
+            row.function.ok_or_else(|| Fault::invalid("a service without a function"))?;
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         // Without a name a function is only linked in.
         if !name.is_empty() {

@@ -42,11 +42,8 @@ pub(super) fn check(
     let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
     let sizes = Sizes::new(&environment()?);
     let service_queues = config.entries.len() as u64 * SERVICES_OF_A_PROGRAM;
-    let service = Need {
-        what: "service queues".to_owned(),
-        queues: service_queues,
-        size: sizes.service,
-    };
+    let service =
+        Need { what: "service queues".to_owned(), queues: service_queues, size: sizes.service };
     let reply =
         Need { what: "reply queues".to_owned(), queues: u64::from(clients), size: sizes.reply };
     let charge_bytes = service.charge_bytes() + reply.charge_bytes();

@@ -40,10 +40,8 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// Start a pool, or workers of the one that runs
-    #[command(
-        after_help = "Examples:\n  pollux pool start --config ndrxconfig.xml\n  \
-                      pollux pool start --id 12         a standby copy of the pool that runs"
-    )]
+    #[command(after_help = "Examples:\n  pollux pool start --config ndrxconfig.xml\n  \
+                      pollux pool start --id 12         a standby copy of the pool that runs")]
     Start(StartFlags),
     /// Stop the pool, or some of its workers
     #[command(after_help = "Examples:\n  pollux pool stop\n  pollux pool stop --name banksv")]
@@ -55,9 +53,7 @@ pub(crate) enum PoolCommand {
         now: bool,
     },
     /// Stop workers and start them again, each as soon as it is gone
-    #[command(
-        after_help = "Examples:\n  pollux pool restart --name banksv\n  pollux pool restart"
-    )]
+    #[command(after_help = "Examples:\n  pollux pool restart --name banksv\n  pollux pool restart")]
     Restart {
         #[command(flatten)]
         which: Which,
@@ -66,7 +62,9 @@ pub(crate) enum PoolCommand {
     #[command(after_help = "Example:\n  pollux pool reload")]
     Reload,
     /// Show the workers
-    #[command(after_help = "Example:\n  pollux pool ps --json | jq '.[] | select(.state != \"up\")'")]
+    #[command(
+        after_help = "Example:\n  pollux pool ps --json | jq '.[] | select(.state != \"up\")'"
+    )]
     Ps {
         /// As JSON
         #[arg(long)]

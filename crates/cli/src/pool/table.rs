@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [vec!["a".to_owned(), "1".to_owned()], vec!["bcdef".to_owned(), "22".to_owned()]];
+        let rows =
+            [vec!["a".to_owned(), "1".to_owned()], vec!["bcdef".to_owned(), "22".to_owned()]];
         let text = table(&[words("NAME"), number("N")], &rows);
         assert_eq!(text, "NAME    N\na       1\nbcdef  22\n");
     }
@@ -70,7 +71,8 @@ mod tests {
     #[test]
     fn times_are_told_in_two_units() {
         let told = [0, 59, 60, 723, 3599, 3600, 11_100, 86_399, 187_200].map(time);
-        let wanted = ["0s", "59s", "1m00s", "12m03s", "59m59s", "1h00m", "3h05m", "23h59m", "2d04h"];
+        let wanted =
+            ["0s", "59s", "1m00s", "12m03s", "59m59s", "1h00m", "3h05m", "23h59m", "2d04h"];
         assert_eq!(told, wanted);
         assert_eq!(milliseconds(1_234_567), "1.235");
     }
