@@ -14,6 +14,7 @@ pub(crate) struct Toolchain {
 
 impl Toolchain {
     /// `None`, with the reason printed, where the compiler is missing.
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     pub(crate) fn of(compiler: &'static str) -> Option<Self> {
         if let Err(error) = Command::new(compiler).arg("--version").output() {
             assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{compiler}: {error}");
