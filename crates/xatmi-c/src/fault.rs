@@ -1,6 +1,6 @@
 //! The thread's errors: `tperrno` and `Berror` with their texts; no panic leaves the interface.
 //!
-//! Every function of the interface runs inside [`atmi`] or [`ubf`]. Nothing here has a destructor,
+//! Every function of the interface runs inside `atmi` or `ubf`. Nothing here has a destructor,
 //! so a thread that is ending, whose other storage is gone, still has its errors.
 
 use std::cell::{Cell, RefCell};

@@ -1,6 +1,6 @@
 //! One call of a service function in C: what it is given, and how it leaves.
 //!
-//! `server.rs` registers [`serve`] for each service. The function leaves by tpreturn or tpforward,
+//! `server.rs` registers `serve` for each service. The function leaves by tpreturn or tpforward,
 //! which jump back over the C program's own frames (see `c/leave.c`): everything that Rust does
 //! there has ended before the jump.
 //!

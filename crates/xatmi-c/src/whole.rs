@@ -1,7 +1,7 @@
 //! Whole buffers: copy, update, join, project, print.
 //!
-//! C programs call it. A list of fields is read up to its end and no further than
-//! [`LIST_LEN_MAX`].
+//! C programs call it. A list of fields is read up to its end, and no further than a buffer can
+//! have fields.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
