@@ -79,9 +79,11 @@ fn read(fields: UbfRef<'_>, is_sound: bool) {
     assert!(fields.compare(fields).is_eq());
 }
 
+type Change = fn(&mut UbfMut<'_>) -> Result<(), UbfError>;
+
 /// Every change on a copy; one that is refused leaves sound fields sound.
 fn write(region: &[u8], is_sound: bool) {
-    let changes: [fn(&mut UbfMut<'_>) -> Result<(), UbfError>; 12] = [
+    let changes: [Change; 12] = [
         |fields| fields.add(ASKED[0], Value::Short(1)),
         |fields| fields.add(ASKED[1], "text"),
         |fields| fields.add(ASKED[2], UbfRef::EMPTY),

@@ -32,7 +32,7 @@ Examples:
 Exit codes:
   0  done
   1  a table is wrong or cannot be read, or a file cannot be written; nothing or not all was written
-  2  wrong flags, or no tables in flags and environment";
+  2  wrong flags, no tables in flags and environment, or two that would become one file";
 
 #[derive(Debug, Args)]
 pub(crate) struct FldFlags {
@@ -68,16 +68,37 @@ pub(crate) fn run(flags: &FldFlags) -> Result<ExitCode, Failure> {
         .map_err(failure)?;
     let mut together = FieldTable::new();
     files.iter().try_for_each(|file| together.insert(file)).map_err(failure)?;
+    let mut outcomes: Vec<Outcome<'_>> = Vec::new();
+    for table in &files {
+        let (path, text) = flags.outcome(table);
+        if let Some(other) = outcomes.iter().find(|other| other.path == path) {
+            let (one, two) = (other.table.path.display(), table.path.display());
+            let path = path.display();
+            return Err(Failure::usage(format!("{one} and {two} would both be written to {path}")));
+        }
+        outcomes.push(Outcome { table, path, text });
+    }
     if let Some(folder) = &flags.folder {
         fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
     }
-    for file in &files {
-        let (path, text) = flags.outcome(file);
-        fs::write(&path, text).map_err(|error| unwritten(&path, &error))?;
-        let fields = file.definitions().count();
-        output::remark(&format!("{}: {fields} fields of {}", path.display(), file.path.display()));
-    }
+    outcomes.iter().try_for_each(Outcome::write)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is written for a table.
+struct Outcome<'a> {
+    table: &'a FieldFile,
+    path: PathBuf,
+    text: String,
+}
+
+impl Outcome<'_> {
+    fn write(&self) -> Result<(), Failure> {
+        fs::write(&self.path, &self.text).map_err(|error| unwritten(&self.path, &error))?;
+        let (fields, path) = (self.table.definitions().count(), self.path.display());
+        output::remark(&format!("{path}: {fields} fields of {}", self.table.path.display()));
+        Ok(())
+    }
 }
 
 impl FldFlags {
@@ -96,7 +117,6 @@ impl FldFlags {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "handed to map_err as it is")]
 fn failure(error: TableError) -> Failure {
     match error.problem {
         Problem::NotSet { .. } => {

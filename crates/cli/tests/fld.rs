@@ -94,6 +94,30 @@ fn a_mistake_is_told_with_file_and_line_and_nothing_is_written() {
 }
 
 #[test]
+fn two_tables_do_not_become_one_file() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    for (folder, line) in [("a", "A 1 long"), ("b", "B 2 long")] {
+        fs::create_dir(scratch.path().join(folder)).expect("made");
+        fs::write(scratch.path().join(folder).join("x.fd"), line).expect("written");
+    }
+    let (a, b) = (scratch.path().join("a/x.fd"), scratch.path().join("b/x.fd"));
+    let output = fld(&[text(&a), text(&b), "-d", text(scratch.path())], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("would both be written to "), "{}", said(&output));
+    assert!(!scratch.path().join("x.fd.h").exists());
+    assert_eq!(fld(&[text(&a), text(&b)], &[]).status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::write(scratch.path().join("file"), "").expect("written");
+    let output = fld(&[BANK, "-d", text(&scratch.path().join("file"))], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("file: cannot be written: "), "{}", said(&output));
+}
+
+#[test]
 fn the_header_is_one_that_a_compiler_takes() {
     let scratch = tempfile::tempdir().expect("a folder");
     assert_eq!(fld(&[BANK, "-d", text(scratch.path())], &[]).status.code(), Some(0));

@@ -4,6 +4,9 @@
 //! descriptor is a file descriptor (`mq_overview(7)`), so it is owned, borrowed and watched
 //! like any other. Every descriptor opened here is non-blocking but one made by
 //! [`MessageQueue::create_for_replies`], whose owner alone waits on it; no send ever waits.
+//!
+//! Messages go by the bare system calls: those of the C library are points of cancellation, and a
+//! C program's `pthread_cancel(3)` there would unwind through frames of Rust.
 
 use std::ffi::CStr;
 use std::io;
@@ -86,9 +89,11 @@ impl MessageQueue {
     /// EAGAIN when the queue is full, EMSGSIZE when the message is longer than the queue allows,
     /// EINVAL for a priority out of range.
     pub fn send(&self, message: &[u8], priority: u32) -> io::Result<()> {
-        let (first, len) = (message.as_ptr().cast(), message.len());
-        // SAFETY: pointer and length are those of a live slice.
-        let sent = unsafe { libc::mq_send(self.fd.as_raw_fd(), first, len, priority) };
+        let (fd, first, len) = (self.fd.as_raw_fd(), message.as_ptr(), message.len());
+        let never = ptr::null::<libc::timespec>();
+        // SAFETY: pointer and length are those of a live slice, and no deadline is given.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_mq_timedsend, fd, first, len, priority, never) };
         checked(sent as isize).map(drop)
     }
 
@@ -98,11 +103,7 @@ impl MessageQueue {
     /// # Errors
     /// EAGAIN when the queue is empty, EMSGSIZE when `buffer` is too short.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, u32)> {
-        let (first, len, mut priority) = (buffer.as_mut_ptr().cast(), buffer.len(), 0);
-        // SAFETY: pointer and length are those of a live exclusive slice, and the priority is
-        // written to a live local.
-        let taken = unsafe { libc::mq_receive(self.fd.as_raw_fd(), first, len, &raw mut priority) };
-        Ok((checked(taken)?, priority))
+        self.receive_until(buffer, None)
     }
 
     /// The size of the queue and how many messages wait in it (`mq_getattr(3)`).
@@ -136,14 +137,16 @@ impl MessageQueue {
         buffer: &mut [u8],
         deadline: Option<Duration>,
     ) -> io::Result<(usize, u32)> {
-        let (first, len, mut priority) = (buffer.as_mut_ptr().cast(), buffer.len(), 0);
+        let (fd, first, len) = (self.fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
+        let mut priority: libc::c_uint = 0;
+        let to = &raw mut priority;
         let moment = deadline.map(timespec);
         let until = moment.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let fd = self.fd.as_raw_fd();
         // SAFETY: pointer and length are those of a live exclusive slice, the priority is written
         // to a live local, and the deadline is null or a live local of this function.
-        let taken = unsafe { libc::mq_timedreceive(fd, first, len, &raw mut priority, until) };
-        Ok((checked(taken)?, priority))
+        let taken = unsafe { libc::syscall(libc::SYS_mq_timedreceive, fd, first, len, to, until) };
+        let taken = checked(taken as isize)?;
+        Ok((taken, priority))
     }
 
     fn create_with(name: &CStr, size: QueueSize, access: libc::c_int) -> io::Result<Self> {
@@ -245,10 +248,10 @@ mod tests {
         assert_eq!(taken, (5, 0), "what is there is taken after the deadline too");
 
         let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
-        let soon = Some(now + Duration::from_millis(20));
-        let late = reader.receive_until(&mut buffer, soon).expect_err("nobody sends");
+        let soon = now + Duration::from_millis(20);
+        let late = reader.receive_until(&mut buffer, Some(soon)).expect_err("nobody sends");
         assert_eq!(late.raw_os_error(), Some(libc::ETIMEDOUT));
-        assert!(std::time::UNIX_EPOCH.elapsed().expect("after 1970") >= soon.expect("given"));
+        assert!(std::time::UNIX_EPOCH.elapsed().expect("after 1970") >= soon);
 
         let sender = std::thread::spawn(move || writer.send(b"at last", 0));
         assert_eq!(reader.receive_until(&mut buffer, None).expect("a message"), (7, 0));

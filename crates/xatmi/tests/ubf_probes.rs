@@ -209,6 +209,8 @@ fn buffers_stand_within_buffers_down_to_a_limit() {
     assert_eq!(gap.get(INNER, 0), Ok(Value::Ubf(UbfRef::EMPTY)));
 }
 
+type Change<'a> = &'a dyn Fn(&mut UbfMut<'_>) -> Result<(), UbfError>;
+
 #[test]
 fn buffers_are_put_together_as_their_names_say() {
     let of = |list: &[(FieldId, &str)]| {
@@ -218,28 +220,30 @@ fn buffers_are_put_together_as_their_names_say() {
     };
     let source = of(&[(ACCNUM, "s0"), (ACCNUM, "s1"), (ACCCUR, "s")]);
     let target = || of(&[(ACCNUM, "t0"), (FieldId::new(FieldType::String, 2000), "t")]);
-    let apply = |change: fn(&mut UbfMut<'_>, UbfRef<'_>) -> Result<(), UbfError>| {
+    let source = source.fields();
+    let after = |change: Change<'_>| {
         let mut fields = target();
-        fields.growing(|fields| change(fields, source.fields())).expect("sound");
+        fields.growing(change).expect("sound");
         let texts = fields.iter().map(|f| fields.fields().bytes(f.id, f.occurrence).expect("text"));
         texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(apply(|to, from| to.update(from)), "s0 s1 s t");
-    assert_eq!(apply(|to, from| to.concat(from)), "t0 s0 s1 s t");
-    assert_eq!(apply(|to, from| to.join(from)), "s0");
-    assert_eq!(apply(|to, from| to.outer_join(from)), "s0 t");
-    assert_eq!(apply(|to, from| to.copy_from(from)), "s0 s1 s");
-    assert_eq!(apply(|to, from| to.project_from(from, &[ACCCUR, AMTAVL])), "s");
-    assert_eq!(apply(|to, _| to.project(&[ACCNUM])), "t0");
-    assert_eq!(apply(|to, _| to.delete_each(&[ACCNUM, ACCCUR])), "t");
-    assert_eq!(apply(|to, _| to.delete_all(ACCNUM)), "t");
-    assert_eq!(
-        apply(|to, _| {
-            to.clear();
-            Ok(())
-        }),
-        ""
-    );
+    assert_eq!(after(&|to| to.update(source)), "s0 s1 s t");
+    assert_eq!(after(&|to| to.concat(source)), "t0 s0 s1 s t");
+    assert_eq!(after(&|to| to.join(source)), "s0");
+    assert_eq!(after(&|to| to.outer_join(source)), "s0 t");
+    assert_eq!(after(&|to| to.copy_from(source)), "s0 s1 s");
+    assert_eq!(after(&|to| to.project_from(source, &[ACCCUR, AMTAVL])), "s");
+    assert_eq!(after(&|to| to.project(&[ACCNUM])), "t0");
+    assert_eq!(after(&|to| to.delete_each(&[ACCNUM, ACCCUR])), "t");
+    assert_eq!(after(&|to| to.delete_all(ACCNUM)), "t");
+    assert_eq!(after(&|to| to.project(&[])), "");
+    let mut cleared = target();
+    let done = cleared.growing(|fields| {
+        fields.clear();
+        Ok(())
+    });
+    assert_eq!(done, Ok(()));
+    assert_eq!((cleared.fields().count(), cleared.used_bytes().len()), (0, HEADER_BYTES));
 }
 
 #[test]

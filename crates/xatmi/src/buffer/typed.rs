@@ -2,32 +2,14 @@
 //!
 //! See the module. Its memory stays where it is until [`Buffer::resize`].
 
-use super::BufferError;
+use super::{BufferError, BufferType};
 use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfMut, UbfRef};
-
-/// Longest name of a type in the XATMI interface.
-pub const TYPE_BYTES_MAX: usize = 8;
 
 /// Longest name of a subtype in the XATMI interface.
 pub const SUBTYPE_BYTES_MAX: usize = 16;
 
 /// Bytes of a buffer without fields for which no size was given.
 const SIZE_DEFAULT: usize = 512;
-
-/// What a buffer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BufferType {
-    /// Fields; `FML`, `FML32` and `UBF32` are other names of it.
-    Ubf,
-    /// Text up to a NUL.
-    String,
-    /// Bytes, with a length that the sender gives.
-    Carray,
-    /// Text in JSON up to a NUL; what is in it is not looked at.
-    Json,
-    /// The name that XATMI has for `CARRAY`.
-    XOctet,
-}
 
 /// A typed buffer.
 ///
@@ -37,42 +19,6 @@ pub struct Buffer {
     buffer_type: BufferType,
     subtype: String,
     region: Region,
-}
-
-impl BufferType {
-    /// All types.
-    pub const ALL: [Self; 5] = [Self::Ubf, Self::String, Self::Carray, Self::Json, Self::XOctet];
-
-    /// The type that programs call so.
-    ///
-    /// # Errors
-    /// [`BufferError::UnknownType`].
-    pub fn from_name(name: &str) -> Result<Self, BufferError> {
-        match name {
-            "FML" | "FML32" | "UBF32" => Ok(Self::Ubf),
-            _ => Self::ALL
-                .into_iter()
-                .find(|buffer_type| buffer_type.name() == name)
-                .ok_or_else(|| BufferError::UnknownType { name: name.to_owned() }),
-        }
-    }
-
-    /// Its name; of several the one that messages carry.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ubf => "UBF",
-            Self::String => "STRING",
-            Self::Carray => "CARRAY",
-            Self::Json => "JSON",
-            Self::XOctet => "X_OCTET",
-        }
-    }
-
-    /// Whether a NUL ends what is sent.
-    const fn is_text(self) -> bool {
-        matches!(self, Self::String | Self::Json)
-    }
 }
 
 impl Buffer {
@@ -128,7 +74,8 @@ impl Buffer {
         let (buffer_type, size) = (self.buffer_type, self.size());
         let bytes = self.as_bytes_mut();
         let sent = bytes.get(..len).ok_or(BufferError::BeyondEnd { given: len, size })?;
-        if buffer_type.is_text() && sent.iter().position(|&b| b == 0) != len.checked_sub(1) {
+        let end = sent.iter().position(|&b| b == 0);
+        if buffer_type.is_text() && end.map(|end| end + 1) != Some(len) {
             return Err(BufferError::NoNul { name: buffer_type.name() });
         }
         if buffer_type == BufferType::Ubf {
@@ -267,5 +214,145 @@ fn sound_size(buffer_type: BufferType, size: usize) -> Result<usize, BufferError
         _ if size > SIZE_MAX => Err(BufferError::TooLarge { bytes: size, most: SIZE_MAX }),
         (_, BufferType::Ubf) => Ok(size.max(HEADER_BYTES)),
         _ => Ok(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ubf::{FieldId, FieldType, UbfError, Value};
+
+    const ACCNUM: FieldId = FieldId::new(FieldType::String, 1001);
+
+    fn alloc(name: &str, size: usize) -> Buffer {
+        Buffer::alloc(name, "", size).expect(name)
+    }
+
+    #[test]
+    fn every_name_of_a_type_gives_a_buffer_of_its_size() {
+        for (name, real, size_default) in [
+            ("UBF", "UBF", 1024),
+            ("FML", "UBF", 1024),
+            ("FML32", "UBF", 1024),
+            ("UBF32", "UBF", 1024),
+            ("STRING", "STRING", 512),
+            ("CARRAY", "CARRAY", 512),
+            ("JSON", "JSON", 512),
+            ("X_OCTET", "X_OCTET", 512),
+        ] {
+            let buffer = Buffer::alloc(name, "sub", 0).expect(name);
+            assert_eq!((buffer.buffer_type().name(), buffer.size()), (real, size_default));
+            assert_eq!(buffer.subtype(), "sub");
+            assert_eq!(alloc(name, 4321).size(), 4321);
+            assert_eq!(buffer.as_bytes().as_ptr().align_offset(8), 0);
+            let address = buffer.as_bytes().as_ptr();
+            assert_eq!([buffer][0].as_bytes().as_ptr(), address, "it was moved");
+        }
+        assert_eq!(alloc("UBF", 1).size(), HEADER_BYTES);
+    }
+
+    #[test]
+    fn what_is_no_buffer_is_refused_by_its_reason() {
+        for name in ["", "ubf", "VIEW", "FML64", "NOTHING"] {
+            let refused = Buffer::alloc(name, "", 10).expect_err(name);
+            assert_eq!((refused.number(), refused.to_string().contains(name)), (6, true));
+        }
+        let refused = Buffer::alloc("UBF", &"s".repeat(SUBTYPE_BYTES_MAX + 1), 0);
+        assert_eq!(refused.expect_err("too long").number(), 4);
+        let refused = Buffer::alloc("CARRAY", "", SIZE_MAX + 1).expect_err("too large");
+        assert_eq!(refused, BufferError::TooLarge { bytes: SIZE_MAX + 1, most: SIZE_MAX });
+        assert!(matches!(alloc("JSON", 0).fields(), Err(BufferError::OtherType { .. })));
+    }
+
+    #[test]
+    fn what_is_sent_ends_where_its_type_says() {
+        let mut text = alloc("STRING", 8);
+        text.as_bytes_mut().copy_from_slice(b"abc\0defg");
+        assert_eq!(text.used_len(99), Ok(4));
+        text.as_bytes_mut()[3] = b'x';
+        assert_eq!(text.used_len(0), Err(BufferError::NoNul { name: "STRING" }));
+        for name in ["CARRAY", "X_OCTET"] {
+            let bytes = alloc(name, 8);
+            assert_eq!((bytes.used_len(8), bytes.used_len(0)), (Ok(8), Ok(0)));
+            assert_eq!(bytes.used_len(9), Err(BufferError::BeyondEnd { given: 9, size: 8 }));
+        }
+        let mut fields = alloc("UBF", 0);
+        assert_eq!(fields.used_len(0), Ok(HEADER_BYTES));
+        fields.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
+        assert_eq!(fields.used_len(0), Ok(HEADER_BYTES + 16));
+        fields.as_bytes_mut().fill(0);
+        assert_eq!(fields.used_len(0).expect_err("overwritten").number(), 4);
+    }
+
+    #[test]
+    fn a_message_arrives_as_it_was_sent_in_as_much_room() {
+        let mut sent = alloc("UBF", 2048);
+        sent.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
+        let used = sent.used_len(0).expect("sound");
+        let mut came =
+            Buffer::from_wire("FML32", "", sent.size(), &sent.as_bytes()[..used]).expect("sound");
+        assert_eq!((came.size(), came.fields()), (2048, sent.fields()));
+        assert_eq!(came.fields().expect("fields").size(), 2048);
+        let text = "y".repeat(1500);
+        came.fields_mut().expect("fields").add(ACCNUM, text.as_str()).expect("all the room");
+
+        let came = Buffer::from_wire("UBF", "", 0, &sent.as_bytes()[..used]).expect("sound");
+        assert_eq!(came.size(), used, "a size that is too small is made enough");
+        let text = Buffer::from_wire("STRING", "", 0, b"abc\0").expect("sound");
+        assert_eq!(text.used_len(0), Ok(4));
+        let bytes = Buffer::from_wire("CARRAY", "", 2, b"a\0b").expect("sound");
+        assert_eq!(bytes.as_bytes(), b"a\0b");
+    }
+
+    #[test]
+    fn a_message_that_is_not_of_its_type_is_refused() {
+        for (name, bytes) in [
+            ("STRING", &b""[..]),
+            ("STRING", b"abc"),
+            ("STRING", b"a\0b\0"),
+            ("JSON", b"{}"),
+            ("UBF", b""),
+            ("UBF", b"abcdefghijklmnopqrstuvwxyz"),
+            ("NOTHING", b""),
+        ] {
+            assert!(Buffer::from_wire(name, "", 0, bytes).is_err(), "{name} {bytes:?}");
+        }
+        let mut fields = Ubf::new();
+        fields.add(ACCNUM, "x").expect("added");
+        let mut bytes = fields.used_bytes().to_vec();
+        bytes[HEADER_BYTES + 3] ^= 0x80;
+        assert!(Buffer::from_wire("UBF", "", 0, &bytes).is_err(), "its fields are looked at");
+    }
+
+    #[test]
+    fn resizing_keeps_the_content_or_everything() {
+        let mut fields = alloc("UBF", 0);
+        fields.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
+        fields.resize(4096).expect("longer");
+        assert_eq!(fields.fields().expect("fields").size(), 4096);
+        let refused = fields.resize(HEADER_BYTES).expect_err("too short");
+        assert!(matches!(refused, BufferError::Fields(UbfError::NoSpace { .. })));
+        assert_eq!(fields.size(), 4096);
+        fields.resize(0).expect("its own size");
+        assert_eq!(fields.size(), 1024);
+        assert_eq!(fields.fields().expect("fields").get(ACCNUM, 0), Ok(Value::from("x")));
+
+        let mut text = Buffer::string("abcdef").expect("no NUL");
+        text.resize(4).expect("shorter");
+        assert_eq!(text.as_bytes(), b"abc\0");
+        let mut bytes = Buffer::carray(b"abcdef").expect("short");
+        bytes.resize(4).expect("shorter");
+        assert_eq!(bytes.as_bytes(), b"abcd");
+        assert!(Buffer::string("a\0b").is_err());
+    }
+
+    #[test]
+    fn fields_take_their_memory_along() {
+        let mut fields = Ubf::new();
+        fields.add(ACCNUM, "x").expect("added");
+        let address = fields.used_bytes().as_ptr();
+        let buffer = Buffer::from(fields);
+        assert_eq!((buffer.as_bytes().as_ptr(), buffer.size()), (address, Ubf::SIZE_DEFAULT));
+        assert_eq!(buffer.fields().expect("fields").get(ACCNUM, 0), Ok(Value::from("x")));
     }
 }

@@ -194,3 +194,113 @@ pub(super) fn descriptor_of(call_id: u64) -> Descriptor {
     let number = (sequence << SLOT_BITS) | (call_id & SLOT_MASK);
     Descriptor(i32::try_from(number).unwrap_or(i32::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a call is to the model: its deadline, and when its reply was kept.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    struct Known {
+        deadline_ns: u64,
+        kept_at: Option<usize>,
+    }
+
+    fn kept(mark: i64) -> Kept {
+        let bytes = Vec::new();
+        let buffer_type = None;
+        Kept { error: None, rval: 0, urcode: mark, buffer_type, buffer_size_bytes: 0, bytes }
+    }
+
+    fn check(calls: &mut Calls, model: &BTreeMap<u64, Known>) {
+        let out = model.values().filter(|known| known.kept_at.is_none()).count();
+        assert_eq!((calls.out(), calls.kept), (out, model.len() - out));
+        let first = model.iter().filter(|(_, known)| known.kept_at.is_some());
+        let first = first.min_by_key(|(_, known)| known.kept_at).map(|(call_id, _)| *call_id);
+        assert_eq!(calls.first_kept(), first);
+        for (&call_id, known) in model {
+            assert_eq!(calls.find(descriptor_of(call_id)), Some(call_id));
+            assert_eq!(calls.is_out(call_id), known.kept_at.is_none());
+            assert_eq!(
+                calls.get_mut(call_id).map(|slot| slot.deadline_ns),
+                Some(known.deadline_ns)
+            );
+        }
+    }
+
+    proptest! {
+        /// Opened, kept and closed at random, beside a map that does the same.
+        #[test]
+        fn calls_do_what_a_map_does(steps in vec((0..4_u8, any::<prop::sample::Index>()), 1..120)) {
+            let mut calls = Calls::default();
+            let mut model = BTreeMap::<u64, Known>::new();
+            let mut ended = Vec::new();
+            for (step, (what, which)) in steps.into_iter().enumerate() {
+                let ids: Vec<u64> = model.keys().copied().collect();
+                match what {
+                    0 => {
+                        let call_id = calls.open(step as u64).expect("far from the limit");
+                        assert!(!ended.contains(&call_id), "an id was given out twice");
+                        let known = Known { deadline_ns: step as u64, kept_at: None };
+                        assert_eq!(model.insert(call_id, known), None);
+                    }
+                    1 if !ids.is_empty() => {
+                        let call_id = *which.get(&ids);
+                        let known = model.get_mut(&call_id).expect("it is open");
+                        if known.kept_at.is_none() {
+                            known.kept_at = Some(step);
+                            calls.keep(call_id, kept(step as i64));
+                        }
+                    }
+                    2 if !ids.is_empty() => {
+                        let call_id = *which.get(&ids);
+                        let known = model.remove(&call_id).expect("it is open");
+                        let (slot, reply) = calls.close(call_id).expect("it is open");
+                        assert_eq!(slot.deadline_ns, known.deadline_ns);
+                        assert_eq!(reply.map(|kept| kept.urcode as usize), known.kept_at);
+                        ended.push(call_id);
+                    }
+                    _ => {
+                        for &call_id in &ended {
+                            assert!(calls.get_mut(call_id).is_none() && !calls.is_out(call_id));
+                            assert_eq!(calls.find(descriptor_of(call_id)), None);
+                            assert!(calls.close(call_id).is_none());
+                        }
+                    }
+                }
+                check(&mut calls, &model);
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_kept_replies_does_not_grow_without_end() {
+        let mut calls = Calls::default();
+        let first = calls.open(0).expect("room");
+        calls.keep(first, kept(0));
+        for _ in 0..1000 {
+            let call_id = calls.open(0).expect("room");
+            calls.keep(call_id, kept(0));
+            calls.close(call_id).expect("it is open");
+        }
+        assert!(calls.order.len() < 32, "{} remembered", calls.order.len());
+        assert_eq!(calls.first_kept(), Some(first));
+    }
+
+    #[test]
+    fn descriptors_are_positive_at_both_ends() {
+        for sequence in [1, SEQUENCES - 1, SEQUENCES, SEQUENCES + 1] {
+            for slot in [0, SLOT_MASK] {
+                let number = descriptor_of((sequence << SLOT_BITS) | slot).number();
+                assert!(number >= 1 << SLOT_BITS, "{number}");
+            }
+        }
+        let largest = descriptor_of(((SEQUENCES - 1) << SLOT_BITS) | SLOT_MASK);
+        assert_eq!(largest.number(), i32::MAX);
+    }
+}

@@ -37,7 +37,6 @@ pub use self::typed::{Answer, CallError};
 
 use self::calls::Calls;
 use self::connection::Connection;
-use crate::clock::monotonic_ns;
 use crate::environment::{Environment, TIMEOUT_MAX};
 use crate::error::{Code, Error};
 use crate::large::Outbox;
@@ -206,12 +205,12 @@ impl Client {
     pub fn counters(&self) -> ClientCounters {
         self.counters
     }
+}
 
-    /// When something that begins now has to be over, in nanoseconds of the monotonic clock.
-    fn deadline_ns(&self, timeout: Duration) -> u64 {
-        // Time-outs are a year at most and the clock counts from the start of the machine.
-        monotonic_ns() + timeout.as_nanos() as u64
-    }
+/// When something that begins at `now_ns` has to be over, on the monotonic clock.
+fn after(now_ns: u64, timeout: Duration) -> u64 {
+    // Time-outs are a year at most, and the clock counts from the start of the machine.
+    now_ns + timeout.as_nanos() as u64
 }
 
 fn no_reply_queue(source: std::io::Error) -> Error {

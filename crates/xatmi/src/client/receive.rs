@@ -12,7 +12,8 @@ use crate::wire::{Body, Payload, Reply};
 
 use super::calls::{Kept, descriptor_of};
 use super::{
-    Arrived, Arriving, CallFlags, Client, Descriptor, ReplyError, Which, interrupted, late, unknown,
+    Arrived, Arriving, CallFlags, Client, Descriptor, ReplyError, Which, after, interrupted, late,
+    unknown,
 };
 
 /// The most messages that are taken in one go without waiting: so many replies can be kept, and
@@ -59,14 +60,14 @@ impl Client {
         let deadline_ns = match next_timeout {
             _ if flags.contains(CallFlags::NO_TIME) => 0,
             None if call_deadline_ns != 0 => call_deadline_ns,
-            _ => self.deadline_ns(timeout),
+            _ => after(monotonic_ns(), timeout),
         };
         let arrived = self.wait_until(wanted, deadline_ns, flags, room);
         if let (Err(failed), Some(call_id)) = (&arrived, wanted)
             && failed.code() == Code::Time
             && let Some(slot) = self.calls.get_mut(call_id)
         {
-            slot.deadline_ns = monotonic_ns() + self.timeout.as_nanos() as u64;
+            slot.deadline_ns = after(monotonic_ns(), self.timeout);
         }
         arrived
     }

@@ -13,15 +13,27 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::calls::descriptor_of;
-use super::{CallFlags, Client, Descriptor, Outgoing, interrupted, late};
+use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::queue::ServiceName;
-use crate::wire::{Body, Payload, Request};
+use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 
 /// How long room is waited for before the queue is looked at anew: it may have been withdrawn,
 /// with nobody left to make room.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
+
+/// A request that is to be sent.
+struct Order {
+    service: ServiceName,
+    flags: CallFlags,
+    call_id: u64,
+    begun_ns: u64,
+    /// 0 for never.
+    deadline_ns: u64,
+    /// The memfd that its payload is in; 0 for none.
+    large_inode: u64,
+}
 
 /// Why a message is not in the queue yet.
 enum Obstacle {
@@ -52,15 +64,16 @@ impl Client {
         if self.calls.out() > 0 {
             self.take_arrived()?;
         }
-        let deadline_ns = self.request_deadline_ns(flags);
-        let call_id = self.calls.open(deadline_ns).ok_or_else(too_many)?;
-        match self.deliver_request(service, request, flags, call_id, deadline_ns) {
-            Ok(()) => Ok(descriptor_of(call_id)),
-            Err(error) => {
-                self.forget_request(call_id);
-                Err(error)
-            }
+        let mut order = self.order(service, flags)?;
+        order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
+        if let Err(error) = self.carry_out(&mut order, request) {
+            self.calls.close(order.call_id);
+            return Err(error);
         }
+        if let Some(slot) = self.calls.get_mut(order.call_id) {
+            slot.large_inode = order.large_inode;
+        }
+        Ok(descriptor_of(order.call_id))
     }
 
     /// Sends a request that nobody waits for: `tpacall` with TPNOREPLY.
@@ -73,88 +86,89 @@ impl Client {
         request: Outgoing<'_>,
         flags: CallFlags,
     ) -> Result<(), Error> {
-        let flags = flags | CallFlags::NO_REPLY;
-        let deadline_ns = self.request_deadline_ns(flags);
-        let call_id = self.calls.unanswered_id();
-        self.deliver_request(service, request, flags, call_id, deadline_ns)
+        let mut order = self.order(service, flags | CallFlags::NO_REPLY)?;
+        order.call_id = self.calls.unanswered_id();
+        self.carry_out(&mut order, request)
     }
 
-    fn request_deadline_ns(&mut self, flags: CallFlags) -> u64 {
+    fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
         let timeout = self.next_timeout.take().unwrap_or(self.timeout);
-        if flags.contains(CallFlags::NO_TIME) { 0 } else { self.deadline_ns(timeout) }
-    }
-
-    /// Ends a call whose request did not get into the queue.
-    fn forget_request(&mut self, call_id: u64) {
-        if let Some((slot, _)) = self.calls.close(call_id)
-            && slot.large_inode != 0
-        {
-            self.outbox.release(slot.large_inode);
-        }
-    }
-
-    fn deliver_request(
-        &mut self,
-        service: &str,
-        request: Outgoing<'_>,
-        flags: CallFlags,
-        call_id: u64,
-        deadline_ns: u64,
-    ) -> Result<(), Error> {
         let service = ServiceName::new(service).ok_or_else(|| not_offered(service))?;
-        let len = self.encode_request(service, request, flags, call_id, deadline_ns)?;
+        let begun_ns = monotonic_ns();
+        let is_endless = flags.contains(CallFlags::NO_TIME);
+        let deadline_ns = if is_endless { 0 } else { after(begun_ns, timeout) };
+        Ok(Order { service, flags, call_id: 0, begun_ns, deadline_ns, large_inode: 0 })
+    }
+
+    /// Brings the request into the queue of its service; holds nothing of one that failed.
+    fn carry_out(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+        let len = self.encode_request(order, request)?;
+        let sent = self.send_when_room(order, len);
+        match &sent {
+            Ok(()) => self.counters.sent += 1,
+            Err(_) if order.large_inode != 0 => self.outbox.release(order.large_inode),
+            Err(_) => {}
+        }
+        sent
+    }
+
+    fn send_when_room(&mut self, order: &Order, len: usize) -> Result<(), Error> {
+        let mut is_first = true;
         loop {
-            match self.try_send(service, len) {
-                Ok(()) => {
-                    self.counters.sent += 1;
-                    return Ok(());
-                }
+            match self.try_send(order, len, is_first) {
+                Ok(()) => return Ok(()),
                 Err(Obstacle::Failed(error)) => return Err(error),
-                Err(Obstacle::Full) if flags.contains(CallFlags::NO_BLOCK) => return Err(full()),
-                Err(Obstacle::Full) => self.wait_for_room(service, flags, deadline_ns)?,
+                Err(Obstacle::Full) if order.flags.contains(CallFlags::NO_BLOCK) => {
+                    return Err(full());
+                }
+                Err(Obstacle::Full) => self.wait_for_room(order)?,
             }
+            is_first = false;
         }
     }
 
     /// Writes the request to `outgoing`, its payload to a memfd if it is too long for that; the
     /// length of the message.
-    fn encode_request(
-        &mut self,
-        service: ServiceName,
-        request: Outgoing<'_>,
-        flags: CallFlags,
-        call_id: u64,
-        deadline_ns: u64,
-    ) -> Result<usize, Error> {
+    fn encode_request(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<usize, Error> {
         let Outgoing { buffer_type, buffer_size_bytes, bytes } = request;
         if buffer_type.is_none() && !bytes.is_empty() {
             return Err(Error::new(Code::Invalid, "data without a buffer's type"));
         }
         let buffer_size_bytes = buffer_size_bytes.max(bytes.len()) as u64;
+        if buffer_size_bytes > PAYLOAD_LEN_BYTES_MAX {
+            let detail = format!("a buffer that is sent has at most {PAYLOAD_LEN_BYTES_MAX} bytes");
+            return Err(Error::new(Code::Invalid, detail));
+        }
         let body = Body::Inline(bytes);
         let mut message = Request {
             client: self.address,
-            call_id,
-            cd: descriptor_of(call_id).number(),
-            deadline_ns,
-            is_without_reply: flags.contains(CallFlags::NO_REPLY),
-            service,
+            call_id: order.call_id,
+            cd: descriptor_of(order.call_id).number(),
+            deadline_ns: order.deadline_ns,
+            is_without_reply: order.flags.contains(CallFlags::NO_REPLY),
+            service: order.service,
             payload: Payload { buffer_type, buffer_size_bytes, body },
         };
         if let Some(len) = message.encode(&mut self.outgoing) {
             return Ok(len);
         }
-        let large = self.outbox.put(bytes, deadline_ns, None, monotonic_ns())?;
-        if let Some(slot) = self.calls.get_mut(call_id) {
-            slot.large_inode = large.inode;
-        }
+        let large = self.outbox.put(bytes, order.deadline_ns, None, order.begun_ns)?;
+        order.large_inode = large.inode;
         message.payload.body = Body::Large(large);
         Ok(message.encode(&mut self.outgoing).expect("a message holds the longest head"))
     }
 
-    fn try_send(&mut self, service: ServiceName, len: usize) -> Result<(), Obstacle> {
+    /// Sends what is in `outgoing` if there is room. The first try trusts a look at the queue of
+    /// a moment ago; later ones look again, as the service may have gone meanwhile.
+    fn try_send(&mut self, order: &Order, len: usize, is_first: bool) -> Result<(), Obstacle> {
+        let service = order.service;
         let name = || self.prefix.service_queue(&service);
-        let queue = self.services.open_named(service, name).map_err(|source| {
+        let queue = if is_first {
+            self.services.open_named_lately(service, order.begun_ns, name)
+        } else {
+            self.services.open_named(service, name)
+        };
+        let queue = queue.map_err(|source| {
             let errno = Errno::from_io_error(&source);
             Obstacle::Failed(if errno == Some(Errno::NOENT) {
                 not_offered(service.as_str())
@@ -174,13 +188,9 @@ impl Client {
         })
     }
 
-    /// Waits until the queue of `service` may have room, and takes replies that come meanwhile.
-    fn wait_for_room(
-        &mut self,
-        service: ServiceName,
-        flags: CallFlags,
-        deadline_ns: u64,
-    ) -> Result<(), Error> {
+    /// Waits until the queue of the service may have room, and takes replies that come meanwhile.
+    fn wait_for_room(&mut self, order: &Order) -> Result<(), Error> {
+        let Order { service, flags, deadline_ns, .. } = *order;
         self.counters.waits_for_room += 1;
         let now_ns = monotonic_ns();
         if deadline_ns != 0 && now_ns >= deadline_ns {

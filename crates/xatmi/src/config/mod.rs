@@ -1,6 +1,6 @@
 //! The configuration of a pool: `ndrxconfig.xml` as it is.
 //!
-//! The manager and the commands read it. Every element of `docs/service-pool.md` has its unit
+//! The manager and the commands read it. Every element of `docs/pool-manager.md` has its unit
 //! and its bounds; `<server>` overrides `<defaults>`; `${NAME}` in values is taken from the
 //! environment. What is not known is a warning with file and line; what is wrong is an error
 //! that says what would be right, all of them at once. Nothing here starts or watches anything.

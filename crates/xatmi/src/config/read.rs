@@ -87,7 +87,10 @@ impl Reading<'_> {
             }
         }
         if config.entries.is_empty() && self.mistakes.is_empty() {
-            self.mistake(root, "no <server name=\"PROGRAM\"> in <servers>: there is nothing to run");
+            self.mistake(
+                root,
+                "no <server name=\"PROGRAM\"> in <servers>: there is nothing to run",
+            );
         }
         config
     }
@@ -153,7 +156,10 @@ impl Reading<'_> {
             }
         }
         for (name, _) in part.attributes.iter().filter(|(name, _)| name != "name") {
-            self.warn(part, format!("the attribute {name} of <server> is not known; there is name"));
+            self.warn(
+                part,
+                format!("the attribute {name} of <server> is not known; there is name"),
+            );
         }
         let program = self.program(part)?;
         let Some(first_id) = id else {
@@ -332,7 +338,10 @@ impl Reading<'_> {
     }
 
     fn unknown(&mut self, one: &Element, known: &str) {
-        self.warn(one, format!("<{}> is not known here and was passed over; known: {known}", one.name));
+        self.warn(
+            one,
+            format!("<{}> is not known here and was passed over; known: {known}", one.name),
+        );
     }
 
     fn warn(&mut self, one: &Element, message: impl Into<String>) {

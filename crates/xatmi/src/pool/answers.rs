@@ -4,9 +4,7 @@ use std::time::Instant;
 
 use super::Pool;
 use super::process::Process;
-use crate::control::{
-    Answer, ClientRow, PoolInfo, QueueRow, ROWS_MAX, ServiceRow, WorkerRow,
-};
+use crate::control::{Answer, ClientRow, PoolInfo, QueueRow, ROWS_MAX, ServiceRow, WorkerRow};
 use crate::slots::{ServiceTally, State as Seated, Total, Totals, name_hash};
 use crate::supervisor::MemberView;
 

@@ -18,7 +18,7 @@
 //! |---|---|
 //! | `turn` | the loop: wait, events, time |
 //! | `workers` | what the supervisor asks for, and what workers say |
-//! | `visitors` | connections to the control socket |
+//! | `visitors`, `strangers` | connections to the control socket; clients of an earlier manager |
 //! | `orders` | commands that take time |
 //! | `answers` | the tables |
 //! | `services`, `owed` | queues of services; answers for the dead |
@@ -36,6 +36,7 @@ mod owed;
 mod process;
 mod services;
 mod spawn;
+mod strangers;
 mod survivors;
 mod turn;
 mod visitors;
@@ -62,6 +63,7 @@ use orders::Order;
 use owed::Owed;
 use process::{Process, Seat};
 use services::Services;
+use strangers::Strangers;
 use visitors::Visitors;
 use watch::{Source, Watch};
 
@@ -153,6 +155,7 @@ pub struct Pool {
     seats_free: Vec<usize>,
     services: Services,
     visitors: Visitors,
+    strangers: Strangers,
     owed: Owed,
     orders: Vec<Order>,
     counts: Counts,
@@ -184,8 +187,7 @@ impl Pool {
         let mut watch = Watch::open()?;
         let token = watch.add(control.as_fd(), Source::Control);
         let token = token.map_err(system("watching the control socket"))?;
-        let signals =
-            Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
+        let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
         watch.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
         let slots_max = config.workers_max() as usize + SLOTS_SPARE;
         let slots = Slots::create(slots_max).map_err(system("the memory of the workers"))?;
@@ -214,6 +216,7 @@ impl Pool {
             slots: Rc::new(slots),
             seats_free: (0..slots_max).rev().collect(),
             visitors: Visitors::default(),
+            strangers: Strangers::default(),
             owed: Owed::default(),
             orders: Vec::new(),
             counts: Counts::default(),

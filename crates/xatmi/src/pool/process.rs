@@ -55,7 +55,9 @@ impl Process {
         process.seat = Some(seat);
         if let Err(error) = process.connect(id, link, watch) {
             watch.remove(process.pidfd.as_fd(), process.pidfd_token);
-            process.child.take().map(end_unwatched);
+            if let Some(child) = process.child.take() {
+                end_unwatched(child);
+            }
             return Err(error);
         }
         Ok(process)

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use pollux_engine::Signal;
 use pollux_poller::Token;
 
+use super::endpoint::Endpoint;
+use super::strangers::Strangers;
 use super::survivors;
 use super::watch::Source;
 use super::{Pool, PoolError, process::Process};
@@ -16,7 +18,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 impl Pool {
     /// Starts the workers and runs until the pool is told to end, by a signal (SIGTERM, SIGINT;
     /// a second one kills) or a command. SIGHUP reads the configuration again. Leaves no process
-    /// and no queue.
+    /// and no queue, but the reply queues of clients that are still there: those are the clients'
+    /// own, and of use again when the pool comes back.
     ///
     /// # Errors
     /// [`PoolError::Poller`] when the kernel refuses to wait; the workers go on without manager.
@@ -56,6 +59,11 @@ impl Pool {
         if removed > 0 {
             self.log.line(&format!("{removed} queues of an earlier manager were removed"));
         }
+        self.strangers = Strangers::find(&self.prefix, &mut self.watch);
+        if self.strangers.len() > 0 {
+            let count = self.strangers.len();
+            self.log.line(&format!("{count} client processes of an earlier manager are watched"));
+        }
         let mut ids = Vec::new();
         for (id, pid) in found {
             match Process::of_pid(id, pid, &mut self.watch) {
@@ -81,6 +89,7 @@ impl Pool {
             Source::Link(id) => self.hear_worker(id, now),
             Source::Process(id) => self.worker_died(id, now),
             Source::Connection(number) => self.hear_visitor(number, now),
+            Source::Stranger(pid) => self.strangers.ended(pid, &self.prefix, &mut self.watch),
             Source::Withdrawn(number) => {
                 let mut creditors = Vec::new();
                 self.services.drain(number, &mut creditors);
@@ -143,7 +152,7 @@ impl Pool {
             self.owed.next_moment(),
             self.nudging.map(|(next, _)| next),
             self.visitors.accepts_at,
-            self.endpoint.as_ref().map(|endpoint| endpoint.next_moment()),
+            self.endpoint.as_ref().map(Endpoint::next_moment),
         ];
         let soonest = optional.into_iter().flatten().min();
         let known = self.supervisor.next_moment().min(now + WAIT_MAX);
@@ -161,7 +170,6 @@ impl Pool {
         self.services.retire(|_| false, &mut self.watch, now);
         self.services.close_withdrawn(&mut self.watch, now, true, &mut creditors);
         self.answer_unserved(creditors, now);
-        self.remove_reply_queues();
         if let Some(endpoint) = self.endpoint.take() {
             endpoint.end();
         }

@@ -112,15 +112,6 @@ impl Pool {
         }
     }
 
-    /// Removes the reply queues of all contexts: the pool ends, and nobody else would.
-    pub(super) fn remove_reply_queues(&mut self) {
-        for visitor in self.visitors.by_number.values_mut() {
-            if let Some(client) = visitor.client.take() {
-                let _ = MessageQueue::unlink(&self.prefix.reply_queue(client.pid, client.context));
-            }
-        }
-    }
-
     fn understand_visitor(
         &mut self,
         number: u64,
@@ -134,7 +125,7 @@ impl Pool {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
                 self.watch.remove(visitor.link.as_fd(), visitor.token);
                 match self.seat_of(descriptors, slot) {
-                    Ok(seat) => self.adopt(srvid, pid, visitor.link, seat, services, now),
+                    Ok(seat) => self.adopt(srvid, pid, visitor.link, seat, &services, now),
                     Err(why) => self.log.line(&format!("worker {srvid} can't come back: {why}")),
                 }
             }

@@ -25,6 +25,8 @@ pub(super) enum Source {
     Process(u32),
     /// The connection with this number has a message, or ended.
     Connection(u64),
+    /// A client process of an earlier manager ended.
+    Stranger(u32),
     /// A request waits in a queue that was withdrawn.
     Withdrawn(u64),
 }

@@ -99,7 +99,7 @@ impl Pool {
         pid: u32,
         link: Link,
         seat: super::Seat,
-        services: Vec<Advert>,
+        services: &[Advert],
         now: Instant,
     ) {
         let stands = |advert: &Advert| {
@@ -110,17 +110,18 @@ impl Pool {
         };
         let other = self.workers.get(&id).is_some_and(|known| known.pid != pid);
         let mut actions = Vec::new();
-        let is_wanted = !other
-            && services.iter().all(stands)
-            && self.supervisor.adopt(id, now, &mut actions);
+        let is_wanted =
+            !other && services.iter().all(stands) && self.supervisor.adopt(id, now, &mut actions);
         if !is_wanted {
             self.log.line(&format!("{} (process {pid}) is not wanted", self.called(id)));
             let _ = link.send(&ToWorker::Stop);
-        } else if self.take_over(id, pid, link, seat, services).is_ok() {
+        } else if let Err(error) = self.take_over(id, pid, link, seat, services) {
+            let how = format!("can't be watched: {error}");
+            self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
+            self.supervisor.event(Event::Died { id, how }, now, &mut actions);
+        } else {
             self.counts.adoptions += 1;
             self.log.line(&format!("{} (process {pid}) was taken over", self.called(id)));
-        } else {
-            self.log.line(&format!("{} (process {pid}) can't be watched", self.called(id)));
         }
         self.act(actions, now);
     }
@@ -131,7 +132,7 @@ impl Pool {
         pid: u32,
         link: Link,
         seat: super::Seat,
-        services: Vec<Advert>,
+        services: &[Advert],
     ) -> Result<(), std::io::Error> {
         if !self.workers.contains_key(&id) {
             let process = Process::of_pid(id, pid, &mut self.watch)?;
@@ -140,9 +141,9 @@ impl Pool {
         let process = self.workers.get_mut(&id).expect("it was just put in");
         process.connect(id, link, &mut self.watch)?;
         process.sit(seat);
-        process.adverts.clone_from(&services);
+        process.adverts = services.to_vec();
         // The queues stand, so nothing can be refused but a 49th service.
-        let _ = self.services.advertise(id, &services, true);
+        let _ = self.services.advertise(id, services, true);
         Ok(())
     }
 

@@ -10,6 +10,11 @@ use std::os::fd::AsFd;
 
 use pollux_sys::mqueue::MessageQueue;
 
+/// How long a queue that was seen to have its name is taken to have it still, a millisecond: who
+/// calls often need not ask at each call. Whoever removes a queue reads it for longer than this,
+/// as a sender may be late anyway, between the look and the send.
+const SEEN_LASTS_NS: u64 = 1_000_000;
+
 /// Open queues by key, a bounded number of them.
 #[derive(Debug)]
 pub struct QueueCache<K> {
@@ -26,6 +31,8 @@ struct Entry<K> {
     key: K,
     queue: MessageQueue,
     last_use: u64,
+    /// When it was last seen to have its name, in nanoseconds of the monotonic clock.
+    seen_ns: u64,
 }
 
 impl<K: Copy + Eq> QueueCache<K> {
@@ -66,6 +73,29 @@ impl<K: Copy + Eq> QueueCache<K> {
         self.open(key, name)
     }
 
+    /// As [`open_named`](Self::open_named), for who calls often: the name is looked for only when
+    /// the last look was more than a millisecond before `now_ns`, the monotonic clock.
+    ///
+    /// # Errors
+    /// ENOENT when the name is gone and no other queue took its place.
+    pub fn open_named_lately(
+        &mut self,
+        key: K,
+        now_ns: u64,
+        name: impl Fn() -> CString,
+    ) -> io::Result<&MessageQueue> {
+        let known = self.find(key).map(|at| &mut self.entries[at]);
+        match known.filter(|entry| now_ns.saturating_sub(entry.seen_ns) <= SEEN_LASTS_NS) {
+            Some(_) => self.open(key, name),
+            None => {
+                self.open_named(key, name)?;
+                let entry = &mut self.entries[self.recent];
+                entry.seen_ns = now_ns;
+                Ok(&entry.queue)
+            }
+        }
+    }
+
     /// Closes the queue of `key`, if it is open.
     pub fn close(&mut self, key: K) {
         if let Some(at) = self.find(key) {
@@ -103,7 +133,7 @@ impl<K: Copy + Eq> QueueCache<K> {
             let oldest = (0..self.entries.len()).min_by_key(|at| self.entries[*at].last_use);
             self.entries.swap_remove(oldest.unwrap_or(0));
         }
-        self.entries.push(Entry { key, queue, last_use: self.uses });
+        self.entries.push(Entry { key, queue, last_use: self.uses, seen_ns: 0 });
         self.entries.len() - 1
     }
 }
@@ -162,5 +192,17 @@ mod tests {
         MessageQueue::unlink(&name(9)).expect("it stands");
         assert_eq!(first.state().expect("open").messages_waiting, 1);
         assert_eq!(second.state().expect("open").messages_waiting, 1);
+    }
+
+    #[test]
+    fn a_queue_that_was_just_seen_is_looked_at_a_millisecond_later() {
+        let mut cache = QueueCache::new(4);
+        let _queue = MessageQueue::create(&name(8), SIZE).expect("a queue");
+        let mut open = |now_ns| cache.open_named_lately((), now_ns, || name(8)).map(drop);
+        open(5 * SEEN_LASTS_NS).expect("it stands");
+        MessageQueue::unlink(&name(8)).expect("it stands");
+        open(6 * SEEN_LASTS_NS).expect("seen a millisecond ago");
+        let gone = open(6 * SEEN_LASTS_NS + 1).expect_err("seen too long ago");
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Only the manager makes and removes the queues of services. Nobody ever waits in a send: what
 //! is full is watched for room instead, because a sender who blocks is handed over by the kernel
-//! without waking anybody (`docs/`, `mq_overview(7)`).
+//! without waking anybody (`docs/service-calls.md`).
 
 mod cache;
 mod name;

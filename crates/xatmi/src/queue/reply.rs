@@ -112,3 +112,46 @@ impl Drop for ReplyQueue {
 fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const SIZE: QueueSize = QueueSize { messages_max: 2, message_len_bytes: 16 };
+
+    fn name(subject: &str) -> CString {
+        let text = format!("/pollux-xatmi-{subject}-{}", std::process::id());
+        CString::new(text).expect("no zero byte")
+    }
+
+    #[test]
+    fn one_that_a_dead_process_left_is_replaced_and_ours_goes_with_us() {
+        let left = MessageQueue::create(&name("left"), SIZE).expect("a queue");
+        left.send(b"for the dead", 0).expect("room");
+        let ours = ReplyQueue::create(name("left"), SIZE).expect("replaced");
+        let mut buffer = [0; 16];
+        assert_eq!(ours.take(&mut buffer).expect("readable"), None, "it is a new one");
+        assert_eq!(ours.name(), &*name("left"));
+        drop(ours);
+        let gone = MessageQueue::open(&name("left")).expect_err("removed");
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_message_or_at_its_deadline_by_the_monotonic_clock() {
+        let ours = ReplyQueue::create(name("wait"), SIZE).expect("a queue");
+        let mut buffer = [0; 16];
+        let (before, wait) = (Instant::now(), std::time::Duration::from_millis(20));
+        let deadline_ns = monotonic_ns() + wait.as_nanos() as u64;
+        assert_eq!(ours.wait(&mut buffer, deadline_ns).expect("readable"), Waited::Late);
+        assert!(before.elapsed() >= wait);
+        let sender = MessageQueue::open(ours.name()).expect("it stands");
+        sender.send(b"one", 0).expect("room");
+        sender.send(b"three", 0).expect("room");
+        assert_eq!(ours.wait(&mut buffer, 1).expect("readable"), Waited::Message(3));
+        assert_eq!(ours.wait(&mut buffer, 0).expect("readable"), Waited::Message(5));
+        assert!(ours.take(&mut buffer[..15]).is_err(), "no room for the longest message");
+    }
+}

@@ -33,139 +33,23 @@
 //! that was told to stop is down, or queued when it was a restart. Failures in a row are
 //! forgotten once a worker was up for a whole cycle.
 
+mod events;
 mod member;
 mod orders;
+mod view;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+pub use events::{Action, Event};
 pub use orders::{NoSuchWorker, Selection};
+pub use view::{MemberView, State};
 
 use crate::config::{Entry, PoolConfig, Settings};
 use member::{Member, Phase, Then};
 
 /// Workers that may be starting at once: more would only wait for the processors.
 const STARTING_MAX: usize = 64;
-
-/// What has to be done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Start a process for this id.
-    Spawn {
-        /// The id.
-        id: u32,
-    },
-    /// Ask the worker for a sign of life.
-    Ping {
-        /// The id.
-        id: u32,
-        /// To be given back in the answer.
-        number: u64,
-    },
-    /// Tell the worker to stop.
-    Stop {
-        /// The id.
-        id: u32,
-    },
-    /// Send a signal to the process.
-    Signal {
-        /// The id.
-        id: u32,
-        /// Its number: 2, 15 or 9.
-        signal: i32,
-    },
-}
-
-/// What has happened.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The worker can take calls.
-    Ready {
-        /// The id.
-        id: u32,
-    },
-    /// The worker's own start said no; its end follows.
-    Refused {
-        /// The id.
-        id: u32,
-        /// What it said.
-        why: String,
-    },
-    /// The process ended, or could not be started.
-    Died {
-        /// The id.
-        id: u32,
-        /// How, for people.
-        how: String,
-    },
-    /// The answer to a ping.
-    Pong {
-        /// The id.
-        id: u32,
-        /// The number of the ping.
-        number: u64,
-    },
-}
-
-/// One worker, for tables.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MemberView {
-    /// Its id.
-    pub id: u32,
-    /// Its program.
-    pub program: String,
-    /// What it is doing.
-    pub state: State,
-    /// How long it has been doing so.
-    pub age: Duration,
-    /// Processes started so far.
-    pub starts: u32,
-    /// Failures in a row.
-    pub failures: u32,
-    /// Why it is not up, as far as that is known.
-    pub cause: Option<String>,
-}
-
-/// What a worker is doing, in a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// Not running, not wanted.
-    Down,
-    /// About to be started.
-    Queued,
-    /// Started, not ready.
-    Starting,
-    /// Ready.
-    Up,
-    /// Ready, but gives no answer to pings, and may not be killed.
-    Silent,
-    /// Told to stop.
-    Stopping,
-    /// Being sent signals.
-    Killing,
-    /// Died; will be started again.
-    Waiting,
-    /// Of an earlier manager, not heard of yet.
-    Orphan,
-}
-
-impl State {
-    /// The word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Queued => "queued",
-            Self::Starting => "starting",
-            Self::Up => "up",
-            Self::Silent => "silent",
-            Self::Stopping => "stopping",
-            Self::Killing => "killing",
-            Self::Waiting => "waiting",
-            Self::Orphan => "orphan",
-        }
-    }
-}
 
 /// All workers of a pool.
 #[derive(Debug)]
@@ -369,7 +253,8 @@ impl Supervisor {
 
     /// Members for `entries`: those that stand get the new limits, the others are made.
     fn take_entries(&mut self, entries: &[Entry], now: Instant) {
-        let own = |entry: &Entry| (entry.first_id..entry.first_id + entry.min, entry.program.clone());
+        let own =
+            |entry: &Entry| (entry.first_id..entry.first_id + entry.min, entry.program.clone());
         self.mins = entries.iter().map(own).collect();
         for (index, entry) in entries.iter().enumerate() {
             for id in entry.ids() {

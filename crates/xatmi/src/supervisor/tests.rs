@@ -1,5 +1,7 @@
 //! Every element of the configuration against a virtual clock: what is done, and at which second.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A supervisor, a clock that only moves when it is told to, and what was done at which second.
@@ -38,7 +40,10 @@ impl World {
         std::mem::take(&mut self.done)
     }
 
-    fn act<T>(&mut self, change: impl FnOnce(&mut Supervisor, Instant, &mut Vec<Action>) -> T) -> T {
+    fn act<T>(
+        &mut self,
+        change: impl FnOnce(&mut Supervisor, Instant, &mut Vec<Action>) -> T,
+    ) -> T {
         let mut out = Vec::new();
         let result = change(&mut self.supervisor, self.now, &mut out);
         let second = (self.now - self.start).as_secs();
@@ -62,7 +67,9 @@ impl World {
 
     fn spawned(&mut self) -> Vec<u32> {
         let done = std::mem::take(&mut self.done);
-        done.iter().filter_map(|(_, a)| if let Action::Spawn { id } = a { Some(*id) } else { None }).collect()
+        done.iter()
+            .filter_map(|(_, a)| if let Action::Spawn { id } = a { Some(*id) } else { None })
+            .collect()
     }
 }
 
@@ -83,7 +90,8 @@ const QUIET: &str = "<pingtime>0</pingtime>";
 
 #[test]
 fn pauses_before_a_restart_grow_from_min_by_step_to_max() {
-    let app = "<restart_min>1</restart_min><restart_step>2</restart_step><restart_max>4</restart_max>";
+    let app =
+        "<restart_min>1</restart_min><restart_step>2</restart_step><restart_max>4</restart_max>";
     let mut world = World::of(app, "<start_max>0</start_max>");
     assert_eq!(world.until(0), [(0, SPAWN)]);
     // One cycle, then 3, then 4 for ever: each failure follows its start at once.
@@ -99,7 +107,8 @@ fn pauses_before_a_restart_grow_from_min_by_step_to_max() {
 
 #[test]
 fn failures_are_forgotten_once_a_worker_was_up_for_a_cycle() {
-    let app = "<restart_min>1</restart_min><restart_step>3</restart_step><restart_max>9</restart_max>";
+    let app =
+        "<restart_min>1</restart_min><restart_step>3</restart_step><restart_max>9</restart_max>";
     let mut world = World::of(app, QUIET);
     world.died(1);
     assert_eq!(world.until(5), [(0, SPAWN), (5, SPAWN)]);
@@ -143,7 +152,10 @@ fn a_slow_start_is_ended_by_2_15_9_9_in_steps_of_killtime() {
 #[test]
 fn killtime_counts_in_cycles() {
     let mut world = World::of("", "<start_max>1</start_max><killtime>3</killtime>");
-    assert_eq!(world.until(50), [(0, SPAWN), signal(5, 2), signal(20, 15), signal(35, 9), signal(50, 9)]);
+    assert_eq!(
+        world.until(50),
+        [(0, SPAWN), signal(5, 2), signal(20, 15), signal(35, 9), signal(50, 9)]
+    );
 }
 
 #[test]
@@ -219,7 +231,10 @@ fn without_respawn_the_dead_stay_dead_until_somebody_starts_them() {
 fn copies_above_min_are_standby_and_started_by_id() {
     let mut world = World::of("", &format!("{QUIET}<min>2</min><max>4</max>"));
     assert_eq!(world.spawned(), [1, 2]);
-    assert_eq!([1, 2, 3, 4].map(|id| world.state(id)), [State::Starting, State::Starting, State::Down, State::Down]);
+    assert_eq!(
+        [1, 2, 3, 4].map(|id| world.state(id)),
+        [State::Starting, State::Starting, State::Down, State::Down]
+    );
     assert_eq!(world.act(|s, now, out| s.start(&Selection::Id(4), now, out)), Ok(1));
     world.ready(1);
     world.ready(2);
@@ -272,7 +287,10 @@ fn a_manager_that_comes_back_learns_before_it_checks_or_starts() {
     let servers = "<server name=\"a\"><srvid>1</srvid><min>3</min><max>3</max></server>";
     let mut world = World::unbegun("<restart_to_check>20</restart_to_check>", servers);
     world.act(|s, now, out| s.begin(&[1, 2, 77], now, out));
-    assert_eq!((world.until(3), world.state(1), world.state(3)), (vec![], State::Orphan, State::Queued));
+    assert_eq!(
+        (world.until(3), world.state(1), world.state(3)),
+        (vec![], State::Orphan, State::Queued)
+    );
     assert!(world.act(|s, now, out| s.adopt(1, now, out)));
     assert!(!world.act(|s, now, out| s.adopt(1, now, out)), "it has a process");
     assert!(!world.act(|s, now, out| s.adopt(77, now, out)), "no such id");
@@ -343,10 +361,7 @@ fn a_reload_stops_what_is_gone_starts_what_is_new_and_takes_new_limits() {
     let new = config("", new);
     world.act(|s, now, out| s.reload(&new, now, out));
     let done: Vec<Action> = world.until(0).into_iter().map(|(_, action)| action).collect();
-    assert_eq!(
-        done,
-        [Action::Stop { id: 2 }, Action::Stop { id: 10 }, Action::Spawn { id: 20 }]
-    );
+    assert_eq!(done, [Action::Stop { id: 2 }, Action::Stop { id: 10 }, Action::Spawn { id: 20 }]);
     world.died(2);
     world.died(10);
     let ids: Vec<u32> = world.supervisor.members(world.now).map(|member| member.id).collect();

@@ -8,7 +8,6 @@
 //!
 //! Reading converts on its way out, writing on its way in. It never allocates.
 
-use std::cmp::Ordering;
 use std::io::{Cursor, Write};
 
 use super::{FieldType, UbfError, Value};
@@ -85,23 +84,6 @@ impl<'a> Value<'a> {
     /// [`UbfError::NotConverted`] for an address and for a buffer.
     pub fn to_double(self) -> Result<f64, UbfError> {
         self.to_double_as(FieldType::Double)
-    }
-
-    /// Which of two values of one type stands first; values of two types go by their codes.
-    /// `depth` is that of the buffers they stand in.
-    pub(super) fn compare_within(&self, other: &Value<'_>, depth: usize) -> Ordering {
-        match (self, other) {
-            (Self::Short(one), Value::Short(two)) => one.cmp(two),
-            (Self::Long(one), Value::Long(two)) => one.cmp(two),
-            (Self::Char(one), Value::Char(two)) => one.cmp(two),
-            (Self::Float(one), Value::Float(two)) => one.total_cmp(two),
-            (Self::Double(one), Value::Double(two)) => one.total_cmp(two),
-            (Self::String(one), Value::String(two)) => one.cmp(two),
-            (Self::Carray(one), Value::Carray(two)) => one.cmp(two),
-            (Self::Ptr(one), Value::Ptr(two)) => one.cmp(two),
-            (Self::Ubf(one), Value::Ubf(two)) => one.compare_within(*two, depth + 1),
-            _ => self.field_type().code().cmp(&other.field_type().code()),
-        }
     }
 
     fn to_long_as(self, wanted: FieldType) -> Result<i64, UbfError> {

@@ -21,9 +21,10 @@
 //! | a buffer in Rust that grows by itself | [`Ubf`] |
 //! | to read a region | [`UbfRef`] |
 //! | to write into memory of a caller | [`UbfMut`] |
-//! | text that a person reads, and back | [`print`], [`read_printed`] |
+//! | text that a person reads, and back | [`print()`], [`read_printed`] |
 
 mod combine;
+mod compare;
 mod convert;
 mod error;
 mod field_id;

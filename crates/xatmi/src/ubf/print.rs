@@ -38,22 +38,23 @@ fn print_within(fields: UbfRef<'_>, table: &FieldTable, depth: usize, out: &mut 
 
 fn print_value(value: Value<'_>, out: &mut String) {
     match value {
-        // Their sign is part of the value, and the number's own text leaves it out.
-        Value::Float(number) if number.is_nan() && number.is_sign_negative() => {
-            out.push_str("-NaN")
-        }
-        Value::Double(number) if number.is_nan() && number.is_sign_negative() => {
-            out.push_str("-NaN");
-        }
         Value::Short(number) => append(out, number),
         Value::Long(number) => append(out, number),
-        Value::Float(number) => append(out, number),
-        Value::Double(number) => append(out, number),
+        Value::Float(number) => print_floating(number.into(), number, out),
+        Value::Double(number) => print_floating(number, number, out),
         Value::Ptr(number) => append(out, format_args!("{number:#x}")),
         Value::Char(byte) => print_bytes(&[byte], out),
         Value::String(bytes) | Value::Carray(bytes) => print_bytes(bytes, out),
         Value::Ubf(_) => {}
     }
+}
+
+/// The sign of what is no number is part of the value, and its own text leaves it out.
+fn print_floating(number: f64, text: impl std::fmt::Display, out: &mut String) {
+    if number.is_nan() && number.is_sign_negative() {
+        out.push('-');
+    }
+    append(out, text);
 }
 
 fn print_bytes(bytes: &[u8], out: &mut String) {

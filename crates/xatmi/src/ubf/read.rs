@@ -3,7 +3,6 @@
 //! Whoever has a buffer reads it through [`UbfRef`]; the writing side lends one out. It never
 //! allocates, and it checks every length before it follows it.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use super::layout::{self, EMPTY, Entry, HEADER_BYTES, Header, NESTING_MAX, damaged};
@@ -272,32 +271,6 @@ impl<'a> UbfRef<'a> {
         Iter { fields: *self, at: HEADER_BYTES, before: None }
     }
 
-    /// Which of two buffers stands first: by ids, then by values, then by number of fields.
-    ///
-    /// Inner buffers below [`NESTING_MAX`], which no sound buffer has, count as equal.
-    #[must_use]
-    pub fn compare(&self, other: UbfRef<'_>) -> Ordering {
-        self.compare_within(other, 0)
-    }
-
-    pub(super) fn compare_within(&self, other: UbfRef<'_>, depth: usize) -> Ordering {
-        if depth > NESTING_MAX {
-            return Ordering::Equal;
-        }
-        let (mut mine, mut theirs) = (self.iter(), other.iter());
-        loop {
-            let (one, two) = match (mine.next(), theirs.next()) {
-                (Some(one), Some(two)) => (one, two),
-                (one, two) => return one.is_some().cmp(&two.is_some()),
-            };
-            let by_id = one.id.cmp(&two.id);
-            let order = by_id.then_with(|| one.value.compare_within(&two.value, depth));
-            if order.is_ne() {
-                return order;
-            }
-        }
-    }
-
     /// Buffers within buffers: 0 when no field holds one; it looks down to `most`.
     pub(super) fn depth(&self, most: usize) -> usize {
         let inner = self.iter().filter_map(|field| match field.value {
@@ -335,15 +308,13 @@ impl<'a> UbfRef<'a> {
     }
 }
 
-impl PartialEq for UbfRef<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.compare(*other).is_eq()
-    }
-}
-
 impl fmt::Debug for UbfRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
+        // The check limits how deep this goes into buffers within buffers.
+        match Self::check(self.used) {
+            Ok(fields) => f.debug_list().entries(fields.iter()).finish(),
+            Err(error) => error.fmt(f),
+        }
     }
 }
 

@@ -1,90 +1,18 @@
-//! Calls over real queues: what a caller sees when services answer, are slow, full, gone or odd.
+//! Calls over real queues: what a caller sees when services answer, fail, are slow or unknown.
 
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
-use pollux_xatmi::buffer::{Buffer, BufferType};
+use pollux_xatmi::buffer::BufferType;
 use pollux_xatmi::client::{Arriving, CallError, CallFlags, Client, Descriptor, Outgoing, Which};
 use pollux_xatmi::error::{Code, Error};
-use pollux_xatmi::queue::ServiceName;
-use pollux_xatmi::wire::{Body, ClientAddress, Payload, Reply, Request};
+use pollux_xatmi::wire::Reply;
 
-use crate::support::{PATIENCE, Pool, Replier, sleeps, until};
-
-const NONE: CallFlags = CallFlags::NONE;
-const SHORT: Duration = Duration::from_millis(60);
-
-fn text(text: &str) -> Buffer {
-    Buffer::string(text).expect("no zero byte")
-}
-
-fn said(buffer: Option<Buffer>) -> String {
-    let buffer = buffer.expect("a buffer");
-    let len = buffer.used_len(0).expect("text");
-    String::from_utf8(buffer.as_bytes()[..len - 1].to_vec()).expect("text")
-}
+use crate::held::{NONE, SHORT, get, next, said, serve_held, text};
+use crate::support::{PATIENCE, Pool};
 
 fn nobody(_: &Arriving) -> Result<&'static mut [u8], Error> {
     panic!("no reply is expected")
-}
-
-/// A service that answers when it is told to: the test gets what it needs to answer.
-struct Held {
-    client: ClientAddress,
-    call_id: u64,
-    text: Vec<u8>,
-}
-
-fn serve_held(pool: &mut Pool, service: &str) -> mpsc::Receiver<Held> {
-    let (sender, held) = mpsc::channel();
-    pool.serve(service, move |request, _| {
-        let Body::Inline(bytes) = request.payload.body else { return };
-        let (client, call_id) = (request.client, request.call_id);
-        let _ = sender.send(Held { client, call_id, text: bytes.to_vec() });
-    });
-    held
-}
-
-impl Held {
-    fn request(&self) -> Request<'_> {
-        Request {
-            client: self.client,
-            call_id: self.call_id,
-            cd: 0,
-            deadline_ns: 0,
-            is_without_reply: false,
-            service: ServiceName::new("HELD").expect("a name"),
-            payload: self.payload(),
-        }
-    }
-
-    fn payload(&self) -> Payload<'_> {
-        Payload {
-            buffer_type: Some(BufferType::String),
-            buffer_size_bytes: self.text.len() as u64,
-            body: Body::Inline(&self.text),
-        }
-    }
-
-    fn answer(&self, pool: &Pool) {
-        replier(pool).answer(&self.request(), self.payload());
-    }
-}
-
-fn replier(pool: &Pool) -> Replier {
-    Replier { prefix: pool.prefix.clone() }
-}
-
-fn next(held: &mpsc::Receiver<Held>) -> Held {
-    held.recv_timeout(PATIENCE).expect("a request")
-}
-
-fn get(client: &mut Client, which: Which) -> Result<(Descriptor, String), Code> {
-    match client.answer(which, NONE) {
-        Ok(answer) => Ok((answer.descriptor, said(answer.buffer))),
-        Err(error) => Err(error.code()),
-    }
 }
 
 #[test]
@@ -253,7 +181,7 @@ fn replies_find_their_calls_in_any_order_and_none_is_lost() {
         client.call_async("HELD", &text(what), NONE).expect("sent")
     };
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|what| ask(&mut client, what));
-    let asked: Vec<Held> = (0..4).map(|_| next(&held)).collect();
+    let asked: Vec<_> = (0..4).map(|_| next(&held)).collect();
     // A call in between takes what came for others, and keeps it.
     asked[3].answer(&pool);
     asked[1].answer(&pool);
@@ -318,124 +246,6 @@ fn no_more_calls_are_out_than_there_are_descriptors() {
     client.cancel(cds[77]).expect("it is out");
     let answer = client.call("ECHO", &text("one"), NONE).expect("one is free again");
     assert_eq!(said(answer.buffer), "one");
-}
-
-#[test]
-fn a_full_queue_is_reported_or_waited_for() {
-    let pool = Pool::start();
-    let queue = pool.queue("FULL", 2);
-    let mut client = pool.client();
-    for _ in 0..2 {
-        client.send_only("FULL", Outgoing::NONE, CallFlags::NO_BLOCK).expect("room");
-    }
-    let full = client.call("FULL", &text("x"), CallFlags::NO_BLOCK).expect_err("full");
-    assert_eq!(full.code(), Code::Block);
-    assert_eq!(client.calls_out(), 0);
-    client.set_next_timeout(Some(SHORT));
-    let before = Instant::now();
-    let late = client.call("FULL", &text("x"), NONE).expect_err("it stays full");
-    assert_eq!(late.code(), Code::Time);
-    assert!(before.elapsed() >= SHORT);
-
-    let waits = client.counters().waits_for_room;
-    assert!(waits > 0, "it was polled for room");
-    let (tell, told) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let sending = scope.spawn(|| {
-            tell.send(rustix::thread::gettid()).expect("somebody listens");
-            client.send_only("FULL", Outgoing::NONE, NONE)
-        });
-        let sender = told.recv_timeout(PATIENCE).expect("it began");
-        until("the sender waits for room", || sleeps(sender));
-        queue.receive(&mut [0; 1024]).expect("two are in it");
-        sending.join().expect("no panic").expect("there was room");
-    });
-    assert!(client.counters().waits_for_room > waits);
-    assert_eq!(queue.state().expect("open").messages_waiting, 2);
-}
-
-#[test]
-fn replies_are_taken_while_room_is_waited_for() {
-    // The service answers each request at once and takes the next one only when its answer went:
-    // with queues of few messages everybody would wait for everybody.
-    let mut pool = Pool::start();
-    pool.serve_echo();
-    let mut client = pool.client();
-    let cds: Vec<_> = (0..200)
-        .map(|n| client.call_async("ECHO", &text(&n.to_string()), NONE).expect("it goes on"))
-        .collect();
-    for (n, cd) in cds.into_iter().enumerate().rev() {
-        assert_eq!(get(&mut client, Which::One(cd)), Ok((cd, n.to_string())));
-    }
-}
-
-#[test]
-fn a_withdrawn_service_is_gone_at_once_and_back_when_offered_again() {
-    let mut pool = Pool::start();
-    pool.serve_echo();
-    let mut client = pool.client();
-    client.call("ECHO", &text("x"), NONE).expect("served");
-    pool.withdraw("ECHO");
-    assert_eq!(client.call("ECHO", &text("x"), NONE).expect_err("gone").code(), Code::NoEntry);
-    pool.serve_echo();
-    client.call("ECHO", &text("x"), NONE).expect("served by others");
-}
-
-#[test]
-fn who_waits_for_room_learns_that_the_service_was_withdrawn() {
-    let pool = Pool::start();
-    let queue = pool.queue("FULL", 1);
-    let mut client = pool.client();
-    client.send_only("FULL", Outgoing::NONE, NONE).expect("room");
-    std::thread::scope(|scope| {
-        let calling = scope.spawn(|| client.call("FULL", &text("x"), NONE));
-        pool.withdraw("FULL");
-        // As the manager does: what waits in a withdrawn queue is taken out.
-        queue.receive(&mut [0; 1024]).expect("the first one");
-        let gone = calling.join().expect("no panic").expect_err("nobody offers it");
-        assert_eq!(gone.code(), Code::NoEntry);
-    });
-}
-
-#[test]
-fn what_is_no_reply_of_ours_is_dropped_and_counted() {
-    let mut pool = Pool::start();
-    pool.serve("ODD", |request, replier| {
-        let (nonce, call_id) = (request.client.nonce, request.call_id);
-        let good = Reply::failing(nonce, call_id, Code::ServiceError);
-        replier.send_bytes(request, b"short");
-        replier.send_bytes(request, &[0xa5; 200]);
-        replier.send_bytes(request, b"");
-        replier.send(request, &Reply { nonce: !nonce, ..good });
-        replier.send(request, &Reply { call_id: call_id + (1 << 14), ..good });
-        replier.send(request, &Reply { call_id: call_id + 1, ..good });
-        replier.send(request, &Reply { call_id: u64::MAX, ..good });
-        replier.answer(request, request.payload);
-    });
-    let mut client = pool.client();
-    let answer = client.call("ODD", &text("through it all"), NONE).expect("served at last");
-    assert_eq!(said(answer.buffer), "through it all");
-    let counters = client.counters();
-    assert_eq!((counters.malformed, counters.foreign, counters.late), (3, 1, 3));
-}
-
-#[test]
-fn a_flood_of_nonsense_does_not_outlast_the_time_limit() {
-    let mut pool = Pool::start();
-    let (done, is_done) = mpsc::channel::<()>();
-    pool.serve("FLOOD", move |request, replier| {
-        let name = replier.prefix.reply_queue(request.client.pid, request.client.context);
-        let queue = MessageQueue::open(&name).expect("the caller waits");
-        while is_done.try_recv() == Err(mpsc::TryRecvError::Empty) {
-            let _ = queue.send(b"nonsense", 0);
-        }
-    });
-    let mut client = pool.client();
-    client.set_timeout(SHORT);
-    let late = client.call("FLOOD", &text("x"), NONE).expect_err("no reply comes");
-    assert_eq!(late.code(), Code::Time);
-    assert!(client.counters().malformed > 0);
-    drop(done);
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn memfds() -> usize {
 fn a_mebibyte_goes_both_ways_and_its_memory_is_let_go() {
     let mut pool = Pool::start();
     let mut outbox = Outbox::default();
-    // Gives the data back, each byte one more; a short request asks for a reply from nowhere.
+    // Gives the data back with another first byte; to a short request a reply from nowhere.
     pool.serve("LARGE", move |request, replier| {
         let Body::Large(place) = request.payload.body else {
             let nowhere = LargeRef { pid: 1, fd: 0, inode: 1, len_bytes: 9 };
@@ -35,15 +35,15 @@ fn a_mebibyte_goes_both_ways_and_its_memory_is_let_go() {
         };
         let mut bytes = vec![0; place.len_bytes as usize];
         fetch(&place, &mut bytes).expect("the caller holds it");
-        bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+        bytes[0] = b'!';
         let reply = outbox.put(&bytes, 0, Some(request.client.pid), 1).expect("held");
         let payload = Payload { body: Body::Large(reply), ..request.payload };
         replier.answer(request, payload);
     });
     let mut client = pool.client();
-    let sent: Vec<u8> = (0..MIB).map(|at| (at % 253) as u8).collect();
+    let sent = b"0123456".repeat(MIB / 7 + 1)[..MIB].to_vec();
     let buffer = Buffer::carray(&sent).expect("it fits");
-    let is_right = |bytes: &[u8]| bytes.iter().zip(&sent).all(|(got, sent)| *got == sent + 1);
+    let is_right = |bytes: &[u8]| bytes[0] == b'!' && bytes[1..] == sent[1..];
 
     for _ in 0..100 {
         let answer = client.call("LARGE", &buffer, NONE).expect("served");

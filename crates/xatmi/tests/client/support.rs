@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::mqueue::{MessageQueue, QueueSize};
 use pollux_xatmi::client::Client;
 use pollux_xatmi::environment::Environment;
-use pollux_xatmi::queue::{Prefix, ServiceName};
+use pollux_xatmi::queue::{Prefix, ServiceName, is_withdrawn};
 use pollux_xatmi::wire::{Payload, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
@@ -158,6 +158,9 @@ impl Replier {
         let by = Instant::now() + PATIENCE;
         while let Err(error) = queue.send(bytes, 0) {
             assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
+            if is_withdrawn(&queue) {
+                return;
+            }
             assert!(Instant::now() < by, "the reply queue stays full");
             let slice = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             poll(&mut [PollFd::new(&queue, PollFlags::OUT)], Some(&slice)).expect("polled");
