@@ -20,6 +20,12 @@ static double now(void) {
   return (double)moment.tv_sec + (double)moment.tv_nsec / 1e9;
 }
 
+/* Says what a call that should have gone well ended in; its own result. */
+static int well(int result) {
+  if (result == -1) fprintf(stderr, "%s\n", tpstrerror(tperrno));
+  return result != -1;
+}
+
 static char *string(const char *text) {
   char *buffer = tpalloc("STRING", NULL, 128);
   strcpy(buffer, text);
@@ -96,12 +102,12 @@ static void advertise(void) {
   long len = 0;
   CHECK(tpcall("LATER", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPENOENT);
   CHECK(tpcall("OPEN", buffer, 0, &buffer, &len, 0) == 0);
-  CHECK(tpcall("LATER", buffer, 0, &buffer, &len, 0) == 0 && tpurcode == 1);
+  CHECK(well(tpcall("LATER", buffer, 0, &buffer, &len, 0)) && tpurcode == 1);
   CHECK(tpcall("CLOSE", buffer, 0, &buffer, &len, 0) == 0 && tpurcode != 0);
   CHECK(tpcall("LATER", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPENOENT);
   CHECK(tpcall("CLOSE", buffer, 0, &buffer, &len, 0) == 0 && tpurcode == 0);
   CHECK(tpcall("OPEN", buffer, 0, &buffer, &len, 0) == 0);
-  CHECK(tpcall("LATER", buffer, 0, &buffer, &len, 0) == 0 && tpurcode == 1);
+  CHECK(well(tpcall("LATER", buffer, 0, &buffer, &len, 0)) && tpurcode == 1);
   tpfree(buffer);
 }
 
