@@ -10,6 +10,8 @@ use clap::Parser;
 
 mod args;
 mod axis_flags;
+mod build_home;
+mod build_program;
 mod doctor;
 mod fld;
 mod lab;
@@ -20,6 +22,7 @@ mod pages;
 mod pool;
 mod progress;
 mod serve;
+mod service_table;
 
 use args::{Cli, Command};
 

@@ -7,6 +7,8 @@ use pollux_engine::ListenAddress;
 use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker::Wake;
 
+use crate::build_program::{self, BuildClientFlags, BuildServerFlags, LayOutFlags};
+
 /// Exit codes of `pollux pool`, shown in its help.
 pub(crate) const EXIT_CODES: &str = "\
 Environment:
@@ -109,6 +111,15 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Compile a server in C: headers, library and main are added
+    #[command(after_help = build_program::EXAMPLES)]
+    BuildServer(BuildServerFlags),
+    /// Compile a client in C: headers and library are added
+    #[command(after_help = build_program::EXAMPLES)]
+    BuildClient(BuildClientFlags),
+    /// Put headers and libraries for C below a prefix
+    #[command(hide = true)]
+    LayOut(LayOutFlags),
 }
 
 /// Flags of `pollux pool start`.

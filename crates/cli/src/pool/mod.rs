@@ -23,6 +23,7 @@ use std::time::Duration;
 use pollux_xatmi::control::{AskError, Control};
 use pollux_xatmi::environment::Environment;
 
+use crate::build_program;
 use crate::output::{self, Failure};
 
 pub(crate) use flags::{EXAMPLES, EXIT_CODES, PoolCommand};
@@ -44,6 +45,9 @@ pub(crate) fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
         PoolCommand::Clients { json } => show::clients(json),
         PoolCommand::Info { json } => show::info(json),
         PoolCommand::Check { config, clients, json } => check::check(config, clients, json),
+        PoolCommand::BuildServer(flags) => build_program::server(&flags),
+        PoolCommand::BuildClient(flags) => build_program::client(&flags),
+        PoolCommand::LayOut(flags) => build_program::lay_out(&flags),
     }
 }
 

@@ -178,6 +178,10 @@ impl Client {
         let reply = Reply::decode(&self.incoming[..len]);
         let reply = reply.expect("it was read when it was recognised");
         self.urcode = reply.urcode;
+        if reply.error == Some(Code::NoEntry) {
+            // Withdrawn: the service may be offered again, by another queue, before the look ages.
+            self.services.close_withdrawn();
+        }
         hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
     }
 
@@ -197,6 +201,9 @@ impl Client {
         let Kept { error, rval, urcode, .. } = kept;
         let reply = Reply { nonce: self.address.nonce, call_id, error, rval, urcode, payload };
         self.urcode = urcode;
+        if error == Some(Code::NoEntry) {
+            self.services.close_withdrawn();
+        }
         hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
     }
 
