@@ -2,7 +2,7 @@
 //!
 //! The conformance suite polls them and the service pool sends through them. On Linux a queue
 //! descriptor is a file descriptor (`mq_overview(7)`), so it is owned, borrowed and watched
-//! like any other. Every descriptor opened here is non-blocking; nothing here waits.
+//! like any other. Only a receive on a queue of [`MessageQueue::open_blocking`] waits.
 
 use std::ffi::CStr;
 use std::io;
@@ -56,6 +56,17 @@ impl MessageQueue {
         Self::owning(unsafe { libc::mq_open(name.as_ptr(), flags) })
     }
 
+    /// Opens the queue `name` like [`Self::open`], but a receive waits until there is a message,
+    /// and a send until there is room.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_blocking(name: &CStr) -> io::Result<Self> {
+        let flags = libc::O_RDWR | libc::O_CLOEXEC;
+        // SAFETY: the name is a C string, and without O_CREAT the call takes no more arguments.
+        Self::owning(unsafe { libc::mq_open(name.as_ptr(), flags) })
+    }
+
     /// Removes the name `name`; the queue lives on until the last descriptor is closed.
     ///
     /// # Errors
@@ -94,6 +105,19 @@ impl MessageQueue {
         checked(fd as isize)?;
         // SAFETY: the kernel just gave this descriptor out, to nobody else.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+}
+
+/// A descriptor that another process has sent. One that is no queue makes each call fail (EBADF).
+impl From<OwnedFd> for MessageQueue {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl From<MessageQueue> for OwnedFd {
+    fn from(queue: MessageQueue) -> Self {
+        queue.fd
     }
 }
 
@@ -138,6 +162,20 @@ mod tests {
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         let long = queue.send(&[0; 17], 0).expect_err("16 bytes fit");
         assert_eq!(long.raw_os_error(), Some(libc::EMSGSIZE));
+    }
+
+    #[test]
+    fn a_blocking_receive_waits_for_a_message() {
+        let (name, queue) = queue("blocking");
+        let waiting = MessageQueue::open_blocking(&name).expect("it stands");
+        MessageQueue::unlink(&name).expect("it stands");
+        let receiver = std::thread::spawn(move || {
+            let mut buffer = [0; 16];
+            let queue = MessageQueue::from(OwnedFd::from(waiting));
+            queue.receive(&mut buffer).map(|(len, _)| buffer[..len].to_vec())
+        });
+        queue.send(b"late", 0).expect("room");
+        assert_eq!(receiver.join().expect("no panic").expect("a message"), b"late");
     }
 
     #[test]
