@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use pollux_lab::doctor::Concern;
+use pollux_lab::doctor::{Asked, Concern};
 
 use crate::axis_flags::AxisFlags;
 use crate::load::{self, LoadFlags};
@@ -76,7 +76,7 @@ Commands are printed, never run. Those with sudo hold until the next boot, those
 ulimit for this shell and what it starts.
 
 Exit codes:
-  0  nothing blocks the default job (with --for: that experiment)
+  0  nothing blocks the default job (with --for: what was asked for)
   1  something does
   2  wrong flags";
 
@@ -127,21 +127,22 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorFlags {
-    /// Only what concerns this experiment
-    #[arg(long = "for", value_name = "EXPERIMENT", value_parser = concern())]
-    pub(crate) concern: Option<Concern>,
+    /// Only what concerns this kind of experiment, or this job
+    #[arg(long = "for", value_name = "NAME", value_parser = asked())]
+    pub(crate) asked: Option<Asked>,
     /// As JSON (see docs/doctor.md)
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// The names of the lab's own table.
-fn concern() -> impl TypedValueParser<Value = Concern> {
-    let values = Concern::ALL.map(|concern| {
-        PossibleValue::new(concern.name()).help(concern.title()).aliases(concern.aliases())
+/// The names of the lab's own tables.
+fn asked() -> impl TypedValueParser<Value = Asked> {
+    let values = Asked::names().map(|(name, about)| {
+        let aliases = Concern::by_name(name).map_or(&[][..], Concern::aliases);
+        PossibleValue::new(name).help(about).aliases(aliases)
     });
     PossibleValuesParser::new(values)
-        .map(|name| Concern::by_name(&name).expect("one of the possible values"))
+        .map(|name| Asked::by_name(&name).expect("one of the possible values"))
 }
 
 #[derive(Debug, Args)]

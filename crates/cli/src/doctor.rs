@@ -9,7 +9,7 @@ use crate::output::{self, Failure};
 
 /// Prints the diagnosis; the exit code says whether something blocks what was asked for.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
-    let diagnosis = Diagnosis::of(&Readings::take(), flags.concern);
+    let diagnosis = Diagnosis::of(&Readings::take(), flags.asked.clone());
     let text = if flags.json {
         serde_json::to_string_pretty(&diagnosis.json()).expect("plain data")
     } else {

@@ -14,7 +14,7 @@ use pollux_lab::experiment::{Experiment, Peer};
 use pollux_lab::floor::FloorOptions;
 use pollux_lab::generate::GenerateOptions;
 use pollux_lab::host::sources::Sources;
-use pollux_lab::job::{self, Job, Overrides};
+use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
 use pollux_lab::plan::{Machine, Plan, Resources, Wanted, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
@@ -26,8 +26,6 @@ use crate::lab_parts as parts;
 use crate::output::{self, Failure};
 use crate::progress::{self, Progress};
 
-/// The job of plain `pollux lab`.
-const DEFAULT_JOB: &str = "quick";
 /// Built-in jobs by the number of their seed.
 const SEEDS: [(u8, &str); 4] = [(0, "seed0"), (1, "seed1"), (2, "seed2"), (4, "seed4")];
 /// Folder for results when none is named.

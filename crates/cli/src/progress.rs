@@ -22,14 +22,13 @@ pub(crate) struct Progress {
     shows_intervals: bool,
     folder: PathBuf,
     blocks: u32,
-    start: Instant,
-    forecast: Duration,
+    /// When it will be over: by the forecast first, then by how long the last block took.
+    ends: Instant,
 }
 
 impl Progress {
     pub(crate) fn new(plan: &Plan, folder: PathBuf, is_quiet: bool) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        let forecast = plan.forecast();
         let runs = plan.runs_per_block() as u64 * u64::from(plan.job.blocks + 1);
         let bar = (is_terminal && !is_quiet).then(|| {
             let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
@@ -43,8 +42,7 @@ impl Progress {
             shows_intervals: plan.job.shows_intervals,
             folder,
             blocks: plan.job.blocks,
-            start: Instant::now(),
-            forecast: forecast.total,
+            ends: Instant::now() + plan.forecast().total,
         }
     }
 
@@ -85,7 +83,7 @@ impl Observer for Progress {
             self.line(&place);
         }
         if let Some(bar) = &self.bar {
-            let left = self.forecast.saturating_sub(self.start.elapsed());
+            let left = self.ends.saturating_duration_since(Instant::now());
             bar.set_message(format!("{place}  about {} left", minutes(left)));
         }
     }
@@ -130,7 +128,8 @@ impl Observer for Progress {
             [] => "quiet".to_owned(),
             reasons => format!("disturbed: {}", reasons.join("; ")),
         };
-        let left = self.forecast.saturating_sub(self.start.elapsed());
+        let left = Duration::from_secs_f64(block.duration_s) * self.blocks.saturating_sub(number);
+        self.ends = Instant::now() + left;
         if self.bar.is_none() || !block.disturbances.is_empty() {
             let (took, left) = (block.duration_s, minutes(left));
             let of = self.blocks.max(number);

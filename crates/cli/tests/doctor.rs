@@ -54,6 +54,20 @@ fn json_of_one_experiment_has_only_its_checks() {
 }
 
 #[test]
+fn every_job_can_be_asked_for_by_its_name() {
+    let list = Command::new(env!("CARGO_BIN_EXE_pollux")).args(["lab", "list", "--json"]).output();
+    let list: Value = serde_json::from_slice(&list.expect("a list").stdout).expect("JSON");
+    let jobs = list["jobs"].as_array().expect("jobs");
+    assert!(jobs.iter().any(|job| job["name"] == "version"), "{list}");
+    for name in jobs.iter().filter_map(|job| job["name"].as_str()) {
+        let output = doctor(&["--for", name, "--json"]);
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(json["for"], name);
+        assert_eq!(output.status.code(), Some(i32::from(json["is_blocked"] == true)));
+    }
+}
+
+#[test]
 fn an_unknown_experiment_is_a_wrong_flag_that_lists_the_right_ones() {
     let output = doctor(&["--for", "weather"]);
     assert_eq!(output.status.code(), Some(2));

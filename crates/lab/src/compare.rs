@@ -1,8 +1,11 @@
 //! Two records side by side: did something get slower?
 //!
 //! Rates of two runs on different days differ by more than any change of code, so what is
-//! compared is each arm's ratio to the baseline of its own run. A row has changed when the two
-//! intervals of that ratio lie apart by more than the smallest effect that both runs count.
+//! compared is each arm's ratio to the baseline of its own run. The change of that ratio has an
+//! interval of its own, whose half-width is that of both runs' intervals in quadrature, on a
+//! logarithmic scale: their errors are independent, so two intervals may touch and the change be
+//! certain. A row has changed when all of that interval lies beyond the wider band of no difference
+//! of the two runs, and is the same when all of it lies within.
 
 use std::fmt;
 
@@ -45,9 +48,9 @@ pub enum Change {
     Worse,
     /// Its ratio moved the other way, beyond noise.
     Better,
-    /// The intervals lie within the band of no difference of each other.
+    /// The interval of the change lies within the band of no difference.
     Same,
-    /// The intervals are too wide to tell.
+    /// That interval reaches over an edge of the band: too wide to tell.
     Unclear,
     /// It was measured in the first record, but failed or was not run in the second.
     Missing,
@@ -203,6 +206,17 @@ mod tests {
     fn narrow_and_close_is_the_same_but_wide_is_unclear() {
         assert_eq!(change([1.10, 1.09, 1.11], [1.10, 1.09, 1.11], 0.03), Change::Same);
         assert_eq!(change([1.10, 0.90, 1.30], [1.10, 0.90, 1.30], 0.03), Change::Unclear);
+    }
+
+    #[test]
+    fn intervals_that_touch_may_be_a_change_and_those_apart_none() {
+        // Half-widths of 3 % each make 4.2 % of the change, not 6 %.
+        let (before, after) = ([1.000, 0.970, 1.031], [0.944, 0.916, 0.973]);
+        assert!(after[2] > before[1], "they touch");
+        assert_eq!(change(before, after, 0.01), Change::Worse);
+        let (before, after) = ([1.00, 0.99, 1.01], [0.96, 0.95, 0.97]);
+        assert!(after[2] < before[1], "they lie apart");
+        assert_eq!(change(before, after, 0.03), Change::Unclear, "but may be within the band");
     }
 
     #[test]

@@ -478,10 +478,12 @@ pub struct Trust {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Badge {
-    /// At most a tenth of the blocks disturbed.
+    /// At most a tenth of the blocks disturbed, and the same program twice was alike.
     Quiet,
-    /// More than that.
+    /// More of them disturbed than that.
     Disturbed,
+    /// No gate says so, but the same program twice was not alike: the interval of an A/A arm is wide.
+    Noisy,
     /// Not one gate could be read: the blocks were too short or the host does not say.
     Unwatched,
     /// The A/A arm differs from itself, or nothing could be measured.

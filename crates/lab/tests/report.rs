@@ -249,6 +249,16 @@ fn the_terminal_table_has_the_shape_of_benchstat() {
 }
 
 #[test]
+fn a_record_that_was_called_quiet_is_not_where_the_same_program_twice_is_far_apart() {
+    let mut record = sample::record();
+    record.trust.noise = Some([1.0, 0.83, 1.38]);
+    for text in [markdown(&record), table(&record, 200, false), html(&record)] {
+        assert!(text.contains("noisy machine: A/A to 38 %"), "{text}");
+        assert!(!text.contains("quiet machine"), "{text}");
+    }
+}
+
+#[test]
 fn curves_are_a_matrix_on_the_terminal() {
     let text = table(&sample::record(), 110, false);
     let at = text.find("pipes · rule fixed\n").expect("a block for the panel");
@@ -312,8 +322,14 @@ fn times_inside_the_server_are_drawn_over_each_other_with_their_quantiles() {
         assert!(text.contains(words), "{words}");
     }
     let mut record = sample::record();
+    let summary = markdown(&record);
+    let (_, section) = summary.split_once("### Inside the server").expect("a section");
+    let rows: Vec<&str> = section.lines().filter(|line| line.ends_with(" |")).skip(1).collect();
+    assert_eq!(rows.len(), 4, "both arms at both points: {section}");
+    assert!(section.contains(" | 1.17 |"), "{section}");
     record.request_times.clear();
     assert!(!html(&record).contains("id=\"times\""));
+    assert!(!markdown(&record).contains("Inside the server"));
 }
 
 /// The sample as the job of a document.
@@ -355,7 +371,7 @@ fn a_document_stands_beside_the_job_that_repeats_it_and_no_other() {
 fn a_document_without_figures_is_judged_by_its_words() {
     let text = markdown(&seed_record("seed1"));
     assert!(text.contains("by its words it rises, here it rises"), "{text}");
-    assert!(text.contains("no figure here for 16,000"), "{text}");
+    assert!(!text.contains("passes/s over pipes"), "of pipes it says no level curve: {text}");
 }
 
 /// The sample with its streams as a cost under a load generator.

@@ -133,9 +133,8 @@ impl Concern {
     #[must_use]
     pub const fn aliases(self) -> &'static [&'static str] {
         match self {
-            Self::Streams => &["pipes", "chain", "seed0"],
-            Self::Dead => &["idle", "seed1"],
-            Self::Sweep => &["seed2"],
+            Self::Streams => &["pipes", "chain"],
+            Self::Dead => &["idle"],
             Self::Herd => &["pool"],
             _ => &[],
         }

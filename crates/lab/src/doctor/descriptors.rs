@@ -1,18 +1,18 @@
 //! Descriptors: what one process may have, what the machine may have, and what the built-in jobs
 //! and the 60,000 dead connections of the sys_epoll page need.
 
-use super::DEFAULT_JOB;
 use super::check::{Check, Concern, Judgement, Subject, grouped};
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
+use crate::experiment::Experiment;
 use crate::host::Reading;
-use crate::job;
-use crate::plan::{Machine, Plan, Resources, SERVER_FDS_SPARE};
+use crate::job::{self, DEFAULT_JOB};
+use crate::plan::{FDS_SPARE, Machine, Plan, Resources, SERVER_FDS_SPARE};
 use crate::record::LeftOut;
 
 /// The longest curve of the sys_epoll page, and its hundred active connections beside it.
 pub(super) const DEAD_CONNECTIONS: u64 = 60_000;
-const ACTIVE_CONNECTIONS: u64 = 100;
+pub(super) const ACTIVE_CONNECTIONS: u64 = 100;
 /// Descriptors of a server beside its connections.
 const SPARE: u64 = SERVER_FDS_SPARE;
 /// One side of that experiment in one process.
@@ -30,7 +30,12 @@ pub(super) fn checks(readings: &Readings) -> Vec<Check> {
 fn hard(readings: &Readings) -> Check {
     let limit = readings.environment.limits.open_files.hard.unwrap_or(u64::MAX);
     let subject = Subject { name: "open_files_hard", unit: Some("descriptors"), concerns: ALL };
-    let wanted = format!("{}, or {} for all built-in jobs", grouped(ONE_SIDE), grouped(32_064));
+    let wanted = format!(
+        "{}: {} dead connections of one server process; {} leave nothing out of a built-in job",
+        grouped(ONE_SIDE),
+        grouped(DEAD_CONNECTIONS),
+        grouped(of_every_job())
+    );
     subject.judge(number_or_unlimited(limit), wanted, |_| {
         let raise = Remedy::raise(&readings.environment, "nofile", PAGE_ULIMIT);
         judge_hard(limit, who_can_raise(&readings.environment)).mended_by(raise)
@@ -62,6 +67,15 @@ fn judge_hard(limit: u64, who: &str) -> Judgement {
         return Judgement::blocks(text).and_the_default_job();
     }
     Judgement::limits(text)
+}
+
+/// What the built-in jobs need in one process; servers may take several.
+fn of_every_job() -> u64 {
+    let plans = job::list().iter().filter_map(|job| plan(job.name, u64::MAX));
+    let points = plans.flat_map(|plan| plan.points);
+    let in_one = points.filter(|point| point.experiment != Experiment::Http);
+    let needed = in_one.map(|point| point.experiment.fds_needed(&point.point.axes));
+    needed.max().unwrap_or_default() + FDS_SPARE
 }
 
 /// Points that a built-in job leaves out for want of descriptors.
@@ -115,7 +129,11 @@ fn file_max(readings: &Readings) -> Check {
         in_use.map(|numbers| max.saturating_sub(numbers[0]))
     });
     let subject = Subject { name: "fs.file-max_free", unit: Some("files"), concerns: ALL };
-    let wanted = format!("{}: both sides of the dead connections", grouped(BOTH_SIDES));
+    let wanted = format!(
+        "{}: both ends of {} dead connections",
+        grouped(BOTH_SIDES),
+        grouped(DEAD_CONNECTIONS)
+    );
     subject.judge(free, wanted, |free| {
         let what = format!(
             "connections past {} when both ends are on this machine",

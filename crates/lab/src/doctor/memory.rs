@@ -1,15 +1,20 @@
 //! Memory: enough of it, and nothing that moves it about during a run.
 
 use super::check::{Check, Concern, Judgement, Subject, grouped};
+use super::descriptors::{ACTIVE_CONNECTIONS, DEAD_CONNECTIONS};
 use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
+use crate::plan::{CONNECTION_BYTES, MEMORY_PARTS};
 
 use Concern::{Dead, Everything, Herd, Streams};
 
-/// Sixty thousand connections with two sockets and the server's own record, 16 KiB in all, are
-/// 940 MiB; twice that leaves the rest of the machine in peace.
-const AVAILABLE_MIB: u64 = 2048;
+/// What the plan wants to be free before it opens the dead connections and the active ones, both
+/// ends of each here.
+const AVAILABLE_MIB: u64 = {
+    let connections = DEAD_CONNECTIONS + ACTIVE_CONNECTIONS;
+    (connections * CONNECTION_BYTES * MEMORY_PARTS).div_ceil(1 << 20)
+};
 /// Two thousand TCP connections with full buffers and the lab itself.
 const DEFAULT_JOB_MIB: u64 = 256;
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -22,14 +27,18 @@ fn available(readings: &Readings) -> Check {
     let kib = readings.files.field("/proc/meminfo", "MemAvailable");
     let concerns = &[Dead, Streams];
     let subject = Subject { name: "memory_available_mib", unit: Some("MiB"), concerns };
-    let wanted = format!("{}: 60,000 idle connections", grouped(AVAILABLE_MIB));
+    let wanted = format!(
+        "{}: a run takes half, for {} dead connections with both ends here",
+        grouped(AVAILABLE_MIB),
+        grouped(DEAD_CONNECTIONS)
+    );
     subject.judge(kib.map(|kib| kib / 1024), wanted, |mib| match *mib {
         ..DEFAULT_JOB_MIB => {
             Judgement::blocks("the kernel may end the lab itself").and_the_default_job()
         }
         DEFAULT_JOB_MIB..AVAILABLE_MIB => {
-            let connections = grouped(mib * 1024 / 2 / 16);
-            Judgement::limits(format!("idle connections past about {connections}"))
+            let most = (mib << 20) / MEMORY_PARTS / CONNECTION_BYTES;
+            Judgement::limits(format!("dead connections past about {}", grouped(most)))
         }
         _ => Judgement::ok(),
     })

@@ -5,6 +5,7 @@
 //! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. Nothing here may
 //! change the machine; commands are printed for the user to run.
 
+mod asked;
 mod check;
 mod clocks;
 mod counters;
@@ -27,6 +28,9 @@ mod tests;
 
 use serde::Serialize;
 
+use crate::job::DEFAULT_JOB;
+
+pub use asked::Asked;
 pub use check::{Check, Concern, Found, Verdict};
 pub use quota::Quota;
 pub use readings::{Files, Readings};
@@ -35,8 +39,6 @@ pub use show::Look;
 
 /// Version of the JSON form; a field is never renamed or removed within one.
 pub const SCHEMA: u32 = 1;
-/// The job of plain `pollux lab`.
-pub const DEFAULT_JOB: &str = "quick";
 
 /// Every check of one machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +46,7 @@ pub struct Diagnosis {
     /// The checks, grouped by what they concern first, problems first in each group.
     pub checks: Vec<Check>,
     /// What was asked for; `None` for everything.
-    pub asked: Option<Concern>,
+    pub asked: Option<Asked>,
 }
 
 /// How many checks came to which verdict.
@@ -63,7 +65,7 @@ pub struct Counts {
 impl Diagnosis {
     /// Judges what was read. With `asked`, only what concerns it.
     #[must_use]
-    pub fn of(readings: &Readings, asked: Option<Concern>) -> Self {
+    pub fn of(readings: &Readings, asked: Option<Asked>) -> Self {
         let all = [
             descriptors::checks(readings),
             network::checks(readings),
@@ -76,8 +78,8 @@ impl Diagnosis {
             counters::checks(readings),
         ];
         let mut checks: Vec<Check> = all.into_iter().flatten().collect();
-        if let Some(asked) = asked {
-            checks.retain(|check| check.concerns(asked));
+        if let Some(asked) = &asked {
+            checks.retain(|check| asked.concerns.iter().any(|concern| check.concerns(*concern)));
         }
         // Stable: within a verdict the order of the files above stays.
         checks.sort_by_key(|check| (check.concerns[0], check.verdict));
@@ -96,10 +98,10 @@ impl Diagnosis {
         }
     }
 
-    /// Something keeps what was asked for from running: the default job, or the one experiment.
+    /// Something keeps what was asked for from running: the default job, or the one that was asked for.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.checks.iter().any(|check| match self.asked {
+        self.checks.iter().any(|check| match &self.asked {
             None => check.blocks_default_job,
             Some(_) => check.verdict == Verdict::Blocks,
         })
@@ -111,7 +113,7 @@ impl Diagnosis {
         serde_json::json!({
             "schema": SCHEMA,
             "default_job": DEFAULT_JOB,
-            "for": self.asked.map(Concern::name),
+            "for": self.asked.as_ref().map(|asked| asked.name.as_str()),
             "is_blocked": self.is_blocked(),
             "counts": self.counts(),
             "checks": self.checks,

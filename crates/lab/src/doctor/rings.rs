@@ -1,7 +1,7 @@
 //! io_uring and AIO: whether the kernel gives them to this user, and how large they may be.
 
 use super::check::{Check, Concern, Judgement, Subject, grouped};
-use super::descriptors::number_or_unlimited;
+use super::descriptors::{ACTIVE_CONNECTIONS, DEAD_CONNECTIONS, number_or_unlimited};
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
 use crate::host::Reading;
@@ -10,9 +10,12 @@ use Concern::{Dead, Everything, Http, Streams};
 
 /// The completion loop's ring (1024 requests of 64 bytes, 8192 completions of 16) and its buffers.
 const LOCKED_BYTES: u64 = 8 << 20;
-/// A context of 65,536 slots for sixty thousand connections, and the half as large one that it
-/// takes the place of.
-const AIO_SLOTS: u64 = 65_536 + 32_768;
+/// The context of one poller that watches the dead connections and the active ones: it doubles when
+/// it is full, and the half as large one stands meanwhile.
+const AIO_SLOTS: u64 = {
+    let size = (DEAD_CONNECTIONS + ACTIVE_CONNECTIONS).next_power_of_two();
+    size + size / 2
+};
 
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     vec![disabled(readings), opened(readings), locked(readings), aio(readings)]
@@ -78,7 +81,11 @@ fn aio(readings: &Readings) -> Check {
         let used = readings.files.number("/proc/sys/fs/aio-nr");
         used.map(|used| max.saturating_sub(used))
     });
-    let wanted = format!("{}: 60,000 idle connections", grouped(AIO_SLOTS));
+    let wanted = format!(
+        "{}: the arm `aio` beside {} dead connections of one server process",
+        grouped(AIO_SLOTS),
+        grouped(DEAD_CONNECTIONS)
+    );
     subject.judge(free, wanted, |free| {
         // Doubling from a power of two holds one and a half times the new size for a moment.
         let most = (free * 2 / 3).checked_ilog2().map_or(0, |power| 1_u64 << power);

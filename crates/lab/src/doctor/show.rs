@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::check::{Check, Concern, Verdict};
-use super::{Counts, DEFAULT_JOB, Diagnosis};
+use super::{Counts, Diagnosis};
+use crate::job::DEFAULT_JOB;
 
 /// Width of the column of names: the longest is a sysctl.
 const NAME_CHARS: usize = 33;
@@ -46,16 +47,16 @@ impl Diagnosis {
             0 => String::new(),
             count => format!(", {count} n/a"),
         };
-        let run = match self.asked {
+        let run = match &self.asked {
             None => "`pollux lab`".to_owned(),
-            Some(asked) => format!("`{}`", asked.name()),
+            Some(asked) => format!("`{}`", asked.name),
         };
-        let blocking = self.checks.iter().filter(|check| match self.asked {
+        let blocking = self.checks.iter().filter(|check| match &self.asked {
             None => check.blocks_default_job,
             Some(_) => check.verdict == Verdict::Blocks,
         });
         let blocking: Vec<&str> = blocking.map(|check| check.name).collect();
-        let end = match (&blocking[..], self.asked) {
+        let end = match (&blocking[..], &self.asked) {
             ([], _) => format!("nothing keeps {run} from running"),
             (names, None) => {
                 format!("{} keeps {run} (job `{DEFAULT_JOB}`) from running", names.join(", "))

@@ -139,8 +139,8 @@ fn a_root_that_cannot_raise_limits_is_told_so_instead_of_a_command() {
     let none = spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no `herd` on a queue");
     assert!(!none.blocks_default_job);
     assert!(!Diagnosis::of(&readings, None).is_blocked(), "the default job needs no queue");
-    assert!(Diagnosis::of(&readings, Some(Concern::Herd)).is_blocked());
-    assert!(!Diagnosis::of(&readings, Some(Concern::Churn)).is_blocked());
+    assert!(Diagnosis::of(&readings, Some(Concern::Herd.into())).is_blocked());
+    assert!(!Diagnosis::of(&readings, Some(Concern::Churn.into())).is_blocked());
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn what_cannot_be_read_is_not_available_with_a_reason_and_never_a_verdict() {
 #[test]
 fn json_has_the_shape_that_its_page_describes() {
     let readings = with("/proc/sys/net/core/somaxconn", "128");
-    let json = Diagnosis::of(&readings, Some(Concern::Sweep)).json();
+    let json = Diagnosis::of(&readings, Some(Concern::Sweep.into())).json();
     assert_eq!((&json["schema"], &json["for"]), (&1.into(), &"sweep".into()));
     assert_eq!((&json["default_job"], &json["is_blocked"]), (&"quick".into(), &false.into()));
     assert_eq!(json["counts"]["limits"], 1);
@@ -305,13 +305,25 @@ fn problems_stand_first_and_the_summary_last() {
 #[test]
 fn an_experiment_sees_its_own_checks_and_those_of_all() {
     for asked in Concern::ALL {
-        let diagnosis = Diagnosis::of(&sound(), Some(asked));
+        let diagnosis = Diagnosis::of(&sound(), Some(asked.into()));
         assert!(!diagnosis.checks.is_empty(), "{asked:?}");
         assert!(diagnosis.checks.iter().all(|check| check.concerns(asked)));
         assert_eq!(Concern::by_name(asked.name()), Some(asked));
     }
     assert_eq!(Concern::by_name("pipes"), Some(Concern::Streams));
     assert_eq!(Concern::by_name("none-such"), None);
+}
+
+#[test]
+fn every_source_that_is_probed_has_a_check() {
+    let readings = Readings::take();
+    let checks = Diagnosis::of(&readings, None).checks;
+    for status in &readings.sources.statuses {
+        // Stolen time has a check of its own, and the counters of pollux need nothing.
+        let is_elsewhere = ["steal", "own counters"].contains(&status.name.as_str());
+        let has_check = checks.iter().any(|check| check.name == status.name);
+        assert!(is_elsewhere || has_check, "{}", status.name);
+    }
 }
 
 #[test]

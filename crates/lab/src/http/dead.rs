@@ -11,11 +11,10 @@ use rustix::process::{Resource, Signal, getrlimit};
 
 use super::process::Process;
 use crate::error::MeasureError;
+use crate::plan::FDS_SPARE;
 
 /// What a holder says when all its connections are open.
 const READY: &str = "dead connections";
-/// Descriptors of a holder that are no connections.
-const FDS_SPARE: u64 = 64;
 /// How long one connection may take to be set up when the server looks at tens of thousands of
 /// them in each turn; more than ten times what select takes on two shared CPUs.
 const SET_UP_EACH: Duration = Duration::from_millis(2);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pollux_engine::Driver;
+
 use super::config;
 use super::load::Load;
 use super::process::Process;
@@ -108,11 +110,18 @@ fn started(
         Some(address) => (address, None),
         None => announced(&mut process)?,
     };
-    match (spec.driver()?, mechanism) {
-        (Some(asked), Some(got)) if !got.split([',', ' ']).any(|word| word == asked.name()) => {
-            Err(MeasureError::WrongMechanism { asked, got })
-        }
-        _ => Ok((process, address)),
+    is_as_asked(spec.driver()?, mechanism)?;
+    Ok((process, address))
+}
+
+/// A server of pollux must say that it runs on the driver that it was asked for: one that says
+/// nothing could run on any. Other servers have none.
+fn is_as_asked(asked: Option<Driver>, said: Option<String>) -> Result<(), MeasureError> {
+    let Some(asked) = asked else { return Ok(()) };
+    let got = said.unwrap_or_else(|| "none that it names".to_owned());
+    match got.split([',', ' ']).any(|word| word == asked.name()) {
+        true => Ok(()),
+        false => Err(MeasureError::WrongMechanism { asked, got }),
     }
 }
 
@@ -275,6 +284,8 @@ fn body_len(head: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use pollux_poller::Mechanism;
+
     use super::*;
 
     #[test]
@@ -284,6 +295,18 @@ mod tests {
         assert_eq!((address.port(), words.as_deref()), (8080, Some("epoll-et, 1 thread")));
         assert_eq!(address_in("ready on http://[::1]:81/").map(|found| found.1), Some(None));
         assert_eq!(address_in("listening on 8080"), None);
+    }
+
+    #[test]
+    fn a_server_that_does_not_name_its_driver_is_not_believed() {
+        let driver = Driver::Readiness(Mechanism::EpollEt);
+        let said = |words: &str| is_as_asked(Some(driver), Some(words.to_owned()));
+        assert!(said("epoll-et, 1 thread").is_ok());
+        for words in ["epoll, 1 thread", "epoll-et2", ""] {
+            assert!(matches!(said(words), Err(MeasureError::WrongMechanism { .. })), "{words}");
+        }
+        assert!(is_as_asked(Some(driver), None).is_err());
+        assert!(is_as_asked(None, None).is_ok(), "a server that is not ours");
     }
 
     #[test]

@@ -46,11 +46,24 @@ impl TimesSocket {
     fn page(&self) -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&self.0)?;
         stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(REQUEST)?;
         let mut page = String::new();
         stream.take(PAGE_BYTES_MAX).read_to_string(&mut page)?;
-        Ok(page)
+        match fault(&page) {
+            Some(fault) => Err(std::io::Error::other(fault)),
+            None => Ok(page),
+        }
     }
+}
+
+/// Why a page can't be believed: no times on it would look like no requests.
+fn fault(page: &str) -> Option<String> {
+    let status = page.lines().next().unwrap_or_default();
+    if !status.starts_with("HTTP/1.1 200") {
+        return Some(format!("answered \"{status}\" instead of a page"));
+    }
+    (!page.contains(NAME)).then(|| format!("says nothing of {NAME}: another version?"))
 }
 
 impl Drop for TimesSocket {
@@ -160,6 +173,16 @@ mod tests {
         let ends: Vec<_> =
             times.buckets.iter().map(|b| (b.from_ns, b.below_ns, b.requests)).collect();
         assert_eq!(ends, [(512.0, 640.0, 2), (896.0, 1024.0, 5)]);
+    }
+
+    #[test]
+    fn a_page_that_is_none_is_not_taken_for_a_server_without_requests() {
+        assert_eq!(fault(BEFORE), None);
+        let idle = "HTTP/1.1 200 OK\r\n\r\n# pollux_http_request_seconds: n/a\n";
+        assert_eq!(fault(idle), None, "nothing was timed yet");
+        assert!(fault("HTTP/1.1 404 Not Found\r\n\r\n").is_some_and(|why| why.contains("404")));
+        assert!(fault("").is_some());
+        assert!(fault("HTTP/1.1 200 OK\r\n\r\nup 1\n").is_some_and(|why| why.contains(NAME)));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::experiment::Experiment;
 use super::mistake::{JobError, Place, did_you_mean};
 use super::{Job, Overrides};
 
+/// The job of plain `pollux lab`.
+pub const DEFAULT_JOB: &str = "quick";
 /// Largest job file that is read; the built-in ones have a few thousand bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 

@@ -16,7 +16,7 @@ mod tests;
 mod walk;
 mod write;
 
-pub use builtin::{Builtin, builtin, find, list};
+pub use builtin::{Builtin, DEFAULT_JOB, builtin, find, list};
 pub use documentation::documentation_page;
 pub use keys::{KEYS, Key, SCHEMA, Section};
 pub use kind::Kind;

@@ -2,7 +2,8 @@
 //!
 //! The words of the reasons are in `reason`; here it is decided what they are said of.
 
-use super::{is_plain_driver, reason};
+use super::undecided::Leaning;
+use super::{is_plain_driver, reason, undecided};
 use crate::experiment::PROCESSES;
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Answer, Record, ResultRow, Verdict};
@@ -12,7 +13,7 @@ const NAMES_MIN: usize = 4;
 
 /// The answers of a judged record.
 pub(super) fn of(plan: &Plan, record: &Record) -> Vec<Answer> {
-    let answered = plan.points.iter().filter(|point| is_widest(plan, point));
+    let answered = plan.points.iter().filter(|point| is_widest(plan, point) || is_plain(point));
     let mut answers: Vec<(PlannedPoint, Answer)> = Vec::new();
     for point in answered {
         let Some(found) = answer(plan, point, record) else { continue };
@@ -60,6 +61,12 @@ fn is_widest(plan: &Plan, point: &PlannedPoint) -> bool {
     plan.points.iter().all(|other| !is_same_curve(point, other) || at(other) <= at(point))
 }
 
+/// Whether a point has nothing of what its curve is over: a server without dead connections is a
+/// load of its own, and the most usual one.
+fn is_plain(point: &PlannedPoint) -> bool {
+    point.experiment.curve().is_some_and(|curve| place(point, curve.axis) == 0)
+}
+
 /// Whether two points differ in nothing but the axis of their experiment's curve.
 pub(super) fn is_same_curve(a: &PlannedPoint, b: &PlannedPoint) -> bool {
     let Some(curve) = a.experiment.curve() else { return false };
@@ -87,47 +94,70 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
         Some(curve) => reason::of_curve(plan, point, record, &rows, curve),
         None => reason::of_point(&rows),
     };
+    let Leaning { choice, remark } = choice(&rows);
+    if let Some(remark) = remark {
+        reason.push_str(&format!("; {remark}"));
+    }
     reason.push_str(&reason::beside(&others_of(plan, point, record)));
-    Some(Answer { load: reason::load(point), choice: choice(&rows), reason })
+    Some(Answer { load: reason::load(point), choice, reason })
 }
 
-/// Those that were shown to be better than the baseline and no worse than the best of them;
-/// where there are none, everything that was not shown to be worse.
-fn choice(rows: &[&ResultRow]) -> String {
-    let names = |wanted: &dyn Fn(&ResultRow) -> bool| -> Vec<&str> {
-        rows.iter().filter(|row| wanted(row)).map(|row| row.arm.as_str()).collect()
-    };
-    let better = rows.iter().filter(|row| row.verdict == Verdict::Faster);
-    let best = better.filter_map(|row| gain(row)).max_by(|a, b| a.ratio.total_cmp(&b.ratio));
-    if let Some(best) = best {
-        return reason::one_or_more(&names(&|row| {
-            let reaches = gain(row).is_some_and(|gain| gain.high >= best.low);
-            row.verdict == Verdict::Faster && reaches
-        }));
+/// Those that were shown to be better than the baseline and no worse than the best of them; where
+/// there are none, everything that was not shown to be worse. Where nothing was shown, what the
+/// intervals still allow to say.
+fn choice(rows: &[&ResultRow]) -> Leaning {
+    let decided = |choice: String| Leaning { choice, remark: None };
+    let best = leaders(rows, &|row| row.verdict == Verdict::Faster);
+    if !best.is_empty() {
+        return decided(reason::one_or_more(&best));
     }
-    let slower = names(&|row| row.verdict == Verdict::Slower);
-    let rest = names(&|row| row.verdict != Verdict::Slower);
-    match (slower.len(), rest.len()) {
-        (0, 1) => rest[0].to_owned(),
-        (0, _) if rows.iter().any(|row| row.verdict == Verdict::Inconclusive) => {
-            "not decided".to_owned()
-        }
-        (0, _) => "no difference".to_owned(),
-        (_, NAMES_MIN..) => {
-            format!("any but {}", reason::one_or_more(&slower).replace(" or ", " and "))
-        }
-        _ => reason::one_or_more(&rest),
+    let names = |is_slower: bool| -> Vec<&str> {
+        let wanted = rows.iter().filter(|row| (row.verdict == Verdict::Slower) == is_slower);
+        wanted.map(|row| row.arm.as_str()).collect()
+    };
+    let (slower, rest) = (names(true), names(false));
+    if !slower.is_empty() {
+        return decided(any_but(&slower, &rest));
+    }
+    let is_open = rows.iter().any(|row| row.verdict == Verdict::Inconclusive);
+    match rest.len() {
+        1 => decided(rest[0].to_owned()),
+        _ if is_open => undecided::leaning(rows),
+        _ => decided("no difference".to_owned()),
+    }
+}
+
+/// Of those that are better the ones that reach the best.
+pub(super) fn leaders<'a>(
+    rows: &[&'a ResultRow],
+    is_better: &dyn Fn(&ResultRow) -> bool,
+) -> Vec<&'a str> {
+    let better: Vec<(&str, Gain)> = rows
+        .iter()
+        .filter(|row| is_better(row))
+        .filter_map(|row| Some((row.arm.as_str(), gain(row)?)))
+        .collect();
+    let best = better.iter().max_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let low = best.map_or(f64::INFINITY, |(_, best)| best.low);
+    better.iter().filter(|(_, gain)| gain.high >= low).map(|(name, _)| *name).collect()
+}
+
+/// Everything but the worse ones, in the shorter way.
+pub(super) fn any_but(worse: &[&str], rest: &[&str]) -> String {
+    match rest.len() {
+        NAMES_MIN.. => format!("any but {}", reason::one_or_more(worse).replace(" or ", " and ")),
+        _ => reason::one_or_more(rest),
     }
 }
 
 /// A ratio with its interval, turned so that more is better.
-struct Gain {
-    ratio: f64,
-    low: f64,
-    high: f64,
+pub(super) struct Gain {
+    pub(super) ratio: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
 }
 
-fn gain(row: &ResultRow) -> Option<Gain> {
+pub(super) fn gain(row: &ResultRow) -> Option<Gain> {
     let (ratio, low, high) = (row.ratio?, row.ci_low?, row.ci_high?);
     Some(match row.more_is_better {
         true => Gain { ratio, low, high },
@@ -186,7 +216,7 @@ mod tests {
     }
 
     fn chosen(rows: &[ResultRow]) -> String {
-        choice(&rows.iter().collect::<Vec<_>>())
+        choice(&rows.iter().collect::<Vec<_>>()).choice
     }
 
     #[test]
@@ -205,8 +235,9 @@ mod tests {
         let same = |arm| row(arm, [0.98, 1.02], Verdict::Equivalent);
         let slower = |arm| row(arm, [0.1, 0.2], Verdict::Slower);
         assert_eq!(chosen(&[same("a"), same("b"), same("c"), same("d")]), "no difference");
-        let open = row("b", [0.7, 1.5], Verdict::Inconclusive);
-        assert_eq!(chosen(&[same("a"), open]), "not decided");
+        let open = |interval| row("b", interval, Verdict::Inconclusive);
+        assert_eq!(chosen(&[same("a"), open([0.6, 1.7])]), "not decided");
+        assert_eq!(chosen(&[same("a"), open([0.9, 1.1])]), "any, within 12 %");
         assert_eq!(chosen(&[same("a"), same("b"), slower("c")]), "a or b");
         let many = [same("a"), same("b"), same("c"), same("d"), slower("e"), slower("f")];
         assert_eq!(chosen(&many), "any but e and f");

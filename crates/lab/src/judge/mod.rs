@@ -18,7 +18,10 @@ mod reason;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod undecided;
 mod why;
+
+pub(crate) use trust::is_noisy;
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
 const UNDISTURBED_MIN: usize = 3;

@@ -109,7 +109,9 @@ pub(super) fn of_curve(
     let worst = worse.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map_or_else(String::new, |(by, row)| {
         let change = match (row.more_is_better, *by) {
+            (true, by) if by < 0.0 => format!("gains {:.0} %", -by * 100.0),
             (true, by) => format!("loses {:.0} %", by * 100.0),
+            (false, by) if by < 0.0 => format!("falls {:.0} %", -by * 100.0),
             (false, by) if by >= TIMES_MIN - 1.0 => format!("rises to {:.1} times", 1.0 + by),
             (false, by) => format!("rises {:.0} %", by * 100.0),
         };
@@ -117,7 +119,7 @@ pub(super) fn of_curve(
     });
     let percent = KEPT * 100.0;
     let trend = match kept.as_slice() {
-        [] => format!("every mechanism {verb}s; "),
+        [] => format!("all of them {verb}; "),
         [one] if *one == rows[0].arm && rows.len() == 1 => String::new(),
         [one] => format!("{one} {verb}s less than {percent:.0} %; "),
         all => {

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use crate::host::Reading;
 use crate::job::Job;
 use crate::plan::{Machine, Plan, Resources};
-use crate::record::{Measurement, Outcome, Record, ResultRow, Run, Steady, SteadyKind, Verdict};
+use crate::record::{
+    Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Steady, SteadyKind, Verdict,
+};
 
-use super::{answer, judge, row_for_tests};
+use super::{answer, judge, row_for_tests, trust};
 
 /// An HTTP server on 64 connections, and one beside up to 60000 dead ones.
 const JOB: &str = "[global]\npollers = [\"select\", \"epoll\", \"uring\"]\npeers = \"none\"\n\
@@ -38,6 +40,36 @@ fn row(place: [&str; 3], value: f64, ratio: f64, verdict: Verdict) -> ResultRow 
         ci_high: of_others.then_some(ratio * 1.01),
         ..row_for_tests(arm, verdict)
     }
+}
+
+#[test]
+fn a_wide_interval_of_the_same_program_twice_is_no_quiet_machine() {
+    let mut record = Record::empty();
+    record.runs = vec![run(0, "epoll", &[])];
+    record.blocks = vec![Block {
+        block: 0,
+        repeats: None,
+        start_s: 0.0,
+        duration_s: 10.0,
+        steal: Reading::Value(0.0),
+        foreign_cpu: Reading::Value(0.0),
+        pressure: Reading::Value(0.0),
+        disturbances: Vec::new(),
+    }];
+    let mut badge = |low: f64, high: f64| {
+        record.results = vec![ResultRow {
+            ratio: Some(1.0),
+            ci_low: Some(low),
+            ci_high: Some(high),
+            ..row_for_tests("A/A", Verdict::NoiseFloor)
+        }];
+        trust::of(&record).badge
+    };
+    assert_eq!(badge(0.96, 1.05), Badge::Quiet);
+    assert_eq!(badge(0.92, 1.05), Badge::Quiet, "1/1.08");
+    assert_eq!(badge(0.83, 1.05), Badge::Noisy);
+    assert_eq!(badge(0.99, 1.38), Badge::Noisy);
+    assert_eq!(badge(1.06, 1.38), Badge::Invalid, "apart from itself");
 }
 
 #[test]
@@ -73,6 +105,12 @@ fn every_load_of_a_server_has_its_answer_and_a_curve_has_one() {
             ],
             [
                 "HTTP on 64 connections, each for one request",
+                "no difference",
+                "epoll is the baseline; uring: as much server CPU per request as epoll \
+                 [0.99, 1.01]",
+            ],
+            [
+                "HTTP on 100 connections",
                 "no difference",
                 "epoll is the baseline; uring: as much server CPU per request as epoll \
                  [0.99, 1.01]",

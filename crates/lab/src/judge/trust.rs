@@ -8,6 +8,10 @@ const DISTURBED_SHARE_MAX: f64 = 0.1;
 /// An A/A arm that is this far from itself, whole interval, makes the record invalid.
 const SELF_DIFFERENCE_MAX: f64 = 0.05;
 
+/// An A/A interval that reaches farther from 1 than this takes the badge away: effects of a tenth,
+/// which most people ask for, are then told from noise at no such point.
+const NOISE_MAX: f64 = 0.1;
+
 /// Summarises what the gates and the A/A arms say.
 pub(super) fn of(record: &Record) -> Trust {
     let blocks = record.blocks.len() as u32;
@@ -32,6 +36,7 @@ pub(super) fn of(record: &Record) -> Trust {
     let badge = match () {
         () if is_invalid => Badge::Invalid,
         () if is_disturbed => Badge::Disturbed,
+        () if is_noisy(noise) => Badge::Noisy,
         () if !is_watched => Badge::Unwatched,
         () => Badge::Quiet,
     };
@@ -53,9 +58,19 @@ pub(super) fn of(record: &Record) -> Trust {
 /// The A/A row whose interval reaches farthest from 1.
 fn widest_noise(results: &[ResultRow]) -> Option<[f64; 3]> {
     let of_row = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
-    let reach = |noise: &[f64; 3]| noise[2].max(1.0 / noise[1]);
     let noise = results.iter().filter(|row| row.verdict == Verdict::NoiseFloor).filter_map(of_row);
     noise.max_by(|a, b| reach(a).total_cmp(&reach(b)))
+}
+
+/// Whether the widest A/A interval takes the badge of a quiet machine away; also asked of records that
+/// an earlier version judged.
+pub(crate) fn is_noisy(noise: Option<[f64; 3]>) -> bool {
+    noise.is_some_and(|noise| reach(&noise) > 1.0 + NOISE_MAX)
+}
+
+/// The ratio that an interval reaches, whichever way.
+fn reach(noise: &[f64; 3]) -> f64 {
+    noise[2].max(1.0 / noise[1])
 }
 
 fn differs_from_itself(row: &ResultRow) -> bool {

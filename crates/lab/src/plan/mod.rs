@@ -22,7 +22,7 @@ mod show;
 
 pub use budget::Forecast;
 pub use here::missing_here;
-pub(crate) use place::SERVER_FDS_SPARE;
+pub(crate) use place::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, SERVER_FDS_SPARE};
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.

@@ -13,7 +13,7 @@ use crate::record::Point;
 
 /// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
 /// poller's own, counters, and files of `/proc` that are open for a moment.
-const FDS_SPARE: u64 = 64;
+pub(crate) const FDS_SPARE: u64 = 64;
 /// What a server keeps for listeners, logs and endpoints, and does not give to connections.
 pub(crate) const SERVER_FDS_SPARE: u64 = 320;
 /// Most server processes of one point: enough for half a million connections at 32,768 each.
@@ -22,9 +22,9 @@ const PROCESSES_MAX: u64 = 16;
 const SHARE_MAX: f64 = 1.05;
 /// Memory of one connection on loopback, both ends with their files, buffers and sessions:
 /// rounded up from 9 KiB of slabs and 3 KiB of the programs.
-const CONNECTION_BYTES: u64 = 16 << 10;
-/// Part of the free memory that a run may take.
-const MEMORY_SHARE_MAX: f64 = 0.5;
+pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
+/// A run may take so much of the free memory: one part in this many.
+pub(crate) const MEMORY_PARTS: u64 = 2;
 
 /// The point as it can be run on `machine`.
 ///
@@ -102,7 +102,7 @@ fn processes(machine: &Machine<'_>, experiment: Experiment, point: &Point) -> Re
     fits(point.axes["connections"].parse().unwrap_or(u64::MAX - spare))?;
     let memory_bytes = needed * CONNECTION_BYTES;
     if let Some(free) = machine.resources.memory_bytes
-        && memory_bytes as f64 > free as f64 * MEMORY_SHARE_MAX
+        && memory_bytes > free / MEMORY_PARTS
     {
         let mib = |bytes: u64| bytes >> 20;
         return Err(format!(

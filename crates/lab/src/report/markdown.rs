@@ -33,6 +33,7 @@ pub fn markdown(record: &Record) -> String {
         }
     }
     beside_the_seed(&mut out, record);
+    inside_the_server(&mut out, record);
     remarks(&mut out, record);
     let _ = writeln!(
         out,
@@ -43,7 +44,7 @@ pub fn markdown(record: &Record) -> String {
 }
 
 fn trust(record: &Record) -> String {
-    let (badge, _) = words::badge(record.trust.badge);
+    let (badge, _) = words::badge(&record.trust);
     let items = words::trust(&record.trust)
         .into_iter()
         .map(|(name, value)| format!("{name} {}", escape(&value)));
@@ -118,6 +119,30 @@ fn beside_the_seed(out: &mut String, record: &Record) {
     }
     for remark in beside.seed.remarks {
         let _ = writeln!(out, "- {}", escape(remark));
+    }
+    out.push('\n');
+}
+
+/// How long requests took by the server's own clock, where they were timed.
+fn inside_the_server(out: &mut String, record: &Record) {
+    let timed: Vec<_> = record.request_times.iter().filter(|run| run.times.requests > 0).collect();
+    if timed.is_empty() {
+        return;
+    }
+    out.push_str(
+        "### Inside the server: the time of a request\n\nIn µs by the server's own clock, without \
+         the system calls around it; known to a fifth.\n\n\
+         | experiment, point | arm | requests | p50 | p99 | p99.9 |\n|:--|:--|--:|--:|--:|--:|\n",
+    );
+    for run in timed {
+        let place = escape(&format!("{}, {}", run.experiment, run.point));
+        let at = |share| {
+            let time_ns = run.times.quantile_ns(share);
+            time_ns.map_or_else(|| "–".to_owned(), |ns| number::si(ns / 1e3))
+        };
+        let (arm, requests) = (escape(&run.arm), number::count(run.times.requests));
+        let (p50, p99, p999) = (at(0.5), at(0.99), at(0.999));
+        let _ = writeln!(out, "| {place} | {arm} | {requests} | {p50} | {p99} | {p999} |");
     }
     out.push('\n');
 }

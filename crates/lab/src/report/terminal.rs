@@ -291,10 +291,10 @@ fn gaps(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &P
 
 fn foot(page: &mut Page, record: &Record) {
     page.gap();
-    let (badge, _) = words::badge(record.trust.badge);
+    let (badge, _) = words::badge(&record.trust);
     let items =
         words::trust(&record.trust).into_iter().map(|(name, value)| format!("{name} {value}"));
-    let line = std::iter::once(badge.to_owned()).chain(items).collect::<Vec<_>>().join(" · ");
+    let line = std::iter::once(badge).chain(items).collect::<Vec<_>>().join(" · ");
     page.paragraph(&line, Style::Plain, 2);
     let missing: Vec<_> = record
         .sources

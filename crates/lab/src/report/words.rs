@@ -3,6 +3,7 @@
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
 use super::number;
+use crate::judge::is_noisy;
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, Verdict};
 
 /// The verdict in one or two words. A metric of which less is better is a cost.
@@ -42,13 +43,23 @@ pub(super) fn verdict_sign(verdict: Verdict) -> char {
 }
 
 /// The badge in words, and its class.
-pub(super) fn badge(badge: Badge) -> (&'static str, &'static str) {
-    match badge {
+pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
+    let (words, class) = match trust.badge {
+        Badge::Quiet if is_noisy(trust.noise) => return (noisy(trust), "open"),
         Badge::Quiet => ("quiet machine", "good"),
         Badge::Disturbed => ("disturbed machine", "open"),
+        Badge::Noisy => return (noisy(trust), "open"),
         Badge::Unwatched => ("unwatched machine", "open"),
         Badge::Invalid => ("invalid run", "bad"),
-    }
+    };
+    (words.to_owned(), class)
+}
+
+/// How far the same program twice may have been apart, at the point where that is farthest.
+fn noisy(trust: &Trust) -> String {
+    let apart = trust.noise.map(|[_, low, high]| high.max(1.0 / low) - 1.0);
+    let apart = apart.map(|apart| format!(": A/A to {:.0} %", apart * 100.0));
+    format!("noisy machine{}", apart.unwrap_or_default())
 }
 
 /// What the reader must know about a run that did not go to its end.

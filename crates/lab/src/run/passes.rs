@@ -9,14 +9,15 @@ use super::{RunLabel, Runner, State, arm};
 use crate::experiment::Experiment;
 use crate::measure::{Done, Pass};
 use crate::plan::{Arm, ArmKind, PlannedPoint, SAME_AGAIN};
-use crate::record::{CountingRun, Profile, RequestTimesRun};
+use crate::record::{CountingRun, LeftOut, Profile, Record, RequestTimesRun};
 
 /// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
 const COUNTING_SHARE: f64 = 0.3;
 impl Runner<'_> {
     pub(super) fn counting_pass(&mut self, state: &mut State) {
         let limit = self.plan.job.budget.map(|budget| budget.mul_f64(COUNTING_SHARE));
-        self.side_pass(Pass::Counting, limit, &is_counted, &mut |label, done| {
+        // What fails here fails again in the timing pass, where it is recorded.
+        let _ = self.side_pass(Pass::Counting, limit, &is_counted, &mut |label, done| {
             state.record.counting.push(CountingRun {
                 experiment: label.experiment.clone(),
                 point: label.point.clone(),
@@ -34,22 +35,27 @@ impl Runner<'_> {
         if !self.plan.job.times_requests {
             return;
         }
-        self.side_pass(Pass::RequestTimes, None, &is_server_of_pollux, &mut |label, done| {
+        let wanted = &is_server_of_pollux;
+        let record = &mut state.record;
+        let failed = self.side_pass(Pass::RequestTimes, None, wanted, &mut |label, done| {
             let Some(times) = done.request_times else { return };
-            state.record.request_times.push(RequestTimesRun {
+            record.request_times.push(RequestTimesRun {
                 experiment: label.experiment.clone(),
                 point: label.point.clone(),
                 arm: label.arm.clone(),
                 times,
             });
         });
+        left_out(record, failed);
     }
 
     pub(super) fn profile_pass(&mut self, state: &mut State) {
         let Some(rate_hz) = self.plan.job.profile_hz else { return };
-        self.side_pass(Pass::Profile { rate_hz }, None, &is_counted, &mut |label, done| {
+        let record = &mut state.record;
+        let pass = Pass::Profile { rate_hz };
+        let failed = self.side_pass(pass, None, &is_counted, &mut |label, done| {
             let Some(samples) = done.samples else { return };
-            state.record.profiles.push(Profile {
+            record.profiles.push(Profile {
                 experiment: label.experiment.clone(),
                 point: label.point.clone(),
                 arm: label.arm.clone(),
@@ -57,18 +63,20 @@ impl Runner<'_> {
                 symbols: done.symbols,
             });
         });
+        left_out(record, failed);
     }
 
-    /// Each of the wanted arms once at each point, apart from the timing. A failure here shows again
-    /// in the timing pass, where it is recorded.
+    /// Each of the wanted arms once at each point, apart from the timing. What fails is given back
+    /// with its reason.
     fn side_pass(
         &mut self,
         pass: Pass,
         limit: Option<Duration>,
         is_wanted: &dyn Fn(&PlannedPoint, &Arm) -> bool,
         keep: &mut dyn FnMut(&RunLabel, Done),
-    ) {
+    ) -> Vec<(RunLabel, String)> {
         let (plan, start) = (self.plan, Instant::now());
+        let mut failed = Vec::new();
         for point in &plan.points {
             for arm in &point.arms {
                 let is_over = limit.is_some_and(|limit| start.elapsed() > limit);
@@ -77,12 +85,29 @@ impl Runner<'_> {
                     continue;
                 }
                 let label = self.label(None, point, arm, pass);
-                if let Ok(arm::Ran { done: Some(done), .. }) = self.one_run(&label, point, arm, 0) {
-                    keep(&label, done);
+                match self.one_run(&label, point, arm, 0) {
+                    Ok(arm::Ran { done: Some(done), .. }) => keep(&label, done),
+                    Ok(_) => {}
+                    // The user ended it, not the arm.
+                    Err(_) if self.stop.is_urgent() => {}
+                    Err(reason) => failed.push((label, reason)),
                 }
             }
         }
+        failed
     }
+}
+
+/// Runs of a pass that failed, which no other pass repeats.
+fn left_out(record: &mut Record, failed: Vec<(RunLabel, String)>) {
+    record.left_out.extend(failed.into_iter().map(|(label, reason)| {
+        let what = match label.pass {
+            Pass::RequestTimes => "its times inside the server",
+            _ => "its profile",
+        };
+        let RunLabel { experiment, point, arm, .. } = label;
+        LeftOut { experiment, point, arm, reason: format!("{what}: {reason}") }
+    }));
 }
 
 /// What runs a command can't be looked into.

@@ -7,17 +7,21 @@
 
 use crate::experiment::Experiment;
 use crate::host::Reading;
-use crate::plan::label;
 use crate::record::{CountingRun, Measurement, Outcome, Record, ResultRow, Verdict};
 use crate::stats::median;
 
 pub mod agree;
+mod bound;
 mod four;
 mod one;
+mod place;
+#[cfg(test)]
+mod published;
 mod two;
 mod zero;
 
 use agree::{Agreement, Judgement, Trend};
+use place::{is_at, is_at_point, is_by_the_generator, why_not};
 
 /// Every document.
 const SEEDS: [&Seed; 4] = [&zero::SEED, &one::SEED, &two::SEED, &four::SEED];
@@ -135,7 +139,8 @@ pub fn beside(record: &Record) -> Option<Beside> {
     let seed = *SEEDS.iter().find(repeats)?;
     // Of a document with several jobs only what this one has something of.
     let is_there = |series: &&Series| {
-        record.results.iter().any(|row| series.places.iter().any(|place| is_at(row, place)))
+        let has = |row| series.places.iter().any(|at| is_at(record, row, series.experiment, at));
+        record.results.iter().any(has)
     };
     Some(Beside {
         seed,
@@ -174,12 +179,14 @@ fn put_beside(series: &'static Series, record: &Record) -> BesideSeries {
         (None, Some(theirs)) => agree::series(&theirs, &here, tolerance),
         (None, None) => unreachable!("a series without a claim has figures"),
     };
+    let judgement = bound::by_the_generator(series, record, judgement);
     BesideSeries { series, ours, judgement }
 }
 
 /// Our figure at a place.
 fn ours(series: &Series, place: &Place, record: &Record) -> Result<f64, String> {
-    let Some(row) = record.results.iter().find(|row| is_at(row, place)) else {
+    let at = |row: &&ResultRow| is_at(record, row, series.experiment, place);
+    let Some(row) = record.results.iter().find(at) else {
         return Err(why_not(series.experiment, place, record));
     };
     let of_runs = |read: &dyn Fn(&Measurement) -> Option<f64>| {
@@ -203,15 +210,6 @@ fn ours(series: &Series, place: &Place, record: &Record) -> Result<f64, String> 
             value_of(&reading.unwrap_or_else(|| Reading::unavailable("not counted")))
         }
     }
-}
-
-fn is_at(row: &ResultRow, place: &Place) -> bool {
-    row.arm == place.arm && is_at_point(row, place)
-}
-
-fn is_at_point(row: &ResultRow, place: &Place) -> bool {
-    let has = |(name, value): &(&str, &str)| row.axes.get(*name).is_some_and(|v| v == value);
-    place.axes.iter().all(has)
 }
 
 fn runs_of<'a>(record: &'a Record, row: &'a ResultRow) -> impl Iterator<Item = &'a Measurement> {
@@ -243,18 +241,6 @@ fn value_of<T: Copy>(reading: &Reading<T>) -> Result<T, String> {
     reading.value().copied().ok_or(reason)
 }
 
-/// Why a place has no row: left out of the plan, or not asked for.
-fn why_not(experiment: Experiment, place: &Place, record: &Record) -> String {
-    let defaults = experiment.axes().iter().map(|axis| (axis.name, axis.default[0]));
-    let axes = defaults.chain(place.axes.iter().copied());
-    let label = label(experiment, &axes.map(|(n, v)| (n.to_owned(), v.to_owned())).collect());
-    let covers = |point: &str, arm: &str| {
-        (point == label || point == "*") && (arm == place.arm || arm == "*")
-    };
-    let left = record.left_out.iter().find(|left| covers(&left.point, &left.arm));
-    left.map_or("not part of this run".to_owned(), |left| left.reason.clone())
-}
-
 fn here(setting: &Setting, record: &Record) -> String {
     match setting.ours {
         Here::Words(words) => words.to_owned(),
@@ -265,8 +251,9 @@ fn here(setting: &Setting, record: &Record) -> String {
         }
         Here::Generator => {
             let mut names: Vec<&str> = Vec::new();
-            for run in &record.runs {
-                if let Outcome::Measured(Measurement { generator: Some(name), .. }) = &run.outcome
+            let rows = record.results.iter().filter(|row| is_by_the_generator(record, row));
+            for run in rows.flat_map(|row| runs_of(record, row)) {
+                if let Some(name) = &run.generator
                     && !names.contains(&name.as_str())
                 {
                     names.push(name);
@@ -281,7 +268,7 @@ fn here(setting: &Setting, record: &Record) -> String {
 fn noise(series: &Series, record: &Record) -> Option<f64> {
     let at_its_points = |row: &&ResultRow| {
         row.verdict == Verdict::NoiseFloor
-            && series.places.iter().any(|place| is_at_point(row, place))
+            && series.places.iter().any(|at| is_at_point(record, row, series.experiment, at))
     };
     let half = |row: &ResultRow| Some((row.ci_high? / row.ci_low?).ln() / 2.0);
     record.results.iter().filter(at_its_points).filter_map(half).reduce(f64::max)
@@ -329,21 +316,24 @@ mod tests {
                 ..row_for_tests(arm, Verdict::Baseline)
             });
         };
-        row("1000", "epoll", 200_000.0);
-        row("8000", "epoll", 199_000.0);
+        row("8000", "epoll-et", 199_000.0);
         row("8000", "poll", 9_000.0);
+        row("16000", "epoll-et", 198_000.0);
         record.left_out.push(LeftOut {
             experiment: "pipes".into(),
             point: "16000 pipes, hopping".into(),
-            arm: "*".into(),
-            reason: "needs 32064 descriptors".into(),
+            arm: "aio".into(),
+            reason: "needs 40000 slots".into(),
         });
         let beside = beside(&record).expect("a job of the document");
-        let flat = &beside.series[0];
-        assert_eq!(flat.judgement.agreement, Agreement::Agrees, "{flat:?}");
-        let reasons: Vec<_> = flat.ours.iter().filter_map(|ours| ours.clone().err()).collect();
+        let reasons: Vec<_> = beside
+            .series
+            .iter()
+            .flat_map(|one| &one.ours)
+            .filter_map(|o| o.clone().err())
+            .collect();
         assert!(reasons.contains(&"not part of this run".to_owned()));
-        assert!(reasons.contains(&"needs 32064 descriptors".to_owned()), "{reasons:?}");
+        assert!(reasons.contains(&"needs 40000 slots".to_owned()), "{reasons:?}");
         let pair = beside.series.iter().find(|one| {
             one.series.name.contains("8,000 pipes") && one.series.places[0].name == "poll"
         });

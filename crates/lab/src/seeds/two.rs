@@ -69,7 +69,8 @@ pub(super) const SEED: Seed = Seed {
         Setting { name: "kernel", theirs: "Linux 5.8.0", ours: Here::Fact("kernel") },
         Setting {
             name: "client",
-            theirs: "ab -n 100000 on another machine, over a campus network",
+            theirs: "ab -n 100000 on another machine, over an external network: neither by a cable nor through a \
+                     single switch",
             ours: Here::Generator,
         },
         Setting {
@@ -97,7 +98,7 @@ pub(super) const SEED: Seed = Seed {
          copy used sendfile. A memory pool, computed goto and missing timers differ as well, so \
          its gain is not io_uring's alone.",
         "Its plots of the time in do_request are pictures that are lost, and the slowest hundredth \
-         was cut off; ours stands below, in \"inside the server\".",
+         was cut off; ours stand under \"inside the server\".",
         "Its perf stat counts the server's whole life and 100,000 requests; its elapsed times (and \
          CPUs utilized) depend on when it was stopped by hand, so they are not put beside ours.",
         "On a machine with few CPUs our rates without keep-alive are those of the generator; there \

@@ -9,7 +9,7 @@ const SUBTITLE_FACTS: [&str; 3] = ["kernel", "cpu", "memory"];
 
 /// Title, subtitle, badge, and a warning when the run did not go to its end.
 pub(crate) fn title(record: &Record) -> String {
-    let (badge, class) = words::badge(record.trust.badge);
+    let (badge, class) = words::badge(&record.trust);
     let ending = words::ending(record)
         .map_or_else(String::new, |words| format!("<p class=\"warning\">{}</p>\n", escape(&words)));
     format!(

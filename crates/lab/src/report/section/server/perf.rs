@@ -22,10 +22,10 @@ const HEADINGS: [&str; 13] = [
     "#system calls",
     "#cycles",
     "#instructions",
-    "#per cycle",
+    "#instructions per cycle",
     "#branches",
     "#branch misses",
-    "#of branches",
+    "#miss rate",
 ];
 
 /// The table of one experiment; under it why a count is missing, each reason once.

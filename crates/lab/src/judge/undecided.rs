@@ -1,0 +1,125 @@
+//! What an answer says where the verdicts rule nothing out: which way it leans, or how far apart the
+//! arms can be at most.
+//!
+//! Called by `answer`. Verdicts are corrected for all comparisons of a run, so a short run decides
+//! little; the 95 % interval of each arm still bounds what may hide in it. What is said here is never
+//! called a verdict: it says "likely", or names the bound.
+
+use super::answer::{any_but, gain, leaders};
+use super::reason::one_or_more;
+use crate::record::{ResultRow, Verdict};
+
+/// A bound beyond this tells nothing: whoever chooses wants to know of half as much again.
+const BOUND_MAX: f64 = 0.5;
+/// Stands behind every "likely".
+const LIKELY: &str = "likely by 95 % intervals, not certain after the correction for all \
+                      comparisons of the run";
+
+/// A choice, and what has to stand behind the reason for it.
+pub(super) struct Leaning {
+    pub(super) choice: String,
+    pub(super) remark: Option<String>,
+}
+
+/// What the intervals of these rows allow to say; the baseline among them has none.
+pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
+    let likely = |names: &str| Leaning {
+        choice: format!("likely {names}"),
+        remark: Some(LIKELY.to_owned()),
+    };
+    let best =
+        leaders(rows, &|row| gain(row).is_some_and(|gain| gain.low > 1.0 + row.no_difference));
+    if !best.is_empty() {
+        return likely(&one_or_more(&best));
+    }
+    let is_behind =
+        |row: &ResultRow| gain(row).is_some_and(|gain| gain.high < 1.0 / (1.0 + row.no_difference));
+    let names = |is_wanted: bool| -> Vec<&str> {
+        rows.iter().filter(|row| is_behind(row) == is_wanted).map(|row| &*row.arm).collect()
+    };
+    let behind = names(true);
+    if behind.is_empty() { bounded(rows) } else { likely(&any_but(&behind, &names(false))) }
+}
+
+/// How far the farthest interval reaches from the baseline, if that says anything. An arm without an
+/// interval could be anywhere.
+fn bounded(rows: &[&ResultRow]) -> Leaning {
+    let not_decided = Leaning { choice: "not decided".to_owned(), remark: None };
+    let compared = rows.iter().filter(|row| row.verdict != Verdict::Baseline);
+    let reach = |row: &&ResultRow| {
+        let gain = gain(row).filter(|gain| gain.low > 0.0 && gain.high.is_finite())?;
+        Some(gain.high.max(1.0 / gain.low))
+    };
+    let reaches: Option<Vec<f64>> = compared.map(reach).collect();
+    let farthest = reaches.and_then(|reaches| reaches.into_iter().reduce(f64::max));
+    let Some(farthest) = farthest.filter(|farthest| *farthest <= 1.0 + BOUND_MAX) else {
+        return not_decided;
+    };
+    let percent = ((farthest - 1.0) * 100.0).ceil();
+    let baseline = rows[0].baseline.as_str();
+    Leaning {
+        choice: format!("any, within {percent:.0} %"),
+        remark: Some(format!(
+            "by 95 % intervals none is farther from {baseline} than {percent:.0} %"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::row_for_tests;
+
+    fn row(arm: &str, interval: [f64; 2]) -> ResultRow {
+        ResultRow {
+            ratio: Some(f64::midpoint(interval[0], interval[1])),
+            ci_low: Some(interval[0]),
+            ci_high: Some(interval[1]),
+            no_difference: 0.13,
+            ..row_for_tests(arm, Verdict::Inconclusive)
+        }
+    }
+
+    fn baseline() -> ResultRow {
+        ResultRow { ratio: Some(1.0), ..row_for_tests("epoll", Verdict::Baseline) }
+    }
+
+    fn said(mut rows: Vec<ResultRow>) -> (String, String) {
+        rows.push(baseline());
+        let leaning = leaning(&rows.iter().collect::<Vec<_>>());
+        (leaning.choice, leaning.remark.unwrap_or_default())
+    }
+
+    #[test]
+    fn where_all_intervals_are_near_the_baseline_the_bound_is_the_answer() {
+        let (choice, remark) = said(vec![row("poll", [0.94, 1.198]), row("aio", [0.85, 1.10])]);
+        assert_eq!(choice, "any, within 20 %");
+        assert_eq!(remark, "by 95 % intervals none is farther from epoll than 20 %");
+        let wide = said(vec![row("poll", [0.60, 1.40])]);
+        assert_eq!(wide, ("not decided".to_owned(), String::new()));
+        assert_eq!(said(Vec::new()).0, "not decided");
+        assert_eq!(said(vec![row("poll", [f64::NAN, 1.0])]).0, "not decided");
+        let once = ResultRow { ci_low: None, ci_high: None, ..row("aio", [1.0, 1.0]) };
+        assert_eq!(said(vec![row("poll", [0.94, 1.1]), once]).0, "not decided", "of one block");
+    }
+
+    #[test]
+    fn what_lies_beyond_noise_by_its_own_interval_is_likely() {
+        let slow = row("epoll-oneshot", [0.49, 0.74]);
+        let rest = [row("poll", [1.11, 1.31]), row("select", [1.02, 1.24]), row("aio", [0.9, 1.2])];
+        let (choice, remark) = said([vec![slow.clone()], rest.to_vec()].concat());
+        assert_eq!(choice, "likely any but epoll-oneshot");
+        assert_eq!(remark, LIKELY);
+        assert_eq!(said(vec![slow.clone(), row("aio", [0.9, 1.2])]).0, "likely aio or epoll");
+        // Ahead beyond noise comes first; who overlaps the best is as good.
+        let fast = vec![row("poll", [1.2, 1.4]), row("select", [1.15, 1.25]), slow];
+        assert_eq!(said(fast).0, "likely poll or select");
+    }
+
+    #[test]
+    fn of_costs_less_is_ahead() {
+        let cost = |arm, interval| ResultRow { more_is_better: false, ..row(arm, interval) };
+        assert_eq!(said(vec![cost("uring", [0.75, 0.85])]).0, "likely uring");
+        assert_eq!(said(vec![cost("poll", [3.0, 4.0])]).0, "likely epoll");
+    }
+}
