@@ -82,15 +82,15 @@ impl Intake {
                 {
                     return Ok(None);
                 }
-                let message = self.from_pipe(pipe)?;
+                let message = self.piped(pipe)?;
                 let lost = || MeasureError::Protocol("counted, but not in the pipe".to_owned());
                 message.map(Some).ok_or_else(lost)
             }
-            Requests::Pipe(pipe) => self.from_pipe(pipe),
+            Requests::Pipe(pipe) => self.piped(pipe),
         }
     }
 
-    fn from_pipe(&self, pipe: &OwnedFd) -> Result<Option<Message>, MeasureError> {
+    fn piped(&self, pipe: &OwnedFd) -> Result<Option<Message>, MeasureError> {
         let mut buffer = [0; MESSAGE_BYTES];
         let read = rustix::io::read(pipe, &mut buffer).map_err(io::Error::from);
         let Some(len) = taken(read)? else { return Ok(None) };

@@ -10,10 +10,12 @@
 //! Nobody is pinned: which worker is woken where is part of what is measured.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::time::Duration;
 
 use crate::error::MeasureError;
+use crate::experiment::Wait;
 use crate::host::Reading;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
@@ -58,7 +60,7 @@ pub(crate) fn measure(
     let unknown = || MeasureError::Spec(format!("no source is called {source}"));
     let source = Source::by_name(source).ok_or_else(unknown)?;
     let (workers, callers, wait) = (spec.count("workers")?, spec.count("callers")?, spec.wait()?);
-    let opened = Opened::open(source, callers, wait == crate::experiment::Wait::Block)?;
+    let opened = Opened::open(source, callers, wait == Wait::Block)?;
     let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
     let mut calling = Calling::start(source, callers, &opened, is_interrupted)?;
     let ramp = match spec.ramp_ms {
@@ -70,33 +72,42 @@ pub(crate) fn measure(
     let mut done = window.close(&called);
     intervals.iter().for_each(on_interval);
     drop(calling);
-    let fds = opened.callers.iter().map(|fd| fd.try_clone()).collect::<std::io::Result<Vec<_>>>();
-    let fds = fds.map_err(|cause| MeasureError::Io { call: "fcntl", cause })?;
-    let (requests, _) = Requests::new(source, opened.address, fds, callers)?;
-    let reports = crew.end(&requests, is_interrupted)?;
-    for (name, answered, counted) in [
-        ("ramp", ramp, reports.iter().map(|report| report.calls_ramp).sum::<u64>()),
-        ("window", called.calls, reports.iter().map(|report| report.calls).sum()),
-    ] {
-        if answered != counted {
-            return Err(MeasureError::Protocol(format!(
-                "{answered} calls of the {name} were answered, and the workers counted {counted}"
-            )));
-        }
-    }
-    let total = |count: fn(&worker::Report) -> u64| reports.iter().map(count).sum::<u64>();
-    let (waits, empty) = (total(|report| report.waits), total(|report| report.empty));
-    let calls = called.calls.max(1) as f64;
-    done.figures.insert("waits_per_call".to_owned(), waits as f64 / calls);
-    done.figures.insert("empty_waits_per_call".to_owned(), empty as f64 / calls);
-    done.counters = BTreeMap::from([("events", called.calls), ("waits", waits), ("empty", empty)])
-        .into_iter()
-        .map(|(name, count)| (name.to_owned(), count))
-        .collect();
-    done.worker_calls = reports.iter().map(|report| report.calls).collect();
-    done.figures.extend(shares(&done.worker_calls));
+    let reports = crew.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
+    check_sum("ramp", ramp, reports.iter().map(|report| report.calls_ramp).sum())?;
+    check_sum("window", called.calls, reports.iter().map(|report| report.calls).sum())?;
+    add_work(&mut done, &reports);
     done.mechanism = Some(wait.name().to_owned());
     Ok(done)
+}
+
+/// The callers' side once more, for what ends workers that block.
+fn requests_of(source: Source, opened: &Opened, callers: usize) -> Result<Requests, MeasureError> {
+    let fds: std::io::Result<Vec<_>> = opened.callers.iter().map(OwnedFd::try_clone).collect();
+    let fds = fds.map_err(|cause| MeasureError::Io { call: "fcntl", cause })?;
+    Requests::new(source, opened.address, fds, callers).map(|(requests, _)| requests)
+}
+
+/// Every call that was answered has one worker that counted it.
+fn check_sum(when: &str, answered: u64, counted: u64) -> Result<(), MeasureError> {
+    if answered == counted {
+        return Ok(());
+    }
+    Err(MeasureError::Protocol(format!(
+        "{answered} calls of the {when} were answered, and the workers counted {counted}"
+    )))
+}
+
+/// Puts in what the workers counted.
+fn add_work(done: &mut Done, reports: &[worker::Report]) {
+    let total = |count: fn(&worker::Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let (waits, empty) = (total(|report| report.waits), total(|report| report.empty));
+    let calls = done.events.max(1) as f64;
+    done.figures.insert("waits_per_call".to_owned(), waits as f64 / calls);
+    done.figures.insert("empty_waits_per_call".to_owned(), empty as f64 / calls);
+    let counters = [("events", done.events), ("waits", waits), ("empty_waits", empty)];
+    done.counters = counters.map(|(name, count)| (name.to_owned(), count)).into();
+    done.worker_calls = reports.iter().map(|report| report.calls).collect();
+    done.figures.extend(shares(&done.worker_calls));
 }
 
 /// How unevenly the calls were shared.

@@ -43,7 +43,7 @@ pub(super) enum Waiting {
     /// On an epoll instance.
     Epoll { epoll: OwnedFd, events: Vec<Event> },
     /// On a ring.
-    Ring(Polls),
+    Ring(Box<Polls>),
     /// Not here.
     Block,
 }
@@ -65,7 +65,7 @@ impl Waiting {
     ) -> Result<Self, MeasureError> {
         let epoll = match (wait, shared) {
             (Wait::Block, _) => return Ok(Self::Block),
-            (Wait::Uring, _) => return Ok(Self::Ring(Polls::open(work, end)?)),
+            (Wait::Uring, _) => return Ok(Self::Ring(Box::new(Polls::open(work, end)?))),
             (Wait::Shared, Some(shared)) => shared,
             (Wait::Shared, None) => {
                 return Err(MeasureError::Protocol("no epoll instance came".to_owned()));
