@@ -76,6 +76,11 @@ pub(crate) fn measure(
     check_sum("ramp", ramp, reports.iter().map(|report| report.calls_ramp).sum())?;
     check_sum("window", called.calls, reports.iter().map(|report| report.calls).sum())?;
     add_work(&mut done, &reports);
+    if wait == Wait::Uring {
+        // A poll request is made anew for each wait.
+        let waits = done.counters["waits"];
+        done.counters.insert("rearms".to_owned(), waits);
+    }
     done.mechanism = Some(wait.name().to_owned());
     Ok(done)
 }

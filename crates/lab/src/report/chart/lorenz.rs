@@ -14,7 +14,8 @@ const WIDTH: f64 = 510.0;
 const HEIGHT: f64 = 400.0;
 const TOP: f64 = 60.0;
 const LEFT: f64 = 52.0;
-const RIGHT: f64 = WIDTH - 12.0;
+/// Room for half of the last tick's label.
+const RIGHT: f64 = WIDTH - 24.0;
 const BOTTOM: f64 = HEIGHT - 46.0;
 /// Lines of the legend.
 const LEGEND_LINES: [f64; 2] = [14.0, 30.0];

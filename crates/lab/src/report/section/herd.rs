@@ -29,7 +29,7 @@ const SHARE_HEADINGS: [&str; 7] = [
     "#workers above 1 %",
     "#workers without a call",
     "#waits/call",
-    "#of them in vain",
+    "#waits in vain/call",
 ];
 
 /// Whether any run had workers.
@@ -135,8 +135,8 @@ fn share_panels(runs: &[Herd<'_>], points: &[&str], arms: &Arms<'_>, key: &str) 
             Cell::text(arm),
             figure(runs, "gini", number::si),
             figure(runs, "busiest_share", number::percent),
-            figure(runs, "workers_above_1pct", number::si),
-            figure(runs, "workers_idle", number::si),
+            figure(runs, "workers_above_1pct", number::tick),
+            figure(runs, "workers_idle", number::tick),
             figure(runs, "waits_per_call", number::si),
             figure(runs, "empty_waits_per_call", number::si),
         ]
