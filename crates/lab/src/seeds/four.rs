@@ -56,11 +56,10 @@ pub(super) const SEED: Seed = Seed {
         "Calls per second are its 1,000,000 calls over the wall time of its client: 14m20.561s \
          without the flag, 24.953s with it, a ratio of 34.5. Its \"3500 %\" is that ratio.",
         "Its client's system time fell from 10m49.821s to 4.445s: the kernel wakes all 250 servers in \
-         the time of the thread that sends. How much of it is booked there and how much with the \
-         servers depends on the scheduler, so the size of that fall is not to be expected here.",
-        "The reference system of today with its own client and server reaches a ratio of 19 on a \
-         machine like ours, bare queues one of 24 to 32: what a server does besides is the same with \
-         and without the flag, and makes the ratio smaller.",
+         the time of the thread that sends, until it is taken off the CPU. How much of that is booked \
+         there and how much with the servers is the scheduler's choice.",
+        "Its servers do more for a call than ours, who only answer it. That is the same with and without \
+         the flag, so bare queues show a larger ratio than a bank on the same machine.",
         "With EPOLLEXCLUSIVE a worker still wakes twice for each call: a receive tells everybody who \
          watches the queue that there is room now, and an exclusive watcher can't refuse that. A \
          receive that blocks wakes once.",
