@@ -2,8 +2,8 @@
 //!
 //! The conformance suite polls them and the service pool sends through them. On Linux a queue
 //! descriptor is a file descriptor (`mq_overview(7)`), so it is owned, borrowed and watched
-//! like any other. Every descriptor opened here is non-blocking but one made by
-//! [`MessageQueue::create_for_replies`], whose owner alone waits on it; no send ever waits.
+//! like any other. Only a receive waits, and only on a descriptor of
+//! [`MessageQueue::create_for_replies`] or [`MessageQueue::open_blocking`]; no send ever does.
 //!
 //! Messages go by the bare system calls: those of the C library are points of cancellation, and a
 //! C program's `pthread_cancel(3)` there would unwind through frames of Rust.
@@ -70,6 +70,17 @@ impl MessageQueue {
     /// ENOENT where there is none, EACCES, EMFILE, ENFILE.
     pub fn open(name: &CStr) -> io::Result<Self> {
         let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: the name is a C string, and without O_CREAT the call takes no more arguments.
+        Self::owning(unsafe { libc::mq_open(name.as_ptr(), flags) })
+    }
+
+    /// Opens the queue `name` like [`Self::open`], but a receive waits until there is a message,
+    /// and a send until there is room.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_blocking(name: &CStr) -> io::Result<Self> {
+        let flags = libc::O_RDWR | libc::O_CLOEXEC;
         // SAFETY: the name is a C string, and without O_CREAT the call takes no more arguments.
         Self::owning(unsafe { libc::mq_open(name.as_ptr(), flags) })
     }
@@ -166,6 +177,19 @@ impl MessageQueue {
     }
 }
 
+/// A descriptor that another process has sent. One that is no queue makes each call fail (EBADF).
+impl From<OwnedFd> for MessageQueue {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl From<MessageQueue> for OwnedFd {
+    fn from(queue: MessageQueue) -> Self {
+        queue.fd
+    }
+}
+
 impl AsFd for MessageQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -212,6 +236,20 @@ mod tests {
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         let long = queue.send(&[0; 17], 0).expect_err("16 bytes fit");
         assert_eq!(long.raw_os_error(), Some(libc::EMSGSIZE));
+    }
+
+    #[test]
+    fn a_blocking_receive_waits_for_a_message() {
+        let (name, queue) = queue("blocking");
+        let waiting = MessageQueue::open_blocking(&name).expect("it stands");
+        MessageQueue::unlink(&name).expect("it stands");
+        let receiver = std::thread::spawn(move || {
+            let mut buffer = [0; 16];
+            let queue = MessageQueue::from(OwnedFd::from(waiting));
+            queue.receive(&mut buffer).map(|(len, _)| buffer[..len].to_vec())
+        });
+        queue.send(b"late", 0).expect("room");
+        assert_eq!(receiver.join().expect("no panic").expect("a message"), b"late");
     }
 
     #[test]
