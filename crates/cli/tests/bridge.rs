@@ -95,7 +95,9 @@ fn pools_share_services_and_outlive_their_broker(nats_server: &str) {
         let load = || under_load(&there, &is_over, &has_broken);
         let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(load)).collect();
         broker.kill();
-        until("callers are told that the broker is away", || has_broken.load(Relaxed).then_some(()));
+        until("callers are told that the broker is away", || {
+            has_broken.load(Relaxed).then_some(())
+        });
         broker = Broker::start(nats_server, port);
         until("the service is back", || client.call("ECHO", &hello, CallFlags::NONE).ok());
         is_over.store(true, Relaxed);

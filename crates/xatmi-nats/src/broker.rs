@@ -128,9 +128,8 @@ impl Broker {
 
     /// Calls `service` on another host and waits for the answer.
     pub(crate) fn call(&self, service: &str, asked: Asked, data: &Data) -> (Answered, Data) {
-        let (headers, payload) = match asked.write(data) {
-            Ok(written) => written,
-            Err(_) => return (local::failed(Code::InputType), None),
+        let Ok((headers, payload)) = asked.write(data) else {
+            return (local::failed(Code::InputType), None);
         };
         let mut lost = self.lost.clone();
         lost.mark_unchanged();
@@ -246,7 +245,7 @@ impl Host {
                 let local = Arc::clone(&self.local);
                 let calling = tokio::task::spawn_blocking(move || {
                     let mut local = local.lock().unwrap_or_else(PoisonError::into_inner);
-                    local.call(&service, asked, data)
+                    local.call(&service, asked, &data)
                 });
                 calling.await.unwrap_or((local::failed(Code::ServiceError), None))
             }

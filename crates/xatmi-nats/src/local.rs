@@ -48,7 +48,7 @@ impl Local {
 
     /// Calls `service` for somebody on another host; a request without a reply is answered as
     /// soon as it is in the queue.
-    pub(crate) fn call(&mut self, service: &str, asked: Asked, data: Data) -> (Answered, Data) {
+    pub(crate) fn call(&mut self, service: &str, asked: Asked, data: &Data) -> (Answered, Data) {
         match self.try_call(service, asked, data) {
             Ok(answered) => answered,
             Err(error) => {
@@ -64,7 +64,7 @@ impl Local {
         &mut self,
         service: &str,
         asked: Asked,
-        data: Data,
+        data: &Data,
     ) -> Result<(Answered, Data), Error> {
         let client = match &mut self.client {
             Some(client) => client,
@@ -73,7 +73,7 @@ impl Local {
         client.set_next_timeout(asked.timeout);
         let flags = CallFlags::SIGNAL_RESTART;
         let flags = if asked.timeout.is_none() { flags | CallFlags::NO_TIME } else { flags };
-        let outgoing = outgoing(&data)?;
+        let outgoing = outgoing(data)?;
         if asked.is_without_reply {
             client.send_only(service, outgoing, flags)?;
             return Ok((done(None, 0, 0), None));
