@@ -253,7 +253,7 @@ fn a_record_that_was_called_quiet_is_not_where_the_same_program_twice_is_far_apa
     let mut record = sample::record();
     record.trust.noise = Some([1.0, 0.83, 1.38]);
     for text in [markdown(&record), table(&record, 200, false), html(&record)] {
-        assert!(text.contains("noisy machine: A/A to 38 %"), "{text}");
+        assert!(text.contains("noisy machine: A/A up to 38 % apart"), "{text}");
         assert!(!text.contains("quiet machine"), "{text}");
     }
 }

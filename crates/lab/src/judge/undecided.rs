@@ -42,13 +42,13 @@ pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
 }
 
 /// How far the farthest interval reaches from the baseline, if that says anything. An arm without an
-/// interval could be anywhere.
+/// interval could be anywhere, and none is known better than the same program twice.
 fn bounded(rows: &[&ResultRow]) -> Leaning {
     let not_decided = Leaning { choice: "not decided".to_owned(), remark: None };
     let compared = rows.iter().filter(|row| row.verdict != Verdict::Baseline);
     let reach = |row: &&ResultRow| {
         let gain = gain(row).filter(|gain| gain.low > 0.0 && gain.high.is_finite())?;
-        Some(gain.high.max(1.0 / gain.low))
+        Some(gain.high.max(1.0 / gain.low).max(1.0 + row.no_difference))
     };
     let reaches: Option<Vec<f64>> = compared.map(reach).collect();
     let farthest = reaches.and_then(|reaches| reaches.into_iter().reduce(f64::max));
@@ -98,6 +98,8 @@ mod tests {
         let wide = said(vec![row("poll", [0.60, 1.40])]);
         assert_eq!(wide, ("not decided".to_owned(), String::new()));
         assert_eq!(said(Vec::new()).0, "not decided");
+        let noisy = ResultRow { no_difference: 0.73, ..row("poll", [0.9, 1.1]) };
+        assert_eq!(said(vec![noisy]).0, "not decided", "the same program twice is not so near");
         assert_eq!(said(vec![row("poll", [f64::NAN, 1.0])]).0, "not decided");
         let once = ResultRow { ci_low: None, ci_high: None, ..row("aio", [1.0, 1.0]) };
         assert_eq!(said(vec![row("poll", [0.94, 1.1]), once]).0, "not decided", "of one block");

@@ -58,7 +58,7 @@ pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
 /// How far the same program twice may have been apart, at the point where that is farthest.
 fn noisy(trust: &Trust) -> String {
     let apart = trust.noise.map(|[_, low, high]| high.max(1.0 / low) - 1.0);
-    let apart = apart.map(|apart| format!(": A/A to {:.0} %", apart * 100.0));
+    let apart = apart.map(|apart| format!(": A/A up to {:.0} % apart", apart * 100.0));
     format!("noisy machine{}", apart.unwrap_or_default())
 }
 
