@@ -56,6 +56,10 @@ pub(crate) fn measure(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
+    // The place for an external client with its servers; there is none so far.
+    if let Some(peer) = spec.peer()? {
+        return Err(MeasureError::Spec(format!("herd does not run on {peer}")));
+    }
     let source = spec.word("source")?;
     let unknown = || MeasureError::Spec(format!("no source is called {source}"));
     let source = Source::by_name(source).ok_or_else(unknown)?;

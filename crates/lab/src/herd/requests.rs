@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use pollux_sys::mqueue::MessageQueue;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::message::{Bytes, MESSAGE_BYTES, Message};
@@ -19,6 +19,8 @@ use crate::error::MeasureError;
 
 /// Longest message that the queue allows.
 const BUFFER_BYTES: usize = 256;
+/// How long a full queue may stay full: nobody takes anything any more.
+const FULL_MAX: Duration = Duration::from_secs(10);
 
 /// Where requests go; all callers share it.
 #[derive(Debug)]
@@ -108,6 +110,7 @@ impl Requests {
 }
 
 fn send_when_there_is_room(queue: &MessageQueue, bytes: &Bytes) -> Result<(), MeasureError> {
+    let patience = Timespec::try_from(FULL_MAX).expect("some seconds");
     loop {
         match queue.send(bytes, 0) {
             Ok(()) => return Ok(()),
@@ -115,7 +118,8 @@ fn send_when_there_is_room(queue: &MessageQueue, bytes: &Bytes) -> Result<(), Me
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(cause) => return Err(MeasureError::Io { call: "mq_send", cause }),
         }
-        match poll(&mut [PollFd::new(queue, PollFlags::OUT)], None) {
+        match poll(&mut [PollFd::new(queue, PollFlags::OUT)], Some(&patience)) {
+            Ok(0) => return Err(MeasureError::Silent(FULL_MAX, "while the queue was full")),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(MeasureError::io("poll")(errno)),
         }
