@@ -13,7 +13,7 @@ use super::{ConfigError, Remark, words};
 /// Highest server id, unless NDRX_SRVMAX says otherwise.
 const ID_MAX: u32 = 10_000;
 /// Most copies in one pool: bounds what the manager keeps for them.
-const WORKERS_MAX: u32 = 4_000;
+const WORKERS_MAX: u64 = 4_000;
 /// Most cycles or seconds that a value may have: a day of seconds.
 const COUNT_MAX: i64 = 86_400;
 
@@ -249,6 +249,11 @@ impl Reading<'_> {
     fn check_ids(&mut self, entries: &[Entry]) {
         let id_max = (self.lookup)("NDRX_SRVMAX").and_then(|text| text.parse().ok());
         let id_max = id_max.unwrap_or(ID_MAX);
+        let all: u64 = entries.iter().map(|entry| u64::from(entry.max)).sum();
+        if all > WORKERS_MAX {
+            let what = format!("{all} copies in all; a pool has at most {WORKERS_MAX}");
+            return self.mistake_at(0, what);
+        }
         for (index, entry) in entries.iter().enumerate() {
             let (ids, program) = (entry.ids(), &entry.program);
             let last = ids.end - 1;
@@ -274,10 +279,6 @@ impl Reading<'_> {
                     ),
                 );
             }
-        }
-        let all: u32 = entries.iter().map(|entry| entry.max).sum();
-        if all > WORKERS_MAX {
-            self.mistake_at(0, format!("{all} copies in all; a pool has at most {WORKERS_MAX}"));
         }
     }
 

@@ -158,6 +158,8 @@ pub struct Pool {
     strangers: Strangers,
     owed: Owed,
     orders: Vec<Order>,
+    /// Whether something happened since services and orders were looked at.
+    has_changes: bool,
     counts: Counts,
     /// Until when queues are looked at for messages whose wake died with a worker.
     nudging: Option<(Instant, Instant)>,
@@ -219,6 +221,7 @@ impl Pool {
             strangers: Strangers::default(),
             owed: Owed::default(),
             orders: Vec::new(),
+            has_changes: true,
             counts: Counts::default(),
             nudging: None,
             endpoint,

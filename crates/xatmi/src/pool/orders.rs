@@ -92,6 +92,7 @@ impl Pool {
         let (file, workers) = (config.file.display(), config.workers_max());
         let said = format!("{file} was read again: {workers} workers");
         self.config = config;
+        self.has_changes = true;
         self.act(actions, now);
         Ok(said)
     }
@@ -149,18 +150,18 @@ impl Pool {
     }
 
     fn enter_order(&mut self, number: u64, goal: Goal, what: &Selection, members: &[MemberView]) {
-        // Standby copies are waited for only where they are on their way, or meant by their id.
-        let is_of_use = |member: &MemberView| {
-            !matches!(goal, Goal::Up | Goal::Anew) || member.state != State::Down
-        };
+        // What is down is waited for only where it was meant by its id.
         let is_meant = |member: &&MemberView| match what {
-            Selection::All => is_of_use(member),
-            Selection::Program(name) => *name == member.program && is_of_use(member),
-            Selection::Id(id) => *id == member.id && (goal == Goal::Up || is_of_use(member)),
+            Selection::All => member.state != State::Down,
+            Selection::Program(name) => *name == member.program && member.state != State::Down,
+            Selection::Id(id) => *id == member.id,
         };
         let meant = members.iter().filter(is_meant);
         let starts = meant.map(|member| (member.id, member.starts)).collect();
+        // A connection waits for one order, its last.
+        self.orders.retain(|order| order.number != number);
         self.orders.push(Order { number, goal, starts, last: None });
+        self.has_changes = true;
     }
 
     fn members(&self, now: Instant) -> Vec<MemberView> {
@@ -176,8 +177,7 @@ impl Order {
     fn progress(&self, members: &[MemberView]) -> Progress {
         let mut progress = Progress { of: self.starts.len(), ..Progress::default() };
         for (id, starts) in &self.starts {
-            let member = members.iter().find(|member| member.id == *id);
-            match self.reached(member, *starts) {
+            match self.reached(member(members, *id), *starts) {
                 Reached::Done => progress.done += 1,
                 Reached::Failed => progress.failed += 1,
                 Reached::NotYet => {}
@@ -212,7 +212,7 @@ impl Order {
             return Answer::Done { message: format!("{done} of {of} workers {what}") };
         }
         let ids = self.starts.keys();
-        let failures = ids.filter_map(|id| members.iter().find(|member| member.id == *id));
+        let failures = ids.filter_map(|id| member(members, *id));
         let first = failures.filter(|member| member.cause.is_some()).find(|m| m.state != State::Up);
         let example = first.map_or_else(String::new, |member| {
             let cause = member.cause.as_deref().unwrap_or_default();
@@ -220,4 +220,10 @@ impl Order {
         });
         Answer::Refused { why: format!("{failed} of {of} workers are not {what}{example}") }
     }
+}
+
+/// The member with this id among `members`, which are in order.
+fn member(members: &[MemberView], id: u32) -> Option<&MemberView> {
+    let at = members.binary_search_by_key(&id, |member| member.id).ok()?;
+    members.get(at)
 }

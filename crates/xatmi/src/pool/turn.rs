@@ -113,6 +113,7 @@ impl Pool {
 
     /// Tells all workers to stop, or kills them.
     pub(super) fn end(&mut self, is_now: bool, now: Instant) {
+        self.has_changes = true;
         let mut actions = Vec::new();
         if is_now {
             self.supervisor.end_now(now, &mut actions);
@@ -124,25 +125,32 @@ impl Pool {
 
     /// What is due, and what follows from this turn's events.
     fn pass(&mut self, now: Instant) {
-        let cycles = self.supervisor.cycles();
+        let (cycles, was_learning) = (self.supervisor.cycles(), self.supervisor.is_learning());
         let mut actions: Vec<Action> = Vec::new();
         self.supervisor.pass(now, &mut actions);
         self.act(actions, now);
+        self.has_changes |= was_learning != self.supervisor.is_learning();
         if self.supervisor.cycles() != cycles {
+            self.has_changes = true;
             if self.config.settings.gathers_queue_depths {
                 self.services.note_depths();
             }
             self.nudge();
         }
         self.nudge_when_due(now);
-        let expected = &self.supervisor;
-        self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
+        let has_changed = std::mem::take(&mut self.has_changes);
+        if has_changed {
+            let expected = &self.supervisor;
+            self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
+        }
         let mut creditors = Vec::new();
         self.services.close_withdrawn(&mut self.watch, now, false, &mut creditors);
         self.answer_unserved(creditors, now);
         self.owed.pass(now);
         self.accept_again(now);
-        self.settle_orders(now);
+        if has_changed {
+            self.settle_orders(now);
+        }
         self.publish(now);
     }
 

@@ -43,6 +43,7 @@ impl Pool {
             };
             if let Some(Event::Died { id, how }) = failed {
                 self.counts.start_failures += 1;
+                self.has_changes = true;
                 self.log.line(&format!("{}: {how}", self.called(id)));
                 let mut more = Vec::new();
                 self.supervisor.event(Event::Died { id, how: short(&how) }, now, &mut more);
@@ -83,6 +84,7 @@ impl Pool {
         let pid = process.pid;
         let how = process.bury(&mut self.watch);
         self.counts.deaths += 1;
+        self.has_changes = true;
         if !self.supervisor.is_ending() {
             self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
         }
@@ -108,6 +110,7 @@ impl Pool {
                 pollux_sys::mqueue::MessageQueue::open(&queue).is_ok()
             })
         };
+        self.has_changes = true;
         let other = self.workers.get(&id).is_some_and(|known| known.pid != pid);
         let mut actions = Vec::new();
         let is_wanted =
@@ -154,6 +157,7 @@ impl Pool {
     }
 
     fn understand(&mut self, id: u32, message: ToManager, now: Instant) {
+        self.has_changes = true;
         let mut actions = Vec::new();
         match message {
             ToManager::Hello { .. } | ToManager::Bye | ToManager::Adopt { .. } => {}
