@@ -77,13 +77,14 @@ thread_local! {
 
 /// Whether 8 bytes at `address`, a multiple of 8, can be read.
 ///
-/// One system call for an address that is not the last one of this thread.
-pub(crate) fn is_readable(address: usize) -> bool {
+/// `is_known` may say so for memory of ours; else it is one system call for an address that is not
+/// the last one of this thread.
+pub(crate) fn is_readable(address: usize, is_known: impl FnOnce() -> bool) -> bool {
     if READABLE.get() == address && address != 0 {
         return true;
     }
     // Without a set the kernel has nothing to read.
-    let is_readable = address != 0 && kernel_can_read(address);
+    let is_readable = address != 0 && (is_known() || kernel_can_read(address));
     if is_readable {
         READABLE.set(address);
     }
@@ -116,10 +117,10 @@ mod tests {
     #[test]
     fn addresses_that_nobody_has_are_told_without_following_them() {
         let own = 7_u64;
-        assert!(is_readable((&raw const own).addr()));
-        assert!(is_readable((&raw const own).addr()));
+        assert!(is_readable((&raw const own).addr(), || false));
+        assert!(is_readable((&raw const own).addr(), || false));
         for stray in [0, 8, LOWEST, 0xdead_beef_0000, 1 << 63, usize::MAX - 7] {
-            assert!(!is_readable(stray), "{stray:x}");
+            assert!(!is_readable(stray, || false), "{stray:x}");
         }
         forget_readable((&raw const own).addr());
         assert_eq!(READABLE.get(), 0);

@@ -44,7 +44,8 @@ unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
     if !ubf.addr().is_multiple_of(8) {
         return Err(UbfError::Unaligned);
     }
-    if !(caller::is_readable(ubf.addr()) && is_whole(ubf.addr())) {
+    let is_ours = || memory::capacity(ubf).is_some_and(|capacity| capacity >= HEADER_BYTES);
+    if !(caller::is_readable(ubf.addr(), is_ours) && is_whole(ubf.addr())) {
         return Err(NONE);
     }
     // SAFETY: it was found that they can be read, and the caller promises that nobody writes them.
@@ -55,7 +56,7 @@ unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
 fn is_whole(address: usize) -> bool {
     const PAGE_BYTES: usize = 4096;
     address % PAGE_BYTES <= PAGE_BYTES - HEADER_BYTES
-        || caller::is_readable(address + HEADER_BYTES - 8)
+        || caller::is_readable(address + HEADER_BYTES - 8, || false)
 }
 
 /// A field's id as a number of the caller.

@@ -8,10 +8,11 @@
 //! |---|---|
 //! | `caller.rs` | pointers of the caller: what can be told of them before they are followed |
 //! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
-//! | `memory.rs` | the buffers that tpalloc gave out |
+//! | `memory.rs`, `lent.rs` | the buffers that tpalloc gave out; those that a call uses |
 //! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
+//! | `layout.rs` | the files of an installation |
 //! | `fields.rs`, `values.rs`, `whole.rs`, `names.rs` | the functions of `ubf.h` |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
