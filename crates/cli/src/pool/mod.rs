@@ -56,7 +56,7 @@ pub(crate) fn bridge() -> ExitCode {
     match pollux_xatmi_nats::run(std::env::args_os()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            output::error(&crate::lab::with_causes(&error));
+            output::error(&pollux_lab::error::in_words(&error));
             ExitCode::FAILURE
         }
     }
@@ -84,5 +84,5 @@ fn config_file(flag: Option<PathBuf>) -> Result<PathBuf, Failure> {
 }
 
 fn asked(error: &AskError) -> Failure {
-    Failure::failed(crate::lab::with_causes(error))
+    Failure::failed(pollux_lab::error::in_words(error))
 }

@@ -49,7 +49,7 @@ pub(super) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
         if let Some(address) = pool.metrics_address() {
             output::remark(&format!("metrics: http://{address}/metrics"));
         }
-        pool.run().map_err(|error| Failure::failed(crate::lab::with_causes(&error)))?;
+        pool.run().map_err(|error| Failure::failed(pollux_lab::error::in_words(&error)))?;
         return Ok(ExitCode::SUCCESS);
     }
     start_behind(flags, &file, &environment)
@@ -75,7 +75,7 @@ fn open(
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
     let (wake, metrics) = (flags.wake, flags.metrics.clone());
     let options = PoolOptions { config, environment, wake, metrics };
-    Pool::open(options, log).map_err(|error| Failure::failed(crate::lab::with_causes(&error)))
+    Pool::open(options, log).map_err(|error| Failure::failed(pollux_lab::error::in_words(&error)))
 }
 
 /// The process that goes on: says on standard output whether the pool is open.
@@ -105,7 +105,7 @@ fn run_detached(
         Ok(rustix::stdio::dup2_stdout(nowhere)?)
     });
     closed.map_err(|error| Failure::failed(format!("standard output: {error}")))?;
-    pool.run().map_err(|error| Failure::failed(crate::lab::with_causes(&error)))?;
+    pool.run().map_err(|error| Failure::failed(pollux_lab::error::in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
