@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 10] = [
+const FLOORS: [(&str, u32); 13] = [
     ("pollux-sys", 1),
     ("pollux-draw", 1),
     ("pollux-poller", 2),
@@ -15,8 +15,11 @@ const FLOORS: [(&str, u32); 10] = [
     ("pollux-http", 3),
     ("pollux-server", 4),
     ("pollux-load", 4),
+    ("pollux-xatmi", 4),
+    ("pollux-xatmi-nats", 5),
     // What is only measured stands just below the lab, so that nothing else can lean on it.
     ("pollux-peer-polling", 4),
+    ("pollux-xatmi-c", 5),
     ("pollux-lab", 5),
     ("pollux-cli", 6),
 ];

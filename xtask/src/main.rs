@@ -8,9 +8,12 @@ use std::process::{Command, ExitCode};
 #[cfg(test)]
 mod catalogue;
 mod floors;
+mod install;
 
 const HELP: &str = "\
 cargo xtask floors   check that no crate uses one above its floor
+cargo xtask install --prefix DIR
+                     build for release; put binary, C library, headers, pages, completions there
 cargo xtask bless    write the generated pages of docs/ anew
 cargo xtask ci       run what the CI runs, without installing anything";
 
@@ -19,6 +22,19 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     match name.as_deref() {
         Some("floors") => check_floors(root),
+        Some("install") => {
+            let arguments: Vec<_> = std::env::args().skip(2).collect();
+            match install::install(root, &arguments) {
+                Ok(prefix) => {
+                    println!("installed below {}", prefix.display());
+                    ExitCode::SUCCESS
+                }
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
         Some("bless") => run(Command::new("cargo")
             .args(["test", "--quiet", "--workspace"])
             .env("POLLUX_BLESS", "1")

@@ -8,7 +8,9 @@ use clap::{Args, Parser, Subcommand};
 use pollux_lab::doctor::{Asked, Concern};
 
 use crate::axis_flags::AxisFlags;
+use crate::fld::{self, FldFlags};
 use crate::load::{self, LoadFlags};
+use crate::pool::{self, PoolCommand};
 use crate::serve::ServeFlags;
 
 /// Exit codes of every `pollux lab` command, shown in its help.
@@ -106,9 +108,20 @@ pub(crate) enum Command {
         after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}")
     )]
     Serve(Box<ServeFlags>),
+    /// Run a pool of service processes behind POSIX message queues (XATMI)
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = pool::EXIT_CODES,
+        after_long_help = format!("{}\n\n{}", pool::EXAMPLES, pool::EXIT_CODES)
+    )]
+    Pool(Box<PoolCommand>),
     /// Look at this machine: what limits which experiment, and the command that mends it
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorFlags),
+    /// Make C headers or Rust modules of field tables (.fd files)
+    #[command(after_help = fld::HELP)]
+    Fld(FldFlags),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux"
@@ -182,11 +195,11 @@ pub(crate) enum LabCommand {
         run: RunFlags,
     },
     /// Repeat one of the documents that pollux grew from: 0 (epoll_bench), 1 (pipetest and dphttpd),
-    /// 2 (epoll against io_uring under ab)
+    /// 2 (epoll against io_uring under ab), 4 (EPOLLEXCLUSIVE with 250 servers)
     #[command(after_help = "Example:\n  pollux lab seed 0 --blocks 1 --runtime 5s")]
     Seed {
         /// Number of the seed
-        #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
+        #[arg(value_parser = clap::value_parser!(u8).range(0..=4))]
         number: u8,
         #[command(flatten)]
         run: RunFlags,
@@ -281,11 +294,18 @@ pub(crate) enum LabCommand {
         #[arg(long, value_name = "N")]
         count: usize,
     },
+    /// A worker of a herd: the lab starts as many as a point has
+    #[command(hide = true)]
+    HerdWorker,
+    /// The callers of a herd, each a thread
+    #[command(hide = true)]
+    HerdCallers,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// A job file, a built-in job (see `pollux lab list`) or an experiment: streams, pipes, chain, http
+    /// A job file, a built-in job (see `pollux lab list`) or an experiment: streams, pipes, chain, http,
+    /// herd
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
 }
@@ -331,6 +351,10 @@ pub(crate) struct JobFlags {
     /// A build of pollux as an arm, for each of the pollers; twice or more to compare builds
     #[arg(long, value_name = "NAME=PATH", help_heading = "Arms")]
     pub(crate) binary: Vec<String>,
+    /// Ways of waiting to compare, of a herd: all, or some of exclusive, epoll, edge, shared, block,
+    /// uring
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
+    pub(crate) wait: Vec<String>,
     /// Floors and other systems to compare with: all, none, or names such as raw-epoll, nginx, libev
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
     pub(crate) peer: Vec<String>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_lab::compare::{self, Change};
+use pollux_lab::error::in_words;
 use pollux_lab::experiment::{Experiment, Peer};
 use pollux_lab::floor::FloorOptions;
 use pollux_lab::generate::GenerateOptions;
@@ -26,7 +27,7 @@ use crate::output::{self, Failure};
 use crate::progress::{self, Progress};
 
 /// Built-in jobs by the number of their seed.
-const SEEDS: [&str; 3] = ["seed0", "seed1", "seed2"];
+const SEEDS: [(u8, &str); 4] = [(0, "seed0"), (1, "seed1"), (2, "seed2"), (4, "seed4")];
 /// Folder for results when none is named.
 const OUT: &str = "pollux-out";
 /// Longest run description that `measure` reads.
@@ -37,7 +38,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
     match lab.command {
         None => run_job(DEFAULT_JOB, lab.run),
         Some(LabCommand::Run { target, run }) => run_job(&target.job, run),
-        Some(LabCommand::Seed { number, run }) => run_job(SEEDS[usize::from(number)], run),
+        Some(LabCommand::Seed { number, run }) => run_job(seed_job(number)?, run),
         Some(LabCommand::List { json }) => list(json),
         Some(LabCommand::Plan { target, job, json }) => show_plan(&target.job, job, json),
         Some(LabCommand::Report { result, markdown, json, html }) => {
@@ -58,6 +59,8 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
             parts::generate(&options)
         }
         Some(LabCommand::Hold { to, first, count }) => parts::hold(first, count, to),
+        Some(LabCommand::HerdWorker) => parts::herd_worker(),
+        Some(LabCommand::HerdCallers) => parts::herd_callers(),
     }
 }
 
@@ -105,6 +108,15 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     Ok(exit_code(&record, flags.strict))
 }
 
+fn seed_job(number: u8) -> Result<&'static str, Failure> {
+    let job = SEEDS.iter().find(|(known, _)| *known == number);
+    job.map(|(_, job)| *job).ok_or_else(|| {
+        let known: Vec<String> = SEEDS.iter().map(|(known, _)| known.to_string()).collect();
+        let known = known.join(", ");
+        Failure::usage(format!("no job repeats seed {number}; right is one of {known}"))
+    })
+}
+
 fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
     let has = |verdict| record.results.iter().any(|row| row.verdict == verdict);
     if record.ending == Ending::Interrupted {
@@ -142,6 +154,7 @@ fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
         only: flags.only,
         pollers: flags.poller,
         builds: flags.binary,
+        waits: flags.wait,
         peers: flags.peer,
         axes: flags.axes.0,
         commands,
@@ -366,15 +379,9 @@ fn measure_one() -> Result<ExitCode, Failure> {
         },
         &|| is_interrupted.load(Relaxed),
     );
-    let done = done.map_err(|error| Failure::failed(with_causes(&error)))?;
+    let done = done.map_err(|error| Failure::failed(in_words(&error)))?;
     line(&Line::Done(Box::new(done)))?;
     Ok(ExitCode::SUCCESS)
-}
-
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let words: Vec<String> = causes.map(ToString::to_string).collect();
-    std::iter::once(error.to_string()).chain(words).collect::<Vec<_>>().join(": ")
 }
 
 /// Up to the hard limit: the plan counted on it.

@@ -1,16 +1,18 @@
-//! The hidden commands of `pollux lab`: programs that a run of the `http` experiment starts.
+//! The hidden commands of `pollux lab`: programs that a run of `http` or `herd` starts.
 //!
-//! A floor to compare servers with, the load generator, and the holder of dead connections. None
-//! of them outlives the process that started it, and none is for users.
+//! A floor to compare servers with, the load generator, the holder of dead connections; workers and
+//! callers of a herd. None of them outlives the process that started it, and none is for users.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use pollux_lab::error::in_words;
 use pollux_lab::floor::{self, Floor, FloorOptions};
 use pollux_lab::generate::{self, GenerateOptions};
+use pollux_lab::herd::{callers, worker};
 use pollux_lab::hold::Held;
 
-use crate::lab::{raise_descriptor_limit, with_causes};
+use crate::lab::raise_descriptor_limit;
 use crate::output::{self, Failure};
 
 /// A floor, until it is ended by a signal; the lab reads the address as it reads a server's.
@@ -23,7 +25,7 @@ pub(crate) fn floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Fail
     let ran = floor::run(floor, options, &mut |address| {
         output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
     });
-    ran.map_err(|error| Failure::failed(with_causes(&error)))?;
+    ran.map_err(|error| Failure::failed(in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -31,7 +33,7 @@ pub(crate) fn floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Fail
 pub(crate) fn generate(options: &GenerateOptions) -> Result<ExitCode, Failure> {
     prepare()?;
     let generated = generate::run(options);
-    let generated = generated.map_err(|error| Failure::failed(with_causes(&error)))?;
+    let generated = generated.map_err(|error| Failure::failed(in_words(&error)))?;
     output::result(&serde_json::to_string(&generated).expect("plain data"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -42,10 +44,24 @@ pub(crate) fn hold(first: usize, count: usize, to: SocketAddr) -> Result<ExitCod
     let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
     let mut signals = signal_hook::iterator::Signals::new(signals).map_err(Failure::failed)?;
     let held = Held::open(first, count, to);
-    let held = held.map_err(|error| Failure::failed(with_causes(&error)))?;
+    let held = held.map_err(|error| Failure::failed(in_words(&error)))?;
     output::remark(&format!("pollux lab hold: {count} dead connections"));
     signals.forever().next();
     output::result(&held.count_closed().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A worker of a herd; what it does comes over standard input.
+pub(crate) fn herd_worker() -> Result<ExitCode, Failure> {
+    prepare()?;
+    worker::run().map_err(|error| Failure::failed(in_words(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The callers of a herd; what they do comes over standard input.
+pub(crate) fn herd_callers() -> Result<ExitCode, Failure> {
+    prepare()?;
+    callers::run().map_err(|error| Failure::failed(in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

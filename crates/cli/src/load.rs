@@ -113,7 +113,7 @@ fn exit_code(outcome: &Outcome, is_early: bool) -> ExitCode {
 
 /// What the plan got wrong is the flags' fault, the rest is the machine's.
 fn failure(error: &LoadError) -> Failure {
-    let message = crate::lab::with_causes(error);
+    let message = pollux_lab::error::in_words(error);
     match error {
         LoadError::Url { .. } | LoadError::Plan { .. } => Failure::usage(message),
         _ => Failure::failed(message),

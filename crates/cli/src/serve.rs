@@ -72,7 +72,7 @@ pub(crate) fn run(flags: ServeFlags) -> Result<ExitCode, Failure> {
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
-    let failed = |error| Failure::failed(crate::lab::with_causes(&error));
+    let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
     let server = Server::start(&config).map_err(failed)?;
     if !config.is_quiet {
         server.banner().iter().for_each(|line| output::remark(&format!("pollux serve: {line}")));

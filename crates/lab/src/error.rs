@@ -67,3 +67,11 @@ impl MeasureError {
         move |errno| Self::Io { call, cause: errno.into() }
     }
 }
+
+/// An error with all that caused it, in one line.
+#[must_use]
+pub fn in_words(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let words: Vec<String> = causes.map(ToString::to_string).collect();
+    std::iter::once(error.to_string()).chain(words).collect::<Vec<_>>().join(": ")
+}

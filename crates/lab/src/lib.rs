@@ -7,6 +7,7 @@ pub mod error;
 pub mod experiment;
 pub mod floor;
 pub mod generate;
+pub mod herd;
 pub mod hold;
 pub mod host;
 mod http;

@@ -255,14 +255,19 @@ pub struct Measurement {
     pub window_s: f64,
     /// Intervals within the window.
     pub intervals: Vec<Interval>,
+    /// Calls that each worker answered in the window; only a herd has workers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worker_calls: Vec<u64>,
     /// `steady`, `drift`, `two-regime` or `too short`, with the figures in words.
     pub steadiness: Steady,
     /// Events in the window, to which the CPU times belong; absent for external commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
-    /// CPU time of the measured thread, or of the server's processes, over the window.
+    /// CPU time of the measured thread, of the server's processes, or of a herd's workers and
+    /// callers, over the window.
     pub cpu_ns: Reading<u64>,
-    /// CPU time of the whole process over the window; of a load generator where there is one.
+    /// CPU time of the whole process over the window; of a load generator or a herd's callers where
+    /// there are some.
     pub process_cpu_ns: Reading<u64>,
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 /// Fields that are written only when there is something to say, and those that results of earlier
 /// versions do not have.
-const OPTIONAL: [&str; 10] = [
+const OPTIONAL: [&str; 11] = [
     "figures",
     "generator",
     "page_faults_per_event",
@@ -22,6 +22,7 @@ const OPTIONAL: [&str; 10] = [
     "machine_switches_per_s",
     "more_blocks",
     "request_times",
+    "worker_calls",
 ];
 
 fn schema() -> Value {

@@ -5,8 +5,10 @@
 //! function is safe. The poller and the lab call it. It knows nothing of pollers, holds no policy and never retries on its own.
 
 pub mod aio;
+pub mod inherited;
 pub mod mqueue;
 pub mod perf;
 pub mod readiness;
 pub mod ring;
+pub mod shared;
 pub mod socket;

@@ -32,7 +32,7 @@ pub(crate) struct Ran {
 pub(crate) fn start(plan: &mut Plan, is_free: bool) -> Result<Running, Failure> {
     match Load::start(plan.clone()) {
         Err(error @ LoadError::Loop { .. }) if is_free && plan.driver == plan::FASTEST => {
-            let why = crate::lab::with_causes(&error);
+            let why = pollux_lab::error::in_words(&error);
             let (fastest, next) = (plan::FASTEST, plan::NEXT);
             output::remark(&format!("pollux load: {next} instead of {fastest}: {why}"));
             plan.driver = next;

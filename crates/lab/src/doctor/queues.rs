@@ -1,4 +1,5 @@
-//! POSIX message queues: what a pool of 250 workers with ten client threads needs.
+//! POSIX message queues: what a pool of 250 workers with ten client threads needs, and what the
+//! experiment `herd` does, whose messages are short.
 //!
 //! The kernel charges a queue `messages * (bytes of a message + 96)` to its user, in full and when
 //! it is made. A pool has one queue for its service, which all workers share, and one for the
@@ -8,6 +9,7 @@ use super::check::{Check, Concern, Judgement, Subject, grouped};
 use super::descriptors::number_or_unlimited;
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
+use crate::herd;
 
 const WORKERS: u64 = 250;
 const CLIENT_THREADS: u64 = 10;
@@ -18,6 +20,8 @@ const MESSAGE_BYTES: u64 = 8192;
 /// What the kernel adds to each message: its header and its node in the tree of priorities.
 const OVERHEAD_BYTES: u64 = 96;
 const FULL_BYTES: u64 = QUEUES * queue_bytes(MESSAGES);
+/// The queues of the experiment, which all its jobs have with as many callers.
+const HERD_BYTES: u64 = herd::needed_bytes(CLIENT_THREADS);
 
 const HERD: &[Concern] = &[Concern::Herd];
 
@@ -45,8 +49,9 @@ fn bytes(readings: &Readings) -> Check {
     let limit = environment.limits.message_queue_bytes.soft.unwrap_or(u64::MAX);
     let subject = Subject { name: "message_queue_bytes", unit: Some("bytes"), concerns: HERD };
     let wanted = format!(
-        "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers",
-        grouped(FULL_BYTES)
+        "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers; {} for `herd`",
+        grouped(FULL_BYTES),
+        grouped(HERD_BYTES)
     );
     subject.judge(number_or_unlimited(limit), wanted, |_| {
         if limit >= FULL_BYTES {
@@ -59,8 +64,13 @@ fn bytes(readings: &Readings) -> Check {
             Some(depth) => Judgement::limits(format!(
                 "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{who}"
             )),
+            None if limit >= HERD_BYTES => Judgement::limits(format!(
+                "{short} bytes short: no pool with {CLIENT_THREADS} client threads; `herd` has short \
+                 messages and fits{who}"
+            )),
             None => Judgement::blocks(format!(
-                "{short} bytes short: no pool with {CLIENT_THREADS} client threads{who}"
+                "{short} bytes short: no `herd` on a queue, no pool with {CLIENT_THREADS} client \
+                 threads{who}"
             )),
         }
         .mended_by(raise)
@@ -91,7 +101,7 @@ mod tests {
     #[test]
     fn the_need_is_what_the_kernel_charges() {
         assert_eq!(queue_bytes(MESSAGES), 82_880);
-        assert_eq!(FULL_BYTES, 911_680);
+        assert_eq!((FULL_BYTES, HERD_BYTES), (911_680, 10_560));
         assert_eq!(reply_depth(819_200), Some(8));
         assert_eq!(reply_depth(FULL_BYTES), Some(MESSAGES));
         assert_eq!(reply_depth(82_880 + 82_879), None);

@@ -134,7 +134,9 @@ fn a_root_that_cannot_raise_limits_is_told_so_instead_of_a_command() {
     let root = spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no CAP_SYS_RESOURCE");
     assert_eq!(root.remedy, None);
     readings.environment.limits.message_queue_bytes.soft = Some(100_000);
-    let none = spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no pool with 10");
+    spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no pool with 10");
+    readings.environment.limits.message_queue_bytes.soft = Some(10_559);
+    let none = spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no `herd` on a queue");
     assert!(!none.blocks_default_job);
     assert!(!Diagnosis::of(&readings, None).is_blocked(), "the default job needs no queue");
     assert!(Diagnosis::of(&readings, Some(Concern::Herd.into())).is_blocked());

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::Generator;
+use crate::herd::Source;
 
 /// One thing that can be varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,6 +198,32 @@ pub(super) const HTTP: &[Axis] = &[
     },
 ];
 
+/// Herd: a process for each worker, a thread for each caller.
+pub(super) const HERD: &[Axis] = &[
+    Axis {
+        name: "source",
+        about: "what all workers wait for: a POSIX message queue, a listening TCP socket, an \
+                eventfd that counts what lies in a pipe, a pipe",
+        original: None,
+        kind: AxisKind::Word(Source::NAMES),
+        default: &["queue"],
+    },
+    Axis {
+        name: "workers",
+        about: "processes that wait",
+        original: Some("min and max of its server"),
+        kind: AxisKind::Count(1, 1000),
+        default: &["1", "16", "50", "100", "250"],
+    },
+    Axis {
+        name: "callers",
+        about: "threads of one process, each with its next call as soon as the last is answered",
+        original: None,
+        kind: AxisKind::Count(1, 64),
+        default: &["10"],
+    },
+];
+
 impl Axis {
     /// The name as a command-line flag, without the dashes.
     #[must_use]
@@ -261,7 +288,7 @@ mod tests {
 
     #[test]
     fn every_default_is_accepted_by_its_own_axis() {
-        for axis in STREAMS.iter().chain(PIPES).chain(CHAIN).chain(HTTP) {
+        for axis in STREAMS.iter().chain(PIPES).chain(CHAIN).chain(HTTP).chain(HERD) {
             for value in axis.default {
                 assert_eq!(axis.check(value).as_deref(), Ok(*value), "{}", axis.name);
             }

@@ -20,10 +20,12 @@ mod peer;
 mod pipes;
 mod streams;
 mod transport;
+mod wait;
 
 pub use axis::{Axis, AxisKind, AxisValueError};
 pub use generator::Generator;
 pub use peer::Peer;
+pub use wait::Wait;
 
 /// An experiment of the lab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -36,6 +38,8 @@ pub enum Experiment {
     Chain,
     /// A server under a load generator (seeds 001 and 002).
     Http,
+    /// Many processes that wait for one event source (seed 004).
+    Herd,
 }
 
 /// What the plan adds to the axes of a point whose server takes several processes: their number.
@@ -54,13 +58,16 @@ pub struct Curve {
 pub(crate) enum Workload {
     /// In a thread of the measuring process.
     Thread(fn(&RunSpec, &Gauge) -> Result<(), MeasureError>),
-    /// In processes of its own, which the measuring process starts and ends.
-    Processes,
+    /// In processes of its own, which the measuring process starts and ends: a server and its load
+    /// generator.
+    Server,
+    /// Workers and their callers, likewise.
+    Herd,
 }
 
 impl Experiment {
     /// Every experiment, in the order of lists.
-    pub const ALL: [Self; 4] = [Self::Streams, Self::Pipes, Self::Chain, Self::Http];
+    pub const ALL: [Self; 5] = [Self::Streams, Self::Pipes, Self::Chain, Self::Http, Self::Herd];
 
     /// Name on command lines, in job files and results.
     #[must_use]
@@ -70,6 +77,7 @@ impl Experiment {
             Self::Pipes => "pipes",
             Self::Chain => "chain",
             Self::Http => "http",
+            Self::Herd => "herd",
         }
     }
 
@@ -99,6 +107,10 @@ impl Experiment {
                 "a server on one CPU answers a load generator on another: what does a request \
                  cost it? (dphttpd and deadconn, 2002; ab against sehttpd, 2020)"
             }
+            Self::Herd => {
+                "many processes wait for one queue, socket, eventfd or pipe: how many wake for one \
+                 call? (the test of EPOLLEXCLUSIVE with 250 servers, 2015)"
+            }
         }
     }
 
@@ -110,6 +122,7 @@ impl Experiment {
             Self::Pipes => "What does it cost to watch many idle descriptors?",
             Self::Chain => "What does one event cost, and what do event libraries add?",
             Self::Http => "What does an HTTP request cost the server, and which loop is cheapest?",
+            Self::Herd => "What does one call cost when many workers wait for it?",
         }
     }
 
@@ -131,6 +144,7 @@ impl Experiment {
             Self::Pipes => Metric::rate("passes per second", "passes/s"),
             Self::Chain => Metric::cost("time per event", "ns/event"),
             Self::Http => Metric::cost("server CPU per request", "µs/request"),
+            Self::Herd => Metric::rate("calls per second", "calls/s"),
         }
     }
 
@@ -150,6 +164,16 @@ impl Experiment {
         match self {
             Self::Streams | Self::Pipes => &WITH_A_POLLER,
             Self::Chain | Self::Http => &Driver::ALL,
+            Self::Herd => &[],
+        }
+    }
+
+    /// The ways of waiting that it can compare.
+    #[must_use]
+    pub const fn waits(self) -> &'static [Wait] {
+        match self {
+            Self::Herd => &Wait::ALL,
+            Self::Streams | Self::Pipes | Self::Chain | Self::Http => &[],
         }
     }
 
@@ -157,7 +181,7 @@ impl Experiment {
     #[must_use]
     pub const fn peers(self) -> &'static [Peer] {
         match self {
-            Self::Streams | Self::Pipes => &[],
+            Self::Streams | Self::Pipes | Self::Herd => &[],
             Self::Chain => &[
                 Peer::RawEpoll,
                 Peer::Libev,
@@ -184,6 +208,7 @@ impl Experiment {
             Self::Streams | Self::Chain => None,
             Self::Pipes => Some(Curve { axis: "pipes", from: 100 }),
             Self::Http => Some(Curve { axis: "dead", from: 0 }),
+            Self::Herd => Some(Curve { axis: "workers", from: 1 }),
         }
     }
 
@@ -199,7 +224,8 @@ impl Experiment {
             Self::Streams => Workload::Thread(streams::run),
             Self::Pipes => Workload::Thread(pipes::run),
             Self::Chain => Workload::Thread(chain::run),
-            Self::Http => Workload::Processes,
+            Self::Http => Workload::Server,
+            Self::Herd => Workload::Herd,
         }
     }
 
@@ -216,6 +242,8 @@ impl Experiment {
             Self::Pipes => 2 * count("pipes"),
             Self::Chain => 2 * count("pairs"),
             Self::Http => count("connections") + count("dead"),
+            // Counters of the counting pass, and a few for each caller.
+            Self::Herd => 8 * count("workers") + 4 * count("callers"),
         }
     }
 
@@ -258,6 +286,7 @@ impl Experiment {
             Self::Pipes => axis::PIPES,
             Self::Chain => axis::CHAIN,
             Self::Http => axis::HTTP,
+            Self::Herd => axis::HERD,
         }
     }
 }

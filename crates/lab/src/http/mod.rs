@@ -135,6 +135,7 @@ impl<'a> Window<'a> {
             findings: counted.findings,
             notes: Vec::new(),
             figures,
+            worker_calls: Vec::new(),
             cpu_ns: used.cpu_ns,
             process_cpu_ns: crate::host::Reading::Value(generator_cpu.as_nanos() as u64),
             counters: std::collections::BTreeMap::new(),

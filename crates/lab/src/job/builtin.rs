@@ -65,6 +65,16 @@ const BUILTINS: &[Builtin] = &[
         text: include_str!("../../../../jobs/seed2.toml"),
     },
     Builtin {
+        name: "herd",
+        about: "1 to 250 workers on one queue, socket, eventfd or pipe: what does a wake-up cost?",
+        text: include_str!("../../../../jobs/herd.toml"),
+    },
+    Builtin {
+        name: "seed4",
+        about: "EPOLLEXCLUSIVE of 2015: 250 servers on one message queue, ten callers",
+        text: include_str!("../../../../jobs/seed4.toml"),
+    },
+    Builtin {
         name: "version",
         about: "two builds of pollux side by side: --binary old=PATH --binary new=PATH",
         text: include_str!("../../../../jobs/version.toml"),

@@ -35,9 +35,9 @@ pattern = 'Avg: ([0-9.]+) evts/sec'
 ```
 
 Durations are written `\"500ms\"`, `\"2s\"`, `\"1m30s\"`; shares `\"3%\"` or `0.03`. The run settings
-`pollers`, `binaries`, `peers`, `baseline`, `ramp_time`, `runtime` and `interval` in a `[[job]]` override
+`pollers`, `binaries`, `waits`, `peers`, `baseline`, `ramp_time`, `runtime` and `interval` in a `[[job]]` override
 those in `[global]`. A flag of `pollux lab run` is called like its key, with `-` for `_` (`pollers` is
-`--poller`, `binaries` is `--binary`, `peers` is `--peer`, an arm is `--arm 'name=command' --arm-pattern RE`), and overrides the file. An unknown
+`--poller`, `binaries` is `--binary`, `waits` is `--wait`, `peers` is `--peer`, an arm is `--arm 'name=command' --arm-pattern RE`), and overrides the file. An unknown
 key is a mistake, never ignored; all mistakes of a file are reported at once.
 
 Where a default does not fit what was given, the default gives way: `max_blocks` follows `blocks`

@@ -237,14 +237,23 @@ pub const KEYS: &[Key] = &[
         example: "[\"epoll\", \"poll\"]",
     },
     Key {
+        name: "waits",
+        sections: BOTH,
+        kind: Kind::Waits,
+        default: Some("all"),
+        reason: "the question is which one; without io_uring, `uring` is left out with the reason",
+        about: "ways in which workers wait, each an arm; only `herd` has them, instead of pollers",
+        example: "[\"exclusive\", \"epoll\"]",
+    },
+    Key {
         name: "peers",
         sections: BOTH,
         kind: Kind::Peers,
         default: Some("all"),
         reason: "what the experiment knows how to run beside pollux; those that the machine lacks \
                  are left out with the package to install",
-        about: "floors and other systems to compare with, each an arm; `streams` and `pipes` have \
-                none",
+        about: "floors and other systems to compare with, each an arm; `streams`, `pipes` \
+                and `herd` have none",
         example: "[\"raw-epoll\", \"nginx\"]",
     },
     Key {
@@ -262,7 +271,8 @@ pub const KEYS: &[Key] = &[
         sections: BOTH,
         kind: Kind::Name,
         default: None,
-        reason: "`epoll`, which most servers use today; where it is no arm, the first arm",
+        reason: "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is no arm, \
+                 the first arm",
         about: "the arm that the others are compared with; it runs twice in each block, and the \
                 second copy shows the noise",
         example: "\"epoll\"",

@@ -9,7 +9,7 @@ use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
 use pollux_engine::Driver;
 use toml::de::DeValue;
 
-use crate::experiment::{Experiment, Peer};
+use crate::experiment::{Experiment, Peer, Wait};
 
 use super::Build;
 use super::keys::Key;
@@ -37,6 +37,8 @@ pub enum Kind {
     Line,
     /// `"all"`, `"none"` or a list of mechanisms.
     Pollers,
+    /// `"all"`, `"none"` or a list of ways of waiting.
+    Waits,
     /// `"all"`, `"none"` or a list of other systems.
     Peers,
     /// A sampling rate per second of CPU time within these bounds: `999` or `"cpu-clock:999"`.
@@ -74,6 +76,10 @@ impl Kind {
             Self::Line => "one line of text".to_owned(),
             Self::Pollers => {
                 let names = Driver::ALL.map(Driver::name).join(", ");
+                format!("\"all\", \"none\" or a list of {names}")
+            }
+            Self::Waits => {
+                let names = Wait::ALL.map(Wait::name).join(", ");
                 format!("\"all\", \"none\" or a list of {names}")
             }
             Self::Peers => {

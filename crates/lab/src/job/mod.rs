@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 
-use crate::experiment::{Experiment, Peer};
+use crate::experiment::{Experiment, Peer, Wait};
 
 /// Everything that a lab run is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +74,8 @@ pub struct Part {
     /// Builds of pollux: where there are some, each is an arm for each driver, instead of the
     /// program that runs the job.
     pub builds: Vec<Build>,
+    /// Ways of waiting to compare, each an arm; only `herd` has them.
+    pub waits: Vec<Wait>,
     /// Floors and other systems to compare with, each an arm.
     pub peers: Vec<Peer>,
     /// Name of the arm that the others are compared with: a poller, a peer or an external arm.

@@ -24,6 +24,9 @@ pub struct Overrides {
     pub pollers: Vec<String>,
     /// `--binary`: builds of pollux, each `name=path`; they replace those of every part.
     pub builds: Vec<String>,
+    /// `--wait`: ways of waiting, or one of the words `all` and `none`; they replace those of every
+    /// part that has some.
+    pub waits: Vec<String>,
     /// `--peer`: other systems, or one of the words `all` and `none`; they replace those of every
     /// part.
     pub peers: Vec<String>,
@@ -68,14 +71,16 @@ impl Job {
     /// Every mistake of the flags, each with its flag.
     pub fn for_experiment(experiment: Experiment, overrides: &Overrides) -> Result<Self, JobError> {
         let axis = |axis: &Axis| (axis.name.to_owned(), default_values(axis));
-        let (pollers, peers) = (experiment.drivers().to_vec(), experiment.peers().to_vec());
+        let (pollers, waits) = (experiment.drivers().to_vec(), experiment.waits().to_vec());
+        let peers = experiment.peers().to_vec();
         let part = Part {
             name: experiment.name().to_owned(),
             experiment,
-            baseline: rules::default_baseline(&rules::arms(&pollers, &[], &peers, &[]))
-                .expect("there are mechanisms"),
+            baseline: rules::default_baseline(&rules::arms(&pollers, &[], &waits, &peers, &[]))
+                .expect("there are arms"),
             pollers,
             builds: Vec::new(),
+            waits,
             peers,
             commands: Vec::new(),
             axes: experiment.axes().iter().map(axis).collect(),
@@ -244,11 +249,19 @@ impl Flags {
     fn change_arms(&mut self, job: &mut Job, given: &Overrides) {
         let mistakes_before = self.mistakes.len();
         let pollers = self.choice("poller", &given.pollers, rules::pollers);
+        let waits = self.choice("wait", &given.waits, rules::waits);
         let peers = self.choice("peer", &given.peers, rules::peers);
         let builds = self.choice("binary", &given.builds, rules::builds);
         let experiments: Vec<_> = job.parts.iter().map(|part| part.experiment).collect();
         if let Some(peer) = peers.as_ref().and_then(|choice| choice.stranger(&experiments)) {
             self.note(&flag("peer", peer.name()), no_such_peer(peer));
+        }
+        let lack = |has: fn(Experiment) -> bool| !experiments.iter().copied().any(has);
+        if pollers.is_some() && lack(|experiment| !experiment.drivers().is_empty()) {
+            self.note("--poller", "nothing in this job has pollers; see --wait".to_owned());
+        }
+        if waits.is_some() && lack(|experiment| !experiment.waits().is_empty()) {
+            self.note("--wait", "nothing in this job has ways of waiting: only herd".to_owned());
         }
         if self.mistakes.len() > mistakes_before {
             return;
@@ -260,6 +273,9 @@ impl Flags {
             }
             if let Some(builds) = &builds {
                 part.builds.clone_from(builds);
+            }
+            if let Some(choice) = &waits {
+                part.waits = choice.of(part.experiment);
             }
             if let Some(choice) = &peers {
                 part.peers = choice.of(part.experiment);
@@ -289,7 +305,8 @@ impl Flags {
     }
 
     fn change_baseline(&mut self, part: &mut Part, given: Option<&String>) {
-        let arms = rules::arms(&part.pollers, &part.builds, &part.peers, &part.commands);
+        let arms =
+            rules::arms(&part.pollers, &part.builds, &part.waits, &part.peers, &part.commands);
         if let Some(fault) = rules::arms_fault(&arms).filter(|_| !part.builds.is_empty()) {
             self.note("--binary", fault);
         }

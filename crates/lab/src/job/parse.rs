@@ -10,7 +10,7 @@ use std::time::Duration;
 use pollux_engine::Driver;
 use toml::de::DeTable;
 
-use crate::experiment::{Axis, AxisKind, Experiment, Peer};
+use crate::experiment::{Axis, AxisKind, Experiment, Peer, Wait};
 
 use super::keys::{self, Section};
 use super::kind::{self, refusal, to_name};
@@ -51,6 +51,7 @@ impl Job {
 struct RunSettings {
     pollers: Said<Choice<Driver>>,
     builds: Said<Vec<Build>>,
+    waits: Said<Choice<Wait>>,
     peers: Said<Choice<Peer>>,
     baseline: Said<String>,
     ramp_time: Said<Duration>,
@@ -62,6 +63,7 @@ impl RunSettings {
     const NONE: Self = Self {
         pollers: Said::Nothing,
         builds: Said::Nothing,
+        waits: Said::Nothing,
         peers: Said::Nothing,
         baseline: Said::Nothing,
         ramp_time: Said::Nothing,
@@ -79,6 +81,7 @@ impl RunSettings {
         Self {
             pollers: walk.list(table, "pollers", is_text("pollers"), rules::pollers),
             builds: walk.list(table, "binaries", is_text("binaries"), rules::builds),
+            waits: walk.list(table, "waits", is_text("waits"), rules::waits),
             peers: walk.list(table, "peers", is_text("peers"), rules::peers),
             baseline: walk.said(table, "baseline", kind::name),
             ramp_time: walk.said(table, "ramp_time", kind::length),
@@ -92,6 +95,7 @@ impl RunSettings {
         Self {
             pollers: self.pollers.or(global.pollers),
             builds: self.builds.or(global.builds),
+            waits: self.waits.or(global.waits),
             peers: self.peers.or(global.peers),
             baseline: self.baseline.or(global.baseline),
             ramp_time: self.ramp_time.or(global.ramp_time),
@@ -214,12 +218,13 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
     let (runtime, interval) = read_window(walk, &settings);
     let ramp_time = settings.ramp_time.clone().value();
     let arms = read_arms(walk, table, settings, commands.as_deref(), experiment);
-    let Arms { pollers, builds, peers, baseline } = arms?;
+    let Arms { pollers, builds, waits, peers, baseline } = arms?;
     Some(Part {
         name: name.value().unwrap_or_else(|| experiment.name().to_owned()),
         experiment,
         pollers,
         builds,
+        waits,
         peers,
         baseline,
         commands: commands?,
@@ -267,6 +272,7 @@ fn note_strange_peer(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<
 struct Arms {
     pollers: Vec<Driver>,
     builds: Vec<Build>,
+    waits: Vec<Wait>,
     peers: Vec<Peer>,
     baseline: String,
 }
@@ -284,6 +290,11 @@ fn read_arms<'a>(
         Said::Wrong => return None,
         Said::Value(choice, _) => choice.of(experiment),
     };
+    let waits = match settings.waits {
+        Said::Nothing => experiment.waits().to_vec(),
+        Said::Wrong => return None,
+        Said::Value(choice, _) => choice.of(experiment),
+    };
     let peers = match settings.peers {
         Said::Nothing => experiment.peers().to_vec(),
         Said::Wrong => return None,
@@ -294,7 +305,7 @@ fn read_arms<'a>(
         Said::Wrong => return None,
         Said::Value(builds, _) => builds,
     };
-    let arms = rules::arms(&pollers, &builds, &peers, commands?);
+    let arms = rules::arms(&pollers, &builds, &waits, &peers, commands?);
     if let Some(fault) = rules::arms_fault(&arms).filter(|_| !builds.is_empty()) {
         walk.note(table.at, fault);
     }
@@ -311,7 +322,7 @@ fn read_arms<'a>(
             baseline
         }
     };
-    Some(Arms { pollers, builds, peers, baseline })
+    Some(Arms { pollers, builds, waits, peers, baseline })
 }
 
 /// Runtime and interval; the default interval gives way to a shorter runtime.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use crate::experiment::{Axis, Experiment, Peer};
+use crate::experiment::{Axis, Experiment, Peer, Wait};
 
 use super::keys::{self, Section};
 use super::kind::{self, length_text};
@@ -24,8 +24,9 @@ pub(super) const COMMANDS_MAX: usize = 16;
 const BUILDS_MAX: usize = 8;
 /// Most intervals of one run: each is kept in the result. Ten minutes of the default interval.
 const INTERVALS_MAX: u128 = 6000;
-/// The baseline where it is an arm and none was named: what most servers use today.
-const BASELINE: Driver = Driver::Readiness(Mechanism::Epoll);
+/// The baseline where it is an arm and none was named: of a herd the way that was made against it,
+/// else what most servers use today.
+const BASELINES: [&str; 2] = [Wait::Exclusive.name(), Mechanism::Epoll.name()];
 
 /// Mistakes of a list: the index of the item, and what is wrong with it.
 pub(super) type ItemMistakes = Vec<(usize, String)>;
@@ -44,8 +45,21 @@ impl Choice<Driver> {
     /// with the reason.
     pub(super) fn of(&self, experiment: Experiment) -> Vec<Driver> {
         match self {
-            Self::All => experiment.drivers().to_vec(),
-            Self::These(drivers) => drivers.clone(),
+            Self::These(drivers) if !experiment.drivers().is_empty() => drivers.clone(),
+            _ => experiment.drivers().to_vec(),
+        }
+    }
+}
+
+impl Choice<Wait> {
+    /// The ways of `experiment` among these.
+    pub(super) fn of(&self, experiment: Experiment) -> Vec<Wait> {
+        let waits = experiment.waits().iter().copied();
+        match self {
+            Self::All => waits.collect(),
+            Self::These(these) => {
+                these.iter().copied().filter(|wait| experiment.waits().contains(wait)).collect()
+            }
         }
     }
 }
@@ -73,6 +87,11 @@ impl Choice<Peer> {
 /// Reads a list of drivers, or one of the words `all` and `none`.
 pub(super) fn pollers(items: &[&str]) -> Result<Choice<Driver>, ItemMistakes> {
     choice(items, "run only other arms", poller)
+}
+
+/// Reads a list of ways of waiting, or one of the words `all` and `none`.
+pub(super) fn waits(items: &[&str]) -> Result<Choice<Wait>, ItemMistakes> {
+    choice(items, "run only other arms", wait)
 }
 
 /// Reads a list of peers, or one of the words `all` and `none`.
@@ -151,25 +170,29 @@ pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
 
 /// Why an arm may not be called so, if so.
 fn name_fault(name: &str) -> Option<String> {
-    let owner = match (name.parse::<Driver>(), Peer::by_name(name)) {
-        (Ok(_), _) => "poller",
-        (_, Some(_)) => "peer",
+    let owner = match (name.parse::<Driver>(), Peer::by_name(name), Wait::by_name(name)) {
+        (Ok(_), ..) => "poller",
+        (_, Some(_), _) => "peer",
+        (.., Some(_)) => "way of waiting",
         _ => return None,
     };
     Some(format!("\"{name}\" is the name of a {owner}; right is a name of its own"))
 }
 
-/// The names of the arms: those of pollux in their order, the peers, then the commands.
+/// The names of the arms: those of pollux in their order, the ways of waiting, the peers, then the
+/// commands.
 pub(super) fn arms(
     pollers: &[Driver],
     builds: &[Build],
+    waits: &[Wait],
     peers: &[Peer],
     commands: &[Command],
 ) -> Vec<String> {
     let ours = arms_of_pollux(pollers, builds).into_iter().map(|(name, ..)| name);
     let commands = commands.iter().map(|command| command.name.clone());
     let peers = peers.iter().map(|peer| peer.name().to_owned());
-    ours.chain(peers).chain(commands).collect()
+    let waits = waits.iter().map(|wait| wait.name().to_owned());
+    ours.chain(waits).chain(peers).chain(commands).collect()
 }
 
 /// Why the arms are no arms, if two of them have one name.
@@ -178,10 +201,10 @@ pub(super) fn arms_fault(arms: &[String]) -> Option<String> {
     Some(format!("two arms are called \"{}\"; right is a name for each", arms[second]))
 }
 
-/// The baseline when none is named: `epoll` where it is an arm, else the first arm.
+/// The baseline when none is named: the usual one where it is an arm, else the first arm.
 pub(super) fn default_baseline(arms: &[impl AsRef<str>]) -> Option<String> {
     let mut names = arms.iter().map(AsRef::as_ref);
-    let usual = names.clone().find(|arm| *arm == BASELINE.name());
+    let usual = BASELINES.into_iter().find(|usual| names.clone().any(|arm| arm == *usual));
     usual.or(names.next()).map(str::to_owned)
 }
 
@@ -214,6 +237,15 @@ pub(super) fn interval_fault(runtime: Duration, interval: Duration) -> Option<St
 pub(super) fn blocks_fault(blocks: u32, blocks_max: u32) -> Option<String> {
     (blocks > blocks_max).then(|| {
         format!("{blocks} blocks are more than max_blocks = {blocks_max}; right is at most that")
+    })
+}
+
+fn wait(name: &str) -> Result<Wait, String> {
+    Wait::by_name(name).ok_or_else(|| {
+        let names = Wait::ALL.map(Wait::name);
+        let suggestion = did_you_mean(name, names.into_iter().chain(["all", "none"]));
+        let names = names.join(", ");
+        format!("no such way of waiting; right is \"all\", \"none\" or {names}{suggestion}")
     })
 }
 
@@ -298,18 +330,19 @@ mod tests {
     fn builds_are_arms_for_each_poller_under_names_of_their_own() {
         let two = builds(&["old=a/pollux", "new = b/pollux"]).expect("two builds");
         let epoll = Driver::Readiness(Mechanism::Epoll);
-        assert_eq!(arms(&[epoll], &two, &[Peer::Nginx], &[]), ["old", "new", "nginx"]);
-        let both = arms(&[epoll, Driver::Completion], &two, &[], &[]);
+        assert_eq!(arms(&[epoll], &two, &[], &[Peer::Nginx], &[]), ["old", "new", "nginx"]);
+        let both = arms(&[epoll, Driver::Completion], &two, &[], &[], &[]);
         assert_eq!(both, ["epoll-old", "epoll-new", "uring-old", "uring-new"]);
         for wrong in [&["old"][..], &["=a"], &["old="], &["epoll=a"], &["a=b", "a=c"], &["a b=c"]] {
             assert!(builds(wrong).is_err(), "{wrong:?}");
         }
-        assert!(arms_fault(&arms(&[epoll], &two, &[], &[command("new")])).is_some());
+        assert!(arms_fault(&arms(&[epoll], &two, &[], &[], &[command("new")])).is_some());
     }
 
     #[test]
     fn the_usual_baseline_gives_way_to_the_first_arm() {
         assert_eq!(default_baseline(&["poll", "epoll"]).as_deref(), Some("epoll"));
+        assert_eq!(default_baseline(&["epoll", "exclusive"]).as_deref(), Some("exclusive"));
         assert_eq!(default_baseline(&["poll", "mine"]).as_deref(), Some("poll"));
         assert_eq!(default_baseline(&[""; 0]), None);
     }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use pollux_engine::Driver;
 use toml::Value;
 
-use crate::experiment::{AxisKind, Peer};
+use crate::experiment::{AxisKind, Peer, Wait};
 
 use super::keys::SCHEMA;
 use super::kind::{length_text, share_text};
@@ -53,6 +53,9 @@ fn write_part(text: &mut String, part: &Part) {
     if !part.builds.is_empty() {
         let build = |build: &Build| quoted(&format!("{}={}", build.name, build.program.display()));
         line("binaries", list(&part.builds, build));
+    }
+    if !part.experiment.waits().is_empty() {
+        line("waits", names(&part.waits, |wait: &Wait| wait.name()));
     }
     line("peers", names(&part.peers, |peer: &Peer| peer.name()));
     line("baseline", quoted(&part.baseline));

@@ -270,11 +270,11 @@ fn method(estimate: &RatioEstimate) -> String {
     .to_owned()
 }
 
-/// Whether an arm is pollux on a mechanism with the workload as it is by default.
+/// Whether an arm is pollux on a mechanism, or a way of waiting, with the workload as it is by default.
 fn is_plain_driver(arm: &Arm) -> bool {
     let is_ours = matches!(
         arm.kind,
-        ArmKind::Driver(_, crate::measure::Pattern::Random) | ArmKind::Build(..)
+        ArmKind::Driver(_, crate::measure::Pattern::Random) | ArmKind::Build(..) | ArmKind::Wait(_)
     );
     is_ours && arm.name != SAME_AGAIN
 }

@@ -34,6 +34,14 @@ pub(super) fn load(point: &PlannedPoint) -> String {
         Experiment::Chain => {
             format!("{} socket pairs watched, {} active", axes["pairs"], axes["active"])
         }
+        Experiment::Herd => {
+            let source = match axes["source"].as_str() {
+                "queue" => "message queue",
+                "socket" => "listening socket",
+                other => other,
+            };
+            format!("{} workers on one {source}, {} callers", axes["workers"], axes["callers"])
+        }
         Experiment::Http => {
             let mut words = format!("HTTP on {} connections", axes["connections"]);
             if axes["keepalive"] == "false" {

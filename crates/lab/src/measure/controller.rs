@@ -107,6 +107,7 @@ impl Controller<'_> {
             findings: BTreeMap::new(),
             notes: ready.notes,
             figures: BTreeMap::new(),
+            worker_calls: Vec::new(),
             cpu_ns: thread.cpu_ns,
             process_cpu_ns: process.cpu_ns,
             counters: counted.map(named_counters).unwrap_or_default(),

@@ -16,7 +16,7 @@ use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MeasureError;
-use crate::experiment::{Experiment, Peer, Workload};
+use crate::experiment::{Experiment, Peer, Wait, Workload};
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::record::{Interval, RequestTimes, SymbolShare};
@@ -28,6 +28,7 @@ mod switches;
 
 pub(crate) use gauge::{Gauge, Notice};
 pub(crate) use profile::Profiling;
+pub(crate) use switches::of_machine as machine_switches;
 
 /// One run: an arm of pollux at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct RunSpec {
     /// Name of the driver of pollux; none for other systems, and for the arm that reads without
     /// a poller.
     pub poller: Option<String>,
+    /// Name of the way in which workers wait, where that is the arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<String>,
     /// Name of the other system that runs instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
@@ -127,6 +131,9 @@ pub struct Done {
     /// Other figures that belong to the run, by name with the unit last.
     #[serde(default)]
     pub figures: BTreeMap<String, f64>,
+    /// Calls that each worker of a herd answered in the window.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worker_calls: Vec<u64>,
     /// CPU time of the measured thread, or of the server's processes, in the window.
     pub cpu_ns: Reading<u64>,
     /// CPU time of the process in the window.
@@ -161,7 +168,8 @@ pub fn measure(
 ) -> Result<Done, MeasureError> {
     match spec.experiment()?.workload() {
         Workload::Thread(workload) => controller::measure(spec, workload, on_interval),
-        Workload::Processes => crate::http::measure(spec, is_interrupted),
+        Workload::Server => crate::http::measure(spec, is_interrupted),
+        Workload::Herd => crate::herd::measure(spec, on_interval, is_interrupted),
     }
 }
 
@@ -201,6 +209,13 @@ impl RunSpec {
         }
     }
 
+    /// The way in which workers wait.
+    pub(crate) fn wait(&self) -> Result<Wait, MeasureError> {
+        let name = self.wait.as_deref().unwrap_or("nothing");
+        let wait = Wait::by_name(name);
+        wait.ok_or_else(|| MeasureError::Spec(format!("no way of waiting is called {name}")))
+    }
+
     /// The other system, where the arm is one.
     pub(crate) fn peer(&self) -> Result<Option<Peer>, MeasureError> {
         let Some(name) = &self.peer else { return Ok(None) };
@@ -212,7 +227,7 @@ impl RunSpec {
     #[must_use]
     pub fn has_processes(&self) -> bool {
         let experiment = Experiment::by_name(&self.experiment);
-        experiment.is_some_and(|e| matches!(e.workload(), Workload::Processes))
+        experiment.is_some_and(|e| !matches!(e.workload(), Workload::Thread(_)))
     }
 
     pub(crate) fn experiment(&self) -> Result<Experiment, MeasureError> {

@@ -14,7 +14,7 @@ pub(super) fn of_process() -> Option<u64> {
 }
 
 /// Switches of all tasks of the machine since it started.
-pub(super) fn of_machine() -> Option<u64> {
+pub(crate) fn of_machine() -> Option<u64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     numbers_after(&stat, "ctxt").next()
 }

@@ -28,6 +28,9 @@ pub(super) fn available(
         };
         take(&name, kind, reason);
     }
+    for &wait in &part.waits {
+        take(wait.name(), ArmKind::Wait(wait), missing(Wanted::Wait(wait)));
+    }
     for &peer in &part.peers {
         take(peer.name(), ArmKind::Peer(peer), missing(Wanted::Peer(experiment, peer)));
     }

@@ -25,6 +25,8 @@ const RAMP_MIN: Duration = Duration::from_millis(50);
 const PROCESS_COST: Duration = Duration::from_millis(25);
 /// The same for a server and two runs of a generator, which are not ended at once.
 const SERVER_COST: Duration = Duration::from_millis(100);
+/// Starting and ending one worker of a herd, by a build with optimisations.
+const WORKER_COST: Duration = Duration::from_millis(3);
 /// Opening and closing one descriptor, by transport: measured on two cores at 2.3 GHz.
 const FD_COST_NS: [(&str, u64); 3] = [("tcp", 73_000), ("unix", 10_000), ("pipe", 10_000)];
 /// What a point costs on top of its runs: nothing is planned to the last second.
@@ -121,6 +123,8 @@ fn point_cost(point: &PlannedPoint) -> Duration {
     let transport = match point.experiment {
         Experiment::Http => "tcp",
         Experiment::Chain => "unix",
+        // Its descriptors are counters of another pass.
+        Experiment::Herd => "",
         _ => point.point.axes.get("transport").map_or("pipe", String::as_str),
     };
     let fd_cost_ns = FD_COST_NS.iter().find(|(name, _)| *name == transport);
@@ -128,6 +132,10 @@ fn point_cost(point: &PlannedPoint) -> Duration {
     let fds_cost = Duration::from_nanos(fds * fd_cost_ns.map_or(0, |(_, cost)| *cost));
     let start_cost = match point.experiment {
         Experiment::Http => SERVER_COST,
+        Experiment::Herd => {
+            let workers = point.point.axes.get("workers").and_then(|count| count.parse().ok());
+            SERVER_COST + WORKER_COST * workers.unwrap_or(1)
+        }
         _ => PROCESS_COST,
     };
     let run = point.ramp_time + point.runtime + start_cost + fds_cost;
@@ -138,6 +146,7 @@ fn runtime_min(point: &PlannedPoint) -> Duration {
     match point.experiment.generator(&point.point.axes) {
         Some(Generator::Pollux) => GENERATOR_RUNTIME_MIN,
         Some(Generator::Wrk | Generator::Ab) => OTHER_GENERATOR_RUNTIME_MIN,
+        None if point.experiment == Experiment::Herd => GENERATOR_RUNTIME_MIN,
         None => RUNTIME_MIN,
     }
 }

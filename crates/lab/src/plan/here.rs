@@ -4,7 +4,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use super::{Resources, Wanted};
-use crate::experiment::{Peer, chain};
+use crate::experiment::{Peer, Wait, chain};
 use crate::host::programs;
 use crate::http;
 
@@ -15,6 +15,8 @@ pub fn missing_here(wanted: Wanted) -> Option<String> {
     match wanted {
         Wanted::Generator(generator) => http::missing(generator),
         Wanted::Driver(_, driver) => refused(driver),
+        Wanted::Wait(Wait::Uring) => refused(Driver::Completion),
+        Wanted::Wait(_) => None,
         Wanted::Peer(_, peer) => missing_peer(peer),
     }
 }

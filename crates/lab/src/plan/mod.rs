@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 
-use crate::experiment::{AxisKind, Experiment, Generator, Metric, Peer};
+use crate::experiment::{AxisKind, Experiment, Generator, Metric, Peer, Wait};
 use crate::job::{Build, Command, Job, Part};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
@@ -57,6 +57,8 @@ pub enum Wanted {
     Generator(Generator),
     /// Pollux on a driver, as the experiment runs it.
     Driver(Experiment, Driver),
+    /// A way of waiting.
+    Wait(Wait),
     /// Another system in the experiment.
     Peer(Experiment, Peer),
 }
@@ -113,6 +115,8 @@ pub enum ArmKind {
     Build(Build, Driver),
     /// Pollux with blocking reads and cyclic writes, no poller.
     WithoutPoller,
+    /// Workers that wait in this way.
+    Wait(Wait),
     /// A floor or another system that the experiment knows how to run.
     Peer(Peer),
     /// A program from elsewhere.
@@ -283,6 +287,7 @@ mod tests {
             experiment: Experiment::Streams,
             pollers: pollers.iter().copied().map(Driver::Readiness).collect(),
             builds: Vec::new(),
+            waits: Vec::new(),
             peers: Vec::new(),
             baseline: pollers[0].name().into(),
             commands: Vec::new(),

@@ -4,7 +4,7 @@
 //! content policy forbids the browser every request. Without JavaScript it is complete.
 
 use super::markup::escape;
-use super::section::{head, machine, results, runs, seed, server, times, why};
+use super::section::{head, herd, machine, results, runs, seed, server, times, why};
 use super::view::{Arms, Comparison};
 use crate::record::Record;
 
@@ -30,6 +30,7 @@ pub fn html(record: &Record) -> String {
         seed::seed(record),
         server::server(record, &arms),
         times::times(record, &arms),
+        herd::herd(record, &arms),
         why::why(record, &arms),
         runs::runs(record, &arms),
         machine::sources(record),
@@ -66,6 +67,7 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
     let mut fixed = vec![("seed", "beside the seed", seed::has_seed(record))];
     fixed.push(("server", "server and load", server::has_load(record)));
     fixed.push(("times", "inside the server", times::has_times(record)));
+    fixed.push(("herd", "workers and calls", herd::has_workers(record)));
     fixed.push(("why", "why", !record.why.is_empty() || !record.counting.is_empty()));
     fixed.push(("runs", "every run", !record.runs.is_empty()));
     fixed.push(("unread", "could not be read", true));

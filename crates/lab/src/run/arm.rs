@@ -69,6 +69,10 @@ pub(super) fn run(
             let subject = Subject { pattern: Pattern::Cyclic, ..Subject::NOTHING };
             run_measured(subject, point, context, on_interval)
         }
+        ArmKind::Wait(wait) => {
+            let subject = Subject { wait: Some(wait.name()), ..Subject::NOTHING };
+            run_measured(subject, point, context, on_interval)
+        }
         ArmKind::Peer(peer) => {
             let subject = Subject { peer: Some(peer.name()), ..Subject::NOTHING };
             run_measured(subject, point, context, on_interval)
@@ -80,6 +84,7 @@ pub(super) fn run(
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     poller: Option<&'static str>,
+    wait: Option<&'static str>,
     peer: Option<&'static str>,
     pattern: Pattern,
     /// Another build of pollux.
@@ -88,7 +93,7 @@ struct Subject<'a> {
 
 impl Subject<'_> {
     const NOTHING: Self =
-        Self { poller: None, peer: None, pattern: Pattern::Random, program: None };
+        Self { poller: None, wait: None, peer: None, pattern: Pattern::Random, program: None };
 
     fn of(driver: Driver) -> Self {
         Self { poller: Some(driver.name()), ..Self::NOTHING }
@@ -103,7 +108,7 @@ fn run_measured(
 ) -> Result<Ran, String> {
     // A build that is a server is measured like any other; what has its workload in the measuring
     // process is that process.
-    let is_server = matches!(point.experiment.workload(), Workload::Processes);
+    let is_server = !matches!(point.experiment.workload(), Workload::Thread(_));
     let (server, program) = match is_server {
         true => (subject.program.map(Path::to_owned), None),
         false => (None, subject.program),
@@ -111,6 +116,7 @@ fn run_measured(
     let spec = RunSpec {
         experiment: point.experiment.name().to_owned(),
         poller: subject.poller.map(str::to_owned),
+        wait: subject.wait.map(str::to_owned),
         peer: subject.peer.map(str::to_owned),
         server,
         pattern: subject.pattern,
@@ -160,6 +166,7 @@ fn measurement(done: &Done, intervals: Vec<Interval>) -> Measurement {
         window_s: done.window_s,
         intervals,
         steadiness: steady(&rates),
+        worker_calls: done.worker_calls.clone(),
         cpu_ns: done.cpu_ns.clone(),
         process_cpu_ns: done.process_cpu_ns.clone(),
         events: Some(done.events),
@@ -191,6 +198,7 @@ fn run_command(
         window_s: ended.elapsed.as_secs_f64(),
         intervals: Vec::new(),
         steadiness: steady(&[]),
+        worker_calls: Vec::new(),
         cpu_ns: not_ours(),
         process_cpu_ns: not_ours(),
         events: None,

@@ -233,6 +233,7 @@ fn outcome(point: &str, arm: &str, rate: f64, block: u32, noise: &mut Noise) -> 
     Outcome::Measured(Measurement {
         value,
         figures: BTreeMap::new(),
+        worker_calls: vec![3, 0, 9],
         generator: None,
         findings: BTreeMap::new(),
         mechanism: (arm != HOSTILE).then(|| arm.into()),

@@ -234,6 +234,7 @@ mod tests {
             experiment: "chain".into(),
             server: None,
             poller: None,
+            wait: None,
             peer: None,
             pattern: Pattern::Random,
             axes: BTreeMap::from(axes.map(|(name, value)| (name.to_owned(), value.to_string()))),

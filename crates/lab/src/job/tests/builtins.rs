@@ -34,6 +34,8 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("http", 920..=1000),
         ("dead", 1030..=1130),
         ("seed2", 560..=640),
+        ("herd", 380..=450),
+        ("seed4", 215..=260),
         // Without a second build.
         ("version", 130..=155),
     ] {
@@ -146,7 +148,8 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     assert_eq!(
         error,
         "\"quik\" is no job; right is a path to a .toml file, a built-in job (quick, seed0, \
-         seed1, chain, http, dead, seed2, version) or an experiment (streams, pipes, chain, http); did you mean \"quick\"?"
+         seed1, chain, http, dead, seed2, herd, seed4, version) or an experiment (streams, pipes, chain, \
+         http, herd); did you mean \"quick\"?"
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
     assert!(error.starts_with("no/such/file.toml: cannot be opened: No such file"), "{error}");

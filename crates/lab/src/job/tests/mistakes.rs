@@ -189,12 +189,12 @@ fn a_mistake_in_a_job_is_answered_with_its_place_and_the_right_way() {
         (
             "[[job]]\nname = \"other\"",
             "x.toml:3:1: [[job]] lacks the key \"experiment\"; right is one of streams, pipes, chain, http, \
-             such as \"streams\"",
+             herd, such as \"streams\"",
         ),
         (
             "[[job]]\nexperiment = \"pipe\"",
             "x.toml:4:14: experiment = \"pipe\": no such experiment; right is one of streams, \
-             pipes, chain, http; did you mean \"pipes\"?",
+             pipes, chain, http, herd; did you mean \"pipes\"?",
         ),
     ] {
         assert_eq!(answer(&in_job(line)), [expected], "{line}");

@@ -69,7 +69,11 @@ fn part() -> impl Strategy<Value = Part> {
         let chosen = |at: &usize| peers >> at & 1 == 1;
         let known = experiment.peers();
         let peers: Vec<_> = (0..known.len()).filter(chosen).map(|at| known[at]).collect();
+        // What has ways of waiting has no pollers.
+        let waits: Vec<_> = experiment.waits().iter().copied().skip(peers.len()).collect();
+        let pollers = if experiment.drivers().is_empty() { Vec::new() } else { pollers };
         let names = arms_of_pollux(&pollers, &builds).into_iter().map(|(name, ..)| name);
+        let names = names.chain(waits.iter().map(|wait| wait.name().to_owned()));
         let names = names.chain(peers.iter().map(|peer| peer.name().to_owned()));
         let arms: Vec<_> = names.chain(commands.iter().map(|c| c.name.clone())).collect();
         let interval = (runtime / cut).max(Duration::from_millis(10)).min(runtime);
@@ -79,6 +83,7 @@ fn part() -> impl Strategy<Value = Part> {
             experiment,
             pollers,
             builds,
+            waits,
             peers,
             baseline,
             commands,

@@ -7,6 +7,7 @@ pub(super) mod bars;
 pub(super) mod curve;
 pub(super) mod forest;
 pub(super) mod intervals;
+pub(super) mod lorenz;
 pub(super) mod strip;
 pub(super) mod times;
 

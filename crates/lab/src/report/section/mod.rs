@@ -4,6 +4,7 @@
 //! about which the record holds nothing is empty text.
 
 pub(super) mod head;
+pub(super) mod herd;
 pub(super) mod machine;
 pub(super) mod results;
 pub(super) mod runs;

@@ -1,0 +1,228 @@
+//! `pollux pool build-server` and `build-client`: C programs of the service pool, by the system's C
+//! compiler.
+//!
+//! The command puts together one line for the compiler (`$CC`, `$CFLAGS`) with the headers and the
+//! library of this installation; a server also gets a `main` with the services it offers from the
+//! start (`service_table.rs`). It never looks into the sources.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use clap::Args;
+use pollux_xatmi_c::layout::{self, Library};
+
+use crate::build_home::Home;
+use crate::output::{self, Failure};
+use crate::service_table::{self, ServiceSpec};
+
+/// Examples of both commands, shown in their help.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  pollux pool build-server -o banksv banksv.c
+  pollux pool build-server -o banksv -s BALANCE -s DEBIT,CREDIT:book -f banksv.c -l -lm
+  CC=clang CFLAGS='-O2 -g' pollux pool build-client -v -o bankcl bankcl.c
+
+The program finds the library where it was when it was built (rpath): no LD_LIBRARY_PATH.
+
+Exit codes:
+  0  built
+  1  the compiler is missing or refused
+  2  wrong flags";
+
+/// `pollux pool build-client`
+#[derive(Debug, Args)]
+pub(crate) struct BuildClientFlags {
+    /// The program to make
+    #[arg(short, long = "output", value_name = "FILE", default_value = "client")]
+    output: PathBuf,
+    #[command(flatten)]
+    build: BuildFlags,
+}
+
+/// `pollux pool build-server`
+#[derive(Debug, Args)]
+pub(crate) struct BuildServerFlags {
+    /// The program to make
+    #[arg(short, long = "output", value_name = "FILE", default_value = "SERVER")]
+    output: PathBuf,
+    /// Services to offer from the start: A,B (each its own function), A,B:FUNCTION, or @FILE with
+    /// one of these in each line; :FUNCTION only links one in
+    #[arg(short, long = "services", value_name = "LIST")]
+    services: Vec<String>,
+    /// Keep the source of main, as FILE.main.c beside the program
+    #[arg(short, long)]
+    keep: bool,
+    #[command(flatten)]
+    build: BuildFlags,
+}
+
+/// What both have.
+#[derive(Debug, Args)]
+struct BuildFlags {
+    /// Sources and objects
+    #[arg(value_name = "FILE")]
+    files: Vec<OsString>,
+    /// Sources, objects and flags before the library; several may stand in one, between blanks
+    #[arg(short, visible_short_alias = 'a', long, value_name = "FILE", allow_hyphen_values = true)]
+    first: Vec<String>,
+    /// The same, behind the library
+    #[arg(short, long, value_name = "FILE", allow_hyphen_values = true)]
+    last: Vec<String>,
+    /// Print the compiler's command
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// Builds a client: the sources have main.
+pub(crate) fn client(flags: &BuildClientFlags) -> Result<ExitCode, Failure> {
+    let mut command = flags.build.compiler(&flags.output)?;
+    flags.build.finish(&mut command, &Home::find()?);
+    run(&mut command, flags.build.verbose, None)
+}
+
+/// Builds a server: main is made here.
+pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
+    let specs = ServiceSpec::read_all(&flags.services).map_err(Failure::usage)?;
+    let main = service_table::main_source(&specs);
+    let mut command = flags.build.compiler(&flags.output)?;
+    let piped = if flags.keep {
+        let kept = beside(&flags.output);
+        std::fs::write(&kept, &main)
+            .map_err(|error| Failure::failed(format!("{}: {error}", kept.display())))?;
+        command.arg(&kept);
+        None
+    } else {
+        // From standard input, so that no file is left behind when the compiler is stopped.
+        command.args(["-x", "c", "-", "-x", "none"]);
+        Some(main.as_str())
+    };
+    flags.build.finish(&mut command, &Home::find()?);
+    run(&mut command, flags.build.verbose, piped)
+}
+
+/// `pollux pool lay-out`, for installers: what C programs are built with, below a prefix.
+#[derive(Debug, Args)]
+pub(crate) struct LayOutFlags {
+    /// The folder that gets include and lib
+    #[arg(value_name = "PREFIX")]
+    prefix: PathBuf,
+    /// The library as cargo built it
+    #[arg(long, value_name = "FILE")]
+    library: PathBuf,
+}
+
+/// Puts headers, libraries and the package's description where an installation has them.
+pub(crate) fn lay_out(flags: &LayOutFlags) -> Result<ExitCode, Failure> {
+    layout::lay_out(&flags.prefix, &flags.library, Library::Copied).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl BuildFlags {
+    /// The compiler with the user's flags, its output and the sources.
+    fn compiler(&self, output: &Path) -> Result<Command, Failure> {
+        if self.files.is_empty() && self.first.is_empty() {
+            return Err(Failure::usage("nothing to compile: name the sources"));
+        }
+        let compiler = words("CC", "cc");
+        let Some((program, its_flags)) = compiler.split_first() else {
+            return Err(Failure::usage("CC is empty: it names the C compiler, as in CC=gcc"));
+        };
+        let mut command = Command::new(program);
+        command.args(its_flags).args(words("CFLAGS", "")).arg("-o").arg(output);
+        Ok(command)
+    }
+
+    /// The rest of the line.
+    fn finish(&self, command: &mut Command, home: &Home) {
+        command.arg("-I").arg(&home.include);
+        command.args(&self.files).args(split(&self.first));
+        command.arg("-L").arg(&home.lib);
+        let mut rpath = OsString::from("-Wl,-rpath,");
+        rpath.push(&home.lib);
+        command.arg(rpath).arg("-lpollux_xatmi").args(split(&self.last));
+    }
+}
+
+/// Words of an environment variable.
+fn words(variable: &str, otherwise: &str) -> Vec<String> {
+    let text = std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned());
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn split(groups: &[String]) -> impl Iterator<Item = &str> {
+    groups.iter().flat_map(|group| group.split_whitespace())
+}
+
+fn beside(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".main.c");
+    name.into()
+}
+
+fn run(command: &mut Command, is_shown: bool, source: Option<&str>) -> Result<ExitCode, Failure> {
+    if is_shown {
+        output::remark(&shown(command));
+    }
+    command.stdin(if source.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.spawn().map_err(|error| missing(command, &error))?;
+    if let (Some(source), Some(mut stdin)) = (source, child.stdin.take()) {
+        // A compiler that ended before it read says by its status what was wrong.
+        let _ = stdin.write_all(source.as_bytes());
+    }
+    let status = child.wait().map_err(|error| missing(command, &error))?;
+    if !status.success() {
+        return Err(Failure::failed(format!("{}: {status}", name(command))));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn missing(command: &Command, error: &std::io::Error) -> Failure {
+    let name = name(command);
+    Failure::failed(match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("{name} was not found: install a C compiler (apt install gcc), or set CC")
+        }
+        _ => format!("{name}: {error}"),
+    })
+}
+
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(std::ffi::OsStr::to_string_lossy).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_split_at_blanks_and_keep_their_order() {
+        let groups = ["a.c  -DX".to_owned(), String::new(), "b.o".to_owned()];
+        assert_eq!(split(&groups).collect::<Vec<_>>(), ["a.c", "-DX", "b.o"]);
+        assert_eq!(beside(Path::new("out/banksv")), Path::new("out/banksv.main.c"));
+    }
+
+    #[test]
+    fn the_line_has_the_headers_first_and_the_library_behind_the_sources() {
+        let build = BuildFlags {
+            files: vec!["bank.c".into()],
+            first: vec!["x.o".into()],
+            last: vec!["-lm -lz".into()],
+            verbose: false,
+        };
+        let home = Home { include: "/p/include".into(), lib: "/p/lib".into() };
+        let mut command = Command::new("cc");
+        build.finish(&mut command, &home);
+        assert_eq!(
+            shown(&command),
+            "cc -I /p/include bank.c x.o -L /p/lib -Wl,-rpath,/p/lib -lpollux_xatmi -lm -lz"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! `pollux pool check`: would this configuration run here?
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use pollux_xatmi::config::{PoolConfig, Remark};
+use pollux_xatmi::needs::{Limits, Need, Shortage, shortages};
+use pollux_xatmi::pool::{Sizes, find};
+use serde::Serialize;
+
+use super::{config_file, environment};
+use crate::output::{self, Failure};
+
+/// Services that are reckoned with for each program: what they advertise is not known before
+/// they run.
+const SERVICES_OF_A_PROGRAM: u64 = 1;
+
+/// What was found.
+#[derive(Serialize)]
+struct Findings {
+    config: String,
+    programs: usize,
+    workers: u32,
+    service_queues: u64,
+    reply_queues: u32,
+    charge_bytes: u64,
+    limit_bytes: Option<u64>,
+    warnings: Vec<Remark>,
+    missing_programs: Vec<String>,
+    short_limits: Vec<String>,
+    /// The limits that could not be read, with the reason.
+    unknown_limits: Option<String>,
+}
+
+/// Checks the configuration against this machine, with `clients` client threads.
+pub(super) fn check(
+    config: Option<PathBuf>,
+    clients: u32,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let file = config_file(config)?;
+    let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
+    let sizes = Sizes::new(&environment()?);
+    let service_queues = config.entries.len() as u64 * SERVICES_OF_A_PROGRAM;
+    let service =
+        Need { what: "service queues".to_owned(), queues: service_queues, size: sizes.service };
+    let reply =
+        Need { what: "reply queues".to_owned(), queues: u64::from(clients), size: sizes.reply };
+    let charge_bytes = service.charge_bytes() + reply.charge_bytes();
+    let limits = Limits::of_machine();
+    let short = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
+    let findings = Findings {
+        config: file.display().to_string(),
+        programs: config.entries.len(),
+        workers: config.workers_max(),
+        service_queues,
+        reply_queues: clients,
+        charge_bytes,
+        limit_bytes: limits.as_ref().ok().and_then(|limits| limits.bytes),
+        missing_programs: config.entries.iter().filter_map(|entry| find(entry).err()).collect(),
+        short_limits: short.iter().flatten().map(Shortage::to_string).collect(),
+        unknown_limits: limits.as_ref().err().cloned(),
+        warnings: config.warnings,
+    };
+    if json {
+        output::result(&serde_json::to_string_pretty(&findings).map_err(Failure::failed)?)?;
+    } else {
+        output::result(&told(&findings))?;
+    }
+    let is_good = findings.missing_programs.is_empty() && findings.short_limits.is_empty();
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn told(findings: &Findings) -> String {
+    let mut lines = Vec::new();
+    let Findings { config, programs, workers, .. } = findings;
+    lines.push(format!("{config}: {workers} workers of {programs} programs"));
+    let limit = match (&findings.unknown_limits, findings.limit_bytes) {
+        (Some(reason), _) => format!("limit n/a: {reason}"),
+        (None, Some(bytes)) => format!("RLIMIT_MSGQUEUE allows {bytes}"),
+        (None, None) => "RLIMIT_MSGQUEUE sets no limit".to_owned(),
+    };
+    lines.push(format!(
+        "queues: {} for services (one for each program; those that share a service need fewer), \
+         {} for replies to client threads: {} bytes; {limit}",
+        findings.service_queues, findings.reply_queues, findings.charge_bytes,
+    ));
+    lines.extend(findings.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(findings.missing_programs.iter().map(|what| format!("missing: {what}")));
+    lines.extend(findings.short_limits.iter().map(|what| format!("short: {what}")));
+    if findings.missing_programs.is_empty() && findings.short_limits.is_empty() {
+        lines.push("it fits this machine".to_owned());
+    }
+    lines.join("\n")
+}

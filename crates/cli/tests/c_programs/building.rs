@@ -1,0 +1,102 @@
+//! `pollux pool build-server` and `build-client`: options, mistakes, and what is installed.
+
+use std::process::Command;
+
+use crate::pool::Pool;
+use crate::workshop::{Workshop, repository, source, succeeded};
+
+fn pollux(workshop: &Workshop, arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.arg("pool").args(arguments).current_dir(workshop.path("")).env_remove("CFLAGS");
+    command.output().expect("run")
+}
+
+#[test]
+fn the_bank_example_is_built_and_answers() {
+    let Some(workshop) = Workshop::open() else { return };
+    let bank = |name: &str| repository("examples/bank").join(name).display().to_string();
+    workshop.pollux(&["fld", &bank("bank.fd"), "-d", "."]);
+    workshop.pollux(&["pool", "build-server", "-o", "banksv", &bank("banksv.c")]);
+    let client = ["pool", "build-client", "-o", "bankcl", &bank("bankcl.c"), "-l", "-lpthread"];
+    workshop.pollux(&client);
+    let xml = std::fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
+    let pool = Pool::start(&workshop, &xml);
+    let printed = succeeded(&pool.client("bankcl").args(["10", "50"]).output().expect("run"));
+    assert_eq!(printed.lines().count(), 10, "{printed}");
+    assert!(printed.contains("account 1: balance 7595.21 USD after 50 calls\n"), "{printed}");
+    pool.stop();
+}
+
+#[test]
+fn services_of_the_command_line_are_offered_from_the_start() {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.write("list", "THIRD:echo\n");
+    workshop.write(
+        "echo.c",
+        "#include <atmi.h>\nvoid echo(TPSVCINFO *i) { tpreturn(TPSUCCESS, 3, i->data, i->len, 0); }\n",
+    );
+    let server =
+        ["pool", "build-server", "-k", "-o", "echosv", "-s", "FIRST,SECOND:echo", "-s", "@list"];
+    workshop.pollux(&[&server[..], &["-f", "echo.c"]].concat());
+    let main = std::fs::read_to_string(workshop.path("echosv.main.c")).expect("kept");
+    assert!(main.contains("{\"SECOND\", echo, \"echo\"}"), "{main}");
+    workshop.pollux(&["pool", "build-client", "-o", "callcl", &source("call.c")]);
+    let pool = Pool::start(
+        &workshop,
+        "<endurox><servers><server name=\"echosv\"><srvid>1</srvid><min>1</min><max>1</max>\
+         </server></servers></endurox>",
+    );
+    for service in ["FIRST", "SECOND", "THIRD"] {
+        succeeded(&pool.client("callcl").arg(service).output().expect("run"));
+    }
+    let missing = pool.client("callcl").arg("FOURTH").output().expect("run");
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(!missing.status.success() && said.contains("6:TPENOENT"), "{said}");
+    pool.stop();
+}
+
+#[test]
+fn mistakes_are_told_with_what_would_be_right() {
+    let Some(workshop) = Workshop::open() else { return };
+    let told = |arguments: &[&str], code: i32, part: &str| {
+        let output = pollux(&workshop, arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    };
+    told(&["build-server"], 2, "name the sources");
+    told(&["build-server", "-s", "A,,B", "x.c"], 2, "no name of a C function");
+    told(&["build-client", "missing.c"], 1, "missing.c");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["pool", "build-client", "x.c"]).env("CC", "no-such-compiler-here");
+    let output = command.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("install a C compiler"), "{said}");
+}
+
+#[test]
+fn a_laid_out_prefix_has_a_package_that_stands_for_itself() {
+    let Some(workshop) = Workshop::open() else { return };
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_pollux"));
+    let library = binary.with_file_name("deps").join("libpollux_xatmi_c.so");
+    let library = library.display().to_string();
+    workshop.pollux(&["pool", "lay-out", "prefix", "--library", &library]);
+    workshop.write("empty.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
+    let prefix = workshop.path("prefix").display().to_string();
+    let (include, lib) = (format!("-I{prefix}/include"), format!("-L{prefix}/lib"));
+    let flags = match Command::new("pkg-config").arg("--version").output() {
+        Err(_) => vec![include, lib, "-lpollux_xatmi".to_owned()],
+        Ok(_) => {
+            let mut command = Command::new("pkg-config");
+            command.args(["--cflags", "--libs", "pollux-xatmi"]);
+            command.env("PKG_CONFIG_PATH", workshop.path("prefix/lib/pkgconfig"));
+            let flags = succeeded(&command.output().expect("run"));
+            flags.split_whitespace().map(str::to_owned).collect()
+        }
+    };
+    let mut arguments = vec!["-o", "empty", "empty.c"];
+    arguments.extend(flags.iter().map(String::as_str));
+    succeeded(&workshop.run("cc", &arguments));
+    let mut program = Command::new(workshop.path("empty"));
+    succeeded(&program.env("LD_LIBRARY_PATH", workshop.path("prefix/lib")).output().expect("run"));
+}

@@ -1,0 +1,315 @@
+/* The calls of the scenarios; the argument names one. What does not hold is printed, exit code 1. */
+#include <atmi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ubf.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { NAME = 167773161 /* string 1001 */ };
+
+static double now(void) {
+  struct timespec moment;
+  clock_gettime(CLOCK_MONOTONIC, &moment);
+  return (double)moment.tv_sec + (double)moment.tv_nsec / 1e9;
+}
+
+/* Says what a call that should have gone well ended in; its own result. */
+static int well(int result) {
+  if (result == -1) fprintf(stderr, "%s\n", tpstrerror(tperrno));
+  return result != -1;
+}
+
+static char *string(const char *text) {
+  char *buffer = tpalloc("STRING", NULL, 128);
+  strcpy(buffer, text);
+  return buffer;
+}
+
+/* One echo that must come back as it went. */
+static void echo(const char *text) {
+  char *buffer = string(text);
+  long len = 0;
+  CHECK(tpcall("ECHO", buffer, 0, &buffer, &len, 0) == 0 && tpurcode == 77);
+  CHECK(strcmp(buffer, text) == 0 && len == (long)strlen(text) + 1);
+  tpfree(buffer);
+}
+
+static void basic(void) {
+  UBFH *fields = (UBFH *)tpalloc("UBF", NULL, 1024);
+  char value[32], *reply = NULL, *wrong = string("x");
+  long len = 0;
+  CHECK(Badd(fields, NAME, "ACC00000000001", 0) == 0);
+  for (int i = 0; i < 100; i++) {
+    CHECK(tpcall("ECHO", (char *)fields, 0, (char **)&fields, &len, 0) == 0);
+    CHECK(len == 1024 && tpurcode == 77);
+  }
+  CHECK(Bget(fields, NAME, 0, value, NULL) == 0 && strcmp(value, "ACC00000000001") == 0);
+  CHECK(tpcall("FAIL", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPESVCFAIL);
+  CHECK(tpurcode == 5 && Bpres((UBFH *)reply, NAME, 0) && len == 1024);
+  CHECK(tpcall("NONE", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpcall("", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpcall("SILENT", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPESVCERR);
+  CHECK(tpcall("STRAYS", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPESVCERR);
+  CHECK(tpcall("SOFT", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPEITYPE);
+  CHECK(tpcall("EMPTY", (char *)fields, 0, &reply, &len, 0) == 0 && len == 0 && tpurcode == 9);
+  CHECK(tpcall("EMPTY", NULL, 0, &reply, &len, 0) == 0 && len == 0);
+  CHECK(tpcall("ECHO", NULL, 0, &reply, &len, 0) == 0 && len == 0);
+  CHECK(tpcall("ECHO", (char *)fields, 0, &wrong, &len, TPNOCHANGE) == -1);
+  CHECK(tperrno == TPEOTYPE && strcmp(wrong, "x") == 0);
+  CHECK(tpcall("ECHO", (char *)fields, 0, &wrong, &len, 0) == 0 && Bnum((UBFH *)wrong) == 1);
+  tpfree((char *)fields);
+  fields = (UBFH *)string("twenty and one bytes");
+  CHECK(tpcall("INFO", (char *)fields, 0, (char **)&fields, &len, 0) == 0 && len == 21);
+  CHECK(tptypes((char *)fields, NULL, NULL) == 5000);
+  CHECK(tpcall("NESTED", (char *)fields, 0, (char **)&fields, &len, 0) == 0 && tpurcode == 77);
+  CHECK(strcmp((char *)fields, "twenty and one bytes") == 0);
+  tpfree((char *)fields);
+  tpfree(reply);
+  tpfree(wrong);
+}
+
+static void *calls_of_a_thread(void *number) {
+  char text[32];
+  for (int i = 0; i < 50; i++) {
+    snprintf(text, sizeof text, "%d of thread %d", i, *(int *)number);
+    echo(text);
+  }
+  /* The context ends with the thread, by tpterm or without. */
+  if (*(int *)number % 2 == 0) CHECK(tpterm() == 0 && tpterm() == 0);
+  return NULL;
+}
+
+static void threads(void) {
+  pthread_t thread[16];
+  int number[16];
+  for (int i = 0; i < 16; i++) {
+    number[i] = i;
+    CHECK(pthread_create(&thread[i], NULL, calls_of_a_thread, &number[i]) == 0);
+  }
+  for (int i = 0; i < 16; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+}
+
+/* Only one server runs in this scenario. */
+static void advertise(void) {
+  char *buffer = string("x");
+  long len = 0;
+  CHECK(tpcall("LATER", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpcall("OPEN", buffer, 0, &buffer, &len, 0) == 0);
+  CHECK(well(tpcall("LATER", buffer, 0, &buffer, &len, 0)) && tpurcode == 1);
+  CHECK(tpcall("CLOSE", buffer, 0, &buffer, &len, 0) == 0 && tpurcode != 0);
+  CHECK(tpcall("LATER", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpcall("CLOSE", buffer, 0, &buffer, &len, 0) == 0 && tpurcode == 0);
+  CHECK(tpcall("OPEN", buffer, 0, &buffer, &len, 0) == 0);
+  CHECK(well(tpcall("LATER", buffer, 0, &buffer, &len, 0)) && tpurcode == 1);
+  tpfree(buffer);
+}
+
+static void death(void) {
+  char *buffer = string("x");
+  long len = 0;
+  double start = now();
+  CHECK(tpcall("DIE", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPESVCERR);
+  CHECK(now() - start < 20);
+  CHECK(strcmp(buffer, "x") == 0);
+  for (int i = 0; i < 10; i++) echo("others go on");
+  tpfree(buffer);
+}
+
+static void timeout(void) {
+  char *buffer = string("1500");
+  long len = 0;
+  int cd;
+  double start = now();
+  CHECK(tptoutset(1) == 0);
+  CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPETIME);
+  CHECK(now() - start > 0.99);
+  echo("the late reply is not this one");
+  CHECK(tptoutset(0) == 0 && tpsblktime(1, TPBLK_NEXT) == 0);
+  CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPETIME);
+  CHECK(tpgblktime(TPBLK_NEXT) == 0);
+  CHECK(tpsblktime(1, TPBLK_ALL) == 0);
+  CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, TPNOTIME) == 0);
+  /* After TPETIME the descriptor holds, and the reply is delivered. */
+  cd = tpacall("SLOW", buffer, 0, 0);
+  CHECK(cd > 0);
+  CHECK(tpgetrply(&cd, &buffer, &len, 0) == -1 && tperrno == TPETIME);
+  CHECK(tpgetrply(&cd, &buffer, &len, 0) == 0 && strcmp(buffer, "1500") == 0);
+  CHECK(tpgetrply(&cd, &buffer, &len, 0) == -1 && tperrno == TPEBADDESC);
+  tpfree(buffer);
+}
+
+static void mix(void) {
+  char *buffer = string("a text"), *reply = NULL;
+  long len = 0;
+  int cd[20], any = 9999;
+  CHECK(tpgetrply(&any, &reply, &len, 0) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpgetrply(&any, &reply, &len, TPGETANY | TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
+  CHECK(any == 0);
+  for (int i = 0; i < 20; i++) {
+    sprintf(buffer, "call %d", i);
+    cd[i] = tpacall(i % 5 == 0 ? "HOP" : "ECHO", buffer, 0, 0);
+    CHECK(cd[i] > 0);
+    if (i % 3 == 0) echo("in between");
+  }
+  CHECK(tpacall("ECHO", buffer, 0, TPNOREPLY) == 0);
+  for (int i = 19; i >= 10; i--) {
+    char expected[16];
+    int asked = cd[i];
+    sprintf(expected, "call %d", i);
+    CHECK(tpgetrply(&asked, &reply, &len, 0) == 0 && strcmp(reply, expected) == 0);
+    CHECK(tpgetrply(&asked, &reply, &len, 0) == -1 && tperrno == TPEBADDESC);
+  }
+  for (int i = 0; i < 10; i++) {
+    CHECK(tpgetrply(&any, &reply, &len, TPGETANY) == 0);
+    int found = 0;
+    for (int k = 0; k < 10; k++) found |= cd[k] == any && atoi(reply + 5) == k;
+    CHECK(found);
+  }
+  CHECK(tpgetrply(&any, &reply, &len, TPGETANY | TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
+  tpfree(buffer);
+  tpfree(reply);
+}
+
+static void cancel(void) {
+  char *buffer = string("300"), *reply = NULL;
+  long len = 0;
+  int cd = tpacall("SLOW", buffer, 0, 0), other;
+  CHECK(cd > 0 && tpcancel(cd) == 0);
+  CHECK(tpcancel(cd) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpcancel(9999) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpcancel(-1) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpgetrply(&cd, &reply, &len, 0) == -1 && tperrno == TPEBADDESC);
+  /* The late reply never surfaces. */
+  other = tpacall("SLOW", string("600"), 0, 0);
+  CHECK(tpgetrply(&cd, &reply, &len, TPGETANY) == 0 && cd == other);
+  CHECK(strcmp(reply, "600") == 0);
+  tpfree(buffer);
+  tpfree(reply);
+}
+
+static void noblock(void) {
+  char *buffer = string("150"), *reply = NULL;
+  long len = 0;
+  int cd[64], sent = 0;
+  while (sent < 64 && (cd[sent] = tpacall("SLOW", buffer, 0, TPNOBLOCK)) > 0) sent++;
+  CHECK(sent < 64 && tperrno == TPEBLOCK);
+  CHECK(tpcall("SLOW", buffer, 0, &reply, &len, TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
+  for (int i = 0; i < sent; i++) CHECK(tpgetrply(&cd[i], &reply, &len, 0) == 0);
+  tpfree(buffer);
+  tpfree(reply);
+}
+
+static void forward(void) {
+  char *buffer = string("forwarded");
+  long len = 0;
+  CHECK(tpcall("HOP", buffer, 0, &buffer, &len, 0) == 0 && tpurcode == 77);
+  CHECK(strcmp(buffer, "forwarded") == 0 && len == 10);
+  CHECK(tpcall("NOWHERE", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPESVCERR);
+  CHECK(tpacall("HOP", buffer, 0, TPNOREPLY) == 0);
+  echo("after one that nobody waits for");
+  tpfree(buffer);
+}
+
+static void lengths(void) {
+  char *bytes = tpalloc("CARRAY", NULL, 100), *reply = tpalloc("CARRAY", NULL, 10), type[9];
+  long len = 0;
+  memcpy(bytes, "one\0two", 7);
+  CHECK(tpcall("ECHO", bytes, 7, &reply, &len, 0) == 0 && len == 7);
+  CHECK(memcmp(reply, "one\0two", 7) == 0 && tptypes(reply, type, NULL) == 100);
+  CHECK(tpcall("ECHO", bytes, 0, &reply, &len, 0) == 0 && len == 0);
+  CHECK(tpcall("ECHO", bytes, 101, &reply, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("ECHO", bytes, -1, &reply, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("TOOLONG", bytes, 7, &reply, &len, 0) == -1 && tperrno == TPESVCERR);
+  CHECK(tpcall("GROW", bytes, 50, &reply, &len, 0) == 0 && len == 501);
+  CHECK(tptypes(reply, type, NULL) >= 501 && strcmp(type, "STRING") == 0);
+  CHECK(strspn(reply, "g") == 500);
+  /* Longer than a message: it goes another way and looks the same. */
+  bytes = tprealloc(bytes, 1000000);
+  memset(bytes, 'b', 1000000);
+  CHECK(tpcall("ECHO", bytes, 1000000, &bytes, &len, 0) == 0 && len == 1000000);
+  CHECK(bytes[0] == 'b' && bytes[999999] == 'b');
+  char *text = tpalloc("JSON", NULL, 100);
+  memset(text, '1', 100);
+  CHECK(tpcall("ECHO", text, 0, &text, &len, 0) == -1 && tperrno == TPEINVAL);
+  strcpy(text, "{\"a\": [1, 2]}");
+  CHECK(tpcall("ECHO", text, 0, &text, &len, 0) == 0 && len == 14);
+  CHECK(strcmp(text, "{\"a\": [1, 2]}") == 0);
+  tpfree(bytes);
+  tpfree(reply);
+  tpfree(text);
+}
+
+static void nothing(int number) { (void)number; }
+
+static void interrupted(void) {
+  char *buffer = string("400");
+  long len = 0;
+  struct sigaction action = {0};
+  struct itimerval after = {{0, 0}, {0, 100000}};
+  action.sa_handler = nothing;
+  sigaction(SIGALRM, &action, NULL);
+  setitimer(ITIMER_REAL, &after, NULL);
+  CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPGOTSIG);
+  setitimer(ITIMER_REAL, &after, NULL);
+  CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, TPSIGRSTRT) == 0);
+  tpfree(buffer);
+}
+
+/* After fork the child has a context of its own and the parent keeps its. */
+static void forked(void) {
+  int status = -1;
+  echo("before");
+  pid_t child = fork();
+  if (child == 0) {
+    echo("in the child");
+    exit(failures != 0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  child = fork();
+  if (child == 0) exit(0);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  echo("after children came and went");
+}
+
+/* Only one server runs: it answers, ends, and is started again. */
+static void ending(void) {
+  char *buffer = string("x");
+  long len = 0, before;
+  double deadline = now() + 30;
+  CHECK(tpcall("EXIT", buffer, 0, &buffer, &len, 0) == 0);
+  before = tpurcode;
+  while (tpcall("PID", NULL, 0, &buffer, &len, 0) == -1 && now() < deadline) {
+    CHECK(tperrno == TPENOENT || tperrno == TPESVCERR || tperrno == TPETIME);
+    nanosleep(&(struct timespec){0, 10000000}, NULL);
+  }
+  CHECK(now() < deadline && tpurcode != before);
+  tpfree(buffer);
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } scenarios[] = {
+      {"basic", basic},     {"threads", threads}, {"advertise", advertise},
+      {"death", death},     {"timeout", timeout}, {"mix", mix},
+      {"cancel", cancel},   {"noblock", noblock}, {"forward", forward},
+      {"lengths", lengths}, {"ending", ending},   {"interrupted", interrupted},
+      {"forked", forked},
+  };
+  for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+    if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {
+      scenarios[i].run();
+      return failures != 0;
+    }
+  }
+  fprintf(stderr, "usage: %s SCENARIO\n", argv[0]);
+  return 2;
+}

@@ -1,0 +1,88 @@
+//! One test for each scenario of `client.c`, on a pool of its own with the services of `server.c`.
+
+use crate::pool::Pool;
+use crate::workshop::{Workshop, source, succeeded};
+
+/// Runs a scenario against so many copies of the server.
+fn play(scenario: &str, copies: u32) {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.pollux(&["pool", "build-server", "-o", "testsv", &source("server.c")]);
+    let client = ["pool", "build-client", "-o", "testcl", &source("client.c"), "-l", "-lpthread"];
+    workshop.pollux(&client);
+    let xml = format!(
+        "<endurox><appconfig><sanity>1</sanity><restart_min>1</restart_min></appconfig>\
+         <servers><server name=\"testsv\"><srvid>1</srvid><min>{copies}</min><max>{copies}</max>\
+         <sysopt>-e {}/log</sysopt><appopt>-x 42</appopt></server></servers></endurox>",
+        workshop.path("").display()
+    );
+    let pool = Pool::start(&workshop, &xml);
+    succeeded(&pool.client("testcl").arg(scenario).output().expect("run"));
+    pool.stop();
+    let log = std::fs::read_to_string(workshop.path("log")).unwrap_or_default();
+    assert_eq!(log, "", "what the servers said");
+}
+
+#[test]
+fn calls_and_each_way_in_which_a_service_can_end() {
+    play("basic", 3);
+}
+
+#[test]
+fn threads_have_contexts_of_their_own() {
+    play("threads", 3);
+}
+
+#[test]
+fn services_come_and_go_while_the_server_runs() {
+    play("advertise", 1);
+}
+
+#[test]
+fn a_server_that_dies_in_a_call_is_an_error_at_once() {
+    play("death", 3);
+}
+
+#[test]
+fn times_of_process_thread_and_call_are_kept() {
+    play("timeout", 4);
+}
+
+#[test]
+fn replies_are_matched_to_calls_in_any_order() {
+    play("mix", 3);
+}
+
+#[test]
+fn a_cancelled_call_never_surfaces() {
+    play("cancel", 3);
+}
+
+#[test]
+fn a_full_queue_does_not_block_who_does_not_want_it() {
+    play("noblock", 3);
+}
+
+#[test]
+fn a_forwarded_call_is_answered_to_the_first_caller() {
+    play("forward", 3);
+}
+
+#[test]
+fn lengths_of_all_types_hold_and_replies_grow() {
+    play("lengths", 2);
+}
+
+#[test]
+fn a_signal_ends_a_call_unless_it_is_to_go_on() {
+    play("interrupted", 2);
+}
+
+#[test]
+fn a_child_has_its_own_context_and_leaves_the_parents_alone() {
+    play("forked", 2);
+}
+
+#[test]
+fn a_server_that_returns_with_tpexit_is_started_again() {
+    play("ending", 1);
+}

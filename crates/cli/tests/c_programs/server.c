@@ -1,0 +1,123 @@
+/* The services of the scenarios, each for one way in which a call can go. */
+#include <atmi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <ubf.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static void wait_ms(long ms) {
+  struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&rest, NULL);
+}
+
+static void ECHO(TPSVCINFO *call) { tpreturn(TPSUCCESS, 77, call->data, call->len, 0); }
+
+static void FAIL(TPSVCINFO *call) { tpreturn(TPFAIL, 5, call->data, call->len, 0); }
+
+static void SILENT(TPSVCINFO *call) { (void)call; }
+
+static void DIE(TPSVCINFO *call) {
+  (void)call;
+  _exit(3);
+}
+
+/* Takes as many milliseconds as the text says. */
+static void SLOW(TPSVCINFO *call) {
+  wait_ms(atol(call->data));
+  tpreturn(TPSUCCESS, 0, call->data, 0, 0);
+}
+
+static void HOP(TPSVCINFO *call) { tpforward("ECHO", call->data, call->len, 0); }
+
+static void NOWHERE(TPSVCINFO *call) { tpforward("NO SUCH", call->data, call->len, 0); }
+
+static void EMPTY(TPSVCINFO *call) {
+  (void)call;
+  tpreturn(TPSUCCESS, 9, NULL, 0, 0);
+}
+
+static void STRAYS(TPSVCINFO *call) {
+  (void)call;
+  tpreturn(TPSUCCESS, 0, STRAY, 0, 0);
+}
+
+static void SOFT(TPSVCINFO *call) {
+  tpreturn(TPEITYPE, 0, call->data, call->len, TPSOFTERR);
+}
+
+static void TOOLONG(TPSVCINFO *call) { tpreturn(TPSUCCESS, 0, call->data, 1L << 40, 0); }
+
+/* Another buffer, of another type and ten times as large. */
+static void GROW(TPSVCINFO *call) {
+  char *text = tpalloc("STRING", NULL, 10 * call->len + 1);
+  memset(text, 'g', (size_t)(10 * call->len));
+  text[10 * call->len] = '\0';
+  tpreturn(TPSUCCESS, 0, text, 0, 0);
+}
+
+static void later(TPSVCINFO *call) { tpreturn(TPSUCCESS, 1, call->data, call->len, 0); }
+
+static void other(TPSVCINFO *call) { tpreturn(TPSUCCESS, 2, call->data, call->len, 0); }
+
+static void OPEN(TPSVCINFO *call) {
+  CHECK(tpadvertise("LATER", later) == 0);
+  CHECK(tpadvertise("LATER", later) == 0);
+  CHECK(tpadvertise("LATER", other) == -1 && tperrno == TPEMATCH);
+  CHECK(tpadvertise("A NAME OF MORE THAN THIRTY LETTERS", later) == -1 && tperrno == TPEINVAL);
+  CHECK(tpadvertise("", later) == -1 && tperrno == TPEINVAL);
+  CHECK(tpadvertise("A,B", later) == -1 && tperrno == TPEINVAL);
+  tpreturn(failures == 0 ? TPSUCCESS : TPFAIL, getpid(), call->data, call->len, 0);
+}
+
+static void CLOSE(TPSVCINFO *call) {
+  int result = tpunadvertise("LATER");
+  tpreturn(TPSUCCESS, result == 0 ? getpid() : 0, call->data, call->len, 0);
+}
+
+/* A call from within a call, into the request's own buffer. */
+static void NESTED(TPSVCINFO *call) {
+  char *data = call->data;
+  long len = 0;
+  int result = tpcall("ECHO", data, call->len, &data, &len, 0);
+  CHECK(tpterm() == -1 && tperrno == TPEPROTO);
+  tpfree(data);
+  CHECK(tptypes(data, NULL, NULL) > 0);
+  tpreturn(result == 0 && failures == 0 ? TPSUCCESS : TPFAIL, tpurcode, data, len, 0);
+}
+
+static void INFO(TPSVCINFO *call) {
+  CHECK(strcmp(call->name, "INFO") == 0 && strcmp(call->fname, "INFO") == 0);
+  CHECK(call->len == 21 && strcmp(call->data, "twenty and one bytes") == 0);
+  CHECK(call->flags == 0 && call->cd > 0);
+  CHECK(tptypes(call->data, NULL, NULL) >= 21);
+  char *moved = tprealloc(call->data, 5000);
+  CHECK(moved != NULL && strcmp(moved, "twenty and one bytes") == 0);
+  tpreturn(failures == 0 ? TPSUCCESS : TPFAIL, 0, moved, 0, 0);
+}
+
+static void PID(TPSVCINFO *call) {
+  (void)call;
+  tpreturn(TPSUCCESS, getpid(), NULL, 0, 0);
+}
+
+static void EXIT(TPSVCINFO *call) {
+  tpreturn(TPSUCCESS | TPEXIT, getpid(), call->data, call->len, 0);
+}
+
+/* The arguments of the configuration come with the program's name in front. */
+int tpsvrinit(int argc, char **argv) {
+  CHECK(argc == 3 && strcmp(argv[1], "-x") == 0 && strcmp(argv[2], "42") == 0 && argv[3] == NULL);
+  CHECK(tpadvertise("ECHO", ECHO) == 0 && tpadvertise("FAIL", FAIL) == 0);
+  CHECK(tpadvertise("SILENT", SILENT) == 0 && tpadvertise("DIE", DIE) == 0);
+  CHECK(tpadvertise("SLOW", SLOW) == 0 && tpadvertise("HOP", HOP) == 0);
+  CHECK(tpadvertise("NOWHERE", NOWHERE) == 0 && tpadvertise("EMPTY", EMPTY) == 0);
+  CHECK(tpadvertise("STRAYS", STRAYS) == 0 && tpadvertise("SOFT", SOFT) == 0);
+  CHECK(tpadvertise("TOOLONG", TOOLONG) == 0 && tpadvertise("GROW", GROW) == 0);
+  CHECK(tpadvertise("OPEN", OPEN) == 0 && tpadvertise("CLOSE", CLOSE) == 0);
+  CHECK(tpadvertise("NESTED", NESTED) == 0 && tpadvertise("INFO", INFO) == 0);
+  CHECK(tpadvertise("PID", PID) == 0 && tpadvertise("EXIT", EXIT) == 0);
+  return failures;
+}

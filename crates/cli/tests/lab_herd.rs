@@ -1,0 +1,175 @@
+//! Herds of a few workers on a real kernel: every call is answered by somebody, every worker ends,
+//! and a limit that is too small is named. Nothing is judged of their figures.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const WORKERS: usize = 4;
+
+/// Starts one run of one arm, as the lab does.
+fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
+    let axes = json!({"source": source, "workers": WORKERS.to_string(), "callers": "3"});
+    let spec = json!({"experiment": "herd", "poller": null, "wait": wait, "pattern": "random",
+                      "axes": axes, "seed": 1, "ramp_ms": 50, "runtime_ms": runtime_ms,
+                      "interval_ms": 20, "pass": "timing", "scratch": std::env::temp_dir()});
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).args(["lab", "measure"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(spec.to_string().as_bytes()).expect("written");
+    child
+}
+
+/// The result of one run and the number of its intervals.
+fn measured(source: &str, wait: &str) -> (Value, usize) {
+    let child = start(source, wait, 200, &[env!("CARGO_BIN_EXE_pollux")]);
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{wait} on {source}: {said}");
+    let text = String::from_utf8(output.stdout).expect("JSON");
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let done = lines.last().map(|line| line["done"].clone()).expect("a result");
+    (done, lines.len() - 1)
+}
+
+/// Whether io_uring is allowed here; where it is not, the test says so.
+fn has_uring() -> bool {
+    let refused = pollux_poller::Mechanism::UringPoll.open().err();
+    if let Some(reason) = &refused {
+        skip(&reason.to_string());
+    }
+    refused.is_none()
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn skip(reason: &str) {
+    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// Calls were made, and the workers that share them counted each of them once.
+fn every_call_is_answered(source: &str) {
+    for wait in ["exclusive", "epoll", "edge", "shared", "block", "uring"] {
+        if wait == "uring" && !has_uring() {
+            continue;
+        }
+        let (done, intervals) = measured(source, wait);
+        let shares: Vec<u64> = done["worker_calls"]
+            .as_array()
+            .expect("shares")
+            .iter()
+            .filter_map(Value::as_u64)
+            .collect();
+        let what = format!("{wait} on {source}: {done}");
+        assert_eq!(shares.len(), WORKERS, "{what}");
+        assert!(done["events"].as_u64() > Some(0), "{what}");
+        assert_eq!(done["events"].as_u64(), Some(shares.iter().sum()), "{what}");
+        assert_eq!(done["mechanism"], wait, "{what}");
+        assert!(intervals >= 1, "{what}");
+        let figure = |name: &str| done["figures"][name].as_f64();
+        assert!(figure("latency_p50_us") <= figure("latency_p99_us"), "{what}");
+        assert!(figure("latency_p99_us") <= figure("latency_max_us"), "{what}");
+        assert!((0.0..1.0).contains(&figure("gini").expect("a coefficient")), "{what}");
+        if Path::new("/proc/stat").exists() {
+            assert!(figure("switches_per_call") > Some(0.0), "{what}");
+        }
+        assert!(figure("caller_us_per_call") > Some(0.0), "{what}");
+    }
+}
+
+#[test]
+fn every_call_on_a_queue_is_answered() {
+    every_call_is_answered("queue");
+}
+
+#[test]
+fn every_call_on_a_socket_is_answered() {
+    every_call_is_answered("socket");
+}
+
+#[test]
+fn every_call_on_an_eventfd_is_answered() {
+    every_call_is_answered("eventfd");
+}
+
+#[test]
+fn every_call_on_a_pipe_is_answered() {
+    every_call_is_answered("pipe");
+}
+
+#[test]
+fn a_queue_that_does_not_fit_names_its_limit() {
+    let program = ["prlimit", "--msgqueue=4000:4000", env!("CARGO_BIN_EXE_pollux")];
+    let output = start("queue", "exclusive", 100, &program).wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("RLIMIT_MSGQUEUE is 4000 bytes"), "{said}");
+    assert!(said.contains("needs 5632 of them"), "{said}");
+}
+
+#[test]
+fn an_interrupted_herd_leaves_no_worker_behind() {
+    for wait in ["exclusive", "block"] {
+        let mut run = start("queue", wait, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
+        let start = Instant::now();
+        let children = loop {
+            let children = children_of(run.id());
+            if children.len() == WORKERS + 1 {
+                break children;
+            }
+            assert!(start.elapsed() < PATIENCE, "workers and callers: {children:?}");
+            std::thread::yield_now();
+        };
+        let pid = rustix::process::Pid::from_child(&run);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
+        assert_eq!(run.wait().expect("its end").code(), Some(1), "it ended by itself");
+        for child in children {
+            assert!(!Path::new(&format!("/proc/{child}/exe")).exists(), "{child} is still there");
+        }
+    }
+}
+
+#[test]
+fn a_job_of_a_herd_has_rows_shares_and_reasons() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("herd-job");
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["lab", "run", "herd", "--only", "queue", "--workers", "4", "--quiet", "--json"]);
+    command.args(["--wait", "exclusive,block", "--blocks", "2", "--runtime", "200ms"]);
+    let output = command.arg("--out").arg(&folder).output().expect("pollux starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let record: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let rows = record["results"].as_array().expect("rows");
+    let arms: Vec<&str> = rows.iter().filter_map(|row| row["arm"].as_str()).collect();
+    assert_eq!(arms, ["exclusive", "block", "A/A"]);
+    assert_eq!((&rows[0]["unit"], &rows[0]["baseline"]), (&json!("calls/s"), &json!("exclusive")));
+    let why = record["why"].as_array().expect("counts");
+    for row in why {
+        let switches = &row["switches_per_event"];
+        let is_read = switches["value"].as_f64() > Some(0.0);
+        assert!(is_read || switches["unavailable"].is_string(), "{row}");
+    }
+    let page = std::fs::read_to_string(folder.join("report.html")).expect("a report");
+    assert!(page.contains("id=\"herd\"") && page.contains("Lorenz curves of 2 arms"));
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// Processes whose parent this is.
+fn children_of(pid: u32) -> Vec<u32> {
+    let numbers = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |number: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.to_owned());
+        let parent = fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse().ok());
+        parent == Some(pid)
+    };
+    numbers.filter(is_child).collect()
+}

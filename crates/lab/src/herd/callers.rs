@@ -1,0 +1,275 @@
+//! The callers: one process with a thread for each, which call as soon as they were answered.
+//!
+//! `pollux lab herd-callers` calls [`run`]. It is told over its standard input (`desk`) to call for
+//! some time, once for the ramp and once for the window, and says what came of it. A closed loop:
+//! what is under way at the end is waited for, so every call that was counted was answered.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use pollux_load::Distribution;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::desk::Desk;
+use super::message::{Message, Purpose};
+use super::requests::{Answers, Requests};
+use super::source::Source;
+use crate::error::{MeasureError, in_words};
+use crate::measure::machine_switches;
+use crate::record::Interval;
+
+/// How long an answer may take after the end; the slowest that was seen took a second.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// The quantiles that a run keeps, by the name of their figure.
+const QUANTILES: [(&str, f64); 2] = [("latency_p50_us", 0.5), ("latency_p99_us", 0.99)];
+
+/// What the callers are told first. The descriptors beside it are those of the source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Orders {
+    /// Name of the source.
+    pub(super) source: String,
+    /// Where it listens, where it does.
+    pub(super) address: Option<SocketAddr>,
+    /// Number of callers.
+    pub(super) callers: usize,
+}
+
+/// What they are told then.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Go {
+    /// Whether the calls are those of the window.
+    pub(super) is_window: bool,
+    /// How long new calls begin.
+    pub(super) time_ms: u64,
+    /// Length of an interval.
+    pub(super) interval_ms: u64,
+}
+
+/// What they say.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Word {
+    /// They are ready to call.
+    Ready,
+    /// An interval of the run that has just ended.
+    Interval(Interval),
+    /// The run has ended, and these were its intervals.
+    Called(Called),
+    /// A call failed.
+    Failed(String),
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Called {
+    /// Calls that were answered.
+    pub(super) calls: u64,
+    /// From the first request to the last answer.
+    pub(super) elapsed_s: f64,
+    /// Context switches of the whole machine meanwhile; none where they can't be read.
+    pub(super) machine_switches: Option<u64>,
+    /// CPU time of this process.
+    pub(super) cpu_ns: u64,
+    /// Latencies by name, in microseconds.
+    pub(super) latencies: std::collections::BTreeMap<String, f64>,
+}
+
+/// Calls as often as it is told to.
+///
+/// # Errors
+/// [`MeasureError`] when it can't be told what went wrong; else it is told, and this is fine.
+pub fn run() -> Result<(), MeasureError> {
+    let desk = Desk::on_stdin()?;
+    let ended = serve(&desk);
+    match ended {
+        Ok(()) => Ok(()),
+        Err(error) => desk.send(&Word::Failed(in_words(&error)), &[]),
+    }
+}
+
+fn serve(desk: &Desk) -> Result<(), MeasureError> {
+    let Some((orders, fds)) = desk.receive::<Orders>()? else { return Ok(()) };
+    let source = Source::by_name(&orders.source);
+    let source = source.ok_or_else(|| MeasureError::Spec(orders.source.clone()))?;
+    let (requests, answers) = Requests::new(source, orders.address, fds, orders.callers)?;
+    let (requests, answers) = (Arc::new(requests), Arc::new(answers));
+    desk.send(&Word::Ready, &[])?;
+    while let Some((go, _)) = desk.receive::<Go>()? {
+        let (called, intervals) = call_for(go, &requests, &answers)?;
+        for interval in intervals {
+            desk.send(&Word::Interval(interval), &[])?;
+        }
+        desk.send(&Word::Called(called), &[])?;
+    }
+    Ok(())
+}
+
+/// What the threads of one run share with the one that waits for them.
+struct Shared {
+    /// Released when all are there.
+    start: Barrier,
+    is_over: AtomicBool,
+    /// Calls of each caller so far.
+    counts: Vec<Count>,
+}
+
+/// A count on cache lines of its own: two, as they are fetched in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+/// What one thread ends with.
+type Ended = Result<Distribution, MeasureError>;
+
+fn call_for(
+    go: Go,
+    requests: &Arc<Requests>,
+    answers: &Arc<Vec<Answers>>,
+) -> Result<(Called, Vec<Interval>), MeasureError> {
+    let callers = answers.len();
+    let shared = Arc::new(Shared {
+        start: Barrier::new(callers + 1),
+        is_over: AtomicBool::new(false),
+        counts: (0..callers).map(|_| Count::default()).collect(),
+    });
+    let (sender, ended) = channel();
+    for caller in 0..callers {
+        spawn(caller, go.is_window, &shared, requests, answers, &sender)?;
+    }
+    drop(sender);
+    let cpu_before = cpu_ns();
+    let first = Tick::take(&shared.counts);
+    shared.start.wait();
+    let intervals = sleep_through(go, &first, &shared, &ended);
+    shared.is_over.store(true, Relaxed);
+    let mut times = Distribution::new();
+    if let Err(early) = intervals.as_ref().map(drop) {
+        return Err(MeasureError::Protocol(format!("a caller ended early: {early}")));
+    }
+    for _ in 0..callers {
+        match ended.recv_timeout(PATIENCE) {
+            Ok(of_one) => times.add(&of_one?),
+            // The thread still waits; it ends with this process.
+            Err(_) => return Err(MeasureError::Silent(PATIENCE, "towards a caller")),
+        }
+    }
+    let last = Tick::take(&shared.counts);
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let quantile =
+        |(name, share): (&str, f64)| Some((name.to_owned(), micros(times.quantile_ns(share)?)));
+    let longest = times.max_ns().map(|ns| ("latency_max_us".to_owned(), micros(ns)));
+    let called = Called {
+        calls: last.calls,
+        elapsed_s: (last.at - first.at).as_secs_f64(),
+        machine_switches: last.switches.zip(first.switches).map(|(last, first)| last - first),
+        cpu_ns: cpu_ns() - cpu_before,
+        latencies: QUANTILES.into_iter().filter_map(quantile).chain(longest).collect(),
+    };
+    Ok((called, intervals.unwrap_or_default()))
+}
+
+/// A caller's thread: calls until the end, then says how long each call took.
+fn spawn(
+    caller: usize,
+    is_window: bool,
+    shared: &Arc<Shared>,
+    requests: &Arc<Requests>,
+    answers: &Arc<Vec<Answers>>,
+    ended: &Sender<Ended>,
+) -> Result<(), MeasureError> {
+    let purpose = if is_window { Purpose::Window } else { Purpose::Ramp };
+    let message = Message { caller: caller as u8, purpose };
+    let (shared, requests, ended) = (Arc::clone(shared), Arc::clone(requests), ended.clone());
+    let answers = Arc::clone(answers);
+    let call = move || {
+        shared.start.wait();
+        let mut times = Distribution::new();
+        let mut calls = 0;
+        while !shared.is_over.load(Relaxed) {
+            let start = Instant::now();
+            requests.call(&answers[caller], message)?;
+            times.record(start.elapsed().as_nanos() as u64);
+            calls += 1;
+            shared.counts[caller].0.store(calls, Relaxed);
+        }
+        Ok(times)
+    };
+    let spawned = std::thread::Builder::new().name(format!("caller {caller}")).spawn(move || {
+        // Whoever waits for it may have given up.
+        let _ = ended.send(call());
+    });
+    let failed = |cause| MeasureError::Setup { what: format!("caller {caller}"), cause };
+    spawned.map(drop).map_err(failed)
+}
+
+/// Waits for the end of the run and cuts its intervals.
+///
+/// # Errors
+/// In words, why a caller ended before.
+fn sleep_through(
+    go: Go,
+    first: &Tick,
+    shared: &Shared,
+    ended: &Receiver<Ended>,
+) -> Result<Vec<Interval>, String> {
+    let (time, each) = (Duration::from_millis(go.time_ms), Duration::from_millis(go.interval_ms));
+    let mut intervals = Vec::new();
+    let mut before = first.clone();
+    for cut in 1.. {
+        let due = (each * cut).min(time);
+        let sleep = (first.at + due).saturating_duration_since(Instant::now());
+        match ended.recv_timeout(sleep) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("without a word".to_owned()),
+            Ok(Ok(_)) => return Err("without an error".to_owned()),
+            Ok(Err(error)) => return Err(in_words(&error)),
+        }
+        let tick = Tick::take(&shared.counts);
+        // A stub that is much shorter than its siblings says nothing about the rate.
+        if (tick.at - before.at) * 2 >= each {
+            intervals.push(tick.interval_since(&before, first));
+        }
+        before = tick;
+        if due >= time {
+            break;
+        }
+    }
+    Ok(intervals)
+}
+
+/// What is read at the ends of intervals.
+#[derive(Clone)]
+struct Tick {
+    at: Instant,
+    calls: u64,
+    switches: Option<u64>,
+}
+
+impl Tick {
+    fn take(counts: &[Count]) -> Self {
+        let calls = counts.iter().map(|count| count.0.load(Relaxed)).sum();
+        Self { at: Instant::now(), calls, switches: machine_switches() }
+    }
+
+    fn interval_since(&self, before: &Self, first: &Self) -> Interval {
+        let length_s = (self.at - before.at).as_secs_f64();
+        let switches = self.switches.zip(before.switches);
+        Interval {
+            end_s: (self.at - first.at).as_secs_f64(),
+            events_per_s: (self.calls - before.calls) as f64 / length_s,
+            events_per_wait: None,
+            process_switches_per_s: None,
+            machine_switches_per_s: switches.map(|(now, then)| (now - then) as f64 / length_s),
+        }
+    }
+}
+
+/// CPU time of this process, with its threads that have ended.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,116 @@
+//! A worker: a process of its own that waits for the source, takes requests and answers them.
+//!
+//! `pollux lab herd-worker` calls [`run`]. It learns from its standard input what to do (`desk`),
+//! says there when it is ready, and at the end how many calls it answered.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use serde::{Deserialize, Serialize};
+
+use super::desk::Desk;
+use super::intake::Intake;
+use super::message::Purpose;
+use super::source::Source;
+use super::waiting::{Waiting, Woken};
+use crate::error::{MeasureError, in_words};
+use crate::experiment::Wait;
+
+/// What a worker is told. The descriptors beside it: the end of the run, the epoll instance of all
+/// workers where there is one, then those of the source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Orders {
+    /// Name of the source.
+    pub(super) source: String,
+    /// Name of the way of waiting.
+    pub(super) wait: String,
+}
+
+/// What a worker says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Word {
+    /// It is about to wait for the first time.
+    Ready,
+    /// It has ended well.
+    Ended(Report),
+    /// It has not.
+    Failed(String),
+}
+
+/// What a worker counted in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// Calls of the ramp that it answered.
+    pub(super) calls_ramp: u64,
+    /// Calls of the window that it answered.
+    pub(super) calls: u64,
+    /// Times that it returned from waiting.
+    pub(super) waits: u64,
+    /// Times that it found nothing then.
+    pub(super) empty: u64,
+}
+
+/// Works until the run is over.
+///
+/// # Errors
+/// [`MeasureError`] when it can't be told what went wrong; else it is told, and this is fine.
+pub fn run() -> Result<(), MeasureError> {
+    let desk = Desk::on_stdin()?;
+    let Some((orders, fds)) = desk.receive::<Orders>()? else { return Ok(()) };
+    let word = match work(&desk, &orders, fds) {
+        Ok(report) => Word::Ended(report),
+        Err(error) => Word::Failed(in_words(&error)),
+    };
+    desk.send(&word, &[])
+}
+
+fn work(desk: &Desk, orders: &Orders, fds: Vec<OwnedFd>) -> Result<Report, MeasureError> {
+    let unknown = |what: &str| MeasureError::Spec(format!("nothing is called {what}"));
+    let source = Source::by_name(&orders.source).ok_or_else(|| unknown(&orders.source))?;
+    let wait = Wait::by_name(&orders.wait).ok_or_else(|| unknown(&orders.wait))?;
+    let mut fds = fds.into_iter();
+    let end = fds.next().ok_or_else(|| unknown("the end"))?;
+    let shared = (wait == Wait::Shared).then(|| fds.next()).flatten();
+    let intake = Intake::new(source, fds.collect())?;
+    let mut waiting = Waiting::open(wait, intake.waited_for(), end.as_fd(), shared)?;
+    desk.send(&Word::Ready, &[])?;
+    serve(&intake, &mut waiting, wait == Wait::Edge)
+}
+
+/// Waits and serves until the end, or until a request that says stop.
+fn serve(intake: &Intake, waiting: &mut Waiting, drains: bool) -> Result<Report, MeasureError> {
+    let mut report = Report::default();
+    // A wake-up without a request belongs to the calls around it.
+    let (mut purpose, mut waits, mut empty) = (Purpose::Ramp, 0, 0);
+    while waiting.wait()? == Woken::Work {
+        waits += 1;
+        loop {
+            let Some(message) = intake.serve()? else {
+                empty += 1;
+                break;
+            };
+            match message.purpose {
+                Purpose::Stop => return Ok(report.with(purpose, waits, empty)),
+                Purpose::Window => report.calls += 1,
+                Purpose::Ramp => report.calls_ramp += 1,
+            }
+            if purpose != message.purpose {
+                (purpose, waits, empty) = (message.purpose, 1, 0);
+            }
+            if !drains {
+                break;
+            }
+        }
+    }
+    Ok(report.with(purpose, waits, empty))
+}
+
+impl Report {
+    /// With the waits that were counted since the window's first call, if it had one.
+    fn with(self, purpose: Purpose, waits: u64, empty: u64) -> Self {
+        match purpose {
+            Purpose::Window => Self { waits, empty, ..self },
+            Purpose::Ramp | Purpose::Stop => self,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Descriptors that a parent left open for its child, known to it only by their numbers.
+//!
+//! A worker of the service pool calls this once for each number that its environment names. A
+//! number alone proves no ownership, so none is taken: what is handed out is a duplicate.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// Duplicates descriptor `number`, and marks both it and the duplicate to be closed on exec, so
+/// that the children of this process don't keep the file open.
+///
+/// The original stays open until the process ends.
+///
+/// # Errors
+/// EBADF when the number names no open file, EMFILE.
+pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes integers; for a number that is not open it gives EBADF.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave this descriptor out, to nobody else.
+    let copy = unsafe { OwnedFd::from_raw_fd(copy) };
+    // SAFETY: the call takes integers and changes a flag that matters only at an exec.
+    let marked = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(copy) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_duplicate_is_the_same_file_and_a_closed_number_is_an_error() {
+        let (mut here, there) = UnixStream::pair().expect("a pair");
+        let number = there.as_raw_fd();
+        let copy = duplicate(number).expect("it is open");
+        assert_ne!(copy.as_raw_fd(), number);
+        let mut copy = UnixStream::from(copy);
+        copy.write_all(b"x").expect("connected");
+        let mut byte = [0];
+        here.read_exact(&mut byte).expect("one byte");
+        assert_eq!(byte, *b"x");
+        let error = duplicate(RawFd::MAX).expect_err("never open");
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+    }
+}

@@ -1,0 +1,198 @@
+//! Words that several processes share: a sealed memfd, mapped.
+//!
+//! The service pool's manager makes one and hands its descriptor to the workers, which write
+//! their state into it. The seals fix the size for good, so no peer can shrink the file under a
+//! mapping, which would end its other users by SIGBUS. Nothing here knows what a word means.
+//!
+//! Sources: `memfd_create(2)`, `fcntl(2)` (file sealing), `mmap(2)`.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::AtomicU64;
+
+/// The most words of one mapping (64 MiB): a bound against a size read from a broken peer.
+pub const WORDS_MAX: usize = 8 << 20;
+
+/// What shows in `/proc/PID/maps`.
+const NAME: &CStr = c"pollux-words";
+const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+/// A fixed number of atomic words that every holder of the descriptor sees.
+///
+/// Dereferences to `[AtomicU64]`; all zero when made. Any thread may use it.
+pub struct SharedWords {
+    fd: OwnedFd,
+    first: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the mapping belongs to no thread, and dropping it needs none in particular.
+unsafe impl Send for SharedWords {}
+// SAFETY: all that a shared reference gives out are atomic words and a borrowed descriptor.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// New words, all zero, behind a descriptor that is closed on exec.
+    ///
+    /// # Errors
+    /// EINVAL for none or more than [`WORDS_MAX`], EMFILE, ENFILE, ENOMEM.
+    pub fn create(words: usize) -> io::Result<Self> {
+        let len = len_bytes(words)?;
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a C string.
+        let made = unsafe { libc::memfd_create(NAME.as_ptr(), flags) };
+        checked(made)?;
+        // SAFETY: the kernel just gave this descriptor out, to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(made) };
+        // SAFETY: the call takes numbers only.
+        checked(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })?;
+        let seals = SIZE_SEALS | libc::F_SEAL_SEAL;
+        // SAFETY: F_ADD_SEALS takes an int.
+        checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+        Self::mapping(fd, words)
+    }
+
+    /// The words behind a descriptor that another process made by [`create`](Self::create).
+    ///
+    /// # Errors
+    /// EINVAL when the file is not a memfd, is not sealed against a change of its size, is empty,
+    /// no whole number of words or beyond [`WORDS_MAX`]; ENOMEM.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: F_GET_SEALS takes no argument.
+        let seals = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })?;
+        if seals & SIZE_SEALS != SIZE_SEALS {
+            return Err(invalid("the file is not sealed against a change of its size"));
+        }
+        let len = file_len(&fd)?;
+        if len % size_of::<u64>() != 0 {
+            return Err(invalid("the file does not hold a whole number of words"));
+        }
+        let words = len / size_of::<u64>();
+        len_bytes(words)?;
+        Self::mapping(fd, words)
+    }
+
+    /// Maps a file whose seals keep it `words` long.
+    fn mapping(fd: OwnedFd, words: usize) -> io::Result<Self> {
+        let (len, access) = (words * size_of::<u64>(), libc::PROT_READ | libc::PROT_WRITE);
+        let (raw, shared) = (fd.as_raw_fd(), libc::MAP_SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+        let at = unsafe { libc::mmap(ptr::null_mut(), len, access, shared, raw, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let first = NonNull::new(at.cast()).ok_or_else(|| invalid("mapped at address zero"))?;
+        Ok(Self { fd, first, words })
+    }
+}
+
+impl Deref for SharedWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping starts at a page, is `words` long until drop, cannot lose its file's
+        // pages (the seals forbid it), and atomic words may be written by others meanwhile.
+        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.words) }
+    }
+}
+
+impl AsFd for SharedWords {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        let len = self.words * size_of::<u64>();
+        // SAFETY: exactly this was mapped, and no reference into it outlives `self`.
+        let result = unsafe { libc::munmap(self.first.as_ptr().cast(), len) };
+        debug_assert_eq!(result, 0, "the mapping is ours");
+    }
+}
+
+impl fmt::Debug for SharedWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedWords").field("fd", &self.fd).field("words", &self.words).finish()
+    }
+}
+
+fn len_bytes(words: usize) -> io::Result<libc::off_t> {
+    if !(1..=WORDS_MAX).contains(&words) {
+        return Err(invalid("shared words are at least one and at most WORDS_MAX"));
+    }
+    Ok((words * size_of::<u64>()) as libc::off_t)
+}
+
+fn file_len(fd: &OwnedFd) -> io::Result<usize> {
+    // SAFETY: `stat` consists of integers, for which zero is a value.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the record is written to a live local.
+    checked(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) })?;
+    usize::try_from(stat.st_size).map_err(|_| invalid("a file of negative length"))
+}
+
+fn invalid(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    fn memfd(flags: libc::c_uint) -> OwnedFd {
+        // SAFETY: the name is a C string.
+        let made = unsafe { libc::memfd_create(NAME.as_ptr(), flags) };
+        // SAFETY: the kernel just gave this descriptor out, to nobody else.
+        unsafe { OwnedFd::from_raw_fd(checked(made).expect("a memfd")) }
+    }
+
+    #[test]
+    fn two_mappings_of_one_descriptor_see_the_same_words() {
+        let ours = SharedWords::create(1000).expect("made");
+        assert!(ours.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        let fd = ours.as_fd().try_clone_to_owned().expect("a descriptor");
+        let theirs = SharedWords::from_fd(fd).expect("sealed");
+        assert_eq!(theirs.len(), 1000);
+        theirs[999].store(7, Ordering::Release);
+        drop(theirs);
+        assert_eq!(ours[999].load(Ordering::Acquire), 7);
+    }
+
+    #[test]
+    fn nobody_can_change_the_size() {
+        let ours = SharedWords::create(1).expect("made");
+        let file = File::from(ours.as_fd().try_clone_to_owned().expect("a descriptor"));
+        assert_eq!(file.set_len(0).expect_err("sealed").raw_os_error(), Some(libc::EPERM));
+        assert_eq!(file.set_len(4096).expect_err("sealed").raw_os_error(), Some(libc::EPERM));
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_or_has_the_wrong_size_is_refused() {
+        SharedWords::create(0).expect_err("none");
+        SharedWords::create(WORDS_MAX + 1).expect_err("too many");
+        SharedWords::from_fd(memfd(libc::MFD_ALLOW_SEALING)).expect_err("not sealed");
+        let pipe = io::pipe().expect("a pipe").0;
+        SharedWords::from_fd(pipe.into()).expect_err("no memfd");
+        for len in [0, 12] {
+            let file = File::from(memfd(libc::MFD_ALLOW_SEALING));
+            file.set_len(len).expect("not sealed yet");
+            // SAFETY: F_ADD_SEALS takes an int.
+            let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SIZE_SEALS) };
+            checked(sealed).expect("sealed");
+            SharedWords::from_fd(file.into()).expect_err("no whole number of words");
+        }
+    }
+}

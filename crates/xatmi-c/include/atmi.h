@@ -1,0 +1,172 @@
+/*
+ * atmi.h - calls, services and typed buffers of pollux (XATMI).
+ *
+ * Link with -lpollux_xatmi, or let `pollux pool build-client` and `pollux pool build-server` do it.
+ * Everything here is per thread: the error number, the context (made by the first call, ended by
+ * tpterm or with the thread) and the texts. Functions return -1 or NULL for an error and leave its
+ * number in tperrno; a call that succeeds sets it to 0.
+ */
+#ifndef POLLUX_ATMI_H
+#define POLLUX_ATMI_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Errors: values of tperrno. */
+#define TPMINVAL 0
+#define TPEABORT 1
+#define TPEBADDESC 2   /* no such descriptor is outstanding */
+#define TPEBLOCK 3     /* it would block, and TPNOBLOCK was given */
+#define TPEINVAL 4     /* an argument is not valid */
+#define TPELIMIT 5     /* a limit was reached */
+#define TPENOENT 6     /* no such service, or no such type of buffer */
+#define TPEOS 7        /* the system said no */
+#define TPEPERM 8
+#define TPEPROTO 9     /* not here or not now */
+#define TPESVCERR 10   /* the service ended without an answer, or with one that is not valid */
+#define TPESVCFAIL 11  /* the service says that it failed; its reply was delivered */
+#define TPESYSTEM 12   /* the service pool failed */
+#define TPETIME 13     /* the time was over */
+#define TPETRAN 14
+#define TPGOTSIG 15    /* a signal came, and TPSIGRSTRT was not given */
+#define TPERMERR 16
+#define TPEITYPE 17    /* the service does not take this type of buffer */
+#define TPEOTYPE 18    /* the reply's type is another, and TPNOCHANGE was given */
+#define TPERELEASE 19
+#define TPEHAZARD 20
+#define TPEHEURISTIC 21
+#define TPEEVENT 22
+#define TPEMATCH 23    /* the name is advertised with another function */
+#define TPEDIAGNOSTIC 24
+#define TPEMIB 25
+#define TPINITFAIL 30
+#define TPMAXVAL 30
+
+/* Flags of calls. */
+#define TPNOFLAGS 0x00000000L
+#define TPNOBLOCK 0x00000001L
+#define TPSIGRSTRT 0x00000002L
+#define TPNOREPLY 0x00000004L
+#define TPNOTRAN 0x00000008L
+#define TPTRAN 0x00000010L
+#define TPNOTIME 0x00000020L
+#define TPABSOLUTE 0x00000040L
+#define TPGETANY 0x00000080L
+#define TPNOCHANGE 0x00000100L
+#define TPCONV 0x00000400L
+#define TPSENDONLY 0x00000800L
+#define TPRECVONLY 0x00001000L
+
+/* Flags of tpreturn: the caller gets an error instead of the answer. */
+#define TPSOFTTIMEOUT 0x00080000L /* TPETIME */
+#define TPSOFTENOENT 0x00100000L  /* TPENOENT */
+#define TPSOFTERR 0x00400000L     /* the error number in rval */
+
+/* First argument of tpreturn. */
+#define TPFAIL 0x00000001
+#define TPSUCCESS 0x00000002
+#define TPEXIT 0x08000000 /* with either: answer, then end this server; it is started again */
+
+/* Flags of tpsblktime and tpgblktime. */
+#define TPBLK_NEXT 0x00000001L
+#define TPBLK_ALL 0x00000002L
+
+/* Lengths, with the ending NUL where there is one. */
+#define XATMI_SERVICE_NAME_LENGTH 30
+#define MAXTIDENT 30
+#define XATMI_TYPE_LENGTH 8
+#define XATMI_SUBTYPE_LENGTH 16
+#define X_OCTET "X_OCTET"
+
+/* Who called. */
+typedef struct clientid_t {
+  char clientdata[96];
+} CLIENTID;
+
+/* What a service function is given. `data` is the request and NULL when the caller sent none; it
+ * belongs to the server and may be given to tprealloc and tpreturn, not to tpfree. */
+typedef struct tpsvcinfo {
+  char name[XATMI_SERVICE_NAME_LENGTH + 1];
+  char *data;
+  long len;
+  long flags;
+  int cd;
+  long appkey;
+  CLIENTID cltid;
+  char fname[XATMI_SERVICE_NAME_LENGTH + 2];
+} TPSVCINFO;
+
+/* What tpinit is given; nothing in it is needed, and NULL is fine. */
+typedef struct tpinfo_t {
+  char usrname[MAXTIDENT + 1];
+  char cltname[MAXTIDENT + 1];
+  char passwd[MAXTIDENT + 1];
+  char grpname[MAXTIDENT + 1];
+  long flags;
+  long datalen;
+  long data;
+} TPINIT;
+
+/* Typed buffers: UBF (FML, FML32, UBF32), STRING, CARRAY (X_OCTET), JSON. */
+extern char *tpalloc(const char *type, const char *subtype, long size);
+extern char *tprealloc(char *ptr, long size);
+extern void tpfree(char *ptr);
+extern long tptypes(char *ptr, char *type, char *subtype);
+
+/* Calls. `*odata` may be NULL or a buffer of tpalloc; it is replaced when the reply needs it. */
+extern int tpcall(const char *svc, char *idata, long ilen, char **odata, long *olen, long flags);
+extern int tpacall(const char *svc, char *data, long len, long flags);
+extern int tpgetrply(int *cd, char **data, long *len, long flags);
+extern int tpcancel(int cd);
+
+/* Ends of a service function: neither comes back to it. */
+extern void tpreturn(int rval, long rcode, char *data, long len, long flags);
+extern void tpforward(const char *svc, char *data, long len, long flags);
+
+/* Services of this server; in tpsvrinit they take effect when it has returned 0. */
+#define tpadvertise(name, function) tpadvertise_full((name), (function), #function)
+extern int tpadvertise_full(const char *name, void (*function)(TPSVCINFO *),
+                            const char *function_name);
+extern int tpunadvertise(const char *name);
+
+/* The thread's context. Both may be left out: any call makes it, the thread's end closes it. */
+extern int tpinit(TPINIT *info);
+extern int tpterm(void);
+
+/* Times in seconds: 0 gives back the pool's default (NDRX_TOUT). */
+extern int tptoutset(int seconds);
+extern int tptoutget(void);
+extern int tpsblktime(int seconds, long flags);
+extern int tpgblktime(long flags);
+
+/* Errors. The texts are the thread's until its next call of the same function. */
+#define tperrno (*pollux_tperrno_address())
+#define tpurcode (*pollux_tpurcode_address())
+extern int *pollux_tperrno_address(void);
+extern long *pollux_tpurcode_address(void);
+extern char *tpstrerror(int error);
+extern char *tpecodestr(int error);
+
+/* Written by the server's author; both may be left out. `argv[0]` is the program, then comes what
+ * stands in <appopt>. Anything but 0 refuses to start. */
+extern int tpsvrinit(int argc, char **argv);
+extern void tpsvrdone(void);
+
+/* One row for each service that a server offers from the start (pollux pool build-server -s). */
+struct pollux_service {
+  const char *name;
+  void (*function)(TPSVCINFO *);
+  const char *function_name;
+};
+
+/* The whole life of a server; main of libatmisrv is one call of it. `services` ends with a row
+ * whose name is NULL; it, `init` and `done` may be NULL. The result is main's. */
+extern int pollux_server_main(int argc, char **argv, int (*init)(int, char **), void (*done)(void),
+                              const struct pollux_service *services);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * fml32.h - the names that FML32 programs use, for the functions of ubf.h.
+ *
+ * A program that was written with FML32 calls is compiled again with this header. Values of FLD_*,
+ * error numbers and ids are those of ubf.h: make headers from field tables anew.
+ */
+#ifndef POLLUX_FML32_H
+#define POLLUX_FML32_H
+
+#include "ubf.h"
+
+typedef UBFH FBFR32;
+typedef BFLDID FLDID32;
+typedef BFLDLEN FLDLEN32;
+typedef BFLDOCC FLDOCC32;
+
+#define FLD_SHORT BFLD_SHORT
+#define FLD_LONG BFLD_LONG
+#define FLD_CHAR BFLD_CHAR
+#define FLD_FLOAT BFLD_FLOAT
+#define FLD_DOUBLE BFLD_DOUBLE
+#define FLD_STRING BFLD_STRING
+#define FLD_CARRAY BFLD_CARRAY
+#define FLD_PTR BFLD_PTR
+#define FLD_FML32 BFLD_UBF
+#define FLD_VIEW32 BFLD_VIEW
+
+#define BADFLDID BBADFLDID
+#define FIRSTFLDID BFIRSTFLDID
+
+#define FALIGNERR BALIGNERR
+#define FNOTFLD BNOTFLD
+#define FNOSPACE BNOSPACE
+#define FNOTPRES BNOTPRES
+#define FBADFLD BBADFLD
+#define FTYPERR BTYPERR
+#define FEUNIX BEUNIX
+#define FBADNAME BBADNAME
+#define FMALLOC BMALLOC
+#define FSYNTAX BSYNTAX
+#define FFTOPEN BFTOPEN
+#define FFTSYNTAX BFTSYNTAX
+#define FEINVAL BEINVAL
+
+#define Ferror32 Berror
+#define Fstrerror32 Bstrerror
+
+#define Fadd32 Badd
+#define Fchg32 Bchg
+#define Fget32 Bget
+#define Fdel32 Bdel
+#define Fdelall32 Bdelall
+#define Fpres32 Bpres
+#define Flen32 Blen
+#define Ffind32 Bfind
+#define CFadd32 CBadd
+#define CFchg32 CBchg
+#define CFget32 CBget
+#define Foccur32 Boccur
+#define Fnum32 Bnum
+#define Fnext32 Bnext
+#define Finit32 Binit
+#define Fcpy32 Bcpy
+#define Fupdate32 Bupdate
+#define Fconcat32 Bconcat
+#define Fproj32 Bproj
+#define Fprojcpy32 Bprojcpy
+#define Fielded32 Bisubf
+#define Fsizeof32 Bsizeof
+#define Fused32 Bused
+#define Funused32 Bunused
+#define Fprint32 Bprint
+#define Ffprint32 Bfprint
+#define Fldid32 Bfldid
+#define Fname32 Bfname
+#define Fldtype32 Bfldtype
+#define Fldno32 Bfldno
+#define Fmkfldid32 Bmkfldid
+
+#endif

@@ -1,0 +1,141 @@
+//! Pointers that a C caller hands over.
+//!
+//! All functions of the interface read and write the caller's memory through it. It tells what can
+//! be told before a pointer is followed; that the rest holds is the caller's promise.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char};
+
+/// No object lies below: the kernel does not map the first page (`vm.mmap_min_addr`).
+const LOWEST: usize = 4096;
+
+/// Whether the pointer can be that of an object at all: not NULL, nor NULL with an offset.
+pub(crate) fn is_sound<T>(pointer: *const T) -> bool {
+    pointer.addr() >= LOWEST
+}
+
+/// The text at `pointer`, or `None` for a pointer that is none.
+///
+/// # Safety
+/// A sound pointer is that of a text with a NUL, which does not change while the result is used.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    if !is_sound(pointer) {
+        return None;
+    }
+    // SAFETY: the caller promises a text with a NUL.
+    Some(unsafe { CStr::from_ptr(pointer) })
+}
+
+/// The `len` bytes at `pointer`.
+///
+/// # Safety
+/// `pointer` is that of `len` bytes that nobody writes while the result is used; any for 0.
+pub(crate) unsafe fn bytes<'a>(pointer: *const c_char, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller promises so many bytes; every byte is a u8.
+    unsafe { std::slice::from_raw_parts(pointer.cast(), len) }
+}
+
+/// The `len` bytes at `pointer`, to be written.
+///
+/// # Safety
+/// `pointer` is that of `len` bytes that nobody else uses while the result is used; any for 0.
+pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut c_char, len: usize) -> &'a mut [u8] {
+    if len == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller promises so many bytes of its own; every byte is a u8.
+    unsafe { std::slice::from_raw_parts_mut(pointer.cast(), len) }
+}
+
+/// The object at `pointer`, or `None` for a pointer that is none.
+///
+/// # Safety
+/// A sound pointer is that of a `T`, at any alignment.
+pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Option<T> {
+    // SAFETY: the caller promises a T; its alignment does not matter here.
+    is_sound(pointer).then(|| unsafe { pointer.read_unaligned() })
+}
+
+/// Puts `value` at `pointer`, unless that is none.
+///
+/// # Safety
+/// A sound pointer is that of memory for a `T`, at any alignment.
+pub(crate) unsafe fn write<T: Copy>(pointer: *mut T, value: T) {
+    if is_sound(pointer) {
+        // SAFETY: the caller promises room for a T; its alignment does not matter here.
+        unsafe { pointer.write_unaligned(value) };
+    }
+}
+
+thread_local! {
+    /// The last address that turned out to be readable: programs ask for many fields of one buffer.
+    static READABLE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether 8 bytes at `address`, a multiple of 8, can be read.
+///
+/// `is_known` may say so for memory of ours; else it is one system call for an address that is not
+/// the last one of this thread.
+pub(crate) fn is_readable(address: usize, is_known: impl FnOnce() -> bool) -> bool {
+    if READABLE.get() == address && address != 0 {
+        return true;
+    }
+    // Without a set the kernel has nothing to read.
+    let is_readable = address != 0 && (is_known() || kernel_can_read(address));
+    if is_readable {
+        READABLE.set(address);
+    }
+    is_readable
+}
+
+/// Forgets that `address` was readable.
+pub(crate) fn forget_readable(address: usize) {
+    if READABLE.get() == address {
+        READABLE.set(0);
+    }
+}
+
+/// rt_sigprocmask(2) reads the 8 bytes of the set first (EFAULT), then refuses what to do with it
+/// (EINVAL): it answers the question and changes nothing.
+fn kernel_can_read(address: usize) -> bool {
+    const NO_SUCH_CHANGE: libc::c_int = -1;
+    const SET_BYTES: usize = 8;
+    let (set, none) = (address, std::ptr::null::<u8>());
+    // SAFETY: the kernel only reads the set, checks its address itself, and refuses the change.
+    let result =
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_CHANGE, set, none, SET_BYTES) };
+    result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_nobody_has_are_told_without_following_them() {
+        let own = 7_u64;
+        assert!(is_readable((&raw const own).addr(), || false));
+        assert!(is_readable((&raw const own).addr(), || false));
+        for stray in [0, 8, LOWEST, 0xdead_beef_0000, 1 << 63, usize::MAX - 7] {
+            assert!(!is_readable(stray, || false), "{stray:x}");
+        }
+        forget_readable((&raw const own).addr());
+        assert_eq!(READABLE.get(), 0);
+    }
+
+    #[test]
+    fn pointers_into_the_first_page_are_none() {
+        for address in [0, 1, LOWEST - 1] {
+            let pointer = std::ptr::without_provenance_mut::<i32>(address);
+            // SAFETY: none of them is sound, so none is followed.
+            assert_eq!(unsafe { read(pointer) }, None);
+            // SAFETY: as above.
+            unsafe { write(pointer, 1) };
+            // SAFETY: as above.
+            assert!(unsafe { text(pointer.cast()) }.is_none());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `tpcall`, `tpacall`, `tpgetrply`, `tpcancel`.
+//!
+//! What a call means stands in `pollux_xatmi::client`; here pointers become buffers and back. A
+//! buffer of the caller's is the same after an error as before, except that the memory for a reply
+//! may hold a part of it.
+
+use std::ffi::{c_char, c_int, c_long};
+
+use pollux_xatmi::buffer::BufferType;
+use pollux_xatmi::client::{Arrived, CallFlags, Descriptor, Which};
+use pollux_xatmi::error::Code;
+
+use crate::caller;
+use crate::context::with_client;
+use crate::fault::{self, Fault};
+use crate::lent::{Landing, Lent, outgoing};
+
+/// The name of a service that is called; what cannot be one is offered by nobody.
+///
+/// # Safety
+/// A sound `name` is that of a text that stays as long as the result is used.
+pub(crate) unsafe fn service_name<'a>(name: *const c_char) -> Result<&'a str, Fault> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { caller::text(name) };
+    let name = name.ok_or_else(|| Fault::invalid("the pointer to the service's name is none"))?;
+    name.to_str().map_err(|_| {
+        let detail = format!("nobody offers {}: its name is no text", name.to_string_lossy());
+        Fault::new(Code::NoEntry.number(), detail)
+    })
+}
+
+/// Where the caller wants a reply.
+struct Wanted {
+    data: *mut *mut c_char,
+    len: *mut c_long,
+    /// What `*data` is now.
+    pointer: *mut c_char,
+}
+
+impl Wanted {
+    /// # Safety
+    /// Sound `data` and `len` are those of a pointer and a long that nobody else uses meanwhile.
+    unsafe fn at(data: *mut *mut c_char, len: *mut c_long) -> Result<Self, Fault> {
+        if !caller::is_sound(len) {
+            return Err(Fault::invalid("no memory for the length of the reply"));
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { caller::read(data) } {
+            Some(pointer) => Ok(Self { data, len, pointer }),
+            None => Err(Fault::invalid("no memory for the pointer to the reply")),
+        }
+    }
+
+    /// The type that alone may come.
+    fn only(&self, flags: CallFlags, lent: Option<&Lent>) -> Option<BufferType> {
+        let only = lent.map(|lent| lent.buffer().buffer_type());
+        only.filter(|_| flags.contains(CallFlags::NO_CHANGE))
+    }
+
+    /// Gives the caller a reply that landed; TPESVCFAIL comes with one too.
+    ///
+    /// # Safety
+    /// As for [`Wanted::at`].
+    unsafe fn give(
+        self,
+        arrived: &Arrived,
+        mut landing: Landing,
+        replaced: Option<Lent>,
+    ) -> Result<(), Fault> {
+        fault::set_urcode(arrived.urcode);
+        if arrived.payload.buffer_type.is_some() {
+            let told = landing.landed(arrived.payload.len_bytes)?;
+            // SAFETY: the caller's promise.
+            unsafe { caller::write(self.data, landing.give_out(replaced)) };
+            // SAFETY: the caller's promise.
+            unsafe { caller::write(self.len, told) };
+        } else {
+            // Whatever the caller had stays where it is.
+            // SAFETY: the caller's promise.
+            unsafe { caller::write(self.len, 0) };
+        }
+        if arrived.is_failure {
+            let detail = format!("the service returned TPFAIL with {}", arrived.urcode);
+            return Err(Fault::new(Code::ServiceFailed.number(), detail));
+        }
+        Ok(())
+    }
+}
+
+/// Calls a service and waits for its reply.
+///
+/// # Safety
+/// A sound `svc` is that of a text, `odata` and `olen` those of a pointer and a long; nobody else
+/// uses them or the buffers meanwhile. Pointers to buffers may be any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpcall(
+    svc: *const c_char,
+    idata: *mut c_char,
+    ilen: c_long,
+    odata: *mut *mut c_char,
+    olen: *mut c_long,
+    flags: c_long,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let service = unsafe { service_name(svc) }?;
+        // SAFETY: the caller's promise.
+        let wanted = unsafe { Wanted::at(odata, olen) }?;
+        let flags = CallFlags::from_bits(flags);
+        let request = Lent::from(idata)?;
+        let is_same = wanted.pointer == idata;
+        let lent = if is_same { None } else { Lent::from(wanted.pointer)? };
+        let only = wanted.only(flags, if is_same { request.as_ref() } else { lent.as_ref() });
+        let mut landing = Landing::at(lent, only);
+        let place = &mut landing;
+        let arrived = with_client(|client| {
+            let outgoing = outgoing(request.as_ref(), ilen)?;
+            Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
+        })?;
+        let replaced = request.filter(|_| is_same);
+        // SAFETY: the caller's promise.
+        unsafe { wanted.give(&arrived, landing, replaced) }.map(|()| 0)
+    })
+}
+
+/// Calls a service; the reply is asked for later by the descriptor. 0 with TPNOREPLY.
+///
+/// # Safety
+/// A sound `svc` is that of a text; nobody else uses the buffer meanwhile, whose pointer may be any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpacall(
+    svc: *const c_char,
+    data: *mut c_char,
+    len: c_long,
+    flags: c_long,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let service = unsafe { service_name(svc) }?;
+        let flags = CallFlags::from_bits(flags);
+        let request = Lent::from(data)?;
+        with_client(|client| {
+            let outgoing = outgoing(request.as_ref(), len)?;
+            if flags.contains(CallFlags::NO_REPLY) {
+                client.send_only(service, outgoing, flags)?;
+                return Ok(0);
+            }
+            Ok(client.send_request(service, outgoing, flags)?.number())
+        })
+    })
+}
+
+/// Waits for the reply to `*cd`, or with TPGETANY for any, whose descriptor `*cd` becomes.
+///
+/// # Safety
+/// Sound `cd`, `data` and `len` are those of an int, a pointer and a long; nobody else uses them or
+/// the buffer meanwhile, whose pointer may be any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpgetrply(
+    cd: *mut c_int,
+    data: *mut *mut c_char,
+    len: *mut c_long,
+    flags: c_long,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let asked = unsafe { caller::read(cd) };
+        let asked = asked.ok_or_else(|| Fault::invalid("no memory for the descriptor"))?;
+        // SAFETY: the caller's promise.
+        let wanted = unsafe { Wanted::at(data, len) }?;
+        let flags = CallFlags::from_bits(flags);
+        let is_any = flags.contains(CallFlags::ANY);
+        let which = if is_any { Which::Any } else { Which::One(Descriptor::from_number(asked)) };
+        let lent = Lent::from(wanted.pointer)?;
+        let only = wanted.only(flags, lent.as_ref());
+        let mut landing = Landing::at(lent, only);
+        let place = &mut landing;
+        let waited = with_client(|client| {
+            Ok(client.wait_reply(which, flags, move |coming| place.room(coming)))
+        })?;
+        let descriptor = match &waited {
+            Ok(arrived) => Some(arrived.descriptor),
+            Err(failed) => failed.descriptor,
+        };
+        if is_any {
+            // SAFETY: the caller's promise.
+            unsafe { caller::write(cd, descriptor.map_or(0, Descriptor::number)) };
+        }
+        let arrived = waited.map_err(|failed| Fault::from(failed.error))?;
+        // SAFETY: the caller's promise.
+        unsafe { wanted.give(&arrived, landing, None) }.map(|()| 0)
+    })
+}
+
+/// Gives up a call: its reply is dropped when it comes.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpcancel(cd: c_int) -> c_int {
+    fault::atmi(-1, || {
+        with_client(|client| Ok(client.cancel(Descriptor::from_number(cd))?)).map(|()| 0)
+    })
+}

@@ -1,0 +1,295 @@
+//! The thread's errors: `tperrno` and `Berror` with their texts; no panic leaves the interface.
+//!
+//! Every function of the interface runs inside `atmi` or `ubf`. Nothing here has a destructor,
+//! so a thread that is ending, whose other storage is gone, still has its errors.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_char, c_int, c_long};
+use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pollux_xatmi::ubf::{UbfError, describe};
+
+/// `tperrno` when something inside failed.
+pub(crate) const TPESYSTEM: c_int = 12;
+
+/// An error of `atmi.h`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// What `tperrno` becomes.
+    pub(crate) number: c_int,
+    /// What was wrong and what would be right.
+    pub(crate) detail: String,
+}
+
+impl Fault {
+    pub(crate) fn new(number: c_int, detail: impl Into<String>) -> Self {
+        Self { number, detail: detail.into() }
+    }
+
+    /// An argument that is not valid.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(4, detail)
+    }
+}
+
+/// An error of `ubf.h`.
+#[derive(Debug, PartialEq)]
+pub(crate) enum UbfFault {
+    /// What the fields said.
+    Ubf(UbfError),
+    /// Anything else: its number and what was wrong.
+    Other(c_int, String),
+}
+
+impl From<UbfError> for UbfFault {
+    fn from(error: UbfError) -> Self {
+        Self::Ubf(error)
+    }
+}
+
+/// Room for one message with its NUL; what is longer is cut.
+struct Text {
+    bytes: [u8; TEXT_BYTES],
+    len: usize,
+}
+
+/// Longer than any message here; the rest of one can only be a name that a caller made up.
+const TEXT_BYTES: usize = 512;
+
+thread_local! {
+    static TPERRNO: Cell<c_int> = const { Cell::new(0) };
+    static TPURCODE: Cell<c_long> = const { Cell::new(0) };
+    static DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
+    static BERROR: Cell<c_int> = const { Cell::new(0) };
+    /// What `Berror` says, kept until somebody wants it in words: a missing field is no event.
+    static UBF_ERROR: Cell<Option<UbfError>> = const { Cell::new(None) };
+    static UBF_DETAIL: RefCell<Text> = const { RefCell::new(Text::new()) };
+    /// What tpstrerror, tpecodestr and Bstrerror gave out last.
+    static GIVEN: [RefCell<Text>; 3] = const { [const { RefCell::new(Text::new()) }; 3] };
+}
+
+/// Does the work of a function of `atmi.h`; an error becomes `tperrno`, and the result `failed`.
+pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
+    TPERRNO.set(0);
+    match caught(work) {
+        Ok(Ok(done)) => done,
+        Ok(Err(fault)) => {
+            set_fault(&fault);
+            failed
+        }
+        Err(panicked) => {
+            set_fault(&Fault::new(TPESYSTEM, panicked));
+            failed
+        }
+    }
+}
+
+/// Does the work of a function of `ubf.h`; an error becomes `Berror`, and the result `failed`.
+pub(crate) fn ubf<T>(failed: T, work: impl FnOnce() -> Result<T, UbfFault>) -> T {
+    const BEUNIX: c_int = 8;
+    BERROR.set(0);
+    let fault = match caught(work) {
+        Ok(Ok(done)) => return done,
+        Ok(Err(fault)) => fault,
+        Err(panicked) => UbfFault::Other(BEUNIX, panicked),
+    };
+    match fault {
+        UbfFault::Ubf(error) => {
+            BERROR.set(error.number());
+            UBF_ERROR.set(Some(error));
+        }
+        UbfFault::Other(number, detail) => {
+            BERROR.set(number);
+            UBF_ERROR.set(None);
+            UBF_DETAIL.with_borrow_mut(|text| text.replace(format_args!("{detail}")));
+        }
+    }
+    failed
+}
+
+/// Makes `fault` the thread's last one.
+pub(crate) fn set_fault(fault: &Fault) {
+    TPERRNO.set(fault.number);
+    DETAIL.with_borrow_mut(|text| text.replace(format_args!("{}", fault.detail)));
+}
+
+/// `tperrno` of this thread in words.
+pub(crate) fn last_words() -> String {
+    format!("{}: {}", name_of(TPERRNO.get()), DETAIL.with_borrow(Text::words))
+}
+
+/// The service's own code, which `tpurcode` shows.
+pub(crate) fn set_urcode(code: c_long) {
+    TPURCODE.set(code);
+}
+
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    // What the work was about may be half done, as after any error; nothing of it is kept here.
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panicked| {
+        let said = panicked.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panicked.downcast_ref::<String>().map(String::as_str));
+        format!("a fault in the library: {}", said.unwrap_or("no words"))
+    })
+}
+
+impl Text {
+    const fn new() -> Self {
+        Self { bytes: [0; TEXT_BYTES], len: 0 }
+    }
+
+    fn replace(&mut self, words: fmt::Arguments<'_>) {
+        self.len = 0;
+        // It takes what fits and never refuses.
+        let _ = self.write_fmt(words);
+        self.bytes[self.len] = 0;
+    }
+
+    fn words(&self) -> String {
+        String::from_utf8_lossy(&self.bytes[..self.len]).into_owned()
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, words: &str) -> fmt::Result {
+        let room = TEXT_BYTES - 1 - self.len;
+        let taken = &words.as_bytes()[..words.len().min(room)];
+        self.bytes[self.len..self.len + taken.len()].copy_from_slice(taken);
+        self.len += taken.len();
+        Ok(())
+    }
+}
+
+/// Puts `words` into one of the texts that are given out; it stays until the next of its kind.
+fn given(kind: usize, words: fmt::Arguments<'_>) -> *mut c_char {
+    GIVEN.with(|texts| {
+        texts[kind].borrow_mut().replace(words);
+        texts[kind].as_ptr().cast()
+    })
+}
+
+/// Numbers and names of `tperrno`.
+const NAMES: [(c_int, &str); 27] = [
+    (0, "TPMINVAL"),
+    (1, "TPEABORT"),
+    (2, "TPEBADDESC"),
+    (3, "TPEBLOCK"),
+    (4, "TPEINVAL"),
+    (5, "TPELIMIT"),
+    (6, "TPENOENT"),
+    (7, "TPEOS"),
+    (8, "TPEPERM"),
+    (9, "TPEPROTO"),
+    (10, "TPESVCERR"),
+    (11, "TPESVCFAIL"),
+    (12, "TPESYSTEM"),
+    (13, "TPETIME"),
+    (14, "TPETRAN"),
+    (15, "TPGOTSIG"),
+    (16, "TPERMERR"),
+    (17, "TPEITYPE"),
+    (18, "TPEOTYPE"),
+    (19, "TPERELEASE"),
+    (20, "TPEHAZARD"),
+    (21, "TPEHEURISTIC"),
+    (22, "TPEEVENT"),
+    (23, "TPEMATCH"),
+    (24, "TPEDIAGNOSTIC"),
+    (25, "TPEMIB"),
+    (30, "TPINITFAIL"),
+];
+
+fn name_of(number: c_int) -> &'static str {
+    NAMES.iter().find(|(known, _)| *known == number).map_or("unknown", |(_, name)| name)
+}
+
+/// Where `tperrno` of this thread stands.
+#[unsafe(no_mangle)]
+pub extern "C" fn pollux_tperrno_address() -> *mut c_int {
+    TPERRNO.with(Cell::as_ptr)
+}
+
+/// Where `tpurcode` of this thread stands.
+#[unsafe(no_mangle)]
+pub extern "C" fn pollux_tpurcode_address() -> *mut c_long {
+    TPURCODE.with(Cell::as_ptr)
+}
+
+/// Where `Berror` of this thread stands.
+#[unsafe(no_mangle)]
+pub extern "C" fn pollux_berror_address() -> *mut c_int {
+    BERROR.with(Cell::as_ptr)
+}
+
+/// `<n>:<NAME> (last error <n>: detail)`; the brackets only when the thread's last error is `error`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpstrerror(error: c_int) -> *mut c_char {
+    let name = name_of(error);
+    if error == 0 || TPERRNO.get() != error {
+        return given(0, format_args!("{error}:{name}"));
+    }
+    let detail = DETAIL.with_borrow(Text::words);
+    given(0, format_args!("{error}:{name} (last error {error}: {detail})"))
+}
+
+/// The name of an error number.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpecodestr(error: c_int) -> *mut c_char {
+    given(1, format_args!("{}", name_of(error)))
+}
+
+/// `<n>:<NAME> (last error <n>: detail)`; in the brackets the meaning when it is not the last one.
+#[unsafe(no_mangle)]
+pub extern "C" fn Bstrerror(error: c_int) -> *mut c_char {
+    let (name, meaning) = describe(error).unwrap_or(("unknown", "no error of ubf.h"));
+    if error == 0 || BERROR.get() != error {
+        return given(2, format_args!("{error}:{name} ({meaning})"));
+    }
+    match UBF_ERROR.get() {
+        Some(detail) => given(2, format_args!("{error}:{name} (last error {error}: {detail})")),
+        None => {
+            let detail = UBF_DETAIL.with_borrow(Text::words);
+            given(2, format_args!("{error}:{name} (last error {error}: {detail})"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    fn words(text: *mut c_char) -> String {
+        // SAFETY: the functions above give out texts with a NUL, and this thread asks for no other.
+        unsafe { CStr::from_ptr(text) }.to_str().expect("utf-8").to_owned()
+    }
+
+    #[test]
+    fn an_error_is_told_in_words_until_the_next_call() {
+        let failed = atmi(-1, || Err(Fault::new(6, "no process offers service X")));
+        assert_eq!((failed, TPERRNO.get()), (-1, 6));
+        let expected = "6:TPENOENT (last error 6: no process offers service X)";
+        assert_eq!(words(tpstrerror(6)), expected);
+        assert_eq!(words(tpstrerror(13)), "13:TPETIME");
+        assert_eq!(words(tpecodestr(13)), "TPETIME");
+        assert_eq!(words(tpstrerror(-7)), "-7:unknown");
+        assert_eq!((atmi(-1, || Ok(3)), TPERRNO.get()), (3, 0));
+    }
+
+    #[test]
+    fn a_panic_is_an_error_and_long_texts_are_cut() {
+        let failed = atmi(-1, || -> Result<i32, Fault> { panic!("{}", "x".repeat(9_999)) });
+        assert_eq!((failed, TPERRNO.get()), (-1, TPESYSTEM));
+        assert_eq!(words(tpstrerror(TPESYSTEM)).len(), TEXT_BYTES - 1);
+    }
+
+    #[test]
+    fn errors_of_fields_keep_to_themselves() {
+        assert_eq!(ubf(-1, || Err(UbfError::BadField { id: 0 }.into())), -1);
+        assert_eq!((BERROR.get(), TPERRNO.get()), (6, 0));
+        assert!(words(Bstrerror(6)).starts_with("6:BBADFLD (last error 6: 0 is no field id"));
+        assert_eq!(words(Bstrerror(5)), "5:BNOTPRES (the field is not present)");
+        assert_eq!(ubf(-1, || Err(UbfFault::Other(12, "gone".to_owned()))), -1);
+        assert!(words(Bstrerror(12)).ends_with("(last error 12: gone)"));
+    }
+}

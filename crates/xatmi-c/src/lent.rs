@@ -1,0 +1,157 @@
+//! Buffers of the caller's while a call uses them, and the buffer that a reply makes.
+//!
+//! `calls.rs` and `service.rs` work through it. While a buffer is lent its address is no buffer for
+//! other threads, so a program that uses one from two threads at once gets TPEINVAL; it comes back
+//! whatever becomes of the call.
+
+use std::ffi::{c_char, c_long};
+
+use pollux_xatmi::buffer::{Buffer, BufferType};
+use pollux_xatmi::client::{Arriving, Outgoing};
+use pollux_xatmi::error::{Code, Error};
+use pollux_xatmi::ubf::UbfMut;
+
+use crate::fault::Fault;
+use crate::memory::{self, Held};
+use crate::typed::{no_buffer, size};
+
+/// A buffer of the caller's.
+#[derive(Debug)]
+pub(crate) struct Lent(Option<Held>);
+
+impl Lent {
+    /// The buffer at `pointer`; none for NULL.
+    pub(crate) fn from(pointer: *const c_char) -> Result<Option<Self>, Fault> {
+        if pointer.is_null() {
+            return Ok(None);
+        }
+        Ok(Some(Self(Some(memory::take(pointer).ok_or_else(no_buffer)?))))
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.0.as_ref().expect("only taken by value").buffer
+    }
+
+    fn buffer_mut(&mut self) -> &mut Buffer {
+        &mut self.0.as_mut().expect("only taken by value").buffer
+    }
+
+    fn give_back(self) -> *mut c_char {
+        memory::give_out(self.into_held())
+    }
+
+    /// Keeps it from going back.
+    pub(crate) fn into_held(mut self) -> Held {
+        self.0.take().expect("only taken by value")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(held) = self.0.take() {
+            memory::give_out(held);
+        }
+    }
+}
+
+/// What of a buffer is sent when the caller says `len`.
+pub(crate) fn outgoing(lent: Option<&Lent>, len: c_long) -> Result<Outgoing<'_>, Fault> {
+    let Some(buffer) = lent.map(Lent::buffer) else { return Ok(Outgoing::NONE) };
+    let used = buffer.used_len(sent(buffer.buffer_type(), len)?)?;
+    Ok(Outgoing {
+        buffer_type: Some(buffer.buffer_type()),
+        buffer_size_bytes: buffer.size(),
+        bytes: &buffer.as_bytes()[..used],
+    })
+}
+
+/// The length that counts: only bytes without a length of their own go by the caller's.
+pub(crate) fn sent(buffer_type: BufferType, len: c_long) -> Result<usize, Fault> {
+    match buffer_type {
+        BufferType::Carray | BufferType::XOctet => size(len),
+        BufferType::Ubf | BufferType::String | BufferType::Json => Ok(0),
+    }
+}
+
+/// Where a reply goes: the caller's buffer when it fits, else a new one in its place.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    lent: Option<Lent>,
+    made: Option<Buffer>,
+    /// TPNOCHANGE: the only type that the reply may have.
+    only: Option<BufferType>,
+}
+
+impl Landing {
+    /// `lent` is used again when the reply fits; with `only`, no other type may come.
+    pub(crate) fn at(lent: Option<Lent>, only: Option<BufferType>) -> Self {
+        Self { lent, made: None, only }
+    }
+
+    /// Room for a reply that is about to be delivered.
+    pub(crate) fn room(&mut self, arriving: &Arriving) -> Result<&mut [u8], Error> {
+        let len = arriving.len_bytes;
+        // Without a buffer nothing is written.
+        let Some(buffer_type) = arriving.buffer_type else { return Ok(&mut []) };
+        if let Some(only) = self.only.filter(|only| *only != buffer_type) {
+            let (came, only) = (buffer_type.name(), only.name());
+            let detail = format!("the reply is {came}, and TPNOCHANGE allows only {only}");
+            return Err(Error::new(Code::OutputType, detail));
+        }
+        let wanted = arriving.buffer_size_bytes.max(len).max(1);
+        let fits = |lent: &Lent| {
+            lent.buffer().buffer_type() == buffer_type && lent.buffer().size() >= wanted
+        };
+        if !self.lent.as_ref().is_some_and(fits) {
+            let made = Buffer::new(buffer_type, "", wanted);
+            self.made = Some(made.map_err(|error| Error::new(Code::Os, error.to_string()))?);
+        }
+        let place = self.place().expect("it fits, or was made");
+        Ok(&mut place.as_bytes_mut()[..len])
+    }
+
+    /// Checks what was written, `len` bytes of a stranger's, and gives the length to be told.
+    pub(crate) fn landed(&mut self, len: usize) -> Result<c_long, Fault> {
+        let wrong = |detail: String| Fault::new(Code::ServiceError.number(), detail);
+        let place = self.place().ok_or_else(|| wrong("the reply has no buffer".to_owned()))?;
+        if place.buffer_type() == BufferType::Ubf {
+            let adopted = UbfMut::adopt(place.as_bytes_mut()).map(drop);
+            if let Err(error) = adopted {
+                // The caller keeps a buffer that it can use.
+                let _ = UbfMut::init(place.as_bytes_mut());
+                return Err(wrong(format!("the fields of the reply: {error}")));
+            }
+        }
+        let is_text = matches!(place.buffer_type(), BufferType::String | BufferType::Json);
+        if is_text && !place.as_bytes()[..len].ends_with(&[0]) {
+            return Err(wrong("the text of the reply has no NUL at its end".to_owned()));
+        }
+        Ok(told_len(place, len))
+    }
+
+    /// Gives the buffer out, in place of the one that was lent and of `replaced`.
+    pub(crate) fn give_out(self, replaced: Option<Lent>) -> *mut c_char {
+        let Some(buffer) = self.made else {
+            return self.lent.map_or(std::ptr::null_mut(), Lent::give_back);
+        };
+        let mut is_request = false;
+        for held in [self.lent, replaced].into_iter().flatten().map(Lent::into_held) {
+            is_request |= held.is_request;
+            memory::free(held);
+        }
+        memory::give_out(Held { buffer, is_request })
+    }
+
+    fn place(&mut self) -> Option<&mut Buffer> {
+        match &mut self.made {
+            Some(made) => Some(made),
+            None => self.lent.as_mut().map(Lent::buffer_mut),
+        }
+    }
+}
+
+/// What `*olen` becomes, and `len` of a service: the buffer's size for fields, else what was sent.
+pub(crate) fn told_len(buffer: &Buffer, len: usize) -> c_long {
+    let len = if buffer.buffer_type() == BufferType::Ubf { buffer.size() } else { len };
+    c_long::try_from(len).unwrap_or(c_long::MAX)
+}

@@ -1,0 +1,35 @@
+//! The C interface of the service pool: `atmi.h`, `ubf.h` and one shared library.
+//!
+//! Thin: each function reads what the caller hands over, asks `pollux-xatmi`, and turns the outcome
+//! into a number and an error of the thread. C programs call it; `pollux` itself uses [`layout`]
+//! only. Nothing here decides what a call or a field means.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `caller.rs` | pointers of the caller: what can be told of them before they are followed |
+//! | `fault.rs` | the thread's error numbers and texts; no panic leaves a function |
+//! | `memory.rs`, `lent.rs` | the buffers that tpalloc gave out; those that a call uses |
+//! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
+//! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
+//! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
+//! | `layout.rs` | the files of an installation |
+//! | `fields.rs`, `values.rs`, `whole.rs`, `names.rs` | the functions of `ubf.h` |
+//!
+//! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
+//! memory that is no buffer, and buffers that were freed are told by an error where they can be.
+
+mod caller;
+pub mod calls;
+pub mod context;
+pub mod fault;
+pub mod fields;
+pub mod layout;
+mod lent;
+mod memory;
+pub mod names;
+pub mod server;
+pub mod service;
+pub mod times;
+pub mod typed;
+pub mod values;
+pub mod whole;

@@ -1,0 +1,230 @@
+//! The life of a server in C: its `main`, the services that it offers, its start and end functions.
+//!
+//! `main` of libatmisrv and of built servers is [`pollux_server_main`]. The loop is that of
+//! `pollux_xatmi::worker`; nothing is sent or received here.
+
+use std::cell::RefCell;
+use std::ffi::{CString, OsStr, OsString, c_char, c_int};
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use pollux_xatmi::error::Code;
+use pollux_xatmi::worker::{Ending, Registry, Worker};
+
+use crate::caller;
+use crate::calls::service_name;
+use crate::fault::{self, Fault};
+use crate::service::{Function, serve};
+
+/// The program's tpsvrinit.
+type Init = unsafe extern "C" fn(c_int, *mut *mut c_char) -> c_int;
+/// The program's tpsvrdone.
+type Finish = unsafe extern "C" fn();
+
+/// A row of the table that `pollux pool build-server` makes: `struct pollux_service`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceRow {
+    name: *const c_char,
+    function: Option<Function>,
+    function_name: *const c_char,
+}
+
+/// More services than a server can have; a table without an end is told by it.
+const ROWS_MAX: usize = 10_000;
+
+thread_local! {
+    /// The registry of the server whose own thread this is.
+    static REGISTRY: RefCell<Option<Registry>> = const { RefCell::new(None) };
+}
+
+/// Whether this is the thread of a server that runs.
+pub(crate) fn is_on_this_thread() -> bool {
+    REGISTRY.try_with(|registry| registry.borrow().is_some()).unwrap_or(false)
+}
+
+fn registry() -> Result<Registry, Fault> {
+    let found = REGISTRY.try_with(|registry| registry.borrow().clone()).ok().flatten();
+    found.ok_or_else(|| {
+        let detail = "services are offered by a server, on its own thread, from tpsvrinit on";
+        Fault::new(Code::Protocol.number(), detail)
+    })
+}
+
+fn advertise(
+    registry: &Registry,
+    name: &str,
+    function: Function,
+    called: &str,
+) -> Result<(), Fault> {
+    registry.advertise(name, called, move |incoming| serve(function, incoming))?;
+    Ok(())
+}
+
+/// Offers a service; 0 is an int without anything else, as some programs return what is left of it.
+///
+/// # Safety
+/// Sound `name` and `function_name` are those of texts; `function` takes a `TPSVCINFO`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpadvertise_full(
+    name: *const c_char,
+    function: Option<Function>,
+    function_name: *const c_char,
+) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { service_name(name) }
+            .map_err(|fault| Fault::new(Code::Invalid.number(), fault.detail))?;
+        let function = function.ok_or_else(|| Fault::invalid("tpadvertise needs a function"))?;
+        // SAFETY: the caller's promise.
+        let called = unsafe { caller::text(function_name) };
+        let called = called.map_or_else(|| name.to_owned(), |c| c.to_string_lossy().into_owned());
+        advertise(&registry()?, name, function, &called).map(|()| 0)
+    })
+}
+
+/// Offers a service no longer.
+///
+/// # Safety
+/// A sound `name` is that of a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tpunadvertise(name: *const c_char) -> c_int {
+    fault::atmi(-1, || {
+        // SAFETY: the caller's promise.
+        let name = unsafe { service_name(name) }
+            .map_err(|fault| Fault::new(Code::Invalid.number(), fault.detail))?;
+        registry()?.unadvertise(name)?;
+        Ok(0)
+    })
+}
+
+/// Runs a server from its start to its end; the result is for `main` to return.
+///
+/// # Safety
+/// `argv` has `argc` texts; `init` and `done` are functions of these types or NULL; `services` is a
+/// table whose last row has no name, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pollux_server_main(
+    argc: c_int,
+    argv: *mut *mut c_char,
+    init: Option<Init>,
+    done: Option<Finish>,
+    services: *const ServiceRow,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let arguments = unsafe { arguments(argc, argv) };
+    let ended = fault::atmi(None, || {
+        // SAFETY: the caller's promise.
+        let rows = unsafe { rows(services) }?;
+        Ok(Some(run(&arguments, init, done, &rows)?))
+    });
+    let program = arguments.first().map_or(OsStr::new("server"), OsString::as_os_str);
+    match ended {
+        Some(Ending::Panicked { .. }) => {
+            tell(program, "a fault in the library ended the server");
+            1
+        }
+        Some(_) => 0,
+        None => {
+            tell(program, &fault::last_words());
+            1
+        }
+    }
+}
+
+fn run(
+    arguments: &[OsString],
+    init: Option<Init>,
+    done: Option<Finish>,
+    rows: &[Row],
+) -> Result<Ending, Fault> {
+    let worker = Worker::from_environment()?;
+    let registry = worker.registry();
+    REGISTRY.set(Some(registry.clone()));
+    let start = |application: &[OsString]| {
+        for row in rows {
+            advertise(&registry, &row.name, row.function, &row.called)
+                .map_err(|fault| fault.detail)?;
+        }
+        call_init(init, &arguments[..1.min(arguments.len())], application)
+    };
+    let finish = || {
+        if let Some(done) = done {
+            // SAFETY: the caller of pollux_server_main promises a function of this type.
+            unsafe { done() };
+        }
+    };
+    let ending = worker.run(arguments.iter().cloned(), start, finish);
+    REGISTRY.set(None);
+    Ok(ending?)
+}
+
+/// Calls the program's tpsvrinit with its own name and what follows `--`, as getopt wants it.
+fn call_init(
+    init: Option<Init>,
+    program: &[OsString],
+    application: &[OsString],
+) -> Result<(), String> {
+    let Some(init) = init else { return Ok(()) };
+    let words = program.iter().chain(application);
+    let mut texts: Vec<_> = words.filter_map(|w| CString::new(w.as_bytes()).ok()).collect();
+    let mut pointers: Vec<_> = texts.iter_mut().map(|text| text.as_ptr().cast_mut()).collect();
+    let count = c_int::try_from(pointers.len()).map_err(|_| "too many arguments".to_owned())?;
+    pointers.push(std::ptr::null_mut());
+    // The program may keep pointers to its arguments, as it may to those of main.
+    let pointers = pointers.leak();
+    texts.leak();
+    // SAFETY: the caller of pollux_server_main promises a function of this type; the texts stay.
+    match unsafe { init(count, pointers.as_mut_ptr()) } {
+        0 => Ok(()),
+        code => Err(format!("tpsvrinit returned {code}")),
+    }
+}
+
+/// A service that is offered from the start.
+struct Row {
+    name: String,
+    function: Function,
+    called: String,
+}
+
+/// # Safety
+/// As for [`pollux_server_main`].
+unsafe fn rows(table: *const ServiceRow) -> Result<Vec<Row>, Fault> {
+    let mut rows = Vec::new();
+    for index in 0..ROWS_MAX {
+        // SAFETY: the caller promises rows up to one without a name, and none before was one.
+        let Some(row) = (unsafe { caller::read(table.wrapping_add(index)) }) else { break };
+        // SAFETY: the caller's promise.
+        let Some(name) = (unsafe { caller::text(row.name) }) else { break };
+        // SAFETY: the caller's promise.
+        let called = unsafe { caller::text(row.function_name) }.unwrap_or(name);
+        let function =
+            row.function.ok_or_else(|| Fault::invalid("a service without a function"))?;
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        // Without a name a function is only linked in.
+        if !name.is_empty() {
+            rows.push(Row { name: text(name), function, called: text(called) });
+        }
+    }
+    Ok(rows)
+}
+
+/// # Safety
+/// As for [`pollux_server_main`].
+unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Vec<OsString> {
+    let count = usize::try_from(argc).unwrap_or(0);
+    let texts = (0..count).map_while(|index| {
+        // SAFETY: the caller promises so many pointers.
+        let pointer = unsafe { caller::read(argv.wrapping_add(index)) }?;
+        // SAFETY: the caller promises texts.
+        let text = unsafe { caller::text(pointer) }?;
+        Some(OsString::from_vec(text.to_bytes().to_vec()))
+    });
+    texts.collect()
+}
+
+/// Says on standard error why the server ends; who closed it does not want to know.
+fn tell(program: &OsStr, words: &str) {
+    let _ = writeln!(std::io::stderr(), "{}: {words}", program.display());
+}

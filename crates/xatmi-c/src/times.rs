@@ -1,0 +1,113 @@
+//! How long calls may take: for the process, for the thread, for its next call.
+//!
+//! `context.rs` applies it before each call. What is closest to the call counts: `tpsblktime` with
+//! TPBLK_NEXT, with TPBLK_ALL, `tptoutset`, NDRX_TOUT, the pool.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use pollux_xatmi::client::Client;
+use pollux_xatmi::environment::{DEFAULT_TIMEOUT, Environment};
+
+use crate::context::with_open_client;
+use crate::fault::{self, Fault};
+
+const TPBLK_NEXT: c_long = 1;
+const TPBLK_ALL: c_long = 2;
+
+/// `tptoutset`: of the process, as the interface says. 0 when it was not called.
+static OF_PROCESS: AtomicI32 = AtomicI32::new(0);
+
+thread_local! {
+    static OF_THREAD: Cell<c_int> = const { Cell::new(0) };
+    static OF_NEXT: Cell<c_int> = const { Cell::new(0) };
+    /// What the client had when it was opened.
+    static OF_POOL: Cell<Duration> = const { Cell::new(DEFAULT_TIMEOUT) };
+}
+
+/// Remembers what holds without any of the above.
+pub(crate) fn opened(client: &Client) {
+    OF_POOL.set(client.timeout());
+}
+
+/// Tells the client what holds for the call at hand.
+pub(crate) fn apply(client: &mut Client) {
+    let next = OF_NEXT.take();
+    if next != 0 {
+        client.set_next_timeout(Some(duration(next)));
+    }
+    let standing = match (OF_THREAD.get(), OF_PROCESS.load(Ordering::Relaxed)) {
+        (0, 0) => OF_POOL.get(),
+        (0, of_process) => duration(of_process),
+        (of_thread, _) => duration(of_thread),
+    };
+    client.set_timeout(standing);
+}
+
+fn duration(seconds: c_int) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+fn not_negative(seconds: c_int) -> Result<c_int, Fault> {
+    if seconds < 0 {
+        return Err(Fault::invalid(format!("a time of {seconds} seconds is below 0")));
+    }
+    Ok(seconds)
+}
+
+/// Sets the time of all threads; 0 gives it back to the environment and the pool.
+#[unsafe(no_mangle)]
+pub extern "C" fn tptoutset(seconds: c_int) -> c_int {
+    fault::atmi(-1, || {
+        OF_PROCESS.store(not_negative(seconds)?, Ordering::Relaxed);
+        Ok(0)
+    })
+}
+
+/// The time that `tptoutset` set, or what holds without it.
+#[unsafe(no_mangle)]
+pub extern "C" fn tptoutget() -> c_int {
+    fault::atmi(-1, || match OF_PROCESS.load(Ordering::Relaxed) {
+        0 => {
+            let pools = with_open_client(|_| OF_POOL.get());
+            let holds = match pools {
+                Some(pools) => pools,
+                None => Environment::of_process()?.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            };
+            Ok(c_int::try_from(holds.as_secs()).unwrap_or(c_int::MAX))
+        }
+        set => Ok(set),
+    })
+}
+
+/// Sets the time of this thread's next call or of all; 0 takes it back.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpsblktime(seconds: c_int, flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        let seconds = not_negative(seconds)?;
+        match flags {
+            TPBLK_NEXT => OF_NEXT.set(seconds),
+            TPBLK_ALL => OF_THREAD.set(seconds),
+            _ => return Err(wrong_flags(flags)),
+        }
+        Ok(0)
+    })
+}
+
+/// What `tpsblktime` set: for TPBLK_NEXT, for TPBLK_ALL, or with 0 what counts of both.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpgblktime(flags: c_long) -> c_int {
+    fault::atmi(-1, || match (flags, OF_NEXT.get(), OF_THREAD.get()) {
+        (TPBLK_NEXT, next, _) => Ok(next),
+        (TPBLK_ALL, _, of_thread) => Ok(of_thread),
+        (0, 0, of_thread) => Ok(of_thread),
+        (0, next, _) => Ok(next),
+        _ => Err(wrong_flags(flags)),
+    })
+}
+
+fn wrong_flags(flags: c_long) -> Fault {
+    Fault::invalid(format!("flags {flags:#x}: give TPBLK_NEXT or TPBLK_ALL"))
+}

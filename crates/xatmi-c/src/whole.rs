@@ -1,0 +1,169 @@
+//! Whole buffers: copy, update, join, project, print.
+//!
+//! C programs call it. A list of fields is read up to its end, and no further than a buffer can
+//! have fields.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int};
+
+use pollux_xatmi::ubf::{self, FieldId, UbfError, UbfMut, UbfRef};
+
+use crate::fault::{self, UbfFault};
+use crate::fields::{changing, id, reading};
+use crate::{caller, names};
+
+/// More fields than a buffer can have; a list without an end is told by it.
+const LIST_LEN_MAX: usize = 1 << 20;
+
+unsafe extern "C" {
+    fn pollux_write_text(file: *mut libc::FILE, text: *const c_char, len: usize) -> c_int;
+}
+
+/// Lets `change` change the buffer at `to` by the one at `from`.
+///
+/// # Safety
+/// When both are those of buffers of fields, nobody else uses them meanwhile.
+unsafe fn by_other<'r>(
+    to: *mut c_char,
+    from: *const c_char,
+    change: impl FnOnce(&mut UbfMut<'r>, UbfRef<'_>) -> Result<(), UbfError>,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let source = unsafe { reading(from) }?;
+        let copy;
+        // A buffer that is changed by itself is read from a copy.
+        let source = if to.cast_const() == from {
+            copy = source.used_bytes().to_vec();
+            UbfRef::open(&copy)?
+        } else {
+            source
+        };
+        // SAFETY: the caller's promise; `source` does not stand in it.
+        change(&mut unsafe { changing(to) }?, source)?;
+        Ok(0)
+    })
+}
+
+/// A list of fields that ends with 0.
+///
+/// # Safety
+/// A sound `list` is that of ints up to one that is 0.
+unsafe fn list(list: *const c_int) -> Result<Vec<FieldId>, UbfError> {
+    if !caller::is_sound(list) {
+        return Err(UbfError::Invalid { reason: "the list of fields is none" });
+    }
+    let mut fields = BTreeSet::new();
+    for index in 0..LIST_LEN_MAX {
+        // SAFETY: the caller promises ints up to a 0, and none before was one.
+        match unsafe { caller::read(list.wrapping_add(index)) } {
+            None | Some(0) => return Ok(fields.into_iter().collect()),
+            Some(raw) => fields.insert(id(raw)?),
+        };
+    }
+    Err(UbfError::Invalid { reason: "the list of fields has no end: BBADFLDID" })
+}
+
+/// `to` holds what `from` holds.
+///
+/// # Safety
+/// When both are those of buffers of fields, nobody else uses them meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bcpy(to: *mut c_char, from: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { by_other(to, from, UbfMut::copy_from) }
+}
+
+/// Occurrences of `from` replace those of `to`, others are added.
+///
+/// # Safety
+/// As for [`Bcpy`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bupdate(to: *mut c_char, from: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { by_other(to, from, UbfMut::update) }
+}
+
+/// All occurrences of `from` are added to `to`.
+///
+/// # Safety
+/// As for [`Bcpy`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bconcat(to: *mut c_char, from: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { by_other(to, from, UbfMut::concat) }
+}
+
+/// Only the fields of the list stay.
+///
+/// # Safety
+/// As for [`Bcpy`]; a sound `kept` is that of ints up to one that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bproj(ubf: *mut c_char, kept: *const c_int) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let mut fields = unsafe { changing(ubf) }?;
+        // SAFETY: the caller's promise.
+        fields.project(&unsafe { list(kept) }?)?;
+        Ok(0)
+    })
+}
+
+/// `to` holds the fields of the list that `from` has.
+///
+/// # Safety
+/// As for [`Bproj`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bprojcpy(
+    to: *mut c_char,
+    from: *const c_char,
+    kept: *const c_int,
+) -> c_int {
+    let change = |fields: &mut UbfMut<'_>, source: UbfRef<'_>| {
+        // SAFETY: the caller's promise.
+        fields.project_from(source, &unsafe { list(kept) }?)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { by_other(to, from, change) }
+}
+
+/// Prints all fields to standard output.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bprint(ubf: *const c_char) -> c_int {
+    // SAFETY: the caller's promise; without a file it is standard output.
+    fault::ubf(-1, || unsafe { print(ubf, std::ptr::null_mut()) })
+}
+
+/// Prints all fields to a file.
+///
+/// # Safety
+/// As for [`Bprint`]; a sound `file` is that of an open file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bfprint(ubf: *const c_char, file: *mut libc::FILE) -> c_int {
+    fault::ubf(-1, || {
+        if !caller::is_sound(file) {
+            return Err(UbfError::Invalid { reason: "the file is none" }.into());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { print(ubf, file) }
+    })
+}
+
+/// # Safety
+/// As for [`Bfprint`]; NULL is standard output.
+unsafe fn print(ubf: *const c_char, file: *mut libc::FILE) -> Result<c_int, UbfFault> {
+    const BEUNIX: c_int = 8;
+    // SAFETY: the caller's promise.
+    let fields = unsafe { reading(ubf) }?;
+    // Without tables fields are printed by number.
+    let text = ubf::print(fields, names::table_or_empty())?;
+    // SAFETY: the text has this length; the file is the caller's promise.
+    let written = unsafe { pollux_write_text(file, text.as_ptr().cast(), text.len()) };
+    if written != 0 {
+        return Err(UbfFault::Other(BEUNIX, std::io::Error::last_os_error().to_string()));
+    }
+    Ok(0)
+}

@@ -1,0 +1,101 @@
+/* Calls without a pool: arguments are judged, nothing crashes, and the error says what is missing. */
+#include <atmi.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static void arguments(void) {
+  char *buffer = tpalloc("UBF", NULL, 0), *other = NULL, *stray = STRAY;
+  char on_stack[16] = "";
+  char *own = on_stack;
+  long len = 0;
+  int cd = 0;
+  CHECK(tpcall(NULL, buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("X", STRAY, 0, &buffer, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("X", on_stack, 0, &buffer, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("X", buffer, 0, NULL, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("X", buffer, 0, &buffer, NULL, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("X", buffer, 0, &stray, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpcall("X", buffer, 0, &own, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpacall(NULL, buffer, 0, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpacall("X", STRAY, 0, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetrply(NULL, &buffer, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetrply(&cd, NULL, &len, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetrply(&cd, &buffer, NULL, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpgetrply(&cd, &stray, &len, 0) == -1 && tperrno == TPEINVAL);
+  /* A buffer that was part of a refused call is still the caller's. */
+  CHECK(tptypes(buffer, NULL, NULL) == 1024);
+  tpfree(buffer);
+  CHECK(tpcall("X", buffer, 0, &other, &len, 0) == -1 && tperrno == TPEINVAL);
+}
+
+static void without_a_pool(void) {
+  char *buffer = tpalloc("CARRAY", NULL, 10);
+  long len = 0;
+  int cd = 1;
+  CHECK(tpinit(NULL) == -1 && tperrno == TPESYSTEM);
+  CHECK(strstr(tpstrerror(tperrno), "12:TPESYSTEM (last error 12: ") != NULL);
+  CHECK(tpcall("X", buffer, 10, &buffer, &len, 0) == -1 && tperrno == TPESYSTEM);
+  CHECK(tpacall("X", buffer, 10, 0) == -1 && tperrno == TPESYSTEM);
+  CHECK(tpgetrply(&cd, &buffer, &len, 0) == -1 && tperrno == TPESYSTEM);
+  CHECK(tpcancel(1) == -1 && tperrno == TPESYSTEM);
+  CHECK(tpterm() == 0 && tpterm() == 0 && tperrno == 0);
+  tpfree(buffer);
+}
+
+static void service(TPSVCINFO *info) { (void)info; }
+
+static void outside_a_server(void) {
+  tpreturn(TPSUCCESS, 0, NULL, 0, 0);
+  CHECK(tperrno == TPEPROTO);
+  tpforward("X", NULL, 0, 0);
+  CHECK(tperrno == TPEPROTO);
+  CHECK(tpadvertise("X", service) == -1 && tperrno == TPEPROTO);
+  CHECK(tpadvertise_full(NULL, service, "f") == -1 && tperrno == TPEINVAL);
+  CHECK(tpadvertise_full("X", NULL, "f") == -1 && tperrno == TPEINVAL);
+  CHECK(tpunadvertise(NULL) == -1 && tperrno == TPEINVAL);
+  CHECK(tpunadvertise("X") == -1 && tperrno == TPEPROTO);
+}
+
+static void times(void) {
+  CHECK(tptoutget() == 60);
+  CHECK(tptoutset(-1) == -1 && tperrno == TPEINVAL);
+  CHECK(tptoutset(7) == 0 && tptoutget() == 7);
+  CHECK(tptoutset(0) == 0 && tptoutget() == 60);
+  CHECK(tpsblktime(-1, TPBLK_ALL) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsblktime(1, 0) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsblktime(1, TPBLK_ALL | TPBLK_NEXT) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsblktime(3, TPBLK_ALL) == 0 && tpsblktime(2, TPBLK_NEXT) == 0);
+  CHECK(tpgblktime(TPBLK_ALL) == 3 && tpgblktime(TPBLK_NEXT) == 2 && tpgblktime(0) == 2);
+  CHECK(tpgblktime(99) == -1 && tperrno == TPEINVAL);
+  CHECK(tpsblktime(0, TPBLK_ALL) == 0 && tpsblktime(0, TPBLK_NEXT) == 0);
+  CHECK(tpgblktime(0) == 0);
+}
+
+/* Each thread has its own error number. */
+static void *other_thread(void *seen) {
+  *(int *)seen = tperrno;
+  tpalloc("NOTYPE", NULL, 0);
+  return NULL;
+}
+
+static void threads(void) {
+  pthread_t thread;
+  int seen = -1;
+  CHECK(tpalloc(NULL, NULL, 0) == NULL && tperrno == TPEINVAL);
+  CHECK(pthread_create(&thread, NULL, other_thread, &seen) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK(seen == 0 && tperrno == TPEINVAL);
+}
+
+int main(void) {
+  arguments();
+  without_a_pool();
+  outside_a_server();
+  times();
+  threads();
+  return failures != 0;
+}

@@ -1,0 +1,16 @@
+/* Without field tables: the error number is the argument. */
+#include <atmi.h>
+#include <stdlib.h>
+#include <ubf.h>
+
+#include "check.h"
+
+int main(int argc, char **argv) {
+  int error = argc > 1 ? atoi(argv[1]) : 0;
+  UBFH *ubf = (UBFH *)tpalloc("UBF", NULL, 0);
+  CHECK(Bfldid("T_ACCNUM") == BBADFLDID && Berror == error);
+  CHECK(Bfname(167773161) == NULL && Berror == error);
+  CHECK(Badd(ubf, 167773161, "x", 0) == 0 && Bprint(ubf) == 0 && Berror == 0);
+  tpfree((char *)ubf);
+  return failures != 0;
+}

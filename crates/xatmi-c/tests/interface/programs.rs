@@ -1,0 +1,86 @@
+//! Small C programs that need no pool; each says what did not hold and ends with 1 then.
+
+use std::process::Command;
+
+use crate::toolchain::{Toolchain, printed};
+
+#[test]
+fn sizes_places_and_numbers_are_those_of_the_interface() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    printed(&Command::new(gcc.program("layouts.c")).output().expect("run"));
+}
+
+#[test]
+fn buffers_answer_as_documented_and_no_pointer_crashes_them() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    printed(&Command::new(gcc.program("buffers.c")).output().expect("run"));
+}
+
+#[test]
+fn fields_answer_as_documented_and_no_pointer_crashes_them() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    std::fs::write(gcc.path("bank.fd"), "*base 1000\nT_ACCNUM 1 string - account\n").expect("");
+    let mut program = Command::new(gcc.program("fields.c"));
+    program.env("FLDTBLDIR", gcc.path("")).env("FIELDTBLS", "bank.fd");
+    let out = printed(&program.output().expect("run"));
+    assert!(out.contains("T_ACCNUM\tone\n"), "{out}");
+}
+
+#[test]
+fn without_field_tables_names_are_errors_and_printing_goes_by_number() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let source = gcc.program("no_tables.c");
+    let run = |dir: &str, tables: Option<&str>, error: &str| {
+        let mut program = Command::new(&source);
+        program.env_remove("FLDTBLDIR").env_remove("FIELDTBLS").arg(error);
+        if let Some(tables) = tables {
+            program.env("FLDTBLDIR", dir).env("FIELDTBLS", tables);
+        }
+        assert!(printed(&program.output().expect("run")).contains("\tx\n"));
+    };
+    let folder = gcc.path("");
+    let folder = folder.to_str().expect("text");
+    run(folder, None, "12");
+    run(folder, Some("none.fd"), "12");
+    std::fs::write(gcc.path("wrong.fd"), "T_ACCNUM one string\n").expect("written");
+    run(folder, Some("wrong.fd"), "13");
+}
+
+/// A prefix that no pool has.
+const NO_POOL: &str = "/pollux-no-pool-of-this-name";
+
+#[test]
+fn calls_without_a_pool_are_errors_and_no_argument_crashes_them() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let mut program = Command::new(gcc.program("calls.c"));
+    program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_TOUT");
+    printed(&program.output().expect("run"));
+}
+
+#[test]
+fn a_prefix_that_makes_no_sense_is_an_argument_that_makes_none() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let mut program = Command::new(gcc.program("environment.c"));
+    printed(&program.env("NDRX_QPREFIX", "no slash").output().expect("run"));
+}
+
+#[test]
+fn a_server_that_is_started_by_hand_says_how_it_is_started() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    std::fs::write(gcc.path("server.c"), "extern int unused;\n").expect("written");
+    let built = gcc.run(&[
+        "-o",
+        "server",
+        "server.c",
+        "-Llib",
+        "-latmisrv",
+        "-latmi",
+        &format!("-Wl,-rpath,{}", gcc.path("lib").display()),
+    ]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let output = Command::new(gcc.path("server")).args(["-k", "x", "-i", "1"]).output();
+    let output = output.expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("pollux pool start"), "{said}");
+}

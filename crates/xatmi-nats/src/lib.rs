@@ -1,0 +1,100 @@
+//! A bridge: a worker of a service pool whose services are those of pools on other hosts, over a
+//! NATS broker.
+//!
+//! The pool's manager starts it like any server, under the name `tpbridge`; each copy carries one
+//! call at a time in each direction, so that only idle workers take work, and more copies carry
+//! more. The processes that are measured have no part of it.
+//!
+//! ```xml
+//! <server name="tpbridge">
+//!   <srvid>900</srvid> <min>4</min> <max>4</max>
+//!   <appopt>--nats nats://10.0.0.1:4222 --domain bank</appopt>
+//! </server>
+//! ```
+//!
+//! What `exportsvcs` lists is offered to others; what others offer and this pool does not have is
+//! called like a service at home. See `docs/pool-manager.md`.
+#![forbid(unsafe_code)]
+
+mod broker;
+mod envelope;
+mod local;
+mod news;
+mod settings;
+mod subject;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::rc::Rc;
+use std::time::Duration;
+
+use pollux_xatmi::clock::monotonic_ns;
+use pollux_xatmi::environment::Environment;
+use pollux_xatmi::error::{Code, Error};
+use pollux_xatmi::worker::{
+    Done, Ending, Incoming, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
+};
+
+use broker::{Broker, Wanted};
+use envelope::{Answered, Asked};
+use settings::Settings;
+
+/// Runs as the worker that the manager started this process for, until the pool stops.
+///
+/// # Errors
+/// TPESYSTEM where no manager started it, TPINITFAIL for options that make no sense, else as
+/// [`Worker::run`].
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Error> {
+    let environment =
+        Environment::of_process().map_err(|error| Error::new(Code::Invalid, error.to_string()))?;
+    let worker = Worker::from_environment()?;
+    let registry = worker.registry();
+    worker.run(
+        arguments,
+        |options| {
+            let variable = |name: &str| std::env::var(name).ok();
+            let settings = Settings::read(options, variable, &environment)?;
+            let broker = Rc::new(Broker::start(&settings, &environment)?);
+            let wanted = broker.wanted();
+            let changed = wanted.changed().map_err(|error| error.to_string())?;
+            let handle = registry.clone();
+            let adapt = move || offer(&handle, &broker, &wanted);
+            registry.attend(changed, adapt).map_err(|error| error.to_string())
+        },
+        || {},
+    )
+}
+
+/// Offers what is wanted now, and nothing else.
+fn offer(registry: &Registry, broker: &Rc<Broker>, wanted: &Wanted) {
+    let offered: BTreeSet<_> = registry.services().into_iter().collect();
+    let wanted = wanted.services();
+    for service in offered.difference(&wanted) {
+        // What the manager does not hear of ends with this worker.
+        let _ = registry.unadvertise(service);
+    }
+    for service in wanted.difference(&offered) {
+        let broker = Rc::clone(broker);
+        let _ = registry.advertise(service, "tpbridge", move |incoming| carry(&broker, incoming));
+    }
+}
+
+/// Carries one call to another host and back.
+fn carry(broker: &Broker, incoming: Incoming) -> Done {
+    let left_ns = incoming.deadline_ns.saturating_sub(monotonic_ns());
+    let timeout = (incoming.deadline_ns != 0).then(|| Duration::from_nanos(left_ns));
+    let asked = Asked { timeout, is_without_reply: incoming.is_without_reply };
+    let data = incoming.buffer.map(|buffer| (buffer, incoming.len_bytes));
+    let (answered, data) = broker.call(incoming.service.as_str(), asked, &data);
+    let (error, rval, urcode) = match answered {
+        Answered::Done { error, rval, urcode } => (error, rval, urcode),
+        Answered::Busy => (Some(Code::Time), 0, 0),
+    };
+    let (buffer, len_bytes) = data.map_or((None, 0), |(buffer, len)| (Some(buffer), len));
+    let (rval, soft_error) = match error {
+        None => (rval | RVAL_SUCCESS, None),
+        Some(Code::ServiceFailed) => (RVAL_FAIL, None),
+        Some(code) => (RVAL_FAIL, Some(code)),
+    };
+    Done::Return(Return { rval, urcode, buffer, len_bytes, soft_error })
+}

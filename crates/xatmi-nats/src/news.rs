@@ -1,0 +1,127 @@
+//! What pools tell each other of their services, and for how long it is believed.
+//!
+//! The broker's side fills the table; nothing here sends, and time is passed in.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use pollux_xatmi::queue::ServiceName;
+
+/// News that were not heard again for this many of their periods are forgotten.
+const PERIODS_BELIEVED: u32 = 3;
+/// The longest time that news without a period are believed.
+const BELIEVED_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The most pools of one domain; news of more are dropped and counted.
+const POOLS_MAX: usize = 1024;
+/// The most services of one pool that are believed: what a worker can offer.
+const SERVICES_MAX: usize = pollux_xatmi::slots::SERVICES_MAX;
+
+/// What one pool offers to the others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct News {
+    /// The pool: host and prefix.
+    pub(crate) pool: String,
+    /// All that it offers now.
+    pub(crate) services: BTreeSet<String>,
+    /// Seconds until it says so again; 0 if it speaks only when something changes.
+    pub(crate) refresh_s: u64,
+}
+
+/// What the other pools of the domain offer.
+#[derive(Debug)]
+pub(crate) struct Others {
+    own: String,
+    pools: HashMap<String, Heard>,
+    /// News that were not believed: too many pools, or no names of services.
+    pub(crate) dropped: u64,
+}
+
+#[derive(Debug)]
+struct Heard {
+    services: BTreeSet<String>,
+    until: Instant,
+}
+
+impl Others {
+    /// Nothing is known yet. `own` is the name of this pool, whose news are not heard.
+    pub(crate) fn new(own: String) -> Self {
+        Self { own, pools: HashMap::new(), dropped: 0 }
+    }
+
+    /// News came.
+    pub(crate) fn hear(&mut self, news: News, now: Instant) {
+        if news.pool == self.own {
+            return;
+        }
+        let is_known = self.pools.contains_key(&news.pool);
+        let are_names = news.services.iter().all(|name| ServiceName::new(name).is_some());
+        if !are_names || (!is_known && self.pools.len() == POOLS_MAX) {
+            self.dropped += 1;
+            return;
+        }
+        if news.services.is_empty() {
+            self.pools.remove(&news.pool);
+        } else {
+            let period = Duration::from_secs(news.refresh_s).min(BELIEVED_MAX);
+            let believed = (period * PERIODS_BELIEVED).min(BELIEVED_MAX);
+            let believed = if believed.is_zero() { BELIEVED_MAX } else { believed };
+            let services = news.services.into_iter().take(SERVICES_MAX).collect();
+            self.pools.insert(news.pool, Heard { services, until: now + believed });
+        }
+    }
+
+    /// The services that others offer, without those that this pool has itself (`local`).
+    pub(crate) fn wanted(&mut self, local: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
+        self.pools.retain(|_, heard| now < heard.until);
+        let all = self.pools.values().flat_map(|heard| &heard.services);
+        all.filter(|name| !local.contains(*name)).take(SERVICES_MAX).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(5);
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn news(pool: &str, services: &[&str]) -> News {
+        News { pool: pool.to_owned(), services: names(services), refresh_s: PERIOD.as_secs() }
+    }
+
+    #[test]
+    fn services_of_others_are_wanted_unless_they_are_here() {
+        let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
+        others.hear(news("a", &["X", "Y"]), now);
+        others.hear(news("b", &["Y", "Z"]), now);
+        others.hear(news("me", &["MINE"]), now);
+        assert_eq!(others.wanted(&names(&["Z"]), now), names(&["X", "Y"]));
+        others.hear(news("a", &[]), now);
+        assert_eq!(others.wanted(&names(&[]), now), names(&["Y", "Z"]));
+    }
+
+    #[test]
+    fn who_is_silent_for_three_periods_is_forgotten() {
+        let (mut others, start) = (Others::new("me".to_owned()), Instant::now());
+        others.hear(news("a", &["X"]), start);
+        others.hear(news("b", &["Y"]), start + PERIOD);
+        assert_eq!(others.wanted(&names(&[]), start + 3 * PERIOD), names(&["Y"]));
+        assert_eq!(others.wanted(&names(&[]), start + 4 * PERIOD), names(&[]));
+    }
+
+    #[test]
+    fn what_strangers_say_is_bounded() {
+        let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
+        others.hear(news("a", &["not a name"]), now);
+        assert_eq!(others.wanted(&names(&[]), now), names(&[]));
+        for pool in 0..=POOLS_MAX {
+            others.hear(news(&pool.to_string(), &["X"]), now);
+        }
+        assert_eq!((others.pools.len(), others.dropped), (POOLS_MAX, 2));
+    }
+}

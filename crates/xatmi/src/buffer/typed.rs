@@ -1,0 +1,358 @@
+//! One typed buffer: memory, type, subtype, and how much of it is sent.
+//!
+//! See the module. Its memory stays where it is until [`Buffer::resize`].
+
+use super::{BufferError, BufferType};
+use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfMut, UbfRef};
+
+/// Longest name of a subtype in the XATMI interface.
+pub const SUBTYPE_BYTES_MAX: usize = 16;
+
+/// Bytes of a buffer without fields for which no size was given.
+const SIZE_DEFAULT: usize = 512;
+
+/// A typed buffer.
+///
+/// The address of its memory is a multiple of 8, and does not change when the `Buffer` is moved.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    buffer_type: BufferType,
+    subtype: String,
+    region: Region,
+}
+
+impl Buffer {
+    /// An empty buffer. Size 0 is the type's own: 1024 bytes for fields, 512 for others. Fields
+    /// have at least the bytes of their header.
+    ///
+    /// # Errors
+    /// [`BufferError::LongSubtype`], [`BufferError::TooLarge`].
+    pub fn new(buffer_type: BufferType, subtype: &str, size: usize) -> Result<Self, BufferError> {
+        if subtype.len() > SUBTYPE_BYTES_MAX {
+            return Err(BufferError::LongSubtype { bytes: subtype.len() });
+        }
+        let mut region = Region::zeroed(sound_size(buffer_type, size)?);
+        if buffer_type == BufferType::Ubf {
+            UbfMut::init(region.bytes_mut())?;
+        }
+        Ok(Self { buffer_type, subtype: subtype.to_owned(), region })
+    }
+
+    /// An empty buffer of the type that programs call `name`: `tpalloc`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`BufferError::UnknownType`].
+    pub fn alloc(name: &str, subtype: &str, size: usize) -> Result<Self, BufferError> {
+        Self::new(BufferType::from_name(name)?, subtype, size)
+    }
+
+    /// The buffer that a message brought: `bytes` are what was sent, `size` what it stood in.
+    ///
+    /// Everything is checked, as a stranger may have sent it.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc), [`BufferError::NoNul`], and [`BufferError::Fields`] when the
+    /// content is not of its type.
+    pub fn from_wire(
+        name: &str,
+        subtype: &str,
+        size: usize,
+        bytes: &[u8],
+    ) -> Result<Self, BufferError> {
+        let buffer_type = BufferType::from_name(name)?;
+        let mut buffer = Self::new(buffer_type, subtype, size.max(bytes.len()))?;
+        buffer.as_bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        buffer.received(bytes.len())?;
+        Ok(buffer)
+    }
+
+    /// Makes sure that the first `len` bytes, which somebody else wrote there, are of the type.
+    ///
+    /// # Errors
+    /// As [`from_wire`](Self::from_wire), and [`BufferError::BeyondEnd`].
+    pub fn received(&mut self, len: usize) -> Result<(), BufferError> {
+        let (buffer_type, size) = (self.buffer_type, self.size());
+        let bytes = self.as_bytes_mut();
+        let sent = bytes.get(..len).ok_or(BufferError::BeyondEnd { given: len, size })?;
+        let end = sent.iter().position(|&b| b == 0);
+        if buffer_type.is_text() && end.map(|end| end + 1) != Some(len) {
+            return Err(BufferError::NoNul { name: buffer_type.name() });
+        }
+        if buffer_type == BufferType::Ubf {
+            UbfRef::check(sent)?;
+            UbfMut::resized(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// [`BufferError::NoNul`] when a NUL is in it, [`BufferError::TooLarge`].
+    pub fn string(text: &str) -> Result<Self, BufferError> {
+        let bytes = [text.as_bytes(), &[0]].concat();
+        Self::from_wire(BufferType::String.name(), "", bytes.len(), &bytes)
+    }
+
+    /// Bytes, all of which [`as_bytes`](Self::as_bytes) gives.
+    ///
+    /// # Errors
+    /// [`BufferError::TooLarge`].
+    pub fn carray(bytes: &[u8]) -> Result<Self, BufferError> {
+        Self::from_wire(BufferType::Carray.name(), "", bytes.len(), bytes)
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn buffer_type(&self) -> BufferType {
+        self.buffer_type
+    }
+
+    /// Its subtype; empty without one.
+    #[must_use]
+    pub fn subtype(&self) -> &str {
+        &self.subtype
+    }
+
+    /// Bytes of its memory.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.region.len()
+    }
+
+    /// All of its memory.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.region.bytes()
+    }
+
+    /// All of its memory, to be written.
+    #[must_use]
+    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
+        self.region.bytes_mut()
+    }
+
+    /// Bytes that sending it sends: text with its NUL, the used part of fields, `given` bytes of
+    /// others. `given` counts for others only.
+    ///
+    /// # Errors
+    /// [`BufferError::NoNul`], [`BufferError::Fields`] when a program has overwritten them,
+    /// [`BufferError::BeyondEnd`].
+    pub fn used_len(&self, given: usize) -> Result<usize, BufferError> {
+        let (bytes, name) = (self.as_bytes(), self.buffer_type.name());
+        match self.buffer_type {
+            BufferType::Ubf => Ok(UbfRef::open(bytes)?.used()),
+            BufferType::String | BufferType::Json => {
+                let end = bytes.iter().position(|&b| b == 0);
+                end.map(|end| end + 1).ok_or(BufferError::NoNul { name })
+            }
+            BufferType::Carray | BufferType::XOctet if given <= bytes.len() => Ok(given),
+            BufferType::Carray | BufferType::XOctet => {
+                Err(BufferError::BeyondEnd { given, size: bytes.len() })
+            }
+        }
+    }
+
+    /// Gives it other memory of `size` bytes with the same content, `tprealloc`; 0 is the type's
+    /// own size. A text that is cut short ends with a NUL.
+    ///
+    /// # Errors
+    /// [`BufferError::TooLarge`], and [`BufferError::Fields`] when its fields do not fit; it is
+    /// what it was then.
+    pub fn resize(&mut self, size: usize) -> Result<(), BufferError> {
+        let mut region = self.region.resized(sound_size(self.buffer_type, size)?);
+        if self.buffer_type == BufferType::Ubf {
+            UbfMut::resized(region.bytes_mut())?;
+        }
+        if let Some(last) = region.bytes_mut().last_mut()
+            && self.buffer_type.is_text()
+        {
+            *last = 0;
+        }
+        self.region = region;
+        Ok(())
+    }
+
+    /// Its fields.
+    ///
+    /// # Errors
+    /// [`BufferError::OtherType`] when it is no UBF, [`BufferError::Fields`] when a program has
+    /// overwritten them.
+    pub fn fields(&self) -> Result<UbfRef<'_>, BufferError> {
+        self.must_hold_fields()?;
+        Ok(UbfRef::open(self.as_bytes())?)
+    }
+
+    /// Its fields, to be changed.
+    ///
+    /// # Errors
+    /// As [`fields`](Self::fields).
+    pub fn fields_mut(&mut self) -> Result<UbfMut<'_>, BufferError> {
+        self.must_hold_fields()?;
+        Ok(UbfMut::open(self.as_bytes_mut())?)
+    }
+
+    fn must_hold_fields(&self) -> Result<(), BufferError> {
+        let (wanted, given) = (BufferType::Ubf.name(), self.buffer_type.name());
+        let is_ubf = self.buffer_type == BufferType::Ubf;
+        if is_ubf { Ok(()) } else { Err(BufferError::OtherType { wanted, given }) }
+    }
+}
+
+/// Fields take their memory along.
+impl From<Ubf> for Buffer {
+    fn from(fields: Ubf) -> Self {
+        let region = fields.into_region();
+        Self { buffer_type: BufferType::Ubf, subtype: String::new(), region }
+    }
+}
+
+fn sound_size(buffer_type: BufferType, size: usize) -> Result<usize, BufferError> {
+    match (size, buffer_type) {
+        (0, BufferType::Ubf) => Ok(Ubf::SIZE_DEFAULT),
+        (0, _) => Ok(SIZE_DEFAULT),
+        _ if size > SIZE_MAX => Err(BufferError::TooLarge { bytes: size, most: SIZE_MAX }),
+        (_, BufferType::Ubf) => Ok(size.max(HEADER_BYTES)),
+        _ => Ok(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ubf::{FieldId, FieldType, UbfError, Value};
+
+    const ACCNUM: FieldId = FieldId::new(FieldType::String, 1001);
+
+    fn alloc(name: &str, size: usize) -> Buffer {
+        Buffer::alloc(name, "", size).expect(name)
+    }
+
+    #[test]
+    fn every_name_of_a_type_gives_a_buffer_of_its_size() {
+        for (name, real, size_default) in [
+            ("UBF", "UBF", 1024),
+            ("FML", "UBF", 1024),
+            ("FML32", "UBF", 1024),
+            ("UBF32", "UBF", 1024),
+            ("STRING", "STRING", 512),
+            ("CARRAY", "CARRAY", 512),
+            ("JSON", "JSON", 512),
+            ("X_OCTET", "X_OCTET", 512),
+        ] {
+            let buffer = Buffer::alloc(name, "sub", 0).expect(name);
+            assert_eq!((buffer.buffer_type().name(), buffer.size()), (real, size_default));
+            assert_eq!(buffer.subtype(), "sub");
+            assert_eq!(alloc(name, 4321).size(), 4321);
+            assert_eq!(buffer.as_bytes().as_ptr().align_offset(8), 0);
+            let address = buffer.as_bytes().as_ptr();
+            assert_eq!([buffer][0].as_bytes().as_ptr(), address, "it was moved");
+        }
+        assert_eq!(alloc("UBF", 1).size(), HEADER_BYTES);
+    }
+
+    #[test]
+    fn what_is_no_buffer_is_refused_by_its_reason() {
+        for name in ["", "ubf", "VIEW", "FML64", "NOTHING"] {
+            let refused = Buffer::alloc(name, "", 10).expect_err(name);
+            assert_eq!((refused.number(), refused.to_string().contains(name)), (6, true));
+        }
+        let refused = Buffer::alloc("UBF", &"s".repeat(SUBTYPE_BYTES_MAX + 1), 0);
+        assert_eq!(refused.expect_err("too long").number(), 4);
+        let refused = Buffer::alloc("CARRAY", "", SIZE_MAX + 1).expect_err("too large");
+        assert_eq!(refused, BufferError::TooLarge { bytes: SIZE_MAX + 1, most: SIZE_MAX });
+        assert!(matches!(alloc("JSON", 0).fields(), Err(BufferError::OtherType { .. })));
+    }
+
+    #[test]
+    fn what_is_sent_ends_where_its_type_says() {
+        let mut text = alloc("STRING", 8);
+        text.as_bytes_mut().copy_from_slice(b"abc\0defg");
+        assert_eq!(text.used_len(99), Ok(4));
+        text.as_bytes_mut()[3] = b'x';
+        assert_eq!(text.used_len(0), Err(BufferError::NoNul { name: "STRING" }));
+        for name in ["CARRAY", "X_OCTET"] {
+            let bytes = alloc(name, 8);
+            assert_eq!((bytes.used_len(8), bytes.used_len(0)), (Ok(8), Ok(0)));
+            assert_eq!(bytes.used_len(9), Err(BufferError::BeyondEnd { given: 9, size: 8 }));
+        }
+        let mut fields = alloc("UBF", 0);
+        assert_eq!(fields.used_len(0), Ok(HEADER_BYTES));
+        fields.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
+        assert_eq!(fields.used_len(0), Ok(HEADER_BYTES + 16));
+        fields.as_bytes_mut().fill(0);
+        assert_eq!(fields.used_len(0).expect_err("overwritten").number(), 4);
+    }
+
+    #[test]
+    fn a_message_arrives_as_it_was_sent_in_as_much_room() {
+        let mut sent = alloc("UBF", 2048);
+        sent.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
+        let used = sent.used_len(0).expect("sound");
+        let mut came =
+            Buffer::from_wire("FML32", "", sent.size(), &sent.as_bytes()[..used]).expect("sound");
+        assert_eq!((came.size(), came.fields()), (2048, sent.fields()));
+        assert_eq!(came.fields().expect("fields").size(), 2048);
+        let text = "y".repeat(1500);
+        came.fields_mut().expect("fields").add(ACCNUM, text.as_str()).expect("all the room");
+
+        let came = Buffer::from_wire("UBF", "", 0, &sent.as_bytes()[..used]).expect("sound");
+        assert_eq!(came.size(), used, "a size that is too small is made enough");
+        let text = Buffer::from_wire("STRING", "", 0, b"abc\0").expect("sound");
+        assert_eq!(text.used_len(0), Ok(4));
+        let bytes = Buffer::from_wire("CARRAY", "", 2, b"a\0b").expect("sound");
+        assert_eq!(bytes.as_bytes(), b"a\0b");
+    }
+
+    #[test]
+    fn a_message_that_is_not_of_its_type_is_refused() {
+        for (name, bytes) in [
+            ("STRING", &b""[..]),
+            ("STRING", b"abc"),
+            ("STRING", b"a\0b\0"),
+            ("JSON", b"{}"),
+            ("UBF", b""),
+            ("UBF", b"abcdefghijklmnopqrstuvwxyz"),
+            ("NOTHING", b""),
+        ] {
+            assert!(Buffer::from_wire(name, "", 0, bytes).is_err(), "{name} {bytes:?}");
+        }
+        let mut fields = Ubf::new();
+        fields.add(ACCNUM, "x").expect("added");
+        let mut bytes = fields.used_bytes().to_vec();
+        bytes[HEADER_BYTES + 3] ^= 0x80;
+        assert!(Buffer::from_wire("UBF", "", 0, &bytes).is_err(), "its fields are looked at");
+    }
+
+    #[test]
+    fn resizing_keeps_the_content_or_everything() {
+        let mut fields = alloc("UBF", 0);
+        fields.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
+        fields.resize(4096).expect("longer");
+        assert_eq!(fields.fields().expect("fields").size(), 4096);
+        let refused = fields.resize(HEADER_BYTES).expect_err("too short");
+        assert!(matches!(refused, BufferError::Fields(UbfError::NoSpace { .. })));
+        assert_eq!(fields.size(), 4096);
+        fields.resize(0).expect("its own size");
+        assert_eq!(fields.size(), 1024);
+        assert_eq!(fields.fields().expect("fields").get(ACCNUM, 0), Ok(Value::from("x")));
+
+        let mut text = Buffer::string("abcdef").expect("no NUL");
+        text.resize(4).expect("shorter");
+        assert_eq!(text.as_bytes(), b"abc\0");
+        let mut bytes = Buffer::carray(b"abcdef").expect("short");
+        bytes.resize(4).expect("shorter");
+        assert_eq!(bytes.as_bytes(), b"abcd");
+        assert!(Buffer::string("a\0b").is_err());
+    }
+
+    #[test]
+    fn fields_take_their_memory_along() {
+        let mut fields = Ubf::new();
+        fields.add(ACCNUM, "x").expect("added");
+        let address = fields.used_bytes().as_ptr();
+        let buffer = Buffer::from(fields);
+        assert_eq!((buffer.as_bytes().as_ptr(), buffer.size()), (address, Ubf::SIZE_DEFAULT));
+        assert_eq!(buffer.fields().expect("fields").get(ACCNUM, 0), Ok(Value::from("x")));
+    }
+}

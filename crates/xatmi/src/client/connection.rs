@@ -1,0 +1,127 @@
+//! The connection of a client context to the manager: made when it opens, kept until it ends.
+//!
+//! Nothing is said on it after the greeting: its end, seen by the manager, is the message. Its
+//! descriptor number is the number of the context, because the kernel gives no other context of
+//! this process the same one while it lives.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
+};
+use rustix::process::{Uid, getuid};
+
+use super::greeting::{ClientHello, GREETING_LEN_BYTES_MAX, ToClient, ToManager, Welcome};
+use crate::environment::{MESSAGE_LEN_BYTES_MAX, MESSAGE_LEN_BYTES_MIN, MESSAGES_MAX};
+use crate::error::{Code, Error};
+use crate::queue::Prefix;
+use crate::wire::ClientAddress;
+
+/// How long the manager may take for each step of the greeting.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An open connection. Closing it ends the context.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: OwnedFd,
+    nonce: u64,
+}
+
+impl Connection {
+    /// Connects to the manager of the pool with this prefix.
+    ///
+    /// # Errors
+    /// TPESYSTEM when no pool runs, when its manager does not answer or is somebody else's;
+    /// TPEOS.
+    pub(super) fn open(prefix: &Prefix) -> Result<Self, Error> {
+        let os = |errno: Errno| Error::os("no connection to the pool can be made", errno.into());
+        let kind = SocketType::SEQPACKET;
+        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+        let socket = socket.map_err(os)?;
+        for side in [Timeout::Send, Timeout::Recv] {
+            set_socket_timeout(&socket, side, Some(GREETING_TIMEOUT)).map_err(os)?;
+        }
+        let address = SocketAddrUnix::new_abstract_name(prefix.control_socket().as_bytes());
+        let address = address.map_err(os)?;
+        retry_on_intr(|| connect(&socket, &address)).map_err(|errno| unreachable(prefix, errno))?;
+        let owner = socket_peercred(&socket).map_err(os)?.uid;
+        if owner != getuid() && owner != Uid::ROOT {
+            let owner = owner.as_raw();
+            let detail = format!("the pool {prefix} belongs to another user, with the id {owner}");
+            return Err(Error::new(Code::System, detail));
+        }
+        Ok(Self { socket, nonce: random().map_err(os)? })
+    }
+
+    /// Who this context is.
+    pub(super) fn address(&self) -> ClientAddress {
+        let context = self.socket.as_raw_fd().cast_unsigned();
+        ClientAddress { pid: std::process::id(), context, nonce: self.nonce }
+    }
+
+    /// Says who this context is, and hears what sizes the pool works with.
+    ///
+    /// # Errors
+    /// TPESYSTEM when the manager does not answer, refuses, or says something strange.
+    pub(super) fn greet(&self, prefix: &Prefix) -> Result<Welcome, Error> {
+        let ClientAddress { pid, context, nonce } = self.address();
+        let queue = prefix.reply_queue(pid, context).to_string_lossy().into_owned();
+        let hello = ToManager::Client(ClientHello { pid, context, nonce, queue });
+        let text = serde_json::to_vec(&hello).expect("numbers and a text");
+        let silent = |errno| unreachable(prefix, errno);
+        retry_on_intr(|| send(&self.socket, &text, SendFlags::NOSIGNAL)).map_err(silent)?;
+        let mut answer = vec![0; GREETING_LEN_BYTES_MAX];
+        let (len, _) = retry_on_intr(|| recv(&self.socket, &mut answer[..], RecvFlags::empty()))
+            .map_err(silent)?;
+        if len == 0 {
+            return Err(silent(Errno::CONNRESET));
+        }
+        match serde_json::from_slice(&answer[..len]) {
+            Ok(ToClient::Welcome(welcome)) if is_sound(&welcome) => Ok(welcome),
+            Ok(ToClient::Refused { why }) => {
+                Err(Error::new(Code::System, format!("the pool {prefix} refused: {why}")))
+            }
+            Ok(ToClient::Welcome(_)) | Err(_) => {
+                let detail = format!(
+                    "the manager of the pool {prefix} is of another version: restart the pool"
+                );
+                Err(Error::new(Code::System, detail))
+            }
+        }
+    }
+}
+
+fn is_sound(welcome: &Welcome) -> bool {
+    (MESSAGE_LEN_BYTES_MIN..=MESSAGE_LEN_BYTES_MAX).contains(&welcome.message_len_bytes)
+        && (1..=MESSAGES_MAX).contains(&welcome.reply_depth)
+        && welcome.timeout_s > 0
+}
+
+fn unreachable(prefix: &Prefix, errno: Errno) -> Error {
+    let detail = match errno {
+        // Nobody listens on the name.
+        Errno::CONNREFUSED | Errno::NOENT => format!(
+            "no pool runs with the prefix {prefix}: start it with `pollux pool start`, or set \
+             NDRX_QPREFIX to that of a pool that runs"
+        ),
+        Errno::AGAIN | Errno::TIMEDOUT => format!(
+            "the manager of the pool {prefix} did not answer within {} seconds",
+            GREETING_TIMEOUT.as_secs()
+        ),
+        _ => format!("the manager of the pool {prefix} broke off the greeting"),
+    };
+    Error::caused(Code::System, detail, errno.into())
+}
+
+fn random() -> Result<u64, Errno> {
+    let mut bytes = [0; 8];
+    let filled = retry_on_intr(|| {
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+    })?;
+    // Up to 256 bytes come whole (`getrandom(2)`).
+    if filled == bytes.len() { Ok(u64::from_le_bytes(bytes)) } else { Err(Errno::IO) }
+}

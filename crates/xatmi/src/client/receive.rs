@@ -1,0 +1,287 @@
+//! Replies: waited for, matched to their calls, kept until asked for, delivered.
+//!
+//! A reply belongs to a call if it carries the nonce of this context and the id of a call that is
+//! out. Everything else is dropped and counted: a reply to a call that was given up, one for an
+//! earlier owner of the queue's name, bytes that are no reply.
+
+use crate::clock::monotonic_ns;
+use crate::error::{Code, Error};
+use crate::large;
+use crate::queue::Waited;
+use crate::wire::{Body, Payload, Reply};
+
+use super::calls::{Kept, descriptor_of};
+use super::{
+    Arrived, Arriving, CallFlags, Client, Descriptor, ReplyError, Which, after, interrupted, late,
+    unknown,
+};
+
+/// The most messages that are taken in one go without waiting: so many replies can be kept, and
+/// somebody who fills the queue with nonsense must not hold the caller for ever.
+const TAKEN_AT_ONCE_MAX: usize = super::DESCRIPTORS_MAX;
+
+impl Client {
+    /// Waits for a reply, which is written to the memory that `room` gives for it: `tpgetrply`.
+    ///
+    /// `room` is asked once, when the reply is there, and must give exactly as many bytes as it
+    /// is told. Replies to other calls are kept for them. A wait for one call lasts until that
+    /// call's time is over; who asks again afterwards waits as long as a call may take. A wait
+    /// for any reply lasts as long as a call may take.
+    ///
+    /// # Errors
+    /// TPEBADDESC when no such call, or for [`Which::Any`] none at all, is out; TPETIME and
+    /// TPGOTSIG, after which the call may be asked for again; TPEBLOCK when TPNOBLOCK is given
+    /// and none is there; what the reply carries (TPESVCERR, TPENOENT, ...); TPESVCERR when its
+    /// payload cannot be read; what `room` says; TPEOS.
+    pub fn wait_reply<'b>(
+        &mut self,
+        which: Which,
+        flags: CallFlags,
+        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+    ) -> Result<Arrived, ReplyError> {
+        let next_timeout = self.next_timeout.take();
+        let timeout = next_timeout.unwrap_or(self.timeout);
+        let (wanted, kept, call_deadline_ns) = match which {
+            Which::One(descriptor) => {
+                let call_id = self.calls.find(descriptor);
+                let call_id = call_id.ok_or_else(|| of(None, unknown(descriptor)))?;
+                let is_kept = !self.calls.is_out(call_id);
+                let deadline_ns = self.calls.get_mut(call_id).map_or(0, |slot| slot.deadline_ns);
+                (Some(call_id), is_kept.then_some(call_id), deadline_ns)
+            }
+            Which::Any => (None, self.calls.first_kept(), 0),
+        };
+        if let Some(call_id) = kept {
+            return self.deliver_kept(call_id, room);
+        }
+        if wanted.is_none() && self.calls.out() == 0 {
+            return Err(of(None, nothing_out(flags)));
+        }
+        let deadline_ns = match next_timeout {
+            _ if flags.contains(CallFlags::NO_TIME) => 0,
+            None if call_deadline_ns != 0 => call_deadline_ns,
+            _ => after(monotonic_ns(), timeout),
+        };
+        let arrived = self.wait_until(wanted, deadline_ns, flags, room);
+        if let (Err(failed), Some(call_id)) = (&arrived, wanted)
+            && failed.code() == Code::Time
+            && let Some(slot) = self.calls.get_mut(call_id)
+        {
+            slot.deadline_ns = after(monotonic_ns(), self.timeout);
+        }
+        arrived
+    }
+
+    /// Waits for the reply to `wanted`, or any, until the monotonic clock shows `deadline_ns`.
+    pub(super) fn wait_until<'b>(
+        &mut self,
+        wanted: Option<u64>,
+        deadline_ns: u64,
+        flags: CallFlags,
+        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+    ) -> Result<Arrived, ReplyError> {
+        let descriptor = wanted.map(descriptor_of);
+        let mut strangers = 0;
+        loop {
+            let len =
+                self.next_message(deadline_ns, flags).map_err(|error| of(descriptor, error))?;
+            if let Some(call_id) = self.recognise(len) {
+                if wanted.is_none_or(|wanted| wanted == call_id) {
+                    return self.deliver_incoming(call_id, len, room);
+                }
+                self.keep_incoming(call_id, len);
+            }
+            strangers += 1;
+            let is_late = deadline_ns != 0 && monotonic_ns() >= deadline_ns;
+            let is_enough = flags.contains(CallFlags::NO_BLOCK) && strangers >= TAKEN_AT_ONCE_MAX;
+            if is_late || is_enough {
+                return Err(of(descriptor, if is_late { late() } else { none_yet() }));
+            }
+        }
+    }
+
+    /// Takes what is in the reply queue and keeps it for those who will ask.
+    pub(super) fn take_arrived(&mut self) -> Result<(), Error> {
+        for _ in 0..TAKEN_AT_ONCE_MAX {
+            let Some(len) = self.replies.take(&mut self.incoming).map_err(broken)? else { break };
+            if let Some(call_id) = self.recognise(len) {
+                self.keep_incoming(call_id, len);
+            }
+        }
+        Ok(())
+    }
+
+    /// The length of the next message in `incoming`.
+    fn next_message(&mut self, deadline_ns: u64, flags: CallFlags) -> Result<usize, Error> {
+        if flags.contains(CallFlags::NO_BLOCK) {
+            let taken = self.replies.take(&mut self.incoming).map_err(broken)?;
+            return taken.ok_or_else(none_yet);
+        }
+        loop {
+            match self.replies.wait(&mut self.incoming, deadline_ns).map_err(broken)? {
+                Waited::Message(len) => return Ok(len),
+                Waited::Late => return Err(late()),
+                Waited::Interrupted if flags.contains(CallFlags::SIGNAL_RESTART) => {}
+                Waited::Interrupted => return Err(interrupted()),
+            }
+        }
+    }
+
+    /// The call that the message in `incoming` answers; any other message is dropped.
+    fn recognise(&mut self, len: usize) -> Option<u64> {
+        let Ok(reply) = Reply::decode(&self.incoming[..len]) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        if reply.nonce != self.address.nonce {
+            self.counters.foreign += 1;
+            return None;
+        }
+        if !self.calls.is_out(reply.call_id) {
+            self.counters.late += 1;
+            discard(&reply.payload);
+            return None;
+        }
+        Some(reply.call_id)
+    }
+
+    /// Keeps the reply in `incoming`, with its data, for when its call is asked for.
+    fn keep_incoming(&mut self, call_id: u64, len: usize) {
+        let Ok(reply) = Reply::decode(&self.incoming[..len]) else { return };
+        let kept = match reply.payload.body {
+            Body::Inline(bytes) => Kept::new(&reply, bytes.to_vec()),
+            Body::Large(place) => {
+                let mut bytes = vec![0; place.len_bytes as usize];
+                match large::fetch(&place, &mut bytes) {
+                    Ok(()) => Kept::new(&reply, bytes),
+                    Err(_) => {
+                        let nonce = self.address.nonce;
+                        let failed = Reply::failing(nonce, call_id, Code::ServiceError);
+                        Kept::new(&failed, Vec::new())
+                    }
+                }
+            }
+        };
+        self.calls.keep(call_id, kept);
+        self.counters.kept += 1;
+    }
+
+    /// Delivers the reply in `incoming` to its call, which ends.
+    fn deliver_incoming<'b>(
+        &mut self,
+        call_id: u64,
+        len: usize,
+        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+    ) -> Result<Arrived, ReplyError> {
+        self.end(call_id);
+        let descriptor = descriptor_of(call_id);
+        let reply = Reply::decode(&self.incoming[..len]);
+        let reply = reply.expect("it was read when it was recognised");
+        self.urcode = reply.urcode;
+        if reply.error == Some(Code::NoEntry) {
+            // Withdrawn: the service may be offered again, by another queue, before the look ages.
+            self.services.close_withdrawn();
+        }
+        hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
+    }
+
+    /// Delivers the reply that was kept for a call, which ends.
+    fn deliver_kept<'b>(
+        &mut self,
+        call_id: u64,
+        room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+    ) -> Result<Arrived, ReplyError> {
+        let descriptor = descriptor_of(call_id);
+        let kept = self.end(call_id).expect("the caller saw that its reply is kept");
+        let payload = Payload {
+            buffer_type: kept.buffer_type,
+            buffer_size_bytes: kept.buffer_size_bytes,
+            body: Body::Inline(&kept.bytes),
+        };
+        let Kept { error, rval, urcode, .. } = kept;
+        let reply = Reply { nonce: self.address.nonce, call_id, error, rval, urcode, payload };
+        self.urcode = urcode;
+        if error == Some(Code::NoEntry) {
+            self.services.close_withdrawn();
+        }
+        hand_over(descriptor, &reply, room).map_err(|error| of(Some(descriptor), error))
+    }
+
+    /// Ends an answered call: whoever answered has read its request.
+    fn end(&mut self, call_id: u64) -> Option<Kept> {
+        self.counters.delivered += 1;
+        let (slot, kept) = self.calls.close(call_id)?;
+        if slot.large_inode != 0 {
+            self.outbox.release(slot.large_inode);
+        }
+        kept
+    }
+}
+
+/// Writes the data of a reply to the memory of its caller.
+fn hand_over<'b>(
+    descriptor: Descriptor,
+    reply: &Reply<'_>,
+    room: impl FnOnce(&Arriving) -> Result<&'b mut [u8], Error>,
+) -> Result<Arrived, Error> {
+    let is_failure = reply.error == Some(Code::ServiceFailed);
+    if let Some(code) = reply.error
+        && !is_failure
+    {
+        discard(&reply.payload);
+        return Err(Error::new(code, said(code)));
+    }
+    let len_bytes = reply.payload.len_bytes() as usize;
+    let payload = Arriving {
+        buffer_type: reply.payload.buffer_type,
+        buffer_size_bytes: (reply.payload.buffer_size_bytes as usize).max(len_bytes),
+        len_bytes,
+    };
+    let place = room(&payload).inspect_err(|_| discard(&reply.payload))?;
+    assert_eq!(place.len(), len_bytes, "room for the reply and no more");
+    match reply.payload.body {
+        Body::Inline(bytes) => place.copy_from_slice(bytes),
+        Body::Large(large) => large::fetch(&large, place).map_err(|source| {
+            let detail = "the payload of the reply cannot be read from its sender";
+            Error::caused(Code::ServiceError, detail, source)
+        })?,
+    }
+    Ok(Arrived { descriptor, is_failure, rval: reply.rval, urcode: reply.urcode, payload })
+}
+
+fn discard(payload: &Payload<'_>) {
+    if let Body::Large(place) = payload.body {
+        large::discard(&place);
+    }
+}
+
+/// What an error number in a reply means to its caller.
+fn said(code: Code) -> &'static str {
+    match code {
+        Code::ServiceError => "the service ended without a reply, or its reply could not be made",
+        Code::NoEntry => "the service was withdrawn before the request was served",
+        Code::InputType => "the service does not take this type of buffer",
+        Code::OutputType => "the service does not give a buffer of the type that is wanted",
+        Code::Time => "the service reported that its time is over",
+        _ => "the service reported it",
+    }
+}
+
+fn of(descriptor: Option<Descriptor>, error: Error) -> ReplyError {
+    ReplyError { descriptor, error }
+}
+
+fn nothing_out(flags: CallFlags) -> Error {
+    if flags.contains(CallFlags::NO_BLOCK) {
+        return none_yet();
+    }
+    Error::new(Code::BadDescriptor, "no call is out, so there is no reply to wait for")
+}
+
+fn none_yet() -> Error {
+    Error::new(Code::Block, "no reply is there yet, and TPNOBLOCK forbids to wait")
+}
+
+fn broken(source: std::io::Error) -> Error {
+    Error::os("the reply queue cannot be read", source)
+}

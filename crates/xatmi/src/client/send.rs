@@ -1,0 +1,232 @@
+//! Requests on their way out: the queue found, room waited for, calls opened.
+//!
+//! A send never blocks in the kernel. A sender that does is served by the next receive, which
+//! moves its message into the queue and wakes no poller: the message then waits while idle
+//! workers sleep. So a full queue is polled for room, and the message sent when there is some.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::calls::descriptor_of;
+use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
+use crate::clock::monotonic_ns;
+use crate::error::{Code, Error};
+use crate::queue::ServiceName;
+use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
+
+/// How long room is waited for before the queue is looked at anew: it may have been withdrawn,
+/// with nobody left to make room.
+const LOOK_AGAIN_NS: u64 = 1_000_000_000;
+
+/// A request that is to be sent.
+struct Order {
+    service: ServiceName,
+    flags: CallFlags,
+    call_id: u64,
+    begun_ns: u64,
+    /// 0 for never.
+    deadline_ns: u64,
+    /// The memfd that its payload is in; 0 for none.
+    large_inode: u64,
+}
+
+/// Why a message is not in the queue yet.
+enum Obstacle {
+    Full,
+    Failed(Error),
+}
+
+impl Client {
+    /// Sends a request whose reply is to be waited for later: `tpacall`.
+    ///
+    /// Waits while the queue is full, until the time for the call is over. Replies that came
+    /// meanwhile are taken out of the reply queue, so that no worker waits for it.
+    ///
+    /// # Errors
+    /// TPENOENT when nobody offers the service, TPEBLOCK when its queue is full and TPNOBLOCK is
+    /// given, TPETIME when it stayed full, TPELIMIT when too many calls or large payloads are
+    /// out, TPGOTSIG, TPEINVAL for flags or a buffer that make no sense, TPEOS, TPESYSTEM.
+    pub fn send_request(
+        &mut self,
+        service: &str,
+        request: Outgoing<'_>,
+        flags: CallFlags,
+    ) -> Result<Descriptor, Error> {
+        if flags.contains(CallFlags::NO_REPLY) {
+            let detail = "a request with TPNOREPLY has no descriptor: use send_only";
+            return Err(Error::new(Code::Invalid, detail));
+        }
+        if self.calls.out() > 0 {
+            self.take_arrived()?;
+        }
+        let mut order = self.order(service, flags)?;
+        order.call_id = self.calls.open(order.deadline_ns).ok_or_else(too_many)?;
+        if let Err(error) = self.carry_out(&mut order, request) {
+            self.calls.close(order.call_id);
+            return Err(error);
+        }
+        if let Some(slot) = self.calls.get_mut(order.call_id) {
+            slot.large_inode = order.large_inode;
+        }
+        Ok(descriptor_of(order.call_id))
+    }
+
+    /// Sends a request that nobody waits for: `tpacall` with TPNOREPLY.
+    ///
+    /// # Errors
+    /// As [`send_request`](Self::send_request), but for the limit on calls.
+    pub fn send_only(
+        &mut self,
+        service: &str,
+        request: Outgoing<'_>,
+        flags: CallFlags,
+    ) -> Result<(), Error> {
+        let mut order = self.order(service, flags | CallFlags::NO_REPLY)?;
+        order.call_id = self.calls.unanswered_id();
+        self.carry_out(&mut order, request)
+    }
+
+    fn order(&mut self, service: &str, flags: CallFlags) -> Result<Order, Error> {
+        let timeout = self.next_timeout.take().unwrap_or(self.timeout);
+        let service = ServiceName::new(service).ok_or_else(|| not_offered(service))?;
+        let begun_ns = monotonic_ns();
+        let is_endless = flags.contains(CallFlags::NO_TIME);
+        let deadline_ns = if is_endless { 0 } else { after(begun_ns, timeout) };
+        Ok(Order { service, flags, call_id: 0, begun_ns, deadline_ns, large_inode: 0 })
+    }
+
+    /// Brings the request into the queue of its service; holds nothing of one that failed.
+    fn carry_out(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<(), Error> {
+        let len = self.encode_request(order, request)?;
+        let sent = self.send_when_room(order, len);
+        match &sent {
+            Ok(()) => self.counters.sent += 1,
+            Err(_) if order.large_inode != 0 => self.outbox.release(order.large_inode),
+            Err(_) => {}
+        }
+        sent
+    }
+
+    fn send_when_room(&mut self, order: &Order, len: usize) -> Result<(), Error> {
+        let mut is_first = true;
+        loop {
+            match self.try_send(order, len, is_first) {
+                Ok(()) => return Ok(()),
+                Err(Obstacle::Failed(error)) => return Err(error),
+                Err(Obstacle::Full) if order.flags.contains(CallFlags::NO_BLOCK) => {
+                    return Err(full());
+                }
+                Err(Obstacle::Full) => self.wait_for_room(order)?,
+            }
+            is_first = false;
+        }
+    }
+
+    /// Writes the request to `outgoing`, its payload to a memfd if it is too long for that; the
+    /// length of the message.
+    fn encode_request(&mut self, order: &mut Order, request: Outgoing<'_>) -> Result<usize, Error> {
+        let Outgoing { buffer_type, buffer_size_bytes, bytes } = request;
+        if buffer_type.is_none() && !bytes.is_empty() {
+            return Err(Error::new(Code::Invalid, "data without a buffer's type"));
+        }
+        let buffer_size_bytes = buffer_size_bytes.max(bytes.len()) as u64;
+        if buffer_size_bytes > PAYLOAD_LEN_BYTES_MAX {
+            let detail = format!("a buffer that is sent has at most {PAYLOAD_LEN_BYTES_MAX} bytes");
+            return Err(Error::new(Code::Invalid, detail));
+        }
+        let body = Body::Inline(bytes);
+        let mut message = Request {
+            client: self.address,
+            call_id: order.call_id,
+            cd: descriptor_of(order.call_id).number(),
+            deadline_ns: order.deadline_ns,
+            is_without_reply: order.flags.contains(CallFlags::NO_REPLY),
+            service: order.service,
+            payload: Payload { buffer_type, buffer_size_bytes, body },
+        };
+        if let Some(len) = message.encode(&mut self.outgoing) {
+            return Ok(len);
+        }
+        let large = self.outbox.put(bytes, order.deadline_ns, None, order.begun_ns)?;
+        order.large_inode = large.inode;
+        message.payload.body = Body::Large(large);
+        Ok(message.encode(&mut self.outgoing).expect("a message holds the longest head"))
+    }
+
+    /// Sends what is in `outgoing` if there is room. The first try trusts a look at the queue of
+    /// a moment ago; later ones look again, as the service may have gone meanwhile.
+    fn try_send(&mut self, order: &Order, len: usize, is_first: bool) -> Result<(), Obstacle> {
+        let service = order.service;
+        let name = || self.prefix.service_queue(&service);
+        let queue = if is_first {
+            self.services.open_named_lately(service, order.begun_ns, name)
+        } else {
+            self.services.open_named(service, name)
+        };
+        let queue = queue.map_err(|source| {
+            let errno = Errno::from_io_error(&source);
+            Obstacle::Failed(if errno == Some(Errno::NOENT) {
+                not_offered(service.as_str())
+            } else {
+                Error::os(format!("the queue of {service} cannot be opened"), source)
+            })
+        })?;
+        queue.send(&self.outgoing[..len], 0).map_err(|source| {
+            if source.kind() == io::ErrorKind::WouldBlock {
+                return Obstacle::Full;
+            }
+            let detail = format!(
+                "the queue of {service} does not take a message of {len} bytes: its size is not \
+                 that of the pool"
+            );
+            Obstacle::Failed(Error::caused(Code::System, detail, source))
+        })
+    }
+
+    /// Waits until the queue of the service may have room, and takes replies that come meanwhile.
+    fn wait_for_room(&mut self, order: &Order) -> Result<(), Error> {
+        let Order { service, flags, deadline_ns, .. } = *order;
+        self.counters.waits_for_room += 1;
+        let now_ns = monotonic_ns();
+        if deadline_ns != 0 && now_ns >= deadline_ns {
+            return Err(late());
+        }
+        let left_ns = if deadline_ns == 0 { LOOK_AGAIN_NS } else { deadline_ns - now_ns };
+        let slice = Duration::from_nanos(left_ns.min(LOOK_AGAIN_NS));
+        let slice = Timespec::try_from(slice).expect("a second at most");
+        let name = || self.prefix.service_queue(&service);
+        let Ok(queue) = self.services.open(service, name) else {
+            return Ok(()); // Withdrawn; the next try to send says so.
+        };
+        let mut watched = [
+            PollFd::from_borrowed_fd(queue.as_fd(), PollFlags::OUT),
+            PollFd::from_borrowed_fd(self.replies.as_fd(), PollFlags::IN),
+        ];
+        match poll(&mut watched, Some(&slice)) {
+            Err(Errno::INTR) if !flags.contains(CallFlags::SIGNAL_RESTART) => {
+                return Err(interrupted());
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::os("a full queue cannot be watched", errno.into())),
+        }
+        if watched[1].revents().contains(PollFlags::IN) { self.take_arrived() } else { Ok(()) }
+    }
+}
+
+fn not_offered(service: &str) -> Error {
+    Error::new(Code::NoEntry, format!("nobody offers the service '{}'", service.escape_debug()))
+}
+
+fn full() -> Error {
+    Error::new(Code::Block, "the queue of the service is full, and TPNOBLOCK forbids to wait")
+}
+
+fn too_many() -> Error {
+    let most = super::DESCRIPTORS_MAX;
+    Error::new(Code::Limit, format!("{most} calls are out: take replies or cancel some"))
+}

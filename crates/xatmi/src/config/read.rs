@@ -1,0 +1,377 @@
+//! From the tree of elements to a configuration: defaults, overrides, units, bounds.
+//!
+//! All mistakes are collected; an element that is not known is a warning and is passed over.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::document::Element;
+use super::settings::{Entry, Policy, PoolConfig, Settings, redirections};
+use super::{ConfigError, Remark, words};
+
+/// Highest server id, unless NDRX_SRVMAX says otherwise.
+const ID_MAX: u32 = 10_000;
+/// Most copies in one pool: bounds what the manager keeps for them.
+const WORKERS_MAX: u64 = 4_000;
+/// Most cycles or seconds that a value may have: a day of seconds.
+const COUNT_MAX: i64 = 86_400;
+
+/// What stands in `<appconfig>` and is read.
+const APP_NAMES: &str = "sanity, brrefresh, restart_min, restart_step, restart_max, \
+     restart_to_check, gather_pq_stats";
+/// What stands in `<server>` and is read.
+const SERVER_NAMES: &str = "srvid, min, max, autokill, respawn, start_max, pingtime, ping_max, \
+     end_max, killtime, sysopt, appopt, envs";
+
+/// Reads `text`, the content of `file`.
+pub(super) fn read(
+    file: &str,
+    text: &str,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<PoolConfig, ConfigError> {
+    let root = Element::parse(text)
+        .map_err(|broken| ConfigError::one(file, broken.line, format!("XML: {}", broken.what)))?;
+    let mut reading = Reading { file, lookup, mistakes: Vec::new(), warnings: Vec::new() };
+    let mut config = reading.root(&root);
+    reading.check_ids(&config.entries);
+    if reading.mistakes.is_empty() {
+        config.warnings = reading.warnings;
+        Ok(config)
+    } else {
+        reading.mistakes.sort_by_key(|mistake| mistake.line);
+        Err(ConfigError { mistakes: reading.mistakes })
+    }
+}
+
+/// The numbers of copies, which defaults and servers both give.
+#[derive(Clone)]
+struct Defaults {
+    min: u32,
+    max: u32,
+    policy: Policy,
+    variables: Vec<(String, String)>,
+}
+
+struct Reading<'a> {
+    file: &'a str,
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+    mistakes: Vec<Remark>,
+    warnings: Vec<Remark>,
+}
+
+impl Reading<'_> {
+    fn root(&mut self, root: &Element) -> PoolConfig {
+        let mut config = PoolConfig {
+            file: PathBuf::from(self.file),
+            settings: Settings::default(),
+            entries: Vec::new(),
+            exported_services: Vec::new(),
+            warnings: Vec::new(),
+        };
+        if root.name != "endurox" && root.name != "pollux" {
+            self.warn(root, format!("<{}> stands where <endurox> is usual", root.name));
+        }
+        let policy = Policy::default();
+        let mut defaults = Defaults { min: 1, max: 2, policy, variables: Vec::new() };
+        // Defaults count for all servers, wherever they stand.
+        for part in root.children.iter().filter(|part| part.name == "defaults") {
+            self.defaults(part, &mut defaults, &mut config.exported_services);
+        }
+        for part in &root.children {
+            match part.name.as_str() {
+                "appconfig" => self.app(part, &mut config.settings),
+                "defaults" => {}
+                "servers" => self.servers(part, &defaults, &mut config.entries),
+                _ => self.unknown(part, "appconfig, defaults, servers"),
+            }
+        }
+        if config.entries.is_empty() && self.mistakes.is_empty() {
+            self.mistake(
+                root,
+                "no <server name=\"PROGRAM\"> in <servers>: there is nothing to run",
+            );
+        }
+        config
+    }
+
+    fn app(&mut self, part: &Element, settings: &mut Settings) {
+        for one in &part.children {
+            match one.name.as_str() {
+                "sanity" => self.count(one, 1, "seconds", &mut settings.sanity),
+                "brrefresh" => self.count(one, 0, "cycles", &mut settings.bridge_refresh_cycles),
+                "restart_min" => self.count(one, 0, "cycles", &mut settings.restart_min_cycles),
+                "restart_step" => self.count(one, 0, "cycles", &mut settings.restart_step_cycles),
+                "restart_max" => self.count(one, 0, "cycles", &mut settings.restart_max_cycles),
+                "restart_to_check" => self.count(one, 0, "seconds", &mut settings.learning),
+                "gather_pq_stats" => self.flag(one, &mut settings.gathers_queue_depths),
+                "respawncheck" => self.warn(one, "<respawncheck> is obsolete: <sanity> counts"),
+                _ => self.unknown(one, APP_NAMES),
+            }
+        }
+        if settings.restart_min_cycles > settings.restart_max_cycles {
+            let (min, max) = (settings.restart_min_cycles, settings.restart_max_cycles);
+            self.warn(part, format!("restart_min {min} is above restart_max {max}, which wins"));
+        }
+    }
+
+    fn defaults(&mut self, part: &Element, defaults: &mut Defaults, exports: &mut Vec<String>) {
+        for one in &part.children {
+            match one.name.as_str() {
+                "exportsvcs" => {
+                    let text = self.text(one);
+                    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+                    exports.extend(names.map(str::to_owned));
+                }
+                _ if self.common(one, defaults) => {}
+                _ => self.unknown(one, SERVER_NAMES),
+            }
+        }
+    }
+
+    fn servers(&mut self, part: &Element, defaults: &Defaults, entries: &mut Vec<Entry>) {
+        for one in &part.children {
+            if one.name == "server" {
+                entries.extend(self.server(one, defaults.clone()));
+            } else {
+                self.unknown(one, "server");
+            }
+        }
+    }
+
+    fn server(&mut self, part: &Element, mut own: Defaults) -> Option<Entry> {
+        let mut id = None;
+        let (mut system_options, mut program_options) = (Vec::new(), Vec::new());
+        for one in &part.children {
+            match one.name.as_str() {
+                "srvid" => {
+                    let mut number = 0;
+                    self.count(one, 1, "", &mut number);
+                    id = Some(number);
+                }
+                "sysopt" => system_options = self.words(one),
+                "appopt" => program_options = self.words(one),
+                _ if self.common(one, &mut own) => {}
+                _ => self.unknown(one, SERVER_NAMES),
+            }
+        }
+        for (name, _) in part.attributes.iter().filter(|(name, _)| name != "name") {
+            self.warn(
+                part,
+                format!("the attribute {name} of <server> is not known; there is name"),
+            );
+        }
+        let program = self.program(part)?;
+        let Some(first_id) = id else {
+            self.mistake(part, format!("{program} has no <srvid>: the id of its first copy"));
+            return None;
+        };
+        if own.min > own.max {
+            let (min, max) = (own.min, own.max);
+            self.mistake(part, format!("{program}: min {min} is above max {max}; raise <max>"));
+        }
+        let output = redirections(&system_options);
+        let Defaults { min, max, policy, variables } = own;
+        let line = part.line;
+        Some(Entry {
+            program,
+            first_id,
+            min,
+            max,
+            policy,
+            system_options,
+            program_options,
+            output,
+            variables,
+            line,
+        })
+    }
+
+    /// What stands in `<defaults>` and in `<server>` alike; whether `one` is such.
+    fn common(&mut self, one: &Element, into: &mut Defaults) -> bool {
+        let policy = &mut into.policy;
+        match one.name.as_str() {
+            "min" => self.count(one, 0, "copies", &mut into.min),
+            "max" => self.count(one, 1, "copies", &mut into.max),
+            "autokill" => self.flag(one, &mut policy.kills),
+            "respawn" => self.flag(one, &mut policy.respawns),
+            "start_max" => self.limit(one, &mut policy.start_max_cycles),
+            "pingtime" => self.limit(one, &mut policy.ping_cycles),
+            "ping_max" => self.limit(one, &mut policy.ping_max_cycles),
+            "end_max" => self.limit(one, &mut policy.end_max_cycles),
+            "killtime" => self.count(one, 1, "cycles", &mut policy.kill_cycles),
+            "envs" => self.variables(one, &mut into.variables),
+            "env" if one.text.is_empty() => {}
+            "env" => self.warn(
+                one,
+                "<env> with a file is not read; write <envs><env name=\"X\">value</env></envs>",
+            ),
+            _ => return false,
+        }
+        true
+    }
+
+    fn variables(&mut self, part: &Element, into: &mut Vec<(String, String)>) {
+        for one in &part.children {
+            match (one.name.as_str(), one.attribute("name")) {
+                ("env", Some(name)) if !name.is_empty() && !name.contains('=') => {
+                    let value = self.text(one);
+                    into.retain(|(known, _)| known != name);
+                    into.push((name.to_owned(), value));
+                }
+                ("env", _) => self.mistake(one, "write <env name=\"NAME\">value</env>"),
+                _ => self.unknown(one, "env"),
+            }
+        }
+    }
+
+    fn program(&mut self, part: &Element) -> Option<String> {
+        let name = part.attribute("name").unwrap_or_default().to_owned();
+        let name = match words::substitute(&name, self.lookup) {
+            Ok(name) => name,
+            Err(why) => {
+                self.mistake(part, why);
+                return None;
+            }
+        };
+        if name.is_empty() {
+            self.mistake(part, "write <server name=\"PROGRAM\">");
+            return None;
+        }
+        if name.contains(['/', ',']) {
+            let why = "has / or , in it; give the bare name, its folder belongs into PATH";
+            self.mistake(part, format!("the server name \"{name}\" {why}"));
+            return None;
+        }
+        Some(name)
+    }
+
+    fn check_ids(&mut self, entries: &[Entry]) {
+        let id_max = (self.lookup)("NDRX_SRVMAX").and_then(|text| text.parse().ok());
+        let id_max = id_max.unwrap_or(ID_MAX);
+        let all: u64 = entries.iter().map(|entry| u64::from(entry.max)).sum();
+        if all > WORKERS_MAX {
+            let what = format!("{all} copies in all; a pool has at most {WORKERS_MAX}");
+            return self.mistake_at(0, what);
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            let (ids, program) = (entry.ids(), &entry.program);
+            let last = ids.end - 1;
+            if last > id_max {
+                let what = format!("{program}: id {last} is above {id_max} (NDRX_SRVMAX)");
+                self.mistake_at(entry.line, what);
+            }
+            let taken = entries[..index].iter().find(|other| {
+                let other = other.ids();
+                other.start < ids.end && ids.start < other.end
+            });
+            if let Some(other) = taken {
+                let (first, end) = (other.first_id, other.ids().end);
+                self.mistake_at(
+                    entry.line,
+                    format!(
+                        "{program}: ids {} to {last} overlap those of {} in line {} ({first} to {}); \
+                         give <srvid>{end}</srvid> or higher",
+                        ids.start,
+                        other.program,
+                        other.line,
+                        end - 1
+                    ),
+                );
+            }
+        }
+    }
+
+    /// A whole number from `least` on.
+    fn count<T: FromCount>(&mut self, one: &Element, least: i64, unit: &str, into: &mut T) {
+        if let Some(number) = self.number(one, least, unit) {
+            *into = T::from_count(u32::try_from(number).expect("within the bounds"));
+        }
+    }
+
+    /// A limit in cycles, switched off by zero and less.
+    fn limit(&mut self, one: &Element, into: &mut Option<u32>) {
+        if let Some(number) = self.number(one, -COUNT_MAX, "cycles") {
+            *into = u32::try_from(number).ok().filter(|number| *number > 0);
+        }
+    }
+
+    fn number(&mut self, one: &Element, least: i64, unit: &str) -> Option<i64> {
+        let text = self.text(one);
+        let number = i64::from_str(&text).ok().filter(|n| (least..=COUNT_MAX).contains(n));
+        if number.is_none() {
+            let unit = if unit.is_empty() { String::new() } else { format!(" of {unit}") };
+            let name = &one.name;
+            let right = format!("a whole number{unit} from {least} to {COUNT_MAX} is wanted");
+            self.mistake(one, format!("<{name}>{text}</{name}>: {right}"));
+        }
+        number
+    }
+
+    fn flag(&mut self, one: &Element, into: &mut bool) {
+        let text = self.text(one);
+        match text.as_str() {
+            "Y" | "y" | "1" => *into = true,
+            "N" | "n" | "0" => *into = false,
+            _ => {
+                let name = &one.name;
+                self.mistake(one, format!("<{name}>{text}</{name}>: Y, N, 1 or 0 is wanted"));
+            }
+        }
+    }
+
+    fn words(&mut self, one: &Element) -> Vec<String> {
+        let text = self.text(one);
+        words::split(&text).unwrap_or_else(|why| {
+            self.mistake(one, format!("<{}>: {why}", one.name));
+            Vec::new()
+        })
+    }
+
+    fn text(&mut self, one: &Element) -> String {
+        for child in &one.children {
+            self.unknown(child, "none, text is wanted");
+        }
+        words::substitute(&one.text, self.lookup).unwrap_or_else(|why| {
+            self.mistake(one, format!("<{}>: {why}", one.name));
+            String::new()
+        })
+    }
+
+    fn unknown(&mut self, one: &Element, known: &str) {
+        self.warn(
+            one,
+            format!("<{}> is not known here and was passed over; known: {known}", one.name),
+        );
+    }
+
+    fn warn(&mut self, one: &Element, message: impl Into<String>) {
+        let message = message.into();
+        self.warnings.push(Remark { file: self.file.to_owned(), line: one.line, message });
+    }
+
+    fn mistake(&mut self, one: &Element, message: impl Into<String>) {
+        self.mistake_at(one.line, message.into());
+    }
+
+    fn mistake_at(&mut self, line: usize, message: String) {
+        self.mistakes.push(Remark { file: self.file.to_owned(), line, message });
+    }
+}
+
+/// What a whole number stands for.
+trait FromCount {
+    fn from_count(count: u32) -> Self;
+}
+
+impl FromCount for u32 {
+    fn from_count(count: u32) -> Self {
+        count
+    }
+}
+
+impl FromCount for Duration {
+    fn from_count(count: u32) -> Self {
+        Self::from_secs(u64::from(count))
+    }
+}

@@ -1,0 +1,167 @@
+//! The configuration as users write it: the shape of the seed's file, overrides, mistakes.
+
+use std::time::Duration;
+
+use super::*;
+
+/// The seed's elements with its values, its comments that hold broken tags, in own words.
+const SEED: &str = r#"<?xml version="1.0" ?>
+<endurox>
+    <appconfig>
+        <!-- check cycle, seconds -->
+        <sanity>5</sanity>
+        <brrefresh>6</brrefresh>
+        <!-- once: <respawncheck>10</respawncheck> -->
+        <restart_min>1</restart_min>
+        <restart_step>1</restart_step>
+        <restart_max>5</restart_max>
+        <restart_to_check>20</restart_to_check>
+        <gather_pq_stats>Y</gather_pq_stats>
+    </appconfig>
+    <defaults>
+        <min>1</min>
+        <max>2</max>
+        <autokill>1</autokill>
+        <!--
+        <respawn>1<respawn>
+        <env></env>
+        -->
+        <start_max>2</start_max>
+        <pingtime>1</pingtime>
+        <ping_max>4</ping_max>
+        <end_max>5</end_max>
+        <killtime>1</killtime>
+        <!-- <exportsvcs>FOREX</exportsvcs> -->
+    </defaults>
+    <servers>
+        <server name="banksv">
+            <srvid>1</srvid>
+            <min>250</min>
+            <max>250</max>
+            <sysopt>-e /opt/app1/log/BANKSV -r</sysopt>
+        </server>
+    </servers>
+</endurox>"#;
+
+fn read(text: &str) -> Result<PoolConfig, ConfigError> {
+    let lookup = |name: &str| (name == "APP").then(|| "/opt/app".to_owned());
+    PoolConfig::from_text("pool.xml", text, &lookup)
+}
+
+fn servers(text: &str) -> String {
+    format!("<endurox>\n<servers>\n{text}\n</servers>\n</endurox>")
+}
+
+fn mistakes(text: &str) -> String {
+    read(text).expect_err("it is wrong").to_string()
+}
+
+#[test]
+fn the_seeds_file_is_read_as_it_is() {
+    let config = read(SEED).expect("it is right");
+    assert_eq!(config.warnings, []);
+    let settings = Settings {
+        sanity: Duration::from_secs(5),
+        bridge_refresh_cycles: 6,
+        restart_min_cycles: 1,
+        restart_step_cycles: 1,
+        restart_max_cycles: 5,
+        learning: Duration::from_secs(20),
+        gathers_queue_depths: true,
+    };
+    assert_eq!(config.settings, settings);
+    let [entry] = config.entries.as_slice() else { panic!("one server") };
+    assert_eq!((entry.program.as_str(), entry.ids()), ("banksv", 1..251));
+    assert_eq!((entry.min, entry.max, config.workers_max()), (250, 250, 250));
+    assert_eq!(entry.policy, Policy::default());
+    assert_eq!(entry.system_options, ["-e", "/opt/app1/log/BANKSV", "-r"]);
+    assert_eq!(entry.output.error.as_deref(), Some(Path::new("/opt/app1/log/BANKSV")));
+}
+
+#[test]
+fn a_server_overrides_the_defaults_and_zero_switches_limits_off() {
+    let text = r#"<endurox><servers>
+        <server name="a"><srvid>10</srvid></server>
+        <server name="b"><srvid>20</srvid><min>0</min><max>3</max><respawn>N</respawn>
+          <autokill>0</autokill><ping_max>-1</ping_max><start_max>0</start_max>
+          <pingtime>0</pingtime><end_max>7</end_max><killtime>2</killtime>
+          <appopt>-x 'a b' ${APP}/f</appopt>
+          <envs><env name="X">${APP}</env></envs></server>
+        </servers><defaults><min>2</min><max>4</max><end_max>9</end_max>
+        <exportsvcs>A, B</exportsvcs></defaults></endurox>"#;
+    let config = read(text).expect("it is right");
+    let [a, b] = config.entries.as_slice() else { panic!("two servers") };
+    assert_eq!((a.min, a.max, a.policy.end_max_cycles), (2, 4, Some(9)));
+    assert_eq!((b.min, b.max, b.ids()), (0, 3, 20..23));
+    let policy = Policy {
+        kills: false,
+        respawns: false,
+        start_max_cycles: None,
+        ping_cycles: None,
+        ping_max_cycles: None,
+        end_max_cycles: Some(7),
+        kill_cycles: 2,
+    };
+    assert_eq!(b.policy, policy);
+    assert_eq!(b.program_options, ["-x", "a b", "/opt/app/f"]);
+    assert_eq!(b.variables, [("X".to_owned(), "/opt/app".to_owned())]);
+    assert_eq!(config.exported_services, ["A", "B"]);
+}
+
+#[test]
+fn what_is_not_known_is_a_warning_with_its_line() {
+    let text = "<endurox>\n<servers>\n<server name='a' kind='x'>\n<srvid>1</srvid>\n\
+                <colour>red</colour>\n<env>/etc/env</env></server>\n</servers>\n<cluster/></endurox>";
+    let config = read(text).expect("it can be used");
+    let said: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    let has = |start: &str, word: &str| {
+        assert!(said.iter().any(|s| s.starts_with(start) && s.contains(word)), "{said:?}");
+    };
+    has("pool.xml:5: ", "<colour>");
+    has("pool.xml:6: ", "<envs>");
+    has("pool.xml:3: ", "attribute kind");
+    has("pool.xml:8: ", "<cluster>");
+    assert_eq!(said.len(), 4, "{said:?}");
+}
+
+#[test]
+fn mistakes_tell_line_cause_and_remedy_all_at_once() {
+    let text = servers(
+        "<server name='a'>\n<srvid>0</srvid>\n<min>two</min></server>\n<server name='x/y'>\n\
+         <srvid>5</srvid></server>\n<server name='c'/>\n<server name='d'><srvid>9</srvid>\n\
+         <min>7</min><sysopt>-e 'x</sysopt><appopt>${NONE}</appopt></server>",
+    );
+    let said = mistakes(&text);
+    for line in [
+        "pool.xml:4: <srvid>0</srvid>: a whole number from 1 to",
+        "pool.xml:5: <min>two</min>: a whole number of copies from 0",
+        "pool.xml:6: the server name \"x/y\" has / or , in it",
+        "pool.xml:8: c has no <srvid>",
+        "pool.xml:9: d: min 7 is above max 2",
+        "pool.xml:10: <sysopt>: a quote ' is not closed",
+        "pool.xml:10: <appopt>: ${NONE} is not set",
+    ] {
+        assert!(said.contains(line), "{line}\nis not in\n{said}");
+    }
+}
+
+#[test]
+fn ids_that_overlap_are_told_with_the_next_free_one() {
+    let text = servers(
+        "<server name='a'><srvid>1</srvid><max>250</max></server>\n\
+         <server name='b'><srvid>250</srvid></server>",
+    );
+    let said = mistakes(&text);
+    assert!(said.starts_with("pool.xml:4: b: ids 250 to 251 overlap those of a"), "{said}");
+    assert!(said.contains("<srvid>251</srvid>"), "{said}");
+}
+
+#[test]
+fn bounds_hold_for_ids_and_copies() {
+    let far = servers("<server name='a'><srvid>9999</srvid><max>3</max></server>");
+    assert!(mistakes(&far).contains("id 10001 is above 10000"), "{}", mistakes(&far));
+    let many = servers("<server name='a'><srvid>1</srvid><max>4001</max></server>");
+    assert!(mistakes(&many).contains("at most 4000"), "{}", mistakes(&many));
+    assert!(mistakes("<endurox/>").contains("nothing to run"));
+    assert!(mistakes("<endurox>\n<servers>").contains("pool.xml:2: XML: "));
+}

@@ -1,0 +1,319 @@
+//! How a running pool is asked: the messages of its control socket, and the asking side.
+//!
+//! Clients introduce themselves on it, workers of an earlier manager report on it, and the
+//! command line asks and orders. Each message is one JSON text in one message of a seqpacket
+//! socket, framed by [`Link`]. A command is answered by any number of lists or progress
+//! messages and then by exactly one that [`Answer::is_last`].
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+
+use crate::client::{ClientHello, Welcome};
+use crate::link::{Advert, Link, Received};
+use crate::queue::Prefix;
+use crate::supervisor::Selection;
+
+mod rows;
+
+pub use rows::{ClientRow, PoolInfo, QueueRow, ServiceRow, WorkerRow};
+
+/// Rows of one message: the longest row is a few hundred bytes, a message carries 64 KiB.
+pub const ROWS_MAX: usize = 64;
+
+/// What the socket is told.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// A client context begins; the connection stays open as long as it lives.
+    Client(ClientHello),
+    /// A worker of an earlier manager reports, see [`crate::link::ToManager::Adopt`].
+    Adopt {
+        /// Its server id.
+        srvid: u32,
+        /// Its process.
+        pid: u32,
+        /// Its program.
+        name: String,
+        /// Its slot in the memory that comes along.
+        slot: usize,
+        /// What it offers.
+        services: Vec<Advert>,
+    },
+    /// The workers.
+    Ps,
+    /// The services, one row for each worker that offers one.
+    Services,
+    /// The queues of services.
+    Queues,
+    /// The client contexts.
+    Clients,
+    /// The pool.
+    Info,
+    /// Tell when everything that is on its way is up or has failed.
+    Settle,
+    /// Start workers; answered when they are up or have failed.
+    Start {
+        /// Which.
+        what: Selection,
+    },
+    /// Stop workers; answered when they are gone.
+    Stop {
+        /// Which.
+        what: Selection,
+    },
+    /// Stop workers and start them again; answered when they are up or have failed.
+    Restart {
+        /// Which.
+        what: Selection,
+    },
+    /// Read the configuration again.
+    Reload,
+    /// Stop all workers and end; answered when they are gone.
+    End {
+        /// Kill them instead.
+        now: bool,
+    },
+}
+
+/// What the socket answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// To a client.
+    Welcome(Welcome),
+    /// Some workers.
+    Workers(Vec<WorkerRow>),
+    /// Some services.
+    Services(Vec<ServiceRow>),
+    /// Some queues.
+    Queues(Vec<QueueRow>),
+    /// Some client contexts.
+    Clients(Vec<ClientRow>),
+    /// The pool.
+    Info(Box<PoolInfo>),
+    /// How far an order is.
+    Progress(Progress),
+    /// The last message: done.
+    Done {
+        /// In words.
+        message: String,
+    },
+    /// The last message: not done.
+    Refused {
+        /// In words, with what would be right.
+        why: String,
+    },
+}
+
+/// How far an order is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Workers that are where they should be.
+    pub done: usize,
+    /// Workers that the order is for.
+    pub of: usize,
+    /// Workers that failed.
+    pub failed: usize,
+}
+
+impl Answer {
+    /// Whether nothing follows.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Done { .. } | Self::Refused { .. } | Self::Welcome(_))
+    }
+}
+
+/// Why a pool could not be asked.
+#[derive(Debug)]
+pub enum AskError {
+    /// No pool with this prefix runs.
+    NoPool {
+        /// What the names of its queues begin with.
+        prefix: String,
+    },
+    /// It said no.
+    Refused(String),
+    /// It ended, or closed the connection, before it answered.
+    Ended,
+    /// It gave no answer in this time.
+    Silent(Duration),
+    /// The socket failed.
+    System(io::Error),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPool { prefix } => write!(
+                f,
+                "no pool with the prefix {prefix} runs; start it with `pollux pool start`, or set \
+                 NDRX_QPREFIX to the prefix of the one that is meant"
+            ),
+            Self::Refused(why) => f.write_str(why),
+            Self::Ended => f.write_str("the manager ended before it answered; see its log"),
+            Self::Silent(time) => write!(f, "the manager gave no answer in {time:?}"),
+            Self::System(_) => f.write_str("the control socket failed"),
+        }
+    }
+}
+
+impl std::error::Error for AskError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+/// A connection to a running pool.
+#[derive(Debug)]
+pub struct Control {
+    link: Link,
+}
+
+impl Control {
+    /// Connects to the pool with this prefix.
+    ///
+    /// # Errors
+    /// [`AskError::NoPool`], [`AskError::System`].
+    pub fn connect(prefix: &Prefix) -> Result<Self, AskError> {
+        let socket = seqpacket().map_err(|errno| AskError::System(errno.into()))?;
+        let address = address(prefix).map_err(AskError::System)?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => Ok(Self { link: Link::new(socket) }),
+            Err(rustix::io::Errno::CONNREFUSED) => {
+                Err(AskError::NoPool { prefix: prefix.to_string() })
+            }
+            Err(errno) => Err(AskError::System(errno.into())),
+        }
+    }
+
+    /// Asks, hands each answer but the last to `each`, and gives the words of the last one.
+    /// `silence` is the longest time between two answers.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn ask(
+        &mut self,
+        request: &Request,
+        silence: Duration,
+        mut each: impl FnMut(Answer),
+    ) -> Result<String, AskError> {
+        self.link.send_within(request, silence).map_err(AskError::System)?;
+        loop {
+            match self.next(silence)? {
+                Answer::Done { message } => return Ok(message),
+                Answer::Refused { why } => return Err(AskError::Refused(why)),
+                answer => each(answer),
+            }
+        }
+    }
+
+    /// Waits up to `limit` for the manager to close the connection, as it does at its end.
+    ///
+    /// # Errors
+    /// [`AskError::Silent`].
+    pub fn wait_for_end(&mut self, limit: Duration) -> Result<(), AskError> {
+        let end = Instant::now() + limit;
+        loop {
+            match self.next(end.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(AskError::Silent(_)) => return Err(AskError::Silent(limit)),
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn next(&mut self, silence: Duration) -> Result<Answer, AskError> {
+        match self.link.receive_within(silence) {
+            Ok(Received::Message(answer, _)) => Ok(answer),
+            Ok(Received::Ended | Received::Nothing) => Err(AskError::Ended),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(AskError::Silent(silence)),
+            Err(error) => Err(AskError::System(error)),
+        }
+    }
+}
+
+/// Listens for the pool with this prefix; non-blocking.
+///
+/// # Errors
+/// EADDRINUSE when one runs already, EMFILE, ENFILE.
+pub fn listen(prefix: &Prefix) -> io::Result<OwnedFd> {
+    /// Connections that may wait to be accepted: a client process with many threads.
+    const BACKLOG: i32 = 1024;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    rustix::net::bind(&socket, &address(prefix)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn seqpacket() -> rustix::io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
+}
+
+fn address(prefix: &Prefix) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(prefix.control_socket().as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_look_as_clients_and_workers_write_them() {
+        let hello = r#"{"Client":{"pid":7,"context":1,"nonce":9,"queue":"/p,clt,reply,7,1"}}"#;
+        let Request::Client(hello) = serde_json::from_str(hello).expect("a request") else {
+            panic!("a client")
+        };
+        assert_eq!((hello.pid, hello.context), (7, 1));
+        let services = vec![Advert { name: "A".to_owned(), function: "a".to_owned() }];
+        let adopt = crate::link::ToManager::Adopt {
+            srvid: 3,
+            pid: 8,
+            name: "banksv".to_owned(),
+            slot: 2,
+            services: services.clone(),
+        };
+        let text = serde_json::to_string(&adopt).expect("JSON");
+        let read: Request = serde_json::from_str(&text).expect("a request");
+        let name = "banksv".to_owned();
+        assert_eq!(read, Request::Adopt { srvid: 3, pid: 8, name, slot: 2, services });
+    }
+
+    #[test]
+    fn a_full_message_of_rows_fits_a_link() {
+        let row = WorkerRow {
+            program: "p".repeat(255),
+            srvid: u32::MAX,
+            pid: Some(u32::MAX),
+            state: "starting".to_owned(),
+            restarts: u32::MAX,
+            since_s: u64::MAX,
+            is_busy: false,
+            calls: u64::MAX,
+            failed: u64::MAX,
+            late: u64::MAX,
+            dropped: u64::MAX,
+            cause: Some("c".repeat(200)),
+        };
+        let text = serde_json::to_vec(&Answer::Workers(vec![row; ROWS_MAX])).expect("JSON");
+        assert!(text.len() < crate::link::MESSAGE_LEN_BYTES_MAX, "{} bytes", text.len());
+    }
+
+    #[test]
+    fn a_pool_that_does_not_run_is_told_with_its_prefix() {
+        let prefix = Prefix::new(&format!("/none{}", std::process::id())).expect("a prefix");
+        let error = Control::connect(&prefix).expect_err("nobody listens");
+        assert!(error.to_string().contains(prefix.as_str()), "{error}");
+        let _listener = listen(&prefix).expect("free");
+        assert!(listen(&prefix).is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse));
+        Control::connect(&prefix).expect("somebody listens");
+    }
+}

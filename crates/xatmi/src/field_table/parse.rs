@@ -1,0 +1,234 @@
+//! One `.fd` file: its lines as definitions, with the first mistake as an error.
+//!
+//! Tables and `pollux fld` call it. It knows nothing of other files; see `table`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::{Problem, TableError};
+use crate::ubf::{FieldId, FieldType};
+
+/// Longest name of a field: what the C standard lets compilers tell apart.
+pub(super) const NAME_BYTES_MAX: usize = 63;
+
+/// Longest file that is read: some hundred thousand fields.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A field as a line of a table defines it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name: an identifier of C.
+    pub name: String,
+    /// Its id.
+    pub id: FieldId,
+    /// What the line says behind the flag; may be empty.
+    pub comment: String,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+/// The content of one `.fd` file.
+#[derive(Clone, Debug)]
+pub struct FieldFile {
+    /// Where it was read from; errors name it.
+    pub path: PathBuf,
+    pub(super) items: Vec<Item>,
+}
+
+/// What a header has a line for, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// A line that started with `$`, without it.
+    Text(String),
+    Field(Definition),
+}
+
+impl FieldFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`TableError`] when it cannot be read or a line is wrong.
+    pub fn open(path: &Path) -> Result<Self, TableError> {
+        let failed = |error| TableError::of(path, Problem::Unreadable(error));
+        let bytes = fs::metadata(path).map_err(failed)?.len();
+        if bytes > FILE_BYTES_MAX {
+            let problem = Problem::TooLong { bytes, most: FILE_BYTES_MAX };
+            return Err(TableError::of(path, problem));
+        }
+        let text = fs::read(path).map_err(failed)?;
+        Self::parse(path, &String::from_utf8_lossy(&text))
+    }
+
+    /// Reads the text of a file; `path` is for errors.
+    ///
+    /// # Errors
+    /// [`TableError`] with the first line that is wrong, or that takes the name or id of another.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, TableError> {
+        let (mut items, mut base) = (Vec::new(), 0);
+        for (index, line) in text.lines().enumerate() {
+            let wrong = |problem| TableError::at(path, index + 1, problem);
+            if let Some(text) = line.strip_prefix('$') {
+                items.push(Item::Text(text.to_owned()));
+            } else if line.trim_start().starts_with('*') {
+                base = parse_base(line).map_err(wrong)?;
+            } else if !line.trim().is_empty() && !line.trim_start().starts_with('#') {
+                let definition = parse_field(line, base, index + 1).map_err(wrong)?;
+                items.push(Item::Field(definition));
+            }
+        }
+        let file = Self { path: path.to_owned(), items };
+        file.check_unique()?;
+        Ok(file)
+    }
+
+    /// The fields, in the order of the file.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Field(definition) => Some(definition),
+            Item::Text(_) => None,
+        })
+    }
+
+    fn check_unique(&self) -> Result<(), TableError> {
+        let (mut names, mut ids) = (HashMap::new(), HashMap::new());
+        for field in self.definitions() {
+            if let Some(other) = names.insert(field.name.as_str(), field) {
+                return Err(name_taken(&self.path, field, &self.path, other.line));
+            }
+            if let Some(other) = ids.insert(field.id, field) {
+                return Err(id_taken(&self.path, field, &self.path, other));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn name_taken(path: &Path, field: &Definition, other: &Path, line: usize) -> TableError {
+    let before = format!("{}:{line}", other.display());
+    TableError::at(path, field.line, Problem::NameTaken { name: field.name.clone(), before })
+}
+
+pub(super) fn id_taken(
+    path: &Path,
+    field: &Definition,
+    other_path: &Path,
+    other: &Definition,
+) -> TableError {
+    let problem = Problem::IdTaken {
+        number: field.id.number(),
+        field_type: field.id.field_type(),
+        name: other.name.clone(),
+        before: format!("{}:{}", other_path.display(), other.line),
+    };
+    TableError::at(path, field.line, problem)
+}
+
+fn parse_base(line: &str) -> Result<i64, Problem> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let base = match words[..] {
+        ["*base", base] => base.parse().ok(),
+        _ => None,
+    };
+    let base = base.filter(|base| (0..=i64::from(FieldId::NUMBER_MAX)).contains(base));
+    base.ok_or_else(|| Problem::BadBase { line: line.trim().to_owned() })
+}
+
+fn parse_field(line: &str, base: i64, number_of_line: usize) -> Result<Definition, Problem> {
+    let mut words = line.split_whitespace();
+    let (Some(name), Some(relative), Some(type_name)) = (words.next(), words.next(), words.next())
+    else {
+        return Err(Problem::TooFewWords { line: line.trim().to_owned() });
+    };
+    // The flag means nothing any more; the comment is everything behind it.
+    let comment = words.skip(1).collect::<Vec<_>>().join(" ");
+    if !is_identifier(name) {
+        return Err(Problem::BadName { name: name.to_owned() });
+    }
+    let relative: i64 =
+        relative.parse().map_err(|_| Problem::BadNumber { text: relative.to_owned() })?;
+    let number = relative.saturating_add(base);
+    let in_range = i32::try_from(number).ok().filter(|n| (1..=FieldId::NUMBER_MAX).contains(n));
+    let sound = in_range.ok_or(Problem::OutOfRange { number, base, relative })?;
+    let field_type = FieldType::from_name(type_name)
+        .ok_or_else(|| Problem::BadType { name: type_name.to_owned() })?;
+    let id = FieldId::new(field_type, sound);
+    Ok(Definition { name: name.to_owned(), id, comment, line: number_of_line })
+}
+
+fn is_identifier(name: &str) -> bool {
+    let is_word = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    is_word && name.len() <= NAME_BYTES_MAX && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<FieldFile, TableError> {
+        FieldFile::parse(Path::new("t.fd"), text)
+    }
+
+    fn refusal(text: &str) -> String {
+        let error = parsed(text).expect_err(text);
+        assert_eq!(error.number(), 13);
+        error.to_string()
+    }
+
+    #[test]
+    fn every_kind_of_line_is_read() {
+        let text = "$#define X 1\n# remark\n\n  # another\n*base 1000\nA 1 string - the first one\n\
+                    B\t2   double\nC 3 fml32 M\n*base 0\nD 1 long 1 x\r\n";
+        let file = parsed(text).expect("sound");
+        assert_eq!(file.items[0], Item::Text("#define X 1".to_owned()));
+        let found: Vec<_> =
+            file.definitions().map(|d| (d.name.as_str(), d.id.raw(), d.line)).collect();
+        let id = |field_type, number| FieldId::new(field_type, number).raw();
+        assert_eq!(
+            found,
+            [
+                ("A", 167_773_161, 6),
+                ("B", id(FieldType::Double, 1002), 7),
+                ("C", id(FieldType::Ubf, 1003), 8),
+                ("D", id(FieldType::Long, 1), 10),
+            ]
+        );
+        let comments: Vec<_> = file.definitions().map(|d| d.comment.as_str()).collect();
+        assert_eq!(comments, ["the first one", "", "", "x"]);
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_its_line_and_what_would_be_right() {
+        for (text, said) in [
+            ("A 1 string\n\nB 1", "t.fd:3: 'B 1' is no field: write NAME NUMBER TYPE"),
+            ("*base", "t.fd:1: '*base' is no base: write *base and a number of 0 to 33554431"),
+            ("*base -1", "is no base"),
+            ("*bass 1", "is no base"),
+            ("*base 1 2", "is no base"),
+            ("A x string", "t.fd:1: 'x' is no number"),
+            ("A 1 strong", "t.fd:1: 'strong' is no type: short, long"),
+            ("A 1 int", "'int' is no type"),
+            ("A 0 long", "number 0 (base 0 + 0) is outside 1 to 33554431"),
+            ("*base 33554431\nA 1 long", "t.fd:2: number 33554432 (base 33554431 + 1)"),
+            ("A 9223372036854775807 long", "is outside 1 to"),
+            ("1A 1 long", "t.fd:1: '1A' is no name"),
+            ("A-B 1 long", "'A-B' is no name"),
+            ("A 1 long\nA 2 long", "t.fd:2: the name A is taken by a field in t.fd:1"),
+            ("A 1 long\nB 1 long", "t.fd:2: number 1 of type long is taken by A in t.fd:1"),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.contains(said), "{text:?}: {refusal}");
+        }
+        assert!(parsed("A 1 long\nB 1 short").is_ok(), "types have numbers of their own");
+        let longest = "N".repeat(NAME_BYTES_MAX);
+        assert!(parsed(&format!("{longest} 1 long")).is_ok());
+        assert!(refusal(&format!("{longest}N 1 long")).contains("at most 63"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = FieldFile::open(Path::new("no/such.fd")).expect_err("no file");
+        assert!(error.to_string().starts_with("no/such.fd: cannot be read"), "{error}");
+        assert_eq!(error.number(), 12);
+    }
+}

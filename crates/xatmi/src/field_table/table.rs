@@ -1,0 +1,194 @@
+//! Names and ids of all fields that a program knows, from one or more files.
+//!
+//! Printing, reading and the C interface look fields up here. A table never changes while it is
+//! looked into; where the files are is said by the environment or by the caller.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::error::{Problem, TableError};
+use super::parse::{Definition, FieldFile, id_taken, name_taken};
+use crate::ubf::FieldId;
+
+/// The environment variable with the folders of field tables, a list with colons.
+pub const FOLDERS_VARIABLE: &str = "FLDTBLDIR";
+
+/// The environment variable with the names of field tables, a list with commas.
+pub const TABLES_VARIABLE: &str = "FIELDTBLS";
+
+/// Names to ids and back.
+#[derive(Clone, Debug, Default)]
+pub struct FieldTable {
+    fields: Vec<Known>,
+    by_name: HashMap<String, usize>,
+    by_id: HashMap<FieldId, usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    definition: Definition,
+    path: PathBuf,
+}
+
+impl FieldTable {
+    /// A table without fields.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The tables that `FLDTBLDIR` and `FIELDTBLS` name.
+    ///
+    /// # Errors
+    /// [`TableError`] when a variable is missing, a file is not found or wrong.
+    pub fn from_env() -> Result<Self, TableError> {
+        Self::open(&files_of_env(|name| std::env::var_os(name))?)
+    }
+
+    /// The tables in these files.
+    ///
+    /// # Errors
+    /// [`TableError`] when a file cannot be read or is wrong, or takes a name or an id of another.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, TableError> {
+        let mut table = Self::new();
+        for path in paths {
+            table.insert(&FieldFile::open(path)?)?;
+        }
+        Ok(table)
+    }
+
+    /// Takes the fields of a file in.
+    ///
+    /// # Errors
+    /// [`TableError`] when a name or an id is taken; the fields before it were taken in then.
+    pub fn insert(&mut self, file: &FieldFile) -> Result<(), TableError> {
+        for definition in file.definitions() {
+            if let Some(&other) = self.by_name.get(&definition.name) {
+                let other = &self.fields[other];
+                return Err(name_taken(&file.path, definition, &other.path, other.definition.line));
+            }
+            if let Some(&other) = self.by_id.get(&definition.id) {
+                let other = &self.fields[other];
+                return Err(id_taken(&file.path, definition, &other.path, &other.definition));
+            }
+            self.by_name.insert(definition.name.clone(), self.fields.len());
+            self.by_id.insert(definition.id, self.fields.len());
+            self.fields.push(Known { definition: definition.clone(), path: file.path.clone() });
+        }
+        Ok(())
+    }
+
+    /// The id of the field with this name.
+    #[must_use]
+    pub fn id(&self, name: &str) -> Option<FieldId> {
+        self.by_name.get(name).map(|&at| self.fields[at].definition.id)
+    }
+
+    /// The name of a field.
+    #[must_use]
+    pub fn name(&self, id: FieldId) -> Option<&str> {
+        self.by_id.get(&id).map(|&at| self.fields[at].definition.name.as_str())
+    }
+
+    /// All fields, in the order they were taken in.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.fields.iter().map(|known| &known.definition)
+    }
+}
+
+/// The files that the two variables name; `variable` reads the environment.
+///
+/// A table is taken from the first folder that has it.
+///
+/// # Errors
+/// [`TableError`] when a variable is missing or empty, or a table is in no folder.
+pub fn files_of_env(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<PathBuf>, TableError> {
+    let list = |name, meaning, separator| {
+        let words = variable(name).map(|value| value.to_string_lossy().into_owned());
+        let words = words.unwrap_or_default();
+        let words: Vec<String> = words
+            .split(separator)
+            .map(str::trim)
+            .filter(|w| !w.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let problem = Problem::NotSet { name, meaning };
+        if words.is_empty() { Err(TableError::anywhere(problem)) } else { Ok(words) }
+    };
+    let folders = list(FOLDERS_VARIABLE, "the folders of field tables, with colons between", ':')?;
+    let tables = list(TABLES_VARIABLE, "the names of field tables, with commas between", ',')?;
+    tables.iter().map(|table| find(table, &folders)).collect()
+}
+
+fn find(table: &str, folders: &[String]) -> Result<PathBuf, TableError> {
+    let mut paths = folders.iter().map(|folder| Path::new(folder).join(table));
+    let missing = || Problem::NotFound { folders: folders.join(":") };
+    paths.find(|path| path.is_file()).ok_or_else(|| TableError::of(Path::new(table), missing()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ubf::FieldType;
+
+    fn environment(folders: &str, tables: &str) -> Result<Vec<PathBuf>, TableError> {
+        files_of_env(|name| match name {
+            FOLDERS_VARIABLE => Some(folders.into()),
+            _ => Some(tables.into()),
+        })
+    }
+
+    #[test]
+    fn names_and_ids_find_each_other() {
+        let text = "*base 1000\nT_ACCNUM 1 string\nT_AMTAVL 3 double\n";
+        let mut table = FieldTable::new();
+        table.insert(&FieldFile::parse(Path::new("bank.fd"), text).expect("sound")).expect("free");
+        let id = table.id("T_ACCNUM").expect("known");
+        assert_eq!((id.raw(), table.name(id)), (167_773_161, Some("T_ACCNUM")));
+        assert_eq!(table.id("T_ACCCUR"), None);
+        assert_eq!(table.name(FieldId::new(FieldType::Long, 1001)), None);
+        assert_eq!(table.definitions().count(), 2);
+    }
+
+    #[test]
+    fn the_first_folder_that_has_a_table_gives_it() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = |name: &str| scratch.path().join(name);
+        for (path, text) in
+            [("a/one.fd", "A 1 long\n"), ("b/one.fd", "B 1 long\n"), ("b/two.fd", "C 2 long\n")]
+        {
+            std::fs::create_dir_all(folder(path).parent().expect("a folder")).expect("made");
+            std::fs::write(folder(path), text).expect("written");
+        }
+        let folders = format!("{}:{}", folder("a").display(), folder("b").display());
+        let files = environment(&folders, "one.fd, two.fd").expect("found");
+        let table = FieldTable::open(&files).expect("sound");
+        let names: Vec<_> = table.definitions().map(|d| d.name.as_str()).collect();
+        assert_eq!(names, ["A", "C"]);
+
+        let missing = environment(&folders, "one.fd,three.fd").expect_err("in no folder");
+        assert!(missing.to_string().starts_with("three.fd: no folder of FLDTBLDIR"), "{missing}");
+
+        let both = [folder("a/one.fd"), folder("b/one.fd")];
+        let taken = FieldTable::open(&both).expect_err("one id twice").to_string();
+        assert!(taken.contains("b/one.fd:1: number 1 of type long is taken by A in "), "{taken}");
+        let again = [folder("a/one.fd"), folder("a/one.fd")];
+        let taken = FieldTable::open(&again).expect_err("one name twice").to_string();
+        assert!(taken.contains("the name A is taken"), "{taken}");
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_named() {
+        for (variables, missing) in
+            [(("", "x"), "FLDTBLDIR is not set"), (("x", " , "), "FIELDTBLS is not set")]
+        {
+            let error = environment(variables.0, variables.1).expect_err(missing);
+            assert!(error.to_string().starts_with(missing), "{error}");
+            assert_eq!(error.number(), 12);
+        }
+        assert!(files_of_env(|_| None).is_err());
+    }
+}

@@ -1,0 +1,259 @@
+//! Payloads that do not fit into a message: they wait in a memfd of the sender until the receiver
+//! has read them.
+//!
+//! Clients put requests there and workers replies. The message carries a [`LargeRef`]; the
+//! receiver opens the memfd through `/proc/PID/fd/FD`, makes sure by the inode that it is the one
+//! that was meant, reads it and writes a mark, so that the sender can let it go. A sender holds a
+//! bounded number of them, and never waits for a receiver.
+//!
+//! ```text
+//!  0      1              4096                    4096 + len
+//!  ┌──────┬───────────────┬──────────────────────┐
+//!  │ mark │ nothing       │ payload              │
+//!  └──────┴───────────────┴──────────────────────┘
+//! ```
+//!
+//! Sources: `memfd_create(2)`, `proc_pid_fd(5)`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use crate::error::{Code, Error};
+use crate::wire::{LargeRef, PAYLOAD_LEN_BYTES_MAX};
+
+/// The most payloads that one sender holds: each is a descriptor.
+pub const HELD_MAX: usize = 64;
+/// Where the payload begins: on a page of its own.
+const PAYLOAD_AT: u64 = 4096;
+/// What a receiver writes to the first byte.
+const TAKEN: u8 = 1;
+
+/// The payloads that one sender holds for its receivers.
+#[derive(Debug)]
+pub struct Outbox {
+    pid: u32,
+    held: Vec<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    memfd: File,
+    inode: u64,
+    /// When nobody can want it any more, in nanoseconds of the monotonic clock; 0 for never.
+    until_ns: u64,
+    /// The process that it is for, where that is known.
+    receiver: Option<Pid>,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { pid: std::process::id(), held: Vec::new() }
+    }
+}
+
+impl Outbox {
+    /// Holds a copy of `payload` until it is taken, [`release`](Self::release)d, the monotonic
+    /// clock has passed `until_ns` (0 for never) or the process `receiver` is dead. What is not
+    /// needed any more is let go first.
+    ///
+    /// # Errors
+    /// TPELIMIT when [`HELD_MAX`] payloads still wait to be taken, TPEINVAL for one beyond
+    /// [`PAYLOAD_LEN_BYTES_MAX`], TPEOS when there is no descriptor or memory for it.
+    pub fn put(
+        &mut self,
+        payload: &[u8],
+        until_ns: u64,
+        receiver: Option<u32>,
+        now_ns: u64,
+    ) -> Result<LargeRef, Error> {
+        let len_bytes = payload.len() as u64;
+        if len_bytes > PAYLOAD_LEN_BYTES_MAX {
+            let detail = format!("a payload has at most {PAYLOAD_LEN_BYTES_MAX} bytes");
+            return Err(Error::new(Code::Invalid, detail));
+        }
+        self.sweep(now_ns);
+        if self.held.len() >= HELD_MAX {
+            let detail = format!("{HELD_MAX} large payloads still wait for their receivers");
+            return Err(Error::new(Code::Limit, detail));
+        }
+        let (memfd, inode) = filled_memfd(payload)
+            .map_err(|source| Error::os("a large payload cannot be put into a memfd", source))?;
+        let large = LargeRef { pid: self.pid, fd: memfd.as_raw_fd(), inode, len_bytes };
+        let receiver = receiver.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        self.held.push(Held { memfd, inode, until_ns, receiver });
+        Ok(large)
+    }
+
+    /// Lets go of the payload with this inode: its receiver is known to have read it.
+    pub fn release(&mut self, inode: u64) {
+        self.held.retain(|held| held.inode != inode);
+    }
+
+    /// Lets go of what was taken, is too late or is for a dead process.
+    ///
+    /// Two system calls at most for each payload that is held.
+    pub fn sweep(&mut self, now_ns: u64) {
+        self.held.retain(|held| held.is_wanted(now_ns));
+    }
+
+    /// How many are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether none is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+}
+
+impl Held {
+    fn is_wanted(&self, now_ns: u64) -> bool {
+        if self.until_ns != 0 && now_ns > self.until_ns {
+            return false;
+        }
+        let mut mark = [0];
+        // A memfd of ours can always be read: a failure would be nobody's wish for it either.
+        if self.memfd.read_exact_at(&mut mark, 0).is_err() || mark[0] == TAKEN {
+            return false;
+        }
+        self.receiver.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+    }
+}
+
+/// Reads the payload into `room`, which must be as long as it, and marks it as taken.
+///
+/// # Errors
+/// ENOENT when the sender is dead or let go of it, EACCES when it belongs to somebody else,
+/// `InvalidData` when the descriptor is another file by now or shorter than it says, EMFILE.
+///
+/// # Panics
+/// When `room` has another length than the payload.
+pub fn fetch(large: &LargeRef, room: &mut [u8]) -> io::Result<()> {
+    assert_eq!(room.len() as u64, large.len_bytes, "room for the payload and no more");
+    let memfd = open(large)?;
+    memfd.read_exact_at(room, PAYLOAD_AT)?;
+    memfd.write_all_at(&[TAKEN], 0)
+}
+
+/// Marks a payload that nobody will read as taken, so that its sender need not hold it; one that
+/// is gone already is no matter.
+pub fn discard(large: &LargeRef) {
+    if let Ok(memfd) = open(large) {
+        // If it cannot be marked, it is held until its deadline.
+        let _ = memfd.write_all_at(&[TAKEN], 0);
+    }
+}
+
+fn filled_memfd(payload: &[u8]) -> io::Result<(File, u64)> {
+    let memfd = File::from(memfd_create("pollux-payload", MemfdFlags::CLOEXEC)?);
+    memfd.write_all_at(payload, PAYLOAD_AT)?;
+    let inode = memfd.metadata()?.ino();
+    Ok((memfd, inode))
+}
+
+/// Opens the memfd, and nothing else: what the name leads to is looked at before it is opened,
+/// as opening some files has effects, and again afterwards, as numbers are used again.
+fn open(large: &LargeRef) -> io::Result<File> {
+    let path = format!("/proc/{}/fd/{}", large.pid, large.fd);
+    let is_meant = |found: &std::fs::Metadata| {
+        let len = PAYLOAD_AT + large.len_bytes;
+        found.is_file() && found.ino() == large.inode && found.len() == len
+    };
+    let other = || io::Error::new(io::ErrorKind::InvalidData, "the descriptor is another file");
+    if !is_meant(&std::fs::metadata(&path)?) {
+        return Err(other());
+    }
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).write(true).custom_flags(flags).open(&path)?;
+    if is_meant(&file.metadata()?) { Ok(file) } else { Err(other()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at % 251) as u8).collect()
+    }
+
+    #[test]
+    fn what_was_taken_is_let_go_at_the_next_use() {
+        let mut outbox = Outbox::default();
+        let sent = payload(1 << 20);
+        let large = outbox.put(&sent, 0, None, 1).expect("held");
+        let mut room = vec![0; sent.len()];
+        fetch(&large, &mut room).expect("read");
+        assert_eq!(room, sent);
+        assert_eq!(outbox.len(), 1);
+        outbox.sweep(1);
+        assert!(outbox.is_empty());
+        let gone = fetch(&large, &mut room).expect_err("closed");
+        assert!(matches!(gone.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn what_is_late_dropped_released_or_for_the_dead_is_let_go() {
+        let mut outbox = Outbox::default();
+        outbox.put(b"late", 5, None, 1).expect("held");
+        outbox.sweep(5);
+        assert_eq!(outbox.len(), 1, "its moment has not passed");
+        outbox.sweep(6);
+        assert!(outbox.is_empty());
+
+        let dropped = outbox.put(b"dropped", 0, None, 1).expect("held");
+        discard(&dropped);
+        outbox.sweep(1);
+        assert!(outbox.is_empty());
+
+        let released = outbox.put(b"released", 0, None, 1).expect("held");
+        outbox.put(b"stays", 0, Some(std::process::id()), 1).expect("held");
+        outbox.release(released.inode);
+        outbox.sweep(1);
+        assert_eq!(outbox.len(), 1);
+
+        let mut child = std::process::Command::new("true").spawn().expect("a child");
+        let pid = child.id();
+        child.wait().expect("it ended");
+        outbox.put(b"for the dead", 0, Some(pid), 1).expect("held");
+        outbox.sweep(1);
+        assert_eq!(outbox.len(), 1);
+    }
+
+    #[test]
+    fn only_so_many_are_held() {
+        let mut outbox = Outbox::default();
+        for _ in 0..HELD_MAX {
+            outbox.put(b"one", 0, None, 1).expect("held");
+        }
+        let full = outbox.put(b"more", 0, None, 1).expect_err("full");
+        assert_eq!(full.code(), Code::Limit);
+    }
+
+    #[test]
+    fn another_file_behind_the_number_is_not_touched() {
+        let mut outbox = Outbox::default();
+        let large = outbox.put(b"payload", 0, None, 1).expect("held");
+        let (pipe, _writer) = io::pipe().expect("a pipe");
+        let mut room = [0; 7];
+        for wrong in [
+            LargeRef { inode: large.inode + 1, ..large },
+            LargeRef { fd: pipe.as_raw_fd(), ..large },
+        ] {
+            let error = fetch(&wrong, &mut room).expect_err("not the one that was meant");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
+        let longer = LargeRef { len_bytes: 8, ..large };
+        assert!(fetch(&longer, &mut [0; 8]).is_err());
+        fetch(&large, &mut room).expect("read");
+        assert_eq!(&room, b"payload");
+    }
+}

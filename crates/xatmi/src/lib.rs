@@ -1,0 +1,43 @@
+//! A service pool after the XATMI specification: typed buffers, field tables, queues and calls.
+//!
+//! Servers, clients and the C interface stand on it.
+//!
+//! | question | answered by |
+//! |---|---|
+//! | what does a message carry? | [`buffer::Buffer`] |
+//! | which fields does it hold? | [`ubf::Ubf`], [`ubf::UbfRef`], [`ubf::UbfMut`] |
+//! | what are the fields called? | [`field_table::FieldTable`] |
+//! | how is a service called? | [`client::Client`] |
+//! | how does a program offer services? | [`worker::Worker`] |
+//! | which workers should a pool have? | [`config::PoolConfig`] |
+//! | what has to be done about them now? | [`supervisor::Supervisor`] |
+//! | who starts, watches and ends them? | [`pool::Pool`] |
+//! | how is a running pool asked? | [`control::Control`] |
+//! | what went wrong, as a number of the specification? | [`error::Error`] |
+//! | what does the environment ask for? | [`environment::Environment`] |
+//! | what do the bytes of a message mean? | [`wire`] |
+//! | what are queues called, how are they sent to and read? | [`queue`] |
+//! | what if a payload is longer than a message? | [`large`] |
+//! | do the queues fit the limits of this machine? | [`needs`] |
+//! | what does a worker tell about itself, even when it is dead? | [`slots`] |
+//! | what do a worker and the manager say to each other? | [`link`] |
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod client;
+pub mod clock;
+pub mod config;
+pub mod control;
+pub mod environment;
+pub mod error;
+pub mod field_table;
+pub mod large;
+pub mod link;
+pub mod needs;
+pub mod pool;
+pub mod queue;
+pub mod slots;
+pub mod supervisor;
+pub mod ubf;
+pub mod wire;
+pub mod worker;

@@ -1,0 +1,229 @@
+//! Do the queues of a pool fit the limits of this machine, and which limit is short by how much?
+//!
+//! The manager asks before it makes queues, and `pollux pool check` before it is even started.
+//! Pure but for [`Limits::of_machine`], which reads the limits.
+//!
+//! The kernel charges a queue in full when it is made: for each message its bytes and
+//! [`MESSAGE_OVERHEAD_BYTES`] (`mq_overview(7)`, "Resource limit").
+
+use std::fmt;
+use std::fs;
+
+use pollux_sys::mqueue::QueueSize;
+use rustix::process::{Resource, getrlimit};
+
+use crate::environment::{MESSAGE_LEN_BYTES_MAX, MESSAGES_MAX};
+
+/// What the kernel adds to each message: its header and its node in the tree of priorities.
+pub const MESSAGE_OVERHEAD_BYTES: u64 = 96;
+
+/// The bit of CAP_SYS_RESOURCE, which lifts the limits of `/proc/sys/fs/mqueue`
+/// (`capabilities(7)`).
+const CAP_SYS_RESOURCE: u32 = 24;
+
+/// A number of queues that are alike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Need {
+    /// What they are for, such as `service queues`.
+    pub what: String,
+    /// How many.
+    pub queues: u64,
+    /// The size of each.
+    pub size: QueueSize,
+}
+
+impl Need {
+    /// Bytes that the kernel charges for all of them.
+    #[must_use]
+    pub fn charge_bytes(&self) -> u64 {
+        let message_bytes = u64::from(self.size.message_len_bytes) + MESSAGE_OVERHEAD_BYTES;
+        let queue_bytes = u64::from(self.size.messages_max) * message_bytes;
+        self.queues.saturating_mul(queue_bytes)
+    }
+}
+
+/// The limits on message queues, as they hold for this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of all queues of the user (RLIMIT_MSGQUEUE); `None` for no limit.
+    pub bytes: Option<u64>,
+    /// Queues of the machine (`fs.mqueue.queues_max`).
+    pub queues: u64,
+    /// Messages in a queue (`fs.mqueue.msg_max`).
+    pub messages: u64,
+    /// Bytes of a message (`fs.mqueue.msgsize_max`).
+    pub message_len_bytes: u64,
+}
+
+impl Limits {
+    /// The limits that hold for this process.
+    ///
+    /// # Errors
+    /// The file that cannot be read, with the reason.
+    pub fn of_machine() -> Result<Self, String> {
+        let bytes = getrlimit(Resource::Msgqueue).current;
+        if is_privileged()? {
+            return Ok(Self {
+                bytes,
+                queues: u64::MAX,
+                messages: MESSAGES_MAX.into(),
+                message_len_bytes: MESSAGE_LEN_BYTES_MAX.into(),
+            });
+        }
+        Ok(Self {
+            bytes,
+            queues: sysctl("queues_max")?,
+            messages: sysctl("msg_max")?,
+            message_len_bytes: sysctl("msgsize_max")?,
+        })
+    }
+}
+
+/// A limit that the queues do not fit into.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    /// The limit, as it is called where it is set.
+    pub limit: &'static str,
+    /// What is counted.
+    pub unit: &'static str,
+    /// What the queues need.
+    pub needed: u64,
+    /// What the limit allows.
+    pub allowed: u64,
+    /// What would help.
+    pub remedy: String,
+}
+
+impl Shortage {
+    /// By how much the limit is short.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.needed - self.allowed
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, unit, needed, allowed, remedy } = self;
+        let missing = self.missing();
+        write!(
+            f,
+            "{limit} is short by {missing} {unit}: {needed} needed, {allowed} allowed; {remedy}"
+        )
+    }
+}
+
+/// The limits that are too low for all of `needs` together, the tightest kind first; empty when
+/// everything fits.
+///
+/// Queues of other programs count against the same limits and are not known here, so a pool that
+/// just fits may still find no room.
+#[must_use]
+pub fn shortages(needs: &[Need], limits: &Limits) -> Vec<Shortage> {
+    let used = || needs.iter().filter(|need| need.queues > 0);
+    let bytes = used().fold(0_u64, |sum, need| sum.saturating_add(need.charge_bytes()));
+    let queues = used().fold(0_u64, |sum, need| sum.saturating_add(need.queues));
+    let messages = used().map(|need| need.size.messages_max.into()).max().unwrap_or(0);
+    let longest = used().map(|need| need.size.message_len_bytes.into()).max().unwrap_or(0);
+    let sysctl = |name: &str, needed: u64| format!("run `sysctl fs.mqueue.{name}={needed}`");
+    let all = [
+        Shortage {
+            limit: "RLIMIT_MSGQUEUE",
+            unit: "bytes",
+            needed: bytes,
+            allowed: limits.bytes.unwrap_or(u64::MAX),
+            remedy: format!("run `ulimit -q {bytes}`, or use NDRX_MSGSIZEMAX or NDRX_MSGMAX"),
+        },
+        Shortage {
+            limit: "fs.mqueue.queues_max",
+            unit: "queues",
+            needed: queues,
+            allowed: limits.queues,
+            remedy: sysctl("queues_max", queues),
+        },
+        Shortage {
+            limit: "fs.mqueue.msg_max",
+            unit: "messages",
+            needed: messages,
+            allowed: limits.messages,
+            remedy: sysctl("msg_max", messages) + ", or set NDRX_MSGMAX",
+        },
+        Shortage {
+            limit: "fs.mqueue.msgsize_max",
+            unit: "bytes",
+            needed: longest,
+            allowed: limits.message_len_bytes,
+            remedy: sysctl("msgsize_max", longest) + ", or set NDRX_MSGSIZEMAX",
+        },
+    ];
+    all.into_iter().filter(|shortage| shortage.needed > shortage.allowed).collect()
+}
+
+fn sysctl(name: &str) -> Result<u64, String> {
+    let path = format!("/proc/sys/fs/mqueue/{name}");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    text.trim().parse().map_err(|_| format!("{path}: '{}' is no number", text.trim()))
+}
+
+fn is_privileged() -> Result<bool, String> {
+    let path = "/proc/self/status";
+    let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let bits = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    let bits = bits.ok_or_else(|| format!("{path}: no line CapEff"))?;
+    Ok(bits >> CAP_SYS_RESOURCE & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STOCK: Limits =
+        Limits { bytes: Some(819_200), queues: 256, messages: 10, message_len_bytes: 8192 };
+
+    fn need(what: &str, queues: u64, messages_max: u32, message_len_bytes: u32) -> Need {
+        let size = QueueSize { messages_max, message_len_bytes };
+        Need { what: what.to_owned(), queues, size }
+    }
+
+    #[test]
+    fn the_pool_of_one_service_and_ten_callers_fits_stock_limits() {
+        let needs = [need("service queues", 1, 10, 4096), need("reply queues", 10, 2, 4096)];
+        assert_eq!(needs[0].charge_bytes(), 41_920);
+        assert_eq!(needs[1].charge_bytes(), 83_840);
+        assert_eq!(shortages(&needs, &STOCK), []);
+    }
+
+    #[test]
+    fn every_limit_that_is_short_is_told_with_what_is_missing() {
+        let needs = [need("service queues", 300, 11, 8193), need("unused", 0, 99, 1 << 20)];
+        let found = shortages(&needs, &STOCK);
+        let missing: Vec<_> = found.iter().map(|s| (s.limit, s.missing())).collect();
+        let bytes = 300 * 11 * (8193 + 96) - 819_200;
+        let wanted = [
+            ("RLIMIT_MSGQUEUE", bytes),
+            ("fs.mqueue.queues_max", 44),
+            ("fs.mqueue.msg_max", 1),
+            ("fs.mqueue.msgsize_max", 1),
+        ];
+        assert_eq!(missing, wanted);
+        assert!(found[1].to_string().contains("short by 44 queues: 300 needed, 256 allowed"));
+    }
+
+    #[test]
+    fn one_byte_decides() {
+        let needs = [need("queue", 1, 1, 8096)];
+        let limits = Limits { bytes: Some(8192), ..STOCK };
+        assert_eq!(shortages(&needs, &limits), []);
+        let limits = Limits { bytes: Some(8191), ..STOCK };
+        assert_eq!(shortages(&needs, &limits)[0].missing(), 1);
+        let limits = Limits { bytes: None, ..STOCK };
+        assert_eq!(shortages(&needs, &limits), []);
+    }
+
+    #[test]
+    fn the_limits_of_this_machine_can_be_read() {
+        let limits = Limits::of_machine().expect("Linux with message queues");
+        assert!(limits.messages >= 1 && limits.message_len_bytes >= 128, "{limits:?}");
+    }
+}

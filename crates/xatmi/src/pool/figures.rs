@@ -1,0 +1,165 @@
+//! What a pool counts, and the page of its metrics in the text format of Prometheus (0.0.4).
+
+use std::fmt::{Display, Write};
+use std::time::Instant;
+
+use super::Pool;
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) starts: u64,
+    pub(super) start_failures: u64,
+    pub(super) deaths: u64,
+    pub(super) died_busy: u64,
+    pub(super) adoptions: u64,
+    pub(super) signals: u64,
+    pub(super) nudges: u64,
+    pub(super) untold: u64,
+    pub(super) clients: u64,
+    pub(super) accept_rests: u64,
+}
+
+impl Pool {
+    /// Each count: name, meaning, number.
+    pub(super) fn named_counts(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, u64)> + use<> {
+        let counts = self.counts;
+        [
+            ("worker_starts", "Worker processes that were started", counts.starts),
+            ("worker_start_failures", "Starts that failed", counts.start_failures),
+            ("worker_ends", "Worker processes that ended", counts.deaths),
+            ("worker_ends_busy", "Those that ended inside a service", counts.died_busy),
+            ("worker_adoptions", "Workers taken over from a manager", counts.adoptions),
+            ("worker_signals", "Signals sent to workers", counts.signals),
+            ("worker_nudges", "Idle workers told to look into their queues", counts.nudges),
+            ("messages_unsent", "Messages to those who did not read", counts.untold),
+            ("client_contexts", "Client contexts that came", counts.clients),
+            ("accept_rests", "Times when no connection was taken", counts.accept_rests),
+            ("answers_sent", "Errors sent to callers for others", self.owed.sent),
+            ("answers_gone", "Those whose caller was gone", self.owed.gone),
+            ("answers_lost", "Those that found no room in time", self.owed.lost),
+            ("requests_unserved", "Requests to withdrawn services", self.services.unserved),
+            ("messages_malformed", "Messages that were no requests", self.services.malformed),
+            ("check_cycles", "Check cycles", self.supervisor.cycles()),
+        ]
+        .into_iter()
+    }
+
+    /// Writes the metrics anew if somebody may want them and it is time.
+    pub(super) fn publish(&mut self, now: Instant) {
+        if self.endpoint.as_ref().is_none_or(|endpoint| now < endpoint.next_moment()) {
+            return;
+        }
+        let text = self.page(now);
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.publish(text, now);
+        }
+    }
+
+    fn page(&self, now: Instant) -> String {
+        let mut page = Page::default();
+        page.family("build_info", "gauge", "Version of the manager");
+        page.line("build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
+        page.family("uptime_seconds", "gauge", "Time since the manager began");
+        page.line("uptime_seconds", &[], (now - self.started).as_secs_f64());
+        for (name, about, number) in self.named_counts() {
+            let name = format!("{name}_total");
+            page.family(&name, "counter", about);
+            page.line(&name, &[], number);
+        }
+        self.add_workers(&mut page, now);
+        self.add_services(&mut page, now);
+        self.add_queues(&mut page);
+        page.text
+    }
+
+    fn add_workers(&self, page: &mut Page, now: Instant) {
+        let rows = self.worker_rows(now);
+        page.family("workers", "gauge", "Workers, by program and state");
+        let mut states: Vec<(&str, &str, u32)> = Vec::new();
+        for row in &rows {
+            let state = if row.is_busy { "busy" } else { row.state.as_str() };
+            match states.iter_mut().find(|known| (known.0, known.1) == (&row.program, state)) {
+                Some(known) => known.2 += 1,
+                None => states.push((&row.program, state, 1)),
+            }
+        }
+        for (program, state, count) in states {
+            page.line("workers", &[("program", &program), ("state", &state)], count);
+        }
+        let sums = [
+            ("worker_calls_total", "Requests given to services"),
+            ("worker_calls_failed_total", "Those that ended otherwise than with success"),
+            ("worker_requests_late_total", "Requests whose caller had given up"),
+            ("worker_replies_dropped_total", "Replies that found no room in time"),
+            ("worker_restarts_total", "Processes started after the first of each id"),
+        ];
+        for (place, (name, about)) in sums.into_iter().enumerate() {
+            page.family(name, "counter", about);
+            for row in &rows {
+                let values =
+                    [row.calls, row.failed, row.late, row.dropped, u64::from(row.restarts)];
+                page.line(name, &[("program", &row.program), ("srvid", &row.srvid)], values[place]);
+            }
+        }
+    }
+
+    fn add_services(&self, page: &mut Page, now: Instant) {
+        let rows = self.service_rows(now);
+        let names = [
+            ("service_ok_total", "counter", "Calls that ended with success"),
+            ("service_failed_total", "counter", "Calls that ended otherwise"),
+            ("service_seconds_max", "gauge", "The longest call since the worker began"),
+            ("service_seconds_last", "gauge", "The last call"),
+        ];
+        for (place, (name, kind, about)) in names.into_iter().enumerate() {
+            page.family(name, kind, about);
+            for row in &rows {
+                let seconds = |ns: u64| ns as f64 / 1e9;
+                let values =
+                    [row.ok as f64, row.failed as f64, seconds(row.max_ns), seconds(row.last_ns)];
+                let labels: [(&str, &dyn Display); 2] =
+                    [("service", &row.service), ("srvid", &row.srvid)];
+                page.line(name, &labels, values[place]);
+            }
+        }
+    }
+
+    fn add_queues(&self, page: &mut Page) {
+        page.family("queue_messages", "gauge", "Requests that wait");
+        let rows = self.queue_rows();
+        for row in &rows {
+            page.line("queue_messages", &[("service", &row.service)], row.depth);
+        }
+        page.family("queue_messages_max", "gauge", "Requests that the queue holds");
+        for row in &rows {
+            page.line("queue_messages_max", &[("service", &row.service)], row.depth_max);
+        }
+    }
+}
+
+/// The page as it grows.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, about: &str) {
+        let name = format!("pollux_pool_{name}");
+        writeln!(self.text, "# HELP {name} {about}\n# TYPE {name} {kind}").expect("a string");
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        write!(self.text, "pollux_pool_{name}").expect("a string");
+        for (place, (label, of)) in labels.iter().enumerate() {
+            let before = if place == 0 { '{' } else { ',' };
+            let of = of.to_string().replace('\\', "\\\\").replace('"', "\\\"");
+            write!(self.text, "{before}{label}=\"{of}\"").expect("a string");
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        writeln!(self.text, "{after} {value}").expect("a string");
+    }
+}

@@ -1,0 +1,273 @@
+//! The manager of a pool: it starts, watches and ends the workers, makes the queues of their
+//! services, and answers for those that died.
+//!
+//! ```text
+//!   config ──► Supervisor (pure) ──── actions ────► processes, links, signals
+//!                  ▲                                     │
+//!                  └──────────── events ─────────────────┤
+//!                                                        │   one thread, one poller
+//!   control socket: clients, commands ───────────────────┤
+//!   queues that were withdrawn, answers that are owed ───┘
+//! ```
+//!
+//! The command line makes a [`Pool`] and runs it. One thread does everything and never waits but
+//! in its poller; what can't be done at once (a full reply queue, a worker that does not read)
+//! is tried again or left to a limit of the supervisor.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `turn` | the loop: wait, events, time |
+//! | `workers` | what the supervisor asks for, and what workers say |
+//! | `visitors`, `strangers` | connections to the control socket; clients of an earlier manager |
+//! | `orders` | commands that take time |
+//! | `answers` | the tables |
+//! | `services`, `owed` | queues of services; answers for the dead |
+//! | `process`, `spawn`, `survivors` | one worker's process; how it is made; what was left behind |
+//! | `endpoint`, `figures` | metrics over HTTP |
+//! | `watch`, `log`, `options` | the poller, the log, what a pool is started with |
+
+mod answers;
+mod endpoint;
+mod figures;
+mod log;
+mod options;
+mod orders;
+mod owed;
+mod process;
+mod services;
+mod spawn;
+mod strangers;
+mod survivors;
+mod turn;
+mod visitors;
+mod watch;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+use pollux_engine::{Signal, Signals};
+use pollux_poller::Token;
+
+use crate::config::{ConfigError, PoolConfig};
+use crate::queue::Prefix;
+use crate::slots::Slots;
+use crate::supervisor::Supervisor;
+use endpoint::Endpoint;
+use figures::Counts;
+use orders::Order;
+use owed::Owed;
+use process::{Process, Seat};
+use services::Services;
+use strangers::Strangers;
+use visitors::Visitors;
+use watch::{Source, Watch};
+
+pub use log::Log;
+pub use options::{PoolOptions, Sizes};
+pub use spawn::{BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find};
+
+/// Slots beyond those of the configuration, for workers that a reload adds.
+const SLOTS_SPARE: usize = 256;
+
+/// Why a pool can't run.
+#[derive(Debug)]
+pub enum PoolError {
+    /// The configuration is wrong.
+    Config(ConfigError),
+    /// A pool with this prefix runs already.
+    Running {
+        /// What the names of its queues begin with.
+        prefix: String,
+        /// Process of its manager, if it told.
+        pid: Option<u32>,
+    },
+    /// The metrics endpoint could not be started.
+    Metrics(pollux_engine::GroupError),
+    /// The poller failed.
+    Poller(pollux_poller::Error),
+    /// A system call failed.
+    System {
+        /// What for.
+        what: &'static str,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => write!(f, "{error}"),
+            Self::Running { prefix, pid } => {
+                let who = pid.map_or_else(String::new, |pid| format!(", as process {pid}"));
+                write!(
+                    f,
+                    "a pool with the prefix {prefix} runs already{who}; end it with `pollux pool \
+                     stop`, or give this one another NDRX_QPREFIX"
+                )
+            }
+            Self::Metrics(_) => f.write_str("the metrics endpoint could not be started"),
+            Self::Poller(_) => f.write_str("the poller failed"),
+            Self::System { what, .. } => write!(f, "{what} failed"),
+        }
+    }
+}
+
+impl std::error::Error for PoolError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Metrics(cause) => Some(cause),
+            Self::Poller(cause) => Some(cause),
+            Self::System { cause, .. } => Some(cause),
+            Self::Config(_) | Self::Running { .. } => None,
+        }
+    }
+}
+
+impl From<pollux_poller::Error> for PoolError {
+    fn from(cause: pollux_poller::Error) -> Self {
+        Self::Poller(cause)
+    }
+}
+
+/// A pool that can run.
+pub struct Pool {
+    options: PoolOptions,
+    config: PoolConfig,
+    sizes: Sizes,
+    prefix: Prefix,
+    /// What workers are told as `-k`.
+    key: String,
+    log: Log,
+    started: Instant,
+    supervisor: Supervisor,
+    watch: Watch,
+    signals: Signals,
+    control: Option<(OwnedFd, Token)>,
+    workers: BTreeMap<u32, Process>,
+    slots: Rc<Slots>,
+    /// Slots of ours that nobody has.
+    seats_free: Vec<usize>,
+    services: Services,
+    visitors: Visitors,
+    strangers: Strangers,
+    owed: Owed,
+    orders: Vec<Order>,
+    /// Whether something happened since services and orders were looked at.
+    has_changes: bool,
+    counts: Counts,
+    /// Until when queues are looked at for messages whose wake died with a worker.
+    nudging: Option<(Instant, Instant)>,
+    endpoint: Option<Endpoint>,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool {{ prefix: {}, workers: {} }}", self.prefix, self.workers.len())
+    }
+}
+
+impl Pool {
+    /// Reads the configuration, takes the control socket, and looks for workers that an earlier
+    /// manager left behind; nothing is started yet.
+    ///
+    /// # Errors
+    /// [`PoolError`]; nothing stays behind.
+    pub fn open(options: PoolOptions, log: Log) -> Result<Self, PoolError> {
+        let system = |what| move |cause| PoolError::System { what, cause };
+        let config = PoolConfig::from_file(&options.config).map_err(PoolError::Config)?;
+        let prefix = options.environment.prefix.clone();
+        let control = match crate::control::listen(&prefix) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(running(&prefix)),
+            other => other.map_err(system("the control socket"))?,
+        };
+        let mut watch = Watch::open()?;
+        let token = watch.add(control.as_fd(), Source::Control);
+        let token = token.map_err(system("watching the control socket"))?;
+        let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
+        watch.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
+        let slots_max = config.workers_max() as usize + SLOTS_SPARE;
+        let slots = Slots::create(slots_max).map_err(system("the memory of the workers"))?;
+        let endpoint = options.metrics.as_ref().map(Endpoint::start).transpose();
+        let endpoint = endpoint.map_err(PoolError::Metrics)?;
+        let sizes = Sizes::new(&options.environment);
+        let started = Instant::now();
+        let key = std::env::var("NDRX_RNDK").unwrap_or_else(|_| prefix.as_str()[1..].to_owned());
+        for warning in &config.warnings {
+            log.line(&format!("warning: {warning}"));
+        }
+        Ok(Self {
+            supervisor: Supervisor::new(&config, started),
+            services: Services::new(prefix.clone(), sizes.service),
+            options,
+            config,
+            sizes,
+            prefix,
+            key,
+            log,
+            started,
+            watch,
+            signals,
+            control: Some((control, token)),
+            workers: BTreeMap::new(),
+            slots: Rc::new(slots),
+            seats_free: (0..slots_max).rev().collect(),
+            visitors: Visitors::default(),
+            strangers: Strangers::default(),
+            owed: Owed::default(),
+            orders: Vec::new(),
+            has_changes: true,
+            counts: Counts::default(),
+            nudging: None,
+            endpoint,
+        })
+    }
+
+    /// The configuration that was read.
+    #[must_use]
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// Where metrics are served, with the port that the kernel chose.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<String> {
+        self.endpoint.as_ref().map(Endpoint::address)
+    }
+
+    /// A slot that no worker has.
+    fn seat(&mut self) -> Option<Seat> {
+        let index = self.seats_free.pop()?;
+        Some(Seat { slots: Rc::clone(&self.slots), index })
+    }
+
+    /// Gives a slot back, if it is of ours.
+    fn vacate(&mut self, seat: &Seat) {
+        if let Some(slot) = seat.slots.slot(seat.index) {
+            slot.clear();
+        }
+        if Rc::ptr_eq(&seat.slots, &self.slots) {
+            self.seats_free.push(seat.index);
+        }
+    }
+}
+
+fn running(prefix: &Prefix) -> PoolError {
+    use crate::control::{Answer, Control, Request};
+    /// A manager answers within milliseconds; one that hangs is not waited for.
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+    let mut pid = None;
+    if let Ok(mut control) = Control::connect(prefix) {
+        let _ = control.ask(&Request::Info, PATIENCE, |answer| {
+            if let Answer::Info(info) = answer {
+                pid = Some(info.pid);
+            }
+        });
+    }
+    PoolError::Running { prefix: prefix.to_string(), pid }
+}

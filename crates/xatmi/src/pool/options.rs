@@ -1,0 +1,91 @@
+//! What a pool is started with, beside its configuration.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use pollux_engine::ListenAddress;
+use pollux_sys::mqueue::QueueSize;
+
+use crate::environment::{DEFAULT_MESSAGE_LEN_BYTES, DEFAULT_TIMEOUT, Environment};
+use crate::worker::Wake;
+
+/// Depth of a service queue where nobody says otherwise: what an unprivileged user may have.
+const SERVICE_DEPTH: u32 = 10;
+/// Depth of a reply queue. A context takes replies as they come, so two never stall a worker.
+const REPLY_DEPTH: u32 = 2;
+
+impl Wake {
+    /// The name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::All => "all",
+        }
+    }
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Wake {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Self::One, Self::All];
+        let found = all.into_iter().find(|known| known.name() == name);
+        found.ok_or_else(|| format!("\"{name}\" is neither one nor all"))
+    }
+}
+
+/// What a pool is started with.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// The configuration file, to be read again on reload.
+    pub config: PathBuf,
+    /// Prefix, sizes and time-out.
+    pub environment: Environment,
+    /// How many workers a message wakes.
+    pub wake: Wake,
+    /// Where metrics are served over HTTP.
+    pub metrics: Option<ListenAddress>,
+}
+
+/// The sizes of a pool's queues and the time-out of its calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// Of a service queue.
+    pub service: QueueSize,
+    /// Of a reply queue.
+    pub reply: QueueSize,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+impl Sizes {
+    /// What `environment` asks for, within what the kernel allows at this moment.
+    #[must_use]
+    pub fn new(environment: &Environment) -> Self {
+        let depth_limit = limit("msg_max").unwrap_or(SERVICE_DEPTH);
+        let len_limit = limit("msgsize_max").unwrap_or(DEFAULT_MESSAGE_LEN_BYTES);
+        let depth = environment.messages_max.unwrap_or(SERVICE_DEPTH).min(depth_limit);
+        let wanted = environment.message_len_bytes.unwrap_or(DEFAULT_MESSAGE_LEN_BYTES);
+        let message_len_bytes = wanted.min(len_limit);
+        Self {
+            service: QueueSize { messages_max: depth, message_len_bytes },
+            reply: QueueSize { messages_max: REPLY_DEPTH.min(depth_limit), message_len_bytes },
+            timeout: environment.timeout.unwrap_or(DEFAULT_TIMEOUT),
+        }
+    }
+}
+
+/// A limit of the kernel for queues (`mq_overview(7)`); none where it can't be read.
+fn limit(name: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}")).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,229 @@
+//! Commands: tables at once, orders when what was asked for has come about or failed.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::Pool;
+use crate::config::PoolConfig;
+use crate::control::{Answer, Progress, Request};
+use crate::supervisor::{MemberView, NoSuchWorker, Selection, State};
+
+/// An order that is not finished yet.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// The connection that waits for it.
+    number: u64,
+    goal: Goal,
+    /// Processes started for each of its workers when the order came.
+    starts: BTreeMap<u32, u32>,
+    last: Option<Progress>,
+}
+
+/// What an order waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Goal {
+    /// Its workers are up, or have failed.
+    Up,
+    /// Its workers have another process, which is up or has failed.
+    Anew,
+    /// Its workers are gone.
+    Down,
+    /// The pool has ended.
+    End,
+}
+
+/// How far a worker is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reached {
+    Done,
+    Failed,
+    NotYet,
+}
+
+impl Pool {
+    /// A command of connection `number`.
+    pub(super) fn obey(&mut self, number: u64, command: Request, now: Instant) {
+        match command {
+            Request::Ps => self.list_workers(number, now),
+            Request::Services => self.list_services(number, now),
+            Request::Queues => self.list_queues(number),
+            Request::Clients => self.list_clients(number, now),
+            Request::Info => {
+                let info = Answer::Info(Box::new(self.info(now)));
+                self.reply(number, &info);
+                self.done(number, "");
+            }
+            Request::Settle => {
+                let members = self.members(now);
+                self.enter_order(number, Goal::Up, &Selection::All, &members);
+            }
+            Request::Start { what } => self.order(number, Goal::Up, &what, now),
+            Request::Stop { what } => self.order(number, Goal::Down, &what, now),
+            Request::Restart { what } => self.order(number, Goal::Anew, &what, now),
+            Request::Reload => match self.reload(now) {
+                Ok(said) => {
+                    self.log.line(&said);
+                    self.done(number, &said);
+                }
+                Err(why) => self.reply(number, &Answer::Refused { why }),
+            },
+            Request::End { now: is_now } => {
+                self.log.line("is told to end");
+                let members = self.members(now);
+                self.enter_order(number, Goal::End, &Selection::All, &members);
+                self.end(is_now, now);
+            }
+            // Taken by the caller.
+            Request::Client(_) | Request::Adopt { .. } => {}
+        }
+    }
+
+    /// Reads the configuration again; what changed, for people.
+    pub(super) fn reload(&mut self, now: Instant) -> Result<String, String> {
+        if self.supervisor.is_ending() {
+            return Err("the pool is ending".to_owned());
+        }
+        let config = PoolConfig::from_file(&self.options.config).map_err(|e| e.to_string())?;
+        let mut actions = Vec::new();
+        self.supervisor.reload(&config, now, &mut actions);
+        for warning in &config.warnings {
+            self.log.line(&format!("warning: {warning}"));
+        }
+        let (file, workers) = (config.file.display(), config.workers_max());
+        let said = format!("{file} was read again: {workers} workers");
+        self.config = config;
+        self.has_changes = true;
+        self.act(actions, now);
+        Ok(said)
+    }
+
+    /// Tells those who wait how far their orders are, and takes off what is finished.
+    pub(super) fn settle_orders(&mut self, now: Instant) {
+        if self.orders.is_empty() {
+            return;
+        }
+        let members = self.members(now);
+        let mut orders = std::mem::take(&mut self.orders);
+        orders.retain_mut(|order| {
+            let progress = order.progress(&members);
+            if order.last != Some(progress) {
+                order.last = Some(progress);
+                self.reply(order.number, &Answer::Progress(progress));
+            }
+            let has_ended = order.goal == Goal::End && self.supervisor.is_empty();
+            let is_settled = progress.done + progress.failed == progress.of && !self.is_learning();
+            let is_over = if order.goal == Goal::End { has_ended } else { is_settled };
+            if is_over {
+                let answer = order.outcome(progress, &members);
+                self.reply(order.number, &answer);
+            }
+            !is_over && self.visitors.by_number.contains_key(&order.number)
+        });
+        // A reply may have ended a connection, never begun an order.
+        self.orders = orders;
+    }
+
+    fn is_learning(&self) -> bool {
+        self.supervisor.is_learning()
+    }
+
+    fn order(&mut self, number: u64, goal: Goal, what: &Selection, now: Instant) {
+        let mut actions = Vec::new();
+        // A restart is measured by what was before it.
+        let before = self.members(now);
+        let given = match goal {
+            Goal::Up => self.supervisor.start(what, now, &mut actions),
+            Goal::Anew => self.supervisor.restart(what, now, &mut actions),
+            Goal::Down | Goal::End => self.supervisor.stop(what, now, &mut actions),
+        };
+        match given {
+            Ok(count) => {
+                self.log.line(&format!("an order for {count} workers: {goal:?} {what:?}"));
+                let members = if goal == Goal::Anew { before } else { self.members(now) };
+                self.enter_order(number, goal, what, &members);
+            }
+            Err(error @ NoSuchWorker { .. }) => {
+                self.reply(number, &Answer::Refused { why: error.to_string() });
+            }
+        }
+        self.act(actions, now);
+    }
+
+    fn enter_order(&mut self, number: u64, goal: Goal, what: &Selection, members: &[MemberView]) {
+        // What is down is waited for only where it was meant by its id.
+        let is_meant = |member: &&MemberView| match what {
+            Selection::All => member.state != State::Down,
+            Selection::Program(name) => *name == member.program && member.state != State::Down,
+            Selection::Id(id) => *id == member.id,
+        };
+        let meant = members.iter().filter(is_meant);
+        let starts = meant.map(|member| (member.id, member.starts)).collect();
+        // A connection waits for one order, its last.
+        self.orders.retain(|order| order.number != number);
+        self.orders.push(Order { number, goal, starts, last: None });
+        self.has_changes = true;
+    }
+
+    fn members(&self, now: Instant) -> Vec<MemberView> {
+        self.supervisor.members(now).collect()
+    }
+
+    pub(super) fn done(&mut self, number: u64, message: &str) {
+        self.reply(number, &Answer::Done { message: message.to_owned() });
+    }
+}
+
+impl Order {
+    fn progress(&self, members: &[MemberView]) -> Progress {
+        let mut progress = Progress { of: self.starts.len(), ..Progress::default() };
+        for (id, starts) in &self.starts {
+            match self.reached(member(members, *id), *starts) {
+                Reached::Done => progress.done += 1,
+                Reached::Failed => progress.failed += 1,
+                Reached::NotYet => {}
+            }
+        }
+        progress
+    }
+
+    fn reached(&self, member: Option<&MemberView>, starts_before: u32) -> Reached {
+        let is_gone = |state| matches!(state, State::Down);
+        let Some(member) = member else {
+            return if self.goal == Goal::Down { Reached::Done } else { Reached::Failed };
+        };
+        match (self.goal, member.state) {
+            (Goal::Down | Goal::End, state) if is_gone(state) => Reached::Done,
+            (Goal::Down | Goal::End, _) => Reached::NotYet,
+            (Goal::Anew, _) if member.starts == starts_before => Reached::NotYet,
+            (_, State::Up | State::Silent) => Reached::Done,
+            (_, State::Waiting | State::Down | State::Killing | State::Stopping) => Reached::Failed,
+            (_, State::Queued | State::Starting | State::Orphan) => Reached::NotYet,
+        }
+    }
+
+    fn outcome(&self, progress: Progress, members: &[MemberView]) -> Answer {
+        let Progress { done, of, failed } = progress;
+        let what = match self.goal {
+            Goal::Up => "up",
+            Goal::Anew => "up again",
+            Goal::Down | Goal::End => "stopped",
+        };
+        if failed == 0 {
+            return Answer::Done { message: format!("{done} of {of} workers {what}") };
+        }
+        let ids = self.starts.keys();
+        let failures = ids.filter_map(|id| member(members, *id));
+        let first = failures.filter(|member| member.cause.is_some()).find(|m| m.state != State::Up);
+        let example = first.map_or_else(String::new, |member| {
+            let cause = member.cause.as_deref().unwrap_or_default();
+            format!("; {} {}: {cause}", member.program, member.id)
+        });
+        Answer::Refused { why: format!("{failed} of {of} workers are not {what}{example}") }
+    }
+}
+
+/// The member with this id among `members`, which are in order.
+fn member(members: &[MemberView], id: u32) -> Option<&MemberView> {
+    let at = members.binary_search_by_key(&id, |member| member.id).ok()?;
+    members.get(at)
+}

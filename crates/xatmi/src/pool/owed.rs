@@ -1,0 +1,144 @@
+//! Answers that the manager owes to callers whose request nobody will answer: their worker died,
+//! or the service was withdrawn.
+//!
+//! Sent at once where there is room, else tried again until the caller has given up. The manager
+//! never waits for it. A caller that had its answer already drops ours by its nonce and number.
+
+use std::time::{Duration, Instant};
+
+use pollux_sys::mqueue::MessageQueue;
+
+use crate::error::Code;
+use crate::queue::Prefix;
+use crate::wire::{HEAD_LEN_BYTES_MAX, Reply};
+
+/// Answers that may wait for room: reply queues are two deep, so only callers that stopped
+/// reading get that far.
+const OWED_MAX: usize = 1024;
+/// How often room is looked for.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Whom an answer goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Creditor {
+    pub(super) pid: u32,
+    pub(super) context: u32,
+    pub(super) nonce: u64,
+    pub(super) call_id: u64,
+}
+
+#[derive(Debug)]
+struct Debt {
+    queue: MessageQueue,
+    message: Vec<u8>,
+    until: Instant,
+}
+
+/// The answers that wait, and what became of the others.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    debts: Vec<Debt>,
+    next_try: Option<Instant>,
+    /// Answers that were sent.
+    pub(super) sent: u64,
+    /// Answers whose caller was gone.
+    pub(super) gone: u64,
+    /// Answers that were given up: no room in time, or too many.
+    pub(super) lost: u64,
+}
+
+impl Owed {
+    /// Sends `code` to `creditor`, now or within `patience`.
+    pub(super) fn answer(
+        &mut self,
+        prefix: &Prefix,
+        creditor: Creditor,
+        code: Code,
+        now: Instant,
+        patience: Duration,
+    ) {
+        let name = prefix.reply_queue(creditor.pid, creditor.context);
+        let Ok(queue) = MessageQueue::open(&name) else {
+            self.gone += 1;
+            return;
+        };
+        let reply = Reply::failing(creditor.nonce, creditor.call_id, code);
+        let mut message = vec![0; HEAD_LEN_BYTES_MAX];
+        let len = reply.encode(&mut message).expect("a reply without data fits its head");
+        message.truncate(len);
+        let mut debt = Debt { queue, message, until: now + patience };
+        match self.pay(&mut debt, now) {
+            true => {}
+            false if self.debts.len() < OWED_MAX => {
+                self.debts.push(debt);
+                self.next_try.get_or_insert(now + RETRY);
+            }
+            false => self.lost += 1,
+        }
+    }
+
+    /// Tries again where it is time.
+    pub(super) fn pass(&mut self, now: Instant) {
+        if self.next_try.is_none_or(|at| now < at) {
+            return;
+        }
+        let mut debts = std::mem::take(&mut self.debts);
+        debts.retain_mut(|debt| !self.pay(debt, now));
+        self.next_try = (!debts.is_empty()).then_some(now + RETRY);
+        self.debts = debts;
+    }
+
+    /// When [`Owed::pass`] has something to do.
+    pub(super) fn next_moment(&self) -> Option<Instant> {
+        self.next_try
+    }
+
+    /// Whether the debt is settled, one way or the other.
+    fn pay(&mut self, debt: &mut Debt, now: Instant) -> bool {
+        match debt.queue.send(&debt.message, 0) {
+            Ok(()) => self.sent += 1,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && now < debt.until => {
+                return false;
+            }
+            // No room in time, or a queue whose messages are shorter than a head.
+            Err(_) => self.lost += 1,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pollux_sys::mqueue::QueueSize;
+
+    #[test]
+    fn an_answer_waits_for_room_and_not_for_ever() {
+        let prefix = Prefix::new(&format!("/owed{}", std::process::id())).expect("a prefix");
+        let size = QueueSize { messages_max: 1, message_len_bytes: 256 };
+        let name = prefix.reply_queue(1, 2);
+        let queue = MessageQueue::create(&name, size).expect("a queue");
+        let (start, patience) = (Instant::now(), Duration::from_secs(1));
+        let creditor = |call_id| Creditor { pid: 1, context: 2, nonce: 9, call_id };
+        let mut owed = Owed::default();
+        for call_id in 1..=3 {
+            owed.answer(&prefix, creditor(call_id), Code::ServiceError, start, patience);
+        }
+        owed.answer(&prefix, Creditor { pid: 8, ..creditor(1) }, Code::NoEntry, start, patience);
+        assert_eq!((owed.sent, owed.gone, owed.lost), (1, 1, 0));
+        let take = || {
+            let mut buffer = [0; 256];
+            let (len, _) = queue.receive(&mut buffer).expect("a message");
+            let reply = Reply::decode(&buffer[..len]).expect("a reply");
+            (reply.call_id, reply.nonce, reply.error)
+        };
+        assert_eq!(take(), (1, 9, Some(Code::ServiceError)));
+        owed.pass(start + RETRY);
+        assert_eq!(take(), (2, 9, Some(Code::ServiceError)));
+        assert!(owed.next_moment().is_some());
+        queue.send(b"x", 0).expect("room");
+        owed.pass(start + patience + RETRY);
+        assert_eq!((owed.sent, owed.lost, owed.next_moment()), (2, 1, None));
+        MessageQueue::unlink(&name).expect("it stands");
+    }
+}

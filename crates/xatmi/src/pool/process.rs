@@ -1,0 +1,137 @@
+//! One worker's process: its end of the link, its slot, and the descriptor that tells its end.
+//!
+//! Made by a spawn, or taken over from an earlier manager; then it is nobody's child and only
+//! its process descriptor tells that it ended, not how.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::rc::Rc;
+
+use pollux_poller::Token;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::watch::{Source, Watch};
+use crate::link::{Advert, Link};
+use crate::slots::{Slot, Slots};
+
+/// A running process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    child: Option<Child>,
+    pidfd: OwnedFd,
+    pidfd_token: Token,
+    pub(super) link: Option<(Link, Token)>,
+    seat: Option<Seat>,
+    /// What it offers.
+    pub(super) adverts: Vec<Advert>,
+}
+
+/// A slot of a worker.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub(super) slots: Rc<Slots>,
+    pub(super) index: usize,
+}
+
+impl Process {
+    /// Watches a child that was just started.
+    pub(super) fn of_child(
+        id: u32,
+        child: Child,
+        link: Link,
+        seat: Seat,
+        watch: &mut Watch,
+    ) -> io::Result<Self> {
+        let mut process = match Self::of_pid(id, child.id(), watch) {
+            Ok(process) => process,
+            Err(error) => {
+                end_unwatched(child);
+                return Err(error);
+            }
+        };
+        process.child = Some(child);
+        process.seat = Some(seat);
+        if let Err(error) = process.connect(id, link, watch) {
+            watch.remove(process.pidfd.as_fd(), process.pidfd_token);
+            if let Some(child) = process.child.take() {
+                end_unwatched(child);
+            }
+            return Err(error);
+        }
+        Ok(process)
+    }
+
+    /// Watches a process of an earlier manager.
+    pub(super) fn of_pid(id: u32, pid: u32, watch: &mut Watch) -> io::Result<Self> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(io::ErrorKind::InvalidInput)?;
+        let pidfd = pidfd_open(number, PidfdFlags::empty())?;
+        let pidfd_token = watch.add(pidfd.as_fd(), Source::Process(id))?;
+        let adverts = Vec::new();
+        Ok(Self { pid, child: None, pidfd, pidfd_token, link: None, seat: None, adverts })
+    }
+
+    /// Takes a link to it.
+    pub(super) fn connect(&mut self, id: u32, link: Link, watch: &mut Watch) -> io::Result<()> {
+        let token = watch.add(link.as_fd(), Source::Link(id))?;
+        self.link = Some((link, token));
+        Ok(())
+    }
+
+    /// Takes the slot that it writes.
+    pub(super) fn sit(&mut self, seat: Seat) {
+        self.seat = Some(seat);
+    }
+
+    /// Its slot, which is there as soon as its link is.
+    pub(super) fn slot(&self) -> Option<Slot<'_>> {
+        let seat = self.seat.as_ref()?;
+        seat.slots.slot(seat.index)
+    }
+
+    /// Its seat, to be given back.
+    pub(super) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    /// Sends a signal to exactly this process.
+    pub(super) fn signal(&self, number: i32) -> io::Result<()> {
+        let signal = Signal::from_named_raw(number).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(pidfd_send_signal(&self.pidfd, signal)?)
+    }
+
+    /// Lets go of the link.
+    pub(super) fn disconnect(&mut self, watch: &mut Watch) {
+        if let Some((link, token)) = self.link.take() {
+            watch.remove(link.as_fd(), token);
+        }
+    }
+
+    /// Collects the dead process; how it ended, for people.
+    pub(super) fn bury(mut self, watch: &mut Watch) -> String {
+        self.disconnect(watch);
+        watch.remove(self.pidfd.as_fd(), self.pidfd_token);
+        match self.child.as_mut().map(Child::wait) {
+            Some(Ok(status)) => ending(status),
+            Some(Err(error)) => format!("ended; its status can't be read: {error}"),
+            None => "ended; it was a child of an earlier manager".to_owned(),
+        }
+    }
+}
+
+/// A child that nobody would see end must not go on. SIGKILL ends a fresh process at once.
+fn end_unwatched(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn ending(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

@@ -1,0 +1,273 @@
+//! The services of a pool: which worker offers which, and the queue of each.
+//!
+//! The manager alone makes and removes these queues. A service stands as long as a worker that
+//! offered it lives or will be started again. When it goes, its queue loses its name at once and
+//! is read for a while longer, so that a caller who found it just before is told TPENOENT.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::time::{Duration, Instant};
+
+use pollux_poller::Token;
+use pollux_sys::mqueue::{MessageQueue, QueueSize};
+
+use super::owed::Creditor;
+use super::watch::{Source, Watch};
+use crate::error::Code;
+use crate::link::Advert;
+use crate::queue::{Prefix, ServiceName};
+use crate::slots::SERVICES_MAX;
+use crate::wire::Request;
+
+/// How long a queue without a name is read: a caller sends right after it has looked.
+const WITHDRAWN_FOR: Duration = Duration::from_secs(1);
+/// Requests of a withdrawn queue that one turn of the loop answers.
+const DRAIN_BUDGET: usize = 64;
+/// Depths that are kept for the average.
+const DEPTHS_MAX: usize = 10;
+
+/// A service that is offered.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) queue: MessageQueue,
+    /// The workers that offer it, with the function behind it.
+    pub(super) offers: BTreeMap<u32, String>,
+    /// Depths at the last checks.
+    pub(super) depths: VecDeque<u32>,
+}
+
+/// A queue that has no name any more.
+#[derive(Debug)]
+struct Withdrawn {
+    number: u64,
+    queue: MessageQueue,
+    token: Token,
+    until: Instant,
+}
+
+/// All services.
+#[derive(Debug)]
+pub(super) struct Services {
+    prefix: Prefix,
+    size: QueueSize,
+    pub(super) by_name: BTreeMap<ServiceName, Service>,
+    withdrawn: Vec<Withdrawn>,
+    numbers: u64,
+    buffer: Vec<u8>,
+    /// Requests of withdrawn queues.
+    pub(super) unserved: u64,
+    /// Messages of withdrawn queues that were no requests.
+    pub(super) malformed: u64,
+}
+
+impl Services {
+    pub(super) fn new(prefix: Prefix, size: QueueSize) -> Self {
+        Self {
+            prefix,
+            size,
+            by_name: BTreeMap::new(),
+            withdrawn: Vec::new(),
+            numbers: 0,
+            buffer: Vec::new(),
+            unserved: 0,
+            malformed: 0,
+        }
+    }
+
+    /// Worker `id` offers `adverts`: all queues stand afterwards, or none that is new.
+    /// `adopts` keeps a queue that stands already, for workers that read it.
+    ///
+    /// # Errors
+    /// The number and the sentence for the worker.
+    pub(super) fn advertise(
+        &mut self,
+        id: u32,
+        adverts: &[Advert],
+        adopts: bool,
+    ) -> Result<(), (Code, String)> {
+        let offered = self.by_name.values().filter(|s| s.offers.contains_key(&id)).count();
+        if offered + adverts.len() > SERVICES_MAX {
+            let why = format!("a worker offers at most {SERVICES_MAX} services");
+            return Err((Code::Limit, why));
+        }
+        let mut made = Vec::new();
+        for advert in adverts {
+            match self.offer(id, advert, adopts) {
+                Ok(None) => {}
+                Ok(Some(name)) => made.push(name),
+                Err(refused) => {
+                    for name in made {
+                        self.by_name.remove(&name);
+                        let _ = MessageQueue::unlink(&self.prefix.service_queue(&name));
+                    }
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Worker `id` offers one service; the name when its queue is new.
+    fn offer(
+        &mut self,
+        id: u32,
+        advert: &Advert,
+        adopts: bool,
+    ) -> Result<Option<ServiceName>, (Code, String)> {
+        let name = ServiceName::new(&advert.name).ok_or_else(|| {
+            let wanted = "give 1 to 30 printable characters without , and /";
+            (Code::Invalid, format!("\"{}\" can't be a service: {wanted}", advert.name))
+        })?;
+        if let Some(service) = self.by_name.get_mut(&name) {
+            service.offers.insert(id, advert.function.clone());
+            return Ok(None);
+        }
+        let queue = self.queue(&name, adopts).map_err(|error| self.no_queue(&name, &error))?;
+        let offers = BTreeMap::from([(id, advert.function.clone())]);
+        self.by_name.insert(name, Service { queue, offers, depths: VecDeque::new() });
+        Ok(Some(name))
+    }
+
+    fn queue(&self, name: &ServiceName, adopts: bool) -> io::Result<MessageQueue> {
+        let name = self.prefix.service_queue(name);
+        match MessageQueue::create(&name, self.size) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && adopts => {
+                MessageQueue::open(&name)
+            }
+            // Left behind by a manager that was killed, with its workers gone as well.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                MessageQueue::unlink(&name)?;
+                MessageQueue::create(&name, self.size)
+            }
+            other => other,
+        }
+    }
+
+    fn no_queue(&self, name: &ServiceName, error: &io::Error) -> (Code, String) {
+        let (depth, len) = (self.size.messages_max, self.size.message_len_bytes);
+        let remedy = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::MFILE) => {
+                "RLIMIT_MSGQUEUE or the descriptor limit is reached; see `pollux pool check`"
+            }
+            Some(rustix::io::Errno::NOSPC) => {
+                "fs.mqueue.queues_max is reached; see `pollux pool check`"
+            }
+            _ => "see `pollux pool check`",
+        };
+        let what = format!("the queue of {name}, {depth} messages of {len} bytes");
+        (Code::Os, format!("{what}, can't be made: {error}: {remedy}"))
+    }
+
+    /// Worker `id` offers the service no more.
+    pub(super) fn unadvertise(&mut self, id: u32, name: &str) {
+        if let Some(service) = ServiceName::new(name).and_then(|name| self.by_name.get_mut(&name)) {
+            service.offers.remove(&id);
+        }
+    }
+
+    /// Keeps only the offers of worker `id` that are in `adverts`.
+    pub(super) fn keep(&mut self, id: u32, adverts: &[Advert]) {
+        for (name, service) in &mut self.by_name {
+            if !adverts.iter().any(|advert| advert.name == name.as_str()) {
+                service.offers.remove(&id);
+            }
+        }
+    }
+
+    /// Withdraws the services that nobody offers or will offer again.
+    pub(super) fn retire(
+        &mut self,
+        is_expected: impl Fn(u32) -> bool,
+        watch: &mut Watch,
+        now: Instant,
+    ) {
+        let mut gone = Vec::new();
+        for (name, service) in &mut self.by_name {
+            service.offers.retain(|id, _| is_expected(*id));
+            if service.offers.is_empty() {
+                gone.push(*name);
+            }
+        }
+        for name in gone {
+            let service = self.by_name.remove(&name).expect("found above");
+            // Somebody else may have removed the name; that it is gone is what counts.
+            let _ = MessageQueue::unlink(&self.prefix.service_queue(&name));
+            self.numbers += 1;
+            let (number, queue) = (self.numbers, service.queue);
+            use std::os::fd::AsFd;
+            if let Ok(token) = watch.add(queue.as_fd(), Source::Withdrawn(number)) {
+                self.withdrawn.push(Withdrawn { number, queue, token, until: now + WITHDRAWN_FOR });
+            }
+        }
+    }
+
+    /// Takes requests out of a withdrawn queue, up to a budget.
+    pub(super) fn drain(&mut self, number: u64, out: &mut Vec<Creditor>) {
+        let found = self.withdrawn.iter().find(|withdrawn| withdrawn.number == number);
+        let Some(Withdrawn { queue, .. }) = found else { return };
+        let Ok(state) = queue.state() else { return };
+        self.buffer.resize(state.size.message_len_bytes as usize, 0);
+        for _ in 0..DRAIN_BUDGET {
+            let Ok((len, _)) = queue.receive(&mut self.buffer) else { return };
+            match Request::decode(&self.buffer[..len]) {
+                Ok(request) => {
+                    self.unserved += 1;
+                    if !request.is_without_reply {
+                        out.push(creditor(&request));
+                    }
+                }
+                Err(_) => self.malformed += 1,
+            }
+        }
+    }
+
+    /// Closes withdrawn queues whose time is over, all of them at the `end`; what is still in
+    /// them is given out.
+    pub(super) fn close_withdrawn(
+        &mut self,
+        watch: &mut Watch,
+        now: Instant,
+        is_end: bool,
+        out: &mut Vec<Creditor>,
+    ) {
+        use std::os::fd::AsFd;
+        let is_over = |withdrawn: &Withdrawn| is_end || now >= withdrawn.until;
+        let over: Vec<u64> =
+            self.withdrawn.iter().filter(|w| is_over(w)).map(|w| w.number).collect();
+        for number in over {
+            self.drain(number, out);
+            let at = self.withdrawn.iter().position(|w| w.number == number).expect("found above");
+            let withdrawn = self.withdrawn.swap_remove(at);
+            watch.remove(withdrawn.queue.as_fd(), withdrawn.token);
+        }
+    }
+
+    /// When a withdrawn queue is to be closed.
+    pub(super) fn next_moment(&self) -> Option<Instant> {
+        self.withdrawn.iter().map(|withdrawn| withdrawn.until).min()
+    }
+
+    /// Notes the depth of each queue.
+    pub(super) fn note_depths(&mut self) {
+        for service in self.by_name.values_mut() {
+            if let Ok(state) = service.queue.state() {
+                service.depths.truncate(DEPTHS_MAX - 1);
+                service.depths.push_front(state.messages_waiting);
+            }
+        }
+    }
+
+    /// Services in whose queue messages wait: how many, and the workers that could take them.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (u32, &BTreeMap<u32, String>)> {
+        self.by_name.values().filter_map(|service| {
+            let waiting = service.queue.state().ok()?.messages_waiting;
+            (waiting > 0).then_some((waiting, &service.offers))
+        })
+    }
+}
+
+fn creditor(request: &Request<'_>) -> Creditor {
+    let client = request.client;
+    let call_id = request.call_id;
+    Creditor { pid: client.pid, context: client.context, nonce: client.nonce, call_id }
+}

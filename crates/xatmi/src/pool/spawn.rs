@@ -1,0 +1,125 @@
+//! How a worker's process is made: program, arguments, environment, files, two descriptors.
+//!
+//! Only the pool's thread calls it, and no other thread of the process starts programs: between
+//! the moment the two descriptors lose their close-on-exec flag and the moment they get it back
+//! no other child can inherit them.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::log::Log;
+use crate::config::{Entry, PoolConfig};
+use crate::worker::{LINK_VARIABLE, WAKE_VARIABLE, Wake};
+
+/// Tells a worker, and what it starts, which pool it belongs to.
+pub(super) const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
+
+/// Names of services, with commas, that a bridge may offer to other hosts: `exportsvcs`.
+pub const EXPORTS_VARIABLE: &str = "POLLUX_POOL_EXPORTS";
+/// Seconds between two service lists of a bridge, 0 for none: `brrefresh` in cycles.
+pub const REFRESH_VARIABLE: &str = "POLLUX_POOL_REFRESH_S";
+/// The program that bridges are in; the `pollux` command itself is it, under this name.
+pub const BRIDGE_PROGRAM: &str = "tpbridge";
+
+/// What a worker is started with.
+pub(super) struct Start<'a> {
+    pub(super) config: &'a PoolConfig,
+    pub(super) entry: &'a Entry,
+    pub(super) id: u32,
+    pub(super) key: &'a str,
+    pub(super) prefix: &'a str,
+    pub(super) wake: Wake,
+    pub(super) link: BorrowedFd<'a>,
+    pub(super) slots: BorrowedFd<'a>,
+    pub(super) slot: usize,
+}
+
+/// Starts the process.
+///
+/// # Errors
+/// A sentence for people: no such program, a file that can't be opened, or what `fork(2)` and
+/// `execve(2)` gave.
+pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
+    let entry = start.entry;
+    let path = find(entry)?;
+    let mut command = Command::new(&path);
+    command.arg0(&entry.program);
+    command.args(["-k", start.key, "-i", &start.id.to_string()]);
+    command.args(&entry.system_options).arg("--").args(&entry.program_options);
+    command.envs(entry.variables.iter().map(|(name, value)| (name, value)));
+    let (link, slots) = (start.link.as_raw_fd(), start.slots.as_raw_fd());
+    command.env(LINK_VARIABLE, format!("{link},{slots},{}", start.slot));
+    command.env(WAKE_VARIABLE, start.wake.name());
+    command.env(PREFIX_VARIABLE, start.prefix);
+    if entry.program == BRIDGE_PROGRAM {
+        let settings = &start.config.settings;
+        let refresh = settings.sanity * settings.bridge_refresh_cycles;
+        command.env(EXPORTS_VARIABLE, start.config.exported_services.join(","));
+        command.env(REFRESH_VARIABLE, refresh.as_secs().to_string());
+    }
+    command.stdin(Stdio::null()).process_group(0);
+    let (out, error) = outputs(entry, log)?;
+    command.stdout(out).stderr(error);
+    let inherited = [start.link, start.slots];
+    let flagged = inherit(inherited, FdFlags::empty());
+    let spawned = flagged.and_then(|()| command.spawn());
+    // Descriptors that stay without the flag would keep links open in every later worker.
+    inherit(inherited, FdFlags::CLOEXEC).map_err(|error| format!("fcntl F_SETFD: {error}"))?;
+    spawned.map_err(|error| format!("{} could not be started: {error}", path.display()))
+}
+
+/// Where the program of `entry` is, in the PATH that it would run with. A bridge is in this very
+/// program where no other of its name is found.
+///
+/// # Errors
+/// A sentence for people.
+pub fn find(entry: &Entry) -> Result<PathBuf, String> {
+    let own = entry.variables.iter().find(|(name, _)| name == "PATH");
+    let path = own.map(|(_, value)| value.into()).or_else(|| std::env::var_os("PATH"));
+    let path = path.unwrap_or_default();
+    let folders = std::env::split_paths(&path);
+    let mut candidates = folders.map(|folder| folder.join(&entry.program));
+    let found = candidates.find(|file| is_executable(file));
+    let own = || std::env::current_exe().ok().filter(|_| entry.program == BRIDGE_PROGRAM);
+    found.or_else(own).ok_or_else(|| {
+        let (program, path) = (&entry.program, path.to_string_lossy());
+        format!("no executable {program} in PATH ({path}); add the folder that holds it to PATH")
+    })
+}
+
+fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn inherit(descriptors: [BorrowedFd<'_>; 2], flags: FdFlags) -> io::Result<()> {
+    for descriptor in descriptors {
+        fcntl_setfd(descriptor, flags)?;
+    }
+    Ok(())
+}
+
+/// Standard output and standard error: files that are appended to, else the manager's log.
+fn outputs(entry: &Entry, log: &Log) -> Result<(File, File), String> {
+    let open = |path: &Path| {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.map_err(|error| format!("output file {}: {error}", path.display()))
+    };
+    let log = || log.handle().map_err(|error| format!("the log: {error}"));
+    let error = match &entry.output.error {
+        Some(path) => open(path)?,
+        None => log()?,
+    };
+    let out = match &entry.output.out {
+        Some(path) => open(path)?,
+        None => error.try_clone().map_err(|error| format!("dup: {error}"))?,
+    };
+    Ok((out, error))
+}

@@ -1,0 +1,187 @@
+//! The loop of a pool: wait, take what is ready, let time pass, do what follows.
+
+use std::time::{Duration, Instant};
+
+use pollux_engine::Signal;
+use pollux_poller::Token;
+
+use super::endpoint::Endpoint;
+use super::strangers::Strangers;
+use super::survivors;
+use super::watch::Source;
+use super::{Pool, PoolError, process::Process};
+use crate::supervisor::Action;
+
+/// Longest wait: a bound for whatever a computed moment has missed.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+impl Pool {
+    /// Starts the workers and runs until the pool is told to end, by a signal (SIGTERM, SIGINT;
+    /// a second one kills) or a command. SIGHUP reads the configuration again. Leaves no process
+    /// and no queue, but the reply queues of clients that are still there: those are the clients'
+    /// own, and of use again when the pool comes back.
+    ///
+    /// # Errors
+    /// [`PoolError::Poller`] when the kernel refuses to wait; the workers go on without manager.
+    pub fn run(mut self) -> Result<(), PoolError> {
+        self.begin();
+        let mut ready: Vec<Token> = Vec::new();
+        while !self.has_ended() {
+            let now = Instant::now();
+            let wait = self.next_moment(now).saturating_duration_since(now);
+            self.watch.wait(wait, &mut ready)?;
+            let now = Instant::now();
+            for &token in &ready {
+                // What an earlier one of this turn has closed is no source any more.
+                if let Some(source) = self.watch.source(token) {
+                    self.hear(source, now);
+                }
+            }
+            self.pass(now);
+        }
+        self.close();
+        Ok(())
+    }
+
+    /// Takes over what an earlier manager left, or starts from nothing.
+    fn begin(&mut self) {
+        let now = Instant::now();
+        let found = survivors::workers(&self.prefix);
+        let removed = survivors::remove_queues(&self.prefix, found.is_empty());
+        self.log.line(&format!(
+            "begins as process {}: {}, {} workers of {} programs, prefix {}",
+            std::process::id(),
+            self.config.file.display(),
+            self.config.workers_max(),
+            self.config.entries.len(),
+            self.prefix,
+        ));
+        if removed > 0 {
+            self.log.line(&format!("{removed} queues of an earlier manager were removed"));
+        }
+        self.strangers = Strangers::find(&self.prefix, &mut self.watch);
+        if self.strangers.len() > 0 {
+            let count = self.strangers.len();
+            self.log.line(&format!("{count} client processes of an earlier manager are watched"));
+        }
+        let mut ids = Vec::new();
+        for (id, pid) in found {
+            match Process::of_pid(id, pid, &mut self.watch) {
+                Ok(process) => {
+                    self.workers.insert(id, process);
+                    ids.push(id);
+                }
+                Err(error) => self.log.line(&format!("process {pid} can't be watched: {error}")),
+            }
+        }
+        if !ids.is_empty() {
+            self.log.line(&format!("{} workers of an earlier manager are awaited", ids.len()));
+        }
+        let mut actions = Vec::new();
+        self.supervisor.begin(&ids, now, &mut actions);
+        self.act(actions, now);
+    }
+
+    fn hear(&mut self, source: Source, now: Instant) {
+        match source {
+            Source::Signals => self.hear_signals(now),
+            Source::Control => self.accept(now),
+            Source::Link(id) => self.hear_worker(id, now),
+            Source::Process(id) => self.worker_died(id, now),
+            Source::Connection(number) => self.hear_visitor(number, now),
+            Source::Stranger(pid) => self.strangers.ended(pid, &self.prefix, &mut self.watch),
+            Source::Withdrawn(number) => {
+                let mut creditors = Vec::new();
+                self.services.drain(number, &mut creditors);
+                self.answer_unserved(creditors, now);
+            }
+        }
+    }
+
+    fn hear_signals(&mut self, now: Instant) {
+        while let Some(signal) = self.signals.take() {
+            self.log.line(&format!("{} came", signal.name()));
+            match signal {
+                Signal::HangUp => match self.reload(now) {
+                    Ok(said) => self.log.line(&said),
+                    Err(why) => self.log.line(&format!("not reloaded: {why}")),
+                },
+                _ => self.end(self.supervisor.is_ending(), now),
+            }
+        }
+    }
+
+    /// Tells all workers to stop, or kills them.
+    pub(super) fn end(&mut self, is_now: bool, now: Instant) {
+        self.has_changes = true;
+        let mut actions = Vec::new();
+        if is_now {
+            self.supervisor.end_now(now, &mut actions);
+        } else {
+            self.supervisor.end(now, &mut actions);
+        }
+        self.act(actions, now);
+    }
+
+    /// What is due, and what follows from this turn's events.
+    fn pass(&mut self, now: Instant) {
+        let (cycles, was_learning) = (self.supervisor.cycles(), self.supervisor.is_learning());
+        let mut actions: Vec<Action> = Vec::new();
+        self.supervisor.pass(now, &mut actions);
+        self.act(actions, now);
+        self.has_changes |= was_learning != self.supervisor.is_learning();
+        if self.supervisor.cycles() != cycles {
+            self.has_changes = true;
+            if self.config.settings.gathers_queue_depths {
+                self.services.note_depths();
+            }
+            self.nudge();
+        }
+        self.nudge_when_due(now);
+        let has_changed = std::mem::take(&mut self.has_changes);
+        if has_changed {
+            let expected = &self.supervisor;
+            self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
+        }
+        let mut creditors = Vec::new();
+        self.services.close_withdrawn(&mut self.watch, now, false, &mut creditors);
+        self.answer_unserved(creditors, now);
+        self.owed.pass(now);
+        self.accept_again(now);
+        if has_changed {
+            self.settle_orders(now);
+        }
+        self.publish(now);
+    }
+
+    fn next_moment(&self, now: Instant) -> Instant {
+        let optional = [
+            self.services.next_moment(),
+            self.owed.next_moment(),
+            self.nudging.map(|(next, _)| next),
+            self.visitors.accepts_at,
+            self.endpoint.as_ref().map(Endpoint::next_moment),
+        ];
+        let soonest = optional.into_iter().flatten().min();
+        let known = self.supervisor.next_moment().min(now + WAIT_MAX);
+        soonest.map_or(known, |soonest| soonest.min(known))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.supervisor.is_ending() && self.supervisor.is_empty()
+    }
+
+    /// Everything is stopped: the last callers are told, and whoever waits for the end sees it.
+    fn close(&mut self) {
+        let now = Instant::now();
+        let mut creditors = Vec::new();
+        self.services.retire(|_| false, &mut self.watch, now);
+        self.services.close_withdrawn(&mut self.watch, now, true, &mut creditors);
+        self.answer_unserved(creditors, now);
+        if let Some(endpoint) = self.endpoint.take() {
+            endpoint.end();
+        }
+        self.settle_orders(now);
+        self.log.line("ends");
+    }
+}

@@ -1,0 +1,211 @@
+//! Connections to the control socket: client contexts, commands, workers that come back.
+//!
+//! A context's connection is its life line: when it ends, however it ends, its reply queue is
+//! removed. Only the user of the pool and root are heard.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pollux_poller::Token;
+use pollux_sys::mqueue::MessageQueue;
+use rustix::net::SocketFlags;
+
+use super::watch::Source;
+use super::{Pool, Seat};
+use crate::client::{ClientHello, Welcome};
+use crate::control::{Answer, Request};
+use crate::link::{Link, Received};
+use crate::slots::Slots;
+
+/// Most connections: each client thread has one.
+const VISITORS_MAX: usize = 8_192;
+/// Connections accepted in one turn.
+const ACCEPT_BUDGET: usize = 64;
+/// How long accepting rests when there is no room.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    pub(super) link: Link,
+    token: Token,
+    /// Set once it has said that it is a client context.
+    pub(super) client: Option<Client>,
+}
+
+/// A client context.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) pid: u32,
+    pub(super) context: u32,
+    pub(super) since: Instant,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(super) struct Visitors {
+    pub(super) by_number: BTreeMap<u64, Visitor>,
+    numbers: u64,
+    /// When accepting begins again; it rests while there is no room.
+    pub(super) accepts_at: Option<Instant>,
+    /// Memory of earlier managers, so that workers which share one share its mapping.
+    mappings: Vec<((u64, u64), Rc<Slots>)>,
+}
+
+impl Pool {
+    /// Takes new connections.
+    pub(super) fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPT_BUDGET {
+            let Some((listener, _)) = &self.control else { return };
+            if self.visitors.by_number.len() >= VISITORS_MAX {
+                return self.rest(now, "too many connections");
+            }
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::accept_with(listener, flags) {
+                Ok(socket) => self.welcome(socket),
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
+                // EMFILE, ENFILE, ENOMEM: the connection waits in the backlog.
+                Err(errno) => return self.rest(now, &errno.to_string()),
+            }
+        }
+    }
+
+    /// Watches the listener again when there may be room.
+    pub(super) fn accept_again(&mut self, now: Instant) {
+        if self.visitors.accepts_at.is_some_and(|at| now >= at) {
+            self.visitors.accepts_at = None;
+            if let Some((listener, token)) = &mut self.control {
+                match self.watch.add(listener.as_fd(), Source::Control) {
+                    Ok(fresh) => *token = fresh,
+                    Err(_) => self.visitors.accepts_at = Some(now + ACCEPT_REST),
+                }
+            }
+        }
+    }
+
+    /// What a connection says.
+    pub(super) fn hear_visitor(&mut self, number: u64, now: Instant) {
+        let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return };
+        match visitor.link.receive::<Request>() {
+            Ok(Received::Message(request, descriptors)) => {
+                self.understand_visitor(number, request, descriptors, now);
+            }
+            Ok(Received::Nothing) => {}
+            Ok(Received::Ended) => self.leave(number),
+            Err(error) => {
+                let why = format!("that is no request: {error}");
+                self.reply(number, &Answer::Refused { why });
+                self.leave(number);
+            }
+        }
+    }
+
+    /// Sends an answer to a connection. One that does not read gets no more.
+    pub(super) fn reply(&mut self, number: u64, answer: &Answer) {
+        let Some(visitor) = self.visitors.by_number.get(&number) else { return };
+        if visitor.link.send(answer).is_err() {
+            self.counts.untold += 1;
+            self.leave(number);
+        }
+    }
+
+    fn understand_visitor(
+        &mut self,
+        number: u64,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+        now: Instant,
+    ) {
+        match request {
+            Request::Client(hello) => self.greet(number, &hello, now),
+            Request::Adopt { srvid, pid, slot, services, .. } => {
+                let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
+                self.watch.remove(visitor.link.as_fd(), visitor.token);
+                match self.seat_of(descriptors, slot) {
+                    Ok(seat) => self.adopt(srvid, pid, visitor.link, seat, &services, now),
+                    Err(why) => self.log.line(&format!("worker {srvid} can't come back: {why}")),
+                }
+            }
+            command => self.obey(number, command, now),
+        }
+    }
+
+    fn greet(&mut self, number: u64, hello: &ClientHello, now: Instant) {
+        if self.supervisor.is_ending() {
+            let why = "the pool is ending".to_owned();
+            return self.reply(number, &Answer::Refused { why });
+        }
+        let welcome = Welcome {
+            message_len_bytes: self.sizes.reply.message_len_bytes,
+            reply_depth: self.sizes.reply.messages_max,
+            timeout_s: u32::try_from(self.sizes.timeout.as_secs()).unwrap_or(u32::MAX),
+            pool: self.prefix.to_string(),
+        };
+        self.counts.clients += 1;
+        if let Some(visitor) = self.visitors.by_number.get_mut(&number) {
+            let (pid, context) = (hello.pid, hello.context);
+            visitor.client = Some(Client { pid, context, since: now });
+        }
+        self.reply(number, &Answer::Welcome(welcome));
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { return };
+        let link = Link::new(socket);
+        let own = rustix::process::geteuid();
+        if peer.uid != own && !peer.uid.is_root() {
+            let why = format!("this pool belongs to user {}", own.as_raw());
+            let _ = link.send(&Answer::Refused { why });
+            return;
+        }
+        self.visitors.numbers += 1;
+        let number = self.visitors.numbers;
+        if let Ok(token) = self.watch.add(link.as_fd(), Source::Connection(number)) {
+            self.visitors.by_number.insert(number, Visitor { link, token, client: None });
+        }
+    }
+
+    /// Ends a connection, and with it a context.
+    fn leave(&mut self, number: u64) {
+        let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
+        self.watch.remove(visitor.link.as_fd(), visitor.token);
+        if let Some(client) = visitor.client {
+            // A context that ended well has done so itself.
+            let _ = MessageQueue::unlink(&self.prefix.reply_queue(client.pid, client.context));
+        }
+    }
+
+    fn rest(&mut self, now: Instant, why: &str) {
+        if let Some((listener, token)) = &self.control {
+            self.watch.remove(listener.as_fd(), *token);
+            self.visitors.accepts_at = Some(now + ACCEPT_REST);
+            self.counts.accept_rests += 1;
+            self.log.line(&format!("no connection is taken for a moment: {why}"));
+        }
+    }
+
+    /// The slot that a worker of an earlier manager brings along.
+    fn seat_of(&mut self, descriptors: Vec<OwnedFd>, index: usize) -> Result<Seat, String> {
+        let memory = descriptors.into_iter().next().ok_or("it brought no memory")?;
+        let status = rustix::fs::fstat(&memory).map_err(|errno| format!("fstat: {errno}"))?;
+        let key = (status.st_dev, status.st_ino);
+        let known = self.visitors.mappings.iter().find(|(known, _)| *known == key);
+        let slots = match known {
+            Some((_, slots)) => Rc::clone(slots),
+            None => {
+                let slots = Slots::from_fd(memory).map_err(|error| error.to_string())?;
+                let slots = Rc::new(slots);
+                self.visitors.mappings.retain(|(_, slots)| Rc::strong_count(slots) > 1);
+                self.visitors.mappings.push((key, Rc::clone(&slots)));
+                slots
+            }
+        };
+        if slots.slot(index).is_none() {
+            return Err(format!("its slot {index} is beyond its memory"));
+        }
+        Ok(Seat { slots, index })
+    }
+}

@@ -1,0 +1,331 @@
+//! Workers: what the supervisor asks for, what they say, and what their death leaves behind.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::Pool;
+use super::owed::Creditor;
+use super::process::Process;
+use super::spawn::{Start, spawn};
+use crate::error::Code;
+use crate::link::{Advert, Link, Received, ToManager, ToWorker};
+use crate::slots::State as Seated;
+use crate::supervisor::{Action, Event};
+
+/// Messages of one worker in one turn: a start has three.
+const MESSAGES_BUDGET: usize = 64;
+/// How long after a death queues are looked at for messages whose wake died too.
+const NUDGE_FOR: Duration = Duration::from_secs(1);
+/// How often within that time.
+const NUDGE_EACH: Duration = Duration::from_millis(20);
+/// Longest reason that is kept, in characters.
+const CAUSE_CHARS_MAX: usize = 200;
+
+impl Pool {
+    /// Does what the supervisor asks for, and what follows from it.
+    pub(super) fn act(&mut self, actions: Vec<Action>, now: Instant) {
+        let mut actions = std::collections::VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            let failed = match action {
+                Action::Spawn { id } => self.spawn(id).err().map(|how| Event::Died { id, how }),
+                Action::Ping { id, number } => {
+                    self.tell(id, &ToWorker::Ping { number });
+                    None
+                }
+                Action::Stop { id } => {
+                    self.tell(id, &ToWorker::Stop);
+                    None
+                }
+                Action::Signal { id, signal } => {
+                    self.signal(id, signal);
+                    None
+                }
+            };
+            if let Some(Event::Died { id, how }) = failed {
+                self.counts.start_failures += 1;
+                self.has_changes = true;
+                self.log.line(&format!("{}: {how}", self.called(id)));
+                let mut more = Vec::new();
+                self.supervisor.event(Event::Died { id, how: short(&how) }, now, &mut more);
+                actions.extend(more);
+            }
+        }
+    }
+
+    /// What the worker with this id says.
+    pub(super) fn hear_worker(&mut self, id: u32, now: Instant) {
+        for _ in 0..MESSAGES_BUDGET {
+            let Some(process) = self.workers.get_mut(&id) else { return };
+            let Some((link, _)) = &mut process.link else { return };
+            match link.receive::<ToManager>() {
+                Ok(Received::Message(message, _)) => self.understand(id, message, now),
+                Ok(Received::Nothing) => return,
+                // Its process descriptor tells the rest.
+                Ok(Received::Ended) => return process.disconnect(&mut self.watch),
+                Err(error) => {
+                    self.log.line(&format!("{}: a message on its link: {error}", self.called(id)));
+                    if error.kind() != std::io::ErrorKind::InvalidData {
+                        let process = self.workers.get_mut(&id).expect("found above");
+                        return process.disconnect(&mut self.watch);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The process ended: its caller is answered, its last words are heard.
+    pub(super) fn worker_died(&mut self, id: u32, now: Instant) {
+        self.hear_worker(id, now);
+        let Some(process) = self.workers.remove(&id) else { return };
+        self.answer_for(id, &process, now);
+        if let Some(seat) = process.seat().cloned() {
+            self.vacate(&seat);
+        }
+        let pid = process.pid;
+        let how = process.bury(&mut self.watch);
+        self.counts.deaths += 1;
+        self.has_changes = true;
+        if !self.supervisor.is_ending() {
+            self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
+        }
+        let mut actions = Vec::new();
+        self.supervisor.event(Event::Died { id, how }, now, &mut actions);
+        self.act(actions, now);
+        self.nudging = Some((now, now + NUDGE_FOR));
+    }
+
+    /// A worker of an earlier manager reports on a connection, which becomes its link.
+    pub(super) fn adopt(
+        &mut self,
+        id: u32,
+        pid: u32,
+        link: Link,
+        seat: super::Seat,
+        services: &[Advert],
+        now: Instant,
+    ) {
+        let stands = |advert: &Advert| {
+            crate::queue::ServiceName::new(&advert.name).is_some_and(|name| {
+                let queue = self.prefix.service_queue(&name);
+                pollux_sys::mqueue::MessageQueue::open(&queue).is_ok()
+            })
+        };
+        self.has_changes = true;
+        let other = self.workers.get(&id).is_some_and(|known| known.pid != pid);
+        let mut actions = Vec::new();
+        let is_wanted =
+            !other && services.iter().all(stands) && self.supervisor.adopt(id, now, &mut actions);
+        if !is_wanted {
+            self.log.line(&format!("{} (process {pid}) is not wanted", self.called(id)));
+            let _ = link.send(&ToWorker::Stop);
+        } else if let Err(error) = self.take_over(id, pid, link, seat, services) {
+            let how = format!("can't be watched: {error}");
+            self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
+            self.supervisor.event(Event::Died { id, how }, now, &mut actions);
+        } else {
+            self.counts.adoptions += 1;
+            self.log.line(&format!("{} (process {pid}) was taken over", self.called(id)));
+        }
+        self.act(actions, now);
+    }
+
+    fn take_over(
+        &mut self,
+        id: u32,
+        pid: u32,
+        link: Link,
+        seat: super::Seat,
+        services: &[Advert],
+    ) -> Result<(), std::io::Error> {
+        if !self.workers.contains_key(&id) {
+            let process = Process::of_pid(id, pid, &mut self.watch)?;
+            self.workers.insert(id, process);
+        }
+        let process = self.workers.get_mut(&id).expect("it was just put in");
+        process.connect(id, link, &mut self.watch)?;
+        process.sit(seat);
+        process.adverts = services.to_vec();
+        // The queues stand, so nothing can be refused but a 49th service.
+        let _ = self.services.advertise(id, services, true);
+        Ok(())
+    }
+
+    /// What a worker is called in the log.
+    pub(super) fn called(&self, id: u32) -> String {
+        let entry = self.config.entries.iter().find(|entry| entry.ids().contains(&id));
+        format!("{} {id}", entry.map_or("worker", |entry| entry.program.as_str()))
+    }
+
+    fn understand(&mut self, id: u32, message: ToManager, now: Instant) {
+        self.has_changes = true;
+        let mut actions = Vec::new();
+        match message {
+            ToManager::Hello { .. } | ToManager::Bye | ToManager::Adopt { .. } => {}
+            ToManager::Advertise { services } => self.advertise(id, services),
+            ToManager::Unadvertise { name } => {
+                self.services.unadvertise(id, &name);
+                if let Some(process) = self.workers.get_mut(&id) {
+                    process.adverts.retain(|advert| advert.name != name);
+                }
+            }
+            ToManager::Ready => {
+                if let Some(process) = self.workers.get(&id) {
+                    self.services.keep(id, &process.adverts);
+                }
+                self.supervisor.event(Event::Ready { id }, now, &mut actions);
+            }
+            ToManager::Refused { why } => {
+                self.log.line(&format!("{} does not start: {why}", self.called(id)));
+                let why = short(&why);
+                self.supervisor.event(Event::Refused { id, why }, now, &mut actions);
+            }
+            ToManager::Pong { number } => {
+                self.supervisor.event(Event::Pong { id, number }, now, &mut actions);
+            }
+        }
+        self.act(actions, now);
+    }
+
+    fn advertise(&mut self, id: u32, services: Vec<Advert>) {
+        let adopts = self.supervisor.is_learning();
+        let answer = match self.services.advertise(id, &services, adopts) {
+            Ok(()) => {
+                if let Some(process) = self.workers.get_mut(&id) {
+                    let names = |advert: &Advert| services.iter().any(|s| s.name == advert.name);
+                    process.adverts.retain(|advert| !names(advert));
+                    process.adverts.extend(services);
+                }
+                ToWorker::Advertised
+            }
+            Err((code, why)) => {
+                self.log.line(&format!("{}: {why}", self.called(id)));
+                ToWorker::NotAdvertised { code: code.number(), why }
+            }
+        };
+        self.tell(id, &answer);
+    }
+
+    fn spawn(&mut self, id: u32) -> Result<(), String> {
+        let find = |entry: &&crate::config::Entry| entry.ids().contains(&id);
+        let entry = self.config.entries.iter().find(find).cloned();
+        let entry = entry.ok_or("the configuration has it no more")?;
+        let (ours, theirs) = Link::pair().map_err(|error| format!("socketpair: {error}"))?;
+        let seat = self.seat().ok_or("no slot is free; restart the pool to have more")?;
+        if let Some(slot) = seat.slots.slot(seat.index) {
+            slot.start();
+        }
+        let start = Start {
+            config: &self.config,
+            entry: &entry,
+            id,
+            key: &self.key,
+            prefix: self.prefix.as_str(),
+            wake: self.options.wake,
+            link: theirs.as_fd(),
+            slots: self.slots.as_fd(),
+            slot: seat.index,
+        };
+        let spawned = spawn(&start, &self.log).and_then(|child| {
+            let watch = &mut self.watch;
+            Process::of_child(id, child, Link::new(ours), seat.clone(), watch)
+                .map_err(|error| format!("its process can't be watched: {error}"))
+        });
+        match spawned {
+            Ok(process) => {
+                self.counts.starts += 1;
+                self.workers.insert(id, process);
+                Ok(())
+            }
+            Err(why) => {
+                self.vacate(&seat);
+                Err(why)
+            }
+        }
+    }
+
+    fn tell(&mut self, id: u32, message: &ToWorker) {
+        let Some((link, _)) = self.workers.get(&id).and_then(|process| process.link.as_ref())
+        else {
+            return;
+        };
+        // A worker that does not read is found by its pings; one that is gone, by its end.
+        if link.send(message).is_err() {
+            self.counts.untold += 1;
+        }
+    }
+
+    fn signal(&mut self, id: u32, signal: i32) {
+        let Some(process) = self.workers.get(&id) else { return };
+        let pid = process.pid;
+        let sent = process.signal(signal);
+        self.counts.signals += 1;
+        let line = match sent {
+            Ok(()) => format!("{} (process {pid}) is sent signal {signal}", self.called(id)),
+            Err(error) => format!("signal {signal} to {}: {error}", self.called(id)),
+        };
+        self.log.line(&line);
+    }
+
+    /// The caller of a worker that died inside a service is told so at once.
+    fn answer_for(&mut self, id: u32, process: &Process, now: Instant) {
+        let Some(slot) = process.slot() else { return };
+        let occupation = slot.occupation();
+        if occupation.state != Seated::Busy {
+            return;
+        }
+        self.counts.died_busy += 1;
+        if occupation.wants_reply {
+            let caller = occupation.caller;
+            let creditor = Creditor {
+                pid: caller.pid,
+                context: caller.context,
+                nonce: caller.nonce,
+                call_id: caller.call_id,
+            };
+            let (prefix, patience) = (&self.prefix, self.sizes.timeout);
+            self.owed.answer(prefix, creditor, Code::ServiceError, now, patience);
+            let line = format!("{} died in a call of process {}", self.called(id), caller.pid);
+            self.log.line(&line);
+        }
+    }
+
+    /// Callers of a service that was withdrawn.
+    pub(super) fn answer_unserved(&mut self, creditors: Vec<Creditor>, now: Instant) {
+        for creditor in creditors {
+            let (prefix, patience) = (&self.prefix, self.sizes.timeout);
+            self.owed.answer(prefix, creditor, Code::NoEntry, now, patience);
+        }
+    }
+
+    /// Looks for messages that wait beside idle workers, for a while after a death.
+    pub(super) fn nudge_when_due(&mut self, now: Instant) {
+        let Some((next, until)) = self.nudging else { return };
+        if now < next {
+            return;
+        }
+        self.nudge();
+        let next = now + NUDGE_EACH;
+        self.nudging = (next <= until).then_some((next, until));
+    }
+
+    /// As many idle workers as there are messages are told to look into their queues.
+    pub(super) fn nudge(&mut self) {
+        let mut told = 0;
+        for (waiting, offers) in self.services.waiting() {
+            let processes = offers.keys().filter_map(|id| self.workers.get(id));
+            let is_idle = |process: &&Process| {
+                process.slot().is_some_and(|slot| slot.occupation().state == Seated::Idle)
+            };
+            for process in processes.filter(is_idle).take(waiting as usize) {
+                if let Some((link, _)) = &process.link {
+                    told += u64::from(link.send(&ToWorker::Nudge).is_ok());
+                }
+            }
+        }
+        self.counts.nudges += told;
+    }
+}
+
+fn short(why: &str) -> String {
+    why.chars().take(CAUSE_CHARS_MAX).collect()
+}

@@ -1,0 +1,212 @@
+//! What things of a pool are called: its prefix, its services, its queues, its control socket.
+//!
+//! Every part of the crate asks here, so that a name is spelled in one place. Pure.
+
+use std::ffi::CString;
+use std::fmt;
+
+/// The name of a service: 1 to 30 bytes of printable ASCII without `,`, `/` and blanks.
+///
+/// Kept in place, so that copying one allocates nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServiceName {
+    /// Zero beyond `len`, so that equality of all bytes is equality of names.
+    bytes: [u8; Self::LEN_BYTES_MAX],
+    len: u8,
+}
+
+impl ServiceName {
+    /// The longest name.
+    pub const LEN_BYTES_MAX: usize = 30;
+
+    /// `None` when `name` cannot be that of a service, so that nobody can offer it.
+    #[must_use]
+    pub fn new(name: &str) -> Option<Self> {
+        let fits = (1..=Self::LEN_BYTES_MAX).contains(&name.len());
+        let is_plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b',' | b'/');
+        if !fits || !name.bytes().all(is_plain) {
+            return None;
+        }
+        let mut bytes = [0; Self::LEN_BYTES_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Some(Self { bytes, len: name.len() as u8 })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+
+    /// Whether programs may offer it: names with `@` and those that begin with `.` are the
+    /// system's.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.as_str().contains('@') || self.as_str().starts_with('.')
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// What all names of one pool begin with (`NDRX_QPREFIX`): a slash, then 1 to 63 bytes of
+/// printable ASCII without another slash and without a comma.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Prefix(String);
+
+/// The text is no prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrefixMistake(String);
+
+impl fmt::Display for PrefixMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no prefix of queue names: give a slash and then 1 to {} letters, digits or \
+             signs, without another slash, a comma or a blank, as in /app1",
+            self.0.escape_debug(),
+            Prefix::LEN_BYTES_MAX - 1
+        )
+    }
+}
+
+impl std::error::Error for PrefixMistake {}
+
+impl Prefix {
+    /// The longest prefix: the longest queue name made of it stays below NAME_MAX (255), and the
+    /// address of the control socket within 108 bytes.
+    pub const LEN_BYTES_MAX: usize = 64;
+
+    /// Reads a prefix.
+    ///
+    /// # Errors
+    /// When the text is none, with what would be right.
+    pub fn new(text: &str) -> Result<Self, PrefixMistake> {
+        let rest = text.strip_prefix('/').unwrap_or_default();
+        let is_plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b',' | b'/');
+        if rest.is_empty() || text.len() > Self::LEN_BYTES_MAX || !rest.bytes().all(is_plain) {
+            return Err(PrefixMistake(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The prefix, with its slash.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The queue of a service, such as `/app1,svc,BALANCE`.
+    #[must_use]
+    pub fn service_queue(&self, service: &ServiceName) -> CString {
+        self.named(&format!("svc,{service}"))
+    }
+
+    /// The queue for the replies to a client context, such as `/app1,clt,reply,4711,9`.
+    #[must_use]
+    pub fn reply_queue(&self, pid: u32, context: u32) -> CString {
+        self.named(&format!("clt,reply,{pid},{context}"))
+    }
+
+    /// The name of the manager's control socket in the abstract namespace, without the zero byte
+    /// in front.
+    #[must_use]
+    pub fn control_socket(&self) -> String {
+        format!("pollux-pool{}", self.0)
+    }
+
+    fn named(&self, rest: &str) -> CString {
+        // No part of a name can hold a zero byte: their constructors refuse them.
+        CString::new(format!("{},{rest}", self.0)).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a queue of a pool is for, as its name tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueName {
+    /// Requests for a service.
+    Service(ServiceName),
+    /// Replies to a client context.
+    Reply {
+        /// The client's process.
+        pid: u32,
+        /// The context within it.
+        context: u32,
+    },
+}
+
+impl QueueName {
+    /// Reads the name of a queue, with or without the slash that listings of the queue file
+    /// system leave out; `None` when it is not one of this pool.
+    #[must_use]
+    pub fn parse(prefix: &Prefix, name: &str) -> Option<Self> {
+        let name = name.strip_prefix('/').unwrap_or(name);
+        let rest = name.strip_prefix(&prefix.as_str()[1..])?.strip_prefix(',')?;
+        if let Some(service) = rest.strip_prefix("svc,") {
+            return ServiceName::new(service).map(Self::Service);
+        }
+        let (pid, context) = rest.strip_prefix("clt,reply,")?.split_once(',')?;
+        Some(Self::Reply { pid: pid.parse().ok()?, context: context.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_services_have_bounds() {
+        for good in ["A", "BALANCE", "@sys", ".x", &"N".repeat(30)] {
+            assert_eq!(ServiceName::new(good).expect(good).as_str(), good);
+        }
+        for bad in ["", "A,B", "A/B", "A B", "Ä", "A\0", &"N".repeat(31)] {
+            assert_eq!(ServiceName::new(bad), None, "{bad:?}");
+        }
+        assert!(ServiceName::new("@sys").expect("a name").is_reserved());
+        assert!(ServiceName::new("TP@IN").expect("a name").is_reserved());
+        assert!(ServiceName::new(".x").expect("a name").is_reserved());
+        assert!(!ServiceName::new("x.y").expect("a name").is_reserved());
+    }
+
+    #[test]
+    fn a_prefix_has_one_slash_and_leaves_room() {
+        for bad in ["", "/", "app1", "/a/b", "/a,b", "/a b", &format!("/{}", "a".repeat(64))] {
+            let said = Prefix::new(bad).expect_err(bad).to_string();
+            assert!(said.contains("as in /app1"), "{said}");
+        }
+        let longest = Prefix::new(&format!("/{}", "a".repeat(63))).expect("it fits");
+        assert!(longest.control_socket().len() < 107);
+        assert!(longest.reply_queue(u32::MAX, u32::MAX).as_bytes().len() <= 255);
+    }
+
+    #[test]
+    fn a_name_of_a_queue_says_what_it_is_for() {
+        let prefix = Prefix::new("/app1").expect("a prefix");
+        let service = ServiceName::new("BALANCE").expect("a name");
+        let queue = prefix.service_queue(&service);
+        assert_eq!(queue.to_str(), Ok("/app1,svc,BALANCE"));
+        assert_eq!(prefix.reply_queue(4711, 9).to_str(), Ok("/app1,clt,reply,4711,9"));
+        let parse = |name| QueueName::parse(&prefix, name);
+        assert_eq!(parse("/app1,svc,BALANCE"), Some(QueueName::Service(service)));
+        let reply = QueueName::Reply { pid: 4711, context: 9 };
+        assert_eq!(parse("app1,clt,reply,4711,9"), Some(reply));
+        for foreign in ["app12,svc,A", "app1,svc,", "app1,clt,reply,x,1", "app1", "app1,sys,x"] {
+            assert_eq!(parse(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the workers of a pool tell about themselves in shared memory.
+//!
+//! The manager makes one memfd with a [`Slot`] for each worker and hands it down when it starts
+//! them. A worker writes its own slot and no other; the manager reads all of them, while they
+//! live for the tables that it prints, and after a death to answer the caller who waits for the
+//! dead. Nothing here waits, and no word of a slot is ever trusted beyond being a number.
+
+mod record;
+mod tally;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic;
+
+use pollux_sys::shared::SharedWords;
+
+pub use record::{Caller, Occupation, Slot, State, WORDS_PER_WORKER};
+pub use tally::{SERVICES_MAX, ServiceTally, Total, Totals, name_hash};
+
+/// The slots of all workers of one pool.
+#[derive(Debug)]
+pub struct Slots {
+    words: SharedWords,
+}
+
+impl Slots {
+    /// Makes slots for `workers` workers, all [`State::Free`], in a new memfd.
+    ///
+    /// # Errors
+    /// What `memfd_create(2)`, `ftruncate(2)` and `mmap(2)` give: EMFILE, ENFILE, ENOMEM.
+    pub fn create(workers: usize) -> io::Result<Self> {
+        Ok(Self { words: SharedWords::create(workers * WORDS_PER_WORKER)? })
+    }
+
+    /// Maps the slots behind a memfd that somebody else made.
+    ///
+    /// # Errors
+    /// What `fstat(2)` and `mmap(2)` give; EINVAL for a descriptor that is no such memory.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { words: SharedWords::from_fd(fd)? })
+    }
+
+    /// How many workers have a slot.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.words.len() / WORDS_PER_WORKER
+    }
+
+    /// Whether there is no slot at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The slot of worker `index`, none beyond the last.
+    #[must_use]
+    pub fn slot(&self, index: usize) -> Option<Slot<'_>> {
+        let (records, _) = self.words.as_chunks::<WORDS_PER_WORKER>();
+        records.get(index).map(Slot::over)
+    }
+}
+
+impl AsFd for Slots {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.words.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atomic::Ordering;
+
+    use super::*;
+
+    const CALLER: Caller = Caller { pid: 77, context: 3, call_id: 12, nonce: u64::MAX };
+
+    #[test]
+    fn a_second_mapping_sees_what_the_first_wrote() {
+        let slots = Slots::create(3).expect("memory");
+        let fd = slots.as_fd().try_clone_to_owned().expect("a descriptor");
+        let other = Slots::from_fd(fd).expect("the same memory");
+        assert_eq!(other.len(), 3);
+        let slot = slots.slot(2).expect("three of them");
+        slot.start();
+        slot.begin(&CALLER, 1, true, 500);
+        let seen = other.slot(2).expect("three of them").occupation();
+        assert_eq!(seen.state, State::Busy);
+        assert_eq!(seen.caller, CALLER);
+        assert_eq!(other.slot(1).expect("three of them").occupation().state, State::Free);
+        assert!(other.slot(3).is_none());
+    }
+
+    #[test]
+    fn words_that_no_worker_wrote_are_read_without_a_panic() {
+        let slots = Slots::create(1).expect("memory");
+        for word in slots.words.iter() {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
+        let slot = slots.slot(0).expect("one");
+        assert_eq!(slot.occupation().state, State::Free);
+        assert_eq!(slot.services().len(), SERVICES_MAX);
+        assert_eq!(slot.totals()[Total::Calls], u64::MAX);
+    }
+}

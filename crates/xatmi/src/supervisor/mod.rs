@@ -1,0 +1,319 @@
+//! Which worker should run, and what has to be done about it now: a pure state machine.
+//!
+//! The pool tells it what happened and does what it answers; it never touches a process, a
+//! socket or a clock. All limits are looked at once in each check cycle, `sanity` apart.
+//!
+//! ```text
+//!                  start              turn comes            Ready
+//!      ┌──────────┐      ┌──────────┐ (Spawn)  ┌──────────┐       ┌──────┐
+//!      │   down   ├─────►│  queued  ├─────────►│ starting ├──────►│  up  │◄─── adopted
+//!      └──────────┘      └──────────┘          └──┬───┬───┘       └─┬──┬─┘     ▲
+//!        ▲      ▲             ▲  cycles over      │   │             │  │       │
+//!        │      │ no respawn  └─────────┐    died │   │ start_max   │  │   ┌───┴────┐
+//!        │      │                  ┌────┴────┐    │   │             │  │   │ orphan │
+//!        │      └──────────────────┤ waiting │◄───┘   │    ping_max │  │   └───┬────┘
+//!        │                         └─────────┘◄───────┼───── died ──┘  │ stop  │ learning
+//!        │  died                        ▲ died        ▼                ▼       ▼ is over
+//!   ┌────┴─────┐     end_max            │        ┌──────────────────────────┐
+//!   │  ending  ├────────────────────────┼───────►│ killing  2, 15, 9, 9, …  │
+//!   └──────────┘                        └────────┴──────────────────────────┘
+//! ```
+//!
+//! | phase | ends by | limit, in cycles | at the limit |
+//! |---|---|---|---|
+//! | queued | its turn: entries in order, 64 at once | | |
+//! | starting | Ready, Refused, Died | `start_max` | kill, if `autokill` |
+//! | up | Died, stop | `ping_max` after a ping every `pingtime` | kill, if `autokill` |
+//! | ending | Died | `end_max` | kill, if `autokill` |
+//! | killing | Died | `killtime` for each signal | the next signal |
+//! | waiting | time | min(`restart_max`, `restart_min` + `restart_step` × failures) | queued |
+//! | orphan | adopted, Died | `restart_to_check` seconds for all | kill, if `autokill` |
+//!
+//! A worker that died in *up* or *starting* waits if it is to `respawn`, else it is down. One
+//! that was told to stop is down, or queued when it was a restart. Failures in a row are
+//! forgotten once a worker was up for a whole cycle.
+
+mod events;
+mod member;
+mod orders;
+mod view;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+pub use events::{Action, Event};
+pub use orders::{NoSuchWorker, Selection};
+pub use view::{MemberView, State};
+
+use crate::config::{Entry, PoolConfig, Settings};
+use member::{Member, Phase, Then};
+
+/// Workers that may be starting at once: more would only wait for the processors.
+const STARTING_MAX: usize = 64;
+
+/// All workers of a pool.
+#[derive(Debug)]
+pub struct Supervisor {
+    settings: Settings,
+    /// Copies to run for each entry.
+    mins: Vec<(std::ops::Range<u32>, String)>,
+    members: BTreeMap<u32, Member>,
+    next_cycle: Instant,
+    /// Until when workers of an earlier manager may report.
+    learning_until: Option<Instant>,
+    is_ending: bool,
+    cycles: u64,
+}
+
+impl Supervisor {
+    /// All workers of `config`, none of them running.
+    #[must_use]
+    pub fn new(config: &PoolConfig, now: Instant) -> Self {
+        let settings = config.settings.clone();
+        let mut supervisor = Self {
+            next_cycle: now + settings.sanity,
+            settings,
+            mins: Vec::new(),
+            members: BTreeMap::new(),
+            learning_until: None,
+            is_ending: false,
+            cycles: 0,
+        };
+        supervisor.take_entries(&config.entries, now);
+        supervisor
+    }
+
+    /// Begins: starts the copies of `min` if no process of an earlier manager was found, else
+    /// waits for those to report. `found` holds their ids; unknown ones are ignored.
+    pub fn begin(&mut self, found: &[u32], now: Instant, out: &mut Vec<Action>) {
+        for id in found {
+            if let Some(member) = self.members.get_mut(id) {
+                (member.phase, member.since) = (Phase::Orphan, now);
+            }
+        }
+        let ids: Vec<u32> = self.mins.iter().flat_map(|(ids, _)| ids.clone()).collect();
+        for id in ids {
+            let member = self.members.get_mut(&id).expect("of the configuration");
+            if matches!(member.phase, Phase::Down) {
+                member.enqueue(true, now);
+            }
+        }
+        self.learning_until = Some(now + self.settings.learning);
+        self.end_learning(now, out);
+    }
+
+    /// Takes up another configuration. Workers that are no longer in it are told to stop, new
+    /// ones of `min` are started; what runs keeps its process, with the new limits.
+    pub fn reload(&mut self, config: &PoolConfig, now: Instant, out: &mut Vec<Action>) {
+        self.settings = config.settings.clone();
+        self.next_cycle = self.next_cycle.min(now + self.settings.sanity);
+        let known: Vec<u32> = self.members.keys().copied().collect();
+        for member in self.members.values_mut() {
+            member.is_removed = true;
+        }
+        self.take_entries(&config.entries, now);
+        for member in self.members.values_mut().filter(|member| member.is_removed) {
+            member.stop(Then::Stay, now, out);
+        }
+        for (ids, _) in self.mins.clone() {
+            for id in ids.filter(|id| !known.contains(id)) {
+                self.members.get_mut(&id).expect("of the configuration").enqueue(true, now);
+            }
+        }
+        self.forget_removed();
+        self.take_turns(now, out);
+    }
+
+    /// Something happened to a worker.
+    pub fn event(&mut self, event: Event, now: Instant, out: &mut Vec<Action>) {
+        let (Event::Ready { id }
+        | Event::Refused { id, .. }
+        | Event::Died { id, .. }
+        | Event::Pong { id, .. }) = event;
+        let Some(member) = self.members.get_mut(&id) else { return };
+        match event {
+            Event::Ready { .. } => member.ready(now),
+            Event::Refused { why, .. } => member.refused(why, now),
+            Event::Pong { number, .. } => member.pong(number),
+            Event::Died { how, .. } => {
+                member.died(how, &self.settings, now);
+                if self.is_ending && !member.is_alive() {
+                    member.stop(Then::Stay, now, out);
+                }
+            }
+        }
+        self.forget_removed();
+        self.end_learning(now, out);
+        self.take_turns(now, out);
+    }
+
+    /// A worker of an earlier manager reports. False when it is not wanted: its id is unknown,
+    /// another process has it, or the pool is ending.
+    #[must_use]
+    pub fn adopt(&mut self, id: u32, now: Instant, out: &mut Vec<Action>) -> bool {
+        let is_free = !self.is_ending;
+        let is_taken =
+            is_free && self.members.get_mut(&id).is_some_and(|member| member.adopted(now));
+        self.end_learning(now, out);
+        is_taken
+    }
+
+    /// Time passes: runs the check cycle if it is due.
+    pub fn pass(&mut self, now: Instant, out: &mut Vec<Action>) {
+        self.end_learning(now, out);
+        if now < self.next_cycle {
+            return;
+        }
+        self.cycles += 1;
+        // A manager that learns checks nothing: it does not know yet.
+        if self.learning_until.is_none() {
+            for member in self.members.values_mut() {
+                member.cycle(&self.settings, now, out);
+            }
+        }
+        self.next_cycle = now + self.settings.sanity;
+        self.take_turns(now, out);
+    }
+
+    /// When [`Supervisor::pass`] has to be called next.
+    #[must_use]
+    pub fn next_moment(&self) -> Instant {
+        self.learning_until.map_or(self.next_cycle, |until| until.min(self.next_cycle))
+    }
+
+    /// Check cycles so far.
+    #[must_use]
+    pub fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    /// Whether workers of an earlier manager may still report.
+    #[must_use]
+    pub fn is_learning(&self) -> bool {
+        self.learning_until.is_some()
+    }
+
+    /// Whether nothing is on its way up: each worker that was asked for is up or has failed.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let is_moving =
+            |member: &Member| matches!(member.phase, Phase::Queued { .. } | Phase::Starting);
+        !self.is_learning() && !self.members.values().any(is_moving)
+    }
+
+    /// Whether no process is left, as far as is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.members.values().any(Member::is_alive)
+    }
+
+    /// Whether the pool was told to end.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    /// Whether a worker runs or will run without anybody's doing: its services stay.
+    #[must_use]
+    pub fn is_expected(&self, id: u32) -> bool {
+        self.members.get(&id).is_some_and(|member| match member.phase {
+            Phase::Down | Phase::Ending(Then::Stay) | Phase::Killing { then: Then::Stay, .. } => {
+                false
+            }
+            _ => !self.is_ending,
+        })
+    }
+
+    /// All workers, by id.
+    pub fn members(&self, now: Instant) -> impl Iterator<Item = MemberView> {
+        self.members.values().map(move |member| MemberView {
+            id: member.id,
+            program: member.program.clone(),
+            state: self.state(member, now),
+            age: member::age(member.since, now),
+            starts: member.starts,
+            failures: member.failures,
+            cause: member.cause.clone(),
+        })
+    }
+
+    fn state(&self, member: &Member, now: Instant) -> State {
+        match member.phase {
+            Phase::Down => State::Down,
+            Phase::Queued { .. } => State::Queued,
+            Phase::Starting => State::Starting,
+            Phase::Up(_) if member.is_silent(&self.settings, now) => State::Silent,
+            Phase::Up(_) => State::Up,
+            Phase::Ending(_) => State::Stopping,
+            Phase::Killing { .. } => State::Killing,
+            Phase::Waiting { .. } => State::Waiting,
+            Phase::Orphan => State::Orphan,
+        }
+    }
+
+    /// Members for `entries`: those that stand get the new limits, the others are made.
+    fn take_entries(&mut self, entries: &[Entry], now: Instant) {
+        let own =
+            |entry: &Entry| (entry.first_id..entry.first_id + entry.min, entry.program.clone());
+        self.mins = entries.iter().map(own).collect();
+        for (index, entry) in entries.iter().enumerate() {
+            for id in entry.ids() {
+                let fresh = || Member::new(id, index, entry, now);
+                let member = self.members.entry(id).or_insert_with(fresh);
+                (member.entry, member.is_removed) = (index, false);
+                member.policy = entry.policy.clone();
+                member.program.clone_from(&entry.program);
+            }
+        }
+    }
+
+    fn forget_removed(&mut self) {
+        self.members.retain(|_, member| !member.is_removed || member.is_alive());
+    }
+
+    /// Ends the wait for workers of an earlier manager: all have reported, or the time is over.
+    fn end_learning(&mut self, now: Instant, out: &mut Vec<Action>) {
+        let Some(until) = self.learning_until else { return };
+        let is_orphan = |member: &Member| matches!(member.phase, Phase::Orphan);
+        if now < until && self.members.values().any(is_orphan) {
+            return;
+        }
+        self.learning_until = None;
+        // Checks begin anew from here.
+        self.next_cycle = now + self.settings.sanity;
+        for member in self.members.values_mut().filter(|member| is_orphan(member)) {
+            if member.policy.kills {
+                member.cause = Some("did not report to the new manager".to_owned());
+                member.kill(Then::Retry, now, out);
+            }
+        }
+        self.take_turns(now, out);
+    }
+
+    /// Starts what is queued and whose turn it is.
+    fn take_turns(&mut self, now: Instant, out: &mut Vec<Action>) {
+        if self.is_ending || self.is_learning() {
+            return;
+        }
+        let is_starting = |member: &&Member| matches!(member.phase, Phase::Starting);
+        let mut starting = self.members.values().filter(is_starting).count();
+        // An entry begins when nothing of an earlier one is on its way.
+        let on_its_way = |member: &&Member| {
+            matches!(member.phase, Phase::Starting | Phase::Queued { in_order: true })
+        };
+        let first = self.members.values().filter(on_its_way).map(|member| member.entry).min();
+        for member in self.members.values_mut() {
+            let Phase::Queued { in_order } = member.phase else { continue };
+            if starting >= STARTING_MAX {
+                return;
+            }
+            if !in_order || first.is_none_or(|first| member.entry == first) {
+                member.spawn(now, out);
+                starting += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! A worker as tables show it.
+//!
+//! The pool reads it for its tables and for orders that wait; it is a copy of one moment.
+
+use std::time::Duration;
+
+/// One worker, for tables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberView {
+    /// Its id.
+    pub id: u32,
+    /// Its program.
+    pub program: String,
+    /// What it is doing.
+    pub state: State,
+    /// How long it has been doing so.
+    pub age: Duration,
+    /// Processes started so far.
+    pub starts: u32,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Why it is not up, as far as that is known.
+    pub cause: Option<String>,
+}
+
+/// What a worker is doing, in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Not running, not wanted.
+    Down,
+    /// About to be started.
+    Queued,
+    /// Started, not ready.
+    Starting,
+    /// Ready.
+    Up,
+    /// Ready, but gives no answer to pings, and may not be killed.
+    Silent,
+    /// Told to stop.
+    Stopping,
+    /// Being sent signals.
+    Killing,
+    /// Died; will be started again.
+    Waiting,
+    /// Of an earlier manager, not heard of yet.
+    Orphan,
+}
+
+impl State {
+    /// The word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Queued => "queued",
+            Self::Starting => "starting",
+            Self::Up => "up",
+            Self::Silent => "silent",
+            Self::Stopping => "stopping",
+            Self::Killing => "killing",
+            Self::Waiting => "waiting",
+            Self::Orphan => "orphan",
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The bytes of requests and replies on the queues.
+//!
+//! Clients, workers and the manager (which answers for the dead) write and read them; the bridge
+//! passes them on. Pure: no queue, no descriptor, no clock. Decoding is total: whatever the bytes
+//! are, the result is a message or the first thing that is wrong with it, never a panic.
+//!
+//! ```text
+//!  all numbers little endian
+//!   0 magic "PXAT"   4 version  5 kind  6 type  7 bits: 0 large, 1 no reply
+//!   8 payload_len   16 buffer_size   24 call_id   32 nonce      (u64 each)
+//!  40 large pid     44 large fd      48 large inode             (0 when not large)
+//!     request                             reply
+//!  56 client pid    60 client context   56 error   60 rval
+//!  64 deadline_ns                       64 urcode
+//!  72 cd   76 name_len  77 zero (3)     72 payload
+//!  80 name, payload
+//! ```
+
+mod head;
+
+use std::fmt;
+
+use crate::buffer::BufferType;
+use crate::error::Code;
+use crate::queue::ServiceName;
+use head::{BIT_NO_REPLY, Common, decode_payload, put, put_inline, take};
+
+/// The longest head, the longest name included.
+pub const HEAD_LEN_BYTES_MAX: usize = REQUEST_FIXED + ServiceName::LEN_BYTES_MAX;
+/// The longest payload and the largest buffer that a message may speak of: what a receiver
+/// reserves on a stranger's word stays below this.
+pub const PAYLOAD_LEN_BYTES_MAX: u64 = 1 << 30;
+
+const KIND_REQUEST: u8 = 1;
+const KIND_REPLY: u8 = 2;
+const REQUEST_FIXED: usize = 80;
+const REPLY_FIXED: usize = 72;
+
+/// Names a client context: what a reply is sent to, and what makes it sure that it is the right
+/// one even if process and context numbers were used again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClientAddress {
+    /// The client's process.
+    pub pid: u32,
+    /// The context within that process.
+    pub context: u32,
+    /// A random number of the context.
+    pub nonce: u64,
+}
+
+/// Where the payload of a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Body<'a> {
+    /// In the message.
+    Inline(&'a [u8]),
+    /// In a memfd of the sender.
+    Large(LargeRef),
+}
+
+/// Names a payload in a memfd of another process; see [`large`](crate::large).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LargeRef {
+    /// The process that holds it.
+    pub pid: u32,
+    /// The number of the descriptor there.
+    pub fd: i32,
+    /// The inode of the memfd, as numbers of processes and descriptors are used again.
+    pub inode: u64,
+    /// Bytes of the payload.
+    pub len_bytes: u64,
+}
+
+/// A typed payload under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Payload<'a> {
+    /// The type of the buffer; `None` when there is no buffer.
+    pub buffer_type: Option<BufferType>,
+    /// The size of the sender's buffer: the receiver makes room for this or the payload,
+    /// whichever is more.
+    pub buffer_size_bytes: u64,
+    /// The bytes, or where they are.
+    pub body: Body<'a>,
+}
+
+impl Payload<'_> {
+    /// No buffer.
+    pub const NONE: Payload<'static> =
+        Payload { buffer_type: None, buffer_size_bytes: 0, body: Body::Inline(&[]) };
+
+    /// Bytes of the payload, wherever they are.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        match self.body {
+            Body::Inline(bytes) => bytes.len() as u64,
+            Body::Large(large) => large.len_bytes,
+        }
+    }
+}
+
+/// A request for a service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request<'a> {
+    /// Who asks; the reply goes there.
+    pub client: ClientAddress,
+    /// The caller's number of this call.
+    pub call_id: u64,
+    /// The caller's descriptor, for the service's eyes.
+    pub cd: i32,
+    /// When the caller stops waiting, in nanoseconds of the monotonic clock; 0 for never.
+    pub deadline_ns: u64,
+    /// Whether nobody waits for a reply.
+    pub is_without_reply: bool,
+    /// The service that is asked for.
+    pub service: ServiceName,
+    /// The data.
+    pub payload: Payload<'a>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply<'a> {
+    /// The nonce of the context that asked.
+    pub nonce: u64,
+    /// The caller's number of this call.
+    pub call_id: u64,
+    /// `None` when the service returned TPSUCCESS. Only TPESVCFAIL comes with data.
+    pub error: Option<Code>,
+    /// What the service gave `tpreturn` first.
+    pub rval: i32,
+    /// What the service gave `tpreturn` for the caller's `tpurcode`.
+    pub urcode: i64,
+    /// The data.
+    pub payload: Payload<'a>,
+}
+
+/// A message of either kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message<'a> {
+    /// A request.
+    Request(Request<'a>),
+    /// A reply.
+    Reply(Reply<'a>),
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Malformed {
+    /// Shorter than a head.
+    Short,
+    /// Another magic number or version: not ours.
+    Foreign,
+    /// Neither a request nor a reply, or not the kind that belongs on this queue.
+    Kind,
+    /// An unknown type of buffer, or data without a type.
+    Tag,
+    /// A bit or a byte that has no meaning is set.
+    Reserved,
+    /// Lengths that contradict each other or the limits.
+    Length,
+    /// Not the name of a service.
+    Service,
+    /// An error number that does not exist.
+    Error,
+    /// A descriptor that cannot be one.
+    Large,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "the message is shorter than its head",
+            Self::Foreign => "the message has another magic number or version",
+            Self::Kind => "the message is not of a kind that belongs on this queue",
+            Self::Tag => "the message has an unknown type of buffer, or data without a type",
+            Self::Reserved => "the message has a bit set that has no meaning",
+            Self::Length => "the lengths in the message contradict each other or the limits",
+            Self::Service => "the message does not name a service",
+            Self::Error => "the message carries an error number that does not exist",
+            Self::Large => "the message names a descriptor that cannot be one",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl<'a> Message<'a> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the bytes.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match Common::decode(bytes)?.kind {
+            KIND_REQUEST => Request::decode(bytes).map(Self::Request),
+            KIND_REPLY => Reply::decode(bytes).map(Self::Reply),
+            _ => Err(Malformed::Kind),
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Bytes of the whole message with a payload of `payload_len_bytes` in it.
+    #[must_use]
+    pub fn len_bytes(service: &ServiceName, payload_len_bytes: usize) -> usize {
+        REQUEST_FIXED + service.as_str().len() + payload_len_bytes
+    }
+
+    /// Writes the message to the start of `out` and returns its length; `None` when `out` is too
+    /// short, so that the payload has to go into a memfd.
+    #[must_use]
+    pub fn encode(&self, out: &mut [u8]) -> Option<usize> {
+        let name = self.service.as_str().as_bytes();
+        let bits = if self.is_without_reply { BIT_NO_REPLY } else { 0 };
+        let common =
+            Common { kind: KIND_REQUEST, bits, call_id: self.call_id, nonce: self.client.nonce };
+        let (head, rest) = out.split_first_chunk_mut::<REQUEST_FIXED>()?;
+        common.encode(&self.payload, head);
+        put(head, 56, self.client.pid.to_le_bytes());
+        put(head, 60, self.client.context.to_le_bytes());
+        put(head, 64, self.deadline_ns.to_le_bytes());
+        put(head, 72, self.cd.to_le_bytes());
+        put(head, 76, [name.len() as u8, 0, 0, 0]);
+        let (place, rest) = rest.split_at_mut_checked(name.len())?;
+        place.copy_from_slice(name);
+        Some(REQUEST_FIXED + name.len() + put_inline(&self.payload, rest)?)
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the bytes.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let common = Common::decode(bytes)?;
+        if common.kind != KIND_REQUEST {
+            return Err(Malformed::Kind);
+        }
+        let (head, rest) = bytes.split_first_chunk::<REQUEST_FIXED>().ok_or(Malformed::Short)?;
+        let [name_len, 0, 0, 0] = take::<4>(head, 76) else { return Err(Malformed::Reserved) };
+        let (name, rest) = rest.split_at_checked(usize::from(name_len)).ok_or(Malformed::Length)?;
+        let service = str::from_utf8(name).ok().and_then(ServiceName::new);
+        let client = ClientAddress {
+            pid: u32::from_le_bytes(take(head, 56)),
+            context: u32::from_le_bytes(take(head, 60)),
+            nonce: common.nonce,
+        };
+        Ok(Self {
+            client,
+            call_id: common.call_id,
+            deadline_ns: u64::from_le_bytes(take(head, 64)),
+            cd: i32::from_le_bytes(take(head, 72)),
+            is_without_reply: common.bits & BIT_NO_REPLY != 0,
+            service: service.ok_or(Malformed::Service)?,
+            payload: decode_payload(head, rest)?,
+        })
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// Bytes of the whole message with a payload of `payload_len_bytes` in it.
+    #[must_use]
+    pub const fn len_bytes(payload_len_bytes: usize) -> usize {
+        REPLY_FIXED + payload_len_bytes
+    }
+
+    /// A reply without data that tells of an error.
+    #[must_use]
+    pub fn failing(nonce: u64, call_id: u64, error: Code) -> Self {
+        Self { nonce, call_id, error: Some(error), rval: 0, urcode: 0, payload: Payload::NONE }
+    }
+
+    /// Writes the message to the start of `out` and returns its length; `None` when `out` is too
+    /// short, so that the payload has to go into a memfd.
+    #[must_use]
+    pub fn encode(&self, out: &mut [u8]) -> Option<usize> {
+        let common = Common { kind: KIND_REPLY, bits: 0, call_id: self.call_id, nonce: self.nonce };
+        let (head, rest) = out.split_first_chunk_mut::<REPLY_FIXED>()?;
+        common.encode(&self.payload, head);
+        put(head, 56, self.error.map_or(0, Code::number).to_le_bytes());
+        put(head, 60, self.rval.to_le_bytes());
+        put(head, 64, self.urcode.to_le_bytes());
+        Some(REPLY_FIXED + put_inline(&self.payload, rest)?)
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the bytes.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let common = Common::decode(bytes)?;
+        if common.kind != KIND_REPLY {
+            return Err(Malformed::Kind);
+        }
+        if common.bits & BIT_NO_REPLY != 0 {
+            return Err(Malformed::Reserved);
+        }
+        let (head, rest) = bytes.split_first_chunk::<REPLY_FIXED>().ok_or(Malformed::Short)?;
+        let error = match i32::from_le_bytes(take(head, 56)) {
+            0 => None,
+            number => Some(Code::from_number(number).ok_or(Malformed::Error)?),
+        };
+        Ok(Self {
+            nonce: common.nonce,
+            call_id: common.call_id,
+            error,
+            rval: i32::from_le_bytes(take(head, 60)),
+            urcode: i64::from_le_bytes(take(head, 64)),
+            payload: decode_payload(head, rest)?,
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! What the loop of a worker and its registry share: the offers, the epoll set, the link.
+//!
+//! Borrowed for single steps and never while a service function runs, so that the function can
+//! advertise, withdraw and call. One thread.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::liaison::Liaison;
+use super::offers::{Offer, Offers, Standing, service_name};
+use super::options::Options;
+use super::service::Handler;
+use super::watch::Watch;
+use crate::error::{Code, Error};
+use crate::link::ToManager;
+use crate::queue::Prefix;
+use crate::slots::{Slot, Slots};
+
+pub(super) struct Desk {
+    pub(super) offers: Offers,
+    pub(super) watch: Watch,
+    pub(super) liaison: Liaison,
+    pub(super) prefix: Prefix,
+    pub(super) slots: Rc<Slots>,
+    pub(super) slot: usize,
+    pub(super) bell: Option<Rc<Bell>>,
+    /// Before the start function has returned, offers are only collected.
+    pub(super) is_serving: bool,
+}
+
+/// A descriptor of the program's own, and what it does when that becomes readable.
+pub(super) struct Bell {
+    pub(super) fd: OwnedFd,
+    pub(super) each: RefCell<Box<dyn FnMut()>>,
+}
+
+impl Desk {
+    /// Calls `each` whenever `fd` is readable.
+    ///
+    /// # Errors
+    /// TPEMATCH when there is such a descriptor already, TPEOS.
+    pub(super) fn attend_to(&mut self, fd: OwnedFd, each: Box<dyn FnMut()>) -> Result<(), Error> {
+        if self.bell.is_some() {
+            return Err(Error::new(Code::Match, "the worker attends to a descriptor already"));
+        }
+        self.watch.hear_bell(fd.as_fd())?;
+        self.bell = Some(Rc::new(Bell { fd, each: RefCell::new(each) }));
+        Ok(())
+    }
+
+    /// Offers `name`: at once, or when the start function has returned.
+    ///
+    /// # Errors
+    /// TPEINVAL, TPEMATCH, TPELIMIT by the rules for offers; else what the manager answered.
+    pub(super) fn advertise(
+        &mut self,
+        name: &str,
+        function: &str,
+        handler: Handler,
+    ) -> Result<(), Error> {
+        let Standing::New(name) = self.offers.standing(name, function)? else { return Ok(()) };
+        let offer =
+            Offer { name, function: function.into(), handler: Rc::new(RefCell::new(handler)) };
+        if !self.is_serving {
+            self.offers.insert(offer);
+            return Ok(());
+        }
+        self.liaison.ask(&ToManager::Advertise { services: vec![offer.advert()] })?;
+        let entry = self.offers.insert(offer);
+        self.take_up(entry).inspect_err(|_| {
+            self.offers.remove(entry);
+            // The manager counts this worker among those who offer it.
+            let _ = self.liaison.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
+        })
+    }
+
+    /// Offers `name` no longer.
+    ///
+    /// # Errors
+    /// TPEINVAL for no name of a service, TPENOENT when it is not offered.
+    pub(super) fn unadvertise(&mut self, name: &str) -> Result<(), Error> {
+        let name = service_name(name)?;
+        let Some(entry) = self.offers.find(&name) else {
+            return Err(Error::new(Code::NoEntry, format!("service {name} is not offered here")));
+        };
+        self.offers.remove(entry);
+        if self.is_serving {
+            self.watch.withdraw(entry);
+            self.slot().withdraw(entry);
+            // A manager that is gone learns what is offered when it adopts this worker.
+            let _ = self.liaison.tell(&ToManager::Unadvertise { name: name.as_str().to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Changes the offers as the command line wants them; returns notices.
+    pub(super) fn apply(&mut self, options: &Options) -> Result<Vec<String>, Error> {
+        let mut notices = Vec::new();
+        let offered: Vec<_> =
+            self.offers.iter().map(|(entry, offer)| (entry, offer.clone())).collect();
+        for alias in &options.aliases {
+            let Some(service) = &alias.service else { continue };
+            let source = offered.iter().find(|(_, offer)| offer.name.as_str() == service);
+            let Some((_, source)) = source else {
+                notices.push(format!("option -s: service {service} is not offered here"));
+                continue;
+            };
+            for name in &alias.names {
+                if let Standing::New(name) = self.offers.standing(name, &source.function)? {
+                    self.offers.insert(Offer { name, ..source.clone() });
+                }
+            }
+        }
+        for (entry, offer) in offered {
+            if !options.keeps(offer.name.as_str()) {
+                self.offers.remove(entry);
+            }
+        }
+        Ok(notices)
+    }
+
+    /// Has the queues of all offers made, and watches them.
+    ///
+    /// # Errors
+    /// What the manager answered, or why a queue can't be opened.
+    pub(super) fn take_up_all(&mut self) -> Result<(), Error> {
+        self.is_serving = true;
+        let services = self.offers.adverts();
+        if services.is_empty() {
+            return Ok(());
+        }
+        self.liaison.ask(&ToManager::Advertise { services })?;
+        let entries: Vec<_> = self.offers.iter().map(|(entry, _)| entry).collect();
+        entries.into_iter().try_for_each(|entry| self.take_up(entry))
+    }
+
+    fn take_up(&mut self, entry: usize) -> Result<(), Error> {
+        let Some(offer) = self.offers.get(entry) else { return Ok(()) };
+        self.watch.serve(entry, &self.prefix.service_queue(&offer.name))?;
+        self.slot().offer(entry, offer.name.as_str());
+        Ok(())
+    }
+
+    /// Watches the link.
+    ///
+    /// # Errors
+    /// TPEOS.
+    pub(super) fn hear(&mut self) -> Result<(), Error> {
+        match self.liaison.link() {
+            Some(link) => self.watch.hear(link.as_fd()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads what came over the link, and lets go of a link that ended.
+    pub(super) fn attend(&mut self) {
+        if self.liaison.read() {
+            return;
+        }
+        if let Some(link) = self.liaison.link() {
+            self.watch.forget(link.as_fd());
+        }
+        self.liaison.lose(Instant::now());
+    }
+
+    /// Looks for a manager when there is none and it is time.
+    ///
+    /// # Errors
+    /// TPEOS.
+    pub(super) fn seek(&mut self, now: Instant, srvid: u32, name: &str) -> Result<(), Error> {
+        if self.liaison.next_try().is_none_or(|moment| moment > now) {
+            return Ok(());
+        }
+        let adopt = ToManager::Adopt {
+            srvid,
+            pid: std::process::id(),
+            name: name.to_owned(),
+            slot: self.slot,
+            services: self.offers.adverts(),
+        };
+        if self.liaison.seek(now, &self.prefix, &adopt, self.slots.as_fd()) {
+            self.hear()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn slot(&self) -> Slot<'_> {
+        self.slots.slot(self.slot).expect("looked up when the worker was made")
+    }
+}

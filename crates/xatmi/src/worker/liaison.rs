@@ -1,0 +1,253 @@
+//! The worker's side of its link: what the manager asked for, and what to do when it is gone.
+//!
+//! The desk reads here what came; the loop asks what it means. Messages are noted, never acted on
+//! at once, because they may arrive while a service function waits for an answer.
+//!
+//! ```text
+//!  connected ──(end of the link)──▶ orphaned ──(a manager listens again: Adopt)──▶ connected
+//!                                      └──(none within ORPHAN_MAX)──▶ abandoned
+//! ```
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::error::{Code, Error};
+use crate::link::{Link, Received, ToManager, ToWorker};
+use crate::queue::Prefix;
+
+/// How long a worker waits for an answer: a manager that makes queues for hundreds of workers
+/// answers within a second, one that is stuck is not waited for longer than a caller waits.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long a worker serves without a manager.
+const ORPHAN_MAX: Duration = Duration::from_secs(60);
+/// How often it looks for a new one.
+const ORPHAN_PAUSE: Duration = Duration::from_secs(1);
+/// The most messages read in one turn, so that a chattering manager does not stop the service.
+const MESSAGES_MAX: usize = 16;
+
+/// The link, and what came over it.
+pub(super) struct Liaison {
+    link: Option<Link>,
+    /// Since when no manager was heard; stays set until a new one says something.
+    orphaned_at: Option<Instant>,
+    next_try: Instant,
+    answer: Option<Result<(), Error>>,
+    is_stop_asked: bool,
+    is_nudged: bool,
+    is_sweep_asked: bool,
+}
+
+impl Liaison {
+    pub(super) fn new(link: OwnedFd) -> Self {
+        Self {
+            link: Some(Link::new(link)),
+            orphaned_at: None,
+            next_try: Instant::now(),
+            answer: None,
+            is_stop_asked: false,
+            is_nudged: false,
+            is_sweep_asked: false,
+        }
+    }
+
+    /// The link, while there is one.
+    pub(super) fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    /// Says something, waiting for room if need be.
+    ///
+    /// # Errors
+    /// TPESYSTEM when the manager is gone or does not read.
+    pub(super) fn tell(&self, message: &ToManager) -> Result<(), Error> {
+        let link = self.link.as_ref().ok_or_else(|| gone(io::ErrorKind::NotConnected.into()))?;
+        link.send_within(message, ANSWER_MAX).map_err(gone)
+    }
+
+    /// Says something and waits for the manager's answer.
+    ///
+    /// # Errors
+    /// What the manager answered, TPESYSTEM when it is gone or does not answer.
+    pub(super) fn ask(&mut self, message: &ToManager) -> Result<(), Error> {
+        self.answer = None;
+        self.tell(message)?;
+        let end = Instant::now() + ANSWER_MAX;
+        loop {
+            if let Some(answer) = self.answer.take() {
+                return answer;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let Some(link) = &mut self.link else {
+                return Err(gone(io::ErrorKind::NotConnected.into()));
+            };
+            match link.receive_within(left) {
+                Ok(Received::Message(said, _)) => self.note(said),
+                Ok(Received::Nothing) => {}
+                Ok(Received::Ended) => return Err(gone(io::ErrorKind::BrokenPipe.into())),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                Err(error) => return Err(gone(error)),
+            }
+        }
+    }
+
+    /// Notes what came; whether the link still stands.
+    pub(super) fn read(&mut self) -> bool {
+        for _ in 0..MESSAGES_MAX {
+            let Some(link) = &mut self.link else { return true };
+            match link.receive() {
+                Ok(Received::Message(said, _)) => self.note(said),
+                Ok(Received::Nothing) => return true,
+                Ok(Received::Ended) => return false,
+                // From a manager of another version: what it wants will be seen by its pings.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// The link ended. Called when it is watched no more.
+    pub(super) fn lose(&mut self, now: Instant) {
+        self.link = None;
+        self.orphaned_at.get_or_insert(now);
+        self.next_try = now;
+    }
+
+    /// When to look for a manager, if there is none.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.link.is_none().then_some(self.next_try)
+    }
+
+    /// Whether no manager came back in time.
+    pub(super) fn is_abandoned(&self, now: Instant) -> bool {
+        self.orphaned_at.is_some_and(|since| now.duration_since(since) > ORPHAN_MAX)
+    }
+
+    /// Looks for a manager and asks it to take this worker; whether there is a link now.
+    pub(super) fn seek(
+        &mut self,
+        now: Instant,
+        prefix: &Prefix,
+        adopt: &ToManager,
+        slots: BorrowedFd<'_>,
+    ) -> bool {
+        self.next_try = now + ORPHAN_PAUSE;
+        let found = connect(prefix).and_then(|fd| {
+            let link = Link::new(fd);
+            link.send_with(adopt, &[slots])?;
+            Ok(link)
+        });
+        // Nobody listens yet, or somebody else: the next try comes.
+        self.link = found.ok();
+        self.link.is_some()
+    }
+
+    pub(super) fn is_stop_asked(&self) -> bool {
+        self.is_stop_asked
+    }
+
+    /// Whether the manager asked to look into the queues, once.
+    pub(super) fn take_nudge(&mut self) -> bool {
+        std::mem::take(&mut self.is_nudged)
+    }
+
+    /// Whether clients ended, so that their queues should be closed, once.
+    pub(super) fn take_sweep(&mut self) -> bool {
+        std::mem::take(&mut self.is_sweep_asked)
+    }
+
+    fn note(&mut self, said: ToWorker) {
+        self.orphaned_at = None;
+        match said {
+            ToWorker::Advertised => self.answer = Some(Ok(())),
+            ToWorker::NotAdvertised { code, why } => {
+                let code = Code::from_number(code).unwrap_or(Code::System);
+                self.answer = Some(Err(Error::new(code, why)));
+            }
+            ToWorker::Ping { number } => self.pong(number),
+            ToWorker::Nudge => self.is_nudged = true,
+            ToWorker::Sweep => self.is_sweep_asked = true,
+            ToWorker::Stop => self.is_stop_asked = true,
+        }
+    }
+
+    fn pong(&self, number: u64) {
+        if let Some(link) = &self.link {
+            // A manager that does not read what it asked for asks again.
+            let _ = link.send(&ToManager::Pong { number });
+        }
+    }
+}
+
+/// Connects to the manager's control socket; only ours or root's is one.
+fn connect(prefix: &Prefix) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new_abstract_name(prefix.control_socket().as_bytes())?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let socket = rustix::net::socket_with(family, kind, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    let peer = rustix::net::sockopt::socket_peercred(&socket)?.uid;
+    if peer.is_root() || peer == rustix::process::geteuid() {
+        Ok(socket)
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+fn gone(source: io::Error) -> Error {
+    Error::caused(Code::System, "the pool's manager does not answer", source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_an_answer_is_awaited_is_not_lost() {
+        let (manager, worker) = Link::pair().expect("a pair");
+        let (mut manager, mut liaison) = (Link::new(manager), Liaison::new(worker));
+        let why = "no queue is left".to_owned();
+        let said = [
+            ToWorker::Ping { number: 7 },
+            ToWorker::Nudge,
+            ToWorker::Stop,
+            ToWorker::NotAdvertised { code: 5, why },
+        ];
+        for message in &said {
+            manager.send(message).expect("room");
+        }
+        // An answer to an earlier question does not count for this one.
+        liaison.answer = Some(Ok(()));
+        let refused = liaison.ask(&ToManager::Ready).expect_err("refused");
+        assert_eq!(refused.to_string(), "TPELIMIT: no queue is left");
+        assert!(liaison.is_stop_asked() && liaison.take_nudge() && !liaison.take_nudge());
+        let heard = [manager.receive::<ToManager>(), manager.receive()].map(|heard| match heard {
+            Ok(Received::Message(message, _)) => message,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(heard, [ToManager::Ready, ToManager::Pong { number: 7 }]);
+    }
+
+    #[test]
+    fn an_orphan_looks_again_and_is_abandoned_in_the_end() {
+        let (manager, worker) = Link::pair().expect("a pair");
+        let mut liaison = Liaison::new(worker);
+        assert!(liaison.read() && liaison.next_try().is_none());
+        drop(manager);
+        assert!(!liaison.read());
+        let now = Instant::now();
+        liaison.lose(now);
+        assert!(liaison.tell(&ToManager::Bye).is_err());
+        assert_eq!(liaison.next_try(), Some(now));
+        let prefix = Prefix::new("/nobody-listens-here").expect("a prefix");
+        let slots = tempfile::tempfile().expect("a file");
+        let slots = std::os::fd::AsFd::as_fd(&slots);
+        assert!(!liaison.seek(now, &prefix, &ToManager::Bye, slots));
+        assert_eq!(liaison.next_try(), Some(now + ORPHAN_PAUSE));
+        assert!(!liaison.is_abandoned(now + ORPHAN_MAX));
+        assert!(liaison.is_abandoned(now + ORPHAN_MAX + ORPHAN_PAUSE));
+    }
+}

@@ -1,0 +1,323 @@
+//! The serving side: a process that offers services and answers one request at a time.
+//!
+//! Servers in Rust are built on it, and the C interface registers functions that jump into C.
+//! The pool's manager starts it. It makes and removes no queue, has no thread of its own, and
+//! never waits where a message could be stranded: `docs/worker-wakes.md`.
+//!
+//! ```no_run
+//! use pollux_xatmi::worker::{Done, Worker};
+//!
+//! let worker = Worker::from_environment()?;
+//! let registry = worker.registry();
+//! let ending = worker.run(
+//!     std::env::args_os(),
+//!     |_arguments| {
+//!         let answer = |request: pollux_xatmi::worker::Incoming| Done::success(request.buffer);
+//!         registry.advertise("ECHO", "answer", answer).map_err(|error| error.to_string())
+//!     },
+//!     || {},
+//! )?;
+//! println!("{ending}");
+//! # Ok::<(), pollux_xatmi::error::Error>(())
+//! ```
+//!
+//! | file | subject |
+//! |---|---|
+//! | `boarding` | what the manager left in the environment |
+//! | `options` | the command line |
+//! | `service` | what a service function gets and gives back |
+//! | `registry`, `offers` | what is offered, and by what rules |
+//! | `desk` | offers, epoll set and link, which loop and registry share |
+//! | `watch` | the epoll set |
+//! | `liaison` | the link, and what to do when the manager is gone |
+//! | `dispatch`, `payload` | one request, from queue to reply; its buffer |
+//! | `replies`, `parked` | the way out, and what waits on it |
+
+mod boarding;
+mod desk;
+mod dispatch;
+mod liaison;
+mod offers;
+mod options;
+mod parked;
+mod payload;
+mod registry;
+mod replies;
+mod service;
+mod watch;
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pollux_poller::Events;
+
+pub use boarding::{Boarding, LINK_VARIABLE, WAKE_VARIABLE, Wake};
+pub use options::{Alias, Options};
+pub use registry::Registry;
+pub use service::{Done, Ending, Handler, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Return};
+
+use crate::clock::monotonic_ns;
+use crate::error::{Code, Error};
+use crate::link::ToManager;
+use crate::slots::Total;
+use desk::Desk;
+use dispatch::{Dispatch, Found};
+use liaison::Liaison;
+use offers::Offers;
+use watch::{Ready, Watch};
+
+/// Events taken from the kernel at once: all services and the link at the same time.
+const EVENTS_MAX: usize = 64;
+/// How long an ending worker waits for callers to take what is parked for them.
+const FAREWELL_NS: u64 = 1_000_000_000;
+
+/// A worker that is not serving yet.
+pub struct Worker {
+    desk: Rc<RefCell<Desk>>,
+}
+
+impl Worker {
+    /// The worker that the manager started this process for.
+    ///
+    /// # Errors
+    /// TPESYSTEM where no manager did, else as [`Worker::new`].
+    pub fn from_environment() -> Result<Self, Error> {
+        Self::new(Boarding::of_process()?)
+    }
+
+    /// A worker that was given what it needs in another way.
+    ///
+    /// # Errors
+    /// TPESYSTEM for a slot that does not exist, TPEOS without descriptors or epoll.
+    pub fn new(boarding: Boarding) -> Result<Self, Error> {
+        let Boarding { link, slots, slot, wake, environment } = boarding;
+        if slots.slot(slot).is_none() {
+            let detail = format!("slot {slot} of a pool with {} slots", slots.len());
+            return Err(Error::new(Code::System, detail));
+        }
+        let desk = Desk {
+            offers: Offers::default(),
+            watch: Watch::open(wake)?,
+            liaison: Liaison::new(link),
+            prefix: environment.prefix,
+            bell: None,
+            slots: Rc::new(slots),
+            slot,
+            is_serving: false,
+        };
+        Ok(Self { desk: Rc::new(RefCell::new(desk)) })
+    }
+
+    /// The handle by which services are offered; it may be moved into service functions.
+    #[must_use]
+    pub fn registry(&self) -> Registry {
+        Registry::new(Rc::clone(&self.desk))
+    }
+
+    /// Starts, serves until the end, and stops.
+    ///
+    /// `arguments` are those of the process, its name first. `init` gets what follows `--` and
+    /// offers services; a sentence from it refuses the start. `done` runs before the end, except
+    /// after a panic.
+    ///
+    /// # Errors
+    /// TPEINVAL for a command line without a number, TPINITFAIL when `init` refused, TPESYSTEM
+    /// when the manager is gone before the start is through, else why a queue can't be had.
+    pub fn run(
+        self,
+        arguments: impl IntoIterator<Item = OsString>,
+        init: impl FnOnce(&[OsString]) -> Result<(), String>,
+        done: impl FnOnce(),
+    ) -> Result<Ending, Error> {
+        let mut arguments = arguments.into_iter();
+        let name = program_name(arguments.next().as_deref());
+        let options =
+            Options::parse(arguments).map_err(|wrong| Error::new(Code::Invalid, wrong))?;
+        options.notices.iter().for_each(|notice| tell_log(&name, notice));
+        self.start(&name, &options, init)?;
+        let dispatch = Dispatch::new(self.desk);
+        let mut serving = Serving { dispatch, srvid: options.srvid, name };
+        let ending = serving.until_end()?;
+        serving.farewell();
+        if !matches!(ending, Ending::Panicked { .. }) {
+            done();
+        }
+        // A manager that is gone needs no farewell.
+        let _ = serving.dispatch.desk.borrow().liaison.tell(&ToManager::Bye);
+        Ok(ending)
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        options: &Options,
+        init: impl FnOnce(&[OsString]) -> Result<(), String>,
+    ) -> Result<(), Error> {
+        let hello = ToManager::Hello { srvid: options.srvid, pid: std::process::id() };
+        self.desk.borrow().liaison.tell(&hello)?;
+        let started = match init(&options.application) {
+            Ok(()) => self.take_up(name, options),
+            Err(why) => Err(Error::new(Code::Init, format!("the server refused to start: {why}"))),
+        };
+        let desk = self.desk.borrow();
+        if let Err(error) = &started {
+            // Whoever reads it or not, this process ends with the error.
+            let _ = desk.liaison.tell(&ToManager::Refused { why: error.to_string() });
+            return started;
+        }
+        desk.slot().rest();
+        desk.liaison.tell(&ToManager::Ready)
+    }
+
+    fn take_up(&self, name: &str, options: &Options) -> Result<(), Error> {
+        let mut desk = self.desk.borrow_mut();
+        for notice in desk.apply(options)? {
+            tell_log(name, &notice);
+        }
+        desk.take_up_all()?;
+        desk.hear()
+    }
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("registry", &self.registry()).finish()
+    }
+}
+
+/// A worker at work.
+struct Serving {
+    dispatch: Dispatch,
+    srvid: u32,
+    name: String,
+}
+
+impl Serving {
+    fn until_end(&mut self) -> Result<Ending, Error> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        loop {
+            let timeout = self.timeout();
+            self.dispatch.desk.borrow_mut().watch.wait(&mut events, timeout)?;
+            // All of it, also when a stop is among it: the first event may be the wake for a
+            // message that nobody else was told of.
+            for event in &events {
+                if let Some(ending) = self.attend(watch::ready(event.token))? {
+                    return Ok(ending);
+                }
+            }
+            if let Some(ending) = self.look_around(timeout.is_some())? {
+                return Ok(ending);
+            }
+        }
+    }
+
+    /// Deals with one thing that is ready; how the work ended, if it did.
+    #[inline]
+    fn attend(&mut self, ready: Ready) -> Result<Option<Ending>, Error> {
+        match ready {
+            Ready::Service(entry, generation) => {
+                return Ok(match self.dispatch.serve(entry, generation)? {
+                    Found::Last(ending) => Some(ending),
+                    Found::Message | Found::Nothing => None,
+                });
+            }
+            Ready::Link => self.dispatch.desk.borrow_mut().attend(),
+            Ready::Bell => self.ring(),
+            Ready::Room(place, generation) => {
+                let watch = &mut self.dispatch.desk.borrow_mut().watch;
+                self.dispatch.replies.flush(watch, place, generation);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the program do what its descriptor is for; it may advertise meanwhile.
+    fn ring(&self) {
+        let bell = self.dispatch.desk.borrow().bell.clone();
+        if let Some(bell) = bell {
+            let mut count = [0; 8];
+            // Empty already if somebody else read it: then there is nothing new.
+            let _ = rustix::io::read(&bell.fd, &mut count);
+            (bell.each.borrow_mut())();
+        }
+    }
+
+    /// What the manager asked for, and what time brought; how the work ended, if it did.
+    fn look_around(&mut self, is_timed: bool) -> Result<Option<Ending>, Error> {
+        let (is_nudged, is_swept, is_stopped) = {
+            let liaison = &mut self.dispatch.desk.borrow_mut().liaison;
+            (liaison.take_nudge(), liaison.take_sweep(), liaison.is_stop_asked())
+        };
+        if is_nudged && let Some(ending) = self.nudged()? {
+            return Ok(Some(ending));
+        }
+        if is_stopped {
+            return Ok(Some(Ending::Stopped));
+        }
+        let desk = &mut *self.dispatch.desk.borrow_mut();
+        let slots = Rc::clone(&desk.slots);
+        let slot = slots.slot(desk.slot).expect("looked up when the worker was made");
+        if is_swept {
+            self.dispatch.replies.sweep(&mut desk.watch, slot);
+        }
+        if is_timed || desk.liaison.next_try().is_some() {
+            self.dispatch.replies.expire(&mut desk.watch, slot, monotonic_ns());
+            let now = Instant::now();
+            desk.seek(now, self.srvid, &self.name)?;
+            if desk.liaison.is_abandoned(now) {
+                return Ok(Some(Ending::Abandoned));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One look into each queue: the wake for a message may have died with another worker.
+    fn nudged(&mut self) -> Result<Option<Ending>, Error> {
+        let services = self.dispatch.desk.borrow().watch.services();
+        for (entry, generation) in services {
+            match self.dispatch.serve(entry, generation)? {
+                Found::Nothing => {}
+                Found::Message => self.dispatch.desk.borrow().slot().add(Total::Nudged, 1),
+                Found::Last(ending) => return Ok(Some(ending)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// How long to wait: until a parked message is too late, or until the next try to find a
+    /// manager.
+    fn timeout(&self) -> Option<Duration> {
+        let until_ns = self.dispatch.replies.first_until_ns();
+        let letters =
+            until_ns.map(|until| Duration::from_nanos(until.saturating_sub(monotonic_ns())));
+        let next_try = self.dispatch.desk.borrow().liaison.next_try();
+        let seek = next_try.map(|moment| moment.saturating_duration_since(Instant::now()));
+        letters.into_iter().chain(seek).min()
+    }
+
+    /// Leaves the queues, so that messages wake others, and sends what is parked.
+    fn farewell(&mut self) {
+        let desk = &mut *self.dispatch.desk.borrow_mut();
+        for (entry, _) in desk.watch.services() {
+            desk.watch.ignore(entry);
+        }
+        let slots = Rc::clone(&desk.slots);
+        let slot = slots.slot(desk.slot).expect("looked up when the worker was made");
+        self.dispatch.replies.finish(&mut desk.watch, slot, monotonic_ns() + FAREWELL_NS);
+    }
+}
+
+fn program_name(path: Option<&std::ffi::OsStr>) -> String {
+    let name = path.map(Path::new).and_then(Path::file_name);
+    name.map_or_else(|| "worker".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Writes to the worker's log, which the manager made of its standard error; a log that can't be
+/// written is nobody's to be told.
+fn tell_log(name: &str, notice: &str) {
+    let _ = writeln!(std::io::stderr(), "{name}: {notice}");
+}

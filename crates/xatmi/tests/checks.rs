@@ -1,0 +1,161 @@
+//! The checks of the fuzz targets over random inputs that look like what they read.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+#[path = "../../../fuzz/checks/field_table.rs"]
+mod field_table;
+#[path = "../../../fuzz/checks/printed.rs"]
+mod printed;
+#[path = "../../../fuzz/checks/ubf.rs"]
+mod ubf;
+
+use pollux_xatmi::ubf::{FieldId, FieldType, Ubf, Value};
+
+const TABLE_PARTS: &[&str] = &[
+    "A",
+    "B_2",
+    "9",
+    "T_ACCNUM",
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\n",
+    "\r\n",
+    "1",
+    "2",
+    "0",
+    "-1",
+    "33554431",
+    "99999999999999999999",
+    "string",
+    "long",
+    "fml32",
+    "int",
+    "-",
+    "*base",
+    "*base 10\n",
+    "*base 33554431\n",
+    "# x\n",
+    "$",
+    "$#if 0\n",
+    "A 1 long\n",
+    "B 2 double - x */\n",
+    "C 3 ubf\n",
+    "type 4 char\n",
+    "\u{e4}",
+    "\0",
+];
+
+const PRINTED_PARTS: &[&str] = &[
+    "A",
+    "B",
+    "C",
+    "D",
+    "E",
+    "F",
+    "G",
+    "P",
+    "U",
+    "V",
+    "X",
+    "\t",
+    "\t",
+    "\t\t",
+    "\n",
+    "\n",
+    "\r\n",
+    "1",
+    "-7",
+    "1.5",
+    "nan",
+    "-nan",
+    "D\t-nan\n",
+    "-inf",
+    "0x1f",
+    "x",
+    "\\",
+    "\\\\",
+    "\\0a",
+    "\\00",
+    "\\zz",
+    "#",
+    " ",
+    "((BFLDID32)1)",
+    "((BFLDID32)167773161)",
+    "((BFLDID32)0)",
+    "((BFLDID32)x)",
+    "A\t1\n",
+    "F\ttext\n",
+    "U\t\n",
+    "\tF\tinner\n",
+    "\tU\t\n",
+    "\t\tF\tdeeper\n",
+    "G\t\n",
+    "\u{e4}",
+];
+
+fn soup(parts: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+    vec(select(parts), 0..16).prop_map(|parts| parts.concat().into_bytes())
+}
+
+/// Sound regions with buffers in them.
+fn region() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = || vec(any::<u8>(), 0..12);
+    let field = (1..4i32, 0..7usize, any::<i64>(), bytes());
+    vec((field, any::<bool>()), 0..8).prop_map(|list| {
+        let mut fields = Ubf::with_size(0);
+        for ((number, kind, whole, bytes), is_nested) in list {
+            if is_nested && kind == 0 {
+                let inner = fields.clone();
+                fields.add(FieldId::new(FieldType::Ubf, number), inner.fields()).expect("not deep");
+            }
+            let id = FieldId::new(FieldType::ALL[kind], number);
+            let value = if kind < 5 { Value::Long(whole) } else { Value::Carray(&bytes) };
+            fields.add_as(id, value).expect("every value is converted");
+        }
+        fields.used_bytes().to_vec()
+    })
+}
+
+/// Sound regions, some bytes of which were changed, cut off or added.
+fn damaged_region() -> impl Strategy<Value = Vec<u8>> {
+    let changes = vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..4);
+    (region(), changes, 0..40usize, any::<bool>()).prop_map(
+        |(mut region, changes, cut, is_longer)| {
+            for (at, byte, is_bit) in changes {
+                let at = at.index(region.len());
+                region[at] = if is_bit { region[at] ^ (1 << (byte % 8)) } else { byte };
+            }
+            let len = if is_longer { region.len() + cut } else { region.len().saturating_sub(cut) };
+            region.resize(len, 0x41);
+            region
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn regions_hold(data in prop_oneof![region(), damaged_region(), vec(any::<u8>(), 0..200)]) {
+        ubf::holds(&data);
+    }
+
+    #[test]
+    fn every_start_of_a_region_holds(data in region()) {
+        (0..data.len()).for_each(|len| ubf::holds(&data[..len]));
+    }
+
+    #[test]
+    fn printed_texts_hold(data in soup(PRINTED_PARTS)) {
+        printed::holds(&data);
+    }
+
+    #[test]
+    fn field_tables_hold(data in soup(TABLE_PARTS)) {
+        field_table::holds(&data);
+    }
+}

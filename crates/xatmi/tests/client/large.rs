@@ -1,0 +1,83 @@
+//! Payloads that do not fit into a message, both ways.
+//!
+//! One test, as it counts the memfds of the whole process.
+
+use pollux_xatmi::buffer::{Buffer, BufferType};
+use pollux_xatmi::client::{CallFlags, Outgoing, Which};
+use pollux_xatmi::error::Code;
+use pollux_xatmi::large::{Outbox, fetch};
+use pollux_xatmi::wire::{Body, LargeRef, Payload};
+
+use crate::support::{Pool, until};
+
+const MIB: usize = 1 << 20;
+const NONE: CallFlags = CallFlags::NONE;
+
+fn memfds() -> usize {
+    let is_memfd = |fd: &std::fs::DirEntry| {
+        let link = std::fs::read_link(fd.path());
+        link.is_ok_and(|link| link.to_string_lossy().starts_with("/memfd:pollux-payload"))
+    };
+    let open = std::fs::read_dir("/proc/self/fd").expect("a listing");
+    open.filter(|fd| fd.as_ref().is_ok_and(is_memfd)).count()
+}
+
+#[test]
+fn a_mebibyte_goes_both_ways_and_its_memory_is_let_go() {
+    let mut pool = Pool::start();
+    let mut outbox = Outbox::default();
+    // Gives the data back with another first byte; to a short request a reply from nowhere.
+    pool.serve("LARGE", move |request, replier| {
+        let Body::Large(place) = request.payload.body else {
+            let nowhere = LargeRef { pid: 1, fd: 0, inode: 1, len_bytes: 9 };
+            let body = Body::Large(nowhere);
+            return replier.answer(request, Payload { body, ..request.payload });
+        };
+        let mut bytes = vec![0; place.len_bytes as usize];
+        fetch(&place, &mut bytes).expect("the caller holds it");
+        bytes[0] = b'!';
+        let reply = outbox.put(&bytes, 0, Some(request.client.pid), 1).expect("held");
+        let payload = Payload { body: Body::Large(reply), ..request.payload };
+        replier.answer(request, payload);
+    });
+    let mut client = pool.client();
+    let sent = b"0123456".repeat(MIB / 7 + 1)[..MIB].to_vec();
+    let buffer = Buffer::carray(&sent).expect("it fits");
+    let is_right = |bytes: &[u8]| bytes[0] == b'!' && bytes[1..] == sent[1..];
+
+    for _ in 0..100 {
+        let answer = client.call("LARGE", &buffer, NONE).expect("served");
+        let buffer = answer.buffer.expect("data");
+        assert!(answer.len_bytes == MIB && is_right(&buffer.as_bytes()[..MIB]));
+        assert!(memfds() <= 2, "one reply of the last call and none of its requests");
+    }
+
+    // Kept, then asked for.
+    let first = client.call_async("LARGE", &buffer, NONE).expect("sent");
+    let second = client.call_async("LARGE", &buffer, NONE).expect("sent");
+    for cd in [second, first] {
+        let answer = client.answer(Which::One(cd), NONE).expect("served");
+        assert!(is_right(&answer.buffer.expect("data").as_bytes()[..MIB]));
+    }
+
+    // Cancelled: the late reply is dropped and its memfd let go.
+    let cancelled = client.call_async("LARGE", &buffer, NONE).expect("sent");
+    client.cancel(cancelled).expect("it is out");
+    for _ in 0..2 {
+        client.call("LARGE", &buffer, NONE).expect("served");
+    }
+    assert_eq!(client.counters().late, 1);
+    assert!(memfds() <= 2, "{} are open", memfds());
+
+    // Nobody waits for these; each is let go when it was read.
+    for _ in 0..200 {
+        client.send_only("LARGE", Outgoing::of(&buffer, MIB).expect("sound"), NONE).expect("sent");
+    }
+    let small =
+        Outgoing { buffer_type: Some(BufferType::Carray), buffer_size_bytes: 1, bytes: b"x" };
+    let unreadable = client.call_into("LARGE", small, NONE, |_| Ok(Vec::leak(vec![0; 9])));
+    assert_eq!(unreadable.expect_err("nowhere").code(), Code::ServiceError);
+    drop(client);
+    drop(pool);
+    until("no memfd is left", || memfds() == 0);
+}

@@ -1,0 +1,140 @@
+//! What a caller sees when queues are full, withdrawn, or hold what does not belong there.
+
+use std::sync::mpsc;
+use std::time::Instant;
+
+use pollux_sys::mqueue::MessageQueue;
+use pollux_xatmi::client::{CallFlags, Outgoing, Which};
+use pollux_xatmi::error::Code;
+use pollux_xatmi::wire::Reply;
+
+use crate::held::{NONE, SHORT, get, said, text};
+use crate::support::{PATIENCE, Pool, sleeps, until};
+
+#[test]
+fn a_full_queue_is_reported_or_waited_for() {
+    let pool = Pool::start();
+    let queue = pool.queue("FULL", 2);
+    let mut client = pool.client();
+    for _ in 0..2 {
+        client.send_only("FULL", Outgoing::NONE, CallFlags::NO_BLOCK).expect("room");
+    }
+    let full = client.call("FULL", &text("x"), CallFlags::NO_BLOCK).expect_err("full");
+    assert_eq!(full.code(), Code::Block);
+    assert_eq!(client.calls_out(), 0);
+    client.set_next_timeout(Some(SHORT));
+    let before = Instant::now();
+    let late = client.call("FULL", &text("x"), NONE).expect_err("it stays full");
+    assert_eq!(late.code(), Code::Time);
+    assert!(before.elapsed() >= SHORT);
+
+    let waits = client.counters().waits_for_room;
+    assert!(waits > 0, "it was polled for room");
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            tell.send(rustix::thread::gettid()).expect("somebody listens");
+            client.send_only("FULL", Outgoing::NONE, NONE)
+        });
+        let sender = told.recv_timeout(PATIENCE).expect("it began");
+        until("the sender waits for room", || sleeps(sender));
+        queue.receive(&mut [0; 1024]).expect("two are in it");
+        sending.join().expect("no panic").expect("there was room");
+    });
+    assert!(client.counters().waits_for_room > waits);
+    assert_eq!(queue.state().expect("open").messages_waiting, 2);
+}
+
+#[test]
+fn replies_are_taken_while_room_is_waited_for() {
+    // The service answers each request at once and takes the next one only when its answer went:
+    // with queues of few messages everybody would wait for everybody.
+    let mut pool = Pool::start();
+    pool.serve_echo();
+    let mut client = pool.client();
+    let cds: Vec<_> = (0..200)
+        .map(|n| client.call_async("ECHO", &text(&n.to_string()), NONE).expect("it goes on"))
+        .collect();
+    for (n, cd) in cds.into_iter().enumerate().rev() {
+        assert_eq!(get(&mut client, Which::One(cd)), Ok((cd, n.to_string())));
+    }
+}
+
+#[test]
+fn a_withdrawn_service_is_gone_and_back_when_offered_again() {
+    let mut pool = Pool::start();
+    pool.serve_echo();
+    let mut client = pool.client();
+    client.call("ECHO", &text("x"), NONE).expect("served");
+    pool.withdraw("ECHO");
+    until("it was noticed", || {
+        // The old thread still serves the queue without a name.
+        let called = client.call("ECHO", &text("x"), NONE);
+        called.is_err_and(|error| error.code() == Code::NoEntry)
+    });
+    pool.serve_echo();
+    client.call("ECHO", &text("x"), NONE).expect("served by others");
+}
+
+#[test]
+fn who_waits_for_room_learns_that_the_service_was_withdrawn() {
+    let pool = Pool::start();
+    let queue = pool.queue("FULL", 1);
+    let mut client = pool.client();
+    client.send_only("FULL", Outgoing::NONE, NONE).expect("room");
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(|| {
+            tell.send(rustix::thread::gettid()).expect("somebody listens");
+            client.call("FULL", &text("x"), NONE)
+        });
+        let caller = told.recv_timeout(PATIENCE).expect("it began");
+        until("the caller waits for room", || sleeps(caller));
+        pool.withdraw("FULL");
+        // As the manager does: what waits in a withdrawn queue is taken out.
+        queue.receive(&mut [0; 1024]).expect("the first one");
+        let gone = calling.join().expect("no panic").expect_err("nobody offers it");
+        assert_eq!(gone.code(), Code::NoEntry);
+    });
+}
+
+#[test]
+fn what_is_no_reply_of_ours_is_dropped_and_counted() {
+    let mut pool = Pool::start();
+    pool.serve("ODD", |request, replier| {
+        let (nonce, call_id) = (request.client.nonce, request.call_id);
+        let good = Reply::failing(nonce, call_id, Code::ServiceError);
+        replier.send_bytes(request, b"short");
+        replier.send_bytes(request, &[0xa5; 200]);
+        replier.send_bytes(request, b"");
+        replier.send(request, &Reply { nonce: !nonce, ..good });
+        replier.send(request, &Reply { call_id: call_id + (1 << 14), ..good });
+        replier.send(request, &Reply { call_id: call_id + 1, ..good });
+        replier.send(request, &Reply { call_id: u64::MAX, ..good });
+        replier.answer(request, request.payload);
+    });
+    let mut client = pool.client();
+    let answer = client.call("ODD", &text("through it all"), NONE).expect("served at last");
+    assert_eq!(said(answer.buffer), "through it all");
+    let counters = client.counters();
+    assert_eq!((counters.malformed, counters.foreign, counters.late), (3, 1, 3));
+}
+
+#[test]
+fn a_flood_of_nonsense_does_not_outlast_the_time_limit() {
+    let mut pool = Pool::start();
+    let (done, is_done) = mpsc::channel::<()>();
+    pool.serve("FLOOD", move |request, replier| {
+        let name = replier.prefix.reply_queue(request.client.pid, request.client.context);
+        let queue = MessageQueue::open(&name).expect("the caller waits");
+        while is_done.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            let _ = queue.send(b"nonsense", 0);
+        }
+    });
+    let mut client = pool.client();
+    client.set_timeout(SHORT);
+    let late = client.call("FLOOD", &text("x"), NONE).expect_err("no reply comes");
+    assert_eq!(late.code(), Code::Time);
+    assert!(client.counters().malformed > 0);
+    drop(done);
+}

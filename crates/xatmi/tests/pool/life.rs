@@ -1,0 +1,224 @@
+//! Pools that are well: start, calls, orders, output files, metrics, reload, end.
+
+use std::ffi::CString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use pollux_xatmi::buffer::Buffer;
+use pollux_xatmi::client::CallFlags;
+use pollux_xatmi::control::Request;
+use pollux_xatmi::error::Code;
+use pollux_xatmi::supervisor::Selection;
+
+use crate::support::{TestPool, exists};
+
+pub(crate) const TESTS: &[crate::Test] = &[
+    ("copies_start_serve_and_leave_nothing_behind", copies_start_serve_and_leave_nothing_behind),
+    ("output_goes_to_the_files_of_e_and_o", output_goes_to_the_files_of_e_and_o),
+    ("a_second_pool_with_the_prefix_is_refused", a_second_pool_with_the_prefix_is_refused),
+    ("standby_copies_start_and_stop_by_hand", standby_copies_start_and_stop_by_hand),
+    ("a_restart_gives_every_worker_a_new_process", a_restart_gives_every_worker_a_new_process),
+    ("a_reload_starts_and_stops_what_changed", a_reload_starts_and_stops_what_changed),
+    ("a_client_that_is_killed_leaves_no_queue", a_client_that_is_killed_leaves_no_queue),
+    ("metrics_are_served_over_http", metrics_are_served_over_http),
+    ("a_worker_that_does_not_start_is_told", a_worker_that_does_not_start_is_told),
+];
+
+fn text(words: &str) -> Buffer {
+    Buffer::string(words).expect("it fits")
+}
+
+fn copies_start_serve_and_leave_nothing_behind() {
+    let servers = "<server name='testsv'><srvid>5</srvid><min>4</min><max>4</max></server>";
+    let mut pool = TestPool::start("<gather_pq_stats>Y</gather_pq_stats>", servers);
+    let rows = pool.workers();
+    let ids: Vec<u32> = rows.iter().map(|row| row.srvid).collect();
+    assert_eq!(ids, [5, 6, 7, 8]);
+    assert!(rows.iter().all(|row| row.state == "up" && row.restarts == 0), "{rows:?}");
+    let mut client = pool.client();
+    for _ in 0..100 {
+        let answer = client.call("ECHO", &text("hello"), CallFlags::NONE).expect("it serves");
+        let buffer = answer.buffer.expect("it answers with data");
+        assert!(buffer.as_bytes().starts_with(b"hello\0"), "{buffer:?}");
+    }
+    let calls: u64 = pool.workers().iter().map(|row| row.calls).sum();
+    assert_eq!(calls, 100);
+    let echo: Vec<_> = pool.services().into_iter().filter(|row| row.service == "ECHO").collect();
+    assert_eq!(echo.len(), 4);
+    assert_eq!(echo.iter().map(|row| row.ok).sum::<u64>(), 100);
+    assert!(echo.iter().all(|row| row.function == "ECHO" && row.program == "testsv"), "{echo:?}");
+    let unknown = client.call("NONE", &text("x"), CallFlags::NONE).expect_err("nobody offers it");
+    assert_eq!(unknown.code(), Code::NoEntry);
+    drop(client);
+    pool.end();
+}
+
+fn output_goes_to_the_files_of_e_and_o() {
+    let mut pool = TestPool::new("", "");
+    let path = |name: &str| pool.folder.path().join(name);
+    let (error, out) = (path("error"), path("out"));
+    std::fs::write(&error, "kept\n").expect("a file");
+    let server = |id: u32, options: &str| {
+        format!("<server name='testsv'><srvid>{id}</srvid><sysopt>{options}</sysopt></server>")
+    };
+    let both = format!("-e '{}' -r", error.display());
+    let apart = format!("-e '{}' -o '{}'", path("error2").display(), out.display());
+    pool.configure("", &(server(1, &both) + &server(2, &apart)));
+    pool.begin();
+    pool.ask(&Request::Settle).expect("all are up");
+    pool.end();
+    let read = |name: &str| std::fs::read_to_string(pool.folder.path().join(name)).expect("a file");
+    let first = read("error");
+    assert!(first.starts_with("kept\n"), "it is appended to: {first}");
+    for line in ["begins\n", "worker prints\n", "worker ends\n"] {
+        assert!(first.contains(line), "{first}");
+    }
+    assert_eq!(read("out"), "worker prints\n");
+    assert!(read("error2").contains("worker ends\n") && !read("error2").contains("prints"));
+}
+
+fn a_second_pool_with_the_prefix_is_refused() {
+    let servers = "<server name='testsv'><srvid>1</srvid></server>";
+    let mut first = TestPool::start("", servers);
+    let mut second = TestPool::new("", servers);
+    second.prefix = first.prefix.clone();
+    let said = second.try_begin().expect_err("one is enough");
+    assert!(said.contains("runs already, as process"), "{said}");
+    assert!(said.contains("pollux pool stop"), "{said}");
+    assert_eq!(first.worker(1).state, "up");
+    first.end();
+}
+
+fn standby_copies_start_and_stop_by_hand() {
+    let servers = "<server name='testsv'><srvid>1</srvid><min>1</min><max>3</max></server>";
+    let mut pool = TestPool::start("", servers);
+    assert_eq!(pool.worker(3).state, "down");
+    pool.ask(&Request::Start { what: Selection::Id(3) }).expect("it starts");
+    assert_eq!(pool.worker(3).state, "up");
+    pool.ask(&Request::Stop { what: Selection::Id(1) }).expect("it stops");
+    assert_eq!((pool.worker(1).state.as_str(), pool.worker(1).pid), ("down", None));
+    assert!(pool.has_queue("ECHO"), "worker 3 offers it");
+    pool.ask(&Request::Stop { what: Selection::Program("testsv".to_owned()) }).expect("stops");
+    pool.until("the service is withdrawn", |pool| !pool.has_queue("ECHO"));
+    let unknown = pool.ask(&Request::Start { what: Selection::Id(4) }).expect_err("no such id");
+    assert!(unknown.to_string().contains("id 4"), "{unknown}");
+    pool.end();
+}
+
+fn a_restart_gives_every_worker_a_new_process() {
+    let servers = "<server name='testsv'><srvid>1</srvid><min>3</min><max>3</max></server>";
+    let mut pool = TestPool::start("", servers);
+    let before = [1, 2, 3].map(|id| pool.pid(id));
+    let said = pool.ask(&Request::Restart { what: Selection::All }).expect("they come back");
+    assert!(said.starts_with("3 of 3"), "{said}");
+    let after = [1, 2, 3].map(|id| pool.pid(id));
+    assert!(before.iter().all(|pid| !after.contains(pid)), "{before:?} {after:?}");
+    assert!(pool.has_queue("ECHO"));
+    let mut client = pool.client();
+    client.call("ECHO", &text("again"), CallFlags::NONE).expect("it serves");
+    pool.end();
+}
+
+fn a_reload_starts_and_stops_what_changed() {
+    let first = "<server name='testsv'><srvid>1</srvid></server>";
+    let second = "<server name='testsv'><srvid>10</srvid><appopt>other</appopt></server>";
+    let mut pool = TestPool::start("", first);
+    let kept = pool.pid(1);
+    pool.configure("", &format!("{first}{second}"));
+    pool.ask(&Request::Reload).expect("it is right");
+    pool.ask(&Request::Settle).expect("all are up");
+    assert_eq!((pool.pid(1), pool.worker(10).state.as_str()), (kept, "up"));
+    assert!(pool.has_queue("OTHER"));
+    pool.configure("", "<server name='a/b'><srvid>1</srvid></server>");
+    let said = pool.ask(&Request::Reload).expect_err("it is wrong").to_string();
+    assert!(said.contains("pool.xml:1"), "{said}");
+    pool.configure("", second);
+    pool.ask(&Request::Reload).expect("it is right");
+    pool.until("worker 1 is gone", |pool| pool.workers().len() == 1);
+    assert!(pool.has_queue("OTHER") && !pool.has_queue("ECHO"));
+    pool.end();
+}
+
+/// A client context in a process of its own.
+pub(crate) struct Context {
+    process: Child,
+    queues: Vec<CString>,
+}
+
+impl Context {
+    /// One that has greeted the manager.
+    pub(crate) fn begin(pool: &TestPool) -> Self {
+        let mut command = pool.role("client");
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = process.expect("a client");
+        let mut said = String::new();
+        let stdout = process.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut said).expect("a line");
+        assert_eq!(said, "open\n");
+        let queue = |context| pool.prefix.reply_queue(process.id(), context);
+        let queues = (0..10).map(queue).collect();
+        let context = Self { process, queues };
+        assert!(context.has_queue(), "it has a reply queue");
+        context
+    }
+
+    pub(crate) fn has_queue(&self) -> bool {
+        self.queues.iter().any(exists)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("ours");
+        self.process.wait().expect("ours");
+    }
+}
+
+fn a_client_that_is_killed_leaves_no_queue() {
+    let mut pool = TestPool::start("", "<server name='testsv'><srvid>1</srvid></server>");
+    let mut client = Context::begin(&pool);
+    client.kill();
+    pool.until("its queue is removed", |_| !client.has_queue());
+    pool.end();
+}
+
+fn metrics_are_served_over_http() {
+    let servers = "<server name='testsv'><srvid>1</srvid><min>2</min><max>2</max></server>";
+    let mut pool = TestPool::new("", servers).with_metrics();
+    pool.begin();
+    pool.ask(&Request::Settle).expect("all are up");
+    pool.client().call("ECHO", &text("x"), CallFlags::NONE).expect("it serves");
+    let address = pool.metrics_address();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("an answer");
+        page
+    };
+    let wanted = "pollux_pool_workers{program=\"testsv\",state=\"up\"} 2";
+    pool.until("the page tells of both workers", |_| get("/metrics").contains(wanted));
+    let page = get("/metrics");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(page.contains("pollux_pool_worker_starts_total 2\n"), "{page}");
+    assert!(page.contains("pollux_pool_queue_messages{service=\"ECHO\"} 0\n"), "{page}");
+    assert!(get("/").starts_with("HTTP/1.1 404 "));
+    pool.end();
+}
+
+fn a_worker_that_does_not_start_is_told() {
+    let servers = "<server name='testsv'><srvid>1</srvid><appopt>refuse</appopt></server>\
+                   <server name='nosuch'><srvid>2</srvid></server>\
+                   <server name='testsv'><srvid>3</srvid></server>";
+    let mut pool = TestPool::new("<restart_max>1</restart_max>", servers);
+    pool.begin();
+    let said = pool.ask(&Request::Settle).expect_err("two fail").to_string();
+    assert!(said.starts_with("2 of 3 workers are not up"), "{said}");
+    pool.until("the reasons are told", |pool| {
+        let cause = |id| pool.worker(id).cause.unwrap_or_default();
+        cause(1).contains("no database") && cause(2).contains("no executable nosuch in PATH")
+    });
+    assert_eq!(pool.worker(3).state, "up");
+    pool.until("they are tried again", |pool| pool.worker(1).restarts > 0);
+    pool.end();
+}

@@ -1,0 +1,128 @@
+//! What this program is when it is no test: a manager, a worker or a client.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use pollux_engine::ListenAddress;
+use pollux_xatmi::buffer::Buffer;
+use pollux_xatmi::client::Client;
+use pollux_xatmi::environment::Environment;
+use pollux_xatmi::pool::{Log, Pool, PoolOptions};
+use pollux_xatmi::worker::{Done, Incoming, LINK_VARIABLE, Registry, Wake, Worker};
+
+/// Which role a test wants.
+pub(crate) const ROLE: &str = "POLLUX_TEST_ROLE";
+/// The configuration of a manager.
+pub(crate) const CONFIG: &str = "POLLUX_TEST_CONFIG";
+/// Set where a manager is to serve metrics.
+pub(crate) const METRICS: &str = "POLLUX_TEST_METRICS";
+
+/// Plays the role that the environment names, if it names one.
+pub(crate) fn play() -> Option<ExitCode> {
+    if std::env::var_os(LINK_VARIABLE).is_some() {
+        return Some(worker());
+    }
+    match std::env::var(ROLE).as_deref() {
+        Ok("manager") => Some(manager()),
+        Ok("client") => Some(client()),
+        _ => None,
+    }
+}
+
+fn manager() -> ExitCode {
+    let config = PathBuf::from(std::env::var_os(CONFIG).expect("the test set it"));
+    let metrics = std::env::var_os(METRICS)
+        .map(|_| ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address")));
+    let environment = Environment::of_process().expect("the test set it well");
+    let log = Log::append_to(&config.with_extension("log")).expect("a log");
+    let options = PoolOptions { config, environment, wake: Wake::One, metrics };
+    match Pool::open(options, log) {
+        Ok(pool) => {
+            tell("open\n");
+            pool.run().expect("the poller works");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tell(&format!("{error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A context that lives until the test lets it end.
+fn client() -> ExitCode {
+    let environment = Environment::of_process().expect("the test set it well");
+    let client = Client::open(&environment).expect("a pool runs");
+    tell("open\n");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(client);
+    ExitCode::SUCCESS
+}
+
+/// Options behind `--`: `refuse` does not start, `late` starts when nobody waits any more,
+/// `other` offers another service.
+fn worker() -> ExitCode {
+    let worker = Worker::from_environment().expect("a manager started this");
+    let registry = worker.registry();
+    let ran = worker.run(
+        std::env::args_os(),
+        |arguments| {
+            log(&format!("worker {} begins", std::process::id()));
+            tell("worker prints\n");
+            let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+            match words.as_slice() {
+                ["refuse"] => Err("no database".to_owned()),
+                ["late"] => rest(),
+                ["other"] => offer(&registry, "OTHER", |request| Done::success(request.buffer)),
+                _ => offer_all(&registry),
+            }
+        },
+        || log("worker ends"),
+    );
+    match ran {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            log(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn offer_all(registry: &Registry) -> Result<(), String> {
+    offer(registry, "ECHO", |request| Done::success(request.buffer))?;
+    offer(registry, "PID", |_| {
+        let text = std::process::id().to_string();
+        Done::success(Buffer::string(&text).expect("it fits"))
+    })?;
+    offer(registry, "CRASH", |_| {
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("our own");
+        rest()
+    })?;
+    offer(registry, "HANG", |_| rest())
+}
+
+fn offer(
+    registry: &Registry,
+    name: &str,
+    function: impl FnMut(Incoming) -> Done + 'static,
+) -> Result<(), String> {
+    registry.advertise(name, name, function).map_err(|error| error.to_string())
+}
+
+/// Until somebody kills this process.
+fn rest() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn log(line: &str) {
+    writeln!(std::io::stderr(), "{line}").expect("the manager gave it a file");
+}
+
+fn tell(text: &str) {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).expect("the test reads");
+}

@@ -1,0 +1,28 @@
+//! What holds for every text that somebody takes for printed fields.
+//!
+//! The fuzz target, the corpus test and the property tests call it. It panics when something does
+//! not hold.
+
+use std::path::Path;
+
+use pollux_xatmi::field_table::{FieldFile, FieldTable};
+use pollux_xatmi::ubf::{UbfRef, print, read_printed};
+
+/// Names that texts can use, one for each type.
+const FIELDS: &str = "A 1 short\nB 2 long\nC 3 char\nD 4 float\nE 5 double\nF 6 string\n\
+                      G 7 carray\nP 8 ptr\nU 9 ubf\nV 10 view\n";
+
+pub(crate) fn holds(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let file = FieldFile::parse(Path::new("fields.fd"), FIELDS).expect("a sound table");
+    let mut table = FieldTable::new();
+    table.insert(&file).expect("an empty table takes every field");
+
+    let Ok(fields) = read_printed(text, &table) else { return };
+    assert!(UbfRef::check(fields.used_bytes()).is_ok());
+    let printed = print(fields.fields(), &table).expect("sound");
+    assert!(printed.is_ascii());
+    let again = read_printed(&printed, &table).unwrap_or_else(|e| panic!("{e}:\n{printed}"));
+    assert!(again.fields().compare(fields.fields()).is_eq(), "{printed}");
+    assert_eq!(print(again.fields(), &table).as_deref(), Ok(&printed[..]));
+}

@@ -1,0 +1,109 @@
+//! `cargo xtask install --prefix DIR`: everything of pollux below one folder.
+//!
+//! The release binary lays out its own pages, completions and C files; here they are put where
+//! programs look for them. Nothing outside the prefix is written.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Shells with the file that each reads completions from.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/pollux"),
+    ("zsh", "share/zsh/site-functions/_pollux"),
+    ("fish", "share/fish/vendor_completions.d/pollux.fish"),
+];
+
+/// Builds and installs; `arguments` are those after `install`.
+///
+/// # Errors
+/// A sentence: wrong arguments, a build that failed, a file that could not be written.
+pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, String> {
+    let prefix = prefix_of(arguments)?;
+    done(
+        Command::new("cargo")
+            .args(["build", "--release", "--locked", "-p", "pollux-cli", "-p", "pollux-xatmi-c"])
+            .current_dir(root),
+    )?;
+    let built = target(root).join("release");
+    let bin = prefix.join("bin");
+    create(&bin)?;
+    let pollux = bin.join("pollux");
+    // Beside and renamed: a pollux that runs keeps its file.
+    let new = bin.join(format!(".pollux.new{}", std::process::id()));
+    std::fs::copy(built.join("pollux"), &new).map_err(at(&new))?;
+    std::fs::rename(&new, &pollux).map_err(at(&pollux))?;
+    done(Command::new(&pollux).arg("man").arg(prefix.join("share/man/man1")))?;
+    for (shell, file) in COMPLETIONS {
+        let path = prefix.join(file);
+        create(path.parent().unwrap_or(&prefix))?;
+        std::fs::write(&path, output(Command::new(&pollux).args(["completions", shell]))?)
+            .map_err(at(&path))?;
+    }
+    let library = built.join("libpollux_xatmi_c.so");
+    done(
+        Command::new(&pollux).args(["pool", "lay-out"]).arg(&prefix).arg("--library").arg(library),
+    )?;
+    Ok(prefix)
+}
+
+fn prefix_of(arguments: &[String]) -> Result<PathBuf, String> {
+    let path = match arguments {
+        [flag, path] if flag == "--prefix" => path.as_str(),
+        [only] => only.strip_prefix("--prefix=").unwrap_or_default(),
+        _ => "",
+    };
+    if path.is_empty() {
+        return Err("cargo xtask install --prefix DIR: the folder is missing".to_owned());
+    }
+    std::path::absolute(path).map_err(|error| format!("{path}: {error}"))
+}
+
+/// The folder that cargo builds in.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
+
+fn create(folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(at(folder))
+}
+
+fn at(path: &Path) -> impl FnOnce(std::io::Error) -> String + '_ {
+    move |error| format!("{}: {error}", path.display())
+}
+
+fn done(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program}: {status}")),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}
+
+fn output(command: &mut Command) -> Result<Vec<u8>, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stderr(Stdio::inherit()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(output.stdout),
+        Ok(output) => Err(format!("{program}: {}", output.status)),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_is_given_in_either_form_and_made_absolute() {
+        let read = |words: &[&str]| {
+            prefix_of(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(read(&["--prefix", "/p"]), Ok(PathBuf::from("/p")));
+        assert_eq!(read(&["--prefix=/p"]), Ok(PathBuf::from("/p")));
+        assert!(read(&["--prefix", "p"]).expect("a path").is_absolute());
+        for wrong in [&[][..], &["--prefix"], &["--prefix="], &["p"], &["--prefix", "p", "q"]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
