@@ -1,11 +1,13 @@
 //! Herds of a few workers on a real kernel: every call is answered by somebody, every worker ends,
 //! and a limit that is too small is named. Nothing is judged of their figures.
 
+use std::ffi::CString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pollux_sys::mqueue::MessageQueue;
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -137,10 +139,9 @@ fn every_call_to_a_pool_is_answered_and_nothing_of_it_stays() {
         assert!(figure("latency_p50_us") <= figure("latency_max_us"), "{what}");
         assert!(figure("boot_s") > Some(0.0), "{what}");
         assert!(!Path::new(scratch()).join(format!("herd-pool-{run}")).exists(), "{what}");
-        let queues = std::fs::read_dir("/dev/mqueue").into_iter().flatten().flatten();
-        let is_ours = |name: &str| name.starts_with(&format!("pollux-herd-{run},"));
-        let mut left = queues.filter_map(|queue| queue.file_name().into_string().ok());
-        assert_eq!(left.find(|name| is_ours(name)), None, "{what}");
+        let queue = CString::new(format!("/pollux-herd-{run},svc,BALANCE")).expect("a name");
+        let gone = MessageQueue::open(&queue).expect_err("it was removed");
+        assert_eq!(gone.kind(), std::io::ErrorKind::NotFound, "{what}");
     }
 }
 
