@@ -300,6 +300,9 @@ pub(crate) enum LabCommand {
     /// The callers of a herd, each a thread
     #[command(hide = true)]
     HerdCallers,
+    /// The manager of a pool that is measured as a herd
+    #[command(hide = true)]
+    HerdPool,
 }
 
 #[derive(Debug, Args)]

@@ -61,6 +61,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         Some(LabCommand::Hold { to, first, count }) => parts::hold(first, count, to),
         Some(LabCommand::HerdWorker) => parts::herd_worker(),
         Some(LabCommand::HerdCallers) => parts::herd_callers(),
+        Some(LabCommand::HerdPool) => parts::herd_pool(),
     }
 }
 

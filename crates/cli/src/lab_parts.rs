@@ -1,7 +1,7 @@
 //! The hidden commands of `pollux lab`: programs that a run of `http` or `herd` starts.
 //!
-//! A floor to compare servers with, the load generator, the holder of dead connections; workers and
-//! callers of a herd. None of them outlives the process that started it, and none is for users.
+//! A floor to compare servers with, the load generator, the holder of dead connections; workers,
+//! callers and pools of a herd. None of them outlives the process that started it, and none is for users.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use pollux_lab::error::in_words;
 use pollux_lab::floor::{self, Floor, FloorOptions};
 use pollux_lab::generate::{self, GenerateOptions};
-use pollux_lab::herd::{callers, worker};
+use pollux_lab::herd::{bank, callers, pool, worker};
 use pollux_lab::hold::Held;
+use rustix::process::Signal;
 
 use crate::lab::raise_descriptor_limit;
 use crate::output::{self, Failure};
@@ -65,9 +66,28 @@ pub(crate) fn herd_callers() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The manager of a pool; what it does comes over standard input.
+pub(crate) fn herd_pool() -> Result<ExitCode, Failure> {
+    // It ends its workers and removes its queues before it is gone.
+    prepare_until(Signal::TERM)?;
+    pool::run().map_err(|error| Failure::failed(in_words(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A worker of that pool, which its manager starts under another name.
+pub(crate) fn herd_server() -> Result<ExitCode, Failure> {
+    prepare()?;
+    bank::run().map_err(|error| Failure::failed(in_words(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Only the lab starts these, and none outlives its run.
 fn prepare() -> Result<(), Failure> {
+    prepare_until(Signal::KILL)
+}
+
+/// `signal` comes when the process that started this one has ended.
+fn prepare_until(signal: Signal) -> Result<(), Failure> {
     raise_descriptor_limit().map_err(Failure::failed)?;
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(Failure::failed)
+    rustix::process::set_parent_process_death_signal(Some(signal)).map_err(Failure::failed)
 }

@@ -4,6 +4,8 @@
 //! the outcome becomes an exit code.
 #![forbid(unsafe_code)]
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -27,19 +29,10 @@ mod service_table;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    if is_bridge() {
-        return pool::bridge();
-    }
-    let cli = Cli::parse();
-    let ran = match cli.command {
-        Command::Lab(lab) => lab::run(*lab),
-        Command::Load(flags) => load::run(&flags),
-        Command::Pool(command) => pool::run(*command),
-        Command::Serve(flags) => serve::run(*flags),
-        Command::Doctor(flags) => doctor::run(&flags),
-        Command::Fld(flags) => fld::run(&flags),
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { folder } => pages::man(&folder),
+    let ran = match started_as().as_deref().and_then(OsStr::to_str) {
+        Some(pollux_xatmi::pool::BRIDGE_PROGRAM) => return pool::bridge(),
+        Some(pollux_lab::herd::bank::PROGRAM) => lab_parts::herd_server(),
+        _ => run(Cli::parse().command),
     };
     match ran {
         Ok(code) => code,
@@ -50,9 +43,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the manager of a pool started this program as a bridge.
-fn is_bridge() -> bool {
-    let name = std::env::args_os().next();
-    let name = name.as_deref().map(std::path::Path::new).and_then(std::path::Path::file_name);
-    name.is_some_and(|name| name == pollux_xatmi::pool::BRIDGE_PROGRAM)
+fn run(command: Command) -> Result<ExitCode, output::Failure> {
+    match command {
+        Command::Lab(lab) => lab::run(*lab),
+        Command::Load(flags) => load::run(&flags),
+        Command::Pool(command) => pool::run(*command),
+        Command::Serve(flags) => serve::run(*flags),
+        Command::Doctor(flags) => doctor::run(&flags),
+        Command::Fld(flags) => fld::run(&flags),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { folder } => pages::man(&folder),
+    }
+}
+
+/// The name that this program was started under: the manager of a pool has others for it.
+fn started_as() -> Option<OsString> {
+    let path = std::env::args_os().next()?;
+    Path::new(&path).file_name().map(OsStr::to_owned)
 }

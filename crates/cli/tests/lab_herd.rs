@@ -1,11 +1,13 @@
 //! Herds of a few workers on a real kernel: every call is answered by somebody, every worker ends,
 //! and a limit that is too small is named. Nothing is judged of their figures.
 
+use std::ffi::CString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pollux_sys::mqueue::MessageQueue;
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -14,9 +16,15 @@ const WORKERS: usize = 4;
 /// Starts one run of one arm, as the lab does.
 fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
     let axes = json!({"source": source, "workers": WORKERS.to_string(), "callers": "3"});
-    let spec = json!({"experiment": "herd", "poller": null, "wait": wait, "pattern": "random",
-                      "axes": axes, "seed": 1, "ramp_ms": 50, "runtime_ms": runtime_ms,
-                      "interval_ms": 20, "pass": "timing", "scratch": std::env::temp_dir()});
+    start_arm(&axes, json!({"wait": wait}), runtime_ms, program)
+}
+
+fn start_arm(axes: &Value, arm: Value, runtime_ms: u64, program: &[&str]) -> Child {
+    let mut spec = json!({"experiment": "herd", "poller": null, "pattern": "random",
+                          "axes": axes, "seed": 1, "ramp_ms": 50, "runtime_ms": runtime_ms,
+                          "interval_ms": 20, "pass": "timing", "scratch": scratch()});
+    let (spec_map, arm) = (spec.as_object_mut().expect("a map"), arm.as_object().cloned());
+    spec_map.extend(arm.expect("a map"));
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).args(["lab", "measure"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -26,12 +34,20 @@ fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
     child
 }
 
+fn scratch() -> &'static str {
+    env!("CARGO_TARGET_TMPDIR")
+}
+
 /// The result of one run and the number of its intervals.
 fn measured(source: &str, wait: &str) -> (Value, usize) {
     let child = start(source, wait, 200, &[env!("CARGO_BIN_EXE_pollux")]);
+    result_of(child, &format!("{wait} on {source}"))
+}
+
+fn result_of(child: Child, what: &str) -> (Value, usize) {
     let output = child.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{wait} on {source}: {said}");
+    assert!(output.status.success(), "{what}: {said}");
     let text = String::from_utf8(output.stdout).expect("JSON");
     let lines: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
@@ -102,6 +118,31 @@ fn every_call_on_an_eventfd_is_answered() {
 #[test]
 fn every_call_on_a_pipe_is_answered() {
     every_call_is_answered("pipe");
+}
+
+#[test]
+fn every_call_to_a_pool_is_answered_and_nothing_of_it_stays() {
+    for (peer, wakes) in [("pool", "one"), ("pool-epoll", "all")] {
+        let axes = json!({"source": "queue", "workers": "8", "callers": "3"});
+        let pollux = [env!("CARGO_BIN_EXE_pollux")];
+        let child = start_arm(&axes, json!({"peer": peer}), 200, &pollux);
+        let run = child.id();
+        let (done, intervals) = result_of(child, peer);
+        let what = format!("{peer}: {done}");
+        let shares = done["worker_calls"].as_array().expect("shares");
+        let calls = shares.iter().filter_map(Value::as_u64).sum::<u64>();
+        assert_eq!((shares.len(), done["events"].as_u64()), (8, Some(calls)), "{what}");
+        assert!(calls > 0 && intervals >= 1, "{what}");
+        assert_eq!(done["mechanism"], format!("a message wakes {wakes}"), "{what}");
+        let figure = |name: &str| done["figures"][name].as_f64();
+        assert!(figure("worker_switches_voluntary_per_call") > Some(0.0), "{what}");
+        assert!(figure("latency_p50_us") <= figure("latency_max_us"), "{what}");
+        assert!(figure("boot_s") > Some(0.0), "{what}");
+        assert!(!Path::new(scratch()).join(format!("herd-pool-{run}")).exists(), "{what}");
+        let queue = CString::new(format!("/pollux-herd-{run},svc,BALANCE")).expect("a name");
+        let gone = MessageQueue::open(&queue).expect_err("it was removed");
+        assert_eq!(gone.kind(), std::io::ErrorKind::NotFound, "{what}");
+    }
 }
 
 #[test]

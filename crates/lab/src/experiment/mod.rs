@@ -181,7 +181,8 @@ impl Experiment {
     #[must_use]
     pub const fn peers(self) -> &'static [Peer] {
         match self {
-            Self::Streams | Self::Pipes | Self::Herd => &[],
+            Self::Streams | Self::Pipes => &[],
+            Self::Herd => &[Peer::Pool, Peer::PoolEpoll],
             Self::Chain => &[
                 Peer::RawEpoll,
                 Peer::Libev,

@@ -1,4 +1,5 @@
-//! Systems that are no part of pollux and stand beside it as arms: floors, servers, libraries.
+//! Whole systems that stand beside what an experiment varies: floors, servers, libraries, and the
+//! service pool.
 //!
 //! Which experiment has which is said in `Experiment::peers`; how one is started is said where the
 //! experiment is. A peer that this machine lacks is left out of the plan with the package to
@@ -31,11 +32,15 @@ pub enum Peer {
     Mio,
     /// The Rust library polling.
     Polling,
+    /// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
+    Pool,
+    /// The same by one switch with plain epoll.
+    PoolEpoll,
 }
 
 impl Peer {
     /// Every peer, in the order of lists.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::RawEpoll,
         Self::RawUring,
         Self::Nginx,
@@ -47,6 +52,8 @@ impl Peer {
         Self::Libevent,
         Self::Mio,
         Self::Polling,
+        Self::Pool,
+        Self::PoolEpoll,
     ];
 
     /// Name of the arm, and in job files.
@@ -64,6 +71,8 @@ impl Peer {
             Self::Libevent => "libevent",
             Self::Mio => "mio",
             Self::Polling => "polling",
+            Self::Pool => "pool",
+            Self::PoolEpoll => "pool-epoll",
         }
     }
 
@@ -87,7 +96,8 @@ impl Peer {
             Self::Libev => Some("libev-dev"),
             Self::Libuv => Some("libuv1-dev"),
             Self::Libevent => Some("libevent-dev"),
-            Self::RawEpoll | Self::RawUring | Self::Mio | Self::Polling => None,
+            Self::RawEpoll | Self::RawUring => None,
+            Self::Mio | Self::Polling | Self::Pool | Self::PoolEpoll => None,
         }
     }
 }

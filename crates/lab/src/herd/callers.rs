@@ -5,17 +5,20 @@
 //! what is under way at the end is waited for, so every call that was counted was answered.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use pollux_load::Distribution;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::bank::Customer;
 use super::desk::Desk;
 use super::message::{Message, Purpose};
+use super::pool;
 use super::requests::{Answers, Requests};
 use super::source::Source;
 use crate::error::{MeasureError, in_words};
@@ -36,6 +39,8 @@ pub(super) struct Orders {
     pub(super) address: Option<SocketAddr>,
     /// Number of callers.
     pub(super) callers: usize,
+    /// What the names of a pool begin with, where that is what they call instead of a source.
+    pub(super) pool: Option<String>,
 }
 
 /// What they are told then.
@@ -93,19 +98,57 @@ pub fn run() -> Result<(), MeasureError> {
 
 fn serve(desk: &Desk) -> Result<(), MeasureError> {
     let Some((orders, fds)) = desk.receive::<Orders>()? else { return Ok(()) };
-    let source = Source::by_name(&orders.source);
-    let source = source.ok_or_else(|| MeasureError::Spec(orders.source.clone()))?;
-    let (requests, answers) = Requests::new(source, orders.address, fds, orders.callers)?;
-    let (requests, answers) = (Arc::new(requests), Arc::new(answers));
+    let lines = Arc::new(Lines::open(&orders, fds)?);
     desk.send(&Word::Ready, &[])?;
     while let Some((go, _)) = desk.receive::<Go>()? {
-        let (called, intervals) = call_for(go, &requests, &answers)?;
+        let (called, intervals) = call_for(go, &lines)?;
         for interval in intervals {
             desk.send(&Word::Interval(interval), &[])?;
         }
         desk.send(&Word::Called(called), &[])?;
     }
     Ok(())
+}
+
+/// What is called, with what each caller needs for it.
+enum Lines {
+    /// A source.
+    Source(Requests, Vec<Answers>),
+    /// A pool. Each has one caller, which holds its lock without a rival.
+    Pool(Vec<Mutex<Customer>>),
+}
+
+impl Lines {
+    fn open(orders: &Orders, fds: Vec<OwnedFd>) -> Result<Self, MeasureError> {
+        if let Some(prefix) = &orders.pool {
+            let environment = pool::environment(prefix)?;
+            let customer = |number| Customer::open(&environment, number).map(Mutex::new);
+            return (0..orders.callers).map(customer).collect::<Result<_, _>>().map(Self::Pool);
+        }
+        let source = Source::by_name(&orders.source);
+        let source = source.ok_or_else(|| MeasureError::Spec(orders.source.clone()))?;
+        let (requests, answers) = Requests::new(source, orders.address, fds, orders.callers)?;
+        Ok(Self::Source(requests, answers))
+    }
+
+    fn callers(&self) -> usize {
+        match self {
+            Self::Source(_, answers) => answers.len(),
+            Self::Pool(customers) => customers.len(),
+        }
+    }
+
+    /// One call of a caller, answered.
+    fn call(&self, caller: usize, purpose: Purpose) -> Result<(), MeasureError> {
+        match self {
+            Self::Source(requests, answers) => {
+                requests.call(&answers[caller], Message { caller: caller as u8, purpose })
+            }
+            Self::Pool(customers) => {
+                customers[caller].lock().expect("a caller does not panic").ask()
+            }
+        }
+    }
 }
 
 /// What the threads of one run share with the one that waits for them.
@@ -125,12 +168,8 @@ struct Count(AtomicU64);
 /// What one thread ends with.
 type Ended = Result<Distribution, MeasureError>;
 
-fn call_for(
-    go: Go,
-    requests: &Arc<Requests>,
-    answers: &Arc<Vec<Answers>>,
-) -> Result<(Called, Vec<Interval>), MeasureError> {
-    let callers = answers.len();
+fn call_for(go: Go, lines: &Arc<Lines>) -> Result<(Called, Vec<Interval>), MeasureError> {
+    let callers = lines.callers();
     let shared = Arc::new(Shared {
         start: Barrier::new(callers + 1),
         is_over: AtomicBool::new(false),
@@ -138,7 +177,7 @@ fn call_for(
     });
     let (sender, ended) = channel();
     for caller in 0..callers {
-        spawn(caller, go.is_window, &shared, requests, answers, &sender)?;
+        spawn(caller, go.is_window, &shared, lines, &sender)?;
     }
     drop(sender);
     let cpu_before = cpu_ns();
@@ -177,21 +216,18 @@ fn spawn(
     caller: usize,
     is_window: bool,
     shared: &Arc<Shared>,
-    requests: &Arc<Requests>,
-    answers: &Arc<Vec<Answers>>,
+    lines: &Arc<Lines>,
     ended: &Sender<Ended>,
 ) -> Result<(), MeasureError> {
     let purpose = if is_window { Purpose::Window } else { Purpose::Ramp };
-    let message = Message { caller: caller as u8, purpose };
-    let (shared, requests, ended) = (Arc::clone(shared), Arc::clone(requests), ended.clone());
-    let answers = Arc::clone(answers);
+    let (shared, lines, ended) = (Arc::clone(shared), Arc::clone(lines), ended.clone());
     let call = move || {
         shared.start.wait();
         let mut times = Distribution::new();
         let mut calls = 0;
         while !shared.is_over.load(Relaxed) {
             let start = Instant::now();
-            requests.call(&answers[caller], message)?;
+            lines.call(caller, purpose)?;
             times.record(start.elapsed().as_nanos() as u64);
             calls += 1;
             shared.counts[caller].0.store(calls, Relaxed);

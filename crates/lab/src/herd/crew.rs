@@ -149,14 +149,17 @@ impl Drop for Crew {
 }
 
 /// Starts a hidden command of this program with `desk` as its standard input.
-pub(super) fn start(command: &str, desk: &OwnedFd) -> std::io::Result<Child> {
+pub(super) fn start(name: &str, desk: &OwnedFd) -> std::io::Result<Child> {
+    command(name, desk)?.spawn()
+}
+
+/// The same before it is started.
+pub(super) fn command(name: &str, desk: &OwnedFd) -> std::io::Result<Command> {
     let desk = desk.try_clone()?;
-    Command::new(std::env::current_exe()?)
-        .args(["lab", command])
-        .stdin(Stdio::from(desk))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["lab", name]).stdin(Stdio::from(desk));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
 }
 
 fn failed(what: String) -> MeasureError {

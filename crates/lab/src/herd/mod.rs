@@ -7,15 +7,19 @@
 //! time, latencies, and how the calls were shared, counted by the workers themselves. The sum of
 //! their shares must be the number of calls, or the run has failed.
 //!
+//! A service pool is measured in the same way, with a manager in the place of the crew (`pool`).
+//!
 //! Nobody is pinned: which worker is woken where is part of what is measured.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::time::Duration;
 
+use pollux_xatmi::worker::Wake;
+
 use crate::error::MeasureError;
-use crate::experiment::Wait;
+use crate::experiment::{Peer, Wait};
 use crate::host::Reading;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
@@ -24,11 +28,13 @@ use crate::measure::{Done, Pass, Profiling, RunSpec};
 use crate::record::Interval;
 use crate::stats;
 
+pub mod bank;
 pub mod callers;
 mod crew;
 mod desk;
 mod intake;
 mod message;
+pub mod pool;
 mod requests;
 mod source;
 mod waiting;
@@ -56,9 +62,14 @@ pub(crate) fn measure(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    // The place for an external client with its servers; there is none so far.
-    if let Some(peer) = spec.peer()? {
-        return Err(MeasureError::Spec(format!("herd does not run on {peer}")));
+    let wake = match spec.peer()? {
+        None => None,
+        Some(Peer::Pool) => Some(Wake::One),
+        Some(Peer::PoolEpoll) => Some(Wake::All),
+        Some(peer) => return Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
+    };
+    if let Some(wake) = wake {
+        return pool::measure(spec, wake, on_interval, is_interrupted);
     }
     let source = spec.word("source")?;
     let unknown = || MeasureError::Spec(format!("no source is called {source}"));
@@ -66,13 +77,17 @@ pub(crate) fn measure(
     let (workers, callers, wait) = (spec.count("workers")?, spec.count("callers")?, spec.wait()?);
     let opened = Opened::open(source, callers, wait == Wait::Block)?;
     let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
-    let mut calling = Calling::start(source, callers, &opened, is_interrupted)?;
+    let name = source.name().to_owned();
+    let orders = Orders { source: name, address: opened.address, callers, pool: None };
+    let mut calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
+    let complaint = || crew.complaint();
     let ramp = match spec.ramp_ms {
         0 => 0,
-        time_ms => calling.call(false, time_ms, spec, &crew, is_interrupted)?.0.calls,
+        time_ms => calling.call(false, time_ms, spec, &complaint, is_interrupted)?.0.calls,
     };
     let window = Window::open(spec, crew.pids(), calling.pid());
-    let (called, intervals) = calling.call(true, spec.runtime_ms, spec, &crew, is_interrupted)?;
+    let (called, intervals) =
+        calling.call(true, spec.runtime_ms, spec, &complaint, is_interrupted)?;
     let mut done = window.close(&called);
     intervals.iter().for_each(on_interval);
     drop(calling);
@@ -146,9 +161,8 @@ struct Calling {
 
 impl Calling {
     fn start(
-        source: Source,
-        callers: usize,
-        opened: &Opened,
+        orders: &Orders,
+        fds: &[BorrowedFd<'_>],
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
         let (desk, theirs) = Desk::pair()?;
@@ -159,9 +173,7 @@ impl Calling {
         })?;
         drop(theirs);
         let calling = Self { desk, child };
-        let source = source.name().to_owned();
-        let orders = Orders { source, address: opened.address, callers };
-        calling.desk.send(&orders, &opened.for_callers())?;
+        calling.desk.send(orders, fds)?;
         match calling.desk.receive_within(PATIENCE, is_interrupted)? {
             Some(Word::Ready) => Ok(calling),
             Some(Word::Failed(what)) => Err(failed(what)),
@@ -173,13 +185,14 @@ impl Calling {
         self.child.id()
     }
 
-    /// Lets them call for some time; what came of it, with its intervals.
+    /// Lets them call for some time; what came of it, with its intervals. `complaint` tells what a
+    /// worker has said that failed.
     fn call(
         &mut self,
         is_window: bool,
         time_ms: u64,
         spec: &RunSpec,
-        crew: &Crew,
+        complaint: &dyn Fn() -> Option<MeasureError>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(Called, Vec<Interval>), MeasureError> {
         let interval_ms = spec.interval().as_millis() as u64;
@@ -192,12 +205,12 @@ impl Calling {
                 Some(Word::Called(called)) => return Ok((called, intervals)),
                 // A call that fails does so because of a worker, if one has failed.
                 Some(Word::Failed(what)) => {
-                    return Err(crew.complaint().unwrap_or_else(|| failed(what)));
+                    return Err(complaint().unwrap_or_else(|| failed(what)));
                 }
                 Some(Word::Ready) => {}
                 None => {
                     let silent = || failed("did not end when they should".to_owned());
-                    return Err(crew.complaint().unwrap_or_else(silent));
+                    return Err(complaint().unwrap_or_else(silent));
                 }
             }
         }

@@ -252,8 +252,8 @@ pub const KEYS: &[Key] = &[
         default: Some("all"),
         reason: "what the experiment knows how to run beside pollux; those that the machine lacks \
                  are left out with the package to install",
-        about: "floors and other systems to compare with, each an arm; `streams`, `pipes` \
-                and `herd` have none",
+        about: "floors and whole systems to compare with, each an arm; `streams` and `pipes` \
+                have none, `herd` has the service pool on queues",
         example: "[\"raw-epoll\", \"nginx\"]",
     },
     Key {

@@ -56,7 +56,7 @@ fn refused(driver: Driver) -> Option<String> {
 
 fn missing_peer(peer: Peer) -> Option<String> {
     match peer {
-        Peer::RawEpoll | Peer::Mio | Peer::Polling => None,
+        Peer::RawEpoll | Peer::Mio | Peer::Polling | Peer::Pool | Peer::PoolEpoll => None,
         Peer::RawUring => refused(Driver::Completion),
         Peer::Nginx | Peer::Haproxy | Peer::H2o | Peer::Lighttpd => {
             programs::missing(peer.name(), peer.package().unwrap_or_default())

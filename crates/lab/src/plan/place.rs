@@ -8,7 +8,8 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use super::{ArmKind, Machine};
-use crate::experiment::{Experiment, PROCESSES};
+use crate::experiment::{Experiment, PROCESSES, Peer};
+use crate::herd::Source;
 use crate::record::Point;
 
 /// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
@@ -53,6 +54,11 @@ pub(super) fn arm_fault(
     point: &Point,
     arm: &ArmKind,
 ) -> Option<String> {
+    if let ArmKind::Peer(Peer::Pool | Peer::PoolEpoll) = arm
+        && point.axes.get("source").is_some_and(|source| source != Source::Queue.name())
+    {
+        return Some("the workers of a pool wait for queues".to_owned());
+    }
     let processes = point.axes.get(PROCESSES).and_then(|count| count.parse::<u64>().ok())?;
     match arm {
         ArmKind::Peer(peer) if !peer.is_floor() => {
@@ -124,7 +130,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::experiment::Peer;
     use crate::measure::Pattern;
     use crate::plan::{Resources, Wanted};
 
@@ -208,6 +213,16 @@ mod tests {
         assert_eq!(fault(&MACHINE, "18000", &ArmKind::Peer(Peer::Nginx)), None);
         assert!(fault(&MACHINE, "30000", &ArmKind::Peer(Peer::Nginx)).is_some());
         assert_eq!(fault(&MACHINE, "30000", &ArmKind::Peer(Peer::RawUring)), None);
+    }
+
+    #[test]
+    fn a_pool_runs_on_queues_and_nothing_else() {
+        let fault = |source| {
+            let point = point(Experiment::Herd, &[("source", source)]);
+            arm_fault(&MACHINE, Experiment::Herd, &point, &ArmKind::Peer(Peer::Pool))
+        };
+        assert_eq!(fault("queue"), None);
+        assert!(fault("pipe").is_some_and(|reason| reason.contains("queues")));
     }
 
     #[test]

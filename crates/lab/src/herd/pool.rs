@@ -1,0 +1,333 @@
+//! The service pool of pollux as a system under test: the same herd on the same kind of queue, with
+//! everything that a pool adds to it.
+//!
+//! The measuring process starts a manager, `pollux lab herd-pool`, which calls [`run`]; that one
+//! starts the workers (`bank`), and the callers of [`super::callers`] call them as clients do. How
+//! workers wait is the pool's own switch. Names begin with the number of the measuring process, and
+//! files are in a folder of the run's own, which is removed; the manager ends when the measuring
+//! process does, and takes all workers and queues along.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use pollux_xatmi::control::{Answer, Control, Request};
+use pollux_xatmi::environment::Environment;
+use pollux_xatmi::pool::{Log, Pool, PoolOptions};
+use pollux_xatmi::queue::Prefix;
+use pollux_xatmi::worker::Wake;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use super::bank::PROGRAM;
+use super::callers::{Orders as CallerOrders, PATIENCE};
+use super::crew;
+use super::desk::Desk;
+use super::{Calling, Source, Window, check_sum, shares};
+use crate::error::{MeasureError, in_words};
+use crate::measure::{Done, RunSpec};
+use crate::record::Interval;
+
+/// Longest silence of a manager: it tells how far it is whenever a worker is up.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long it may take to end with all workers; 250 take a fraction of a second.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+/// Lines of its log that a failure quotes, from the end.
+const QUOTED_LINES: usize = 3;
+/// The configuration in the folder of a run.
+const CONFIG: &str = "pool.xml";
+/// The manager's log there.
+const LOG: &str = "pool.log";
+
+/// What a manager is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Orders {
+    /// The folder of the run, with the configuration in it.
+    folder: PathBuf,
+    /// What the names of its queues begin with.
+    prefix: String,
+    /// Whether a message wakes all workers.
+    wakes_all: bool,
+}
+
+/// What it says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    /// It can be asked.
+    Open,
+    /// There will be no pool.
+    Failed(String),
+}
+
+/// Runs one arm once, as [`super::measure`].
+pub(super) fn measure(
+    spec: &RunSpec,
+    wake: Wake,
+    on_interval: &mut dyn FnMut(&Interval),
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Done, MeasureError> {
+    if spec.word("source")? != Source::Queue.name() {
+        return Err(MeasureError::Spec("the workers of a pool wait for queues".to_owned()));
+    }
+    let (workers, callers) = (spec.count("workers")?, spec.count("callers")?);
+    let began = Instant::now();
+    let manager = Manager::start(spec, workers, wake, is_interrupted)?;
+    let boot_s = began.elapsed().as_secs_f64();
+    let pool = Some(manager.prefix.to_string());
+    let orders = CallerOrders { source: String::new(), address: None, callers, pool };
+    let mut calling = Calling::start(&orders, &[], is_interrupted)?;
+    let nobody = || None;
+    let ramp = match spec.ramp_ms {
+        0 => 0,
+        time_ms => calling.call(false, time_ms, spec, &nobody, is_interrupted)?.0.calls,
+    };
+    let before = manager.rows()?;
+    let pids = before.values().map(|row| row.pid).collect();
+    let window = Window::open(spec, pids, calling.pid());
+    let (called, intervals) = calling.call(true, spec.runtime_ms, spec, &nobody, is_interrupted)?;
+    let mut done = window.close(&called);
+    let after = manager.rows()?;
+    intervals.iter().for_each(on_interval);
+    drop(calling);
+    manager.end()?;
+    check_sum("ramp", ramp, before.values().map(|row| row.calls).sum())?;
+    done.worker_calls = calls_between(&before, &after)?;
+    check_sum("window", called.calls, done.worker_calls.iter().sum())?;
+    done.figures.extend(shares(&done.worker_calls));
+    done.figures.insert("boot_s".to_owned(), boot_s);
+    done.counters.insert("events".to_owned(), done.events);
+    done.mechanism = Some(format!("a message wakes {wake}"));
+    Ok(done)
+}
+
+/// A worker at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    pid: u32,
+    calls: u64,
+}
+
+/// Workers by their server ids.
+type Rows = BTreeMap<u32, Row>;
+
+/// The calls that each worker answered meanwhile.
+fn calls_between(before: &Rows, after: &Rows) -> Result<Vec<u64>, MeasureError> {
+    let replaced = |id: &u32| failed(&format!("worker {id} was replaced in the window"));
+    let one = |(id, then): (&u32, &Row)| match after.get(id) {
+        Some(now) if now.pid == then.pid => Ok(now.calls - then.calls),
+        _ => Err(replaced(id)),
+    };
+    before.iter().map(one).collect()
+}
+
+/// The manager of the run's pool, with everything that belongs to it.
+#[derive(Debug)]
+struct Manager {
+    desk: Desk,
+    child: Child,
+    prefix: Prefix,
+    workers: usize,
+    folder: Folder,
+}
+
+impl Manager {
+    /// Starts the pool and returns when all workers are up.
+    fn start(
+        spec: &RunSpec,
+        workers: usize,
+        wake: Wake,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Self, MeasureError> {
+        let prefix = prefix(&format!("/pollux-herd-{}", std::process::id()))?;
+        let folder = Folder::make(&spec.scratch, workers)?;
+        let (desk, theirs) = Desk::pair()?;
+        let setup = |cause| MeasureError::Setup { what: "the manager of a pool".to_owned(), cause };
+        let mut command = crew::command("herd-pool", &theirs).map_err(setup)?;
+        // A pool is set up by its environment, and whoever measures may have one of his own.
+        command.env_clear().env("PATH", &folder.path);
+        let child = command.spawn().map_err(setup)?;
+        // What is left of their end is the manager's, so that the desk ends with it.
+        drop((command, theirs));
+        let manager = Self { desk, child, prefix, workers, folder };
+        manager.open(wake, is_interrupted)?;
+        Ok(manager)
+    }
+
+    fn open(&self, wake: Wake, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
+        let (folder, prefix) = (self.folder.path.clone(), self.prefix.to_string());
+        self.desk.send(&Orders { folder, prefix, wakes_all: wake == Wake::All }, &[])?;
+        match self.desk.receive_within(SILENCE, is_interrupted)? {
+            Some(Word::Open) => self.ask(&Request::Settle, |_| {}),
+            Some(Word::Failed(what)) => Err(failed(&what)),
+            None => Err(failed(&format!("it did not open; {}", self.folder.last_words()))),
+        }
+    }
+
+    fn ask(&self, request: &Request, each: impl FnMut(Answer)) -> Result<(), MeasureError> {
+        let control = Control::connect(&self.prefix);
+        let asked = control.and_then(|mut control| control.ask(request, SILENCE, each));
+        asked
+            .map(drop)
+            .map_err(|error| failed(&format!("{}; {}", in_words(&error), self.folder.last_words())))
+    }
+
+    /// All workers, as the manager counts their calls.
+    fn rows(&self) -> Result<Rows, MeasureError> {
+        let mut rows = Rows::new();
+        self.ask(&Request::Ps, |answer| {
+            let Answer::Workers(workers) = answer else { return };
+            let up = workers.iter().filter_map(|row| Some((row, row.pid?)));
+            rows.extend(up.map(|(row, pid)| (row.srvid, Row { pid, calls: row.calls })));
+        })?;
+        match rows.len() {
+            up if up == self.workers => Ok(rows),
+            up => Err(failed(&format!("{up} of {} workers are up", self.workers))),
+        }
+    }
+
+    /// Ends the pool; one that does not end well is an error.
+    fn end(mut self) -> Result<(), MeasureError> {
+        let ended = self.told_to_end();
+        let status = ended.map_err(|cause| MeasureError::Io { call: "waitpid", cause })?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(failed(&format!("{status}; {}", self.folder.last_words()))),
+        }
+    }
+
+    fn told_to_end(&mut self) -> std::io::Result<ExitStatus> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        let start = Instant::now();
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        // It says nothing any more: what comes is the end of the desk, or that of our patience.
+        let _ = self.desk.receive_within::<Word>(END_PATIENCE, &|| false);
+        if start.elapsed() >= END_PATIENCE {
+            self.child.kill()?;
+        }
+        self.child.wait()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // After an end this is the status once more; after a failure there is nobody to tell.
+        let _ = self.told_to_end();
+    }
+}
+
+/// The folder of a run: the configuration, the worker's program under its name, the log.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn make(scratch: &Path, workers: usize) -> Result<Self, MeasureError> {
+        let path = scratch.join(format!("herd-pool-{}", std::process::id()));
+        let failed = |cause| MeasureError::Setup { what: "the folder of a pool".to_owned(), cause };
+        std::fs::create_dir_all(&path).map_err(failed)?;
+        let folder = Self { path };
+        std::fs::write(folder.path.join(CONFIG), config(workers)).map_err(failed)?;
+        let own = std::env::current_exe().map_err(failed)?;
+        std::os::unix::fs::symlink(own, folder.path.join(PROGRAM)).map_err(failed)?;
+        Ok(folder)
+    }
+
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.path.join(LOG)).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];
+        if last.is_empty() { "its log is empty".to_owned() } else { last.join(" | ") }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The runner removes the folder around it in any case.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// So many copies of the bank's server. Nothing looks at workers but every ten minutes.
+fn config(workers: usize) -> String {
+    format!(
+        "<endurox><appconfig><sanity>600</sanity></appconfig><servers><server name=\"{PROGRAM}\">\
+         <srvid>1</srvid><min>{workers}</min><max>{workers}</max><start_max>0</start_max>\
+         <pingtime>0</pingtime></server></servers></endurox>"
+    )
+}
+
+/// Manages a pool until SIGTERM.
+///
+/// # Errors
+/// [`MeasureError`] when it can't be told what went wrong, or the pool did not end well.
+pub fn run() -> Result<(), MeasureError> {
+    let desk = Desk::on_stdin()?;
+    let Some((orders, _)) = desk.receive::<Orders>()? else { return Ok(()) };
+    let pool = match opened(&orders) {
+        Ok(pool) => pool,
+        Err(error) => return desk.send(&Word::Failed(in_words(&error)), &[]),
+    };
+    desk.send(&Word::Open, &[])?;
+    pool.run().map_err(|error| failed(&in_words(&error)))
+}
+
+fn opened(orders: &Orders) -> Result<Pool, MeasureError> {
+    let log = Log::append_to(&orders.folder.join(LOG));
+    let log = log.map_err(|cause| MeasureError::Setup { what: "the log".to_owned(), cause })?;
+    let options = PoolOptions {
+        config: orders.folder.join(CONFIG),
+        environment: environment(&orders.prefix)?,
+        wake: if orders.wakes_all { Wake::All } else { Wake::One },
+        metrics: None,
+    };
+    Pool::open(options, log).map_err(|error| failed(&in_words(&error)))
+}
+
+/// The settings of the run's pool, for its manager and its clients.
+pub(super) fn environment(prefix: &str) -> Result<Environment, MeasureError> {
+    let prefix = self::prefix(prefix)?;
+    // A call that takes so long has lost its message.
+    let timeout = Some(PATIENCE);
+    Ok(Environment { prefix, timeout, messages_max: None, message_len_bytes: None })
+}
+
+fn prefix(text: &str) -> Result<Prefix, MeasureError> {
+    Prefix::new(text).map_err(|mistake| MeasureError::Spec(mistake.to_string()))
+}
+
+fn failed(what: &str) -> MeasureError {
+    MeasureError::Program { program: "the pool".to_owned(), what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_was_replaced_spoils_the_window() {
+        let row = |pid, calls| Row { pid, calls };
+        let before = Rows::from([(1, row(10, 5)), (2, row(11, 0))]);
+        let after = Rows::from([(1, row(10, 9)), (2, row(11, 1))]);
+        assert_eq!(calls_between(&before, &after).expect("the same workers"), [4, 1]);
+        let replaced = Rows::from([(1, row(10, 9)), (2, row(12, 1))]);
+        let error = calls_between(&before, &replaced).expect_err("another process");
+        assert!(error.to_string().contains("worker 2 was replaced"), "{error}");
+        assert!(calls_between(&before, &Rows::new()).is_err());
+    }
+
+    #[test]
+    fn the_configuration_is_one_that_the_pool_reads_without_a_warning() {
+        let file = std::env::temp_dir().join(format!("herd-pool-{}.xml", std::process::id()));
+        std::fs::write(&file, config(250)).expect("written");
+        let read = pollux_xatmi::config::PoolConfig::from_file(&file);
+        std::fs::remove_file(&file).expect("removed");
+        let read = read.expect("sound");
+        assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+        assert_eq!(read.entries.iter().map(|entry| entry.min).collect::<Vec<_>>(), [250]);
+    }
+}
