@@ -308,6 +308,19 @@ impl Pool {
         self.nudging = (next <= until).then_some((next, until));
     }
 
+    /// Tells the workers that contexts ended, if some did and it is time.
+    pub(super) fn sweep_when_due(&mut self, now: Instant) {
+        if self.visitors.sweeps_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.visitors.sweeps_at = None;
+        self.counts.sweeps += 1;
+        let ids: Vec<u32> = self.workers.keys().copied().collect();
+        for id in ids {
+            self.tell(id, &ToWorker::Sweep);
+        }
+    }
+
     /// As many idle workers as there are messages are told to look into their queues.
     pub(super) fn nudge(&mut self) {
         let mut told = 0;
