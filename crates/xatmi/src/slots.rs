@@ -5,6 +5,7 @@
 //! live for the tables that it prints, and after a death to answer the caller who waits for the
 //! dead. Nothing here waits, and no word of a slot is ever trusted beyond being a number.
 
+mod inbox;
 mod record;
 mod tally;
 
@@ -14,8 +15,12 @@ use std::sync::atomic;
 
 use pollux_sys::shared::SharedWords;
 
+pub use inbox::Inbox;
 pub use record::{Caller, Occupation, Slot, State, WORDS_PER_WORKER};
 pub use tally::{SERVICES_MAX, ServiceTally, Total, Totals, name_hash};
+
+/// Words of one worker: its record and its inbox.
+const WORDS: usize = WORDS_PER_WORKER + inbox::INBOX_WORDS;
 
 /// The slots of all workers of one pool.
 #[derive(Debug)]
@@ -29,7 +34,7 @@ impl Slots {
     /// # Errors
     /// What `memfd_create(2)`, `ftruncate(2)` and `mmap(2)` give: EMFILE, ENFILE, ENOMEM.
     pub fn create(workers: usize) -> io::Result<Self> {
-        Ok(Self { words: SharedWords::create(workers * WORDS_PER_WORKER)? })
+        Ok(Self { words: SharedWords::create(workers * WORDS)? })
     }
 
     /// Maps the slots behind a memfd that somebody else made.
@@ -43,7 +48,7 @@ impl Slots {
     /// How many workers have a slot.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words.len() / WORDS_PER_WORKER
+        self.words.len() / WORDS
     }
 
     /// Whether there is no slot at all.
@@ -55,8 +60,17 @@ impl Slots {
     /// The slot of worker `index`, none beyond the last.
     #[must_use]
     pub fn slot(&self, index: usize) -> Option<Slot<'_>> {
-        let (records, _) = self.words.as_chunks::<WORDS_PER_WORKER>();
-        records.get(index).map(Slot::over)
+        self.part(index)?.first_chunk().map(Slot::over)
+    }
+
+    /// Where worker `index` has its requests written, none beyond the last.
+    #[must_use]
+    pub fn inbox(&self, index: usize) -> Option<Inbox<'_>> {
+        Some(Inbox { words: &self.part(index)?[WORDS_PER_WORKER..] })
+    }
+
+    fn part(&self, index: usize) -> Option<&[atomic::AtomicU64; WORDS]> {
+        self.words.as_chunks::<WORDS>().0.get(index)
     }
 }
 
@@ -88,6 +102,30 @@ mod tests {
         assert_eq!(seen.caller, CALLER);
         assert_eq!(other.slot(1).expect("three of them").occupation().state, State::Free);
         assert!(other.slot(3).is_none());
+    }
+
+    #[test]
+    fn what_is_in_the_inbox_of_one_is_seen_by_the_other_and_in_no_record() {
+        let slots = Slots::create(2).expect("memory");
+        let fd = slots.as_fd().try_clone_to_owned().expect("a descriptor");
+        let other = Slots::from_fd(fd).expect("the same memory");
+        let inbox = slots.inbox(0).expect("two of them");
+        inbox.prepare();
+        assert_eq!(size_of_val(inbox.words()), Inbox::LEN_BYTES_MAX);
+        for (number, word) in inbox.words().iter().enumerate() {
+            word.store(u64::from_ne_bytes([number as u8 | 1; 8]), Ordering::Relaxed);
+        }
+        let mut copy = [0; 11];
+        other.inbox(0).expect("two of them").copy_to(&mut copy);
+        assert_eq!(copy, [1; 11]);
+        assert_eq!(other.inbox(0).expect("two of them").content()[16..24], [3; 8]);
+        for index in [0, 1] {
+            assert_eq!(other.slot(index).expect("two").occupation().state, State::Free);
+        }
+        assert!(other.inbox(1).expect("two").content().iter().all(|byte| *byte == 0));
+        inbox.empty();
+        assert_eq!(other.inbox(0).expect("two").content()[..9], [0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!(other.inbox(2).is_none());
     }
 
     #[test]

@@ -91,6 +91,12 @@ impl Process {
         seat.slots.slot(seat.index)
     }
 
+    /// The request that it had taken and not begun when it died.
+    pub(super) fn inbox(&self) -> Option<Vec<u8>> {
+        let seat = self.seat.as_ref()?;
+        Some(seat.slots.inbox(seat.index)?.content())
+    }
+
     /// Its seat, to be given back.
     pub(super) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()

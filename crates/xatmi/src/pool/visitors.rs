@@ -25,6 +25,8 @@ const VISITORS_MAX: usize = 8_192;
 const ACCEPT_BUDGET: usize = 64;
 /// How long accepting rests when there is no room.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// How often it is told that accepting rests.
+const REST_TOLD_EACH: Duration = Duration::from_secs(60);
 /// From the end of a context until workers are told: one message to each for many ends.
 const SWEEP_REST: Duration = Duration::from_secs(1);
 
@@ -52,6 +54,7 @@ pub(super) struct Visitors {
     numbers: u64,
     /// When accepting begins again; it rests while there is no room.
     pub(super) accepts_at: Option<Instant>,
+    rest_told: Option<Instant>,
     /// When workers are told that contexts ended, if some did.
     pub(super) sweeps_at: Option<Instant>,
     /// Memory of earlier managers, so that workers which share one share its mapping.
@@ -194,7 +197,11 @@ impl Pool {
             self.watch.remove(listener.as_fd(), *token);
             self.visitors.accepts_at = Some(now + ACCEPT_REST);
             self.counts.accept_rests += 1;
-            self.log.line(&format!("no connection is taken for a moment: {why}"));
+            // A pool that is full rests ten times a second.
+            if self.visitors.rest_told.is_none_or(|at| now - at >= REST_TOLD_EACH) {
+                self.visitors.rest_told = Some(now);
+                self.log.line(&format!("no connection is taken for a moment: {why}"));
+            }
         }
     }
 
