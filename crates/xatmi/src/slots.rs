@@ -6,6 +6,7 @@
 //! dead. Nothing here waits, and no word of a slot is ever trusted beyond being a number.
 
 mod inbox;
+mod promise;
 mod record;
 mod tally;
 
@@ -16,11 +17,13 @@ use std::sync::atomic;
 use pollux_sys::shared::SharedWords;
 
 pub use inbox::Inbox;
+pub use promise::Promise;
 pub use record::{Caller, Occupation, Slot, State, WORDS_PER_WORKER};
 pub use tally::{SERVICES_MAX, ServiceTally, Total, Totals, name_hash};
 
-/// Words of one worker: its record and its inbox.
-const WORDS: usize = WORDS_PER_WORKER + inbox::INBOX_WORDS;
+/// Words of one worker: its record, its inbox, its promises.
+const WORDS: usize = PROMISES_FIRST + promise::PROMISES_MAX * promise::PROMISE_WORDS;
+const PROMISES_FIRST: usize = WORDS_PER_WORKER + inbox::INBOX_WORDS;
 
 /// The slots of all workers of one pool.
 #[derive(Debug)]
@@ -66,7 +69,21 @@ impl Slots {
     /// Where worker `index` has its requests written, none beyond the last.
     #[must_use]
     pub fn inbox(&self, index: usize) -> Option<Inbox<'_>> {
-        Some(Inbox { words: &self.part(index)?[WORDS_PER_WORKER..] })
+        Some(Inbox { words: &self.part(index)?[WORDS_PER_WORKER..PROMISES_FIRST] })
+    }
+
+    /// Forgets what the last worker at `index` had taken and promised. Called by the manager.
+    pub fn forget(&self, index: usize) {
+        for word in self.part(index).into_iter().flat_map(|part| &part[PROMISES_FIRST..]) {
+            word.store(0, atomic::Ordering::Relaxed);
+        }
+        if let Some(inbox) = self.inbox(index) {
+            inbox.empty();
+        }
+    }
+
+    fn promises(&self, index: usize) -> Option<&[atomic::AtomicU64]> {
+        Some(&self.part(index)?[PROMISES_FIRST..])
     }
 
     fn part(&self, index: usize) -> Option<&[atomic::AtomicU64; WORDS]> {
@@ -126,6 +143,22 @@ mod tests {
         inbox.empty();
         assert_eq!(other.inbox(0).expect("two").content()[..9], [0, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert!(other.inbox(2).is_none());
+    }
+
+    #[test]
+    fn promises_are_seen_until_they_are_kept() {
+        let slots = std::rc::Rc::new(Slots::create(2).expect("memory"));
+        let first = Promise::note(&slots, 1, &CALLER).expect("room");
+        let rest: Vec<_> =
+            (1..promise::PROMISES_MAX).map(|_| Promise::note(&slots, 1, &CALLER)).collect();
+        assert!(rest.iter().all(Option::is_some) && Promise::note(&slots, 1, &CALLER).is_none());
+        drop(rest);
+        assert_eq!((Promise::all(&slots, 0), Promise::all(&slots, 1)), (vec![], vec![CALLER]));
+        drop(first);
+        assert_eq!(Promise::all(&slots, 1), []);
+        std::mem::forget(Promise::note(&slots, 1, &CALLER).expect("room"));
+        slots.forget(1);
+        assert_eq!(Promise::all(&slots, 1), []);
     }
 
     #[test]

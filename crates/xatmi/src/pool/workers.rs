@@ -10,7 +10,7 @@ use super::services::creditor;
 use super::spawn::{Start, spawn};
 use crate::error::Code;
 use crate::link::{Advert, Link, Received, ToManager, ToWorker};
-use crate::slots::State as Seated;
+use crate::slots::{Caller, State as Seated};
 use crate::supervisor::{Action, Event};
 use crate::wire::Request;
 
@@ -80,6 +80,11 @@ impl Pool {
         self.hear_worker(id, now);
         let Some(process) = self.workers.remove(&id) else { return };
         self.answer_for(id, &process, now);
+        for Caller { pid, context, call_id, nonce } in process.promises() {
+            let creditor = Creditor { pid, context, nonce, call_id };
+            let patience = self.sizes.timeout;
+            self.owed.answer(&self.prefix, creditor, Code::ServiceError, now, patience);
+        }
         if let Some(seat) = process.seat().cloned() {
             self.vacate(&seat);
         }

@@ -60,7 +60,8 @@ impl Dispatch {
         };
         let (inbox, spare) = (Vec::new(), Spare::default());
         slots.inbox(slot).expect("as its slot").prepare();
-        Self { desk, replies: Replies::new(prefix), slots, slot, inbox, spare }
+        let replies = Replies::new(prefix, Rc::clone(&slots), slot);
+        Self { desk, replies, slots, slot, inbox, spare }
     }
 
     /// Takes one request from the queue of `entry`, if there is one, and serves it.

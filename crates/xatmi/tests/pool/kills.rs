@@ -80,10 +80,9 @@ fn ten_kills_a_second() {
     let told = pool.count("answers_sent");
     say(&format!("{kills} kills in {seconds} s: {ends:?}; {told} answered by the manager"));
     assert!(ends.get("ok").is_some_and(|answers| *answers > 0));
-    // Only a worker that dies within the few instructions between taking a request and noting
-    // whose it is, or with an answer that has no room, leaves its caller to the time-out.
+    // A caller is told at once wherever its worker dies; a machine that stands still is not it.
     let late = ends.get("TPETIME").copied().unwrap_or(0);
-    assert!(late <= 1 + kills / 20, "{late} time-outs after {kills} kills");
+    assert!(late <= kills / 100, "{late} time-outs after {kills} kills");
     pool.end();
     for queue in queues {
         assert!(!exists(&queue), "{queue:?} stays");
