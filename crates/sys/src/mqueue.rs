@@ -12,6 +12,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::readiness::timespec;
@@ -115,6 +116,22 @@ impl MessageQueue {
     /// EAGAIN when the queue is empty, EMSGSIZE when `buffer` is too short.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, u32)> {
         self.receive_until(buffer, None)
+    }
+
+    /// Takes a message as [`receive`](Self::receive) does into `words`, which other processes may
+    /// see: what was taken is there although this process is killed on the way. Returns its
+    /// length.
+    ///
+    /// # Errors
+    /// EAGAIN when the queue is empty, EMSGSIZE when `words` are too few.
+    pub fn receive_shared(&self, words: &[AtomicU64]) -> io::Result<usize> {
+        let (fd, first, len) = (self.fd.as_raw_fd(), words.as_ptr(), size_of_val(words));
+        let (unwanted, never) = (ptr::null_mut::<libc::c_uint>(), ptr::null::<libc::timespec>());
+        // SAFETY: pointer and length are those of live words, which as atomics may change under a
+        // shared reference; a null priority is not written and a null deadline not read.
+        let taken =
+            unsafe { libc::syscall(libc::SYS_mq_timedreceive, fd, first, len, unwanted, never) };
+        checked(taken as isize)
     }
 
     /// The size of the queue and how many messages wait in it (`mq_getattr(3)`).

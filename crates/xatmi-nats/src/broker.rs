@@ -142,6 +142,8 @@ impl Broker {
             let asking = self.ask(subject, headers, payload.into(), end);
             tokio::select! {
                 answered = asking => answered,
+                // A broker that hangs takes nothing any more, and only the reply has a limit.
+                () = tokio::time::sleep_until(end.into()) => (local::failed(Code::Time), None),
                 _ = lost.changed() => (local::failed(Code::ServiceError), None),
             }
         })

@@ -5,6 +5,8 @@
 //! live for the tables that it prints, and after a death to answer the caller who waits for the
 //! dead. Nothing here waits, and no word of a slot is ever trusted beyond being a number.
 
+mod inbox;
+mod promise;
 mod record;
 mod tally;
 
@@ -14,8 +16,14 @@ use std::sync::atomic;
 
 use pollux_sys::shared::SharedWords;
 
+pub use inbox::Inbox;
+pub use promise::Promise;
 pub use record::{Caller, Occupation, Slot, State, WORDS_PER_WORKER};
 pub use tally::{SERVICES_MAX, ServiceTally, Total, Totals, name_hash};
+
+/// Words of one worker: its record, its inbox, its promises.
+const WORDS: usize = PROMISES_FIRST + promise::PROMISES_MAX * promise::PROMISE_WORDS;
+const PROMISES_FIRST: usize = WORDS_PER_WORKER + inbox::INBOX_WORDS;
 
 /// The slots of all workers of one pool.
 #[derive(Debug)]
@@ -29,7 +37,7 @@ impl Slots {
     /// # Errors
     /// What `memfd_create(2)`, `ftruncate(2)` and `mmap(2)` give: EMFILE, ENFILE, ENOMEM.
     pub fn create(workers: usize) -> io::Result<Self> {
-        Ok(Self { words: SharedWords::create(workers * WORDS_PER_WORKER)? })
+        Ok(Self { words: SharedWords::create(workers * WORDS)? })
     }
 
     /// Maps the slots behind a memfd that somebody else made.
@@ -43,7 +51,7 @@ impl Slots {
     /// How many workers have a slot.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words.len() / WORDS_PER_WORKER
+        self.words.len() / WORDS
     }
 
     /// Whether there is no slot at all.
@@ -55,8 +63,31 @@ impl Slots {
     /// The slot of worker `index`, none beyond the last.
     #[must_use]
     pub fn slot(&self, index: usize) -> Option<Slot<'_>> {
-        let (records, _) = self.words.as_chunks::<WORDS_PER_WORKER>();
-        records.get(index).map(Slot::over)
+        self.part(index)?.first_chunk().map(Slot::over)
+    }
+
+    /// Where worker `index` has its requests written, none beyond the last.
+    #[must_use]
+    pub fn inbox(&self, index: usize) -> Option<Inbox<'_>> {
+        Some(Inbox { words: &self.part(index)?[WORDS_PER_WORKER..PROMISES_FIRST] })
+    }
+
+    /// Forgets what the last worker at `index` had taken and promised. Called by the manager.
+    pub fn forget(&self, index: usize) {
+        for word in self.part(index).into_iter().flat_map(|part| &part[PROMISES_FIRST..]) {
+            word.store(0, atomic::Ordering::Relaxed);
+        }
+        if let Some(inbox) = self.inbox(index) {
+            inbox.empty();
+        }
+    }
+
+    fn promises(&self, index: usize) -> Option<&[atomic::AtomicU64]> {
+        Some(&self.part(index)?[PROMISES_FIRST..])
+    }
+
+    fn part(&self, index: usize) -> Option<&[atomic::AtomicU64; WORDS]> {
+        self.words.as_chunks::<WORDS>().0.get(index)
     }
 }
 
@@ -88,6 +119,46 @@ mod tests {
         assert_eq!(seen.caller, CALLER);
         assert_eq!(other.slot(1).expect("three of them").occupation().state, State::Free);
         assert!(other.slot(3).is_none());
+    }
+
+    #[test]
+    fn what_is_in_the_inbox_of_one_is_seen_by_the_other_and_in_no_record() {
+        let slots = Slots::create(2).expect("memory");
+        let fd = slots.as_fd().try_clone_to_owned().expect("a descriptor");
+        let other = Slots::from_fd(fd).expect("the same memory");
+        let inbox = slots.inbox(0).expect("two of them");
+        inbox.prepare();
+        assert_eq!(size_of_val(inbox.words()), Inbox::LEN_BYTES_MAX);
+        for (number, word) in inbox.words().iter().enumerate() {
+            word.store(u64::from_ne_bytes([number as u8 | 1; 8]), Ordering::Relaxed);
+        }
+        let mut copy = [0; 11];
+        other.inbox(0).expect("two of them").copy_to(&mut copy);
+        assert_eq!(copy, [1; 11]);
+        assert_eq!(other.inbox(0).expect("two of them").content()[16..24], [3; 8]);
+        for index in [0, 1] {
+            assert_eq!(other.slot(index).expect("two").occupation().state, State::Free);
+        }
+        assert!(other.inbox(1).expect("two").content().iter().all(|byte| *byte == 0));
+        inbox.empty();
+        assert_eq!(other.inbox(0).expect("two").content()[..9], [0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!(other.inbox(2).is_none());
+    }
+
+    #[test]
+    fn promises_are_seen_until_they_are_kept() {
+        let slots = std::rc::Rc::new(Slots::create(2).expect("memory"));
+        let first = Promise::note(&slots, 1, &CALLER).expect("room");
+        let rest: Vec<_> =
+            (1..promise::PROMISES_MAX).map(|_| Promise::note(&slots, 1, &CALLER)).collect();
+        assert!(rest.iter().all(Option::is_some) && Promise::note(&slots, 1, &CALLER).is_none());
+        drop(rest);
+        assert_eq!((Promise::all(&slots, 0), Promise::all(&slots, 1)), (vec![], vec![CALLER]));
+        drop(first);
+        assert_eq!(Promise::all(&slots, 1), []);
+        std::mem::forget(Promise::note(&slots, 1, &CALLER).expect("room"));
+        slots.forget(1);
+        assert_eq!(Promise::all(&slots, 1), []);
     }
 
     #[test]

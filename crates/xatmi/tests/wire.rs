@@ -80,6 +80,10 @@ proptest! {
         let mut out = [0; 1024];
         let len = request.encode(&mut out).expect("it fits");
         prop_assert_eq!(Message::decode(&out[..len]), Ok(Message::Request(request)));
+        // Whatever stands behind it.
+        out[len..].fill(0xa5);
+        prop_assert_eq!(Request::decode_first(&out), Ok(request));
+        prop_assert_eq!(Request::decode_first(&out[..len - 1]), Err(Malformed::Length));
         prop_assert_eq!(Reply::decode(&out[..len]), Err(Malformed::Kind));
         message::holds(&out[..len]);
     }
@@ -96,6 +100,7 @@ proptest! {
 
     #[test]
     fn random_bytes_are_no_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let _ = Request::decode_first(&[b"PXAT\x01\x01", &bytes[..]].concat());
         message::holds(&bytes);
         message::holds(&[b"PXAT\x01", &bytes[..]].concat());
     }

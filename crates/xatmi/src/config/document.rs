@@ -38,12 +38,13 @@ impl Element {
         let mut reader = Reader::from_str(text);
         let mut open: Vec<Self> = Vec::new();
         let mut root = None;
+        let mut lines = Lines::of(text);
         loop {
             let event = reader.read_event();
-            let line = line_at(text, reader.buffer_position());
+            let line = lines.at(reader.buffer_position());
             let broken = |what: String| Broken { line, what };
             let event = event.map_err(|error| Broken {
-                line: line_at(text, reader.error_position()),
+                line: Lines::of(text).at(reader.error_position()),
                 what: error.to_string(),
             })?;
             match event {
@@ -136,9 +137,26 @@ fn end(open: &[Element], root: Option<Element>, line: usize) -> Result<Element, 
     }
 }
 
-fn line_at(text: &str, position: u64) -> usize {
-    let offset = usize::try_from(position).unwrap_or(usize::MAX).min(text.len());
-    text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
+/// Counts lines up to positions that grow, each byte once.
+struct Lines<'a> {
+    rest: &'a [u8],
+    position: usize,
+    line: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { rest: text.as_bytes(), position: 0, line: 1 }
+    }
+
+    fn at(&mut self, position: u64) -> usize {
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        let len = position.saturating_sub(self.position).min(self.rest.len());
+        let (passed, rest) = self.rest.split_at(len);
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
+        (self.rest, self.position) = (rest, self.position + len);
+        self.line
+    }
 }
 
 #[cfg(test)]
@@ -164,6 +182,24 @@ mod tests {
         assert_eq!(line("<a/>\n<b/>"), 2);
         assert_eq!(line(""), 1);
         assert_eq!(line("<a>\n&what;</a>"), 2);
+    }
+
+    #[test]
+    fn noise_is_an_error_and_no_panic() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let pieces = ["<", ">", "/", "a", "=\"", "'", "&", ";", "<!--", "-->", "<a>", "]]>", "\n"];
+        for _ in 0..2000 {
+            let mut text = String::from("<a>");
+            for _ in 0..30 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                text.push_str(pieces[(random % pieces.len() as u64) as usize]);
+            }
+            if let Err(broken) = Element::parse(&text) {
+                assert!((1..=text.lines().count() + 1).contains(&broken.line), "{text:?}");
+            }
+        }
     }
 
     #[test]

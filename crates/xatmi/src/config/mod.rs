@@ -18,13 +18,14 @@ mod read;
 mod settings;
 mod words;
 
+use std::io::Read;
 use std::path::Path;
 
 pub use mistake::{ConfigError, Remark};
 pub use settings::{Entry, Output, Policy, PoolConfig, Settings};
 
-/// Longest file that is read; the seed's has 4 KiB.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Longest file that is read; thousands of servers fit.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl PoolConfig {
     /// Reads `file`, with the environment of this process for `${NAME}`.
@@ -34,11 +35,14 @@ impl PoolConfig {
     pub fn from_file(file: &Path) -> Result<Self, ConfigError> {
         let name = file.display().to_string();
         let failed = |why: String| ConfigError::one(&name, 0, why);
-        let size = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
-        if size > FILE_BYTES_MAX {
-            return Err(failed(format!("{size} bytes; at most {FILE_BYTES_MAX} are read")));
+        // What it holds counts, not what it says: a device says that it has none.
+        let mut text = String::new();
+        std::fs::File::open(file)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
+            .map_err(|error| failed(error.to_string()))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(failed(format!("it is longer than {FILE_BYTES_MAX} bytes")));
         }
-        let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
         Self::from_text(&name, &text, &|variable| std::env::var(variable).ok())
     }
 

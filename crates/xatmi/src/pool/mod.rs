@@ -251,6 +251,7 @@ impl Pool {
         if let Some(slot) = seat.slots.slot(seat.index) {
             slot.clear();
         }
+        seat.slots.forget(seat.index);
         if Rc::ptr_eq(&seat.slots, &self.slots) {
             self.seats_free.push(seat.index);
         }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::watch::{Source, Watch};
 use crate::link::{Advert, Link};
-use crate::slots::{Slot, Slots};
+use crate::slots::{Caller, Promise, Slot, Slots};
 
 /// A running process.
 #[derive(Debug)]
@@ -89,6 +89,18 @@ impl Process {
     pub(super) fn slot(&self) -> Option<Slot<'_>> {
         let seat = self.seat.as_ref()?;
         seat.slots.slot(seat.index)
+    }
+
+    /// The request that it had taken and not begun when it died.
+    pub(super) fn inbox(&self) -> Option<Vec<u8>> {
+        let seat = self.seat.as_ref()?;
+        Some(seat.slots.inbox(seat.index)?.content())
+    }
+
+    /// Whose answers it had and could not send before it died.
+    pub(super) fn promises(&self) -> Vec<Caller> {
+        let seat = self.seat.as_ref();
+        seat.map(|seat| Promise::all(&seat.slots, seat.index)).unwrap_or_default()
     }
 
     /// Its seat, to be given back.

@@ -266,7 +266,7 @@ impl Services {
     }
 }
 
-fn creditor(request: &Request<'_>) -> Creditor {
+pub(super) fn creditor(request: &Request<'_>) -> Creditor {
     let client = request.client;
     let call_id = request.call_id;
     Creditor { pid: client.pid, context: client.context, nonce: client.nonce, call_id }

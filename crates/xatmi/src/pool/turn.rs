@@ -89,7 +89,10 @@ impl Pool {
             Source::Link(id) => self.hear_worker(id, now),
             Source::Process(id) => self.worker_died(id, now),
             Source::Connection(number) => self.hear_visitor(number, now),
-            Source::Stranger(pid) => self.strangers.ended(pid, &self.prefix, &mut self.watch),
+            Source::Stranger(pid) => {
+                self.strangers.ended(pid, &self.prefix, &mut self.watch);
+                self.plan_sweep(now);
+            }
             Source::Withdrawn(number) => {
                 let mut creditors = Vec::new();
                 self.services.drain(number, &mut creditors);
@@ -138,6 +141,7 @@ impl Pool {
             self.nudge();
         }
         self.nudge_when_due(now);
+        self.sweep_when_due(now);
         let has_changed = std::mem::take(&mut self.has_changes);
         if has_changed {
             let expected = &self.supervisor;
@@ -160,6 +164,7 @@ impl Pool {
             self.owed.next_moment(),
             self.nudging.map(|(next, _)| next),
             self.visitors.accepts_at,
+            self.visitors.sweeps_at,
             self.endpoint.as_ref().map(Endpoint::next_moment),
         ];
         let soonest = optional.into_iter().flatten().min();

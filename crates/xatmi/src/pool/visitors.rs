@@ -25,6 +25,10 @@ const VISITORS_MAX: usize = 8_192;
 const ACCEPT_BUDGET: usize = 64;
 /// How long accepting rests when there is no room.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// How often it is told that accepting rests.
+const REST_TOLD_EACH: Duration = Duration::from_secs(60);
+/// From the end of a context until workers are told: one message to each for many ends.
+const SWEEP_REST: Duration = Duration::from_secs(1);
 
 /// A connection.
 #[derive(Debug)]
@@ -50,6 +54,9 @@ pub(super) struct Visitors {
     numbers: u64,
     /// When accepting begins again; it rests while there is no room.
     pub(super) accepts_at: Option<Instant>,
+    rest_told: Option<Instant>,
+    /// When workers are told that contexts ended, if some did.
+    pub(super) sweeps_at: Option<Instant>,
     /// Memory of earlier managers, so that workers which share one share its mapping.
     mappings: Vec<((u64, u64), Rc<Slots>)>,
 }
@@ -175,7 +182,14 @@ impl Pool {
         if let Some(client) = visitor.client {
             // A context that ended well has done so itself.
             let _ = MessageQueue::unlink(&self.prefix.reply_queue(client.pid, client.context));
+            self.plan_sweep(Instant::now());
         }
+    }
+
+    /// A context ended: workers that hold its reply queue open will be told to close it, as it
+    /// counts against the user's limit until the last of them has.
+    pub(super) fn plan_sweep(&mut self, now: Instant) {
+        self.visitors.sweeps_at.get_or_insert(now + SWEEP_REST);
     }
 
     fn rest(&mut self, now: Instant, why: &str) {
@@ -183,7 +197,11 @@ impl Pool {
             self.watch.remove(listener.as_fd(), *token);
             self.visitors.accepts_at = Some(now + ACCEPT_REST);
             self.counts.accept_rests += 1;
-            self.log.line(&format!("no connection is taken for a moment: {why}"));
+            // A pool that is full rests ten times a second.
+            if self.visitors.rest_told.is_none_or(|at| now - at >= REST_TOLD_EACH) {
+                self.visitors.rest_told = Some(now);
+                self.log.line(&format!("no connection is taken for a moment: {why}"));
+            }
         }
     }
 

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use super::Pool;
 use super::owed::Creditor;
 use super::process::Process;
+use super::services::creditor;
 use super::spawn::{Start, spawn};
 use crate::error::Code;
 use crate::link::{Advert, Link, Received, ToManager, ToWorker};
-use crate::slots::State as Seated;
+use crate::slots::{Caller, State as Seated};
 use crate::supervisor::{Action, Event};
+use crate::wire::Request;
 
 /// Messages of one worker in one turn: a start has three.
 const MESSAGES_BUDGET: usize = 64;
@@ -78,6 +80,11 @@ impl Pool {
         self.hear_worker(id, now);
         let Some(process) = self.workers.remove(&id) else { return };
         self.answer_for(id, &process, now);
+        for Caller { pid, context, call_id, nonce } in process.promises() {
+            let creditor = Creditor { pid, context, nonce, call_id };
+            let patience = self.sizes.timeout;
+            self.owed.answer(&self.prefix, creditor, Code::ServiceError, now, patience);
+        }
         if let Some(seat) = process.seat().cloned() {
             self.vacate(&seat);
         }
@@ -266,25 +273,31 @@ impl Pool {
         self.log.line(&line);
     }
 
-    /// The caller of a worker that died inside a service is told so at once.
+    /// The caller of a worker that died inside a service, or on the way into it, is told so at
+    /// once.
     fn answer_for(&mut self, id: u32, process: &Process, now: Instant) {
         let Some(slot) = process.slot() else { return };
         let occupation = slot.occupation();
-        if occupation.state != Seated::Busy {
-            return;
-        }
+        let creditor = match occupation.state {
+            Seated::Busy => {
+                let caller = occupation.caller;
+                let (pid, context) = (caller.pid, caller.context);
+                let (nonce, call_id) = (caller.nonce, caller.call_id);
+                occupation.wants_reply.then_some(Creditor { pid, context, nonce, call_id })
+            }
+            Seated::Idle => {
+                let inbox = process.inbox().unwrap_or_default();
+                // Empty, as nearly always, is no request.
+                let Ok(request) = Request::decode_first(&inbox) else { return };
+                (!request.is_without_reply).then(|| creditor(&request))
+            }
+            Seated::Free | Seated::Starting => return,
+        };
         self.counts.died_busy += 1;
-        if occupation.wants_reply {
-            let caller = occupation.caller;
-            let creditor = Creditor {
-                pid: caller.pid,
-                context: caller.context,
-                nonce: caller.nonce,
-                call_id: caller.call_id,
-            };
+        if let Some(creditor) = creditor {
             let (prefix, patience) = (&self.prefix, self.sizes.timeout);
             self.owed.answer(prefix, creditor, Code::ServiceError, now, patience);
-            let line = format!("{} died in a call of process {}", self.called(id), caller.pid);
+            let line = format!("{} died in a call of process {}", self.called(id), creditor.pid);
             self.log.line(&line);
         }
     }
@@ -308,6 +321,19 @@ impl Pool {
         self.nudging = (next <= until).then_some((next, until));
     }
 
+    /// Tells the workers that contexts ended, if some did and it is time.
+    pub(super) fn sweep_when_due(&mut self, now: Instant) {
+        if self.visitors.sweeps_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.visitors.sweeps_at = None;
+        self.counts.sweeps += 1;
+        let ids: Vec<u32> = self.workers.keys().copied().collect();
+        for id in ids {
+            self.tell(id, &ToWorker::Sweep);
+        }
+    }
+
     /// As many idle workers as there are messages are told to look into their queues.
     pub(super) fn nudge(&mut self) {
         let mut told = 0;
@@ -316,7 +342,11 @@ impl Pool {
             let is_idle = |process: &&Process| {
                 process.slot().is_some_and(|slot| slot.occupation().state == Seated::Idle)
             };
-            for process in processes.filter(is_idle).take(waiting as usize) {
+            let idle: Vec<&Process> = processes.filter(is_idle).collect();
+            // Others each time: one that says idle may stand still.
+            let first = (self.counts.nudges + told) as usize % idle.len().max(1);
+            let count = idle.len().min(waiting as usize);
+            for process in idle.iter().cycle().skip(first).take(count) {
                 if let Some((link, _)) = &process.link {
                     told += u64::from(link.send(&ToWorker::Nudge).is_ok());
                 }

@@ -51,6 +51,11 @@ impl Common {
     }
 }
 
+/// Bytes of the payload that stand in the message itself, by what its head claims.
+pub(super) fn inline_len_bytes(head: &[u8]) -> u64 {
+    if head[7] & BIT_LARGE != 0 { 0 } else { u64::from_le_bytes(take(head, 8)) }
+}
+
 /// Reads the payload whose head is `head`, and whose bytes, if it is not large, are `rest`.
 pub(super) fn decode_payload<'a>(head: &[u8], rest: &'a [u8]) -> Result<Payload<'a>, Malformed> {
     let [_, _, tag, bits] = take::<4>(head, 4);

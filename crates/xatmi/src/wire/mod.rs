@@ -254,6 +254,20 @@ impl<'a> Request<'a> {
     }
 }
 
+impl<'a> Request<'a> {
+    /// Reads a request from the beginning of `bytes`, behind which anything may stand.
+    ///
+    /// # Errors
+    /// As [`Request::decode`].
+    pub fn decode_first(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let head = bytes.first_chunk::<REQUEST_FIXED>().ok_or(Malformed::Short)?;
+        let payload_len = usize::try_from(head::inline_len_bytes(head));
+        let len = (REQUEST_FIXED + usize::from(head[76]))
+            .checked_add(payload_len.map_err(|_| Malformed::Length)?);
+        Self::decode(len.and_then(|len| bytes.get(..len)).ok_or(Malformed::Length)?)
+    }
+}
+
 impl<'a> Reply<'a> {
     /// Bytes of the whole message with a payload of `payload_len_bytes` in it.
     #[must_use]

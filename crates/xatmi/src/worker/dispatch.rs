@@ -20,7 +20,7 @@ use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::large;
 use crate::queue::ServiceName;
-use crate::slots::{Caller, Slot, Slots, Total};
+use crate::slots::{Caller, Inbox, Slot, Slots, Total};
 use crate::wire::{Body, Request};
 
 /// What a look into a queue found.
@@ -59,7 +59,9 @@ impl Dispatch {
             (Rc::clone(&desk.slots), desk.slot, desk.prefix.clone())
         };
         let (inbox, spare) = (Vec::new(), Spare::default());
-        Self { desk, replies: Replies::new(prefix), slots, slot, inbox, spare }
+        slots.inbox(slot).expect("as its slot").prepare();
+        let replies = Replies::new(prefix, Rc::clone(&slots), slot);
+        Self { desk, replies, slots, slot, inbox, spare }
     }
 
     /// Takes one request from the queue of `entry`, if there is one, and serves it.
@@ -75,7 +77,10 @@ impl Dispatch {
             return Ok(Found::Nothing);
         };
         let began_ns = monotonic_ns();
-        let Some(opened) = self.open(entry, len, slot, began_ns) else {
+        let opened = self.open(entry, len, slot, began_ns);
+        // The slot says whose it was.
+        slots.inbox(self.slot).expect("as its slot").empty();
+        let Some(opened) = opened else {
             slot.rest();
             return Ok(Found::Message);
         };
@@ -106,9 +111,20 @@ impl Dispatch {
         if self.inbox.len() < len_bytes {
             self.inbox.resize(len_bytes, 0);
         }
+        let shared = self.slots.inbox(self.slot).expect("as its slot");
+        let is_shared = len_bytes <= Inbox::LEN_BYTES_MAX;
         loop {
-            match queue.receive(&mut self.inbox) {
-                Ok((len, _)) => return Ok(Some(len)),
+            let received = match is_shared {
+                true => queue.receive_shared(shared.words()),
+                false => queue.receive(&mut self.inbox).map(|(len, _)| len),
+            };
+            match received {
+                Ok(len) => {
+                    if is_shared {
+                        shared.copy_to(&mut self.inbox[..len]);
+                    }
+                    return Ok(Some(len));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::os("a service queue can't be read", error)),

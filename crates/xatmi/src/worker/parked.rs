@@ -10,6 +10,7 @@ use std::io;
 use pollux_sys::mqueue::MessageQueue;
 
 use crate::queue::{ServiceName, is_withdrawn};
+use crate::slots::Promise;
 use crate::wire::ClientAddress;
 
 /// The most messages that one worker keeps: far more than the callers of a pool within the
@@ -29,6 +30,9 @@ pub(super) enum Destination {
 #[derive(Debug)]
 pub(super) struct Letter {
     pub(super) bytes: Box<[u8]>,
+    /// Tells the manager of it as long as it waits.
+    #[expect(dead_code, reason = "its end is what counts")]
+    pub(super) promise: Option<Promise>,
     /// When nobody wants it any more, in nanoseconds of the monotonic clock.
     pub(super) until_ns: u64,
     /// Of a forwarded request that wants a reply: its caller and call, who are told when it could

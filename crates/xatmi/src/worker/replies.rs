@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use crate::clock::monotonic_ns;
 use crate::error::Code;
 use crate::large::Outbox;
 use crate::queue::{Prefix, QueueCache, ServiceName, is_withdrawn};
-use crate::slots::{Slot, Total};
+use crate::slots::{Caller, Promise, Slot, Slots, Total};
 use crate::wire::{Body, ClientAddress, Payload, Reply, Request};
 
 /// The most queues of others that a worker holds open, each a descriptor.
@@ -57,6 +58,9 @@ pub(super) enum Posted {
 /// The way out.
 pub(super) struct Replies {
     prefix: Prefix,
+    slots: Rc<Slots>,
+    /// Which of the slots is this worker's.
+    seat: usize,
     queues: QueueCache<Destination>,
     outbox: Outbox,
     parked: Parked,
@@ -65,9 +69,11 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    pub(super) fn new(prefix: Prefix) -> Self {
+    pub(super) fn new(prefix: Prefix, slots: Rc<Slots>, seat: usize) -> Self {
         Self {
             prefix,
+            slots,
+            seat,
             queues: QueueCache::new(QUEUES_OPEN_MAX),
             outbox: Outbox::default(),
             parked: Parked::default(),
@@ -206,7 +212,13 @@ impl Replies {
             }
         }
         let until_ns = wanted_until_ns(call.deadline_ns);
-        let letter = Letter { bytes: self.frame[..len].into(), until_ns, caller };
+        let promise = (!call.is_without_reply).then(|| {
+            let ClientAddress { pid, context, nonce } = call.client;
+            let caller = Caller { pid, context, call_id: call.call_id, nonce };
+            Promise::note(&self.slots, self.seat, &caller)
+        });
+        let bytes = self.frame[..len].into();
+        let letter = Letter { bytes, promise: promise.flatten(), until_ns, caller };
         self.park(watch, slot, destination, letter)
     }
 

@@ -10,7 +10,7 @@ use pollux_xatmi::control::{Control, Request};
 use pollux_xatmi::error::Code;
 use rustix::process::Signal;
 
-use crate::support::{PATIENCE, TestPool, say, signal, signal_if_there};
+use crate::support::{PATIENCE, TestPool, kill_and_wait, say, signal, signal_if_there};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_killed_worker_comes_back", a_killed_worker_comes_back),
@@ -131,7 +131,7 @@ fn queues_of_a_killed_pool_are_replaced() {
     let mut pool = TestPool::start("", ONE);
     let worker = pool.pid(1);
     pool.kill_manager();
-    signal(worker, Signal::KILL);
+    kill_and_wait(worker);
     assert!(pool.has_queue("ECHO"), "nobody could remove it");
     pool.begin();
     pool.ask(&Request::Settle).expect("it is up");

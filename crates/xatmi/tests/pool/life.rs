@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_restart_gives_every_worker_a_new_process", a_restart_gives_every_worker_a_new_process),
     ("a_reload_starts_and_stops_what_changed", a_reload_starts_and_stops_what_changed),
     ("a_client_that_is_killed_leaves_no_queue", a_client_that_is_killed_leaves_no_queue),
+    ("workers_let_go_of_queues_of_clients_that_ended", workers_let_go_of_queues),
     ("metrics_are_served_over_http", metrics_are_served_over_http),
     ("a_worker_that_does_not_start_is_told", a_worker_that_does_not_start_is_told),
 ];
@@ -178,6 +179,26 @@ fn a_client_that_is_killed_leaves_no_queue() {
     let mut client = Context::begin(&pool);
     client.kill();
     pool.until("its queue is removed", |_| !client.has_queue());
+    pool.end();
+}
+
+/// A queue that is held open is charged to its user, without a name as well.
+fn workers_let_go_of_queues() {
+    let mut pool = TestPool::start("", "<server name='testsv'><srvid>1</srvid></server>");
+    let worker = pool.pid(1);
+    let held = |_: &TestPool| {
+        let files = std::fs::read_dir(format!("/proc/{worker}/fd")).expect("it runs");
+        let names = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        names.filter(|name| name.to_string_lossy().contains(",clt,reply,")).count()
+    };
+    let mut clients: Vec<_> = (0..5).map(|_| pool.client()).collect();
+    for client in &mut clients {
+        client.call("ECHO", &text("x"), CallFlags::NONE).expect("it serves");
+    }
+    assert_eq!(held(&pool), 5, "they are kept for the next call");
+    drop(clients);
+    pool.until("they are let go", |pool| held(pool) == 0);
+    assert!((1..=5).contains(&pool.count("worker_sweeps")), "one for many ends");
     pool.end();
 }
 

@@ -4,10 +4,12 @@
 //!  pool [FILTER]             the tests whose names hold FILTER
 //!  POLLUX_TEST_ROLE=…        a manager or a client that a test has started
 //!  POLLUX_POOL_LINK=…        a worker that a manager has started
+//!  POLLUX_KILL_SECONDS=60    how long the test of kills goes on
 //! ```
 
 mod crowd;
 mod death;
+mod kills;
 mod life;
 mod roles;
 mod support;
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let is_wanted =
         |test: &&Test| filters.is_empty() || filters.iter().any(|part| test.0.contains(part));
-    let all = [life::TESTS, death::TESTS, crowd::TESTS].concat();
+    let all = [life::TESTS, death::TESTS, kills::TESTS, crowd::TESTS].concat();
     let tests: Vec<&Test> = all.iter().filter(is_wanted).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

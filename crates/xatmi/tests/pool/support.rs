@@ -251,6 +251,15 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     rustix::process::kill_process(number(pid), signal).expect("it runs");
 }
 
+/// Kills a process that is nobody's child by now, and sees it end.
+pub(crate) fn kill_and_wait(pid: u32) {
+    let process = pidfd(pid);
+    signal(pid, Signal::KILL);
+    let mut wait = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+    let limit = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut wait, Some(&limit)).expect("a wait"), 1, "it ends");
+}
+
 /// The same to one that may have ended meanwhile.
 pub(crate) fn signal_if_there(pid: u32, signal: Signal) {
     let _ = rustix::process::kill_process(number(pid), signal);
