@@ -36,8 +36,6 @@ use crate::subject::{Domain, GROUP};
 /// The first pause before a request is repeated as everybody was busy; doubled up to the longest.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(50);
-/// How long a caller without a time limit is kept: the other side may have died.
-const PATIENCE_MAX: Duration = Duration::from_secs(3600);
 /// Messages of one subscription that wait here; each of them is answered at once.
 const WAITING_MAX: usize = 1024;
 /// How often the pool at home is asked what it offers.
@@ -137,7 +135,7 @@ impl Broker {
             return (local::failed(Code::ServiceError), None);
         }
         let subject = self.domain.call(service);
-        let end = Instant::now() + asked.timeout.unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX);
+        let end = Instant::now() + local::limit_of(asked);
         self.runtime.block_on(async {
             let asking = self.ask(subject, headers, payload.into(), end);
             tokio::select! {
@@ -145,6 +143,8 @@ impl Broker {
                 // A broker that hangs takes nothing any more, and only the reply has a limit.
                 () = tokio::time::sleep_until(end.into()) => (local::failed(Code::Time), None),
                 _ = lost.changed() => (local::failed(Code::ServiceError), None),
+                // A broker that stands still takes no request either.
+                () = tokio::time::sleep_until(end.into()) => (local::failed(Code::Time), None),
             }
         })
     }

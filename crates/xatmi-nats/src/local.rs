@@ -18,6 +18,14 @@ use crate::envelope::{Answered, Asked, Data};
 /// How long the manager may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a call without a time limit is kept: whoever waits for it may have died.
+const CALL_MAX: Duration = Duration::from_secs(3600);
+
+/// How long a call may take.
+pub(crate) fn limit_of(asked: Asked) -> Duration {
+    asked.timeout.unwrap_or(CALL_MAX).min(CALL_MAX)
+}
+
 /// The services that workers of the pool offer, bridges left out.
 ///
 /// # Errors
@@ -70,16 +78,16 @@ impl Local {
             Some(client) => client,
             none => none.insert(Client::open(&self.environment)?),
         };
-        client.set_next_timeout(asked.timeout);
+        let limit = limit_of(asked);
+        client.set_next_timeout(Some(limit));
         let flags = CallFlags::SIGNAL_RESTART;
-        let flags = if asked.timeout.is_none() { flags | CallFlags::NO_TIME } else { flags };
         let outgoing = outgoing(data)?;
         if asked.is_without_reply {
             client.send_only(service, outgoing, flags)?;
             return Ok((done(None, 0, 0), None));
         }
         let descriptor = client.send_request(service, outgoing, flags)?;
-        client.set_next_timeout(asked.timeout);
+        client.set_next_timeout(Some(limit));
         let answer = client.answer(pollux_xatmi::client::Which::One(descriptor), flags);
         let (error, answer) = match answer {
             Ok(answer) => (None, answer),
