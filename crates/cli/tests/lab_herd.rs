@@ -16,10 +16,10 @@ const WORKERS: usize = 4;
 /// Starts one run of one arm, as the lab does.
 fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
     let axes = json!({"source": source, "workers": WORKERS.to_string(), "callers": "3"});
-    start_arm(&axes, json!({"wait": wait}), runtime_ms, program)
+    start_arm(&axes, &json!({"wait": wait}), runtime_ms, program)
 }
 
-fn start_arm(axes: &Value, arm: Value, runtime_ms: u64, program: &[&str]) -> Child {
+fn start_arm(axes: &Value, arm: &Value, runtime_ms: u64, program: &[&str]) -> Child {
     let mut spec = json!({"experiment": "herd", "poller": null, "pattern": "random",
                           "axes": axes, "seed": 1, "ramp_ms": 50, "runtime_ms": runtime_ms,
                           "interval_ms": 20, "pass": "timing", "scratch": scratch()});
@@ -125,7 +125,7 @@ fn every_call_to_a_pool_is_answered_and_nothing_of_it_stays() {
     for (peer, wakes) in [("pool", "one"), ("pool-epoll", "all")] {
         let axes = json!({"source": "queue", "workers": "8", "callers": "3"});
         let pollux = [env!("CARGO_BIN_EXE_pollux")];
-        let child = start_arm(&axes, json!({"peer": peer}), 200, &pollux);
+        let child = start_arm(&axes, &json!({"peer": peer}), 200, &pollux);
         let run = child.id();
         let (done, intervals) = result_of(child, peer);
         let what = format!("{peer}: {done}");
