@@ -154,7 +154,10 @@ impl fmt::Display for AskError {
                  NDRX_QPREFIX to the prefix of the one that is meant"
             ),
             Self::Refused(why) => f.write_str(why),
-            Self::Ended => f.write_str("the manager ended before it answered; see its log"),
+            Self::Ended => f.write_str(
+                "the manager closed the connection before it answered: it is ending, or it belongs \
+                 to another user",
+            ),
             Self::Silent(time) => write!(f, "the manager gave no answer in {time:?}"),
             Self::System(_) => f.write_str("the control socket failed"),
         }
