@@ -2,8 +2,8 @@
 //!
 //! The conformance suite polls them and the service pool sends through them. On Linux a queue
 //! descriptor is a file descriptor (`mq_overview(7)`), so it is owned, borrowed and watched
-//! like any other. Only a receive waits, and only on a descriptor of
-//! [`MessageQueue::create_for_replies`] or [`MessageQueue::open_blocking`]; no send ever does.
+//! like any other. A receive waits on a descriptor of [`MessageQueue::create_for_replies`]; on one of
+//! [`MessageQueue::open_blocking`] receives and sends do; on others nothing waits.
 //!
 //! Messages go by the bare system calls: those of the C library are points of cancellation, and a
 //! C program's `pthread_cancel(3)` there would unwind through frames of Rust.
