@@ -17,7 +17,6 @@ mod markdown;
 mod markup;
 mod number;
 mod section;
-mod svg;
 mod terminal;
 mod view;
 mod words;

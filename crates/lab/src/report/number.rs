@@ -3,70 +3,20 @@
 //! Every form of the report uses these, so one figure looks the same in all of them. Nothing here
 //! may round in a way that hides a sign or turns a value that is not there into a number.
 
-/// Prefixes from the largest; below 1000 there is none.
-const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-/// Below this a plain decimal would be mostly zeros.
-const DECIMAL_MIN: f64 = 1e-4;
+pub(super) use pollux_draw::{count, with_prefix as si};
+
 const SECONDS_PER_MINUTE: f64 = 60.0;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
-/// Three significant digits with a prefix: `1.08 M`, `383 k`, `12.7`, `0.0791`.
-pub(super) fn si(value: f64) -> String {
-    if !value.is_finite() {
-        return "–".to_owned();
-    }
-    for (unit, prefix) in PREFIXES {
-        // 999.6 k rounds to 1000 k, which is 1.00 M.
-        if value.abs() >= unit * 0.9995 {
-            return format!("{} {prefix}", significant(value / unit));
-        }
-    }
-    significant(value)
-}
-
-/// [`si`] for an axis: no zeros at the end of the fraction, `200 k`, `1.5 M`.
+/// [`pollux_draw::with_prefix`] for an axis: `200 k`, `1.5 M`.
 pub(super) fn tick(value: f64) -> String {
-    let text = si(value);
-    let (figure, prefix) = text.split_once(' ').unwrap_or((&text, ""));
-    let figure = match figure.contains('.') {
-        true => figure.trim_end_matches('0').trim_end_matches('.'),
-        false => figure,
-    };
-    format!("{figure} {prefix}").trim_end().to_owned()
-}
-
-/// Three significant digits below 1000, without a prefix.
-fn significant(value: f64) -> String {
-    let size = value.abs();
-    if size == 0.0 {
-        return "0".to_owned();
-    }
-    if size < DECIMAL_MIN {
-        return format!("{value:.1e}");
-    }
-    let places = (2.0 - size.log10().floor()).clamp(0.0, 6.0);
-    let rounded_up = 10f64.powf(-places) / 2.0 + size >= 10f64.powf(size.log10().floor() + 1.0);
-    let places = if rounded_up && places > 0.0 { places - 1.0 } else { places };
-    format!("{value:.*}", places as usize)
+    pollux_draw::tick(&si(value))
 }
 
 /// Nanoseconds without a prefix, since their unit has one already: `746`, `64,100`.
 pub(super) fn nanoseconds(value: f64) -> String {
     let is_long = value.is_finite() && value >= 1000.0;
     if is_long { count(value.round() as u64) } else { si(value) }
-}
-
-/// A whole number with separators: `18,000`.
-pub(super) fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// The value of an axis: separators where it is a whole number, else as it was written.
@@ -137,34 +87,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_a_prefix() {
-        let cases = [
-            (1_084_000.0, "1.08 M"),
-            (383_400.0, "383 k"),
-            (999_700.0, "1.00 M"),
-            (999.2, "999"),
-            (9.996, "10.0"),
-            (99.97, "100"),
-            (12.71, "12.7"),
-            (0.079_12, "0.0791"),
-            (0.0, "0"),
-            (-2.5, "-2.50"),
-            (0.000_012, "1.2e-5"),
-            (f64::NAN, "–"),
-        ];
-        for (value, shown) in cases {
-            assert_eq!(si(value), shown, "{value}");
-        }
-        assert_eq!((tick(200_000.0), tick(1_500_000.0)), ("200 k".to_owned(), "1.5 M".to_owned()));
-        assert_eq!((tick(0.0), tick(100.0)), ("0".to_owned(), "100".to_owned()));
-    }
-
-    #[test]
-    fn counts_ratios_shares_and_times() {
-        assert_eq!(
-            (count(18_000), count(7), count(1_234_567)),
-            ("18,000".into(), "7".into(), "1,234,567".into())
-        );
+    fn ratios_shares_and_times() {
+        assert_eq!([tick(200_000.0), tick(1_500_000.0), tick(0.0)], ["200 k", "1.5 M", "0"]);
         assert_eq!(
             (ratio(1.084), ratio(0.0331), ratio(34.53)),
             ("1.08".into(), "0.033".into(), "34.5".into())

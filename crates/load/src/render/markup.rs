@@ -5,28 +5,10 @@
 
 use std::fmt::Write as _;
 
+pub(super) use pollux_draw::escape;
+
 use super::facts::Grid;
 use super::number::NA;
-
-/// Text that is safe in an element and in a quoted attribute.
-///
-/// Control characters, which neither HTML nor XML can carry, become U+FFFD.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            _ if character.is_control() => out.push('\u{fffd}'),
-            _ => out.push(character),
-        }
-    }
-    out
-}
 
 /// A table that scrolls inside its own box when the window is narrow.
 pub(super) fn table(grid: &Grid) -> String {

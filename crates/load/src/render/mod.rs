@@ -28,7 +28,6 @@ mod page;
 #[cfg(test)]
 mod sample;
 mod seconds;
-mod svg;
 mod table;
 mod words;
 mod wrk;

@@ -3,10 +3,12 @@
 //! Every form of a result uses these, so one figure looks the same in all of them. What is not
 //! known is [`NA`], never a number.
 
+pub use pollux_draw::count;
+pub(super) use pollux_draw::with_prefix as si;
+use pollux_draw::{significant, tick};
+
 /// What stands in place of a figure that is not known.
 pub(super) const NA: &str = "n/a";
-/// Prefixes from the largest; below 1000 there is none.
-const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 const TIME_UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
 const BYTE_UNITS: [(f64, &str); 4] =
     [(1_099_511_627_776.0, "TiB"), (1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB")];
@@ -33,21 +35,12 @@ pub fn time(nanoseconds: f64) -> String {
 
 /// [`time`] for an axis: no zeros at the end of the fraction.
 pub(super) fn time_tick(nanoseconds: f64) -> String {
-    without_zeros(&time(nanoseconds))
-}
-
-/// Three significant digits with a prefix: `1.08 M`, `383 k`, `12.7`.
-pub(super) fn si(value: f64) -> String {
-    let prefix = PREFIXES.iter().find(|(unit, _)| value.abs() >= unit * NEARLY);
-    match prefix {
-        Some((unit, prefix)) => format!("{} {prefix}", significant(value / unit)),
-        None => significant(value),
-    }
+    tick(&time(nanoseconds))
 }
 
 /// [`si`] for an axis.
 pub(super) fn si_tick(value: f64) -> String {
-    without_zeros(&si(value))
+    tick(&si(value))
 }
 
 /// Bytes by powers of 1024: `128 B`, `16.6 MiB`.
@@ -57,20 +50,6 @@ pub(super) fn bytes(value: f64) -> String {
         Some((unit, name)) => format!("{} {name}", significant(value / unit)),
         None => format!("{} B", significant(value)),
     }
-}
-
-/// A whole number with separators: `18,000`.
-#[must_use]
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// A share between 0 and 1 in per cent.
@@ -105,28 +84,6 @@ pub(super) fn date(unix_s: f64) -> String {
     let second = (unix_s.floor() as i64).rem_euclid(DAY_S);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
-}
-
-/// Three significant digits; whole numbers keep all of theirs.
-fn significant(value: f64) -> String {
-    let size = value.abs();
-    if size == 0.0 || !value.is_finite() {
-        return if size == 0.0 { "0".to_owned() } else { NA.to_owned() };
-    }
-    // The places that the value has after rounding: 9.996 is 10.0, not 10.00.
-    let places = |size: f64| (2.0 - size.log10().floor()).clamp(0.0, 6.0);
-    let step = 10f64.powf(-places(size));
-    let rounded = (size / step).round() * step;
-    format!("{value:.*}", places(rounded.max(step)) as usize)
-}
-
-fn without_zeros(text: &str) -> String {
-    let (figure, unit) = text.split_once(' ').unwrap_or((text, ""));
-    let figure = match figure.contains('.') {
-        true => figure.trim_end_matches('0').trim_end_matches('.'),
-        false => figure,
-    };
-    format!("{figure} {unit}").trim_end().to_owned()
 }
 
 /// Year, month and day of a day number; day 0 is the first of January 1970.
@@ -182,7 +139,6 @@ mod tests {
             ["0 %", "1.23 %", "< 0.01 %"]
         );
         assert_eq!([part(1, 0), part(1, 4)], ["n/a", "25.0 %"]);
-        assert_eq!([count(7), count(1_234_567)], ["7", "1,234,567"]);
         assert_eq!(
             [duration(0.0), duration(2.5), duration(161.0)],
             ["0 s", "2.50 s", "2 min 41 s"]

@@ -5,10 +5,9 @@
 use super::figure;
 use crate::record::{CountingRun, Profile};
 use crate::report::markup::{Cell, Table, notes};
-use crate::report::svg::{Svg, fit};
 use crate::report::view::Arms;
 use crate::report::{number, words};
-use pollux_draw::Scale;
+use pollux_draw::{Scale, Svg, fit};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;

@@ -8,10 +8,9 @@ use super::{LETTERS, WIDTH, figure};
 use crate::record::{Record, ResultRow};
 use crate::report::label::spread;
 use crate::report::markup::{Cell, Table, notes};
-use crate::report::svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};
 use crate::report::view::{self, Arms, Comparison, Panel};
 use crate::report::{number, words};
-use pollux_draw::Scale;
+use pollux_draw::{At, Marker, Scale, Svg, fit, heavy_width, polyline, text_width};
 
 /// Two panels beside each other are each this wide.
 const HALF_WIDTH: f64 = 510.0;

@@ -6,10 +6,9 @@
 use super::{LETTERS, WIDTH, figure};
 use crate::record::{Record, ResultRow, Verdict};
 use crate::report::markup::{Cell, Table, escape};
-use crate::report::svg::{Marker, Svg, fit, text_width};
 use crate::report::view::{self, Comparison};
 use crate::report::{number, words};
-use pollux_draw::Scale;
+use pollux_draw::{Marker, Scale, Svg, fit, text_width};
 
 const TOP: f64 = 30.0;
 const ROW: f64 = 24.0;

@@ -7,10 +7,9 @@
 use super::figure;
 use crate::record::{Interval, Measurement, Outcome, Record, Run, Steady, SteadyKind};
 use crate::report::markup::{Cell, Table, notes};
-use crate::report::svg::{Svg, fit, polyline};
 use crate::report::view::{Arms, in_order};
 use crate::report::{number, words};
-use pollux_draw::Scale;
+use pollux_draw::{Scale, Svg, fit, polyline};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;

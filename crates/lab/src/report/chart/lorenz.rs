@@ -5,10 +5,9 @@
 use super::{LETTERS, figure};
 use crate::report::markup::{Cell, Table};
 use crate::report::number;
-use crate::report::svg::{At, Marker, Svg, polyline, text_width};
 use crate::report::view::Arms;
 use crate::stats;
-use pollux_draw::Scale;
+use pollux_draw::{At, Marker, Scale, Svg, polyline, text_width};
 
 const WIDTH: f64 = 510.0;
 const HEIGHT: f64 = 400.0;

@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use super::{WIDTH, figure};
 use crate::record::{Block, Measurement, Outcome, Record, Run};
 use crate::report::markup::{Cell, Table, notes};
-use crate::report::svg::{Marker, Svg};
 use crate::report::view::Arms;
 use crate::report::{number, words};
 use crate::stats::{Outlier, median, tukey_flags};
-use pollux_draw::Scale;
+use pollux_draw::{Marker, Scale, Svg};
 
 const TOP: f64 = 22.0;
 const LEFT: f64 = 52.0;

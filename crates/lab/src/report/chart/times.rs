@@ -8,9 +8,8 @@ use super::{LETTERS, figure};
 use crate::record::{RequestTimesRun, TimeBucket};
 use crate::report::markup::{Cell, Table};
 use crate::report::number;
-use crate::report::svg::{At, Svg, polyline, text_width};
 use crate::report::view::Arms;
-use pollux_draw::Scale;
+use pollux_draw::{At, Scale, Svg, polyline, text_width};
 
 const WIDTH: f64 = 510.0;
 const HEIGHT: f64 = 260.0;

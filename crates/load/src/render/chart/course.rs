@@ -8,8 +8,7 @@ use crate::Outcome;
 use crate::render::nines::told_ns;
 use crate::render::number;
 use crate::render::seconds::{Stretch, measured_from_s};
-use crate::render::svg::{At, Svg};
-use pollux_draw::Scale;
+use pollux_draw::{At, Scale, Svg, polyline};
 
 const HEIGHT: f64 = 240.0;
 const LOW_HEIGHT: f64 = 150.0;
@@ -151,7 +150,7 @@ impl<'a> Chart<'a> {
     /// A line with words at its places; the answer is its end.
     fn draw(&self, svg: &mut Svg, line: &[(f64, f64, String)], class: &str) -> Option<At> {
         let places: Vec<At> = line.iter().map(|(x, y, _)| (*x, *y)).collect();
-        svg.path(&places, &format!("line {class}"));
+        svg.path(&polyline(&places), &format!("line {class}"));
         // Many dots hide the line; they are then there for the pointer only.
         let look = if line.len() > DOTS_MAX { "hit" } else { "mark" };
         for (x, y, tip) in line {

@@ -9,8 +9,7 @@ mod percentiles;
 pub(super) use course::{errors, latency, rate};
 pub(super) use percentiles::percentiles;
 
-use super::svg::{At, Svg, spread};
-use pollux_draw::Scale;
+use pollux_draw::{At, Scale, Svg};
 
 /// Width of a chart.
 const WIDTH: f64 = 1040.0;
@@ -46,4 +45,34 @@ fn time_scale(times: impl Iterator<Item = u64>, paper: (f64, f64)) -> Scale {
     let (low, high) = times.fold((u64::MAX, 1), |(low, high), ns| (low.min(ns), high.max(ns)));
     let low = (low.min(high) as f64).max(1.0);
     Scale::log((low / 1.2, high as f64 * 1.2), paper)
+}
+
+/// Heights for labels that would like to stand at `wanted`, at least `pitch` apart and at most
+/// at `lowest`; the answer has the order of the input.
+fn spread(wanted: &[f64], pitch: f64, lowest: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
+    let mut placed = wanted.to_vec();
+    for pair in order.windows(2) {
+        placed[pair[1]] = placed[pair[1]].max(placed[pair[0]] + pitch);
+    }
+    // What was pushed off the paper comes back and pushes the others up.
+    let mut floor = lowest;
+    for index in order.into_iter().rev() {
+        placed[index] = placed[index].min(floor);
+        floor = placed[index] - pitch;
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_keep_apart_and_on_the_paper() {
+        assert_eq!(spread(&[80.0, 10.0, 40.0], 15.0, 100.0), [80.0, 10.0, 40.0]);
+        assert_eq!(spread(&[50.0, 50.0, 52.0], 15.0, 100.0), [50.0, 65.0, 80.0]);
+        assert_eq!(spread(&[95.0, 99.0], 15.0, 100.0), [85.0, 100.0]);
+    }
 }

@@ -4,9 +4,8 @@
 use super::{LEFT, RIGHT, TOP, WIDTH, end_labels, time_scale, value_axis};
 use crate::render::nines::{Point, curve, nines, told_ns};
 use crate::render::number;
-use crate::render::svg::{At, Svg};
 use crate::{Distribution, Outcome};
-use pollux_draw::Scale;
+use pollux_draw::{At, Scale, Svg, polyline};
 
 const HEIGHT: f64 = 360.0;
 const BOTTOM: f64 = HEIGHT - super::FOOT;
@@ -48,7 +47,7 @@ pub(crate) fn percentiles(outcome: &Outcome) -> Option<String> {
     let mut classes = Vec::new();
     for (name, class, points) in lines.iter().filter(|(.., points)| !points.is_empty()) {
         let places: Vec<At> = points.iter().map(place).collect();
-        svg.path(&places, &format!("line {class}"));
+        svg.path(&polyline(&places), &format!("line {class}"));
         ends.push((*name, places[places.len() - 1]));
         classes.push(*class);
     }

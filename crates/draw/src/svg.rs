@@ -4,11 +4,11 @@
 //! style sheet colours it, light or dark), a `<title>` (so that a pointer or a screen reader gets
 //! the figure without script) and a series number (so that a series can be switched off). The
 //! library that was considered, plotters, writes colours into each element, has no groups and no titles,
-//! and would have left only the axis arithmetic of `pollux-draw`. This file never decides on a colour.
+//! and would have left only the arithmetic of the axes. This file never decides on a colour.
 
 use std::fmt::Write as _;
 
-use super::markup::escape;
+use crate::escape;
 
 /// Markers in the order in which the arms use them; seven, so that with eight colours no pair of
 /// colour and marker comes twice before the 57th arm.
@@ -23,11 +23,11 @@ const MARKERS: [Marker; 7] = [
 ];
 
 /// A place on the paper, from the left and from the top.
-pub(super) type At = (f64, f64);
+pub type At = (f64, f64);
 
 /// The form of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Marker {
+pub enum Marker {
     /// A filled circle.
     Disc,
     /// A filled square.
@@ -46,7 +46,8 @@ pub(super) enum Marker {
 
 impl Marker {
     /// The marker of the arm at this place.
-    pub(super) fn of(place: usize) -> Self {
+    #[must_use]
+    pub fn of(place: usize) -> Self {
         MARKERS[place % MARKERS.len()]
     }
 
@@ -80,12 +81,14 @@ impl Marker {
 }
 
 /// A drawing that is being written.
-pub(super) struct Svg(String);
+#[derive(Debug)]
+pub struct Svg(String);
 
 impl Svg {
     /// Starts a drawing; `key` is unique on the page, title and description are for those who
     /// cannot see it.
-    pub(super) fn new(key: &str, size: At, title: &str, description: &str) -> Self {
+    #[must_use]
+    pub fn new(key: &str, size: At, title: &str, description: &str) -> Self {
         Self(format!(
             "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-labelledby=\"{key}-t {key}-d\">\
              <title id=\"{key}-t\">{}</title><desc id=\"{key}-d\">{}</desc>\n",
@@ -97,14 +100,14 @@ impl Svg {
     }
 
     /// Words. Classes `mid` and `end` set the anchor.
-    pub(super) fn text(&mut self, (x, y): At, class: &str, words: &str) {
+    pub fn text(&mut self, (x, y): At, class: &str, words: &str) {
         let words = escape(words);
         let _ =
             writeln!(self.0, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>");
     }
 
     /// A straight line.
-    pub(super) fn line(&mut self, from: At, to: At, class: &str) {
+    pub fn line(&mut self, from: At, to: At, class: &str) {
         let (x1, y1, x2, y2) = (from.0, from.1, to.0, to.1);
         let _ = writeln!(
             self.0,
@@ -113,7 +116,7 @@ impl Svg {
     }
 
     /// A box from its upper left corner, with words for the pointer where there are any.
-    pub(super) fn rect(&mut self, (x, y): At, size: At, class: &str, tip: &str) {
+    pub fn rect(&mut self, (x, y): At, size: At, class: &str, tip: &str) {
         let (width, height) = (size.0.max(0.0), size.1.max(0.0));
         let _ = write!(
             self.0,
@@ -123,19 +126,26 @@ impl Svg {
     }
 
     /// A path from SVG's own path words.
-    pub(super) fn path(&mut self, path: &str, class: &str) {
+    pub fn path(&mut self, path: &str, class: &str) {
         let _ = writeln!(self.0, "<path d=\"{path}\" class=\"{class}\"/>");
     }
 
     /// A marker with words for the pointer.
-    pub(super) fn mark(&mut self, marker: Marker, at: At, radius: f64, tip: &str) {
+    pub fn mark(&mut self, marker: Marker, at: At, radius: f64, tip: &str) {
         let _ =
             write!(self.0, "<path d=\"{}\" class=\"{}\"", marker.path(at, radius), marker.class());
         self.end_mark(tip, "path");
     }
 
+    /// A dot of a class, with words for the pointer.
+    pub fn dot(&mut self, (x, y): At, radius: f64, class: &str, tip: &str) {
+        let _ =
+            write!(self.0, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\"");
+        self.end_mark(tip, "circle");
+    }
+
     /// Starts a group; what belongs to an arm carries the arm's place, by which it is switched.
-    pub(super) fn open(&mut self, class: &str, series: Option<usize>) {
+    pub fn open(&mut self, class: &str, series: Option<usize>) {
         let _ = match series {
             Some(place) => writeln!(self.0, "<g class=\"{class}\" data-series=\"{place}\">"),
             None => writeln!(self.0, "<g class=\"{class}\">"),
@@ -143,12 +153,13 @@ impl Svg {
     }
 
     /// Ends a group.
-    pub(super) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.0.push_str("</g>\n");
     }
 
     /// The drawing's markup.
-    pub(super) fn finish(self) -> String {
+    #[must_use]
+    pub fn finish(self) -> String {
         self.0 + "</svg>\n"
     }
 
@@ -161,7 +172,8 @@ impl Svg {
 }
 
 /// Path words for a line through the points.
-pub(super) fn polyline(points: &[At]) -> String {
+#[must_use]
+pub fn polyline(points: &[At]) -> String {
     let mut out = String::new();
     for (index, (x, y)) in points.iter().enumerate() {
         let _ = write!(out, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
@@ -170,7 +182,8 @@ pub(super) fn polyline(points: &[At]) -> String {
 }
 
 /// About the width of a text in a sans-serif face; on the wide side, as room is cheap.
-pub(super) fn text_width(text: &str, size: f64) -> f64 {
+#[must_use]
+pub fn text_width(text: &str, size: f64) -> f64 {
     let em: f64 = text
         .chars()
         .map(|c| match c {
@@ -186,12 +199,14 @@ pub(super) fn text_width(text: &str, size: f64) -> f64 {
 }
 
 /// The same for a heavy face, which is wider.
-pub(super) fn heavy_width(text: &str, size: f64) -> f64 {
+#[must_use]
+pub fn heavy_width(text: &str, size: f64) -> f64 {
     text_width(text, size) * 1.15
 }
 
 /// The text, cut with an ellipsis where it would be wider than the room.
-pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
+#[must_use]
+pub fn fit(text: &str, size: f64, room: f64) -> String {
     if text_width(text, size) <= room {
         return text.to_owned();
     }
@@ -203,4 +218,18 @@ pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
         cut.push(character);
     }
     cut.trim_end().to_owned() + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_tells_its_figure_without_script() {
+        let mut svg = Svg::new("k", (10.0, 10.0), "a < b", "");
+        svg.dot((1.0, 2.0), 3.0, "mark", "p99: 4 ms");
+        let drawing = svg.finish();
+        assert!(drawing.contains("<title id=\"k-t\">a &lt; b</title>"), "{drawing}");
+        assert!(drawing.contains("class=\"mark\"><title>p99: 4 ms</title></circle>"), "{drawing}");
+    }
 }
