@@ -17,13 +17,16 @@ use std::sync::atomic;
 use pollux_sys::shared::SharedWords;
 
 pub use inbox::Inbox;
+pub(crate) use promise::PROMISES_MAX;
 pub use promise::Promise;
 pub use record::{Caller, Occupation, Slot, State, WORDS_PER_WORKER};
 pub use tally::{SERVICES_MAX, ServiceTally, Total, Totals, name_hash};
 
-/// Words of one worker: its record, its inbox, its promises.
-const WORDS: usize = PROMISES_FIRST + promise::PROMISES_MAX * promise::PROMISE_WORDS;
+/// Words of one worker: its record, its inbox, its promises; four pages, so that the record and
+/// the beginning of the inbox are on one.
+const WORDS: usize = PROMISES_FIRST + PROMISES_MAX * promise::PROMISE_WORDS;
 const PROMISES_FIRST: usize = WORDS_PER_WORKER + inbox::INBOX_WORDS;
+const _: () = assert!(WORDS == 2048);
 
 /// The slots of all workers of one pool.
 #[derive(Debug)]
@@ -149,14 +152,14 @@ mod tests {
     fn promises_are_seen_until_they_are_kept() {
         let slots = std::rc::Rc::new(Slots::create(2).expect("memory"));
         let first = Promise::note(&slots, 1, &CALLER).expect("room");
-        let rest: Vec<_> =
-            (1..promise::PROMISES_MAX).map(|_| Promise::note(&slots, 1, &CALLER)).collect();
+        let rest: Vec<_> = (1..PROMISES_MAX).map(|_| Promise::note(&slots, 1, &CALLER)).collect();
         assert!(rest.iter().all(Option::is_some) && Promise::note(&slots, 1, &CALLER).is_none());
         drop(rest);
         assert_eq!((Promise::all(&slots, 0), Promise::all(&slots, 1)), (vec![], vec![CALLER]));
         drop(first);
         assert_eq!(Promise::all(&slots, 1), []);
-        std::mem::forget(Promise::note(&slots, 1, &CALLER).expect("room"));
+        Promise::note(&slots, 1, &CALLER).expect("room").leave();
+        assert_eq!(Promise::all(&slots, 1), [CALLER]);
         slots.forget(1);
         assert_eq!(Promise::all(&slots, 1), []);
     }
