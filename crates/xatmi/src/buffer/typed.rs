@@ -26,12 +26,12 @@ impl Buffer {
     /// have at least the bytes of their header.
     ///
     /// # Errors
-    /// [`BufferError::LongSubtype`], [`BufferError::TooLarge`].
+    /// [`BufferError::LongSubtype`], [`BufferError::TooLarge`], [`BufferError::NoMemory`].
     pub fn new(buffer_type: BufferType, subtype: &str, size: usize) -> Result<Self, BufferError> {
         if subtype.len() > SUBTYPE_BYTES_MAX {
             return Err(BufferError::LongSubtype { bytes: subtype.len() });
         }
-        let mut region = Region::zeroed(sound_size(buffer_type, size)?);
+        let mut region = zeroed(sound_size(buffer_type, size)?)?;
         if buffer_type == BufferType::Ubf {
             UbfMut::init(region.bytes_mut())?;
         }
@@ -157,10 +157,12 @@ impl Buffer {
     /// own size. A text that is cut short ends with a NUL.
     ///
     /// # Errors
-    /// [`BufferError::TooLarge`], and [`BufferError::Fields`] when its fields do not fit; it is
-    /// what it was then.
+    /// [`BufferError::TooLarge`], [`BufferError::NoMemory`], and [`BufferError::Fields`] when its
+    /// fields do not fit; it is what it was then.
     pub fn resize(&mut self, size: usize) -> Result<(), BufferError> {
-        let mut region = self.region.resized(sound_size(self.buffer_type, size)?);
+        let mut region = zeroed(sound_size(self.buffer_type, size)?)?;
+        let kept = self.size().min(region.len());
+        region.bytes_mut()[..kept].copy_from_slice(&self.as_bytes()[..kept]);
         if self.buffer_type == BufferType::Ubf {
             UbfMut::resized(region.bytes_mut())?;
         }
@@ -205,6 +207,11 @@ impl From<Ubf> for Buffer {
         let region = fields.into_region();
         Self { buffer_type: BufferType::Ubf, subtype: String::new(), region }
     }
+}
+
+/// Memory of a size that a program or a message asked for.
+fn zeroed(bytes: usize) -> Result<Region, BufferError> {
+    Region::try_zeroed(bytes).ok_or(BufferError::NoMemory { bytes })
 }
 
 fn sound_size(buffer_type: BufferType, size: usize) -> Result<usize, BufferError> {

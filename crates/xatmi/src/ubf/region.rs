@@ -26,6 +26,18 @@ impl Region {
         Self { bytes, start, len }
     }
 
+    /// The same, for a length that somebody else chose: `None` when there is no memory for it.
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        // Zeroed memory comes without a touch on its pages, but ends the process when there is
+        // none; so the same is asked for first in a way that does not.
+        let mut asked = Vec::<u8>::new();
+        asked.try_reserve_exact(len.checked_add(Self::ALIGNMENT_BYTES - 1)?).ok()?;
+        // Or else the compiler leaves it out, as nobody writes to it.
+        drop(std::hint::black_box(asked));
+        Some(Self::zeroed(len))
+    }
+
     /// Other memory of `len` bytes with the same content, as far as it fits; the rest is zero.
     #[must_use]
     pub fn resized(&self, len: usize) -> Self {
