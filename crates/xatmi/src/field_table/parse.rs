@@ -3,7 +3,8 @@
 //! Tables and `pollux fld` call it. It knows nothing of other files; see `table`.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::error::{Problem, TableError};
@@ -51,12 +52,14 @@ impl FieldFile {
     /// [`TableError`] when it cannot be read or a line is wrong.
     pub fn open(path: &Path) -> Result<Self, TableError> {
         let failed = |error| TableError::of(path, Problem::Unreadable(error));
-        let bytes = fs::metadata(path).map_err(failed)?.len();
+        let mut text = Vec::new();
+        // No file is as long as it says that can be read without end, such as a device.
+        let mut file = File::open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1);
+        let bytes = file.read_to_end(&mut text).map_err(failed)? as u64;
         if bytes > FILE_BYTES_MAX {
-            let problem = Problem::TooLong { bytes, most: FILE_BYTES_MAX };
+            let problem = Problem::TooLong { most: FILE_BYTES_MAX };
             return Err(TableError::of(path, problem));
         }
-        let text = fs::read(path).map_err(failed)?;
         Self::parse(path, &String::from_utf8_lossy(&text))
     }
 
@@ -229,6 +232,9 @@ mod tests {
     fn a_file_that_is_not_there_is_named() {
         let error = FieldFile::open(Path::new("no/such.fd")).expect_err("no file");
         assert!(error.to_string().starts_with("no/such.fd: cannot be read"), "{error}");
+        assert_eq!(error.number(), 12);
+        let error = FieldFile::open(Path::new("/dev/zero")).expect_err("no end");
+        assert!(error.to_string().starts_with("/dev/zero: more than 16777216 bytes"), "{error}");
         assert_eq!(error.number(), 12);
     }
 }
