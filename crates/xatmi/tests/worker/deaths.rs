@@ -96,6 +96,12 @@ fn a_worker_that_ends_holds_its_last_reply_until_that_is_read() {
     pool.wait_for("the end of the call", |pool| {
         pool.total(Total::Calls) == 1 && pool.slot(0).occupation().state == State::Idle
     });
+    // It waits for its reader, or is gone already.
+    let stat = format!("/proc/{}/stat", pool.workers[0].child.id());
+    pool.wait_for("the worker to have nothing more to do", |_| {
+        let stat = std::fs::read_to_string(&stat).expect("a child, which nobody collected");
+        stat.rsplit_once(')').is_some_and(|(_, rest)| [" S", " Z"].contains(&&rest[..2]))
+    });
     assert_eq!(caller.answer(&mut pool).bytes, sent);
     assert_eq!(pool.exit_code(0), Some(EXITED));
 }
