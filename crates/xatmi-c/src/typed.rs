@@ -23,9 +23,12 @@ pub(crate) fn size(given: c_long) -> Result<usize, Fault> {
     usize::try_from(given).map_err(|_| Fault::invalid(format!("a length of {given} is below 0")))
 }
 
-/// The fault of a pointer that tpalloc did not give, or that was freed.
+/// The fault of a pointer that tpalloc did not give, that was freed, or that is lent to a call.
 pub(crate) fn no_buffer() -> Fault {
-    Fault::invalid("the pointer is not that of a buffer of tpalloc, or it was freed")
+    Fault::invalid(
+        "the pointer is not that of a buffer of tpalloc, or it was freed, or another thread waits \
+         for a reply in it",
+    )
 }
 
 /// A buffer of a type; size 0 is the type's own. NULL for an error.
