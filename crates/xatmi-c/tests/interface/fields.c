@@ -233,6 +233,9 @@ static void whole(UBFH *ubf) {
   char *found = Bfind(ubf, inner_field, 0, NULL);
   CHECK(found != NULL && Bnum((UBFH *)found) == 2);
   CHECK(Bfprint(ubf, NULL) == -1 && Berror == BEINVAL);
+  FILE *read_only = fopen("/dev/null", "r");
+  CHECK(Bfprint(ubf, read_only) == -1 && Berror == BEUNIX);
+  fclose(read_only);
   CHECK(Bprint(ubf) == 0);
   tpfree((char *)other);
 }
