@@ -33,6 +33,11 @@ fn threads_have_contexts_of_their_own() {
 }
 
 #[test]
+fn threads_may_send_one_buffer_at_the_same_time() {
+    play("shared", 3);
+}
+
+#[test]
 fn services_come_and_go_while_the_server_runs() {
     play("advertise", 1);
 }
@@ -50,6 +55,16 @@ fn times_of_process_thread_and_call_are_kept() {
 #[test]
 fn replies_are_matched_to_calls_in_any_order() {
     play("mix", 3);
+}
+
+#[test]
+fn a_reply_that_is_asked_for_later_ends_as_a_call_does() {
+    play("outcomes", 3);
+}
+
+#[test]
+fn calls_and_services_have_limits_and_go_on_behind_them() {
+    play("limits", 2);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub enum BufferError {
         /// The most.
         most: usize,
     },
-    /// There is no memory for it.
+    /// The system has no memory for it.
     #[error("there is no memory for a buffer of {bytes} bytes")]
     NoMemory {
         /// What was asked for.

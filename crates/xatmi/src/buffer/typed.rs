@@ -153,16 +153,25 @@ impl Buffer {
         }
     }
 
-    /// Gives it other memory of `size` bytes with the same content, `tprealloc`; 0 is the type's
-    /// own size. A text that is cut short ends with a NUL.
+    /// Gives it other memory of `size` bytes with the same content; 0 is the type's own size. A
+    /// text that is cut short ends with a NUL.
+    ///
+    /// # Errors
+    /// As [`resized`](Self::resized); it is what it was then.
+    pub fn resize(&mut self, size: usize) -> Result<(), BufferError> {
+        *self = self.resized(size)?;
+        Ok(())
+    }
+
+    /// Another buffer of `size` bytes with the same content, as [`resize`](Self::resize) makes it:
+    /// `tprealloc`.
     ///
     /// # Errors
     /// [`BufferError::TooLarge`], [`BufferError::NoMemory`], and [`BufferError::Fields`] when its
-    /// fields do not fit; it is what it was then.
-    pub fn resize(&mut self, size: usize) -> Result<(), BufferError> {
+    /// fields do not fit.
+    pub fn resized(&self, size: usize) -> Result<Self, BufferError> {
         let mut region = zeroed(sound_size(self.buffer_type, size)?)?;
-        let kept = self.size().min(region.len());
-        region.bytes_mut()[..kept].copy_from_slice(&self.as_bytes()[..kept]);
+        region.copy_from(&self.region);
         if self.buffer_type == BufferType::Ubf {
             UbfMut::resized(region.bytes_mut())?;
         }
@@ -171,8 +180,7 @@ impl Buffer {
         {
             *last = 0;
         }
-        self.region = region;
-        Ok(())
+        Ok(Self { buffer_type: self.buffer_type, subtype: self.subtype.clone(), region })
     }
 
     /// Its fields.
@@ -209,7 +217,6 @@ impl From<Ubf> for Buffer {
     }
 }
 
-/// Memory of a size that a program or a message asked for.
 fn zeroed(bytes: usize) -> Result<Region, BufferError> {
     Region::try_zeroed(bytes).ok_or(BufferError::NoMemory { bytes })
 }
