@@ -86,6 +86,15 @@ fn a_worker_answers_pings_and_stops_after_the_call_at_hand() {
 }
 
 #[test]
+fn a_worker_that_is_told_to_stop_while_it_starts_ends() {
+    let mut pool = StandIn::new("stop-early", 1);
+    pool.spawn("ECHO");
+    // It reads this before the answer to its adverts.
+    pool.say(0, &ToWorker::Stop);
+    assert_eq!(pool.exit_code(0), Some(0));
+}
+
+#[test]
 fn a_worker_without_a_manager_serves_on_and_is_adopted_by_the_next() {
     let mut pool = StandIn::new("orphan", 1);
     pool.start("ECHO", 1);
