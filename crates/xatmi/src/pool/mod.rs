@@ -69,7 +69,7 @@ use watch::{Source, Watch};
 
 pub use log::Log;
 pub use options::{PoolOptions, Sizes};
-pub use spawn::{BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find};
+pub use spawn::{BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, output_faults};
 
 /// Slots beyond those of the configuration, for workers that a reload adds.
 const SLOTS_SPARE: usize = 256;
@@ -158,6 +158,8 @@ pub struct Pool {
     strangers: Strangers,
     owed: Owed,
     orders: Vec<Order>,
+    /// Whether there were workers of an earlier manager, and the time to learn of them is not over.
+    has_survivors: bool,
     /// Whether something happened since services and orders were looked at.
     has_changes: bool,
     counts: Counts,
@@ -221,6 +223,7 @@ impl Pool {
             strangers: Strangers::default(),
             owed: Owed::default(),
             orders: Vec::new(),
+            has_survivors: false,
             has_changes: true,
             counts: Counts::default(),
             nudging: None,

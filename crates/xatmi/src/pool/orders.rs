@@ -90,7 +90,11 @@ impl Pool {
             self.log.line(&format!("warning: {warning}"));
         }
         let (file, workers) = (config.file.display(), config.workers_max());
-        let said = format!("{file} was read again: {workers} workers");
+        let warnings = match config.warnings.len() {
+            0 => String::new(),
+            count => format!("; {count} warnings: `pollux pool check` shows them"),
+        };
+        let said = format!("{file} was read again: {workers} workers{warnings}");
         self.config = config;
         self.has_changes = true;
         self.act(actions, now);
@@ -187,17 +191,22 @@ impl Order {
     }
 
     fn reached(&self, member: Option<&MemberView>, starts_before: u32) -> Reached {
-        let is_gone = |state| matches!(state, State::Down);
+        use State::{Down, Killing, Orphan, Queued, Silent, Starting, Stopping, Up, Waiting};
+        let is_for_end = matches!(self.goal, Goal::Down | Goal::End);
         let Some(member) = member else {
-            return if self.goal == Goal::Down { Reached::Done } else { Reached::Failed };
+            return if is_for_end { Reached::Done } else { Reached::Failed };
         };
+        // Others give orders too: what they undo is not waited for.
         match (self.goal, member.state) {
-            (Goal::Down | Goal::End, state) if is_gone(state) => Reached::Done,
-            (Goal::Down | Goal::End, _) => Reached::NotYet,
-            (Goal::Anew, _) if member.starts == starts_before => Reached::NotYet,
-            (_, State::Up | State::Silent) => Reached::Done,
-            (_, State::Waiting | State::Down | State::Killing | State::Stopping) => Reached::Failed,
-            (_, State::Queued | State::Starting | State::Orphan) => Reached::NotYet,
+            (Goal::Down | Goal::End, Down) => Reached::Done,
+            (Goal::Down, Stopping | Killing) if !member.starts_again => Reached::NotYet,
+            (Goal::Down, _) => Reached::Failed,
+            (Goal::End, _) => Reached::NotYet,
+            (_, Stopping | Killing) if member.starts_again => Reached::NotYet,
+            (_, Queued | Starting | Orphan) => Reached::NotYet,
+            (Goal::Anew, Up | Silent) if member.starts == starts_before => Reached::NotYet,
+            (_, Up | Silent) => Reached::Done,
+            (_, Waiting | Down | Killing | Stopping) => Reached::Failed,
         }
     }
 
@@ -214,10 +223,14 @@ impl Order {
         let ids = self.starts.keys();
         let failures = ids.filter_map(|id| member(members, *id));
         let first = failures.filter(|member| member.cause.is_some()).find(|m| m.state != State::Up);
-        let example = first.map_or_else(String::new, |member| {
-            let cause = member.cause.as_deref().unwrap_or_default();
-            format!("; {} {}: {cause}", member.program, member.id)
-        });
+        let example = match (self.goal, first) {
+            (Goal::Down | Goal::End, _) => "; another order starts them again".to_owned(),
+            (_, Some(member)) => {
+                let cause = member.cause.as_deref().unwrap_or_default();
+                format!("; {} {}: {cause}", member.program, member.id)
+            }
+            (_, None) => String::new(),
+        };
         Answer::Refused { why: format!("{failed} of {of} workers are not {what}{example}") }
     }
 }

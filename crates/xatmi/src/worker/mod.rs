@@ -199,7 +199,7 @@ struct Serving {
 impl Serving {
     fn until_end(&mut self) -> Result<Ending, Error> {
         let mut events = Events::with_capacity(EVENTS_MAX);
-        // What the manager said while it was asked for queues is noted, and wakes nobody.
+        // What came while the answer to the adverts was awaited rings no more.
         if let Some(ending) = self.look_around(false)? {
             return Ok(ending);
         }
