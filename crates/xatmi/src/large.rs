@@ -97,9 +97,10 @@ impl Outbox {
     }
 
     /// Waits until everything was taken, at the most until the monotonic clock shows `until_ns`:
-    /// what is held goes with its sender. For those who end.
+    /// what is held goes with its sender. For those who end; a child after `fork(2)` is none, as
+    /// its parent holds everything.
     pub fn finish(&mut self, until_ns: u64) {
-        loop {
+        while std::process::id() == self.pid {
             let now_ns = monotonic_ns();
             self.sweep(now_ns);
             if self.is_empty() || now_ns >= until_ns {
@@ -256,6 +257,23 @@ mod tests {
         child.wait().expect("it ended");
         outbox.put(b"for the dead", 0, Some(pid), 1).expect("held");
         outbox.sweep(1);
+        assert_eq!(outbox.len(), 1);
+    }
+
+    #[test]
+    fn who_ends_waits_for_readers_and_no_longer_than_it_wants() {
+        let mut outbox = Outbox::default();
+        let large = outbox.put(b"for later", 0, None, 1).expect("held");
+        let until_ns = monotonic_ns() + 20_000_000;
+        outbox.finish(until_ns);
+        assert!(monotonic_ns() >= until_ns && outbox.len() == 1);
+        let reader = std::thread::spawn(move || fetch_all(&large));
+        outbox.finish(u64::MAX);
+        assert_eq!(reader.join().expect("no panic").expect("held"), b"for later");
+        outbox.put(b"for later", 0, None, 1).expect("held");
+        // As in a child after fork(2).
+        outbox.pid += 1;
+        outbox.finish(u64::MAX);
         assert_eq!(outbox.len(), 1);
     }
 
