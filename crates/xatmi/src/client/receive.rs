@@ -135,6 +135,7 @@ impl Client {
         };
         if reply.nonce != self.address.nonce {
             self.counters.foreign += 1;
+            discard(&reply.payload);
             return None;
         }
         if !self.calls.is_out(reply.call_id) {

@@ -8,7 +8,7 @@ use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Outgoing, Which};
 use pollux_xatmi::error::Code;
 use pollux_xatmi::large::{Outbox, fetch, fetch_all};
-use pollux_xatmi::wire::{Body, LargeRef, Payload};
+use pollux_xatmi::wire::{Body, LargeRef, Payload, Reply};
 
 use crate::support::{PATIENCE, Pool, sleeps, until};
 
@@ -84,7 +84,26 @@ fn a_mebibyte_goes_both_ways_and_its_memory_is_let_go() {
     until("no memfd is left", || memfds() == 0);
 
     a_client_that_ends_holds_its_last_request_until_that_is_read();
+    a_reply_for_an_earlier_owner_of_the_queue_is_let_go();
     assert_eq!(memfds(), 0);
+}
+
+fn a_reply_for_an_earlier_owner_of_the_queue_is_let_go() {
+    let mut pool = Pool::start();
+    let mut outbox = Outbox::default();
+    let large = outbox.put(b"for somebody else", 0, None, 1).expect("held");
+    pool.serve("ODD", move |request, replier| {
+        let (nonce, call_id) = (!request.client.nonce, request.call_id);
+        let payload = Payload { body: Body::Large(large), ..request.payload };
+        let foreign = Reply { nonce, call_id, error: None, rval: 0, urcode: 0, payload };
+        replier.send(request, &foreign);
+        replier.answer(request, request.payload);
+    });
+    let mut client = pool.client();
+    client.call("ODD", &Buffer::carray(b"x").expect("short"), NONE).expect("served");
+    assert_eq!(client.counters().foreign, 1);
+    outbox.sweep(1);
+    assert!(outbox.is_empty(), "nobody else would read it");
 }
 
 fn a_client_that_ends_holds_its_last_request_until_that_is_read() {
