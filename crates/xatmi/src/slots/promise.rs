@@ -25,7 +25,8 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// Notes that `worker` owes `caller` an answer; nothing beyond [`PROMISES_MAX`].
+    /// Notes that `worker` owes `caller` an answer; nothing when it owes as many as there are
+    /// places for.
     #[must_use]
     pub fn note(slots: &Rc<Slots>, worker: usize, caller: &Caller) -> Option<Self> {
         let (entries, _) = slots.promises(worker)?.as_chunks::<PROMISE_WORDS>();
