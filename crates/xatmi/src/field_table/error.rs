@@ -43,7 +43,7 @@ pub enum Problem {
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
     /// The file is too long.
-    #[error("more than {most} bytes are too many for a field table")]
+    #[error("it has more than {most} bytes, which is too much for a field table")]
     TooLong {
         /// What it may have.
         most: u64,
