@@ -15,7 +15,7 @@ use rustix::net::SocketFlags;
 
 use super::watch::Source;
 use super::workers::Report;
-use super::{Pool, Seat};
+use super::{Pool, Seat, survivors};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
 use crate::link::{Link, Received};
@@ -213,7 +213,8 @@ impl Pool {
                 let seat = is_sent_by(&link, pid).and_then(|()| self.seat_of(descriptors, slot));
                 match seat {
                     Ok(seat) => {
-                        let report = Report { id: srvid, pid, program: name, services };
+                        let program = survivors::program_of(pid).unwrap_or(name);
+                        let report = Report { id: srvid, pid, program, services };
                         self.adopt(report, link, seat, now);
                     }
                     Err(why) => self.reject(srvid, pid, &link, &why),
