@@ -27,7 +27,7 @@ const VISITORS_MAX: usize = 8_192;
 const ACCEPT_BUDGET: usize = 64;
 /// How long a connection may be open before its first message: clients, workers and commands
 /// speak at once, and who does not takes a place from them.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Answers that wait for one reader: the longest table that there may be.
 const UNSENT_MAX: usize = 4_096;
 /// How long accepting rests when there is no room.
