@@ -24,7 +24,8 @@ struct Findings {
     programs: usize,
     workers: u32,
     service_queues: u64,
-    /// Whether the pool runs, so that its queues were counted; else there is one for a program.
+    /// Whether all of the pool runs, so that its queues were counted; else there is one for a
+    /// program.
     is_running: bool,
     reply_queues: u32,
     charge_bytes: u64,
@@ -87,16 +88,22 @@ impl Findings {
     }
 }
 
-/// The queues of services of the pool with this prefix, if it runs and is ours.
+/// The queues of services of the pool with this prefix, if it runs, is ours and has none to make
+/// for a worker that is not up.
 fn count_queues(prefix: &Prefix) -> Option<u64> {
-    let mut count = 0;
+    let (mut count, mut is_whole) = (0, true);
     let mut control = Control::connect(prefix).ok()?;
-    let asked = control.ask(&Request::Queues, SILENCE, |answer| {
-        if let Answer::Queues(rows) = answer {
-            count += rows.len() as u64;
+    let mut each = |answer| match answer {
+        Answer::Queues(rows) => count += rows.len() as u64,
+        Answer::Workers(rows) => {
+            is_whole &= rows.iter().all(|row| ["up", "silent", "down"].contains(&&*row.state));
         }
-    });
-    asked.ok().map(|_| count)
+        _ => {}
+    };
+    for request in [Request::Ps, Request::Queues] {
+        control.ask(&request, SILENCE, &mut each).ok()?;
+    }
+    is_whole.then_some(count)
 }
 
 fn told(findings: &Findings) -> String {

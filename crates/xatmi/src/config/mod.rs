@@ -9,10 +9,12 @@
 //! |---|---|
 //! | `document` | XML as a tree with lines |
 //! | `read` | elements to values: defaults, overrides, bounds |
+//! | `ids` | bounds of server ids |
 //! | `settings` | the values |
 //! | `words` | options to words, variables |
 
 mod document;
+mod ids;
 mod mistake;
 mod read;
 mod settings;

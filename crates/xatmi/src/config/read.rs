@@ -9,17 +9,14 @@ use std::time::Duration;
 
 use super::document::Element;
 use super::settings::{Entry, Policy, PoolConfig, Settings, redirections};
-use super::{ConfigError, Remark, words};
+use super::{ConfigError, Remark, ids, words};
 use crate::queue::ServiceName;
 
-/// Server ids are below this, unless NDRX_SRVMAX says otherwise.
-const IDS_END: u32 = 10_000;
-/// The highest NDRX_SRVMAX: ids and their sums stay far within 32 bits.
-const IDS_END_MAX: u32 = 1 << 24;
-/// Most copies in one pool: bounds what the manager keeps for them.
-const WORKERS_MAX: u64 = 4_000;
 /// Most cycles or seconds that a value may have: a day of seconds.
 const COUNT_MAX: i64 = 86_400;
+
+/// Most warnings that are kept: each goes to the terminal and into the log.
+const WARNINGS_MAX: usize = 100;
 
 /// What stands in `<appconfig>` and is read.
 const APP_NAMES: &str = "sanity, brrefresh, restart_min, restart_step, restart_max, \
@@ -44,14 +41,19 @@ pub(super) fn read(
     let mut reading = Reading {
         file,
         lookup,
-        ids_end: IDS_END,
+        ids_end: ids::END,
         exports: Vec::new(),
         mistakes: Vec::new(),
         warnings: Vec::new(),
     };
-    reading.read_ids_end();
+    match ids::end(lookup) {
+        Ok(end) => reading.ids_end = end,
+        Err(why) => reading.mistake_at(0, why),
+    }
     let mut config = reading.root(&root);
-    reading.check_ids(&config.entries);
+    for (line, why) in ids::mistakes(&config.entries, reading.ids_end) {
+        reading.mistake_at(line, why);
+    }
     if reading.mistakes.is_empty() {
         config.exported_services = reading.exports;
         config.warnings = reading.warnings;
@@ -276,59 +278,6 @@ impl Reading<'_> {
         Some(name)
     }
 
-    fn read_ids_end(&mut self) {
-        let text = (self.lookup)("NDRX_SRVMAX").unwrap_or_default();
-        if text.trim().is_empty() {
-            return;
-        }
-        match text.trim().parse() {
-            Ok(end @ 2..=IDS_END_MAX) => self.ids_end = end,
-            _ => {
-                let wanted = format!("give a whole number from 2 to {IDS_END_MAX}");
-                let text = text.escape_debug();
-                self.mistake_at(0, format!("NDRX_SRVMAX=`{text}` in the environment: {wanted}"));
-            }
-        }
-    }
-
-    fn check_ids(&mut self, entries: &[Entry]) {
-        let all: u64 = entries.iter().map(|entry| u64::from(entry.max)).sum();
-        if all > WORKERS_MAX {
-            let what = format!("{all} copies in all; a pool has at most {WORKERS_MAX}");
-            return self.mistake_at(0, what);
-        }
-        for (index, entry) in entries.iter().enumerate() {
-            let (ids, program) = (entry.ids(), &entry.program);
-            let last = ids.end - 1;
-            if last >= self.ids_end {
-                let end = self.ids_end;
-                let what = format!(
-                    "{program}: its last id, {last}, is not below {end}; lower <srvid> or <max>, \
-                     or raise NDRX_SRVMAX"
-                );
-                self.mistake_at(entry.line, what);
-            }
-            let taken = entries[..index].iter().find(|other| {
-                let other = other.ids();
-                other.start < ids.end && ids.start < other.end
-            });
-            if let Some(other) = taken {
-                let (first, end) = (other.first_id, other.ids().end);
-                self.mistake_at(
-                    entry.line,
-                    format!(
-                        "{program}: ids {} to {last} overlap those of {} in line {} ({first} to {}); \
-                         give <srvid>{end}</srvid> or higher",
-                        ids.start,
-                        other.program,
-                        other.line,
-                        end - 1
-                    ),
-                );
-            }
-        }
-    }
-
     /// A whole number from `least` on.
     fn count<T: FromCount>(&mut self, one: &Element, least: i64, unit: &str, into: &mut T) {
         if let Some(number) = self.number(one, least, COUNT_MAX, unit) {
@@ -406,7 +355,16 @@ impl Reading<'_> {
     }
 
     fn warn(&mut self, one: &Element, message: impl AsRef<str>) {
-        self.warnings.push(Remark::new(self.file, one.line, message.as_ref()));
+        match self.warnings.len() {
+            0..WARNINGS_MAX => {
+                self.warnings.push(Remark::new(self.file, one.line, message.as_ref()));
+            }
+            WARNINGS_MAX => {
+                let more = "there are more warnings; they are not shown";
+                self.warnings.push(Remark::new(self.file, one.line, more));
+            }
+            _ => {}
+        }
     }
 
     fn mistake(&mut self, one: &Element, message: impl AsRef<str>) {

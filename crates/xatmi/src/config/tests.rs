@@ -237,3 +237,14 @@ fn what_is_told_of_a_hopeless_file_fits_an_answer() {
     assert!(said.lines().last().is_some_and(|line| line == "and 50 more mistakes"), "{said}");
     assert!(said.len() < crate::link::MESSAGE_LEN_BYTES_MAX / 2, "{} bytes", said.len());
 }
+
+#[test]
+fn warnings_have_a_bound() {
+    let text = format!(
+        "<endurox>{}<servers><server name='a'><srvid>1</srvid></server></servers></endurox>",
+        "<x/>\n".repeat(1000)
+    );
+    let warnings = read(&text).expect("it can be used").warnings;
+    assert_eq!((warnings.len(), warnings[100].line), (101, 101));
+    assert!(warnings[100].message.contains("more warnings"), "{:?}", warnings[100]);
+}

@@ -8,6 +8,9 @@ use crate::config::PoolConfig;
 use crate::control::{Answer, Progress, Request};
 use crate::supervisor::{MemberView, NoSuchWorker, Selection, State};
 
+/// Programs of which it is told why their copies are not up.
+const EXAMPLES_MAX: usize = 5;
+
 /// An order that is not finished yet.
 #[derive(Debug)]
 pub(super) struct Order {
@@ -133,7 +136,7 @@ impl Pool {
 
     fn order(&mut self, number: u64, goal: Goal, what: &Selection, now: Instant) {
         let mut actions = Vec::new();
-        // A restart is measured by what was before it.
+        // A stop and a restart are measured by what was before them.
         let before = self.members(now);
         let given = match goal {
             Goal::Up => self.supervisor.start(what, now, &mut actions),
@@ -143,7 +146,7 @@ impl Pool {
         match given {
             Ok(count) => {
                 self.log.line(&format!("an order for {count} workers: {goal:?} {what:?}"));
-                let members = if goal == Goal::Anew { before } else { self.members(now) };
+                let members = if goal == Goal::Up { self.members(now) } else { before };
                 self.enter_order(number, goal, what, &members);
             }
             Err(error @ NoSuchWorker { .. }) => {
@@ -220,18 +223,25 @@ impl Order {
         if failed == 0 {
             return Answer::Done { message: format!("{done} of {of} workers {what}") };
         }
-        let ids = self.starts.keys();
-        let failures = ids.filter_map(|id| member(members, *id));
-        let first = failures.filter(|member| member.cause.is_some()).find(|m| m.state != State::Up);
-        let example = match (self.goal, first) {
-            (Goal::Down | Goal::End, _) => "; another order starts them again".to_owned(),
-            (_, Some(member)) => {
-                let cause = member.cause.as_deref().unwrap_or_default();
-                format!("; {} {}: {cause}", member.program, member.id)
-            }
-            (_, None) => String::new(),
+        let examples = match self.goal {
+            Goal::Down | Goal::End => "; another order starts them again".to_owned(),
+            Goal::Up | Goal::Anew => self.examples(members),
         };
-        Answer::Refused { why: format!("{failed} of {of} workers are not {what}{example}") }
+        Answer::Refused { why: format!("{failed} of {of} workers are not {what}{examples}") }
+    }
+
+    /// Why workers are not up: the first copy of each program, of the first few.
+    fn examples(&self, members: &[MemberView]) -> String {
+        let failures = self.starts.keys().filter_map(|id| member(members, *id));
+        let mut told: Vec<(&str, String)> = Vec::new();
+        for failure in failures.filter(|member| member.state != State::Up) {
+            let Some(cause) = &failure.cause else { continue };
+            let program = failure.program.as_str();
+            if told.len() < EXAMPLES_MAX && !told.iter().any(|(known, _)| *known == program) {
+                told.push((program, format!("; {program} {}: {cause}", failure.id)));
+            }
+        }
+        told.into_iter().map(|(_, words)| words).collect()
     }
 }
 

@@ -22,6 +22,9 @@ use crate::worker::{LINK_VARIABLE, WAKE_VARIABLE, Wake};
 /// Tells a worker, and what it starts, which pool it belongs to.
 pub(super) const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
 
+/// The program of the configuration: a script may run another one in its place.
+pub(super) const PROGRAM_VARIABLE: &str = "POLLUX_POOL_PROGRAM";
+
 /// Names of services, with commas, that a bridge may offer to other hosts: `exportsvcs`.
 pub const EXPORTS_VARIABLE: &str = "POLLUX_POOL_EXPORTS";
 /// Seconds between two service lists of a bridge, 0 for none: `brrefresh` in cycles.
@@ -59,6 +62,7 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.env(LINK_VARIABLE, format!("{link},{slots},{}", start.slot));
     command.env(WAKE_VARIABLE, start.wake.name());
     command.env(PREFIX_VARIABLE, start.prefix);
+    command.env(PROGRAM_VARIABLE, &entry.program);
     if entry.program == BRIDGE_PROGRAM {
         let settings = &start.config.settings;
         let refresh = settings.sanity * settings.bridge_refresh_cycles;

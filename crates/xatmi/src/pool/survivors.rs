@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::spawn::PREFIX_VARIABLE;
+use super::spawn::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
 
@@ -17,7 +17,8 @@ const QUEUE_FOLDER: &str = "/dev/mqueue";
 ///
 /// A worker is recognised by its environment, which the manager wrote, and its command line;
 /// what it has started itself has the one and not the other.
-pub(super) fn workers(prefix: &Prefix) -> Vec<(u32, u32)> {
+#[must_use]
+pub fn workers(prefix: &Prefix) -> Vec<(u32, u32)> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -37,6 +38,15 @@ pub(super) fn queues(prefix: &Prefix) -> Vec<QueueName> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter_map(|name| QueueName::parse(prefix, &name)).collect()
+}
+
+/// The program that a manager started process `pid` for, as far as it can be read.
+pub(super) fn program_of(pid: u32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let start = format!("{PROGRAM_VARIABLE}=");
+    let mut words = environment.split(|byte| *byte == 0);
+    let name = words.find_map(|word| word.strip_prefix(start.as_bytes()))?;
+    Some(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Whether the process is there, and no zombie.

@@ -15,7 +15,7 @@ use rustix::net::SocketFlags;
 
 use super::watch::Source;
 use super::workers::Report;
-use super::{Pool, Seat};
+use super::{Pool, Seat, survivors};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
 use crate::link::{Link, Received};
@@ -27,7 +27,7 @@ const VISITORS_MAX: usize = 8_192;
 const ACCEPT_BUDGET: usize = 64;
 /// How long a connection may be open before its first message: clients, workers and commands
 /// speak at once, and who does not takes a place from them.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Answers that wait for one reader: the longest table that there may be.
 const UNSENT_MAX: usize = 4_096;
 /// How long accepting rests when there is no room.
@@ -213,7 +213,8 @@ impl Pool {
                 let seat = is_sent_by(&link, pid).and_then(|()| self.seat_of(descriptors, slot));
                 match seat {
                     Ok(seat) => {
-                        let report = Report { id: srvid, pid, program: name, services };
+                        let program = survivors::program_of(pid).unwrap_or(name);
+                        let report = Report { id: srvid, pid, program, services };
                         self.adopt(report, link, seat, now);
                     }
                     Err(why) => self.reject(srvid, pid, &link, &why),

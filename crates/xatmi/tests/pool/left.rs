@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("queues_that_no_worker_took_over_are_removed", queues_that_no_worker_took_over),
     ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
     ("more_callers_than_a_reply_queue_holds_are_told_at_the_end", more_callers_than_fit),
+    ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
     ("a_pipe_that_nobody_reads_holds_up_nobody", a_pipe_that_nobody_reads),
 ];
 
@@ -121,6 +122,30 @@ fn more_callers_than_fit() {
     let codes = caller.join().expect("no panic");
     assert_eq!(codes[0], Code::ServiceError);
     assert_eq!(codes[1..], [Code::NoEntry; CALLS - 1]);
+}
+
+/// More callers than the queue holds, so that some wait for room.
+fn a_queue_that_filled_is_served() {
+    const CALLERS: usize = 14;
+    let app = "<restart_min>3</restart_min><restart_max>3</restart_max>";
+    let mut pool = TestPool::start(app, ONE);
+    kill_and_wait(pool.pid(1));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let mut client = pool.client();
+            std::thread::spawn(move || {
+                let words = caller.to_string();
+                let answer = client.call("ECHO", &text(&words), CallFlags::NONE);
+                let buffer = answer.expect("it is served").buffer.expect("with data");
+                assert!(buffer.as_bytes().starts_with(words.as_bytes()));
+            })
+        })
+        .collect();
+    pool.until("it is back", |pool| pool.worker(1).state == "up");
+    for caller in callers {
+        caller.join().expect("its own answer");
+    }
+    pool.end();
 }
 
 fn a_pipe_that_nobody_reads() {

@@ -82,7 +82,8 @@ fn worker() -> ExitCode {
                 ["fork"] => {
                     let mut child = Command::new(std::env::current_exe().expect("this program"));
                     child.args(std::env::args_os().skip(1)).env(ROLE, "child");
-                    child.spawn().expect("a child");
+                    let mut child = child.spawn().expect("a child");
+                    std::thread::spawn(move || child.wait());
                     offer_all(&registry)
                 }
                 _ => offer_all(&registry),
