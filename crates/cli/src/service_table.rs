@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use pollux_xatmi::queue::ServiceName;
+use pollux_xatmi::slots::SERVICES_MAX;
 
 /// One service, or only a function when `name` is empty.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +33,10 @@ impl ServiceSpec {
                     }
                 }
             }
+        }
+        let services = specs.iter().filter(|spec| !spec.name.is_empty()).count();
+        if services > SERVICES_MAX {
+            return Err(format!("{services} services: a server offers {SERVICES_MAX} at most"));
         }
         Ok(specs)
     }
@@ -148,6 +153,11 @@ mod tests {
             assert!(error.contains(part), "{list}: {error}");
         }
         assert_eq!(read(&["A", "A:f"]), Err("A is listed twice".to_owned()));
+        let names =
+            |count: usize| (0..count).map(|n| format!("S{n}")).collect::<Vec<_>>().join(",");
+        assert_eq!(read(&[&names(48), ":g"]).map(|specs| specs.len()), Ok(49));
+        let error = read(&[&names(49)]).expect_err("one more than a server offers");
+        assert_eq!(error, "49 services: a server offers 48 at most");
     }
 
     #[test]

@@ -113,7 +113,8 @@ typedef struct tpinfo_t {
   long data;
 } TPINIT;
 
-/* Typed buffers: UBF (FML, FML32, UBF32), STRING, CARRAY (X_OCTET), JSON. */
+/* Typed buffers: UBF (FML, FML32, UBF32), STRING, CARRAY (X_OCTET), JSON. tpfree takes any pointer
+ * and leaves tperrno as it is. */
 extern char *tpalloc(const char *type, const char *subtype, long size);
 extern char *tprealloc(char *ptr, long size);
 extern void tpfree(char *ptr);

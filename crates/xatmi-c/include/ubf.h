@@ -35,8 +35,8 @@ typedef struct pollux_ubf UBFH;
 #define BFLD_VIEW 11
 #define BFLD_MAX 11
 
-#define BBADFLDID ((BFLDID)0)
-#define BFIRSTFLDID ((BFLDID)0)
+#define BBADFLDID 0
+#define BFIRSTFLDID 0
 #define BMAXFLDNO 33554431
 
 /* Errors: values of Berror. */

@@ -88,6 +88,12 @@ pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
     }
 }
 
+/// Does the work of a function that cannot fail, and leaves the error of the one before.
+pub(crate) fn quietly(work: impl FnOnce()) {
+    // Nobody is there to be told of a panic; the hook has printed it.
+    let _ = caught(work);
+}
+
 /// Does the work of a function of `ubf.h`; an error becomes `Berror`, and the result `failed`.
 pub(crate) fn ubf<T>(failed: T, work: impl FnOnce() -> Result<T, UbfFault>) -> T {
     const BEUNIX: c_int = 8;

@@ -74,19 +74,19 @@ pub unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -> *mut 
     })
 }
 
-/// Frees a buffer. NULL, the request of a service and what is no buffer are left alone.
+/// Frees a buffer. NULL, the request of a service and what is no buffer are left alone, and so is
+/// `tperrno`: programs free before they tell what failed.
 ///
 /// # Safety
 /// Nobody uses the buffer at `pointer` any more. Any pointer is fine otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tpfree(pointer: *mut c_char) {
-    fault::atmi((), || {
+    fault::quietly(|| {
         if memory::look(pointer, |held| held.is_request) == Some(false)
             && let Some(held) = memory::take(pointer)
         {
             memory::free(held);
         }
-        Ok(())
     });
 }
 

@@ -61,13 +61,17 @@ static void other_sizes(void) {
 static void freeing(void) {
   char on_stack[8];
   tpfree(NULL);
-  CHECK(tperrno == 0);
   tpfree(STRAY);
   tpfree(on_stack);
   char *buffer = tpalloc("CARRAY", NULL, 1);
   buffer[0] = 1;
   tpfree(buffer);
   tpfree(buffer);
+  /* What failed before is told after the buffers are freed. */
+  buffer = tpalloc("CARRAY", NULL, 1);
+  CHECK(tpalloc("NOTYPE", NULL, 1) == NULL);
+  tpfree(buffer);
+  CHECK(tperrno == TPENOENT && strstr(tpstrerror(tperrno), "NOTYPE") != NULL);
 }
 
 static void words(void) {

@@ -1,6 +1,6 @@
 //! One typed buffer: memory, type, subtype, and how much of it is sent.
 //!
-//! See the module. Its memory stays where it is until [`Buffer::resize`].
+//! See the module. Its memory stays where it is for as long as it lives.
 
 use super::{BufferError, BufferType};
 use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfMut, UbfRef};
@@ -153,18 +153,8 @@ impl Buffer {
         }
     }
 
-    /// Gives it other memory of `size` bytes with the same content; 0 is the type's own size. A
-    /// text that is cut short ends with a NUL.
-    ///
-    /// # Errors
-    /// As [`resized`](Self::resized); it is what it was then.
-    pub fn resize(&mut self, size: usize) -> Result<(), BufferError> {
-        *self = self.resized(size)?;
-        Ok(())
-    }
-
-    /// Another buffer of `size` bytes with the same content, as [`resize`](Self::resize) makes it:
-    /// `tprealloc`.
+    /// Another buffer of `size` bytes with the same content; 0 is the type's own size. A text that
+    /// is cut short ends with a NUL: `tprealloc`.
     ///
     /// # Errors
     /// [`BufferError::TooLarge`], [`BufferError::NoMemory`], and [`BufferError::Fields`] when its
@@ -342,20 +332,18 @@ mod tests {
     fn resizing_keeps_the_content_or_everything() {
         let mut fields = alloc("UBF", 0);
         fields.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
-        fields.resize(4096).expect("longer");
+        let fields = fields.resized(4096).expect("longer");
         assert_eq!(fields.fields().expect("fields").size(), 4096);
-        let refused = fields.resize(HEADER_BYTES).expect_err("too short");
+        let refused = fields.resized(HEADER_BYTES).expect_err("too short");
         assert!(matches!(refused, BufferError::Fields(UbfError::NoSpace { .. })));
         assert_eq!(fields.size(), 4096);
-        fields.resize(0).expect("its own size");
+        let fields = fields.resized(0).expect("its own size");
         assert_eq!(fields.size(), 1024);
         assert_eq!(fields.fields().expect("fields").get(ACCNUM, 0), Ok(Value::from("x")));
 
-        let mut text = Buffer::string("abcdef").expect("no NUL");
-        text.resize(4).expect("shorter");
+        let text = Buffer::string("abcdef").expect("no NUL").resized(4).expect("shorter");
         assert_eq!(text.as_bytes(), b"abc\0");
-        let mut bytes = Buffer::carray(b"abcdef").expect("short");
-        bytes.resize(4).expect("shorter");
+        let bytes = Buffer::carray(b"abcdef").expect("short").resized(4).expect("shorter");
         assert_eq!(bytes.as_bytes(), b"abcd");
         assert!(Buffer::string("a\0b").is_err());
     }

@@ -141,3 +141,25 @@ impl fmt::Display for Ending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn returned(rval: i32) -> (bool, bool) {
+        let Done::Return(returned) = Done::with(rval, None) else { unreachable!("made so") };
+        (returned.is_success(), returned.is_exit())
+    }
+
+    #[test]
+    fn what_is_neither_success_nor_failure_is_a_failure_and_ends_nothing() {
+        assert_eq!(returned(RVAL_SUCCESS), (true, false));
+        assert_eq!(returned(RVAL_FAIL), (false, false));
+        assert_eq!(returned(RVAL_SUCCESS | RVAL_EXIT), (true, true));
+        assert_eq!(returned(RVAL_FAIL | RVAL_EXIT), (false, true));
+        assert_eq!(returned(RVAL_EXIT), (false, true));
+        for odd in [0, 3, 6, -1, i32::MAX, RVAL_EXIT | 3, -1 - RVAL_EXIT] {
+            assert_eq!(returned(odd), (false, false), "{odd}");
+        }
+    }
+}
