@@ -10,12 +10,13 @@ fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return worker();
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
         ("what_is_missing_is_told_before_anything_starts", what_is_missing_is_told),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
         ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
         ("a_restart_of_what_is_down_returns", a_restart_of_what_is_down_returns),
+        ("a_pool_keeps_nothing_open_of_its_caller", a_pool_keeps_nothing_open_of_its_caller),
         ("a_pool_that_does_not_run_is_told", a_pool_that_does_not_run_is_told),
     ];
     // A test that fails ends the program.
@@ -67,10 +68,15 @@ impl Bank {
 
     fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        command.arg("pool").args(words).env("NDRX_QPREFIX", &self.prefix);
+        command.arg("pool").args(words);
+        self.surround(&mut command);
+        command.output().expect("pollux runs")
+    }
+
+    fn surround(&self, command: &mut Command) {
+        command.env("NDRX_QPREFIX", &self.prefix);
         command.env("NDRX_CONFIG", self.config()).env("NDRX_MSGSIZEMAX", "512");
         command.env("PATH", self.folder.path()).env_remove("NDRX_ULOG");
-        command.output().expect("pollux runs")
     }
 
     fn good(&self, words: &[&str]) -> (String, String) {
@@ -200,6 +206,24 @@ fn a_restart_of_what_is_down_returns() {
     let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&found["is_running"], &found["service_queues"]), (&true.into(), &1.into()));
     bank.good(&["stop"]);
+}
+
+/// Who reads a pipe that the command had open must see its end although the pool goes on.
+fn a_pool_keeps_nothing_open_of_its_caller() {
+    let bank = Bank::new("open", "<server name='echosv'><srvid>1</srvid></server>");
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "exec \"$0\" pool start 7>&1 >/dev/null", env!("CARGO_BIN_EXE_pollux")]);
+    bank.surround(&mut shell);
+    let (ended, end) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let output = shell.output().expect("a shell");
+        ended.send(()).expect("the test waits");
+        output
+    });
+    let seen = end.recv_timeout(std::time::Duration::from_secs(30));
+    bank.good(&["stop"]);
+    let output = reader.join().expect("a shell");
+    assert!(output.status.success() && seen.is_ok(), "{seen:?} {output:?}");
 }
 
 fn a_pool_that_does_not_run_is_told() {
