@@ -172,6 +172,39 @@ pub fn shortages(needs: &[Need], limits: &Limits) -> Vec<Shortage> {
     all.into_iter().filter(|shortage| shortage.needed > shortage.allowed).collect()
 }
 
+/// The limit on descriptors, if it is too low for the manager of so many workers, client contexts
+/// and services: a link and a process for each worker, a connection for each context, a queue for
+/// each service, and some of its own. `hard` is RLIMIT_NOFILE, up to which a manager raises its
+/// own; `None` for no limit.
+#[must_use]
+pub fn descriptor_shortage(
+    workers: u32,
+    contexts: u32,
+    services: u64,
+    hard: Option<u64>,
+) -> Option<Shortage> {
+    /// Poller, signals, log, metrics with their connections, and what a start needs for a moment.
+    const OWN: u64 = 128;
+    let needed = 2 * u64::from(workers) + u64::from(contexts) + services.saturating_add(OWN);
+    let allowed = hard.unwrap_or(u64::MAX);
+    (needed > allowed).then(|| Shortage {
+        limit: "RLIMIT_NOFILE",
+        unit: "descriptors",
+        needed,
+        allowed,
+        remedy: format!(
+            "have root raise the hard limit (nofile in /etc/security/limits.conf, \
+             LimitNOFILE={needed} of a systemd unit)"
+        ),
+    })
+}
+
+/// The hard limit on descriptors of this process; `None` for no limit.
+#[must_use]
+pub fn descriptors_hard() -> Option<u64> {
+    getrlimit(Resource::Nofile).maximum
+}
+
 fn sysctl(name: &str) -> Result<u64, String> {
     let path = format!("/proc/sys/fs/mqueue/{name}");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -275,5 +308,16 @@ mod tests {
         for map in ["0 1000 1\n", "0 0 65536\n", "0 0 4294967295\n1 1 1\n", ""] {
             assert!(!is_first_namespace(map), "{map:?}");
         }
+    }
+
+    #[test]
+    fn descriptors_are_counted_for_workers_contexts_and_services() {
+        assert_eq!(descriptor_shortage(250, 10, 1, Some(639)), None);
+        let short = descriptor_shortage(250, 10, 1, Some(638)).expect("one is missing");
+        assert!(
+            short.to_string().starts_with("RLIMIT_NOFILE is short by 1 descriptors"),
+            "{short}"
+        );
+        assert_eq!(descriptor_shortage(u32::MAX, u32::MAX, u64::MAX, None), None);
     }
 }

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use pollux_xatmi::config::{PoolConfig, Remark};
 use pollux_xatmi::control::{Answer, Control, Request};
-use pollux_xatmi::needs::{Limits, Need, Shortage, shortages};
+use pollux_xatmi::needs::{
+    Limits, Need, Shortage, descriptor_shortage, descriptors_hard, shortages,
+};
 use pollux_xatmi::pool::{Sizes, find, output_faults};
 use pollux_xatmi::queue::Prefix;
 use serde::Serialize;
@@ -57,11 +59,14 @@ pub(super) fn check(
         Need { what: "reply queues".to_owned(), queues: u64::from(clients), size: sizes.reply };
     let charge_bytes = service.charge_bytes() + reply.charge_bytes();
     let limits = Limits::of_machine();
-    let short = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
+    let queues = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
+    let workers = config.workers_max();
+    let files = descriptor_shortage(workers, clients, service_queues, descriptors_hard());
+    let short = queues.iter().flatten().chain(&files);
     let findings = Findings {
         config: file.display().to_string(),
         programs: config.entries.len(),
-        workers: config.workers_max(),
+        workers,
         service_queues,
         is_running: counted.is_some(),
         reply_queues: clients,
@@ -69,7 +74,7 @@ pub(super) fn check(
         limit_bytes: limits.as_ref().ok().and_then(|limits| limits.bytes),
         missing_programs: config.entries.iter().filter_map(|entry| find(entry).err()).collect(),
         unwritable_outputs: config.entries.iter().flat_map(output_faults).collect(),
-        short_limits: short.iter().flatten().map(Shortage::to_string).collect(),
+        short_limits: short.map(Shortage::to_string).collect(),
         unknown_limits: limits.as_ref().err().cloned(),
         warnings: config.warnings,
     };

@@ -18,7 +18,7 @@ use std::time::Instant;
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{AskError, Control, Request};
 use pollux_xatmi::environment::Environment;
-use pollux_xatmi::pool::{Log, Pool, PoolOptions, find, output_faults};
+use pollux_xatmi::pool::{Log, Pool, PoolOptions, find, keep_from_children, output_faults};
 
 use super::flags::StartFlags;
 use super::{SILENCE, asked, config_file, environment, orders};
@@ -34,6 +34,8 @@ pub(super) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
     if let Some(what) = flags.which.selection() {
         return orders::start(what);
     }
+    // An old kernel can't; then it is as it was before.
+    let _ = keep_from_children();
     let file = config_file(flags.config.clone())?;
     let environment = environment()?;
     if flags.detached {

@@ -69,7 +69,9 @@ use watch::{Source, Watch};
 
 pub use log::Log;
 pub use options::{PoolOptions, Sizes};
-pub use spawn::{BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, output_faults};
+pub use spawn::{
+    BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, keep_from_children, output_faults,
+};
 pub use survivors::workers as workers_left;
 
 /// Slots beyond those of the configuration, for workers that a reload adds.

@@ -45,6 +45,15 @@ pub(super) struct Start<'a> {
     pub(super) slot: usize,
 }
 
+/// Keeps what whoever started this process has left open, beyond the standard three, from all
+/// that it starts: a pool would hold their locks, and pipes whose readers wait for an end.
+///
+/// # Errors
+/// EINVAL before Linux 5.11.
+pub fn keep_from_children() -> io::Result<()> {
+    pollux_sys::inherited::close_on_exec_from(3)
+}
+
 /// Starts the process.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 //! stale; the workers themselves say in `/proc` whose they are.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::spawn::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
@@ -16,14 +17,16 @@ const QUEUE_FOLDER: &str = "/dev/mqueue";
 /// Processes that are workers of the pool with this prefix: server id and process id.
 ///
 /// A worker is recognised by its environment, which the manager wrote, and its command line;
-/// what it has started itself has the one and not the other.
+/// what it has started itself has the one and not the other. Those of another user, or with other
+/// queues or sockets than ours (a container's), belong to another pool of the same prefix.
 #[must_use]
 pub fn workers(prefix: &Prefix) -> Vec<(u32, u32)> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pids = pids.filter(|pid| *pid != own && is_beside_us(*pid));
     let mut found: Vec<(u32, u32)> =
-        pids.filter(|pid| *pid != own).filter_map(|pid| Some((id_of(pid, prefix)?, pid))).collect();
+        pids.filter_map(|pid| Some((id_of(pid, prefix)?, pid))).collect();
     found.sort_unstable();
     // What a worker has forked looks like itself.
     let is_forked = |(id, pid): &(u32, u32)| {
@@ -63,6 +66,18 @@ fn status_of(pid: u32) -> Option<(char, u32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = text.rsplit_once(')')?.1.split_whitespace();
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
+
+/// Whether a process is of our user and has our queues and abstract sockets (`namespaces(7)`).
+fn is_beside_us(pid: u32) -> bool {
+    let namespace = |of: &str, name| fs::read_link(format!("/proc/{of}/ns/{name}")).ok();
+    let is_shared = |name| {
+        namespace(&pid.to_string(), name).is_some_and(|its| Some(its) == namespace("self", name))
+    };
+    let user = fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
+    user.is_ok_and(|user| user == rustix::process::geteuid().as_raw())
+        && is_shared("ipc")
+        && is_shared("net")
 }
 
 /// The server id of process `pid` if it is a worker of this pool.

@@ -181,7 +181,8 @@ impl Member {
                 self.enter(Phase::Ending(then), now);
                 out.push(Action::Stop { id: self.id });
             }
-            Phase::Orphan => self.kill(then, now, out),
+            // It is told when it reports; until then nobody would answer for the call at hand.
+            Phase::Orphan => self.enter(Phase::Ending(then), now),
         }
     }
 

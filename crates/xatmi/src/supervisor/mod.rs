@@ -27,7 +27,7 @@
 //! | ending | Died | `end_max` | kill, if `autokill` |
 //! | killing | Died | `killtime` for each signal | the next signal |
 //! | waiting | time | min(`restart_max`, `restart_min` + `restart_step` × failures) | queued |
-//! | orphan | adopted, Died | `restart_to_check` seconds for all | kill, if `autokill` |
+//! | orphan | adopted, stop (to ending), Died | `restart_to_check` seconds for all | kill, if `autokill` |
 //!
 //! A worker that died in *up* or *starting* waits if it is to `respawn`, else it is down. One
 //! that was told to stop is down, or queued when it was a restart. Failures in a row are

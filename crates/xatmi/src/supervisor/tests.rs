@@ -428,3 +428,14 @@ fn a_restart_waits_for_no_pause_and_starts_what_is_down_by_its_id() {
     let view = world.supervisor.members(world.now).nth(1).expect("three");
     assert!(view.state == State::Stopping && view.starts_again, "{view:?}");
 }
+
+#[test]
+fn an_orphan_that_is_to_stop_may_report_before_it_is_killed() {
+    let mut world = World::unbegun("", "<server name=\"a\"><srvid>1</srvid></server>");
+    world.act(|s, now, out| s.begin(&[1], now, out));
+    world.act(Supervisor::end);
+    assert_eq!((world.until(1), world.state(1)), (vec![], State::Stopping));
+    assert!(!world.act(|s, now, out| s.adopt(1, "a", now, out)), "who reports is told to end");
+    let done = world.until(30);
+    assert!(done.contains(&signal(25, 2)) || done.contains(&signal(30, 2)), "{done:?}");
+}

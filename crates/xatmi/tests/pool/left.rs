@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
     ("more_callers_than_a_reply_queue_holds_are_told_at_the_end", more_callers_than_fit),
     ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
+    ("a_start_that_hangs_and_heeds_no_signal_is_killed", a_start_that_hangs_is_killed),
     ("a_pipe_that_nobody_reads_holds_up_nobody", a_pipe_that_nobody_reads),
 ];
 
@@ -146,6 +147,28 @@ fn a_queue_that_filled_is_served() {
         caller.join().expect("its own answer");
     }
     pool.end();
+}
+
+fn a_start_that_hangs_is_killed() {
+    let mut pool = TestPool::new("", "");
+    let script = pool.folder.path().join("stubborn");
+    let text = "#!/bin/sh\ntrap '' INT TERM\nwhile :; do /bin/sleep 1; done\n";
+    std::fs::write(&script, text).expect("a file");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("ours");
+    let limits = "<srvid>1</srvid><start_max>1</start_max><killtime>1</killtime>";
+    pool.configure("", &format!("<server name='stubborn'>{limits}</server>"));
+    pool.begin();
+    let said = pool.ask(&Request::Settle).expect_err("it never gets ready").to_string();
+    assert!(said.contains("was not ready within start_max"), "{said}");
+    pool.until("it is tried again", |pool| pool.worker(1).restarts == 1);
+    let log = pool.log();
+    let signals = log.lines().filter_map(|line| line.split_once("is sent signal ")?.1.parse().ok());
+    assert_eq!(signals.take(3).collect::<Vec<u32>>(), [2, 15, 9], "{log}");
+    let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
+    let now = Request::End { now: true };
+    control.ask(&now, crate::support::PATIENCE, |_| {}).expect("it ends");
+    pool.ended();
 }
 
 fn a_pipe_that_nobody_reads() {

@@ -9,6 +9,7 @@ use crate::support::{PATIENCE, TestPool, kill_and_wait};
 
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_pool_that_is_starting_stops_without_a_signal", a_pool_that_is_starting_stops),
+    ("a_pool_that_is_learning_stops_without_a_signal", a_pool_that_is_learning_stops),
     ("a_restart_by_id_starts_a_standby_copy", a_restart_by_id_starts_a_standby_copy),
     ("a_stop_that_another_order_undoes_is_told", a_stop_that_another_order_undoes_is_told),
     ("two_ends_at_once_are_both_answered", two_ends_at_once_are_both_answered),
@@ -24,6 +25,17 @@ fn a_pool_that_is_starting_stops() {
     pool.until("some are up", |pool| pool.workers().iter().any(|row| row.state == "up"));
     pool.end();
     assert!(!pool.log().contains("is sent signal"), "{}", pool.log());
+}
+
+/// Workers of an earlier manager are told when they report, within a second.
+fn a_pool_that_is_learning_stops() {
+    let servers = "<server name='testsv'><srvid>1</srvid><min>3</min><max>3</max></server>";
+    let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", servers);
+    pool.kill_manager();
+    pool.begin();
+    pool.end();
+    assert!(!pool.log().contains("is sent signal"), "{}", pool.log());
+    assert!(pool.log().contains("worker ends"), "{}", pool.log());
 }
 
 fn a_restart_by_id_starts_a_standby_copy() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
 use pollux_xatmi::client::Client;
-use pollux_xatmi::control::{Answer, AskError, Control, Request, ServiceRow, WorkerRow};
+use pollux_xatmi::control::{Answer, AskError, Control, QueueRow, Request, ServiceRow, WorkerRow};
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::queue::{Prefix, ServiceName};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -134,6 +134,18 @@ impl TestPool {
         let mut control = Control::connect(&self.prefix).expect("it runs");
         let asked = control.ask(&Request::Services, PATIENCE, |answer| {
             if let Answer::Services(some) = answer {
+                rows.extend(some);
+            }
+        });
+        asked.expect("an answer");
+        rows
+    }
+
+    pub(crate) fn queues(&self) -> Vec<QueueRow> {
+        let mut rows = Vec::new();
+        let mut control = Control::connect(&self.prefix).expect("it runs");
+        let asked = control.ask(&Request::Queues, PATIENCE, |answer| {
+            if let Answer::Queues(some) = answer {
                 rows.extend(some);
             }
         });
