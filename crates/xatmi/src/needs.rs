@@ -185,7 +185,7 @@ pub fn descriptor_shortage(
 ) -> Option<Shortage> {
     /// Poller, signals, log, metrics with their connections, and what a start needs for a moment.
     const OWN: u64 = 128;
-    let needed = 2 * u64::from(workers) + u64::from(contexts) + services.saturating_add(OWN);
+    let needed = services.saturating_add(2 * u64::from(workers) + u64::from(contexts) + OWN);
     let allowed = hard.unwrap_or(u64::MAX);
     (needed > allowed).then(|| Shortage {
         limit: "RLIMIT_NOFILE",
