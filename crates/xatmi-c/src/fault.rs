@@ -49,6 +49,9 @@ impl From<UbfError> for UbfFault {
 }
 
 /// Room for one message with its NUL; what is longer is cut.
+///
+/// Its address is given out as that of a text of C, so the bytes come first.
+#[repr(C)]
 struct Text {
     bytes: [u8; TEXT_BYTES],
     len: usize,
@@ -83,6 +86,12 @@ pub(crate) fn atmi<T>(failed: T, work: impl FnOnce() -> Result<T, Fault>) -> T {
             failed
         }
     }
+}
+
+/// Does the work of a function that cannot fail, and leaves the error of the one before.
+pub(crate) fn quietly(work: impl FnOnce()) {
+    // Nobody is there to be told of a panic; the hook has printed it.
+    let _ = caught(work);
 }
 
 /// Does the work of a function of `ubf.h`; an error becomes `Berror`, and the result `failed`.

@@ -10,17 +10,20 @@ fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return worker();
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
         ("what_is_missing_is_told_before_anything_starts", what_is_missing_is_told),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
+        ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
+        ("a_restart_of_what_is_down_returns", a_restart_of_what_is_down_returns),
+        ("a_pool_keeps_nothing_open_of_its_caller", a_pool_keeps_nothing_open_of_its_caller),
+        ("workers_of_another_namespace_are_left_alone", workers_of_another_namespace),
         ("a_pool_that_does_not_run_is_told", a_pool_that_does_not_run_is_told),
     ];
     // A test that fails ends the program.
     for (name, test) in tests {
         test();
-        let said = writeln!(std::io::stdout(), "test {name} ... ok");
-        said.expect("standard output");
+        say(&format!("test {name} ... ok"));
     }
     ExitCode::SUCCESS
 }
@@ -30,7 +33,10 @@ fn worker() -> ExitCode {
     let registry = worker.registry();
     let ran = worker.run(
         std::env::args_os(),
-        |_| {
+        |words| {
+            if words.first().is_some_and(|word| word == "end") {
+                std::process::exit(7);
+            }
             let echo = |request: pollux_xatmi::worker::Incoming| Done::success(request.buffer);
             registry.advertise("ECHO", "echo", echo).map_err(|error| error.to_string())
         },
@@ -62,10 +68,19 @@ impl Bank {
 
     fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        command.arg("pool").args(words).env("NDRX_QPREFIX", &self.prefix);
+        command.arg("pool").args(words);
+        self.surround(&mut command);
+        command.output().expect("pollux runs")
+    }
+
+    fn log(&self) -> String {
+        format!("pollux-pool-{}.log", &self.prefix[1..])
+    }
+
+    fn surround(&self, command: &mut Command) {
+        command.env("NDRX_QPREFIX", &self.prefix);
         command.env("NDRX_CONFIG", self.config()).env("NDRX_MSGSIZEMAX", "512");
         command.env("PATH", self.folder.path()).env_remove("NDRX_ULOG");
-        command.output().expect("pollux runs")
     }
 
     fn good(&self, words: &[&str]) -> (String, String) {
@@ -136,6 +151,16 @@ fn what_is_missing_is_told() {
     let said = bank.bad(&["start"], 1);
     assert!(said.contains("no executable nosuch in PATH"), "{said}");
     bank.bad(&["ps"], 1);
+    let other = Bank::new(
+        "output",
+        "<server name='echosv'><srvid>1</srvid><sysopt>-e none/x -o .</sysopt></server>",
+    );
+    for command in ["start", "check"] {
+        let said = other.bad(&[command], 1);
+        assert!(said.contains("output file none/x: No such file or directory"), "{said}");
+        assert!(said.contains("output file .: Is a directory"), "{said}");
+        assert!(said.contains("make the folder"), "{said}");
+    }
     std::fs::write(bank.config(), "<endurox>\n<servers>\n").expect("a file");
     let said = bank.bad(&["start"], 2);
     assert!(said.contains("bank.xml:3: XML: "), "{said}");
@@ -159,6 +184,85 @@ fn check_finds_what_does_not_fit() {
     let json = bank.good(&["check", "--json"]).0;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["workers"], &json["service_queues"]), (&2.into(), &1.into()));
+}
+
+fn a_worker_that_always_ends_is_shown() {
+    let servers = "<server name='echosv'><srvid>1</srvid><appopt>end</appopt></server>";
+    let bank = Bank::new("ends", servers);
+    let said = bank.bad(&["start"], 1);
+    assert!(said.contains("echosv 1: exited with 7"), "{said}");
+    let (table, _) = bank.good(&["ps"]);
+    assert!(table.contains("exited with 7; failure 1 in a row, next start in "), "{table}");
+    let rows: serde_json::Value =
+        serde_json::from_str(&bank.good(&["ps", "--json"]).0).expect("JSON");
+    assert_eq!((&rows[0]["state"], &rows[0]["failures"]), (&"waiting".into(), &1.into()));
+    assert!(rows[0]["next_start_s"].as_u64().is_some_and(|time| time <= 5), "{rows}");
+    bank.good(&["stop"]);
+}
+
+fn a_restart_of_what_is_down_returns() {
+    let servers = "<server name='echosv'><srvid>1</srvid><min>0</min><max>2</max></server>";
+    let bank = Bank::new("standby", servers);
+    bank.good(&["start"]);
+    let (_, said) = bank.good(&["restart", "--id", "2"]);
+    assert!(said.contains("1 of 1 workers up again"), "{said}");
+    let (said, _) = bank.good(&["check", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&found["is_running"], &found["service_queues"]), (&true.into(), &1.into()));
+    bank.good(&["stop"]);
+}
+
+/// Who reads a pipe that the command had open must see its end although the pool goes on.
+fn a_pool_keeps_nothing_open_of_its_caller() {
+    let bank = Bank::new("open", "<server name='echosv'><srvid>1</srvid></server>");
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "exec \"$0\" pool start 7>&1 >/dev/null", env!("CARGO_BIN_EXE_pollux")]);
+    bank.surround(&mut shell);
+    let (ended, end) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let output = shell.output().expect("a shell");
+        ended.send(()).expect("the test waits");
+        output
+    });
+    let seen = end.recv_timeout(std::time::Duration::from_secs(30));
+    bank.good(&["stop"]);
+    let output = reader.join().expect("a shell");
+    assert!(output.status.success() && seen.is_ok(), "{seen:?} {output:?}");
+}
+
+/// A pool of the same prefix with queues and sockets of its own, as one in a container has.
+fn workers_of_another_namespace() {
+    let servers = "<server name='echosv'><srvid>1</srvid></server>";
+    let inner = Bank::new("apart", servers);
+    let mut outer = Bank::new("beside", servers);
+    outer.prefix.clone_from(&inner.prefix);
+    let mut apart = Command::new("/usr/bin/unshare");
+    apart.args(["--ipc", "--net", env!("CARGO_BIN_EXE_pollux"), "pool", "start", "--foreground"]);
+    inner.surround(&mut apart);
+    apart.stderr(std::process::Stdio::piped());
+    let Ok(mut apart) = apart.spawn() else {
+        return say("workers_of_another_namespace_are_left_alone: skipped: no unshare(1)");
+    };
+    let stderr = std::io::BufReader::new(apart.stderr.take().expect("it is piped"));
+    let mut lines = std::io::BufRead::lines(stderr).map_while(Result::ok);
+    if !lines.next().is_some_and(|line| line.contains("begins as process")) {
+        apart.wait().expect("ours");
+        return say("workers_of_another_namespace_are_left_alone: skipped: not permitted");
+    }
+    let (_, said) = outer.good(&["start"]);
+    assert!(said.contains("1 of 1 workers up"), "{said}");
+    let log = std::fs::read_to_string(outer.folder.path().join(outer.log())).expect("a log");
+    assert!(!log.contains("earlier manager"), "{log}");
+    outer.good(&["stop"]);
+    let manager = rustix::process::Pid::from_child(&apart);
+    rustix::process::kill_process(manager, rustix::process::Signal::TERM).expect("it runs");
+    let rest: Vec<String> = lines.collect();
+    assert!(!rest.iter().any(|line| line.contains("signal 2")), "{rest:?}");
+    assert!(apart.wait().expect("ours").success(), "{rest:?}");
+}
+
+fn say(words: &str) {
+    writeln!(std::io::stdout(), "{words}").expect("standard output");
 }
 
 fn a_pool_that_does_not_run_is_told() {

@@ -1,6 +1,6 @@
 //! One typed buffer: memory, type, subtype, and how much of it is sent.
 //!
-//! See the module. Its memory stays where it is until [`Buffer::resize`].
+//! See the module. Its memory stays where it is for as long as it lives.
 
 use super::{BufferError, BufferType};
 use crate::ubf::{HEADER_BYTES, Region, SIZE_MAX, Ubf, UbfMut, UbfRef};
@@ -26,12 +26,12 @@ impl Buffer {
     /// have at least the bytes of their header.
     ///
     /// # Errors
-    /// [`BufferError::LongSubtype`], [`BufferError::TooLarge`].
+    /// [`BufferError::LongSubtype`], [`BufferError::TooLarge`], [`BufferError::NoMemory`].
     pub fn new(buffer_type: BufferType, subtype: &str, size: usize) -> Result<Self, BufferError> {
         if subtype.len() > SUBTYPE_BYTES_MAX {
             return Err(BufferError::LongSubtype { bytes: subtype.len() });
         }
-        let mut region = Region::zeroed(sound_size(buffer_type, size)?);
+        let mut region = zeroed(sound_size(buffer_type, size)?)?;
         if buffer_type == BufferType::Ubf {
             UbfMut::init(region.bytes_mut())?;
         }
@@ -153,14 +153,15 @@ impl Buffer {
         }
     }
 
-    /// Gives it other memory of `size` bytes with the same content, `tprealloc`; 0 is the type's
-    /// own size. A text that is cut short ends with a NUL.
+    /// Another buffer of `size` bytes with the same content; 0 is the type's own size. A text that
+    /// is cut short ends with a NUL: `tprealloc`.
     ///
     /// # Errors
-    /// [`BufferError::TooLarge`], and [`BufferError::Fields`] when its fields do not fit; it is
-    /// what it was then.
-    pub fn resize(&mut self, size: usize) -> Result<(), BufferError> {
-        let mut region = self.region.resized(sound_size(self.buffer_type, size)?);
+    /// [`BufferError::TooLarge`], [`BufferError::NoMemory`], and [`BufferError::Fields`] when its
+    /// fields do not fit.
+    pub fn resized(&self, size: usize) -> Result<Self, BufferError> {
+        let mut region = zeroed(sound_size(self.buffer_type, size)?)?;
+        region.copy_from(&self.region);
         if self.buffer_type == BufferType::Ubf {
             UbfMut::resized(region.bytes_mut())?;
         }
@@ -169,8 +170,7 @@ impl Buffer {
         {
             *last = 0;
         }
-        self.region = region;
-        Ok(())
+        Ok(Self { buffer_type: self.buffer_type, subtype: self.subtype.clone(), region })
     }
 
     /// Its fields.
@@ -205,6 +205,10 @@ impl From<Ubf> for Buffer {
         let region = fields.into_region();
         Self { buffer_type: BufferType::Ubf, subtype: String::new(), region }
     }
+}
+
+fn zeroed(bytes: usize) -> Result<Region, BufferError> {
+    Region::try_zeroed(bytes).ok_or(BufferError::NoMemory { bytes })
 }
 
 fn sound_size(buffer_type: BufferType, size: usize) -> Result<usize, BufferError> {
@@ -328,20 +332,18 @@ mod tests {
     fn resizing_keeps_the_content_or_everything() {
         let mut fields = alloc("UBF", 0);
         fields.fields_mut().expect("fields").add(ACCNUM, "x").expect("room");
-        fields.resize(4096).expect("longer");
+        let fields = fields.resized(4096).expect("longer");
         assert_eq!(fields.fields().expect("fields").size(), 4096);
-        let refused = fields.resize(HEADER_BYTES).expect_err("too short");
+        let refused = fields.resized(HEADER_BYTES).expect_err("too short");
         assert!(matches!(refused, BufferError::Fields(UbfError::NoSpace { .. })));
         assert_eq!(fields.size(), 4096);
-        fields.resize(0).expect("its own size");
+        let fields = fields.resized(0).expect("its own size");
         assert_eq!(fields.size(), 1024);
         assert_eq!(fields.fields().expect("fields").get(ACCNUM, 0), Ok(Value::from("x")));
 
-        let mut text = Buffer::string("abcdef").expect("no NUL");
-        text.resize(4).expect("shorter");
+        let text = Buffer::string("abcdef").expect("no NUL").resized(4).expect("shorter");
         assert_eq!(text.as_bytes(), b"abc\0");
-        let mut bytes = Buffer::carray(b"abcdef").expect("short");
-        bytes.resize(4).expect("shorter");
+        let bytes = Buffer::carray(b"abcdef").expect("short").resized(4).expect("shorter");
         assert_eq!(bytes.as_bytes(), b"abcd");
         assert!(Buffer::string("a\0b").is_err());
     }

@@ -45,6 +45,9 @@ fn copies_start_serve_and_leave_nothing_behind() {
     }
     let calls: u64 = pool.workers().iter().map(|row| row.calls).sum();
     assert_eq!(calls, 100);
+    pool.until("a mean depth is known", |pool| {
+        pool.queues().iter().any(|row| row.service == "ECHO" && row.average == Some(0.0))
+    });
     let echo: Vec<_> = pool.services().into_iter().filter(|row| row.service == "ECHO").collect();
     assert_eq!(echo.len(), 4);
     assert_eq!(echo.iter().map(|row| row.ok).sum::<u64>(), 100);
