@@ -173,7 +173,11 @@ impl fmt::Display for AskError {
                 "the pool with the prefix {prefix} belongs to user {user}; set NDRX_QPREFIX to the \
                  prefix of one of yours"
             ),
-            Self::Silent(time) => write!(f, "the manager gave no answer in {time:?}"),
+            Self::Silent(time) => write!(
+                f,
+                "the manager gave no answer in {time:?}: it is held up, or what was ordered waits \
+                 for a worker; its log says more"
+            ),
             Self::System(_) => f.write_str("the control socket failed"),
         }
     }

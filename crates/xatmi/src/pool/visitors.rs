@@ -217,7 +217,7 @@ impl Pool {
                         let report = Report { id: srvid, pid, program, services };
                         self.adopt(report, link, seat, now);
                     }
-                    Err(why) => self.reject(srvid, pid, &link, &why),
+                    Err(why) => self.reject(srvid, pid, &link, &why, now),
                 }
             }
             command => self.obey(number, command, now),

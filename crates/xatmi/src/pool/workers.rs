@@ -125,7 +125,7 @@ impl Pool {
             && services.iter().all(stands)
             && self.supervisor.adopt(id, &program, now, &mut actions);
         if !is_wanted {
-            self.reject(id, pid, &link, "it is not wanted");
+            self.reject(id, pid, &link, "it is not wanted", now);
         } else if let Err(error) = self.take_over(id, pid, link, seat, &services) {
             let how = format!("can't be watched: {error}");
             self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
@@ -137,13 +137,20 @@ impl Pool {
         self.act(actions, now);
     }
 
-    /// Has a worker of an earlier manager end; one that can be taken over is started in its place.
-    pub(super) fn reject(&mut self, id: u32, pid: u32, link: &Link, why: &str) {
+    /// Has a worker of an earlier manager end; if it is the one that was awaited, another one is
+    /// started in its place.
+    pub(super) fn reject(&mut self, id: u32, pid: u32, link: &Link, why: &str, now: Instant) {
         let called = self.called(id);
-        self.log
-            .line(&format!("{called} (process {pid}) is not taken over: {why}; it is told to end"));
+        let line = format!("{called} (process {pid}) is not taken over: {why}; it is told to end");
+        self.log.line(&line);
         // One that does not read will look for a manager again.
         let _ = link.send(&ToWorker::Stop);
+        if self.workers.get(&id).is_some_and(|known| known.pid == pid) {
+            let mut actions = Vec::new();
+            self.supervisor.replace(id, now, &mut actions);
+            self.has_changes = true;
+            self.act(actions, now);
+        }
     }
 
     fn take_over(

@@ -164,6 +164,17 @@ impl Supervisor {
         is_taken
     }
 
+    /// A worker of an earlier manager reported and can't be taken over: it was told to end, and
+    /// another one is started as soon as it is gone.
+    pub fn replace(&mut self, id: u32, now: Instant, out: &mut Vec<Action>) {
+        let orphan = self.members.get_mut(&id).filter(|member| is_orphan(member));
+        if let Some(member) = orphan {
+            let then = if member.is_removed { Then::Stay } else { Then::Again };
+            member.stop(then, now, out);
+        }
+        self.end_learning(now, out);
+    }
+
     /// Time passes: runs the check cycle if it is due.
     pub fn pass(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.end_learning(now, out);
@@ -300,7 +311,6 @@ impl Supervisor {
     /// Ends the wait for workers of an earlier manager: all have reported, or the time is over.
     fn end_learning(&mut self, now: Instant, out: &mut Vec<Action>) {
         let Some(until) = self.learning_until else { return };
-        let is_orphan = |member: &Member| matches!(member.phase, Phase::Orphan);
         if now < until && self.members.values().any(is_orphan) {
             return;
         }
@@ -339,6 +349,10 @@ impl Supervisor {
             }
         }
     }
+}
+
+fn is_orphan(member: &Member) -> bool {
+    matches!(member.phase, Phase::Orphan)
 }
 
 #[cfg(test)]

@@ -439,3 +439,17 @@ fn an_orphan_that_is_to_stop_may_report_before_it_is_killed() {
     let done = world.until(30);
     assert!(done.contains(&signal(25, 2)) || done.contains(&signal(30, 2)), "{done:?}");
 }
+
+#[test]
+fn an_orphan_that_cant_be_taken_over_is_replaced_without_a_pause() {
+    let app = "<restart_min>9</restart_min><restart_max>9</restart_max>";
+    let mut world = World::unbegun(app, "<server name=\"a\"><srvid>1</srvid></server>");
+    world.act(|s, now, out| s.begin(&[1], now, out));
+    assert!(!world.act(|s, now, out| s.adopt(1, "b", now, out)), "another program");
+    world.act(|s, now, out| s.replace(1, now, out));
+    assert!(!world.supervisor.is_learning(), "it was heard of");
+    world.died(1);
+    assert_eq!(world.spawned(), [1]);
+    world.act(|s, now, out| s.replace(1, now, out));
+    assert_eq!(world.state(1), State::Starting, "that is no orphan");
+}

@@ -13,6 +13,7 @@ use crate::support::{TestPool, kill_and_wait, runs, say, wait_for_end};
 pub(crate) const TESTS: &[crate::Test] = &[
     ("a_child_of_a_worker_is_not_taken_for_it_and_ends_with_it", a_child_of_a_worker),
     ("queues_that_no_worker_took_over_are_removed", queues_that_no_worker_took_over),
+    ("a_worker_of_another_program_is_replaced_at_once", a_worker_of_another_program),
     ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
     ("more_callers_than_a_reply_queue_holds_are_told_at_the_end", more_callers_than_fit),
     ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
@@ -76,6 +77,22 @@ fn queues_that_no_worker_took_over() {
     assert!(pool.has_queue("ECHO"));
     pool.end();
     unmount(&place, UnmountFlags::DETACH).expect("it was mounted");
+}
+
+fn a_worker_of_another_program() {
+    let app = "<restart_to_check>50</restart_to_check><restart_min>50</restart_min>\
+               <restart_max>50</restart_max>";
+    let mut pool = TestPool::start(app, ONE);
+    let before = pool.pid(1);
+    pool.kill_manager();
+    let folder = pool.folder.path();
+    std::os::unix::fs::symlink("testsv", folder.join("othersv")).expect("a link");
+    pool.configure(app, "<server name='othersv'><srvid>1</srvid></server>");
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is replaced");
+    assert!(pool.pid(1) != before && !runs(before));
+    assert_eq!(pool.count("worker_signals"), 0, "{}", pool.log());
+    pool.end();
 }
 
 fn callers_of_a_pool_that_was_killed() {
