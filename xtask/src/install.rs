@@ -19,14 +19,15 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// A sentence: wrong arguments, a build that failed, a file that could not be written.
 pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, String> {
     let prefix = prefix_of(arguments)?;
+    let bin = prefix.join("bin");
+    // Before the build, which takes minutes: a prefix that cannot be written is told at once.
+    create(&bin)?;
     done(
         Command::new("cargo")
             .args(["build", "--release", "--locked", "-p", "pollux-cli", "-p", "pollux-xatmi-c"])
             .current_dir(root),
     )?;
     let built = target(root).join("release");
-    let bin = prefix.join("bin");
-    create(&bin)?;
     let pollux = bin.join("pollux");
     // Beside and renamed: a pollux that runs keeps its file.
     let new = bin.join(format!(".pollux.new{}", std::process::id()));
@@ -93,6 +94,13 @@ fn output(command: &mut Command) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prefix_that_cannot_be_made_is_told_before_anything_is_built() {
+        let words = ["--prefix".to_owned(), "/dev/null/prefix".to_owned()];
+        let error = install(Path::new("/nowhere"), &words).expect_err("no folder");
+        assert!(error.starts_with("/dev/null/prefix/bin: "), "{error}");
+    }
 
     #[test]
     fn the_prefix_is_given_in_either_form_and_made_absolute() {
