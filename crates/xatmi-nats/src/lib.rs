@@ -18,11 +18,16 @@
 
 mod broker;
 mod envelope;
+mod exchange;
+mod host;
 mod local;
+mod log;
 mod news;
+mod servers;
 mod settings;
 mod subject;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::rc::Rc;
@@ -32,11 +37,12 @@ use pollux_xatmi::clock::monotonic_ns;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::worker::{
-    Done, Ending, Incoming, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
+    Done, Ending, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
 };
 
-use broker::{Broker, Wanted};
+use broker::Broker;
 use envelope::{Answered, Asked};
+use exchange::Wanted;
 use settings::Settings;
 
 /// Runs as the worker that the manager started this process for, until the pool stops.
@@ -49,19 +55,25 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Erro
         Environment::of_process().map_err(|error| Error::new(Code::Invalid, error.to_string()))?;
     let worker = Worker::from_environment()?;
     let registry = worker.registry();
+    let started: OnceCell<Rc<Broker>> = OnceCell::new();
     worker.run(
         arguments,
         |options| {
             let variable = |name: &str| std::env::var(name).ok();
             let settings = Settings::read(options, variable, &environment)?;
-            let broker = Rc::new(Broker::start(&settings, &environment)?);
+            let broker = Broker::start(&settings, &environment)?;
+            let broker = Rc::clone(started.get_or_init(|| Rc::new(broker)));
             let wanted = broker.wanted();
             let changed = wanted.changed().map_err(|error| error.to_string())?;
             let handle = registry.clone();
             let adapt = move || offer(&handle, &broker, &wanted);
             registry.attend(changed, adapt).map_err(|error| error.to_string())
         },
-        || {},
+        || {
+            if let Some(broker) = started.get() {
+                broker.leave();
+            }
+        },
     )
 }
 
@@ -92,7 +104,8 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
     };
     let (buffer, len_bytes) = data.map_or((None, 0), |(buffer, len)| (Some(buffer), len));
     let (rval, soft_error) = match error {
-        None => (rval | RVAL_SUCCESS, None),
+        // TPEXIT was for the worker over there; here it would end the bridge.
+        None => ((rval & !RVAL_EXIT) | RVAL_SUCCESS, None),
         Some(Code::ServiceFailed) => (RVAL_FAIL, None),
         Some(code) => (RVAL_FAIL, Some(code)),
     };
