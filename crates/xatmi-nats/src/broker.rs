@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::client::PublishErrorKind;
 use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, Event, StatusCode, Subscriber};
+use async_nats::{Client, ConnectError, ConnectOptions, Event, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::Code;
@@ -39,6 +39,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Messages of one subscription that wait here; each of them is answered at once.
 const WAITING_MAX: usize = 1024;
+/// How long the start waits for a connection; a server that does not start is started anew.
+const FIRST_TRY: Duration = Duration::from_secs(1);
 /// Threads of the runtime beside the main thread.
 const THREADS: usize = 1;
 
@@ -227,11 +229,28 @@ impl Line {
     }
 }
 
-async fn connect(settings: &Settings, line: Line) -> Result<Client, async_nats::ConnectError> {
-    let (line, servers) = (Arc::new(line), settings.servers.to_string());
+/// Connects at once, or leaves it to the client to try again and again.
+///
+/// # Errors
+/// For what will never be a connection.
+async fn connect(settings: &Settings, line: Line) -> Result<Client, ConnectError> {
+    let (line, servers) = (Arc::new(line), &settings.servers);
+    let first = options(settings, &line).connect(servers.addresses.as_slice());
+    let why = match tokio::time::timeout(FIRST_TRY, first).await {
+        Ok(Ok(client)) => return Ok(client),
+        // Of later tries the client tells only the kind of the error.
+        Ok(Err(error)) => in_words(&error),
+        Err(_) => format!("no answer within {FIRST_TRY:?}"),
+    };
+    line.log.say(&format!("{servers}: {why}; it is tried again until there is a connection"));
+    let options = options(settings, &line).retry_on_initial_connect();
+    options.connect(servers.addresses.as_slice()).await
+}
+
+fn options(settings: &Settings, line: &Arc<Line>) -> ConnectOptions {
+    let (line, servers) = (Arc::clone(line), settings.servers.to_string());
     let mut options = ConnectOptions::new()
         .name(format!("pollux bridge of {}", settings.pool))
-        .retry_on_initial_connect()
         .subscription_capacity(WAITING_MAX)
         .event_callback(move |event| {
             line.heard(&event, &servers);
@@ -242,8 +261,22 @@ async fn connect(settings: &Settings, line: Line) -> Result<Client, async_nats::
         Some(Login::Token(token)) => options.token(token),
         Some(Login::User { name, password }) => options.user_and_password(name, password),
     };
-    if let Some(ca) = &settings.ca {
-        options = options.add_root_certificates(ca.clone());
+    match settings.ca.clone() {
+        None => options,
+        Some(ca) => options.add_root_certificates(ca),
     }
-    options.connect(settings.servers.addresses.as_slice()).await
+}
+
+/// An error with its causes.
+fn in_words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        let said = deeper.to_string();
+        if !words.contains(&said) {
+            words = format!("{words}: {said}");
+        }
+        cause = deeper.source();
+    }
+    words
 }

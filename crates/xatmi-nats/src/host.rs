@@ -77,7 +77,9 @@ impl Host {
     pub(crate) async fn finish(&self) {
         // An error would be that of a closed semaphore, and nobody closes it.
         let _ = self.seat.acquire().await;
-        let _ = self.client.flush().await;
+        if self.client.connection_state() == State::Connected {
+            let _ = self.client.flush().await;
+        }
     }
 
     /// Requests so far that were none of a bridge's.

@@ -1,6 +1,6 @@
 //! Whoever may speak to the broker sends what no bridge would.
 
-use pollux_xatmi::client::CallFlags;
+use pollux_xatmi::client::{CallError, CallFlags};
 use pollux_xatmi::error::Code;
 
 use crate::broker::{Broker, Raw};
@@ -69,7 +69,7 @@ pub(crate) fn strangers_disturb_nobody() {
             raw.publish(&inbox, "", headers, payload);
             call.join().expect("it ended")
         });
-        assert_eq!(called.as_ref().err().map(|e| e.code()), expected, "{headers:?}");
+        assert_eq!(called.as_ref().err().map(CallError::code), expected, "{headers:?}");
         if let Ok(answer) = called {
             assert_eq!(answer.urcode, 5);
         }
