@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::client::CallFlags;
 use pollux_xatmi::error::Code;
+use rustix::process::Signal;
 
 use crate::broker::Broker;
 use crate::pools::{Plan, Pool, text, until};
@@ -13,6 +14,8 @@ use crate::pools::{Plan, Pool, text, until};
 const PAYLOAD_MAX: usize = 16_384;
 /// More than the headers of any message here.
 const HEADERS_MAX: usize = 400;
+/// The time limit of a call whose reply may be lost.
+const LIMIT: Duration = Duration::from_secs(3);
 /// Far less than a call may take.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
@@ -21,6 +24,7 @@ const AT_ONCE: Duration = Duration::from_secs(20);
 pub(crate) fn what_is_too_long_is_told_at_once() {
     let mut config = tempfile::NamedTempFile::new().expect("a file");
     writeln!(config, "max_payload: {PAYLOAD_MAX}").expect("written");
+    config.flush().expect("written");
     let broker = Broker::start(&["-c", &config.path().to_string_lossy()]);
     let url = broker.url();
     let services = Plan { nats: &url, exports: "ECHO,GROW", ..Plan::EMPTY };
@@ -49,6 +53,22 @@ pub(crate) fn what_is_too_long_is_told_at_once() {
         }
     }
     assert!(outcomes.iter().all(|count| *count > 2), "{outcomes:?}");
+    // A limit that is lowered while bridges are connected: the broker hangs up on who does not know.
+    // Over here that is known at once; over there it takes the reply along.
+    client.set_timeout(LIMIT);
+    let half = Buffer::carray(&vec![5; PAYLOAD_MAX / 2]).expect("bytes");
+    client.call("ECHO", &half, CallFlags::NONE).expect("it fits");
+    std::fs::write(config.path(), format!("max_payload: {}\n", PAYLOAD_MAX / 4)).expect("written");
+    broker.signal(Signal::HUP);
+    until("the lower limit is in force", || {
+        let began = Instant::now();
+        let ended = client.call("ECHO", &half, CallFlags::NONE);
+        assert!(began.elapsed() < LIMIT + AT_ONCE, "{:?}", began.elapsed());
+        let code = ended.err()?.code();
+        assert!(matches!(code, Code::ServiceError | Code::Time), "{code:?}");
+        Some(())
+    });
+    until("short calls go over", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
     for pool in [&here, &there] {
         assert!(pool.log().contains("max_payload"), "{}", pool.log());
     }

@@ -19,10 +19,11 @@ use pollux_xatmi::worker::LINK_VARIABLE;
 /// A test by its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("pools_share_services_and_outlive_their_broker", sharing::pools_outlive_their_broker),
     ("every_kind_of_call_and_buffer_goes_over", sharing::every_kind_of_call_and_buffer_goes_over),
     ("news_that_passed_while_away_are_asked_for", sharing::news_that_passed_are_asked_for),
+    ("what_nobody_has_goes_round_in_no_circle", sharing::what_nobody_has_goes_round_in_no_circle),
     ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),
     ("a_broker_with_a_password_is_joined_or_named", broker::wants_a_password),
     ("what_is_too_long_is_told_at_once", limits::what_is_too_long_is_told_at_once),

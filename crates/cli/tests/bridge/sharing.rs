@@ -173,3 +173,32 @@ pub(crate) fn news_that_passed_are_asked_for() {
     here.end();
     there.end();
 }
+
+/// Both pools have a service and offer it to the other; then neither has it.
+pub(crate) fn what_nobody_has_goes_round_in_no_circle() {
+    let broker = Broker::start(&[]);
+    let url = broker.url();
+    let both = Plan { nats: &url, exports: "ECHO", services: "ECHO", ..Plan::EMPTY };
+    let pools = ["here", "there"].map(|name| Pool::start(&Plan { name, ..both }));
+    let hello = text("hello");
+    let mut clients = pools.each_ref().map(Pool::client);
+    for client in &mut clients {
+        client.set_timeout(CALL_LIMIT);
+        client.call("ECHO", &hello, CallFlags::NONE).expect("it is at home");
+    }
+    pools[0].command(&["stop", "--name", "echosv"]);
+    until("the other pool's service stands in", || {
+        clients[0].call("ECHO", &hello, CallFlags::NONE).ok()
+    });
+    pools[1].command(&["stop", "--name", "echosv"]);
+    for client in &mut clients {
+        until("nobody has it", || {
+            let began = Instant::now();
+            let ended = client.call("ECHO", &hello, CallFlags::NONE);
+            assert!(began.elapsed() < CALL_LIMIT + PATIENCE, "{:?}", began.elapsed());
+            (ended.err()?.code() == Code::NoEntry).then_some(())
+        });
+    }
+    drop(clients);
+    pools.into_iter().for_each(Pool::end);
+}
