@@ -233,6 +233,11 @@ impl Column {
         median(&runs.iter().filter_map(|run| self.read(run.measured)).collect::<Vec<f64>>())
     }
 
+    /// Why there is none, where that is so.
+    pub(crate) fn reason(&self, runs: &[Herd<'_>]) -> Option<&'static str> {
+        self.median(runs).is_none().then_some(self.lacking)
+    }
+
     /// The same as text.
     pub(crate) fn text(&self, runs: &[Herd<'_>]) -> String {
         self.median(runs).map_or_else(|| "n/a".to_owned(), self.show)

@@ -33,15 +33,20 @@ fn table(
     escape: fn(&str) -> String,
 ) {
     let headings: Vec<&str> = topic.columns.iter().map(|column| column.heading).collect();
+    let mut lacking = Vec::new();
     let rules = "--:|".repeat(headings.len());
     let _ = writeln!(out, "| point | arm | {} |\n|:--|:--|{rules}", headings.join(" | "));
     for point in in_order(runs.iter().map(|run| run.point)) {
         for (arm, runs) in arms_at(runs, point, arms) {
             let cells: Vec<String> =
                 topic.columns.iter().map(|column| column.text(&runs)).collect();
+            lacking.extend(topic.columns.iter().filter_map(|column| column.reason(&runs)));
             let (point, arm) = (escape(point), escape(arm));
             let _ = writeln!(out, "| {point} | {arm} | {} |", cells.join(" | "));
         }
     }
     out.push('\n');
+    for reason in in_order(lacking.into_iter()) {
+        let _ = writeln!(out, "n/a: {}\n", escape(reason));
+    }
 }
