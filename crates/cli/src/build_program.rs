@@ -24,6 +24,7 @@ Examples:
   pollux pool build-server -o banksv -s BALANCE -s DEBIT,CREDIT:book -f banksv.c -l -lm
   CC=clang CFLAGS='-O2 -g' pollux pool build-client -v -o bankcl bankcl.c
 
+CC is the compiler [default: cc], and CFLAGS are its flags: words between blanks, without quotes.
 The program finds the library where it was when it was built (rpath): no LD_LIBRARY_PATH.
 
 Exit codes:
@@ -125,12 +126,12 @@ impl BuildFlags {
         if self.files.is_empty() && self.first.is_empty() {
             return Err(Failure::usage("nothing to compile: name the sources"));
         }
-        let compiler = words("CC", "cc");
+        let compiler = words("CC", "cc")?;
         let Some((program, its_flags)) = compiler.split_first() else {
             return Err(Failure::usage("CC is empty: it names the C compiler, as in CC=gcc"));
         };
         let mut command = Command::new(program);
-        command.args(its_flags).args(words("CFLAGS", "")).arg("-o").arg(output);
+        command.args(its_flags).args(words("CFLAGS", "")?).arg("-o").arg(output);
         Ok(command)
     }
 
@@ -139,16 +140,20 @@ impl BuildFlags {
         command.arg("-I").arg(&home.include);
         command.args(&self.files).args(split(&self.first));
         command.arg("-L").arg(&home.lib);
-        let mut rpath = OsString::from("-Wl,-rpath,");
-        rpath.push(&home.lib);
-        command.arg(rpath).arg("-lpollux_xatmi").args(split(&self.last));
+        // Not in one word behind -Wl, where a comma in the path would end it.
+        command.args(["-Xlinker", "-rpath", "-Xlinker"]).arg(&home.lib);
+        command.arg("-lpollux_xatmi").args(split(&self.last));
     }
 }
 
-/// Words of an environment variable.
-fn words(variable: &str, otherwise: &str) -> Vec<String> {
-    let text = std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned());
-    text.split_whitespace().map(str::to_owned).collect()
+/// Words of an environment variable, between blanks; quotes are no more than other signs.
+fn words(variable: &str, otherwise: &str) -> Result<Vec<String>, Failure> {
+    let text = match std::env::var(variable) {
+        Ok(text) => text,
+        Err(std::env::VarError::NotPresent) => otherwise.to_owned(),
+        Err(_) => return Err(Failure::usage(format!("{variable} is no text in UTF-8"))),
+    };
+    Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
 fn split(groups: &[String]) -> impl Iterator<Item = &str> {
@@ -192,10 +197,19 @@ fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
+/// The command as a shell reads it.
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(std::ffi::OsStr::to_string_lossy).collect();
+    let words: Vec<_> = words.map(|word| quoted(&word.to_string_lossy())).collect();
     words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_=+:,./@%^".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -207,6 +221,13 @@ mod tests {
         let groups = ["a.c  -DX".to_owned(), String::new(), "b.o".to_owned()];
         assert_eq!(split(&groups).collect::<Vec<_>>(), ["a.c", "-DX", "b.o"]);
         assert_eq!(beside(Path::new("out/banksv")), Path::new("out/banksv.main.c"));
+    }
+
+    #[test]
+    fn the_line_is_shown_so_that_a_shell_takes_it() {
+        let mut command = Command::new("cc");
+        command.args(["-DX=\"a b\"", "it's.c", "", "-o", "out"]);
+        assert_eq!(shown(&command), r#"cc '-DX="a b"' 'it'\''s.c' '' -o out"#);
     }
 
     #[test]
@@ -222,7 +243,8 @@ mod tests {
         build.finish(&mut command, &home);
         assert_eq!(
             shown(&command),
-            "cc -I /p/include bank.c x.o -L /p/lib -Wl,-rpath,/p/lib -lpollux_xatmi -lm -lz"
+            "cc -I /p/include bank.c x.o -L /p/lib -Xlinker -rpath -Xlinker /p/lib \
+             -lpollux_xatmi -lm -lz"
         );
     }
 }

@@ -46,8 +46,8 @@ pub(crate) fn remark(text: &str) {
 
 /// Prints what went wrong.
 pub(crate) fn error(text: &str) {
-    let is_terminal = std::io::stderr().is_terminal();
-    let (red, plain) = if is_terminal { ("\x1b[31;1m", "\x1b[0m") } else { ("", "") };
+    let is_colourful = std::io::stderr().is_terminal() && takes_colours();
+    let (red, plain) = if is_colourful { ("\x1b[31;1m", "\x1b[0m") } else { ("", "") };
     remark(&format!("{red}error:{plain} {text}"));
 }
 
@@ -61,7 +61,11 @@ pub(crate) fn width_chars() -> usize {
 
 /// Whether colours make sense on standard output (<https://no-color.org>).
 pub(crate) fn is_colourful() -> bool {
+    std::io::stdout().is_terminal() && takes_colours()
+}
+
+fn takes_colours() -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    std::io::stdout().is_terminal() && is_wanted && !is_dumb
+    is_wanted && !is_dumb
 }

@@ -5,8 +5,7 @@
 
 use std::fmt::Write;
 
-/// The longest name of a service.
-const NAME_CHARS_MAX: usize = 30;
+use pollux_xatmi::queue::ServiceName;
 
 /// One service, or only a function when `name` is empty.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,8 +53,9 @@ fn read_list(list: &str, specs: &mut Vec<ServiceSpec>) -> Result<(), String> {
         let is_only_linked = name.is_empty() && names.trim().is_empty();
         if !is_only_linked && !is_service_name(name) {
             return Err(format!(
-                "{name:?} in {list:?} is no name of a service: 1 to {NAME_CHARS_MAX} letters, \
-                 digits and signs, without comma, slash, colon, quote and backslash"
+                "{name:?} in {list:?} is no name of a service: 1 to {} letters, digits and signs, \
+                 without comma, slash, colon, quote, backslash and @, and no dot in front",
+                ServiceName::LEN_BYTES_MAX
             ));
         }
         if !name.is_empty() && specs.iter().any(|known| known.name == name) {
@@ -72,8 +72,9 @@ fn is_identifier(name: &str) -> bool {
 }
 
 fn is_service_name(name: &str) -> bool {
-    let is_fine = |c: char| c.is_ascii_graphic() && !",/:\"\\".contains(c);
-    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_fine)
+    // A colon would be read as that of the function, the others end a text of C.
+    let is_text_of_c = !name.contains([':', '"', '\\']);
+    is_text_of_c && ServiceName::new(name).is_some_and(|name| !name.is_reserved())
 }
 
 /// The C source of `main` with the table of services.
@@ -139,6 +140,8 @@ mod tests {
             ("1A", "no name of a C function"),
             ("a\"b:f", "no name of a service"),
             ("@/nowhere/at/all", "No such file"),
+            (".hidden:f", "no dot in front"),
+            ("A@B:f", "and @"),
             ("ABCDEFGHIJKLMNOPQRSTUVWXYZABCDE", "1 to 30"),
         ] {
             let error = read(&[list]).expect_err(list);

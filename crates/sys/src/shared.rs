@@ -15,8 +15,8 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
-/// The most words of one mapping (64 MiB): a bound against a size read from a broken peer.
-pub const WORDS_MAX: usize = 8 << 20;
+/// The most words of one mapping (128 MiB): a bound against a size read from a broken peer.
+pub const WORDS_MAX: usize = 16 << 20;
 
 /// What shows in `/proc/PID/maps`.
 const NAME: &CStr = c"pollux-words";

@@ -2,9 +2,13 @@
  * atmi.h - calls, services and typed buffers of pollux (XATMI).
  *
  * Link with -lpollux_xatmi, or let `pollux pool build-client` and `pollux pool build-server` do it.
- * Everything here is per thread: the error number, the context (made by the first call, ended by
- * tpterm or with the thread) and the texts. Functions return -1 or NULL for an error and leave its
- * number in tperrno; a call that succeeds sets it to 0.
+ * Everything here is per thread but the buffers and tptoutset: the error number, the context (made
+ * by the first call, ended by tpterm or with the thread) and the texts. Functions return -1 or NULL
+ * for an error and leave its number in tperrno; a call that succeeds sets it to 0.
+ *
+ * NULL where something is needed, a pointer that is not that of a buffer of tpalloc (freed ones
+ * too), and lengths that cannot be are TPEINVAL. Texts, and pointers to what a call writes, are
+ * followed as they are.
  */
 #ifndef POLLUX_ATMI_H
 #define POLLUX_ATMI_H
@@ -43,17 +47,18 @@ extern "C" {
 #define TPINITFAIL 30
 #define TPMAXVAL 30
 
-/* Flags of calls. */
+/* Flags of calls. Those without a remark are accepted and change nothing: there are neither
+ * transactions nor conversations here. */
 #define TPNOFLAGS 0x00000000L
-#define TPNOBLOCK 0x00000001L
-#define TPSIGRSTRT 0x00000002L
-#define TPNOREPLY 0x00000004L
+#define TPNOBLOCK 0x00000001L /* TPEBLOCK instead of waiting for room, in tpgetrply for a reply */
+#define TPSIGRSTRT 0x00000002L /* go on after a signal instead of TPGOTSIG */
+#define TPNOREPLY 0x00000004L /* tpacall: nobody waits, and the result is 0 */
 #define TPNOTRAN 0x00000008L
 #define TPTRAN 0x00000010L
-#define TPNOTIME 0x00000020L
+#define TPNOTIME 0x00000020L /* wait as long as it takes */
 #define TPABSOLUTE 0x00000040L
-#define TPGETANY 0x00000080L
-#define TPNOCHANGE 0x00000100L
+#define TPGETANY 0x00000080L /* tpgetrply: any reply; *cd becomes its descriptor */
+#define TPNOCHANGE 0x00000100L /* TPEOTYPE for a reply of another type than *odata has */
 #define TPCONV 0x00000400L
 #define TPSENDONLY 0x00000800L
 #define TPRECVONLY 0x00001000L
@@ -63,7 +68,7 @@ extern "C" {
 #define TPSOFTENOENT 0x00100000L  /* TPENOENT */
 #define TPSOFTERR 0x00400000L     /* the error number in rval */
 
-/* First argument of tpreturn. */
+/* First argument of tpreturn; anything else is TPFAIL. */
 #define TPFAIL 0x00000001
 #define TPSUCCESS 0x00000002
 #define TPEXIT 0x08000000 /* with either: answer, then end this server; it is started again */
@@ -114,13 +119,18 @@ extern char *tprealloc(char *ptr, long size);
 extern void tpfree(char *ptr);
 extern long tptypes(char *ptr, char *type, char *subtype);
 
-/* Calls. `*odata` may be NULL or a buffer of tpalloc; it is replaced when the reply needs it. */
+/* Calls. `idata` and `*odata` may be NULL or buffers of tpalloc; `ilen` and `len` count for CARRAY
+ * and X_OCTET only. `*odata` is replaced when the reply needs it, and `*olen` says how long that
+ * is: the size of the buffer for UBF, 0 for none. After TPESVCFAIL the reply is there as well. A
+ * descriptor that tpgetrply ended with TPETIME, TPEBLOCK or TPGOTSIG for may be asked for again.
+ * Threads may send one buffer at the same time, but not wait for replies in one. */
 extern int tpcall(const char *svc, char *idata, long ilen, char **odata, long *olen, long flags);
 extern int tpacall(const char *svc, char *data, long len, long flags);
 extern int tpgetrply(int *cd, char **data, long *len, long flags);
 extern int tpcancel(int cd);
 
-/* Ends of a service function: neither comes back to it. */
+/* Ends of a service function: neither comes back to it, and the buffer is the server's. Anywhere
+ * else they do come back, with TPEPROTO. */
 extern void tpreturn(int rval, long rcode, char *data, long len, long flags);
 extern void tpforward(const char *svc, char *data, long len, long flags);
 
@@ -134,7 +144,9 @@ extern int tpunadvertise(const char *name);
 extern int tpinit(TPINIT *info);
 extern int tpterm(void);
 
-/* Times in seconds: 0 gives back the pool's default (NDRX_TOUT). */
+/* How long calls may take, in seconds; 0 takes a setting back. What is closest to the call counts:
+ * tpsblktime for the thread's next call (TPBLK_NEXT) or for all of the thread (TPBLK_ALL),
+ * tptoutset for the process, NDRX_TOUT, the pool's. */
 extern int tptoutset(int seconds);
 extern int tptoutget(void);
 extern int tpsblktime(int seconds, long flags);

@@ -67,7 +67,10 @@ typedef struct pollux_ubf UBFH;
 extern int *pollux_berror_address(void);
 extern char *Bstrerror(int error);
 
-/* One value. An occurrence of -1 is the last one (Bget) or the next one (Bchg). */
+/* One value; `len` of Badd and Bchg counts for carray only. An occurrence of -1 is the last one,
+ * for Bchg the next one. Bchg fills the gap before an occurrence with empty values, and deletes
+ * the occurrence where the value is NULL. `*len` of Bget is the room, then the length; without it
+ * (NULL) the whole value is written. Values may stand in the buffer itself, as Bfind finds them. */
 extern int Badd(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len);
 extern int Bchg(UBFH *ubf, BFLDID id, BFLDOCC occurrence, const char *value, BFLDLEN len);
 extern int Bget(UBFH *ubf, BFLDID id, BFLDOCC occurrence, char *value, BFLDLEN *len);

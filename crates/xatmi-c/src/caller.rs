@@ -71,31 +71,37 @@ pub(crate) unsafe fn write<T: Copy>(pointer: *mut T, value: T) {
 }
 
 thread_local! {
-    /// The last address that turned out to be readable: programs ask for many fields of one buffer.
-    static READABLE: Cell<usize> = const { Cell::new(0) };
+    /// The last address that turned out to be readable, and how many bytes stand there at most:
+    /// programs ask for many fields of one buffer.
+    static READABLE: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Whether 8 bytes at `address`, a multiple of 8, can be read.
+/// How many bytes stand at `address`, a multiple of 8, at most; `None` when 8 can't be read there.
 ///
-/// `is_known` may say so for memory of ours; else it is one system call for an address that is not
-/// the last one of this thread.
-pub(crate) fn is_readable(address: usize, is_known: impl FnOnce() -> bool) -> bool {
-    if READABLE.get() == address && address != 0 {
-        return true;
+/// `known` says it for memory of ours. Of other memory it can only be told whether it can be read,
+/// by one system call for an address that is not the last one of this thread.
+pub(crate) fn room_at(address: usize, known: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    let (last, room) = READABLE.get();
+    if last == address && address != 0 {
+        return Some(room);
     }
     // Without a set the kernel has nothing to read.
-    let is_readable = address != 0 && (is_known() || kernel_can_read(address));
-    if is_readable {
-        READABLE.set(address);
-    }
-    is_readable
+    let anything = || (address != 0 && kernel_can_read(address)).then_some(usize::MAX);
+    let room = known().or_else(anything)?;
+    READABLE.set((address, room));
+    Some(room)
 }
 
-/// Forgets that `address` was readable.
-pub(crate) fn forget_readable(address: usize) {
-    if READABLE.get() == address {
-        READABLE.set(0);
+/// Forgets what was found at `address`.
+pub(crate) fn forget(address: usize) {
+    if READABLE.get().0 == address {
+        READABLE.set((0, 0));
     }
+}
+
+/// Whether two pieces of memory, each an address and a length, have a byte in common.
+pub(crate) fn overlap(one: (usize, usize), other: (usize, usize)) -> bool {
+    one.0 < other.0.saturating_add(other.1) && other.0 < one.0.saturating_add(one.1)
 }
 
 /// rt_sigprocmask(2) reads the 8 bytes of the set first (EFAULT), then refuses what to do with it
@@ -117,13 +123,23 @@ mod tests {
     #[test]
     fn addresses_that_nobody_has_are_told_without_following_them() {
         let own = 7_u64;
-        assert!(is_readable((&raw const own).addr(), || false));
-        assert!(is_readable((&raw const own).addr(), || false));
+        let address = (&raw const own).addr();
+        assert_eq!(room_at(address, || None), Some(usize::MAX));
+        assert_eq!(room_at(address, || unreachable!("it is known")), Some(usize::MAX));
         for stray in [0, 8, LOWEST, 0xdead_beef_0000, 1 << 63, usize::MAX - 7] {
-            assert!(!is_readable(stray, || false), "{stray:x}");
+            assert_eq!(room_at(stray, || None), None, "{stray:x}");
         }
-        forget_readable((&raw const own).addr());
-        assert_eq!(READABLE.get(), 0);
+        forget(address);
+        assert_eq!(room_at(address, || Some(16)), Some(16));
+        forget(address);
+        assert_eq!(READABLE.get(), (0, 0));
+    }
+
+    #[test]
+    fn memory_overlaps_where_a_byte_is_in_both() {
+        assert!(overlap((8, 8), (15, 1)) && overlap((15, 1), (8, 8)) && overlap((8, 8), (0, 99)));
+        assert!(!overlap((8, 8), (16, 8)) && !overlap((16, 8), (8, 8)));
+        assert!(!overlap((8, 0), (8, 0)) && overlap((8, usize::MAX), (usize::MAX - 1, 1)));
     }
 
     #[test]

@@ -6,14 +6,14 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
-use pollux_xatmi::buffer::BufferType;
 use pollux_xatmi::client::{Arrived, CallFlags, Descriptor, Which};
 use pollux_xatmi::error::Code;
 
 use crate::caller;
-use crate::context::with_client;
+use crate::context::{with_client, with_context};
 use crate::fault::{self, Fault};
-use crate::lent::{Landing, Lent, outgoing};
+use crate::lent::{Copied, Landing, Lent, outgoing};
+use crate::typed::no_buffer;
 
 /// The name of a service that is called; what cannot be one is offered by nobody.
 ///
@@ -49,12 +49,6 @@ impl Wanted {
             Some(pointer) => Ok(Self { data, len, pointer }),
             None => Err(Fault::invalid("no memory for the pointer to the reply")),
         }
-    }
-
-    /// The type that alone may come.
-    fn only(&self, flags: CallFlags, lent: Option<&Lent>) -> Option<BufferType> {
-        let only = lent.map(|lent| lent.buffer().buffer_type());
-        only.filter(|_| flags.contains(CallFlags::NO_CHANGE))
     }
 
     /// Gives the caller a reply that landed; TPESVCFAIL comes with one too.
@@ -107,20 +101,41 @@ pub unsafe extern "C" fn tpcall(
         // SAFETY: the caller's promise.
         let wanted = unsafe { Wanted::at(odata, olen) }?;
         let flags = CallFlags::from_bits(flags);
-        let request = Lent::from(idata)?;
-        let is_same = wanted.pointer == idata;
-        let lent = if is_same { None } else { Lent::from(wanted.pointer)? };
-        let only = wanted.only(flags, if is_same { request.as_ref() } else { lent.as_ref() });
-        let mut landing = Landing::at(lent, only);
+        if wanted.pointer == idata && !idata.is_null() {
+            // SAFETY: the caller's promise.
+            return unsafe { call_in_place(service, ilen, wanted, flags) };
+        }
+        let request = Copied::of(idata, ilen)?;
+        let mut landing = Landing::at(Lent::from(wanted.pointer)?, flags);
         let place = &mut landing;
         let arrived = with_client(|client| {
-            let outgoing = outgoing(request.as_ref(), ilen)?;
+            let outgoing = request.outgoing();
             Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
         })?;
-        let replaced = request.filter(|_| is_same);
         // SAFETY: the caller's promise.
-        unsafe { wanted.give(&arrived, landing, replaced) }.map(|()| 0)
+        unsafe { wanted.give(&arrived, landing, None) }.map(|()| 0)
     })
+}
+
+/// A call whose reply takes the place of its request, which stays when there is none.
+///
+/// # Safety
+/// As for [`Wanted::at`].
+unsafe fn call_in_place(
+    service: &str,
+    len: c_long,
+    wanted: Wanted,
+    flags: CallFlags,
+) -> Result<c_int, Fault> {
+    let request = Lent::from(wanted.pointer)?.ok_or_else(no_buffer)?;
+    let mut landing = Landing::beside(&request, flags);
+    let place = &mut landing;
+    let arrived = with_client(|client| {
+        let outgoing = outgoing(request.buffer(), len)?;
+        Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
+    })?;
+    // SAFETY: the caller's promise.
+    unsafe { wanted.give(&arrived, landing, Some(request)) }.map(|()| 0)
 }
 
 /// Calls a service; the reply is asked for later by the descriptor. 0 with TPNOREPLY.
@@ -138,9 +153,9 @@ pub unsafe extern "C" fn tpacall(
         // SAFETY: the caller's promise.
         let service = unsafe { service_name(svc) }?;
         let flags = CallFlags::from_bits(flags);
-        let request = Lent::from(data)?;
+        let request = Copied::of(data, len)?;
         with_client(|client| {
-            let outgoing = outgoing(request.as_ref(), len)?;
+            let outgoing = request.outgoing();
             if flags.contains(CallFlags::NO_REPLY) {
                 client.send_only(service, outgoing, flags)?;
                 return Ok(0);
@@ -171,9 +186,7 @@ pub unsafe extern "C" fn tpgetrply(
         let flags = CallFlags::from_bits(flags);
         let is_any = flags.contains(CallFlags::ANY);
         let which = if is_any { Which::Any } else { Which::One(Descriptor::from_number(asked)) };
-        let lent = Lent::from(wanted.pointer)?;
-        let only = wanted.only(flags, lent.as_ref());
-        let mut landing = Landing::at(lent, only);
+        let mut landing = Landing::at(Lent::from(wanted.pointer)?, flags);
         let place = &mut landing;
         let waited = with_client(|client| {
             Ok(client.wait_reply(which, flags, move |coming| place.room(coming)))
@@ -196,6 +209,6 @@ pub unsafe extern "C" fn tpgetrply(
 #[unsafe(no_mangle)]
 pub extern "C" fn tpcancel(cd: c_int) -> c_int {
     fault::atmi(-1, || {
-        with_client(|client| Ok(client.cancel(Descriptor::from_number(cd))?)).map(|()| 0)
+        with_context(|client| Ok(client.cancel(Descriptor::from_number(cd))?)).map(|()| 0)
     })
 }

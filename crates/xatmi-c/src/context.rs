@@ -33,20 +33,27 @@ thread_local! {
     static CLIENT: RefCell<Option<Client>> = const { RefCell::new(None) };
 }
 
-/// Lets `work` use the thread's client, which is opened when there is none.
+/// Lets `work` make a call through the thread's client, within the times that hold for it.
 pub(crate) fn with_client<T>(
+    work: impl FnOnce(&mut Client) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    with_context(|client| {
+        times::apply(client);
+        work(client)
+    })
+}
+
+/// Lets `work` use the thread's client, which is opened when there is none.
+pub(crate) fn with_context<T>(
     work: impl FnOnce(&mut Client) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     with_place(|place| {
         if place.is_none() {
-            let mut client = open()?;
+            let client = open()?;
             times::opened(&client);
-            times::apply(&mut client);
-            return work(place.insert(client));
+            *place = Some(client);
         }
-        let client = place.as_mut().expect("some, by the line above");
-        times::apply(client);
-        work(client)
+        work(place.as_mut().expect("some, by the lines above"))
     })
 }
 
@@ -67,22 +74,22 @@ fn with_place<T>(work: impl FnOnce(&mut Option<Client>) -> Result<T, Fault>) -> 
 fn open() -> Result<Client, Fault> {
     static FORKS_WATCHED: Once = Once::new();
     FORKS_WATCHED.call_once(|| {
-        // SAFETY: the handler stays as long as the library; it only forgets a value of its thread.
-        unsafe { libc::pthread_atfork(None, None, Some(forget_in_child)) };
+        // SAFETY: the handler stays as long as the library; it only drops a value of its thread.
+        unsafe { libc::pthread_atfork(None, None, Some(leave_in_child)) };
     });
     Ok(Client::open(&Environment::of_process()?)?)
 }
 
-/// After fork(2) the client is the parent's: the child must neither use nor close it.
-unsafe extern "C" fn forget_in_child() {
-    let _ = CLIENT
-        .try_with(|place| place.try_borrow_mut().map(|mut place| std::mem::forget(place.take())));
+/// After fork(2) the client is the parent's, whose queue and connection outlive this: the child
+/// only closes its own descriptors of them, as they would keep the context alive otherwise.
+unsafe extern "C" fn leave_in_child() {
+    let _ = CLIENT.try_with(|place| place.try_borrow_mut().map(|mut place| place.take()));
 }
 
 /// Joins the pool. It may be left out, and `info` is not looked at.
 #[unsafe(no_mangle)]
 pub extern "C" fn tpinit(_info: *mut libc::c_void) -> c_int {
-    fault::atmi(-1, || with_client(|_| Ok(0)))
+    fault::atmi(-1, || with_context(|_| Ok(0)))
 }
 
 /// Leaves the pool; replies that are out are lost. 0 as well when the thread has not joined.

@@ -49,6 +49,9 @@ impl From<UbfError> for UbfFault {
 }
 
 /// Room for one message with its NUL; what is longer is cut.
+///
+/// Its address is given out as that of a text of C, so the bytes come first.
+#[repr(C)]
 struct Text {
     bytes: [u8; TEXT_BYTES],
     len: usize,

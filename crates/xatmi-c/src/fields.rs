@@ -36,7 +36,7 @@ pub(crate) unsafe fn changing<'a>(ubf: *mut c_char) -> Result<UbfMut<'a>, UbfErr
 ///
 /// # Safety
 /// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
-unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
+pub(crate) unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
     const NONE: UbfError = UbfError::NotFielded { reason: "the pointer is none" };
     if !caller::is_sound(ubf) {
         return Err(NONE);
@@ -44,19 +44,29 @@ unsafe fn size_at(ubf: *const c_char) -> Result<usize, UbfError> {
     if !ubf.addr().is_multiple_of(8) {
         return Err(UbfError::Unaligned);
     }
-    let is_ours = || memory::capacity(ubf).is_some_and(|capacity| capacity >= HEADER_BYTES);
-    if !(caller::is_readable(ubf.addr(), is_ours) && is_whole(ubf.addr())) {
-        return Err(NONE);
+    let address = ubf.addr();
+    // What this thread knows of the address may be over: another thread freed what was there.
+    for is_known in [true, false] {
+        if !is_known {
+            caller::forget(address);
+        }
+        let room = caller::room_at(address, || memory::capacity(ubf)).ok_or(NONE)?;
+        if room >= HEADER_BYTES && is_whole(address) {
+            // SAFETY: it can be read, and the caller promises that nobody writes it meanwhile.
+            let size = region_size(unsafe { caller::bytes(ubf, HEADER_BYTES) })?;
+            if size <= room {
+                return Ok(size);
+            }
+        }
     }
-    // SAFETY: it was found that they can be read, and the caller promises that nobody writes them.
-    region_size(unsafe { caller::bytes(ubf, HEADER_BYTES) })
+    Err(UbfError::NotFielded { reason: "its header speaks of more bytes than tpalloc gave" })
 }
 
 /// Whether the second word of the header can be read; it is on the page of the first nearly always.
 fn is_whole(address: usize) -> bool {
     const PAGE_BYTES: usize = 4096;
     address % PAGE_BYTES <= PAGE_BYTES - HEADER_BYTES
-        || caller::is_readable(address + HEADER_BYTES - 8, || false)
+        || caller::room_at(address + HEADER_BYTES - 8, || None).is_some()
 }
 
 /// A field's id as a number of the caller.
@@ -87,6 +97,9 @@ pub unsafe extern "C" fn Binit(ubf: *mut c_char, size: c_int) -> c_int {
         let size = usize::try_from(size).map_err(|_| invalid("the size is below 0"))?;
         if memory::capacity(ubf).is_some_and(|capacity| size > capacity) {
             return Err(invalid("the size is more than tpalloc gave").into());
+        }
+        if caller::room_at(ubf.addr(), || memory::capacity(ubf)).is_none() {
+            return Err(UbfError::NotFielded { reason: "the pointer is none" }.into());
         }
         // SAFETY: the caller promises so many bytes of its own.
         UbfMut::init(unsafe { caller::bytes_mut(ubf, size) })?;

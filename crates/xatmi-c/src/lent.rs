@@ -1,13 +1,14 @@
 //! Buffers of the caller's while a call uses them, and the buffer that a reply makes.
 //!
-//! `calls.rs` and `service.rs` work through it. While a buffer is lent its address is no buffer for
-//! other threads, so a program that uses one from two threads at once gets TPEINVAL; it comes back
-//! whatever becomes of the call.
+//! `calls.rs` and `service.rs` work through it. A buffer that is only sent is copied, as other
+//! threads may send it at the same time. One that a reply may go to is lent: meanwhile its address
+//! is no buffer for other threads, which get TPEINVAL for it; it comes back whatever becomes of the
+//! call.
 
 use std::ffi::{c_char, c_long};
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
-use pollux_xatmi::client::{Arriving, Outgoing};
+use pollux_xatmi::client::{Arriving, CallFlags, Outgoing};
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::ubf::UbfMut;
 
@@ -55,14 +56,45 @@ impl Drop for Lent {
 }
 
 /// What of a buffer is sent when the caller says `len`.
-pub(crate) fn outgoing(lent: Option<&Lent>, len: c_long) -> Result<Outgoing<'_>, Fault> {
-    let Some(buffer) = lent.map(Lent::buffer) else { return Ok(Outgoing::NONE) };
+pub(crate) fn outgoing(buffer: &Buffer, len: c_long) -> Result<Outgoing<'_>, Fault> {
     let used = buffer.used_len(sent(buffer.buffer_type(), len)?)?;
     Ok(Outgoing {
         buffer_type: Some(buffer.buffer_type()),
         buffer_size_bytes: buffer.size(),
         bytes: &buffer.as_bytes()[..used],
     })
+}
+
+/// What a call sends: a copy of a buffer, which stays the program's meanwhile.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    buffer_type: Option<BufferType>,
+    buffer_size_bytes: usize,
+    bytes: Vec<u8>,
+}
+
+impl Copied {
+    /// What of the buffer at `pointer` is sent when the caller says `len`; nothing for NULL.
+    pub(crate) fn of(pointer: *const c_char, len: c_long) -> Result<Self, Fault> {
+        if pointer.is_null() {
+            return Ok(Self { buffer_type: None, buffer_size_bytes: 0, bytes: Vec::new() });
+        }
+        let copied = memory::look(pointer, |held| {
+            let Outgoing { buffer_type, buffer_size_bytes, bytes: sent } =
+                outgoing(&held.buffer, len)?;
+            let mut bytes = Vec::new();
+            let no_memory = |_| Fault::new(Code::Os.number(), "no memory to send the buffer");
+            bytes.try_reserve_exact(sent.len()).map_err(no_memory)?;
+            bytes.extend_from_slice(sent);
+            Ok(Self { buffer_type, buffer_size_bytes, bytes })
+        });
+        copied.ok_or_else(no_buffer)?
+    }
+
+    pub(crate) fn outgoing(&self) -> Outgoing<'_> {
+        let Self { buffer_type, buffer_size_bytes, ref bytes } = *self;
+        Outgoing { buffer_type, buffer_size_bytes, bytes }
+    }
 }
 
 /// The length that counts: only bytes without a length of their own go by the caller's.
@@ -83,9 +115,19 @@ pub(crate) struct Landing {
 }
 
 impl Landing {
-    /// `lent` is used again when the reply fits; with `only`, no other type may come.
-    pub(crate) fn at(lent: Option<Lent>, only: Option<BufferType>) -> Self {
+    /// `lent` is used again when the reply fits; with TPNOCHANGE no other type may come.
+    pub(crate) fn at(lent: Option<Lent>, flags: CallFlags) -> Self {
+        let only = lent.as_ref().and_then(|lent| Self::only(lent, flags));
         Self { lent, made: None, only }
+    }
+
+    /// A new place, which takes that of the request when the reply is there.
+    pub(crate) fn beside(request: &Lent, flags: CallFlags) -> Self {
+        Self { lent: None, made: None, only: Self::only(request, flags) }
+    }
+
+    fn only(there: &Lent, flags: CallFlags) -> Option<BufferType> {
+        flags.contains(CallFlags::NO_CHANGE).then(|| there.buffer().buffer_type())
     }
 
     /// Room for a reply that is about to be delivered.
@@ -114,17 +156,13 @@ impl Landing {
     pub(crate) fn landed(&mut self, len: usize) -> Result<c_long, Fault> {
         let wrong = |detail: String| Fault::new(Code::ServiceError.number(), detail);
         let place = self.place().ok_or_else(|| wrong("the reply has no buffer".to_owned()))?;
-        if place.buffer_type() == BufferType::Ubf {
-            let adopted = UbfMut::adopt(place.as_bytes_mut()).map(drop);
-            if let Err(error) = adopted {
-                // The caller keeps a buffer that it can use.
+        if let Err(error) = place.received(len) {
+            // The caller keeps a buffer that it can use: an empty one.
+            place.as_bytes_mut().fill(0);
+            if place.buffer_type() == BufferType::Ubf {
                 let _ = UbfMut::init(place.as_bytes_mut());
-                return Err(wrong(format!("the fields of the reply: {error}")));
             }
-        }
-        let is_text = matches!(place.buffer_type(), BufferType::String | BufferType::Json);
-        if is_text && !place.as_bytes()[..len].ends_with(&[0]) {
-            return Err(wrong("the text of the reply has no NUL at its end".to_owned()));
+            return Err(wrong(format!("the reply is damaged: {error}")));
         }
         Ok(told_len(place, len))
     }

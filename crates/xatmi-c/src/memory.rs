@@ -52,6 +52,7 @@ impl Held {
 /// Gives a buffer out: the program has its address from now on.
 pub(crate) fn give_out(mut held: Held) -> *mut c_char {
     let pointer = held.pointer();
+    caller::forget(pointer.addr());
     if held.is_request {
         REQUEST.set(pointer);
     }
@@ -62,6 +63,7 @@ pub(crate) fn give_out(mut held: Held) -> *mut c_char {
 
 /// Takes a buffer out, for a call or for good; until it is given out again its address is none.
 pub(crate) fn take(pointer: *const c_char) -> Option<Held> {
+    caller::forget(pointer.addr());
     shard(pointer.addr()).remove(&pointer.addr())
 }
 
@@ -85,7 +87,6 @@ pub(crate) fn capacity(pointer: *const c_char) -> Option<usize> {
 
 /// Frees a buffer that was taken out; a program that still uses its address finds no fields there.
 pub(crate) fn free(mut held: Held) {
-    caller::forget_readable(held.pointer().addr());
     let bytes = held.buffer.as_bytes_mut();
     let head_len = bytes.len().min(HEADER_BYTES);
     bytes[..head_len].fill(0);

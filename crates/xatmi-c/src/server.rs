@@ -4,6 +4,7 @@
 //! `pollux_xatmi::worker`; nothing is sent or received here.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -36,6 +37,8 @@ const ROWS_MAX: usize = 10_000;
 thread_local! {
     /// The registry of the server whose own thread this is.
     static REGISTRY: RefCell<Option<Registry>> = const { RefCell::new(None) };
+    /// Where the function of each service is that was offered once.
+    static OFFERED: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Whether this is the thread of a server that runs.
@@ -51,13 +54,25 @@ fn registry() -> Result<Registry, Fault> {
     })
 }
 
+/// Offers a service. What tells functions apart is where they are, not what they are called: one
+/// has as many names as a program has ways to write it.
 fn advertise(
     registry: &Registry,
     name: &str,
     function: Function,
     called: &str,
 ) -> Result<(), Fault> {
+    let at = function as usize;
+    let known = OFFERED.with_borrow(|offered| offered.get(name).copied());
+    if known.is_some() && registry.services().iter().any(|offered| offered == name) {
+        if known == Some(at) {
+            return Ok(());
+        }
+        let detail = format!("service {name} is offered already, by another function");
+        return Err(Fault::new(Code::Match.number(), detail));
+    }
     registry.advertise(name, called, move |incoming| serve(function, incoming))?;
+    OFFERED.with_borrow_mut(|offered| offered.insert(name.to_owned(), at));
     Ok(())
 }
 
@@ -124,7 +139,11 @@ pub unsafe extern "C" fn pollux_server_main(
             tell(program, "a fault in the library ended the server");
             1
         }
-        Some(_) => 0,
+        Some(ending @ Ending::Abandoned) => {
+            tell(program, &ending.to_string());
+            1
+        }
+        Some(Ending::Stopped | Ending::Exited) => 0,
         None => {
             tell(program, &fault::last_words());
             1

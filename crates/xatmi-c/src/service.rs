@@ -15,6 +15,7 @@ use std::arch::naked_asm;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_long, c_void};
 
+use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::worker::{Done, Incoming, Return};
@@ -122,12 +123,24 @@ fn record(outcome: impl FnOnce() -> Done) -> *mut c_void {
     })
 }
 
-/// The buffer that a service function sends, which is the server's from now on.
+/// The buffer that a service function sends, which is the server's from now on; one that cannot
+/// be sent is freed, as the program believes it gone too.
 fn taken(data: *const c_char, len: c_long) -> Result<(Option<Held>, usize), Fault> {
-    let Some(lent) = Lent::from(data)? else { return Ok((None, 0)) };
-    let len = sent(lent.buffer().buffer_type(), len)?;
-    lent.buffer().used_len(len)?;
-    Ok((Some(lent.into_held()), len))
+    let Some(held) = Lent::from(data)?.map(Lent::into_held) else { return Ok((None, 0)) };
+    match sendable(&held.buffer, len) {
+        Ok(len) => Ok((Some(held), len)),
+        Err(fault) => {
+            memory::free(held);
+            Err(fault)
+        }
+    }
+}
+
+/// How much of a buffer is sent when the program says `len`.
+fn sendable(buffer: &Buffer, len: c_long) -> Result<usize, Fault> {
+    let len = sent(buffer.buffer_type(), len)?;
+    buffer.used_len(len)?;
+    Ok(len)
 }
 
 /// Called by `c/leave.c` for tpreturn; says where to jump to.

@@ -9,6 +9,7 @@ use pollux_xatmi::buffer::{Buffer, BufferError, SUBTYPE_BYTES_MAX, TYPE_BYTES_MA
 
 use crate::caller;
 use crate::fault::{self, Fault};
+use crate::lent::Lent;
 use crate::memory::{self, Held};
 
 impl From<BufferError> for Fault {
@@ -22,9 +23,12 @@ pub(crate) fn size(given: c_long) -> Result<usize, Fault> {
     usize::try_from(given).map_err(|_| Fault::invalid(format!("a length of {given} is below 0")))
 }
 
-/// The fault of a pointer that tpalloc did not give, or that was freed.
+/// The fault of a pointer that tpalloc did not give, that was freed, or that is lent to a call.
 pub(crate) fn no_buffer() -> Fault {
-    Fault::invalid("the pointer is not that of a buffer of tpalloc, or it was freed")
+    Fault::invalid(
+        "the pointer is not that of a buffer of tpalloc, or it was freed, or another thread waits \
+         for a reply in it",
+    )
 }
 
 /// A buffer of a type; size 0 is the type's own. NULL for an error.
@@ -61,11 +65,12 @@ pub unsafe extern "C" fn tprealloc(pointer: *mut c_char, bytes: c_long) -> *mut 
         if bytes != 0 && memory::capacity(pointer) == Some(bytes) {
             return Ok(pointer);
         }
-        let mut held = memory::take(pointer).ok_or_else(no_buffer)?;
-        let resized = held.buffer.resize(bytes);
-        let pointer = memory::give_out(held);
-        resized?;
-        Ok(pointer)
+        let lent = Lent::from(pointer)?.ok_or_else(no_buffer)?;
+        let buffer = lent.buffer().resized(bytes)?;
+        let held = lent.into_held();
+        let is_request = held.is_request;
+        memory::free(held);
+        Ok(memory::give_out(Held { buffer, is_request }))
     })
 }
 

@@ -3,45 +3,71 @@
 //! C programs call it. Lengths are those of the caller: it never writes more than the room that was
 //! named, and nothing when none was (NULL) is the caller's wish, as `ubf.h` says.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
-use pollux_xatmi::ubf::{FieldType, Scratch, UbfError, Value};
+use pollux_xatmi::ubf::{FieldId, FieldType, Scratch, UbfError, UbfMut, Value};
 
 use crate::caller;
 use crate::fault::{self, UbfFault};
-use crate::fields::{changing, id, int, reading};
+use crate::fields::{changing, id, int, reading, size_at};
 
-/// The value of a type in the caller's memory; `len` counts for a carray only.
+/// The bytes of a value of a type in the caller's memory; `len` counts for a carray only.
 ///
 /// # Safety
 /// A sound `pointer` is that of a value of the type, which nobody changes while the result is used.
-unsafe fn value<'a>(
+unsafe fn raw<'a>(
     field_type: FieldType,
     pointer: *const c_char,
     len: c_int,
-) -> Result<Value<'a>, UbfError> {
+) -> Result<&'a [u8], UbfError> {
     if !caller::is_sound(pointer) {
         return Err(UbfError::Invalid { reason: "the pointer to the value is none" });
     }
-    let bytes = match (field_type, field_type.fixed_len()) {
+    match (field_type, field_type.fixed_len()) {
         // SAFETY: the caller promises a value of the type, which has this length.
-        (_, Some(len)) => unsafe { caller::bytes(pointer, len) },
+        (_, Some(len)) => Ok(unsafe { caller::bytes(pointer, len) }),
         (FieldType::String, _) => {
             // SAFETY: the caller promises a text with a NUL.
-            unsafe { caller::text(pointer) }.map_or(&b"\0"[..], |text| text.to_bytes_with_nul())
+            let text = unsafe { caller::text(pointer) };
+            Ok(text.map_or(&b"\0"[..], CStr::to_bytes_with_nul))
         }
-        (FieldType::Ubf, _) => {
-            // SAFETY: the caller promises that nobody changes the buffer.
-            return Ok(Value::Ubf(unsafe { reading(pointer) }?));
-        }
+        // SAFETY: the caller promises that nobody changes the buffer.
+        (FieldType::Ubf, _) => Ok(unsafe { reading(pointer) }?.used_bytes()),
         _ => {
             let len = usize::try_from(len)
                 .map_err(|_| UbfError::Invalid { reason: "the length of the value is below 0" })?;
             // SAFETY: the caller promises so many bytes.
-            unsafe { caller::bytes(pointer, len) }
+            Ok(unsafe { caller::bytes(pointer, len) })
         }
-    };
-    Value::from_raw(field_type, bytes)
+    }
+}
+
+/// Lets `change` change the buffer at `ubf` by a value of the caller's.
+///
+/// A value that stands in that buffer itself, where Bfind found it, would move under it.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile; a sound `pointer` is
+/// that of a value of the type.
+unsafe fn change_by(
+    ubf: *mut c_char,
+    field_type: FieldType,
+    (pointer, len): (*const c_char, c_int),
+    change: impl FnOnce(&mut UbfMut<'_>, Value<'_>) -> Result<(), UbfError>,
+) -> Result<c_int, UbfFault> {
+    // SAFETY: the caller's promise.
+    let region = (ubf.addr(), unsafe { size_at(ubf) }?);
+    // SAFETY: the caller's promise.
+    let mut bytes = unsafe { raw(field_type, pointer, len) }?;
+    let copy;
+    if caller::overlap(region, (bytes.as_ptr().addr(), bytes.len())) {
+        copy = bytes.to_vec();
+        bytes = &copy;
+    }
+    // SAFETY: the caller's promise; `bytes` do not stand in it.
+    let mut fields = unsafe { changing(ubf) }?;
+    change(&mut fields, Value::from_raw(field_type, bytes)?)?;
+    Ok(0)
 }
 
 /// Room at the caller's, in bytes: without a length it is what the value needs.
@@ -75,6 +101,16 @@ unsafe fn give(value: &Value<'_>, to: *mut c_char, len: *mut c_int) -> Result<()
     Ok(())
 }
 
+/// A field's id, once there is a buffer that may have it: that is what is told first.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
+unsafe fn id_in(ubf: *const c_char, field: c_int) -> Result<FieldId, UbfError> {
+    // SAFETY: the caller's promise.
+    unsafe { size_at(ubf) }?;
+    id(field)
+}
+
 /// A type as a number of the caller.
 fn user_type(code: c_int) -> Result<FieldType, UbfError> {
     FieldType::from_code(code).ok_or(UbfError::BadType { code })
@@ -94,11 +130,10 @@ pub unsafe extern "C" fn Badd(
 ) -> c_int {
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
-        let mut fields = unsafe { changing(ubf) }?;
-        let field = id(field)?;
+        let field = unsafe { id_in(ubf, field) }?;
+        let change = |fields: &mut UbfMut<'_>, value: Value<'_>| fields.add(field, value);
         // SAFETY: the caller's promise.
-        fields.add(field, unsafe { value(field.field_type(), buf, len) }?)?;
-        Ok(0)
+        unsafe { change_by(ubf, field.field_type(), (buf, len), change) }
     })
 }
 
@@ -116,15 +151,16 @@ pub unsafe extern "C" fn Bchg(
 ) -> c_int {
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
-        let mut fields = unsafe { changing(ubf) }?;
-        let field = id(field)?;
+        let field = unsafe { id_in(ubf, field) }?;
         if buf.is_null() {
-            fields.delete(field, occurrence)?;
-        } else {
             // SAFETY: the caller's promise.
-            fields.change(field, occurrence, unsafe { value(field.field_type(), buf, len) }?)?;
+            unsafe { changing(ubf) }?.delete(field, occurrence)?;
+            return Ok(0);
         }
-        Ok(0)
+        let change =
+            |fields: &mut UbfMut<'_>, value: Value<'_>| fields.change(field, occurrence, value);
+        // SAFETY: the caller's promise.
+        unsafe { change_by(ubf, field.field_type(), (buf, len), change) }
     })
 }
 
@@ -167,11 +203,10 @@ pub unsafe extern "C" fn CBadd(
 ) -> c_int {
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
-        let mut fields = unsafe { changing(ubf) }?;
-        let field = id(field)?;
+        let field = unsafe { id_in(ubf, field) }?;
+        let change = |fields: &mut UbfMut<'_>, value: Value<'_>| fields.add_as(field, value);
         // SAFETY: the caller's promise.
-        fields.add_as(field, unsafe { value(user_type(user)?, buf, len) }?)?;
-        Ok(0)
+        unsafe { change_by(ubf, user_type(user)?, (buf, len), change) }
     })
 }
 
@@ -190,16 +225,17 @@ pub unsafe extern "C" fn CBchg(
 ) -> c_int {
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
-        let mut fields = unsafe { changing(ubf) }?;
-        let field = id(field)?;
+        let field = unsafe { id_in(ubf, field) }?;
         let user = user_type(user)?;
         if buf.is_null() {
-            fields.delete(field, occurrence)?;
-        } else {
             // SAFETY: the caller's promise.
-            fields.change_as(field, occurrence, unsafe { value(user, buf, len) }?)?;
+            unsafe { changing(ubf) }?.delete(field, occurrence)?;
+            return Ok(0);
         }
-        Ok(0)
+        let change =
+            |fields: &mut UbfMut<'_>, value: Value<'_>| fields.change_as(field, occurrence, value);
+        // SAFETY: the caller's promise.
+        unsafe { change_by(ubf, user, (buf, len), change) }
     })
 }
 

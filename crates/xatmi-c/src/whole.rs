@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int};
 use pollux_xatmi::ubf::{self, FieldId, UbfError, UbfMut, UbfRef};
 
 use crate::fault::{self, UbfFault};
-use crate::fields::{changing, id, reading};
+use crate::fields::{changing, id, reading, size_at};
 use crate::{caller, names};
 
 /// More fields than a buffer can have; a list without an end is told by it.
@@ -31,9 +31,11 @@ unsafe fn by_other<'r>(
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
         let source = unsafe { reading(from) }?;
+        // SAFETY: the caller's promise.
+        let region = (to.addr(), unsafe { size_at(to) }?);
         let copy;
-        // A buffer that is changed by itself is read from a copy.
-        let source = if to.cast_const() == from {
+        // A buffer that is changed by itself, or by one within it, is read from a copy.
+        let source = if caller::overlap(region, (from.addr(), source.size())) {
             copy = source.used_bytes().to_vec();
             UbfRef::open(&copy)?
         } else {

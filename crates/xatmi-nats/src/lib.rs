@@ -37,7 +37,7 @@ use pollux_xatmi::clock::monotonic_ns;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::worker::{
-    Done, Ending, Incoming, RVAL_EXIT, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
+    Done, Ending, Incoming, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
 };
 
 use broker::Broker;
@@ -98,14 +98,14 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
     let asked = Asked { timeout, is_without_reply: incoming.is_without_reply };
     let data = incoming.buffer.map(|buffer| (buffer, incoming.len_bytes));
     let (answered, data) = broker.call(incoming.service.as_str(), asked, &data);
-    let (error, rval, urcode) = match answered {
-        Answered::Done { error, rval, urcode } => (error, rval, urcode),
-        Answered::Busy => (Some(Code::Time), 0, 0),
+    let (error, urcode) = match answered {
+        Answered::Done { error, urcode, .. } => (error, urcode),
+        Answered::Busy => (Some(Code::Time), 0),
     };
     let (buffer, len_bytes) = data.map_or((None, 0), |(buffer, len)| (Some(buffer), len));
+    // A service that ends its own server by TPEXIT does not end the bridge.
     let (rval, soft_error) = match error {
-        // TPEXIT was for the worker over there; here it would end the bridge.
-        None => ((rval & !RVAL_EXIT) | RVAL_SUCCESS, None),
+        None => (RVAL_SUCCESS, None),
         Some(Code::ServiceFailed) => (RVAL_FAIL, None),
         Some(code) => (RVAL_FAIL, Some(code)),
     };

@@ -10,7 +10,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::PidfdFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::client::{ClientHello, Welcome};
@@ -141,6 +144,13 @@ pub enum AskError {
     Ended,
     /// It gave no answer in this time.
     Silent(Duration),
+    /// Its socket is that of another user, who may say anything.
+    Foreign {
+        /// What the names of its queues begin with.
+        prefix: String,
+        /// The user's number.
+        user: u32,
+    },
     /// The socket failed.
     System(io::Error),
 }
@@ -157,6 +167,11 @@ impl fmt::Display for AskError {
             Self::Ended => f.write_str(
                 "the manager closed the connection before it answered: it is ending, or it belongs \
                  to another user",
+            ),
+            Self::Foreign { prefix, user } => write!(
+                f,
+                "the pool with the prefix {prefix} belongs to user {user}; set NDRX_QPREFIX to the \
+                 prefix of one of yours"
             ),
             Self::Silent(time) => write!(f, "the manager gave no answer in {time:?}"),
             Self::System(_) => f.write_str("the control socket failed"),
@@ -177,23 +192,35 @@ impl std::error::Error for AskError {
 #[derive(Debug)]
 pub struct Control {
     link: Link,
+    /// The manager's process, to see its end; none where it can't be watched from here.
+    process: Option<OwnedFd>,
 }
 
 impl Control {
     /// Connects to the pool with this prefix.
     ///
     /// # Errors
-    /// [`AskError::NoPool`], [`AskError::System`].
+    /// [`AskError::NoPool`], [`AskError::Foreign`], [`AskError::System`].
     pub fn connect(prefix: &Prefix) -> Result<Self, AskError> {
         let socket = seqpacket().map_err(|errno| AskError::System(errno.into()))?;
         let address = address(prefix).map_err(AskError::System)?;
         match rustix::net::connect(&socket, &address) {
-            Ok(()) => Ok(Self { link: Link::new(socket) }),
+            Ok(()) => {}
             Err(rustix::io::Errno::CONNREFUSED) => {
-                Err(AskError::NoPool { prefix: prefix.to_string() })
+                return Err(AskError::NoPool { prefix: prefix.to_string() });
             }
-            Err(errno) => Err(AskError::System(errno.into())),
+            Err(errno) => return Err(AskError::System(errno.into())),
         }
+        let peer = rustix::net::sockopt::socket_peercred(&socket);
+        let peer = peer.map_err(|errno| AskError::System(errno.into()))?;
+        let own = rustix::process::geteuid();
+        // Names of sockets are free for all: whoever came first may be anybody.
+        if peer.uid != own && !peer.uid.is_root() && !own.is_root() {
+            let (prefix, user) = (prefix.to_string(), peer.uid.as_raw());
+            return Err(AskError::Foreign { prefix, user });
+        }
+        let process = rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()).ok();
+        Ok(Self { link: Link::new(socket), process })
     }
 
     /// Asks, hands each answer but the last to `each`, and gives the words of the last one.
@@ -217,7 +244,8 @@ impl Control {
         }
     }
 
-    /// Waits up to `limit` for the manager to close the connection, as it does at its end.
+    /// Waits up to `limit` for the manager to close the connection, as it does at its end, and
+    /// for the end of its process.
     ///
     /// # Errors
     /// [`AskError::Silent`].
@@ -227,8 +255,15 @@ impl Control {
             match self.next(end.saturating_duration_since(Instant::now())) {
                 Ok(_) => {}
                 Err(AskError::Silent(_)) => return Err(AskError::Silent(limit)),
-                Err(_) => return Ok(()),
+                Err(_) => break,
             }
+        }
+        let Some(process) = &self.process else { return Ok(()) };
+        let left = end.saturating_duration_since(Instant::now());
+        let mut ended = [PollFd::new(process, PollFlags::IN)];
+        match retry_on_intr(|| poll(&mut ended, left.try_into().ok().as_ref())) {
+            Ok(0) => Err(AskError::Silent(limit)),
+            _ => Ok(()),
         }
     }
 
@@ -298,6 +333,8 @@ mod tests {
             pid: Some(u32::MAX),
             state: "starting".to_owned(),
             restarts: u32::MAX,
+            failures: u32::MAX,
+            next_start_s: Some(u64::MAX),
             since_s: u64::MAX,
             is_busy: false,
             calls: u64::MAX,

@@ -3,15 +3,9 @@
 //!
 //! Clients put requests there and workers replies. The message carries a [`LargeRef`]; the
 //! receiver opens the memfd through `/proc/PID/fd/FD`, makes sure by the inode that it is the one
-//! that was meant, reads it and writes a mark, so that the sender can let it go. A sender holds a
+//! that was meant, reads it and empties it: its memory is free at once, and the sender, who looks
+//! at the next occasion, sees by the length that it can let the descriptor go. A sender holds a
 //! bounded number of them, and never waits for a receiver.
-//!
-//! ```text
-//!  0      1              4096                    4096 + len
-//!  ┌──────┬───────────────┬──────────────────────┐
-//!  │ mark │ nothing       │ payload              │
-//!  └──────┴───────────────┴──────────────────────┘
-//! ```
 //!
 //! Sources: `memfd_create(2)`, `proc_pid_fd(5)`.
 
@@ -20,19 +14,19 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
+use rustix::event::{Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
 use crate::wire::{LargeRef, PAYLOAD_LEN_BYTES_MAX};
 
 /// The most payloads that one sender holds: each is a descriptor.
 pub const HELD_MAX: usize = 64;
-/// Where the payload begins: on a page of its own.
-const PAYLOAD_AT: u64 = 4096;
-/// What a receiver writes to the first byte.
-const TAKEN: u8 = 1;
+/// How often one that ends looks whether its payloads were taken.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// The payloads that one sender holds for its receivers.
 #[derive(Debug)]
@@ -102,6 +96,21 @@ impl Outbox {
         self.held.retain(|held| held.is_wanted(now_ns));
     }
 
+    /// Waits until everything was taken, at the most until the monotonic clock shows `until_ns`:
+    /// what is held goes with its sender. For those who end; a child after `fork(2)` is none, as
+    /// its parent holds everything.
+    pub fn finish(&mut self, until_ns: u64) {
+        while std::process::id() == self.pid {
+            let now_ns = monotonic_ns();
+            self.sweep(now_ns);
+            if self.is_empty() || now_ns >= until_ns {
+                return;
+            }
+            // Nothing tells that a payload was taken. A signal only makes the next look earlier.
+            let _ = poll(&mut [], Some(&LOOK_AGAIN));
+        }
+    }
+
     /// How many are held.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -120,16 +129,15 @@ impl Held {
         if self.until_ns != 0 && now_ns > self.until_ns {
             return false;
         }
-        let mut mark = [0];
-        // A memfd of ours can always be read: a failure would be nobody's wish for it either.
-        if self.memfd.read_exact_at(&mut mark, 0).is_err() || mark[0] == TAKEN {
+        // A memfd of ours can always be looked at: a failure would be nobody's wish for it either.
+        if self.memfd.metadata().map_or(0, |found| found.len()) == 0 {
             return false;
         }
         self.receiver.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
     }
 }
 
-/// Reads the payload into `room`, which must be as long as it, and marks it as taken.
+/// Reads the payload into `room`, which must be as long as it, and empties its memfd.
 ///
 /// # Errors
 /// ENOENT when the sender is dead or let go of it, EACCES when it belongs to somebody else,
@@ -139,23 +147,41 @@ impl Held {
 /// When `room` has another length than the payload.
 pub fn fetch(large: &LargeRef, room: &mut [u8]) -> io::Result<()> {
     assert_eq!(room.len() as u64, large.len_bytes, "room for the payload and no more");
-    let memfd = open(large)?;
-    memfd.read_exact_at(room, PAYLOAD_AT)?;
-    memfd.write_all_at(&[TAKEN], 0)
+    take(&open(large)?, room)
 }
 
-/// Marks a payload that nobody will read as taken, so that its sender need not hold it; one that
-/// is gone already is no matter.
+/// The payload in memory of its own, emptying its memfd; for a length that is only claimed yet.
+///
+/// # Errors
+/// As [`fetch`], and ENOMEM.
+pub fn fetch_all(large: &LargeRef) -> io::Result<Vec<u8>> {
+    // The file has the length, or nothing is reserved.
+    let memfd = open(large)?;
+    let len = usize::try_from(large.len_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    bytes.resize(len, 0);
+    take(&memfd, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Empties the memfd of a payload that nobody will read, so that its sender need not hold it; one
+/// that is gone already is no matter.
 pub fn discard(large: &LargeRef) {
     if let Ok(memfd) = open(large) {
-        // If it cannot be marked, it is held until its deadline.
-        let _ = memfd.write_all_at(&[TAKEN], 0);
+        // If it cannot be emptied, it is held until its deadline.
+        let _ = memfd.set_len(0);
     }
+}
+
+fn take(memfd: &File, room: &mut [u8]) -> io::Result<()> {
+    memfd.read_exact_at(room, 0)?;
+    memfd.set_len(0)
 }
 
 fn filled_memfd(payload: &[u8]) -> io::Result<(File, u64)> {
     let memfd = File::from(memfd_create("pollux-payload", MemfdFlags::CLOEXEC)?);
-    memfd.write_all_at(payload, PAYLOAD_AT)?;
+    memfd.write_all_at(payload, 0)?;
     let inode = memfd.metadata()?.ino();
     Ok((memfd, inode))
 }
@@ -165,8 +191,9 @@ fn filled_memfd(payload: &[u8]) -> io::Result<(File, u64)> {
 fn open(large: &LargeRef) -> io::Result<File> {
     let path = format!("/proc/{}/fd/{}", large.pid, large.fd);
     let is_meant = |found: &std::fs::Metadata| {
-        let len = PAYLOAD_AT + large.len_bytes;
-        found.is_file() && found.ino() == large.inode && found.len() == len
+        // A memfd has no name in any folder; a file that has one is never written to.
+        let is_nameless = found.is_file() && found.nlink() == 0;
+        is_nameless && found.ino() == large.inode && found.len() == large.len_bytes
     };
     let other = || io::Error::new(io::ErrorKind::InvalidData, "the descriptor is another file");
     if !is_meant(&std::fs::metadata(&path)?) {
@@ -194,6 +221,11 @@ mod tests {
         fetch(&large, &mut room).expect("read");
         assert_eq!(room, sent);
         assert_eq!(outbox.len(), 1);
+        assert_eq!(
+            outbox.held[0].memfd.metadata().expect("open").blocks(),
+            0,
+            "its memory is free"
+        );
         outbox.sweep(1);
         assert!(outbox.is_empty());
         let gone = fetch(&large, &mut room).expect_err("closed");
@@ -229,6 +261,23 @@ mod tests {
     }
 
     #[test]
+    fn who_ends_waits_for_readers_and_no_longer_than_it_wants() {
+        let mut outbox = Outbox::default();
+        let large = outbox.put(b"for later", 0, None, 1).expect("held");
+        let until_ns = monotonic_ns() + 20_000_000;
+        outbox.finish(until_ns);
+        assert!(monotonic_ns() >= until_ns && outbox.len() == 1);
+        let reader = std::thread::spawn(move || fetch_all(&large));
+        outbox.finish(u64::MAX);
+        assert_eq!(reader.join().expect("no panic").expect("held"), b"for later");
+        outbox.put(b"for later", 0, None, 1).expect("held");
+        // As in a child after fork(2).
+        outbox.pid += 1;
+        outbox.finish(u64::MAX);
+        assert_eq!(outbox.len(), 1);
+    }
+
+    #[test]
     fn only_so_many_are_held() {
         let mut outbox = Outbox::default();
         for _ in 0..HELD_MAX {
@@ -253,6 +302,14 @@ mod tests {
         }
         let longer = LargeRef { len_bytes: 8, ..large };
         assert!(fetch(&longer, &mut [0; 8]).is_err());
+        // A file of the same number and length on another file system, which has a name.
+        let named = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(named.path(), b"of use!").expect("written");
+        let inode = named.as_file().metadata().expect("open").ino();
+        let same = LargeRef { fd: named.as_file().as_raw_fd(), inode, ..large };
+        let error = fetch(&same, &mut room).expect_err("somebody's file");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(std::fs::read(named.path()).expect("there"), b"of use!");
         fetch(&large, &mut room).expect("read");
         assert_eq!(&room, b"payload");
     }

@@ -133,14 +133,13 @@ pub enum Received<M> {
 #[derive(Debug)]
 pub struct Link {
     fd: OwnedFd,
-    buffer: Box<[u8]>,
 }
 
 impl Link {
     /// Frames messages on `fd`, a connected seqpacket socket.
     #[must_use]
     pub fn new(fd: OwnedFd) -> Self {
-        Self { fd, buffer: vec![0; MESSAGE_LEN_BYTES_MAX].into_boxed_slice() }
+        Self { fd }
     }
 
     /// Two connected sockets, both closed on exec: the manager's end and the worker's.
@@ -212,12 +211,14 @@ impl Link {
     /// `InvalidData` for a message that is too long or is not what was expected (it is taken
     /// away), else what `recvmsg(2)` gives.
     pub fn receive<M: DeserializeOwned>(&mut self) -> io::Result<Received<M>> {
+        // Made for each look: a manager has thousands of links, and messages are few.
+        let mut buffer = vec![0; MESSAGE_LEN_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); DESCRIPTOR_SPACE];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let got = rustix::io::retry_on_intr(|| {
-            let buffer = &mut [IoSliceMut::new(&mut self.buffer)];
-            rustix::net::recvmsg(&self.fd, buffer, &mut beside, flags)
+            let parts = &mut [IoSliceMut::new(&mut buffer)];
+            rustix::net::recvmsg(&self.fd, parts, &mut beside, flags)
         });
         let got = match got {
             Ok(got) => got,
@@ -232,7 +233,7 @@ impl Link {
         if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
             return Err(invalid("longer than a link carries"));
         }
-        let message = serde_json::from_slice(&self.buffer[..got.bytes]).map_err(invalid)?;
+        let message = serde_json::from_slice(&buffer[..got.bytes]).map_err(invalid)?;
         Ok(Received::Message(message, descriptors))
     }
 

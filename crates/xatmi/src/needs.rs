@@ -47,6 +47,8 @@ impl Need {
 pub struct Limits {
     /// Bytes of all queues of the user (RLIMIT_MSGQUEUE); `None` for no limit.
     pub bytes: Option<u64>,
+    /// What the user may raise that to without privilege; `None` for no limit.
+    pub bytes_hard: Option<u64>,
     /// Queues of the machine (`fs.mqueue.queues_max`).
     pub queues: u64,
     /// Messages in a queue (`fs.mqueue.msg_max`).
@@ -61,10 +63,12 @@ impl Limits {
     /// # Errors
     /// The file that cannot be read, with the reason.
     pub fn of_machine() -> Result<Self, String> {
-        let bytes = getrlimit(Resource::Msgqueue).current;
+        let limit = getrlimit(Resource::Msgqueue);
+        let (bytes, bytes_hard) = (limit.current, limit.maximum);
         if is_privileged()? {
             return Ok(Self {
                 bytes,
+                bytes_hard,
                 queues: u64::MAX,
                 messages: MESSAGES_MAX.into(),
                 message_len_bytes: MESSAGE_LEN_BYTES_MAX.into(),
@@ -72,6 +76,7 @@ impl Limits {
         }
         Ok(Self {
             bytes,
+            bytes_hard,
             queues: sysctl("queues_max")?,
             messages: sysctl("msg_max")?,
             message_len_bytes: sysctl("msgsize_max")?,
@@ -126,13 +131,21 @@ pub fn shortages(needs: &[Need], limits: &Limits) -> Vec<Shortage> {
     let messages = used().map(|need| need.size.messages_max.into()).max().unwrap_or(0);
     let longest = used().map(|need| need.size.message_len_bytes.into()).max().unwrap_or(0);
     let sysctl = |name: &str, needed: u64| format!("run `sysctl fs.mqueue.{name}={needed}`");
+    let may_raise = limits.bytes_hard.is_none_or(|hard| bytes <= hard);
+    let raise = match may_raise {
+        true => format!("run `ulimit -q {bytes}`"),
+        false => format!(
+            "have root raise the hard limit (msgqueue in /etc/security/limits.conf, \
+             LimitMSGQUEUE={bytes} of a systemd unit)"
+        ),
+    };
     let all = [
         Shortage {
             limit: "RLIMIT_MSGQUEUE",
             unit: "bytes",
             needed: bytes,
             allowed: limits.bytes.unwrap_or(u64::MAX),
-            remedy: format!("run `ulimit -q {bytes}`, or use NDRX_MSGSIZEMAX or NDRX_MSGMAX"),
+            remedy: raise + ", or make queues smaller by NDRX_MSGSIZEMAX or NDRX_MSGMAX",
         },
         Shortage {
             limit: "fs.mqueue.queues_max",
@@ -165,21 +178,38 @@ fn sysctl(name: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("{path}: '{}' is no number", text.trim()))
 }
 
+/// Whether the limits of `/proc/sys/fs/mqueue` do not count. The kernel asks for the capability
+/// in the first user namespace; what root of a container has is one within its own.
 fn is_privileged() -> Result<bool, String> {
-    let path = "/proc/self/status";
-    let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let read = |path| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    let (path, map) = ("/proc/self/status", "/proc/self/uid_map");
+    let text = read(path)?;
+    if !is_first_namespace(&read(map)?) {
+        return Ok(false);
+    }
     let bits = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
     let bits = bits.ok_or_else(|| format!("{path}: no line CapEff"))?;
     Ok(bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
 
+/// Whether a map of user ids (`user_namespaces(7)`) leaves every id as it is.
+fn is_first_namespace(map: &str) -> bool {
+    let every_id = u32::MAX.to_string();
+    map.split_whitespace().eq(["0", "0", &every_id])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const STOCK: Limits =
-        Limits { bytes: Some(819_200), queues: 256, messages: 10, message_len_bytes: 8192 };
+    const STOCK: Limits = Limits {
+        bytes: Some(819_200),
+        bytes_hard: Some(819_200),
+        queues: 256,
+        messages: 10,
+        message_len_bytes: 8192,
+    };
 
     fn need(what: &str, queues: u64, messages_max: u32, message_len_bytes: u32) -> Need {
         let size = QueueSize { messages_max, message_len_bytes };
@@ -225,5 +255,25 @@ mod tests {
     fn the_limits_of_this_machine_can_be_read() {
         let limits = Limits::of_machine().expect("Linux with message queues");
         assert!(limits.messages >= 1 && limits.message_len_bytes >= 128, "{limits:?}");
+    }
+
+    #[test]
+    fn who_may_raise_the_limit_is_told_how() {
+        let needs = [need("queue", 10, 10, 8192)];
+        let said = |bytes_hard| {
+            let limits = Limits { bytes_hard, ..STOCK };
+            shortages(&needs, &limits)[0].to_string()
+        };
+        assert!(said(None).contains("run `ulimit -q 828800`"), "{}", said(None));
+        assert!(said(Some(828_800)).contains("ulimit"), "{}", said(Some(828_800)));
+        assert!(said(Some(828_799)).contains("have root raise"), "{}", said(Some(828_799)));
+    }
+
+    #[test]
+    fn only_the_first_user_namespace_keeps_every_id() {
+        assert!(is_first_namespace("         0          0 4294967295\n"));
+        for map in ["0 1000 1\n", "0 0 65536\n", "0 0 4294967295\n1 1 1\n", ""] {
+            assert!(!is_first_namespace(map), "{map:?}");
+        }
     }
 }

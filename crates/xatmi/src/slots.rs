@@ -17,13 +17,23 @@ use std::sync::atomic;
 use pollux_sys::shared::SharedWords;
 
 pub use inbox::Inbox;
+pub(crate) use promise::PROMISES_MAX;
 pub use promise::Promise;
 pub use record::{Caller, Occupation, Slot, State, WORDS_PER_WORKER};
 pub use tally::{SERVICES_MAX, ServiceTally, Total, Totals, name_hash};
 
-/// Words of one worker: its record, its inbox, its promises.
-const WORDS: usize = PROMISES_FIRST + promise::PROMISES_MAX * promise::PROMISE_WORDS;
+/// What the words mean. To be raised with every change of that; a change of sizes shows by itself.
+const LAYOUT: u64 = 1;
+/// The first word: a name of ours, the layout, the words of a worker.
+const STAMP: u64 = 0x504f_4c58 << 32 | LAYOUT << 16 | WORDS as u64;
+const _: () = assert!(LAYOUT < 1 << 16 && WORDS < 1 << 16);
+/// Words in front of the workers': a cache line, of which the first one is in use.
+const HEAD_WORDS: usize = 8;
+/// Words of one worker: its record, its inbox, its promises; as many as four pages have, so that
+/// the record and the beginning of the inbox are on one.
+const WORDS: usize = PROMISES_FIRST + PROMISES_MAX * promise::PROMISE_WORDS;
 const PROMISES_FIRST: usize = WORDS_PER_WORKER + inbox::INBOX_WORDS;
+const _: () = assert!(WORDS == 2048);
 
 /// The slots of all workers of one pool.
 #[derive(Debug)]
@@ -37,21 +47,33 @@ impl Slots {
     /// # Errors
     /// What `memfd_create(2)`, `ftruncate(2)` and `mmap(2)` give: EMFILE, ENFILE, ENOMEM.
     pub fn create(workers: usize) -> io::Result<Self> {
-        Ok(Self { words: SharedWords::create(workers * WORDS)? })
+        let words = SharedWords::create(HEAD_WORDS + workers * WORDS)?;
+        words[0].store(STAMP, atomic::Ordering::Relaxed);
+        Ok(Self { words })
     }
 
     /// Maps the slots behind a memfd that somebody else made.
     ///
     /// # Errors
-    /// What `fstat(2)` and `mmap(2)` give; EINVAL for a descriptor that is no such memory.
+    /// What `fstat(2)` and `mmap(2)` give; EINVAL for a descriptor that is no such memory;
+    /// `InvalidData` for memory that was laid out by another build of this crate.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { words: SharedWords::from_fd(fd)? })
+        let words = SharedWords::from_fd(fd)?;
+        let stamp = words[0].load(atomic::Ordering::Relaxed);
+        if stamp != STAMP || words.len() < HEAD_WORDS {
+            let what = format!(
+                "its layout is {stamp:#x} and not {STAMP:#x}: manager and worker are of different \
+                 builds; stop the pool and start it with programs of one build"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok(Self { words })
     }
 
     /// How many workers have a slot.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words.len() / WORDS
+        (self.words.len() - HEAD_WORDS) / WORDS
     }
 
     /// Whether there is no slot at all.
@@ -87,7 +109,7 @@ impl Slots {
     }
 
     fn part(&self, index: usize) -> Option<&[atomic::AtomicU64; WORDS]> {
-        self.words.as_chunks::<WORDS>().0.get(index)
+        self.words[HEAD_WORDS..].as_chunks::<WORDS>().0.get(index)
     }
 }
 
@@ -149,14 +171,14 @@ mod tests {
     fn promises_are_seen_until_they_are_kept() {
         let slots = std::rc::Rc::new(Slots::create(2).expect("memory"));
         let first = Promise::note(&slots, 1, &CALLER).expect("room");
-        let rest: Vec<_> =
-            (1..promise::PROMISES_MAX).map(|_| Promise::note(&slots, 1, &CALLER)).collect();
+        let rest: Vec<_> = (1..PROMISES_MAX).map(|_| Promise::note(&slots, 1, &CALLER)).collect();
         assert!(rest.iter().all(Option::is_some) && Promise::note(&slots, 1, &CALLER).is_none());
         drop(rest);
         assert_eq!((Promise::all(&slots, 0), Promise::all(&slots, 1)), (vec![], vec![CALLER]));
         drop(first);
         assert_eq!(Promise::all(&slots, 1), []);
-        std::mem::forget(Promise::note(&slots, 1, &CALLER).expect("room"));
+        Promise::note(&slots, 1, &CALLER).expect("room").leave();
+        assert_eq!(Promise::all(&slots, 1), [CALLER]);
         slots.forget(1);
         assert_eq!(Promise::all(&slots, 1), []);
     }
@@ -164,12 +186,26 @@ mod tests {
     #[test]
     fn words_that_no_worker_wrote_are_read_without_a_panic() {
         let slots = Slots::create(1).expect("memory");
-        for word in slots.words.iter() {
+        for word in &slots.words[HEAD_WORDS..] {
             word.store(u64::MAX, Ordering::Relaxed);
         }
         let slot = slots.slot(0).expect("one");
         assert_eq!(slot.occupation().state, State::Free);
         assert_eq!(slot.services().len(), SERVICES_MAX);
         assert_eq!(slot.totals()[Total::Calls], u64::MAX);
+    }
+
+    #[test]
+    fn memory_of_another_layout_is_refused() {
+        let slots = Slots::create(1).expect("memory");
+        slots.words[0].store(STAMP + (1 << 16), Ordering::Relaxed);
+        let fd = slots.as_fd().try_clone_to_owned().expect("a descriptor");
+        let error = Slots::from_fd(fd).expect_err("of another build");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("different builds"), "{error}");
+        let short = SharedWords::create(1).expect("memory");
+        short[0].store(STAMP, Ordering::Relaxed);
+        let fd = short.as_fd().try_clone_to_owned().expect("a descriptor");
+        assert!(Slots::from_fd(fd).is_err(), "it has no room for anything");
     }
 }

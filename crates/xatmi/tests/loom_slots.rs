@@ -1,24 +1,60 @@
-//! Every interleaving of a worker that serves and a reader of its slot: what the reader takes
-//! for one call is of one call.
+//! Every interleaving of a worker that serves and a reader of what it leaves in shared memory.
 //!
-//! Checks the protocol of `src/slots/record.rs`, which is taken in as it stands. A dead worker's
-//! slot is the case in which the reader comes last, so it is among the interleavings. Run with
+//! Checks the protocols of `src/slots/{record,inbox,promise}.rs`, which are taken in as they
+//! stand. What a killed worker leaves is the beginning of its stores, in an order that compiler and
+//! processor may choose within the rules of the atomics. So the readers here look against the
+//! order of the worker: what they see is what some death leaves. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pollux-xatmi --test loom_slots --release`.
 #![cfg(loom)]
 
-/// What `record.rs` expects above itself.
+/// What the files expect above themselves.
 #[path = "../src"]
 mod slots {
-    use loom::sync::atomic;
+    pub(crate) use loom::sync::atomic;
 
+    // Not that of loom, which minds that a promise which is left behind keeps its memory.
+    use std::sync::Arc;
+
+    #[path = "slots/inbox.rs"]
+    #[expect(dead_code, reason = "the manager's half is not of interest here")]
+    pub(crate) mod inbox;
+    #[path = "slots/promise.rs"]
+    #[expect(dead_code, reason = "how many there are is not of interest here")]
+    pub(crate) mod promise;
     #[path = "slots/record.rs"]
+    #[expect(dead_code, reason = "the manager's half is not of interest here")]
     pub(crate) mod record;
+
+    pub(crate) use inbox::Inbox;
+    pub(crate) use record::Caller;
+
+    /// Words of the notes of one worker.
+    pub(crate) type Notes = [atomic::AtomicU64; promise::PROMISE_WORDS];
+
+    /// The notes of one worker, where the crate has the memory of all.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Slots(pub(crate) Arc<Notes>);
+
+    impl Slots {
+        fn promises(&self, _worker: usize) -> Option<&[atomic::AtomicU64]> {
+            Some(&self.0[..])
+        }
+    }
+
+    /// An inbox of one word: what is behind the first matters to nobody here.
+    pub(crate) fn inbox(words: &[atomic::AtomicU64; 1]) -> Inbox<'_> {
+        Inbox { words }
+    }
 }
 
-use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use slots::promise::Promise;
 use slots::record::{Caller, Slot, State, WORDS_PER_WORKER};
+use slots::{Notes, Slots};
 
 /// A worker that is killed after any store leaves a state that some interleaving shows, so the
 /// reader needs to be interrupted only a few times.
@@ -29,13 +65,20 @@ fn caller(number: u64) -> Caller {
     Caller { pid: half, context: half, call_id: number, nonce: number }
 }
 
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(model);
+}
+
+fn record() -> Arc<[AtomicU64; WORDS_PER_WORKER]> {
+    Arc::new(std::array::from_fn(|_| AtomicU64::new(0)))
+}
+
 #[test]
 fn a_busy_slot_names_one_call_and_never_a_mixture() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(PREEMPTIONS_MAX);
-    model.check(|| {
-        let words: Arc<[AtomicU64; WORDS_PER_WORKER]> =
-            Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+    check(|| {
+        let words = record();
         let worker = {
             let words = Arc::clone(&words);
             thread::spawn(move || {
@@ -53,5 +96,70 @@ fn a_busy_slot_names_one_call_and_never_a_mixture() {
         worker.join().expect("the worker ends");
         let last = Slot::over(&words).occupation();
         assert_eq!((last.state, last.caller), (State::Idle, caller(2)));
+    });
+}
+
+#[test]
+fn a_message_is_in_the_inbox_until_the_slot_names_its_caller() {
+    check(|| {
+        let (words, mail) = (record(), Arc::new([AtomicU64::new(1)]));
+        let worker = {
+            let (words, mail) = (Arc::clone(&words), Arc::clone(&mail));
+            thread::spawn(move || {
+                let slot = Slot::over(&words);
+                slot.begin(&caller(1), 0, true, 1);
+                slots::inbox(&mail).empty();
+                slot.rest();
+                // The next message, as the kernel writes it.
+                mail[0].store(2, Ordering::Relaxed);
+            })
+        };
+        let in_the_inbox = mail[0].load(Ordering::Acquire);
+        let seen = Slot::over(&words).occupation();
+        if in_the_inbox == 0 {
+            assert_ne!(seen.caller.call_id, 0, "taken out before its caller was noted");
+        } else {
+            let is_of_before = seen.state == State::Busy && seen.caller.call_id < in_the_inbox;
+            assert!(!is_of_before, "{seen:?} hides message {in_the_inbox}");
+        }
+        worker.join().expect("the worker ends");
+    });
+}
+
+#[test]
+fn a_promise_names_one_caller_or_none() {
+    check(|| {
+        let notes: Arc<Notes> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        let worker = {
+            let slots = Slots(Arc::clone(&notes));
+            thread::spawn(move || {
+                let slots = Rc::new(slots);
+                let first = Promise::note(&slots, 0, &caller(1)).expect("room");
+                drop(first);
+                Promise::note(&slots, 0, &caller(2)).expect("room").leave();
+            })
+        };
+        let [name, nonce, call_id] = &*notes;
+        let seen = [call_id, nonce, name].map(|word| word.load(Ordering::Acquire));
+        let is_of_first = seen[2] == 1 | 1 << 32;
+        assert!(!is_of_first || (seen[0] < 2 && seen[1] < 2), "{seen:?} is of both");
+        worker.join().expect("the worker ends");
+        assert_eq!(Promise::all(&Slots(notes), 0), [caller(2)]);
+    });
+}
+
+#[test]
+fn a_promise_that_is_seen_is_whole() {
+    check(|| {
+        let notes: Arc<Notes> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        let worker = {
+            let slots = Slots(Arc::clone(&notes));
+            thread::spawn(move || {
+                Promise::note(&Rc::new(slots), 0, &caller(1)).expect("room").leave();
+            })
+        };
+        let seen = Promise::all(&Slots(Arc::clone(&notes)), 0);
+        assert!(seen.is_empty() || seen == [caller(1)], "{seen:?}");
+        worker.join().expect("the worker ends");
     });
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pollux_xatmi::control::{Answer, AskError, Control, Progress, Request};
+use pollux_xatmi::pool::workers_left;
 use pollux_xatmi::supervisor::Selection;
 
-use super::{SILENCE, asked, connect};
+use super::{SILENCE, asked, connect, environment};
 use crate::output::{self, Failure};
 
 /// The longest time without any progress: limits of a configuration are up to a day of seconds,
@@ -68,7 +69,22 @@ fn order(request: &Request, verb: &'static str) -> Result<ExitCode, Failure> {
 
 fn end(now: bool) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    let mut control = connect()?;
+    let prefix = environment()?.prefix;
+    let mut control = Control::connect(&prefix).map_err(|error| {
+        let left = match error {
+            AskError::NoPool { .. } => workers_left(&prefix).len(),
+            _ => 0,
+        };
+        let told = asked(&error);
+        match left {
+            0 => told,
+            _ => Failure::failed(format!(
+                "{}; {left} workers of a manager that was killed are left: a `start` takes them \
+                 over, else they end within a minute",
+                told.message
+            )),
+        }
+    })?;
     let said = follow(&mut control, &Request::End { now }, "stopping");
     let said = said.map_err(|error| asked(&error))?;
     control.wait_for_end(SILENCE).map_err(|error| asked(&error))?;

@@ -32,8 +32,6 @@ pub(super) fn workers(json: bool) -> Result<ExitCode, Failure> {
     ];
     let cells = |row: &WorkerRow| {
         let state = if row.is_busy { "busy" } else { row.state.as_str() };
-        // Why it failed before is of interest until it is well again.
-        let cause = row.cause.as_deref().filter(|_| row.state != "up");
         vec![
             row.program.clone(),
             row.srvid.to_string(),
@@ -45,10 +43,22 @@ pub(super) fn workers(json: bool) -> Result<ExitCode, Failure> {
             row.failed.to_string(),
             row.late.to_string(),
             row.dropped.to_string(),
-            cause.unwrap_or_default().to_owned(),
+            trouble(row),
         ]
     };
     show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// Why a worker is not up, and when it is tried again; of interest until it is well again.
+fn trouble(row: &WorkerRow) -> String {
+    let cause = row.cause.as_deref().filter(|_| row.state != "up").unwrap_or_default();
+    match row.next_start_s {
+        Some(seconds) => {
+            let (failures, pause) = (row.failures, time(seconds));
+            format!("{cause}; failure {failures} in a row, next start in {pause}")
+        }
+        None => cause.to_owned(),
+    }
 }
 
 /// The services.

@@ -18,7 +18,7 @@ use std::time::Instant;
 use pollux_xatmi::config::PoolConfig;
 use pollux_xatmi::control::{AskError, Control, Request};
 use pollux_xatmi::environment::Environment;
-use pollux_xatmi::pool::{Log, Pool, PoolOptions, find};
+use pollux_xatmi::pool::{Log, Pool, PoolOptions, find, output_faults};
 
 use super::flags::StartFlags;
 use super::{SILENCE, asked, config_file, environment, orders};
@@ -55,15 +55,16 @@ pub(super) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
     start_behind(flags, &file, &environment)
 }
 
-/// What is wrong with the configuration is told before anything is started.
+/// What would keep every copy of a program from starting is told before anything is started.
 fn check(file: &Path) -> Result<(), Failure> {
     let config = PoolConfig::from_file(file).map_err(Failure::usage)?;
     for warning in &config.warnings {
         output::remark(&format!("warning: {warning}"));
     }
-    let entries = config.entries.iter().filter(|entry| entry.min > 0);
-    let missing: Vec<String> = entries.filter_map(|entry| find(entry).err()).collect();
-    if missing.is_empty() { Ok(()) } else { Err(Failure::failed(missing.join("\n"))) }
+    let entries = || config.entries.iter().filter(|entry| entry.min > 0);
+    let mut faults: Vec<String> = entries().filter_map(|entry| find(entry).err()).collect();
+    faults.extend(entries().flat_map(output_faults));
+    if faults.is_empty() { Ok(()) } else { Err(Failure::failed(faults.join("\n"))) }
 }
 
 fn open(

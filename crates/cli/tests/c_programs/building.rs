@@ -3,12 +3,18 @@
 use std::process::Command;
 
 use crate::pool::Pool;
-use crate::workshop::{Workshop, repository, source, succeeded};
+use crate::workshop::{Workshop, repository, skip, source, succeeded};
 
 fn pollux(workshop: &Workshop, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.arg("pool").args(arguments).current_dir(workshop.path("")).env_remove("CFLAGS");
     command.output().expect("run")
+}
+
+/// The library as cargo built it.
+fn built_library() -> String {
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_pollux"));
+    binary.with_file_name("deps").join("libpollux_xatmi_c.so").display().to_string()
 }
 
 #[test]
@@ -56,6 +62,65 @@ fn services_of_the_command_line_are_offered_from_the_start() {
 }
 
 #[test]
+fn a_server_in_cpp_is_built_by_the_compiler_that_cc_names() {
+    let Some(workshop) = Workshop::open() else { return };
+    if let Err(error) = Command::new("g++").arg("--version").output() {
+        return skip(&format!("g++: {error}"));
+    }
+    workshop.write(
+        "cppsv.cpp",
+        "#include <atmi.h>\n#include <string>\n\
+         void CPP(TPSVCINFO *call) {\n\
+           { const std::string text = call->data; call->data[0] = text.at(text.size() - 1); }\n\
+           tpreturn(TPSUCCESS, 3, call->data, call->len, 0);\n\
+         }\n\
+         int tpsvrinit(int, char **) { return tpadvertise(\"CPP\", CPP); }\n",
+    );
+    let mut build = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    build.args(["pool", "build-server", "-o", "cppsv", "cppsv.cpp"]);
+    build.current_dir(workshop.path("")).env("CC", "g++").env("CFLAGS", "-Wall -Wextra -Werror");
+    succeeded(&build.output().expect("run"));
+    workshop.write(
+        "cppcl.c",
+        "#include <atmi.h>\n#include <string.h>\nint main(void) {\n\
+           char *text = tpalloc(\"STRING\", NULL, 100);\n  long len = 0;\n\
+           strcpy(text, \"a to z\");\n\
+           return tpcall(\"CPP\", text, 0, &text, &len, 0) == -1 || strcmp(text, \"z to z\") != 0;\n\
+         }\n",
+    );
+    workshop.pollux(&["pool", "build-client", "-o", "cppcl", "cppcl.c"]);
+    let pool = Pool::start(
+        &workshop,
+        "<endurox><servers><server name=\"cppsv\"><srvid>1</srvid><min>1</min><max>1</max>\
+         </server></servers></endurox>",
+    );
+    succeeded(&pool.client("cppcl").output().expect("run"));
+    pool.stop();
+}
+
+#[test]
+fn an_installation_may_stand_in_any_folder() {
+    let Some(workshop) = Workshop::open() else { return };
+    let prefix = workshop.path("a folder, with 'signs'");
+    let library = built_library();
+    workshop.pollux(&["pool", "lay-out", &prefix.display().to_string(), "--library", &library]);
+    std::fs::create_dir(prefix.join("bin")).expect("made");
+    let pollux = prefix.join("bin/pollux");
+    std::fs::copy(env!("CARGO_BIN_EXE_pollux"), &pollux).expect("copied");
+    workshop.write("my client.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
+    let mut build = Command::new(pollux);
+    build.args(["pool", "build-client", "-v", "-o", "my client", "my client.c"]);
+    build.current_dir(workshop.path("")).env_remove("CFLAGS").env_remove("CC");
+    let built = build.output().expect("run");
+    succeeded(&built);
+    let mut client = Command::new(workshop.path("my client"));
+    succeeded(&client.env_remove("LD_LIBRARY_PATH").output().expect("run"));
+    // What -v shows is what a shell takes.
+    let line = String::from_utf8(built.stderr).expect("text");
+    succeeded(&workshop.run("sh", &["-c", line.trim_end()]));
+}
+
+#[test]
 fn mistakes_are_told_with_what_would_be_right() {
     let Some(workshop) = Workshop::open() else { return };
     let told = |arguments: &[&str], code: i32, part: &str| {
@@ -66,7 +131,14 @@ fn mistakes_are_told_with_what_would_be_right() {
     };
     told(&["build-server"], 2, "name the sources");
     told(&["build-server", "-s", "A,,B", "x.c"], 2, "no name of a C function");
+    told(&["build-server", "-s", "A@B:f", "x.c"], 2, "no name of a service");
     told(&["build-client", "missing.c"], 1, "missing.c");
+    told(&["build-client", "-o", "no/such/folder/x", "/dev/null"], 1, "no/such/folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["pool", "build-client", "x.c"]).env("PATH", "").env_remove("CC");
+    let output = command.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("cc was not found"), "{said}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["pool", "build-client", "x.c"]).env("CC", "no-such-compiler-here");
     let output = command.output().expect("run");
@@ -77,9 +149,7 @@ fn mistakes_are_told_with_what_would_be_right() {
 #[test]
 fn a_laid_out_prefix_has_a_package_that_stands_for_itself() {
     let Some(workshop) = Workshop::open() else { return };
-    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_pollux"));
-    let library = binary.with_file_name("deps").join("libpollux_xatmi_c.so");
-    let library = library.display().to_string();
+    let library = built_library();
     workshop.pollux(&["pool", "lay-out", "prefix", "--library", &library]);
     workshop.write("empty.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
     let prefix = workshop.path("prefix").display().to_string();

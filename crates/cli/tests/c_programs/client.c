@@ -1,5 +1,6 @@
 /* The calls of the scenarios; the argument names one. What does not hold is printed, exit code 1. */
 #include <atmi.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -58,6 +59,9 @@ static void basic(void) {
   CHECK(tpcall("SILENT", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPESVCERR);
   CHECK(tpcall("STRAYS", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPESVCERR);
   CHECK(tpcall("SOFT", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPEITYPE);
+  CHECK(tpcall("SOFTTIME", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPETIME);
+  CHECK(tpcall("SOFTNONE", (char *)fields, 0, &reply, &len, 0) == -1 && tperrno == TPENOENT);
+  CHECK(tpcall("DEEP", (char *)fields, 0, &reply, &len, 0) == 0 && tpurcode == 0 && len == 1024);
   CHECK(tpcall("EMPTY", (char *)fields, 0, &reply, &len, 0) == 0 && len == 0 && tpurcode == 9);
   CHECK(tpcall("EMPTY", NULL, 0, &reply, &len, 0) == 0 && len == 0);
   CHECK(tpcall("ECHO", NULL, 0, &reply, &len, 0) == 0 && len == 0);
@@ -96,6 +100,29 @@ static void threads(void) {
   for (int i = 0; i < 16; i++) CHECK(pthread_join(thread[i], NULL) == 0);
 }
 
+static void *calls_with_one_request(void *request) {
+  char *reply = NULL;
+  long len = 0;
+  for (int i = 0; i < 100; i++) {
+    int cd = tpacall("ECHO", request, 0, 0);
+    CHECK(well(tpcall("ECHO", request, 0, &reply, &len, 0)) && strcmp(reply, request) == 0);
+    CHECK(well(cd) && well(tpgetrply(&cd, &reply, &len, 0)) && strcmp(reply, request) == 0);
+  }
+  tpfree(reply);
+  return NULL;
+}
+
+/* Threads may send one buffer at the same time. */
+static void shared(void) {
+  pthread_t thread[8];
+  char *request = string("the same for all");
+  for (int i = 0; i < 8; i++) {
+    CHECK(pthread_create(&thread[i], NULL, calls_with_one_request, request) == 0);
+  }
+  for (int i = 0; i < 8; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+  tpfree(request);
+}
+
 /* Only one server runs in this scenario. */
 static void advertise(void) {
   char *buffer = string("x");
@@ -132,6 +159,7 @@ static void timeout(void) {
   CHECK(now() - start > 0.99);
   echo("the late reply is not this one");
   CHECK(tptoutset(0) == 0 && tpsblktime(1, TPBLK_NEXT) == 0);
+  CHECK(tpcancel(1) == -1 && tpinit(NULL) == 0 && tpgblktime(TPBLK_NEXT) == 1);
   CHECK(tpcall("SLOW", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPETIME);
   CHECK(tpgblktime(TPBLK_NEXT) == 0);
   CHECK(tpsblktime(1, TPBLK_ALL) == 0);
@@ -175,6 +203,51 @@ static void mix(void) {
   CHECK(tpgetrply(&any, &reply, &len, TPGETANY | TPNOBLOCK) == -1 && tperrno == TPEBLOCK);
   tpfree(buffer);
   tpfree(reply);
+}
+
+/* What tpcall can end in, tpgetrply can. */
+static void outcomes(void) {
+  static const struct {
+    const char *service;
+    long flags;
+    int error;
+  } each[] = {
+      {"ECHO", TPNOCHANGE, 0},      {"FAIL", 0, TPESVCFAIL},    {"SILENT", 0, TPESVCERR},
+      {"SOFT", 0, TPEITYPE},        {"SOFTTIME", 0, TPETIME},   {"SOFTNONE", 0, TPENOENT},
+      {"GROW", TPNOCHANGE, TPEOTYPE}, {"TOOLONG", 0, TPESVCERR}, {"NOWHERE", 0, TPESVCERR},
+  };
+  for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+    char *bytes = tpalloc("CARRAY", NULL, 10), *reply = tpalloc("CARRAY", NULL, 10);
+    long len = 0;
+    int cd = tpacall(each[i].service, memcpy(bytes, "ten bytes", 10), 10, 0), asked = cd;
+    tpfree(bytes);
+    int result = tpgetrply(&cd, &reply, &len, each[i].flags);
+    CHECK(result == (each[i].error == 0 ? 0 : -1) && tperrno == each[i].error && cd == asked);
+    if (each[i].error == 0 || each[i].error == TPESVCFAIL) {
+      CHECK(len == 10 && memcmp(reply, "ten bytes", 10) == 0);
+    }
+    CHECK(tpgetrply(&cd, &reply, &len, 0) == -1 && tperrno == TPEBADDESC);
+    tpfree(reply);
+  }
+}
+
+/* As many calls as there are descriptors are out, and as many large requests as are held. */
+static void limits(void) {
+  enum { MOST = 16384, LARGE = 64 };
+  static int cd[MOST];
+  char *bytes = tpalloc("CARRAY", NULL, 10000), *reply = NULL;
+  long len = 0;
+  for (int i = 0; i < MOST; i++) CHECK(well(cd[i] = tpacall("EMPTY", NULL, 0, 0)));
+  CHECK(tpacall("EMPTY", NULL, 0, 0) == -1 && tperrno == TPELIMIT);
+  CHECK(tpcall("EMPTY", NULL, 0, &reply, &len, 0) == -1 && tperrno == TPELIMIT);
+  CHECK(tpacall("EMPTY", NULL, 0, TPNOREPLY) == 0);
+  for (int i = 0; i < MOST; i++) CHECK(tpcancel(cd[i]) == 0);
+  for (int i = 0; i < LARGE; i++) CHECK(well(cd[i] = tpacall("LENGTH", bytes, 10000 - i, 0)));
+  CHECK(well(tpcall("EMPTY", NULL, 0, &reply, &len, 0)));
+  for (int i = 0; i < LARGE; i++) {
+    CHECK(well(tpgetrply(&cd[i], &reply, &len, 0)) && tpurcode == 10000 - i);
+  }
+  tpfree(bytes);
 }
 
 static void cancel(void) {
@@ -262,12 +335,22 @@ static void interrupted(void) {
   tpfree(buffer);
 }
 
+/* Descriptors that are open. */
+static int descriptors(void) {
+  int open = 0;
+  for (int fd = 0; fd < 1000; fd++) open += fcntl(fd, F_GETFD) != -1;
+  return open;
+}
+
 /* After fork the child has a context of its own and the parent keeps its. */
 static void forked(void) {
-  int status = -1;
+  int status = -1, before = descriptors();
   echo("before");
+  CHECK(descriptors() > before);
+  fflush(stderr);
   pid_t child = fork();
   if (child == 0) {
+    CHECK(descriptors() == before);
     echo("in the child");
     exit(failures != 0);
   }
@@ -280,9 +363,18 @@ static void forked(void) {
 
 /* Only one server runs: it answers, ends, and is started again. */
 static void ending(void) {
+  static const char *odd[] = {"0", "-1", "3", "7", "2147483647", "-134217729"};
   char *buffer = string("x");
   long len = 0, before;
   double deadline = now() + 30;
+  CHECK(tpcall("PID", NULL, 0, &buffer, &len, 0) == 0);
+  before = tpurcode;
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+    strcpy(buffer, odd[i]);
+    CHECK(tpcall("ODD", buffer, 0, &buffer, &len, 0) == -1 && tperrno == TPESVCFAIL);
+    CHECK(tpurcode == 8 && well(tpcall("PID", NULL, 0, &buffer, &len, 0)));
+    CHECK(tpurcode == before);
+  }
   CHECK(tpcall("EXIT", buffer, 0, &buffer, &len, 0) == 0);
   before = tpurcode;
   while (tpcall("PID", NULL, 0, &buffer, &len, 0) == -1 && now() < deadline) {
@@ -302,7 +394,8 @@ int main(int argc, char **argv) {
       {"death", death},     {"timeout", timeout}, {"mix", mix},
       {"cancel", cancel},   {"noblock", noblock}, {"forward", forward},
       {"lengths", lengths}, {"ending", ending},   {"interrupted", interrupted},
-      {"forked", forked},
+      {"forked", forked},   {"outcomes", outcomes}, {"limits", limits},
+      {"shared", shared},
   };
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
     if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

@@ -28,6 +28,11 @@ impl<'a> Pool<'a> {
         self.in_environment(Command::new(self.workshop.path(program)))
     }
 
+    /// A program of the system in the environment of a client of this pool.
+    pub(crate) fn tool(&self, program: &str) -> Command {
+        self.in_environment(Command::new(program))
+    }
+
     /// Stops it; all workers must end.
     pub(crate) fn stop(self) {
         succeeded(&self.order(&["stop"]).output().expect("run"));

@@ -8,6 +8,9 @@
 
 #include "check.h"
 
+/* Services of tpsvrinit. */
+enum { OFFERED = 23 };
+
 static void wait_ms(long ms) {
   struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
   nanosleep(&rest, NULL);
@@ -48,6 +51,29 @@ static void SOFT(TPSVCINFO *call) {
   tpreturn(TPEITYPE, 0, call->data, call->len, TPSOFTERR);
 }
 
+static void SOFTTIME(TPSVCINFO *call) {
+  tpreturn(TPSUCCESS, 0, call->data, call->len, TPSOFTTIMEOUT);
+}
+
+static void SOFTNONE(TPSVCINFO *call) {
+  tpreturn(TPSUCCESS, 0, call->data, call->len, TPSOFTENOENT);
+}
+
+/* The first argument of tpreturn is what the text says; what is none of them is TPFAIL. */
+static void ODD(TPSVCINFO *call) {
+  tpreturn(atoi(call->data), 8, call->data, call->len, 0);
+}
+
+static void leave(TPSVCINFO *call, int depth) {
+  char filler[100];
+  memset(filler, depth, sizeof filler);
+  if (depth > 0) leave(call, depth - 1);
+  if (depth == 0) tpreturn(TPSUCCESS, filler[99], call->data, call->len, 0);
+  CHECK(filler[99] != depth);
+}
+
+static void DEEP(TPSVCINFO *call) { leave(call, 100); }
+
 static void TOOLONG(TPSVCINFO *call) { tpreturn(TPSUCCESS, 0, call->data, 1L << 40, 0); }
 
 /* Another buffer, of another type and ten times as large. */
@@ -64,7 +90,8 @@ static void other(TPSVCINFO *call) { tpreturn(TPSUCCESS, 2, call->data, call->le
 
 static void OPEN(TPSVCINFO *call) {
   CHECK(tpadvertise("LATER", later) == 0);
-  CHECK(tpadvertise("LATER", later) == 0);
+  CHECK(tpadvertise("LATER", later) == 0 && tpadvertise("LATER", &later) == 0);
+  CHECK(tpadvertise_full("LATER", other, "later") == -1 && tperrno == TPEMATCH);
   CHECK(tpadvertise("LATER", other) == -1 && tperrno == TPEMATCH);
   CHECK(tpadvertise("A NAME OF MORE THAN THIRTY LETTERS", later) == -1 && tperrno == TPEINVAL);
   CHECK(tpadvertise("", later) == -1 && tperrno == TPEINVAL);
@@ -98,6 +125,8 @@ static void INFO(TPSVCINFO *call) {
   tpreturn(failures == 0 ? TPSUCCESS : TPFAIL, 0, moved, 0, 0);
 }
 
+static void LENGTH(TPSVCINFO *call) { tpreturn(TPSUCCESS, call->len, NULL, 0, 0); }
+
 static void PID(TPSVCINFO *call) {
   (void)call;
   tpreturn(TPSUCCESS, getpid(), NULL, 0, 0);
@@ -105,6 +134,22 @@ static void PID(TPSVCINFO *call) {
 
 static void EXIT(TPSVCINFO *call) {
   tpreturn(TPSUCCESS | TPEXIT, getpid(), call->data, call->len, 0);
+}
+
+/* A server has 48 services and no more; there is room for others when some are taken back. */
+static void fill_up(void) {
+  char name[16];
+  int more = 0;
+  for (; more < 48; more++) {
+    sprintf(name, "MORE%d", more);
+    if (tpadvertise(name, later) == -1) break;
+  }
+  CHECK(tperrno == TPELIMIT && more == 48 - OFFERED);
+  while (more-- > 0) {
+    sprintf(name, "MORE%d", more);
+    CHECK(tpunadvertise(name) == 0);
+  }
+  CHECK(tpunadvertise(name) == -1 && tperrno == TPENOENT);
 }
 
 /* The arguments of the configuration come with the program's name in front. */
@@ -119,5 +164,11 @@ int tpsvrinit(int argc, char **argv) {
   CHECK(tpadvertise("OPEN", OPEN) == 0 && tpadvertise("CLOSE", CLOSE) == 0);
   CHECK(tpadvertise("NESTED", NESTED) == 0 && tpadvertise("INFO", INFO) == 0);
   CHECK(tpadvertise("PID", PID) == 0 && tpadvertise("EXIT", EXIT) == 0);
+  CHECK(tpadvertise("SOFTTIME", SOFTTIME) == 0 && tpadvertise("SOFTNONE", SOFTNONE) == 0);
+  CHECK(tpadvertise("ODD", ODD) == 0 && tpadvertise("DEEP", DEEP) == 0);
+  CHECK(tpadvertise("LENGTH", LENGTH) == 0);
+  fill_up();
+  tpreturn(TPSUCCESS, 0, NULL, 0, 0);
+  CHECK(tperrno == TPEPROTO);
   return failures;
 }

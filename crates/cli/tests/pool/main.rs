@@ -10,10 +10,12 @@ fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return worker();
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 6] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
         ("what_is_missing_is_told_before_anything_starts", what_is_missing_is_told),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
+        ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
+        ("a_restart_of_what_is_down_returns", a_restart_of_what_is_down_returns),
         ("a_pool_that_does_not_run_is_told", a_pool_that_does_not_run_is_told),
     ];
     // A test that fails ends the program.
@@ -30,7 +32,10 @@ fn worker() -> ExitCode {
     let registry = worker.registry();
     let ran = worker.run(
         std::env::args_os(),
-        |_| {
+        |words| {
+            if words.first().is_some_and(|word| word == "end") {
+                std::process::exit(7);
+            }
             let echo = |request: pollux_xatmi::worker::Incoming| Done::success(request.buffer);
             registry.advertise("ECHO", "echo", echo).map_err(|error| error.to_string())
         },
@@ -136,6 +141,16 @@ fn what_is_missing_is_told() {
     let said = bank.bad(&["start"], 1);
     assert!(said.contains("no executable nosuch in PATH"), "{said}");
     bank.bad(&["ps"], 1);
+    let other = Bank::new(
+        "output",
+        "<server name='echosv'><srvid>1</srvid><sysopt>-e none/x -o .</sysopt></server>",
+    );
+    for command in ["start", "check"] {
+        let said = other.bad(&[command], 1);
+        assert!(said.contains("output file none/x: No such file or directory"), "{said}");
+        assert!(said.contains("output file .: Is a directory"), "{said}");
+        assert!(said.contains("make the folder"), "{said}");
+    }
     std::fs::write(bank.config(), "<endurox>\n<servers>\n").expect("a file");
     let said = bank.bad(&["start"], 2);
     assert!(said.contains("bank.xml:3: XML: "), "{said}");
@@ -159,6 +174,32 @@ fn check_finds_what_does_not_fit() {
     let json = bank.good(&["check", "--json"]).0;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["workers"], &json["service_queues"]), (&2.into(), &1.into()));
+}
+
+fn a_worker_that_always_ends_is_shown() {
+    let servers = "<server name='echosv'><srvid>1</srvid><appopt>end</appopt></server>";
+    let bank = Bank::new("ends", servers);
+    let said = bank.bad(&["start"], 1);
+    assert!(said.contains("echosv 1: exited with 7"), "{said}");
+    let (table, _) = bank.good(&["ps"]);
+    assert!(table.contains("exited with 7; failure 1 in a row, next start in "), "{table}");
+    let rows: serde_json::Value =
+        serde_json::from_str(&bank.good(&["ps", "--json"]).0).expect("JSON");
+    assert_eq!((&rows[0]["state"], &rows[0]["failures"]), (&"waiting".into(), &1.into()));
+    assert!(rows[0]["next_start_s"].as_u64().is_some_and(|time| time <= 5), "{rows}");
+    bank.good(&["stop"]);
+}
+
+fn a_restart_of_what_is_down_returns() {
+    let servers = "<server name='echosv'><srvid>1</srvid><min>0</min><max>2</max></server>";
+    let bank = Bank::new("standby", servers);
+    bank.good(&["start"]);
+    let (_, said) = bank.good(&["restart", "--id", "2"]);
+    assert!(said.contains("1 of 1 workers up again"), "{said}");
+    let (said, _) = bank.good(&["check", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&found["is_running"], &found["service_queues"]), (&true.into(), &1.into()));
+    bank.good(&["stop"]);
 }
 
 fn a_pool_that_does_not_run_is_told() {

@@ -2,6 +2,7 @@
 #include <atmi.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "check.h"
 
@@ -77,8 +78,27 @@ static void words(void) {
   CHECK(tpstrerror(-1) != NULL && tpstrerror(INT_MAX) != NULL);
 }
 
+/* Where the system has no memory the program goes on. */
+static void without_memory(void) {
+  struct rlimit before, little;
+  char *bytes = tpalloc("CARRAY", NULL, 100), *fields = tpalloc("UBF", NULL, 0);
+  CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+  little = before;
+  little.rlim_cur = 512L << 20;
+  CHECK(setrlimit(RLIMIT_AS, &little) == 0);
+  CHECK(tpalloc("CARRAY", NULL, 1L << 30) == NULL && tperrno == TPEOS);
+  CHECK(tpalloc("UBF", NULL, 1L << 30) == NULL && tperrno == TPEOS);
+  CHECK(tprealloc(bytes, 1L << 30) == NULL && tperrno == TPEOS);
+  CHECK(tprealloc(fields, 1L << 30) == NULL && tperrno == TPEOS);
+  CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(tptypes(bytes, NULL, NULL) == 100 && tptypes(fields, NULL, NULL) == 1024);
+  tpfree(bytes);
+  tpfree(fields);
+}
+
 int main(void) {
   allocation();
+  without_memory();
   types();
   other_sizes();
   freeing();

@@ -58,6 +58,57 @@ static void memory_without_fields(void) {
   char *text = tpalloc("STRING", NULL, 100);
   no_fields((UBFH *)text, BNOTFLD);
   tpfree(text);
+  text = tpalloc("STRING", NULL, 8);
+  no_fields((UBFH *)text, BNOTFLD);
+  tpfree(text);
+}
+
+/* The address that a buffer had before tprealloc is that of a freed one, large or small. */
+static void moved_memory(void) {
+  /* Sizes at whose address nothing else is allocated meanwhile. */
+  static const long sizes[] = {64, 40 << 20};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char *before = tpalloc("UBF", NULL, sizes[i]);
+    CHECK(Badd((UBFH *)before, NAME, "x", 0) == 0);
+    char *after = tprealloc(before, 2 * sizes[i]);
+    CHECK(after != NULL && after != before && Bnum((UBFH *)after) == 1);
+    no_fields((UBFH *)before, BNOTFLD);
+    tpfree(after);
+  }
+}
+
+/* A buffer that was copied byte by byte into a smaller one says more than there is. */
+static void headers_of_others(void) {
+  UBFH *large = (UBFH *)tpalloc("UBF", NULL, 4096), *small = (UBFH *)tpalloc("UBF", NULL, 64);
+  CHECK(Badd(large, NAME, "x", 0) == 0 && Bnum(small) == 0);
+  memcpy(small, large, (size_t)Bused(large));
+  no_fields(small, BNOTFLD);
+  CHECK(Binit(small, 64) == 0 && Bnum(small) == 0);
+  tpfree((char *)large);
+  tpfree((char *)small);
+}
+
+/* Values that stand in the buffer which they are put into; names have larger ids than numbers. */
+static void own_values(void) {
+  UBFH *ubf = (UBFH *)tpalloc("UBF", NULL, 4096), *other = (UBFH *)tpalloc("UBF", NULL, 4096);
+  BFLDID low = Bmkfldid(BFLD_STRING, 1), high = Bmkfldid(BFLD_STRING, 2);
+  BFLDLEN len;
+  CHECK(Badd(ubf, high, "a text of some length", 0) == 0);
+  for (int i = 0; i < 4; i++) CHECK(Badd(ubf, low, Bfind(ubf, high, 0, NULL), 0) == 0);
+  for (int i = 0; i < 4; i++) {
+    CHECK(strcmp(Bfind(ubf, low, i, NULL), "a text of some length") == 0);
+  }
+  CHECK(Bchg(ubf, low, 0, "short", 0) == 0 && Bchg(ubf, low, 1, Bfind(ubf, low, 0, NULL), 0) == 0);
+  CHECK(strcmp(Bfind(ubf, low, 1, NULL), "short") == 0);
+  CHECK(CBadd(ubf, bytes_field, Bfind(ubf, high, 0, &len), len, BFLD_CARRAY) == 0);
+  CHECK(CBchg(ubf, low, 6, Bfind(ubf, high, 0, NULL), 0, BFLD_STRING) == 0);
+  CHECK(strcmp(Bfind(ubf, low, 6, NULL), "a text of some length") == 0 && Boccur(ubf, low) == 7);
+  CHECK(Bcpy(other, ubf) == 0 && Badd(ubf, inner_field, (char *)ubf, 0) == 0);
+  CHECK(Bnum((UBFH *)Bfind(ubf, inner_field, 0, NULL)) == Bnum(other));
+  CHECK(Bcpy(ubf, (UBFH *)Bfind(ubf, inner_field, 0, NULL)) == 0 && Bnum(ubf) == Bnum(other));
+  CHECK(strcmp(Bfind(ubf, high, 0, NULL), "a text of some length") == 0);
+  tpfree((char *)ubf);
+  tpfree((char *)other);
 }
 
 static void own_memory(void) {
@@ -65,6 +116,7 @@ static void own_memory(void) {
   UBFH *ubf = (UBFH *)own;
   CHECK(Binit(NULL, 100) == -1 && Berror == BNOTFLD);
   CHECK(Binit((UBFH *)((char *)own + 4), 100) == -1 && Berror == BALIGNERR);
+  CHECK(Binit((UBFH *)STRAY, 100) == -1 && Berror == BNOTFLD);
   CHECK(Binit(ubf, 0) == -1 && Berror == BNOSPACE);
   CHECK(Binit(ubf, -1) == -1 && Berror == BEINVAL);
   CHECK(Binit(ubf, (BFLDLEN)sizeof own) == 0 && Bsizeof(ubf) == sizeof own);
@@ -181,6 +233,9 @@ static void whole(UBFH *ubf) {
   char *found = Bfind(ubf, inner_field, 0, NULL);
   CHECK(found != NULL && Bnum((UBFH *)found) == 2);
   CHECK(Bfprint(ubf, NULL) == -1 && Berror == BEINVAL);
+  FILE *read_only = fopen("/dev/null", "r");
+  CHECK(Bfprint(ubf, read_only) == -1 && Berror == BEUNIX);
+  fclose(read_only);
   CHECK(Bprint(ubf) == 0);
   tpfree((char *)other);
 }
@@ -206,7 +261,10 @@ int main(void) {
   UBFH *ubf = (UBFH *)tpalloc("UBF", NULL, 1024);
   CHECK(Bsizeof(ubf) == 1024 && Bnum(ubf) == 0);
   memory_without_fields();
+  moved_memory();
+  headers_of_others();
   own_memory();
+  own_values();
   one_value(ubf);
   growth(&ubf);
   conversion(ubf);

@@ -31,6 +31,12 @@ pub enum BufferError {
         /// The most.
         most: usize,
     },
+    /// The system has no memory for it.
+    #[error("there is no memory for a buffer of {bytes} bytes")]
+    NoMemory {
+        /// What was asked for.
+        bytes: usize,
+    },
     /// More is to be sent than the buffer holds.
     #[error("{given} bytes are to be sent and the buffer has {size}")]
     BeyondEnd {
@@ -60,11 +66,12 @@ pub enum BufferError {
 
 impl BufferError {
     /// The number that C programs see as `tperrno`: `TPENOENT` for a type that does not exist,
-    /// else `TPEINVAL`.
+    /// `TPEOS` without memory, else `TPEINVAL`.
     #[must_use]
     pub const fn number(&self) -> i32 {
         match self {
             Self::UnknownType { .. } => 6,
+            Self::NoMemory { .. } => 7,
             _ => 4,
         }
     }

@@ -26,12 +26,12 @@ impl Buffer {
     /// have at least the bytes of their header.
     ///
     /// # Errors
-    /// [`BufferError::LongSubtype`], [`BufferError::TooLarge`].
+    /// [`BufferError::LongSubtype`], [`BufferError::TooLarge`], [`BufferError::NoMemory`].
     pub fn new(buffer_type: BufferType, subtype: &str, size: usize) -> Result<Self, BufferError> {
         if subtype.len() > SUBTYPE_BYTES_MAX {
             return Err(BufferError::LongSubtype { bytes: subtype.len() });
         }
-        let mut region = Region::zeroed(sound_size(buffer_type, size)?);
+        let mut region = zeroed(sound_size(buffer_type, size)?)?;
         if buffer_type == BufferType::Ubf {
             UbfMut::init(region.bytes_mut())?;
         }
@@ -153,14 +153,25 @@ impl Buffer {
         }
     }
 
-    /// Gives it other memory of `size` bytes with the same content, `tprealloc`; 0 is the type's
-    /// own size. A text that is cut short ends with a NUL.
+    /// Gives it other memory of `size` bytes with the same content; 0 is the type's own size. A
+    /// text that is cut short ends with a NUL.
     ///
     /// # Errors
-    /// [`BufferError::TooLarge`], and [`BufferError::Fields`] when its fields do not fit; it is
-    /// what it was then.
+    /// As [`resized`](Self::resized); it is what it was then.
     pub fn resize(&mut self, size: usize) -> Result<(), BufferError> {
-        let mut region = self.region.resized(sound_size(self.buffer_type, size)?);
+        *self = self.resized(size)?;
+        Ok(())
+    }
+
+    /// Another buffer of `size` bytes with the same content, as [`resize`](Self::resize) makes it:
+    /// `tprealloc`.
+    ///
+    /// # Errors
+    /// [`BufferError::TooLarge`], [`BufferError::NoMemory`], and [`BufferError::Fields`] when its
+    /// fields do not fit.
+    pub fn resized(&self, size: usize) -> Result<Self, BufferError> {
+        let mut region = zeroed(sound_size(self.buffer_type, size)?)?;
+        region.copy_from(&self.region);
         if self.buffer_type == BufferType::Ubf {
             UbfMut::resized(region.bytes_mut())?;
         }
@@ -169,8 +180,7 @@ impl Buffer {
         {
             *last = 0;
         }
-        self.region = region;
-        Ok(())
+        Ok(Self { buffer_type: self.buffer_type, subtype: self.subtype.clone(), region })
     }
 
     /// Its fields.
@@ -205,6 +215,10 @@ impl From<Ubf> for Buffer {
         let region = fields.into_region();
         Self { buffer_type: BufferType::Ubf, subtype: String::new(), region }
     }
+}
+
+fn zeroed(bytes: usize) -> Result<Region, BufferError> {
+    Region::try_zeroed(bytes).ok_or(BufferError::NoMemory { bytes })
 }
 
 fn sound_size(buffer_type: BufferType, size: usize) -> Result<usize, BufferError> {

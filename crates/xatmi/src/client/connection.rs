@@ -5,7 +5,7 @@
 //! this process the same one while it lives.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -42,12 +42,10 @@ impl Connection {
         let kind = SocketType::SEQPACKET;
         let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
         let socket = socket.map_err(os)?;
-        for side in [Timeout::Send, Timeout::Recv] {
-            set_socket_timeout(&socket, side, Some(GREETING_TIMEOUT)).map_err(os)?;
-        }
         let address = SocketAddrUnix::new_abstract_name(prefix.control_socket().as_bytes());
         let address = address.map_err(os)?;
-        retry_on_intr(|| connect(&socket, &address)).map_err(|errno| unreachable(prefix, errno))?;
+        within(GREETING_TIMEOUT, &socket, Timeout::Send, || connect(&socket, &address))
+            .map_err(|errno| unreachable(prefix, errno))?;
         let owner = socket_peercred(&socket).map_err(os)?.uid;
         if owner != getuid() && owner != Uid::ROOT {
             let owner = owner.as_raw();
@@ -73,10 +71,16 @@ impl Connection {
         let hello = ToManager::Client(ClientHello { pid, context, nonce, queue });
         let text = serde_json::to_vec(&hello).expect("numbers and a text");
         let silent = |errno| unreachable(prefix, errno);
-        retry_on_intr(|| send(&self.socket, &text, SendFlags::NOSIGNAL)).map_err(silent)?;
+        let socket = &self.socket;
+        let sent = within(GREETING_TIMEOUT, socket, Timeout::Send, || {
+            send(socket, &text, SendFlags::NOSIGNAL)
+        });
+        sent.map_err(silent)?;
         let mut answer = vec![0; GREETING_LEN_BYTES_MAX];
-        let (len, _) = retry_on_intr(|| recv(&self.socket, &mut answer[..], RecvFlags::empty()))
-            .map_err(silent)?;
+        let received = within(GREETING_TIMEOUT, socket, Timeout::Recv, || {
+            recv(socket, &mut answer[..], RecvFlags::empty())
+        });
+        let (len, _) = received.map_err(silent)?;
         if len == 0 {
             return Err(silent(Errno::CONNRESET));
         }
@@ -91,6 +95,27 @@ impl Connection {
                 );
                 Err(Error::new(Code::System, detail))
             }
+        }
+    }
+}
+
+/// Does one step of the greeting; signals may interrupt it, and lengthen it never.
+fn within<T>(
+    timeout: Duration,
+    socket: &OwnedFd,
+    side: Timeout,
+    mut step: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let end = Instant::now() + timeout;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Errno::TIMEDOUT);
+        }
+        set_socket_timeout(socket, side, Some(left))?;
+        match step() {
+            Err(Errno::INTR) => {}
+            done => return done,
         }
     }
 }
@@ -124,4 +149,29 @@ fn random() -> Result<u64, Errno> {
     })?;
     // Up to 256 bytes come whole (`getrandom(2)`).
     if filled == bytes.len() { Ok(u64::from_le_bytes(bytes)) } else { Err(Errno::IO) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_without_end_do_not_lengthen_a_step() {
+        let (ours, _theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a pair");
+        let (since, timeout) = (Instant::now(), Duration::from_millis(30));
+        // As if a signal came whenever it waits.
+        let interrupted = within(timeout, &ours, Timeout::Recv, || Err::<(), _>(Errno::INTR));
+        assert_eq!(interrupted, Err(Errno::TIMEDOUT));
+        assert!(since.elapsed() >= timeout);
+        let silent = within(timeout, &ours, Timeout::Recv, || {
+            recv(&ours, &mut [0][..], RecvFlags::empty()).map(|(len, _)| len)
+        });
+        assert_eq!(silent, Err(Errno::AGAIN), "nobody says anything");
+    }
 }

@@ -37,6 +37,7 @@ pub use self::typed::{Answer, CallError};
 
 use self::calls::Calls;
 use self::connection::Connection;
+use crate::clock::monotonic_ns;
 use crate::environment::{Environment, TIMEOUT_MAX};
 use crate::error::{Code, Error};
 use crate::large::Outbox;
@@ -46,9 +47,13 @@ use crate::wire::ClientAddress;
 /// The most service queues that a client holds open, each a descriptor.
 const SERVICES_OPEN_MAX: usize = 64;
 
+/// How long a client that ends waits for workers to take the payloads of its large requests.
+const FAREWELL_NS: u64 = 1_000_000_000;
+
 /// A client context: what `tpinit` makes and `tpterm` ends.
 ///
 /// Dropping it removes its reply queue and tells the manager; calls that are out are cancelled.
+/// While requests longer than a message were not taken yet, that waits for them, a second at most.
 /// It may move to another thread, but is used by one at a time.
 #[derive(Debug)]
 pub struct Client {
@@ -204,6 +209,13 @@ impl Client {
     #[must_use]
     pub fn counters(&self) -> ClientCounters {
         self.counters
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Requests that nobody waits for may still be under way, and their payloads are here.
+        self.outbox.finish(monotonic_ns() + FAREWELL_NS);
     }
 }
 

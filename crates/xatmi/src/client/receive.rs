@@ -135,6 +135,7 @@ impl Client {
         };
         if reply.nonce != self.address.nonce {
             self.counters.foreign += 1;
+            discard(&reply.payload);
             return None;
         }
         if !self.calls.is_out(reply.call_id) {
@@ -150,17 +151,13 @@ impl Client {
         let Ok(reply) = Reply::decode(&self.incoming[..len]) else { return };
         let kept = match reply.payload.body {
             Body::Inline(bytes) => Kept::new(&reply, bytes.to_vec()),
-            Body::Large(place) => {
-                let mut bytes = vec![0; place.len_bytes as usize];
-                match large::fetch(&place, &mut bytes) {
-                    Ok(()) => Kept::new(&reply, bytes),
-                    Err(_) => {
-                        let nonce = self.address.nonce;
-                        let failed = Reply::failing(nonce, call_id, Code::ServiceError);
-                        Kept::new(&failed, Vec::new())
-                    }
+            Body::Large(place) => match large::fetch_all(&place) {
+                Ok(bytes) => Kept::new(&reply, bytes),
+                Err(_) => {
+                    let failed = Reply::failing(self.address.nonce, call_id, Code::ServiceError);
+                    Kept::new(&failed, Vec::new())
                 }
-            }
+            },
         };
         self.calls.keep(call_id, kept);
         self.counters.kept += 1;

@@ -23,6 +23,10 @@ use crate::wire::{Body, PAYLOAD_LEN_BYTES_MAX, Payload, Request};
 /// with nobody left to make room.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 
+/// How long the payload of a large request without a time limit waits for a worker, a day: one
+/// whose worker was killed is let go by nobody else.
+const HELD_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
+
 /// A request that is to be sent.
 struct Order {
     service: ServiceName,
@@ -152,7 +156,11 @@ impl Client {
         if let Some(len) = message.encode(&mut self.outgoing) {
             return Ok(len);
         }
-        let large = self.outbox.put(bytes, order.deadline_ns, None, order.begun_ns)?;
+        let until_ns = match order.deadline_ns {
+            0 => order.begun_ns + HELD_NS_MAX,
+            deadline_ns => deadline_ns,
+        };
+        let large = self.outbox.put(bytes, until_ns, None, order.begun_ns)?;
         order.large_inode = large.inode;
         message.payload.body = Body::Large(large);
         Ok(message.encode(&mut self.outgoing).expect("a message holds the longest head"))

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{Arrived, Arriving, CallFlags, Client, Descriptor, Outgoing, Which};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, BufferType};
 use crate::error::{Code, Error};
 
 /// What a service returned.
@@ -71,21 +71,28 @@ impl std::error::Error for CallError {
 }
 
 impl Client {
-    /// Calls a service and waits for its answer; `tpcall`. All of a buffer of bytes is sent.
+    /// Calls a service and waits for its answer; `tpcall`. All of a buffer of bytes is sent. With
+    /// TPNOCHANGE the answer must have the type of the request.
     ///
     /// # Errors
     /// [`CallError::Failed`] with the service's buffer, else as
-    /// [`call_into`](Self::call_into); TPESVCERR when the answer is not of its type.
+    /// [`call_into`](Self::call_into); TPESVCERR when the answer is not of its type, TPEOTYPE when
+    /// TPNOCHANGE is given and it is of another type.
     pub fn call(
         &mut self,
         service: &str,
         request: &Buffer,
         flags: CallFlags,
     ) -> Result<Answer, CallError> {
+        let only = Some(request.buffer_type()).filter(|_| flags.contains(CallFlags::NO_CHANGE));
         let request = Outgoing::of(request, request.size())?;
         let mut buffer = None;
-        let arrived =
-            self.call_into(service, request, flags, |arriving| room(&mut buffer, arriving))?;
+        let arrived = self.call_into(service, request, flags, |arriving| {
+            match (arriving.buffer_type, only) {
+                (Some(came), Some(only)) if came != only => Err(other_type(came, only)),
+                _ => room(&mut buffer, arriving),
+            }
+        })?;
         answered(&arrived, buffer)
     }
 
@@ -121,6 +128,12 @@ fn room<'b>(buffer: &'b mut Option<Buffer>, arriving: &Arriving) -> Result<&'b m
     let Some(buffer_type) = arriving.buffer_type else { return Ok(&mut []) };
     let made = Buffer::new(buffer_type, "", arriving.buffer_size_bytes)?;
     Ok(&mut buffer.insert(made).as_bytes_mut()[..arriving.len_bytes])
+}
+
+fn other_type(came: BufferType, only: BufferType) -> Error {
+    let (came, only) = (came.name(), only.name());
+    let detail = format!("the answer is {came}, and TPNOCHANGE allows only {only}");
+    Error::new(Code::OutputType, detail)
 }
 
 /// What the caller gets, once the bytes are known to be of their type.

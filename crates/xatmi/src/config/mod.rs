@@ -9,10 +9,12 @@
 //! |---|---|
 //! | `document` | XML as a tree with lines |
 //! | `read` | elements to values: defaults, overrides, bounds |
+//! | `ids` | bounds of server ids |
 //! | `settings` | the values |
 //! | `words` | options to words, variables |
 
 mod document;
+mod ids;
 mod mistake;
 mod read;
 mod settings;
@@ -36,13 +38,21 @@ impl PoolConfig {
         let name = file.display().to_string();
         let failed = |why: String| ConfigError::one(&name, 0, why);
         // What it holds counts, not what it says: a device says that it has none.
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         std::fs::File::open(file)
-            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
-            .map_err(|error| failed(error.to_string()))?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(failed(format!("it is longer than {FILE_BYTES_MAX} bytes")));
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(|error| failed(format!("{error}; give the path of an ndrxconfig.xml")))?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            let wanted = "give the path of an ndrxconfig.xml";
+            return Err(failed(format!("it is longer than {FILE_BYTES_MAX} bytes; {wanted}")));
         }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+            let byte = error.as_bytes()[good.len()];
+            let what = format!("the byte 0x{byte:02x} is no UTF-8; save the file in UTF-8");
+            ConfigError::one(&name, line, what)
+        })?;
         Self::from_text(&name, &text, &|variable| std::env::var(variable).ok())
     }
 

@@ -2,27 +2,33 @@
 //!
 //! All mistakes are collected; an element that is not known is a warning and is passed over.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::document::Element;
 use super::settings::{Entry, Policy, PoolConfig, Settings, redirections};
-use super::{ConfigError, Remark, words};
+use super::{ConfigError, Remark, ids, words};
+use crate::queue::ServiceName;
 
-/// Highest server id, unless NDRX_SRVMAX says otherwise.
-const ID_MAX: u32 = 10_000;
-/// Most copies in one pool: bounds what the manager keeps for them.
-const WORKERS_MAX: u64 = 4_000;
 /// Most cycles or seconds that a value may have: a day of seconds.
 const COUNT_MAX: i64 = 86_400;
+
+/// Most warnings that are kept: each goes to the terminal and into the log.
+const WARNINGS_MAX: usize = 100;
 
 /// What stands in `<appconfig>` and is read.
 const APP_NAMES: &str = "sanity, brrefresh, restart_min, restart_step, restart_max, \
      restart_to_check, gather_pq_stats";
 /// What stands in `<server>` and is read.
 const SERVER_NAMES: &str = "srvid, min, max, autokill, respawn, start_max, pingtime, ping_max, \
-     end_max, killtime, sysopt, appopt, envs";
+     end_max, killtime, exportsvcs, sysopt, appopt, envs";
+/// What stands in `<defaults>` and is read.
+const DEFAULT_NAMES: &str = "min, max, autokill, respawn, start_max, pingtime, ping_max, \
+     end_max, killtime, exportsvcs, envs";
+/// What may stand several times; of the others the last one counts.
+const REPEATED_NAMES: [&str; 4] = ["server", "env", "envs", "exportsvcs"];
 
 /// Reads `text`, the content of `file`.
 pub(super) fn read(
@@ -32,10 +38,24 @@ pub(super) fn read(
 ) -> Result<PoolConfig, ConfigError> {
     let root = Element::parse(text)
         .map_err(|broken| ConfigError::one(file, broken.line, format!("XML: {}", broken.what)))?;
-    let mut reading = Reading { file, lookup, mistakes: Vec::new(), warnings: Vec::new() };
+    let mut reading = Reading {
+        file,
+        lookup,
+        ids_end: ids::END,
+        exports: Vec::new(),
+        mistakes: Vec::new(),
+        warnings: Vec::new(),
+    };
+    match ids::end(lookup) {
+        Ok(end) => reading.ids_end = end,
+        Err(why) => reading.mistake_at(0, why),
+    }
     let mut config = reading.root(&root);
-    reading.check_ids(&config.entries);
+    for (line, why) in ids::mistakes(&config.entries, reading.ids_end) {
+        reading.mistake_at(line, why);
+    }
     if reading.mistakes.is_empty() {
+        config.exported_services = reading.exports;
         config.warnings = reading.warnings;
         Ok(config)
     } else {
@@ -56,6 +76,8 @@ struct Defaults {
 struct Reading<'a> {
     file: &'a str,
     lookup: &'a dyn Fn(&str) -> Option<String>,
+    ids_end: u32,
+    exports: Vec<String>,
     mistakes: Vec<Remark>,
     warnings: Vec<Remark>,
 }
@@ -76,7 +98,7 @@ impl Reading<'_> {
         let mut defaults = Defaults { min: 1, max: 2, policy, variables: Vec::new() };
         // Defaults count for all servers, wherever they stand.
         for part in root.children.iter().filter(|part| part.name == "defaults") {
-            self.defaults(part, &mut defaults, &mut config.exported_services);
+            self.defaults(part, &mut defaults);
         }
         for part in &root.children {
             match part.name.as_str() {
@@ -96,6 +118,7 @@ impl Reading<'_> {
     }
 
     fn app(&mut self, part: &Element, settings: &mut Settings) {
+        self.warn_of_repeats(part);
         for one in &part.children {
             match one.name.as_str() {
                 "sanity" => self.count(one, 1, "seconds", &mut settings.sanity),
@@ -115,16 +138,11 @@ impl Reading<'_> {
         }
     }
 
-    fn defaults(&mut self, part: &Element, defaults: &mut Defaults, exports: &mut Vec<String>) {
+    fn defaults(&mut self, part: &Element, defaults: &mut Defaults) {
+        self.warn_of_repeats(part);
         for one in &part.children {
-            match one.name.as_str() {
-                "exportsvcs" => {
-                    let text = self.text(one);
-                    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-                    exports.extend(names.map(str::to_owned));
-                }
-                _ if self.common(one, defaults) => {}
-                _ => self.unknown(one, SERVER_NAMES),
+            if !self.common(one, defaults) {
+                self.unknown(one, DEFAULT_NAMES);
             }
         }
     }
@@ -140,14 +158,14 @@ impl Reading<'_> {
     }
 
     fn server(&mut self, part: &Element, mut own: Defaults) -> Option<Entry> {
+        self.warn_of_repeats(part);
         let mut id = None;
         let (mut system_options, mut program_options) = (Vec::new(), Vec::new());
         for one in &part.children {
             match one.name.as_str() {
                 "srvid" => {
-                    let mut number = 0;
-                    self.count(one, 1, "", &mut number);
-                    id = Some(number);
+                    let number = self.number(one, 1, i64::from(self.ids_end) - 1, "");
+                    id = Some(number.map(|number| u32::try_from(number).expect("bounded")));
                 }
                 "sysopt" => system_options = self.words(one),
                 "appopt" => program_options = self.words(one),
@@ -162,10 +180,11 @@ impl Reading<'_> {
             );
         }
         let program = self.program(part)?;
-        let Some(first_id) = id else {
+        if id.is_none() {
             self.mistake(part, format!("{program} has no <srvid>: the id of its first copy"));
-            return None;
-        };
+        }
+        // One that is wrong was told.
+        let first_id = id??;
         if own.min > own.max {
             let (min, max) = (own.min, own.max);
             self.mistake(part, format!("{program}: min {min} is above max {max}; raise <max>"));
@@ -200,6 +219,7 @@ impl Reading<'_> {
             "ping_max" => self.limit(one, &mut policy.ping_max_cycles),
             "end_max" => self.limit(one, &mut policy.end_max_cycles),
             "killtime" => self.count(one, 1, "cycles", &mut policy.kill_cycles),
+            "exportsvcs" => self.exports(one),
             "envs" => self.variables(one, &mut into.variables),
             "env" if one.text.is_empty() => {}
             "env" => self.warn(
@@ -209,6 +229,18 @@ impl Reading<'_> {
             _ => return false,
         }
         true
+    }
+
+    fn exports(&mut self, one: &Element) {
+        let text = self.text(one);
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            if ServiceName::new(name).is_none() {
+                let wanted = "names are 1 to 30 printable characters without / and blanks";
+                self.warn(one, format!("\"{name}\" can't be a service: {wanted}"));
+            } else if !self.exports.iter().any(|known| known == name) {
+                self.exports.push(name.to_owned());
+            }
+        }
     }
 
     fn variables(&mut self, part: &Element, into: &mut Vec<(String, String)>) {
@@ -246,63 +278,27 @@ impl Reading<'_> {
         Some(name)
     }
 
-    fn check_ids(&mut self, entries: &[Entry]) {
-        let id_max = (self.lookup)("NDRX_SRVMAX").and_then(|text| text.parse().ok());
-        let id_max = id_max.unwrap_or(ID_MAX);
-        let all: u64 = entries.iter().map(|entry| u64::from(entry.max)).sum();
-        if all > WORKERS_MAX {
-            let what = format!("{all} copies in all; a pool has at most {WORKERS_MAX}");
-            return self.mistake_at(0, what);
-        }
-        for (index, entry) in entries.iter().enumerate() {
-            let (ids, program) = (entry.ids(), &entry.program);
-            let last = ids.end - 1;
-            if last > id_max {
-                let what = format!("{program}: id {last} is above {id_max} (NDRX_SRVMAX)");
-                self.mistake_at(entry.line, what);
-            }
-            let taken = entries[..index].iter().find(|other| {
-                let other = other.ids();
-                other.start < ids.end && ids.start < other.end
-            });
-            if let Some(other) = taken {
-                let (first, end) = (other.first_id, other.ids().end);
-                self.mistake_at(
-                    entry.line,
-                    format!(
-                        "{program}: ids {} to {last} overlap those of {} in line {} ({first} to {}); \
-                         give <srvid>{end}</srvid> or higher",
-                        ids.start,
-                        other.program,
-                        other.line,
-                        end - 1
-                    ),
-                );
-            }
-        }
-    }
-
     /// A whole number from `least` on.
     fn count<T: FromCount>(&mut self, one: &Element, least: i64, unit: &str, into: &mut T) {
-        if let Some(number) = self.number(one, least, unit) {
+        if let Some(number) = self.number(one, least, COUNT_MAX, unit) {
             *into = T::from_count(u32::try_from(number).expect("within the bounds"));
         }
     }
 
     /// A limit in cycles, switched off by zero and less.
     fn limit(&mut self, one: &Element, into: &mut Option<u32>) {
-        if let Some(number) = self.number(one, -COUNT_MAX, "cycles") {
+        if let Some(number) = self.number(one, -COUNT_MAX, COUNT_MAX, "cycles") {
             *into = u32::try_from(number).ok().filter(|number| *number > 0);
         }
     }
 
-    fn number(&mut self, one: &Element, least: i64, unit: &str) -> Option<i64> {
+    fn number(&mut self, one: &Element, least: i64, most: i64, unit: &str) -> Option<i64> {
         let text = self.text(one);
-        let number = i64::from_str(&text).ok().filter(|n| (least..=COUNT_MAX).contains(n));
+        let number = i64::from_str(&text).ok().filter(|n| (least..=most).contains(n));
         if number.is_none() {
             let unit = if unit.is_empty() { String::new() } else { format!(" of {unit}") };
             let name = &one.name;
-            let right = format!("a whole number{unit} from {least} to {COUNT_MAX} is wanted");
+            let right = format!("a whole number{unit} from {least} to {most} is wanted");
             self.mistake(one, format!("<{name}>{text}</{name}>: {right}"));
         }
         number
@@ -338,6 +334,19 @@ impl Reading<'_> {
         })
     }
 
+    /// Elements that have one value and stand more than once.
+    fn warn_of_repeats(&mut self, part: &Element) {
+        let mut lines = BTreeMap::new();
+        for one in &part.children {
+            let name = one.name.as_str();
+            let earlier = lines.insert(name, one.line);
+            if let Some(line) = earlier.filter(|_| !REPEATED_NAMES.contains(&name)) {
+                let counts = "the last one counts";
+                self.warn(one, format!("<{name}> stands in line {line} already; {counts}"));
+            }
+        }
+    }
+
     fn unknown(&mut self, one: &Element, known: &str) {
         self.warn(
             one,
@@ -345,17 +354,25 @@ impl Reading<'_> {
         );
     }
 
-    fn warn(&mut self, one: &Element, message: impl Into<String>) {
-        let message = message.into();
-        self.warnings.push(Remark { file: self.file.to_owned(), line: one.line, message });
+    fn warn(&mut self, one: &Element, message: impl AsRef<str>) {
+        match self.warnings.len() {
+            0..WARNINGS_MAX => {
+                self.warnings.push(Remark::new(self.file, one.line, message.as_ref()));
+            }
+            WARNINGS_MAX => {
+                let more = "there are more warnings; they are not shown";
+                self.warnings.push(Remark::new(self.file, one.line, more));
+            }
+            _ => {}
+        }
     }
 
-    fn mistake(&mut self, one: &Element, message: impl Into<String>) {
-        self.mistake_at(one.line, message.into());
+    fn mistake(&mut self, one: &Element, message: impl AsRef<str>) {
+        self.mistake_at(one.line, message);
     }
 
-    fn mistake_at(&mut self, line: usize, message: String) {
-        self.mistakes.push(Remark { file: self.file.to_owned(), line, message });
+    fn mistake_at(&mut self, line: usize, message: impl AsRef<str>) {
+        self.mistakes.push(Remark::new(self.file, line, message.as_ref()));
     }
 }
 

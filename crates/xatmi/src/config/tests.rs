@@ -159,9 +159,92 @@ fn ids_that_overlap_are_told_with_the_next_free_one() {
 #[test]
 fn bounds_hold_for_ids_and_copies() {
     let far = servers("<server name='a'><srvid>9999</srvid><max>3</max></server>");
-    assert!(mistakes(&far).contains("id 10001 is above 10000"), "{}", mistakes(&far));
+    let said = mistakes(&far);
+    assert!(said.contains("last id, 10001, is not below 10000; lower <srvid>"), "{said}");
+    let far = servers("<server name='a'><srvid>10000</srvid></server>");
+    assert!(mistakes(&far).contains("from 1 to 9999 is wanted"), "{}", mistakes(&far));
     let many = servers("<server name='a'><srvid>1</srvid><max>4001</max></server>");
     assert!(mistakes(&many).contains("at most 4000"), "{}", mistakes(&many));
     assert!(mistakes("<endurox/>").contains("nothing to run"));
     assert!(mistakes("<endurox>\n<servers>").contains("pool.xml:2: XML: "));
+}
+
+#[test]
+fn ids_are_below_ndrx_srvmax() {
+    let text = servers("<server name='a'><srvid>98</srvid><max>2</max></server>");
+    let read_below = |end: &'static str| {
+        let lookup = move |name: &str| (name == "NDRX_SRVMAX").then(|| end.to_owned());
+        PoolConfig::from_text("pool.xml", &text, &lookup)
+    };
+    for end in ["100", "90000", "", " "] {
+        assert!(read_below(end).is_ok(), "{end}");
+    }
+    let said = read_below("99").expect_err("99 is not below 99").to_string();
+    assert!(said.contains("last id, 99, is not below 99"), "{said}");
+    for end in ["many", "-1", "0", "99999999999"] {
+        let said = read_below(end).expect_err("no number of ids").to_string();
+        assert!(said.contains(&format!("NDRX_SRVMAX=`{end}` in the environment: give")), "{said}");
+    }
+}
+
+#[test]
+fn what_stands_twice_or_in_the_wrong_place_is_told() {
+    let text = "<endurox>\n<defaults><sysopt>-r</sysopt>\n<exportsvcs>A</exportsvcs></defaults>\n\
+                <servers><server name='a'><srvid>1</srvid>\n<srvid>2</srvid>\n\
+                <exportsvcs>B, A,c/d</exportsvcs></server></servers></endurox>";
+    let config = read(text).expect("it can be used");
+    assert_eq!(
+        (config.entries[0].first_id, &*config.exported_services),
+        (2, &["A", "B"].map(String::from)[..])
+    );
+    let said: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    let has = |start: &str, word: &str| {
+        assert!(said.iter().any(|s| s.starts_with(start) && s.contains(word)), "{said:?}");
+    };
+    has("pool.xml:2: <sysopt> is not known here", "known: min, max");
+    has("pool.xml:5: <srvid> stands in line 4 already", "the last one counts");
+    has("pool.xml:6: \"c/d\" can't be a service", "without /");
+    assert!(said.len() == 3 && !said[0].contains("sysopt, "), "{said:?}");
+}
+
+#[test]
+fn files_that_are_no_configuration_are_told_with_what_would_be_right() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = |path: &Path| PoolConfig::from_file(path).expect_err("it is none").to_string();
+    assert!(said(folder.path()).contains("give the path of an ndrxconfig.xml"));
+    let file = folder.path().join("pool.xml");
+    assert!(said(&file).contains("give the path of"), "{}", said(&file));
+    std::fs::write(&file, b"<endurox>\n<!-- caf\xe9 -->\n</endurox>").expect("a file");
+    assert!(said(&file).contains(":2: the byte 0xe9 is no UTF-8"), "{}", said(&file));
+    std::fs::write(&file, vec![b' '; 1 + FILE_BYTES_MAX as usize]).expect("a file");
+    assert!(said(&file).contains("longer than"), "{}", said(&file));
+    std::fs::write(&file, "").expect("a file");
+    assert!(said(&file).contains(":1: XML: there is no element"), "{}", said(&file));
+}
+
+#[test]
+fn entities_of_a_document_type_are_not_expanded() {
+    let laughs = "<!DOCTYPE endurox [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;\">]>\n\
+                  <endurox><appconfig>\n<sanity>&b;</sanity></appconfig></endurox>";
+    let said = mistakes(laughs);
+    assert!(said.contains("pool.xml:3: XML: &b; is not known; write &amp; for &"), "{said}");
+}
+
+#[test]
+fn what_is_told_of_a_hopeless_file_fits_an_answer() {
+    let bad = format!("<server name='a'><srvid>{}</srvid></server>\n", "\u{e4}".repeat(5000));
+    let said = mistakes(&servers(&bad.repeat(100)));
+    assert!(said.lines().last().is_some_and(|line| line == "and 50 more mistakes"), "{said}");
+    assert!(said.len() < crate::link::MESSAGE_LEN_BYTES_MAX / 2, "{} bytes", said.len());
+}
+
+#[test]
+fn warnings_have_a_bound() {
+    let text = format!(
+        "<endurox>{}<servers><server name='a'><srvid>1</srvid></server></servers></endurox>",
+        "<x/>\n".repeat(1000)
+    );
+    let warnings = read(&text).expect("it can be used").warnings;
+    assert_eq!((warnings.len(), warnings[100].line), (101, 101));
+    assert!(warnings[100].message.contains("more warnings"), "{:?}", warnings[100]);
 }

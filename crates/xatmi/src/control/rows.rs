@@ -17,6 +17,10 @@ pub struct WorkerRow {
     pub state: String,
     /// Processes that were started for this id before the one that runs.
     pub restarts: u32,
+    /// Failures in a row, by which the pause before the next start grows.
+    pub failures: u32,
+    /// Seconds until that start, of one that waits for it.
+    pub next_start_s: Option<u64>,
     /// Seconds since the state began.
     pub since_s: u64,
     /// Whether it is inside a service.

@@ -43,10 +43,8 @@ pub enum Problem {
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
     /// The file is too long.
-    #[error("{bytes} bytes are too many for a field table; at most {most} are read")]
+    #[error("it has more than {most} bytes, which is too much for a field table")]
     TooLong {
-        /// What it has.
-        bytes: u64,
         /// What it may have.
         most: u64,
     },

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::error::{Problem, TableError};
@@ -51,12 +52,13 @@ impl FieldFile {
     /// [`TableError`] when it cannot be read or a line is wrong.
     pub fn open(path: &Path) -> Result<Self, TableError> {
         let failed = |error| TableError::of(path, Problem::Unreadable(error));
-        let bytes = fs::metadata(path).map_err(failed)?.len();
-        if bytes > FILE_BYTES_MAX {
-            let problem = Problem::TooLong { bytes, most: FILE_BYTES_MAX };
-            return Err(TableError::of(path, problem));
+        let file = fs::File::open(path).map_err(failed)?;
+        let mut text = Vec::new();
+        // What is no file has no length that could be asked for beforehand.
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(TableError::of(path, Problem::TooLong { most: FILE_BYTES_MAX }));
         }
-        let text = fs::read(path).map_err(failed)?;
         Self::parse(path, &String::from_utf8_lossy(&text))
     }
 
@@ -229,6 +231,13 @@ mod tests {
     fn a_file_that_is_not_there_is_named() {
         let error = FieldFile::open(Path::new("no/such.fd")).expect_err("no file");
         assert!(error.to_string().starts_with("no/such.fd: cannot be read"), "{error}");
+        assert_eq!(error.number(), 12);
+    }
+
+    #[test]
+    fn no_more_is_read_than_a_table_can_have() {
+        let error = FieldFile::open(Path::new("/dev/zero")).expect_err("it has no end");
+        assert!(error.to_string().starts_with("/dev/zero: it has more than 16777216 bytes"));
         assert_eq!(error.number(), 12);
     }
 }

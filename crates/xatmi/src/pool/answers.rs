@@ -65,6 +65,8 @@ impl Pool {
             pid: process.map(|process| process.pid),
             state: member.state.name().to_owned(),
             restarts: member.starts.saturating_sub(1),
+            failures: member.failures,
+            next_start_s: member.next_start.map(|time| time.as_secs_f64().ceil() as u64),
             since_s: member.age.as_secs(),
             is_busy: process.is_some_and(is_busy),
             calls: totals[Total::Calls],

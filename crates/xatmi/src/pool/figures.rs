@@ -38,12 +38,21 @@ impl Pool {
             ("worker_sweeps", "Times when workers were told that contexts ended", counts.sweeps),
             ("messages_unsent", "Messages to those who did not read", counts.untold),
             ("client_contexts", "Client contexts that came", counts.clients),
+            ("connections_silent", "Connections that said nothing", self.visitors.dropped_silent),
             ("accept_rests", "Times when no connection was taken", counts.accept_rests),
             ("answers_sent", "Errors sent to callers for others", self.owed.sent),
             ("answers_gone", "Those whose caller was gone", self.owed.gone),
             ("answers_lost", "Those that found no room in time", self.owed.lost),
-            ("requests_unserved", "Requests to withdrawn services", self.services.unserved),
-            ("messages_malformed", "Messages that were no requests", self.services.malformed),
+            (
+                "requests_unserved",
+                "Requests that stood in a queue that was removed",
+                self.services.unserved.requests,
+            ),
+            (
+                "messages_malformed",
+                "Messages that were no requests",
+                self.services.unserved.malformed,
+            ),
             ("check_cycles", "Check cycles", self.supervisor.cycles()),
         ]
         .into_iter()
@@ -158,7 +167,7 @@ impl Page {
         write!(self.text, "pollux_pool_{name}").expect("a string");
         for (place, (label, of)) in labels.iter().enumerate() {
             let before = if place == 0 { '{' } else { ',' };
-            let of = of.to_string().replace('\\', "\\\\").replace('"', "\\\"");
+            let of = of.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             write!(self.text, "{before}{label}=\"{of}\"").expect("a string");
         }
         let after = if labels.is_empty() { "" } else { "}" };

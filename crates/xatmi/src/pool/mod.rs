@@ -69,7 +69,8 @@ use watch::{Source, Watch};
 
 pub use log::Log;
 pub use options::{PoolOptions, Sizes};
-pub use spawn::{BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find};
+pub use spawn::{BRIDGE_PROGRAM, EXPORTS_VARIABLE, REFRESH_VARIABLE, find, output_faults};
+pub use survivors::workers as workers_left;
 
 /// Slots beyond those of the configuration, for workers that a reload adds.
 const SLOTS_SPARE: usize = 256;
@@ -85,6 +86,13 @@ pub enum PoolError {
         prefix: String,
         /// Process of its manager, if it told.
         pid: Option<u32>,
+    },
+    /// Another user's pool has this prefix.
+    Foreign {
+        /// What the names of its queues begin with.
+        prefix: String,
+        /// The user's number.
+        user: u32,
     },
     /// The metrics endpoint could not be started.
     Metrics(pollux_engine::GroupError),
@@ -111,6 +119,10 @@ impl fmt::Display for PoolError {
                      stop`, or give this one another NDRX_QPREFIX"
                 )
             }
+            Self::Foreign { prefix, user } => write!(
+                f,
+                "a pool of user {user} has the prefix {prefix}; give this one another NDRX_QPREFIX"
+            ),
             Self::Metrics(_) => f.write_str("the metrics endpoint could not be started"),
             Self::Poller(_) => f.write_str("the poller failed"),
             Self::System { what, .. } => write!(f, "{what} failed"),
@@ -124,7 +136,7 @@ impl std::error::Error for PoolError {
             Self::Metrics(cause) => Some(cause),
             Self::Poller(cause) => Some(cause),
             Self::System { cause, .. } => Some(cause),
-            Self::Config(_) | Self::Running { .. } => None,
+            Self::Config(_) | Self::Running { .. } | Self::Foreign { .. } => None,
         }
     }
 }
@@ -158,6 +170,8 @@ pub struct Pool {
     strangers: Strangers,
     owed: Owed,
     orders: Vec<Order>,
+    /// Whether there were workers of an earlier manager, and the time to learn of them is not over.
+    has_survivors: bool,
     /// Whether something happened since services and orders were looked at.
     has_changes: bool,
     counts: Counts,
@@ -221,6 +235,7 @@ impl Pool {
             strangers: Strangers::default(),
             owed: Owed::default(),
             orders: Vec::new(),
+            has_survivors: false,
             has_changes: true,
             counts: Counts::default(),
             nudging: None,
@@ -259,16 +274,20 @@ impl Pool {
 }
 
 fn running(prefix: &Prefix) -> PoolError {
-    use crate::control::{Answer, Control, Request};
+    use crate::control::{Answer, AskError, Control, Request};
     /// A manager answers within milliseconds; one that hangs is not waited for.
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
     let mut pid = None;
-    if let Ok(mut control) = Control::connect(prefix) {
-        let _ = control.ask(&Request::Info, PATIENCE, |answer| {
-            if let Answer::Info(info) = answer {
-                pid = Some(info.pid);
-            }
-        });
+    match Control::connect(prefix) {
+        Ok(mut control) => {
+            let _ = control.ask(&Request::Info, PATIENCE, |answer| {
+                if let Answer::Info(info) = answer {
+                    pid = Some(info.pid);
+                }
+            });
+        }
+        Err(AskError::Foreign { prefix, user }) => return PoolError::Foreign { prefix, user },
+        Err(_) => {}
     }
     PoolError::Running { prefix: prefix.to_string(), pid }
 }

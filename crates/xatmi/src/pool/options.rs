@@ -8,7 +8,9 @@ use std::time::Duration;
 use pollux_engine::ListenAddress;
 use pollux_sys::mqueue::QueueSize;
 
-use crate::environment::{DEFAULT_MESSAGE_LEN_BYTES, DEFAULT_TIMEOUT, Environment};
+use crate::environment::{
+    DEFAULT_MESSAGE_LEN_BYTES, DEFAULT_TIMEOUT, Environment, MESSAGE_LEN_BYTES_MIN,
+};
 use crate::worker::Wake;
 
 /// Depth of a service queue where nobody says otherwise: what an unprivileged user may have.
@@ -75,7 +77,8 @@ impl Sizes {
         let len_limit = limit("msgsize_max").unwrap_or(DEFAULT_MESSAGE_LEN_BYTES);
         let depth = environment.messages_max.unwrap_or(SERVICE_DEPTH).min(depth_limit);
         let wanted = environment.message_len_bytes.unwrap_or(DEFAULT_MESSAGE_LEN_BYTES);
-        let message_len_bytes = wanted.min(len_limit);
+        // Where the limit is below what a head needs, `check` says so and no queue is made.
+        let message_len_bytes = wanted.min(len_limit).max(MESSAGE_LEN_BYTES_MIN);
         Self {
             service: QueueSize { messages_max: depth, message_len_bytes },
             reply: QueueSize { messages_max: REPLY_DEPTH.min(depth_limit), message_len_bytes },

@@ -8,6 +8,9 @@ use crate::config::PoolConfig;
 use crate::control::{Answer, Progress, Request};
 use crate::supervisor::{MemberView, NoSuchWorker, Selection, State};
 
+/// Programs of which it is told why their copies are not up.
+const EXAMPLES_MAX: usize = 5;
+
 /// An order that is not finished yet.
 #[derive(Debug)]
 pub(super) struct Order {
@@ -90,7 +93,11 @@ impl Pool {
             self.log.line(&format!("warning: {warning}"));
         }
         let (file, workers) = (config.file.display(), config.workers_max());
-        let said = format!("{file} was read again: {workers} workers");
+        let warnings = match config.warnings.len() {
+            0 => String::new(),
+            count => format!("; {count} warnings: `pollux pool check` shows them"),
+        };
+        let said = format!("{file} was read again: {workers} workers{warnings}");
         self.config = config;
         self.has_changes = true;
         self.act(actions, now);
@@ -129,7 +136,7 @@ impl Pool {
 
     fn order(&mut self, number: u64, goal: Goal, what: &Selection, now: Instant) {
         let mut actions = Vec::new();
-        // A restart is measured by what was before it.
+        // A stop and a restart are measured by what was before them.
         let before = self.members(now);
         let given = match goal {
             Goal::Up => self.supervisor.start(what, now, &mut actions),
@@ -139,7 +146,7 @@ impl Pool {
         match given {
             Ok(count) => {
                 self.log.line(&format!("an order for {count} workers: {goal:?} {what:?}"));
-                let members = if goal == Goal::Anew { before } else { self.members(now) };
+                let members = if goal == Goal::Up { self.members(now) } else { before };
                 self.enter_order(number, goal, what, &members);
             }
             Err(error @ NoSuchWorker { .. }) => {
@@ -187,17 +194,22 @@ impl Order {
     }
 
     fn reached(&self, member: Option<&MemberView>, starts_before: u32) -> Reached {
-        let is_gone = |state| matches!(state, State::Down);
+        use State::{Down, Killing, Orphan, Queued, Silent, Starting, Stopping, Up, Waiting};
+        let is_for_end = matches!(self.goal, Goal::Down | Goal::End);
         let Some(member) = member else {
-            return if self.goal == Goal::Down { Reached::Done } else { Reached::Failed };
+            return if is_for_end { Reached::Done } else { Reached::Failed };
         };
+        // Others give orders too: what they undo is not waited for.
         match (self.goal, member.state) {
-            (Goal::Down | Goal::End, state) if is_gone(state) => Reached::Done,
-            (Goal::Down | Goal::End, _) => Reached::NotYet,
-            (Goal::Anew, _) if member.starts == starts_before => Reached::NotYet,
-            (_, State::Up | State::Silent) => Reached::Done,
-            (_, State::Waiting | State::Down | State::Killing | State::Stopping) => Reached::Failed,
-            (_, State::Queued | State::Starting | State::Orphan) => Reached::NotYet,
+            (Goal::Down | Goal::End, Down) => Reached::Done,
+            (Goal::Down, Stopping | Killing) if !member.starts_again => Reached::NotYet,
+            (Goal::Down, _) => Reached::Failed,
+            (Goal::End, _) => Reached::NotYet,
+            (_, Stopping | Killing) if member.starts_again => Reached::NotYet,
+            (_, Queued | Starting | Orphan) => Reached::NotYet,
+            (Goal::Anew, Up | Silent) if member.starts == starts_before => Reached::NotYet,
+            (_, Up | Silent) => Reached::Done,
+            (_, Waiting | Down | Killing | Stopping) => Reached::Failed,
         }
     }
 
@@ -211,14 +223,25 @@ impl Order {
         if failed == 0 {
             return Answer::Done { message: format!("{done} of {of} workers {what}") };
         }
-        let ids = self.starts.keys();
-        let failures = ids.filter_map(|id| member(members, *id));
-        let first = failures.filter(|member| member.cause.is_some()).find(|m| m.state != State::Up);
-        let example = first.map_or_else(String::new, |member| {
-            let cause = member.cause.as_deref().unwrap_or_default();
-            format!("; {} {}: {cause}", member.program, member.id)
-        });
-        Answer::Refused { why: format!("{failed} of {of} workers are not {what}{example}") }
+        let examples = match self.goal {
+            Goal::Down | Goal::End => "; another order starts them again".to_owned(),
+            Goal::Up | Goal::Anew => self.examples(members),
+        };
+        Answer::Refused { why: format!("{failed} of {of} workers are not {what}{examples}") }
+    }
+
+    /// Why workers are not up: the first copy of each program, of the first few.
+    fn examples(&self, members: &[MemberView]) -> String {
+        let failures = self.starts.keys().filter_map(|id| member(members, *id));
+        let mut told: Vec<(&str, String)> = Vec::new();
+        for failure in failures.filter(|member| member.state != State::Up) {
+            let Some(cause) = &failure.cause else { continue };
+            let program = failure.program.as_str();
+            if told.len() < EXAMPLES_MAX && !told.iter().any(|(known, _)| *known == program) {
+                told.push((program, format!("; {program} {}: {cause}", failure.id)));
+            }
+        }
+        told.into_iter().map(|(_, words)| words).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
+use rustix::event::{PollFd, PollFlags};
 
 use crate::error::Code;
 use crate::queue::Prefix;
@@ -88,6 +89,26 @@ impl Owed {
         self.debts = debts;
     }
 
+    /// The last tries, for at most `patience`: until everything is settled, each as soon as there
+    /// is room. What is left then is lost.
+    pub(super) fn finish(&mut self, patience: Duration) {
+        let end = Instant::now() + patience;
+        while !self.debts.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            let queues = self.debts.iter().map(|debt| PollFd::new(&debt.queue, PollFlags::OUT));
+            let mut queues: Vec<PollFd<'_>> = queues.collect();
+            let has_room = rustix::event::poll(&mut queues, left.try_into().ok().as_ref());
+            if left.is_zero() || !matches!(has_room, Ok(1..) | Err(rustix::io::Errno::INTR)) {
+                break;
+            }
+            let mut debts = std::mem::take(&mut self.debts);
+            debts.retain_mut(|debt| !self.pay(debt, Instant::now()));
+            self.debts = debts;
+        }
+        self.lost += self.debts.len() as u64;
+        self.debts.clear();
+    }
+
     /// When [`Owed::pass`] has something to do.
     pub(super) fn next_moment(&self) -> Option<Instant> {
         self.next_try
@@ -139,6 +160,38 @@ mod tests {
         queue.send(b"x", 0).expect("room");
         owed.pass(start + patience + RETRY);
         assert_eq!((owed.sent, owed.lost, owed.next_moment()), (2, 1, None));
+        MessageQueue::unlink(&name).expect("it stands");
+    }
+
+    #[test]
+    fn at_the_end_answers_go_out_as_room_comes_and_nobody_is_waited_for_long() {
+        let prefix = Prefix::new(&format!("/owed-end{}", std::process::id())).expect("a prefix");
+        let size = QueueSize { messages_max: 1, message_len_bytes: 256 };
+        let name = prefix.reply_queue(1, 2);
+        let queue = MessageQueue::create(&name, size).expect("a queue");
+        let mut owed = Owed::default();
+        for call_id in 1..=4 {
+            let creditor = Creditor { pid: 1, context: 2, nonce: 9, call_id };
+            let patience = Duration::from_secs(60);
+            owed.answer(&prefix, creditor, Code::NoEntry, Instant::now(), patience);
+        }
+        let reader = std::thread::spawn(move || {
+            for _ in 0..3 {
+                let mut wait = [PollFd::new(&queue, PollFlags::IN)];
+                let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+                assert_eq!(rustix::event::poll(&mut wait, Some(&limit)), Ok(1), "an answer");
+                queue.receive(&mut [0; 256]).expect("a message");
+            }
+            queue
+        });
+        owed.finish(Duration::from_secs(60));
+        let queue = reader.join().expect("three answers");
+        assert_eq!((owed.sent, owed.lost), (4, 0));
+        let creditor = Creditor { pid: 1, context: 2, nonce: 9, call_id: 5 };
+        owed.answer(&prefix, creditor, Code::NoEntry, Instant::now(), Duration::from_secs(60));
+        owed.finish(Duration::from_millis(20));
+        assert_eq!((owed.sent, owed.lost), (4, 1), "the queue is still full");
+        drop(queue);
         MessageQueue::unlink(&name).expect("it stands");
     }
 }

@@ -103,6 +103,17 @@ impl Process {
         seat.map(|seat| Promise::all(&seat.slots, seat.index)).unwrap_or_default()
     }
 
+    /// Kills what is left of the group. The number is the worker's until it is collected; of one
+    /// that was taken over, which others collect, until nothing of its group is left.
+    fn end_group(&self) {
+        let is_ours = self.child.is_some() || !super::survivors::is_alive(self.pid);
+        let number = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let Some(number) = number.filter(|_| is_ours) {
+            // None is left, as nearly always.
+            let _ = rustix::process::kill_process_group(number, Signal::KILL);
+        }
+    }
+
     /// Its seat, to be given back.
     pub(super) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
@@ -121,8 +132,10 @@ impl Process {
         }
     }
 
-    /// Collects the dead process; how it ended, for people.
+    /// Collects the dead process, with what it has started and left in its process group; how it
+    /// ended, for people.
     pub(super) fn bury(mut self, watch: &mut Watch) -> String {
+        self.end_group();
         self.disconnect(watch);
         watch.remove(self.pidfd.as_fd(), self.pidfd_token);
         match self.child.as_mut().map(Child::wait) {

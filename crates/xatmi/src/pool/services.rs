@@ -23,6 +23,8 @@ use crate::wire::Request;
 const WITHDRAWN_FOR: Duration = Duration::from_secs(1);
 /// Requests of a withdrawn queue that one turn of the loop answers.
 const DRAIN_BUDGET: usize = 64;
+/// Requests that are taken out of a queue before it is closed: the deepest that there is.
+const LAST_BUDGET: usize = crate::environment::MESSAGES_MAX as usize;
 /// Depths that are kept for the average.
 const DEPTHS_MAX: usize = 10;
 
@@ -53,10 +55,18 @@ pub(super) struct Services {
     pub(super) by_name: BTreeMap<ServiceName, Service>,
     withdrawn: Vec<Withdrawn>,
     numbers: u64,
+    pub(super) unserved: Unserved,
+    /// Callers whose request stood in a queue that an earlier manager has left.
+    pub(super) stranded: Vec<Creditor>,
+}
+
+/// Takes requests that nobody will serve out of their queue.
+#[derive(Debug, Default)]
+pub(super) struct Unserved {
     buffer: Vec<u8>,
-    /// Requests of withdrawn queues.
-    pub(super) unserved: u64,
-    /// Messages of withdrawn queues that were no requests.
+    /// Requests so far.
+    pub(super) requests: u64,
+    /// Messages that were none.
     pub(super) malformed: u64,
 }
 
@@ -68,9 +78,8 @@ impl Services {
             by_name: BTreeMap::new(),
             withdrawn: Vec::new(),
             numbers: 0,
-            buffer: Vec::new(),
-            unserved: 0,
-            malformed: 0,
+            unserved: Unserved::default(),
+            stranded: Vec::new(),
         }
     }
 
@@ -128,19 +137,33 @@ impl Services {
         Ok(Some(name))
     }
 
-    fn queue(&self, name: &ServiceName, adopts: bool) -> io::Result<MessageQueue> {
-        let name = self.prefix.service_queue(name);
+    fn queue(&mut self, service: &ServiceName, adopts: bool) -> io::Result<MessageQueue> {
+        let name = self.prefix.service_queue(service);
         match MessageQueue::create(&name, self.size) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && adopts => {
                 MessageQueue::open(&name)
             }
             // Left behind by a manager that was killed, with its workers gone as well.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                MessageQueue::unlink(&name)?;
+                self.discard(service)?;
                 MessageQueue::create(&name, self.size)
             }
             other => other,
         }
+    }
+
+    /// Removes a queue that an earlier manager has left; who waits for an answer is `stranded`.
+    ///
+    /// # Errors
+    /// What `mq_unlink(3)` gives: EACCES for a queue of another user.
+    pub(super) fn discard(&mut self, service: &ServiceName) -> io::Result<()> {
+        let name = self.prefix.service_queue(service);
+        let queue = MessageQueue::open(&name);
+        MessageQueue::unlink(&name)?;
+        if let Ok(queue) = queue {
+            self.unserved.take(&queue, LAST_BUDGET, &mut self.stranded);
+        }
+        Ok(())
     }
 
     fn no_queue(&self, name: &ServiceName, error: &io::Error) -> (Code, String) {
@@ -151,6 +174,9 @@ impl Services {
             }
             Some(rustix::io::Errno::NOSPC) => {
                 "fs.mqueue.queues_max is reached; see `pollux pool check`"
+            }
+            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
+                "another user has a queue of this name; give this pool another NDRX_QPREFIX"
             }
             _ => "see `pollux pool check`",
         };
@@ -205,20 +231,7 @@ impl Services {
     pub(super) fn drain(&mut self, number: u64, out: &mut Vec<Creditor>) {
         let found = self.withdrawn.iter().find(|withdrawn| withdrawn.number == number);
         let Some(Withdrawn { queue, .. }) = found else { return };
-        let Ok(state) = queue.state() else { return };
-        self.buffer.resize(state.size.message_len_bytes as usize, 0);
-        for _ in 0..DRAIN_BUDGET {
-            let Ok((len, _)) = queue.receive(&mut self.buffer) else { return };
-            match Request::decode(&self.buffer[..len]) {
-                Ok(request) => {
-                    self.unserved += 1;
-                    if !request.is_without_reply {
-                        out.push(creditor(&request));
-                    }
-                }
-                Err(_) => self.malformed += 1,
-            }
-        }
+        self.unserved.take(queue, DRAIN_BUDGET, out);
     }
 
     /// Closes withdrawn queues whose time is over, all of them at the `end`; what is still in
@@ -235,9 +248,9 @@ impl Services {
         let over: Vec<u64> =
             self.withdrawn.iter().filter(|w| is_over(w)).map(|w| w.number).collect();
         for number in over {
-            self.drain(number, out);
             let at = self.withdrawn.iter().position(|w| w.number == number).expect("found above");
             let withdrawn = self.withdrawn.swap_remove(at);
+            self.unserved.take(&withdrawn.queue, LAST_BUDGET, out);
             watch.remove(withdrawn.queue.as_fd(), withdrawn.token);
         }
     }
@@ -263,6 +276,26 @@ impl Services {
             let waiting = service.queue.state().ok()?.messages_waiting;
             (waiting > 0).then_some((waiting, &service.offers))
         })
+    }
+}
+
+impl Unserved {
+    /// Takes up to `budget` messages out of `queue`.
+    fn take(&mut self, queue: &MessageQueue, budget: usize, out: &mut Vec<Creditor>) {
+        let Ok(state) = queue.state() else { return };
+        self.buffer.resize(state.size.message_len_bytes as usize, 0);
+        for _ in 0..budget {
+            let Ok((len, _)) = queue.receive(&mut self.buffer) else { return };
+            match Request::decode(&self.buffer[..len]) {
+                Ok(request) => {
+                    self.requests += 1;
+                    if !request.is_without_reply {
+                        out.push(creditor(&request));
+                    }
+                }
+                Err(_) => self.malformed += 1,
+            }
+        }
     }
 }
 

@@ -7,12 +7,13 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::fs::{Access, FileType, OFlags, access, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use super::log::Log;
 use crate::config::{Entry, PoolConfig};
@@ -20,6 +21,9 @@ use crate::worker::{LINK_VARIABLE, WAKE_VARIABLE, Wake};
 
 /// Tells a worker, and what it starts, which pool it belongs to.
 pub(super) const PREFIX_VARIABLE: &str = "NDRX_QPREFIX";
+
+/// The program of the configuration: a script may run another one in its place.
+pub(super) const PROGRAM_VARIABLE: &str = "POLLUX_POOL_PROGRAM";
 
 /// Names of services, with commas, that a bridge may offer to other hosts: `exportsvcs`.
 pub const EXPORTS_VARIABLE: &str = "POLLUX_POOL_EXPORTS";
@@ -58,6 +62,7 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.env(LINK_VARIABLE, format!("{link},{slots},{}", start.slot));
     command.env(WAKE_VARIABLE, start.wake.name());
     command.env(PREFIX_VARIABLE, start.prefix);
+    command.env(PROGRAM_VARIABLE, &entry.program);
     if entry.program == BRIDGE_PROGRAM {
         let settings = &start.config.settings;
         let refresh = settings.sanity * settings.bridge_refresh_cycles;
@@ -72,7 +77,16 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     let spawned = flagged.and_then(|()| command.spawn());
     // Descriptors that stay without the flag would keep links open in every later worker.
     inherit(inherited, FdFlags::CLOEXEC).map_err(|error| format!("fcntl F_SETFD: {error}"))?;
-    spawned.map_err(|error| format!("{} could not be started: {error}", path.display()))
+    spawned.map_err(|error| {
+        let remedy = match error.kind() {
+            // The file itself was found.
+            io::ErrorKind::NotFound => {
+                ": what its first line or its header names as interpreter is missing"
+            }
+            _ => "",
+        };
+        format!("{} could not be started: {error}{remedy}", path.display())
+    })
 }
 
 /// Where the program of `entry` is, in the PATH that it would run with. A bridge is in this very
@@ -94,9 +108,32 @@ pub fn find(entry: &Entry) -> Result<PathBuf, String> {
     })
 }
 
+/// Which of the files for its output could not be opened, and why; nothing is made for the look.
+#[must_use]
+pub fn output_faults(entry: &Entry) -> Vec<String> {
+    let files = [&entry.output.error, &entry.output.out].into_iter().flatten();
+    files.filter_map(|file| output_fault(file)).collect()
+}
+
+fn output_fault(file: &Path) -> Option<String> {
+    let folder = match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let found = match rustix::fs::stat(file) {
+        Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {
+            Err(Errno::ISDIR)
+        }
+        Ok(_) => access(file, Access::WRITE_OK),
+        Err(Errno::NOENT) => access(folder, Access::WRITE_OK | Access::EXEC_OK),
+        Err(errno) => Err(errno),
+    };
+    found.err().map(|errno| told(file, &errno.into()))
+}
+
 fn is_executable(file: &Path) -> bool {
-    std::fs::metadata(file)
-        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(file).is_ok_and(|found| found.is_file())
+        && access(file, Access::EXEC_OK).is_ok()
 }
 
 fn inherit(descriptors: [BorrowedFd<'_>; 2], flags: FdFlags) -> io::Result<()> {
@@ -108,10 +145,7 @@ fn inherit(descriptors: [BorrowedFd<'_>; 2], flags: FdFlags) -> io::Result<()> {
 
 /// Standard output and standard error: files that are appended to, else the manager's log.
 fn outputs(entry: &Entry, log: &Log) -> Result<(File, File), String> {
-    let open = |path: &Path| {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        file.map_err(|error| format!("output file {}: {error}", path.display()))
-    };
+    let open = |path: &Path| append_to(path).map_err(|error| told(path, &error));
     let log = || log.handle().map_err(|error| format!("the log: {error}"));
     let error = match &entry.output.error {
         Some(path) => open(path)?,
@@ -122,4 +156,24 @@ fn outputs(entry: &Entry, log: &Log) -> Result<(File, File), String> {
         None => error.try_clone().map_err(|error| format!("dup: {error}"))?,
     };
     Ok((out, error))
+}
+
+/// Opens a file for output. A pipe that nobody reads is an error at once; one that is read is
+/// waited for as usual, by the worker.
+fn append_to(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let file =
+        options.create(true).append(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+fn told(path: &Path, error: &io::Error) -> String {
+    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => "; make the folder, or give another file by -e or -o",
+        Some(Errno::NXIO) => ": it is a pipe that nobody reads",
+        _ => "; give another file by -e or -o",
+    };
+    format!("output file {}: {error}{remedy}", path.display())
 }

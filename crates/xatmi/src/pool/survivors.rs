@@ -3,13 +3,10 @@
 //! Looked at once, before a pool begins. A manager that was killed leaves no file that could be
 //! stale; the workers themselves say in `/proc` whose they are.
 
-use std::ffi::CString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use pollux_sys::mqueue::MessageQueue;
-
-use super::spawn::PREFIX_VARIABLE;
+use super::spawn::{PREFIX_VARIABLE, PROGRAM_VARIABLE};
 use crate::queue::{Prefix, QueueName};
 use crate::worker::LINK_VARIABLE;
 
@@ -20,32 +17,52 @@ const QUEUE_FOLDER: &str = "/dev/mqueue";
 ///
 /// A worker is recognised by its environment, which the manager wrote, and its command line;
 /// what it has started itself has the one and not the other.
-pub(super) fn workers(prefix: &Prefix) -> Vec<(u32, u32)> {
+#[must_use]
+pub fn workers(prefix: &Prefix) -> Vec<(u32, u32)> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut found: Vec<(u32, u32)> =
         pids.filter(|pid| *pid != own).filter_map(|pid| Some((id_of(pid, prefix)?, pid))).collect();
     found.sort_unstable();
-    found
+    // What a worker has forked looks like itself.
+    let is_forked = |(id, pid): &(u32, u32)| {
+        parent_of(*pid).is_some_and(|parent| found.binary_search(&(*id, parent)).is_ok())
+    };
+    found.iter().filter(|worker| !is_forked(worker)).copied().collect()
 }
 
-/// Removes what nobody uses: reply queues of processes that are gone and, when `services` says
-/// so, the queues of services. Returns how many; without the queue file system it is none.
-pub(super) fn remove_queues(prefix: &Prefix, services: bool) -> usize {
+/// The queues of this pool that stand; none without the queue file system.
+pub(super) fn queues(prefix: &Prefix) -> Vec<QueueName> {
     let folder = std::env::var_os("NDRX_QPATH").map_or(QUEUE_FOLDER.into(), PathBuf::from);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let is_stale = |name: &String| match QueueName::parse(prefix, name) {
-        Some(QueueName::Service(_)) => services,
-        Some(QueueName::Reply { pid, .. }) => !Path::new(&format!("/proc/{pid}")).exists(),
-        None => false,
-    };
-    let removed = names.filter(is_stale).filter(|name| {
-        let name = CString::new(format!("/{name}")).expect("a file name has no zero byte");
-        MessageQueue::unlink(&name).is_ok()
-    });
-    removed.count()
+    names.filter_map(|name| QueueName::parse(prefix, &name)).collect()
+}
+
+/// The program that a manager started process `pid` for, as far as it can be read.
+pub(super) fn program_of(pid: u32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let start = format!("{PROGRAM_VARIABLE}=");
+    let mut words = environment.split(|byte| *byte == 0);
+    let name = words.find_map(|word| word.strip_prefix(start.as_bytes()))?;
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Whether the process is there, and no zombie.
+pub(super) fn is_alive(pid: u32) -> bool {
+    status_of(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    status_of(pid).map(|(_, parent)| parent)
+}
+
+/// State and parent of a process (`proc_pid_stat(5)`); its name before them may hold anything.
+fn status_of(pid: u32) -> Option<(char, u32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = text.rsplit_once(')')?.1.split_whitespace();
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
 /// The server id of process `pid` if it is a worker of this pool.

@@ -4,14 +4,20 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::Signal;
 use pollux_poller::Token;
+use pollux_sys::mqueue::MessageQueue;
 
 use super::endpoint::Endpoint;
 use super::strangers::Strangers;
 use super::survivors;
-use super::watch::Source;
+use super::watch::{EVENTS_MAX, Source};
 use super::{Pool, PoolError, process::Process};
+use crate::queue::QueueName;
 use crate::supervisor::Action;
 
+/// How long the end waits for callers to take the answers that are owed to them.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Full waits in one turn: enough for every worker, link and connection that there may be.
+const ROUNDS_MAX: usize = 64;
 /// Longest wait: a bound for whatever a computed moment has missed.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -28,26 +34,35 @@ impl Pool {
         let mut ready: Vec<Token> = Vec::new();
         while !self.has_ended() {
             let now = Instant::now();
-            let wait = self.next_moment(now).saturating_duration_since(now);
-            self.watch.wait(wait, &mut ready)?;
-            let now = Instant::now();
-            for &token in &ready {
-                // What an earlier one of this turn has closed is no source any more.
-                if let Some(source) = self.watch.source(token) {
-                    self.hear(source, now);
+            let mut wait = self.next_moment(now).saturating_duration_since(now);
+            // A manager that was held up hears everybody before it judges who is late.
+            for _ in 0..ROUNDS_MAX {
+                self.watch.wait(wait, &mut ready)?;
+                self.hear_all(&ready, Instant::now());
+                if ready.len() < EVENTS_MAX {
+                    break;
                 }
+                wait = Duration::ZERO;
             }
-            self.pass(now);
+            self.pass(Instant::now());
         }
         self.close();
         Ok(())
+    }
+
+    fn hear_all(&mut self, ready: &[Token], now: Instant) {
+        for &token in ready {
+            // What an earlier one of this turn has closed is no source any more.
+            if let Some(source) = self.watch.source(token) {
+                self.hear(source, now);
+            }
+        }
     }
 
     /// Takes over what an earlier manager left, or starts from nothing.
     fn begin(&mut self) {
         let now = Instant::now();
         let found = survivors::workers(&self.prefix);
-        let removed = survivors::remove_queues(&self.prefix, found.is_empty());
         self.log.line(&format!(
             "begins as process {}: {}, {} workers of {} programs, prefix {}",
             std::process::id(),
@@ -56,9 +71,7 @@ impl Pool {
             self.config.entries.len(),
             self.prefix,
         ));
-        if removed > 0 {
-            self.log.line(&format!("{removed} queues of an earlier manager were removed"));
-        }
+        self.remove_stale_queues(found.is_empty());
         self.strangers = Strangers::find(&self.prefix, &mut self.watch);
         if self.strangers.len() > 0 {
             let count = self.strangers.len();
@@ -75,11 +88,35 @@ impl Pool {
             }
         }
         if !ids.is_empty() {
+            self.has_survivors = true;
             self.log.line(&format!("{} workers of an earlier manager are awaited", ids.len()));
         }
         let mut actions = Vec::new();
         self.supervisor.begin(&ids, now, &mut actions);
         self.act(actions, now);
+    }
+
+    /// Removes what nobody uses: reply queues of processes that are gone and, if no worker of an
+    /// earlier manager is left that has not reported, the queues of services that nobody offers.
+    fn remove_stale_queues(&mut self, services: bool) {
+        let mut removed = 0;
+        for queue in survivors::queues(&self.prefix) {
+            let is_removed = match queue {
+                QueueName::Service(name) => {
+                    let is_stale = services && !self.services.by_name.contains_key(&name);
+                    is_stale && self.services.discard(&name).is_ok()
+                }
+                QueueName::Reply { pid, context } => {
+                    let is_stale = !survivors::is_alive(pid);
+                    let name = self.prefix.reply_queue(pid, context);
+                    is_stale && MessageQueue::unlink(&name).is_ok()
+                }
+            };
+            removed += usize::from(is_removed);
+        }
+        if removed > 0 {
+            self.log.line(&format!("{removed} queues of an earlier manager were removed"));
+        }
     }
 
     fn hear(&mut self, source: Source, now: Instant) {
@@ -117,6 +154,12 @@ impl Pool {
     /// Tells all workers to stop, or kills them.
     pub(super) fn end(&mut self, is_now: bool, now: Instant) {
         self.has_changes = true;
+        // Processes of an earlier manager whose ids are of no configuration any more.
+        for (id, process) in &self.workers {
+            if !self.supervisor.knows(*id) {
+                let _ = process.signal(9);
+            }
+        }
         let mut actions = Vec::new();
         if is_now {
             self.supervisor.end_now(now, &mut actions);
@@ -147,10 +190,15 @@ impl Pool {
             let expected = &self.supervisor;
             self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
         }
-        let mut creditors = Vec::new();
+        if self.has_survivors && !self.supervisor.is_learning() {
+            self.has_survivors = false;
+            self.remove_stale_queues(true);
+        }
+        let mut creditors = std::mem::take(&mut self.services.stranded);
         self.services.close_withdrawn(&mut self.watch, now, false, &mut creditors);
         self.answer_unserved(creditors, now);
         self.owed.pass(now);
+        self.drop_silent(now);
         self.accept_again(now);
         if has_changed {
             self.settle_orders(now);
@@ -165,6 +213,7 @@ impl Pool {
             self.nudging.map(|(next, _)| next),
             self.visitors.accepts_at,
             self.visitors.sweeps_at,
+            self.visitors.silence_ends(),
             self.endpoint.as_ref().map(Endpoint::next_moment),
         ];
         let soonest = optional.into_iter().flatten().min();
@@ -173,7 +222,7 @@ impl Pool {
     }
 
     fn has_ended(&self) -> bool {
-        self.supervisor.is_ending() && self.supervisor.is_empty()
+        self.supervisor.is_ending() && self.supervisor.is_empty() && self.workers.is_empty()
     }
 
     /// Everything is stopped: the last callers are told, and whoever waits for the end sees it.
@@ -183,10 +232,11 @@ impl Pool {
         self.services.retire(|_| false, &mut self.watch, now);
         self.services.close_withdrawn(&mut self.watch, now, true, &mut creditors);
         self.answer_unserved(creditors, now);
+        self.settle_orders(now);
         if let Some(endpoint) = self.endpoint.take() {
             endpoint.end();
         }
-        self.settle_orders(now);
+        self.owed.finish(FAREWELL);
         self.log.line("ends");
     }
 }

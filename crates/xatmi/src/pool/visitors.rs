@@ -3,7 +3,8 @@
 //! A context's connection is its life line: when it ends, however it ends, its reply queue is
 //! removed. Only the user of the pool and root are heard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use pollux_sys::mqueue::MessageQueue;
 use rustix::net::SocketFlags;
 
 use super::watch::Source;
-use super::{Pool, Seat};
+use super::workers::Report;
+use super::{Pool, Seat, survivors};
 use crate::client::{ClientHello, Welcome};
 use crate::control::{Answer, Request};
 use crate::link::{Link, Received};
@@ -23,6 +25,11 @@ use crate::slots::Slots;
 const VISITORS_MAX: usize = 8_192;
 /// Connections accepted in one turn.
 const ACCEPT_BUDGET: usize = 64;
+/// How long a connection may be open before its first message: clients, workers and commands
+/// speak at once, and who does not takes a place from them.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// Answers that wait for one reader: the longest table that there may be.
+const UNSENT_MAX: usize = 4_096;
 /// How long accepting rests when there is no room.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// How often it is told that accepting rests.
@@ -37,6 +44,16 @@ pub(super) struct Visitor {
     token: Token,
     /// Set once it has said that it is a client context.
     pub(super) client: Option<Client>,
+    /// What found no room yet; nothing is read from who has not read this.
+    unsent: VecDeque<Answer>,
+}
+
+/// What became of answers that waited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sent {
+    All,
+    Waits,
+    Gone,
 }
 
 /// A client context.
@@ -52,6 +69,10 @@ pub(super) struct Client {
 pub(super) struct Visitors {
     pub(super) by_number: BTreeMap<u64, Visitor>,
     numbers: u64,
+    /// Those that have said nothing yet, in the order of their coming, and until when they may.
+    silent: BTreeMap<u64, Instant>,
+    /// Those that went because they had said nothing.
+    pub(super) dropped_silent: u64,
     /// When accepting begins again; it rests while there is no room.
     pub(super) accepts_at: Option<Instant>,
     rest_told: Option<Instant>,
@@ -59,6 +80,13 @@ pub(super) struct Visitors {
     pub(super) sweeps_at: Option<Instant>,
     /// Memory of earlier managers, so that workers which share one share its mapping.
     mappings: Vec<((u64, u64), Rc<Slots>)>,
+}
+
+impl Visitors {
+    /// When the first of the silent ones has to go.
+    pub(super) fn silence_ends(&self) -> Option<Instant> {
+        self.silent.first_key_value().map(|(_, until)| *until)
+    }
 }
 
 impl Pool {
@@ -71,12 +99,21 @@ impl Pool {
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::accept_with(listener, flags) {
-                Ok(socket) => self.welcome(socket),
+                Ok(socket) => self.welcome(socket, now),
                 Err(rustix::io::Errno::AGAIN) => return,
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 // EMFILE, ENFILE, ENOMEM: the connection waits in the backlog.
                 Err(errno) => return self.rest(now, &errno.to_string()),
             }
+        }
+    }
+
+    /// Ends the connections that have said nothing for too long.
+    pub(super) fn drop_silent(&mut self, now: Instant) {
+        while self.visitors.silence_ends().is_some_and(|until| now >= until) {
+            let Some((number, _)) = self.visitors.silent.pop_first() else { return };
+            self.visitors.dropped_silent += 1;
+            self.leave(number);
         }
     }
 
@@ -96,6 +133,12 @@ impl Pool {
     /// What a connection says.
     pub(super) fn hear_visitor(&mut self, number: u64, now: Instant) {
         let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return };
+        if !visitor.unsent.is_empty() {
+            if self.send_rest(number) == Sent::All {
+                self.wait_for_room(number, false);
+            }
+            return;
+        }
         match visitor.link.receive::<Request>() {
             Ok(Received::Message(request, descriptors)) => {
                 self.understand_visitor(number, request, descriptors, now);
@@ -110,11 +153,45 @@ impl Pool {
         }
     }
 
-    /// Sends an answer to a connection. One that does not read gets no more.
+    /// Sends an answer to a connection, at once or when there is room. One that does not read
+    /// for too long gets no more.
     pub(super) fn reply(&mut self, number: u64, answer: &Answer) {
+        let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return };
+        visitor.unsent.push_back(answer.clone());
+        match visitor.unsent.len() {
+            1 => match self.send_rest(number) {
+                Sent::Waits => self.wait_for_room(number, true),
+                Sent::All | Sent::Gone => {}
+            },
+            // It is told when there is room.
+            2..=UNSENT_MAX => {}
+            _ => {
+                self.counts.untold += 1;
+                self.leave(number);
+            }
+        }
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn send_rest(&mut self, number: u64) -> Sent {
+        let Some(visitor) = self.visitors.by_number.get_mut(&number) else { return Sent::Gone };
+        while let Some(answer) = visitor.unsent.front() {
+            match visitor.link.send(answer) {
+                Ok(()) => drop(visitor.unsent.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Waits,
+                Err(_) => {
+                    self.counts.untold += 1;
+                    self.leave(number);
+                    return Sent::Gone;
+                }
+            }
+        }
+        Sent::All
+    }
+
+    fn wait_for_room(&mut self, number: u64, is_for_room: bool) {
         let Some(visitor) = self.visitors.by_number.get(&number) else { return };
-        if visitor.link.send(answer).is_err() {
-            self.counts.untold += 1;
+        if self.watch.turn(visitor.link.as_fd(), visitor.token, is_for_room).is_err() {
             self.leave(number);
         }
     }
@@ -126,14 +203,21 @@ impl Pool {
         descriptors: Vec<OwnedFd>,
         now: Instant,
     ) {
+        self.visitors.silent.remove(&number);
         match request {
             Request::Client(hello) => self.greet(number, &hello, now),
-            Request::Adopt { srvid, pid, slot, services, .. } => {
+            Request::Adopt { srvid, pid, name, slot, services } => {
                 let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
                 self.watch.remove(visitor.link.as_fd(), visitor.token);
-                match self.seat_of(descriptors, slot) {
-                    Ok(seat) => self.adopt(srvid, pid, visitor.link, seat, &services, now),
-                    Err(why) => self.log.line(&format!("worker {srvid} can't come back: {why}")),
+                let Visitor { link, .. } = visitor;
+                let seat = is_sent_by(&link, pid).and_then(|()| self.seat_of(descriptors, slot));
+                match seat {
+                    Ok(seat) => {
+                        let program = survivors::program_of(pid).unwrap_or(name);
+                        let report = Report { id: srvid, pid, program, services };
+                        self.adopt(report, link, seat, now);
+                    }
+                    Err(why) => self.reject(srvid, pid, &link, &why),
                 }
             }
             command => self.obey(number, command, now),
@@ -143,6 +227,14 @@ impl Pool {
     fn greet(&mut self, number: u64, hello: &ClientHello, now: Instant) {
         if self.supervisor.is_ending() {
             let why = "the pool is ending".to_owned();
+            return self.reply(number, &Answer::Refused { why });
+        }
+        let known = self.visitors.by_number.get(&number).and_then(|v| v.client.as_ref());
+        if let Some(Client { pid, context, .. }) = known {
+            let why = format!(
+                "this connection is that of context {context} of process {pid}; open another one \
+                 for another context"
+            );
             return self.reply(number, &Answer::Refused { why });
         }
         let welcome = Welcome {
@@ -159,7 +251,7 @@ impl Pool {
         self.reply(number, &Answer::Welcome(welcome));
     }
 
-    fn welcome(&mut self, socket: OwnedFd) {
+    fn welcome(&mut self, socket: OwnedFd, now: Instant) {
         let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { return };
         let link = Link::new(socket);
         let own = rustix::process::geteuid();
@@ -171,7 +263,9 @@ impl Pool {
         self.visitors.numbers += 1;
         let number = self.visitors.numbers;
         if let Ok(token) = self.watch.add(link.as_fd(), Source::Connection(number)) {
-            self.visitors.by_number.insert(number, Visitor { link, token, client: None });
+            let visitor = Visitor { link, token, client: None, unsent: VecDeque::new() };
+            self.visitors.by_number.insert(number, visitor);
+            self.visitors.silent.insert(number, now + SILENCE_MAX);
         }
     }
 
@@ -179,6 +273,7 @@ impl Pool {
     fn leave(&mut self, number: u64) {
         let Some(visitor) = self.visitors.by_number.remove(&number) else { return };
         self.watch.remove(visitor.link.as_fd(), visitor.token);
+        self.visitors.silent.remove(&number);
         if let Some(client) = visitor.client {
             // A context that ended well has done so itself.
             let _ = MessageQueue::unlink(&self.prefix.reply_queue(client.pid, client.context));
@@ -225,5 +320,18 @@ impl Pool {
             return Err(format!("its slot {index} is beyond its memory"));
         }
         Ok(Seat { slots, index })
+    }
+}
+
+/// Whether the process at the other end is the one that it says it is: what is taken over is
+/// watched and sent signals.
+fn is_sent_by(link: &Link, pid: u32) -> Result<(), String> {
+    let peer = rustix::net::sockopt::socket_peercred(link.as_fd());
+    let peer = peer.map_err(|errno| format!("SO_PEERCRED: {errno}"))?;
+    let peer = peer.pid.as_raw_nonzero().get();
+    if u32::try_from(peer) == Ok(pid) {
+        Ok(())
+    } else {
+        Err(format!("process {peer} says that it is process {pid}"))
     }
 }

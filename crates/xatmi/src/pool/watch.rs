@@ -10,7 +10,7 @@ use std::time::Duration;
 use pollux_poller::{Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
 
 /// Events of one wait; more stay ready for the next.
-const EVENTS_MAX: usize = 256;
+pub(super) const EVENTS_MAX: usize = 256;
 
 /// What became ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +68,18 @@ impl Watch {
         }
         self.slots[index] = Some(source);
         Ok(token)
+    }
+
+    /// Watches `fd` for room instead of input, or for input again.
+    pub(super) fn turn(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        token: Token,
+        is_for_room: bool,
+    ) -> io::Result<()> {
+        let interest = if is_for_room { Interest::WRITABLE } else { Interest::READABLE };
+        let registration = Registration::new(interest, Trigger::Level);
+        self.poller.modify(fd, token, registration).map_err(io::Error::other)
     }
 
     /// Ends watching `fd`, which is still open.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Pool;
 use super::owed::Creditor;
-use super::process::Process;
+use super::process::{Process, Seat};
 use super::services::creditor;
 use super::spawn::{Start, spawn};
 use crate::error::Code;
@@ -22,6 +22,14 @@ const NUDGE_FOR: Duration = Duration::from_secs(1);
 const NUDGE_EACH: Duration = Duration::from_millis(20);
 /// Longest reason that is kept, in characters.
 const CAUSE_CHARS_MAX: usize = 200;
+
+/// What a worker of an earlier manager says of itself.
+pub(super) struct Report {
+    pub(super) id: u32,
+    pub(super) pid: u32,
+    pub(super) program: String,
+    pub(super) services: Vec<Advert>,
+}
 
 impl Pool {
     /// Does what the supervisor asks for, and what follows from it.
@@ -102,15 +110,8 @@ impl Pool {
     }
 
     /// A worker of an earlier manager reports on a connection, which becomes its link.
-    pub(super) fn adopt(
-        &mut self,
-        id: u32,
-        pid: u32,
-        link: Link,
-        seat: super::Seat,
-        services: &[Advert],
-        now: Instant,
-    ) {
+    pub(super) fn adopt(&mut self, report: Report, link: Link, seat: Seat, now: Instant) {
+        let Report { id, pid, program, services } = report;
         let stands = |advert: &Advert| {
             crate::queue::ServiceName::new(&advert.name).is_some_and(|name| {
                 let queue = self.prefix.service_queue(&name);
@@ -120,12 +121,12 @@ impl Pool {
         self.has_changes = true;
         let other = self.workers.get(&id).is_some_and(|known| known.pid != pid);
         let mut actions = Vec::new();
-        let is_wanted =
-            !other && services.iter().all(stands) && self.supervisor.adopt(id, now, &mut actions);
+        let is_wanted = !other
+            && services.iter().all(stands)
+            && self.supervisor.adopt(id, &program, now, &mut actions);
         if !is_wanted {
-            self.log.line(&format!("{} (process {pid}) is not wanted", self.called(id)));
-            let _ = link.send(&ToWorker::Stop);
-        } else if let Err(error) = self.take_over(id, pid, link, seat, services) {
+            self.reject(id, pid, &link, "it is not wanted");
+        } else if let Err(error) = self.take_over(id, pid, link, seat, &services) {
             let how = format!("can't be watched: {error}");
             self.log.line(&format!("{} (process {pid}) {how}", self.called(id)));
             self.supervisor.event(Event::Died { id, how }, now, &mut actions);
@@ -136,12 +137,21 @@ impl Pool {
         self.act(actions, now);
     }
 
+    /// Has a worker of an earlier manager end; one that can be taken over is started in its place.
+    pub(super) fn reject(&mut self, id: u32, pid: u32, link: &Link, why: &str) {
+        let called = self.called(id);
+        self.log
+            .line(&format!("{called} (process {pid}) is not taken over: {why}; it is told to end"));
+        // One that does not read will look for a manager again.
+        let _ = link.send(&ToWorker::Stop);
+    }
+
     fn take_over(
         &mut self,
         id: u32,
         pid: u32,
         link: Link,
-        seat: super::Seat,
+        seat: Seat,
         services: &[Advert],
     ) -> Result<(), std::io::Error> {
         if !self.workers.contains_key(&id) {

@@ -24,6 +24,8 @@ pub struct QueueCache<K> {
     uses: u64,
     /// Where the last one was found: most callers stay with one queue.
     recent: usize,
+    /// Queues that came since all were asked for their names.
+    inserts: usize,
 }
 
 #[derive(Debug)]
@@ -43,7 +45,7 @@ impl<K: Copy + Eq> QueueCache<K> {
     #[must_use]
     pub fn new(entries_max: usize) -> Self {
         assert!(entries_max > 0, "a cache holds something");
-        Self { entries: Vec::new(), entries_max, uses: 0, recent: 0 }
+        Self { entries: Vec::new(), entries_max, uses: 0, recent: 0, inserts: 0 }
     }
 
     /// The queue of `key`, opened by the name that `name` gives unless it is open.
@@ -129,8 +131,12 @@ impl<K: Copy + Eq> QueueCache<K> {
     }
 
     fn insert(&mut self, key: K, queue: MessageQueue) -> usize {
-        // Where one comes others have gone: the moment costs a walk through the file system anyway.
-        self.close_withdrawn();
+        // Where many come others have gone. Each is asked once for each that comes, no more.
+        self.inserts += 1;
+        if self.inserts >= self.entries.len() {
+            self.inserts = 0;
+            self.close_withdrawn();
+        }
         if self.entries.len() == self.entries_max {
             let oldest = (0..self.entries.len()).min_by_key(|at| self.entries[*at].last_use);
             self.entries.swap_remove(oldest.unwrap_or(0));
@@ -193,6 +199,28 @@ mod tests {
         assert_eq!(cache.len(), 1);
         cache.close_withdrawn();
         assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_crowd_that_comes_and_goes_costs_no_look_at_all_of_it_each_time() {
+        let mut cache = QueueCache::new(8);
+        let queues: Vec<_> =
+            (30..38).map(|n| MessageQueue::create(&name(n), SIZE).expect("a queue")).collect();
+        for n in 30..38 {
+            cache.open(n, || name(n)).expect("it stands");
+        }
+        cache.inserts = 0;
+        for n in 30..38 {
+            MessageQueue::unlink(&name(n)).expect("it stands");
+        }
+        let looks = (40..48).filter(|n| {
+            let _queue = MessageQueue::create(&name(*n), SIZE).expect("a queue");
+            cache.open(*n, || name(*n)).expect("it stands");
+            MessageQueue::unlink(&name(*n)).expect("it stands");
+            cache.inserts == 0
+        });
+        assert_eq!(looks.count(), 1);
+        drop(queues);
     }
 
     #[test]

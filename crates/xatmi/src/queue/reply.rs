@@ -41,7 +41,8 @@ impl ReplyQueue {
     pub fn create(name: CString, size: QueueSize) -> io::Result<Self> {
         let made = match MessageQueue::create_for_replies(&name, size) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                MessageQueue::unlink(&name)?;
+                // The manager may be removing it too. If it stays, the next line says so.
+                let _ = MessageQueue::unlink(&name);
                 MessageQueue::create_for_replies(&name, size)
             }
             other => other,

@@ -3,9 +3,10 @@
 //! A worker can be killed when the kernel has taken a message out of the queue for it and before
 //! it has noted whose it is. So the kernel writes the message here, and nothing of it is lost:
 //! the manager reads the caller of a worker that died with a message in its inbox and a slot that
-//! says idle. The worker empties the inbox once its slot says busy.
+//! says idle. The worker empties the inbox once its slot says busy (`tests/loom_slots.rs`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+// The parent chooses the atomics, so that the loom model takes this file in as it stands.
+use super::atomic::{AtomicU64, Ordering};
 
 /// Words of one inbox: the longest message of stock limits (`fs.mqueue.msgsize_max`).
 pub(super) const INBOX_WORDS: usize = 1024;
@@ -35,10 +36,11 @@ impl<'a> Inbox<'a> {
         }
     }
 
-    /// Nothing is in it: what begins with zero is no message.
+    /// Nothing is in it: what begins with zero is no message. Called when the slot says busy,
+    /// which nothing may move behind this: between the two the message would be nowhere.
     #[inline]
     pub fn empty(&self) {
-        self.words[0].store(0, Ordering::Relaxed);
+        self.words[0].store(0, Ordering::Release);
     }
 
     /// Copies the first bytes to `out`, which is at most [`Inbox::LEN_BYTES_MAX`] long.

@@ -99,6 +99,12 @@ impl Member {
         !matches!(self.phase, Phase::Down | Phase::Queued { .. } | Phase::Waiting { .. })
     }
 
+    /// Whether a stop that is under way is followed by a start.
+    pub(super) fn starts_again(&self) -> bool {
+        let then = Then::Again;
+        matches!(self.phase, Phase::Ending(t) | Phase::Killing { then: t, .. } if t == then)
+    }
+
     /// Down or waiting → queued.
     pub(super) fn enqueue(&mut self, in_order: bool, now: Instant) {
         self.enter(Phase::Queued { in_order }, now);
@@ -146,11 +152,28 @@ impl Member {
         }
     }
 
+    /// Not running, or on its way out → queued, at once or when it is gone. Whether that changed
+    /// anything.
+    pub(super) fn start(&mut self, now: Instant, out: &mut Vec<Action>) -> bool {
+        match self.phase {
+            Phase::Down | Phase::Waiting { .. } => self.enqueue(true, now),
+            Phase::Ending(_) | Phase::Killing { .. } => self.stop(Then::Again, now, out),
+            _ => return false,
+        }
+        self.failures = 0;
+        true
+    }
+
     /// Alive → ending; queued or waiting → down.
     pub(super) fn stop(&mut self, then: Then, now: Instant, out: &mut Vec<Action>) {
         match &mut self.phase {
             Phase::Down => {}
-            Phase::Queued { .. } | Phase::Waiting { .. } if then == Then::Again => {}
+            Phase::Queued { .. } if then == Then::Again => {}
+            // Who restarts it by hand has mended it, and does not want to wait.
+            Phase::Waiting { .. } if then == Then::Again => {
+                self.failures = 0;
+                self.enqueue(false, now);
+            }
             Phase::Queued { .. } | Phase::Waiting { .. } => self.enter(Phase::Down, now),
             // It has been told; only what follows may change.
             Phase::Ending(of) | Phase::Killing { then: of, .. } => *of = then,
@@ -203,6 +226,8 @@ impl Member {
             }
             Phase::Ending(_) => {
                 let limit = self.policy.end_max_cycles;
+                // Said again each time: a link that was full has lost it.
+                out.push(Action::Stop { id: self.id });
                 self.kill_when_over(limit, "did not end within end_max", settings, now, out);
             }
             Phase::Killing { step, cycles_left, then } => {

@@ -39,7 +39,8 @@ mod orders;
 mod view;
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 pub use events::{Action, Event};
 pub use orders::{NoSuchWorker, Selection};
@@ -56,7 +57,7 @@ const STARTING_MAX: usize = 64;
 pub struct Supervisor {
     settings: Settings,
     /// Copies to run for each entry.
-    mins: Vec<(std::ops::Range<u32>, String)>,
+    mins: Vec<(Range<u32>, String)>,
     members: BTreeMap<u32, Member>,
     next_cycle: Instant,
     /// Until when workers of an earlier manager may report.
@@ -102,22 +103,28 @@ impl Supervisor {
         self.end_learning(now, out);
     }
 
-    /// Takes up another configuration. Workers that are no longer in it are told to stop, new
-    /// ones of `min` are started; what runs keeps its process, with the new limits.
+    /// Takes up another configuration. Workers that are no longer in it are told to stop, those
+    /// that are new in a `min` are started, those whose id has another program now are restarted;
+    /// what else runs keeps its process, with the new limits.
     pub fn reload(&mut self, config: &PoolConfig, now: Instant, out: &mut Vec<Action>) {
         self.settings = config.settings.clone();
         self.next_cycle = self.next_cycle.min(now + self.settings.sanity);
-        let known: Vec<u32> = self.members.keys().copied().collect();
+        let (old_mins, old_programs) = (self.mins.clone(), self.programs());
         for member in self.members.values_mut() {
             member.is_removed = true;
         }
         self.take_entries(&config.entries, now);
-        for member in self.members.values_mut().filter(|member| member.is_removed) {
-            member.stop(Then::Stay, now, out);
-        }
-        for (ids, _) in self.mins.clone() {
-            for id in ids.filter(|id| !known.contains(id)) {
-                self.members.get_mut(&id).expect("of the configuration").enqueue(true, now);
+        let has = |mins: &[(Range<u32>, String)], id| mins.iter().any(|(ids, _)| ids.contains(&id));
+        for member in self.members.values_mut() {
+            if member.is_removed {
+                member.stop(Then::Stay, now, out);
+                continue;
+            }
+            if old_programs.get(&member.id).is_some_and(|old| *old != member.program) {
+                member.stop(Then::Again, now, out);
+            }
+            if has(&self.mins, member.id) && !has(&old_mins, member.id) {
+                member.start(now, out);
             }
         }
         self.forget_removed();
@@ -147,13 +154,12 @@ impl Supervisor {
         self.take_turns(now, out);
     }
 
-    /// A worker of an earlier manager reports. False when it is not wanted: its id is unknown,
-    /// another process has it, or the pool is ending.
+    /// A worker of an earlier manager reports. False when it is not wanted: its id is unknown or
+    /// another program's, another process has it, or the pool is ending.
     #[must_use]
-    pub fn adopt(&mut self, id: u32, now: Instant, out: &mut Vec<Action>) -> bool {
-        let is_free = !self.is_ending;
-        let is_taken =
-            is_free && self.members.get_mut(&id).is_some_and(|member| member.adopted(now));
+    pub fn adopt(&mut self, id: u32, program: &str, now: Instant, out: &mut Vec<Action>) -> bool {
+        let member = self.members.get_mut(&id).filter(|member| member.program == program);
+        let is_taken = !self.is_ending && member.is_some_and(|member| member.adopted(now));
         self.end_learning(now, out);
         is_taken
     }
@@ -173,6 +179,12 @@ impl Supervisor {
         }
         self.next_cycle = now + self.settings.sanity;
         self.take_turns(now, out);
+    }
+
+    /// Whether this id is of the configuration, or still has a process of an earlier one.
+    #[must_use]
+    pub fn knows(&self, id: u32) -> bool {
+        self.members.contains_key(&id)
     }
 
     /// When [`Supervisor::pass`] has to be called next.
@@ -231,10 +243,20 @@ impl Supervisor {
             program: member.program.clone(),
             state: self.state(member, now),
             age: member::age(member.since, now),
+            starts_again: member.starts_again(),
+            next_start: self.next_start(member, now),
             starts: member.starts,
             failures: member.failures,
             cause: member.cause.clone(),
         })
+    }
+
+    /// When a worker that waits is started: at the check at which its cycles are over.
+    fn next_start(&self, member: &Member, now: Instant) -> Option<Duration> {
+        let Phase::Waiting { cycles_left } = member.phase else { return None };
+        let next_cycle = self.next_cycle.saturating_duration_since(now);
+        let further = self.settings.sanity * cycles_left.saturating_sub(1);
+        (!self.is_learning()).then_some(next_cycle + further)
     }
 
     fn state(&self, member: &Member, now: Instant) -> State {
@@ -265,6 +287,10 @@ impl Supervisor {
                 member.program.clone_from(&entry.program);
             }
         }
+    }
+
+    fn programs(&self) -> BTreeMap<u32, String> {
+        self.members.iter().map(|(id, member)| (*id, member.program.clone())).collect()
     }
 
     fn forget_removed(&mut self) {

@@ -55,13 +55,7 @@ impl Supervisor {
         let mut started = 0;
         for id in self.selected(which, true)? {
             let member = self.members.get_mut(&id).expect("selected from the members");
-            match member.phase {
-                Phase::Down | Phase::Waiting { .. } => member.enqueue(true, now),
-                Phase::Ending(_) | Phase::Killing { .. } => member.stop(Then::Again, now, out),
-                _ => continue,
-            }
-            member.failures = 0;
-            started += 1;
+            started += usize::from(member.start(now, out));
         }
         self.take_turns(now, out);
         Ok(started)
@@ -80,7 +74,8 @@ impl Supervisor {
         self.tell(which, Then::Stay, now, out)
     }
 
-    /// Stops what is running and starts it again, each as soon as it is gone.
+    /// Stops what is running and starts it again, each as soon as it is gone; one that is down is
+    /// started if it was meant by its id.
     ///
     /// # Errors
     /// [`NoSuchWorker`].
@@ -120,8 +115,13 @@ impl Supervisor {
         let mut told = 0;
         for id in self.selected(which, false)? {
             let member = self.members.get_mut(&id).expect("selected from the members");
-            told += usize::from(!matches!(member.phase, Phase::Down));
-            member.stop(then, now, out);
+            let is_down = matches!(member.phase, Phase::Down);
+            if is_down && then == Then::Again && matches!(which, Selection::Id(_)) {
+                told += usize::from(member.start(now, out));
+            } else {
+                told += usize::from(!is_down);
+                member.stop(then, now, out);
+            }
         }
         self.take_turns(now, out);
         Ok(told)

@@ -15,6 +15,10 @@ pub struct MemberView {
     pub state: State,
     /// How long it has been doing so.
     pub age: Duration,
+    /// Whether a stop that is under way is followed by a start.
+    pub starts_again: bool,
+    /// Until the next start of one that waits for it, as far as that is known.
+    pub next_start: Option<Duration>,
     /// Processes started so far.
     pub starts: u32,
     /// Failures in a row.

@@ -19,19 +19,47 @@ impl Region {
     /// `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let bytes = vec![0; len + Self::ALIGNMENT_BYTES - 1];
+        Self::of(vec![0; len + Self::ALIGNMENT_BYTES - 1], len)
+    }
+
+    /// The same; none when the system has no memory for it, where [`zeroed`](Self::zeroed) ends
+    /// the process.
+    ///
+    /// What is very large is asked for first and taken then: it is zero because the system made it
+    /// so, and costs nothing before it is used. Another thread may take the last of it in between.
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        /// From here on the allocator has each piece of memory from the system anew.
+        const VERY_LARGE_BYTES: usize = 32 << 20;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len + Self::ALIGNMENT_BYTES - 1).ok()?;
+        if len <= VERY_LARGE_BYTES {
+            bytes.resize(len + Self::ALIGNMENT_BYTES - 1, 0);
+            return Some(Self::of(bytes, len));
+        }
+        // Or else the compiler takes it that there is always memory that nobody uses.
+        drop(std::hint::black_box(bytes));
+        Some(Self::zeroed(len))
+    }
+
+    fn of(bytes: Vec<u8>, len: usize) -> Self {
         let start = bytes.as_ptr().align_offset(Self::ALIGNMENT_BYTES);
         // The documentation lets this fail where code runs at compile time, and nowhere else.
         assert!(start < Self::ALIGNMENT_BYTES, "an address of bytes can always be aligned");
         Self { bytes, start, len }
     }
 
+    /// Takes over the content of other memory, as far as it fits; what is behind it stays.
+    pub fn copy_from(&mut self, other: &Self) {
+        let kept = self.len.min(other.len);
+        self.bytes_mut()[..kept].copy_from_slice(&other.bytes()[..kept]);
+    }
+
     /// Other memory of `len` bytes with the same content, as far as it fits; the rest is zero.
     #[must_use]
     pub fn resized(&self, len: usize) -> Self {
         let mut other = Self::zeroed(len);
-        let kept = self.len.min(len);
-        other.bytes_mut()[..kept].copy_from_slice(&self.bytes()[..kept]);
+        other.copy_from(self);
         other
     }
 

@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Instant;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
 use super::liaison::Liaison;
 use super::offers::{Offer, Offers, Standing, service_name};
 use super::options::Options;
@@ -45,6 +47,10 @@ impl Desk {
         if self.bell.is_some() {
             return Err(Error::new(Code::Match, "the worker attends to a descriptor already"));
         }
+        // A read of one that somebody else has emptied must not keep the worker.
+        let set = |flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK);
+        let is_set = fcntl_getfl(&fd).and_then(set);
+        is_set.map_err(|errno| Error::os("the descriptor can't be set", errno.into()))?;
         self.watch.hear_bell(fd.as_fd())?;
         self.bell = Some(Rc::new(Bell { fd, each: RefCell::new(each) }));
         Ok(())
@@ -188,5 +194,35 @@ impl Desk {
 
     pub(super) fn slot(&self) -> Slot<'_> {
         self.slots.slot(self.slot).expect("looked up when the worker was made")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+    use crate::link::Link;
+    use crate::worker::Wake;
+
+    #[test]
+    fn one_descriptor_is_attended_to_and_read_without_waiting() {
+        let (_manager, worker) = Link::pair().expect("a pair");
+        let mut desk = Desk {
+            offers: Offers::default(),
+            watch: Watch::open(Wake::One).expect("epoll"),
+            liaison: Liaison::new(worker),
+            prefix: Prefix::new("/desk").expect("a prefix"),
+            slots: Rc::new(Slots::create(1).expect("memory")),
+            slot: 0,
+            bell: None,
+            is_serving: false,
+        };
+        let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        desk.attend_to(bell(), Box::new(|| {})).expect("the first");
+        let read = rustix::io::read(&desk.bell.as_ref().expect("kept").fd, &mut [0; 8]);
+        assert_eq!(read, Err(rustix::io::Errno::AGAIN));
+        let second = desk.attend_to(bell(), Box::new(|| {})).expect_err("one is enough");
+        assert_eq!(second.code(), Code::Match);
     }
 }

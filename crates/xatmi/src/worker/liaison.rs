@@ -31,8 +31,10 @@ const MESSAGES_MAX: usize = 16;
 /// The link, and what came over it.
 pub(super) struct Liaison {
     link: Option<Link>,
-    /// Since when no manager was heard; stays set until a new one says something.
+    /// Since when no manager was heard; stays set until a new one says something, or its link
+    /// has stood for long.
     orphaned_at: Option<Instant>,
+    /// While there is a link, when the next try would have been.
     next_try: Instant,
     answer: Option<Result<(), Error>>,
     is_stop_asked: bool,
@@ -111,6 +113,10 @@ impl Liaison {
 
     /// The link ended. Called when it is watched no more.
     pub(super) fn lose(&mut self, now: Instant) {
+        // One that stood for long was a manager's, though it had nothing to say.
+        if now.saturating_duration_since(self.next_try) > ORPHAN_MAX {
+            self.orphaned_at = None;
+        }
         self.link = None;
         self.orphaned_at.get_or_insert(now);
         self.next_try = now;
@@ -123,7 +129,8 @@ impl Liaison {
 
     /// Whether no manager came back in time.
     pub(super) fn is_abandoned(&self, now: Instant) -> bool {
-        self.orphaned_at.is_some_and(|since| now.duration_since(since) > ORPHAN_MAX)
+        self.link.is_none()
+            && self.orphaned_at.is_some_and(|since| now.duration_since(since) > ORPHAN_MAX)
     }
 
     /// Looks for a manager and asks it to take this worker; whether there is a link now.
@@ -249,5 +256,29 @@ mod tests {
         assert_eq!(liaison.next_try(), Some(now + ORPHAN_PAUSE));
         assert!(!liaison.is_abandoned(now + ORPHAN_MAX));
         assert!(liaison.is_abandoned(now + ORPHAN_MAX + ORPHAN_PAUSE));
+    }
+
+    #[test]
+    fn an_adopted_worker_is_not_abandoned_by_a_manager_that_has_nothing_to_say() {
+        let (manager, worker) = Link::pair().expect("a pair");
+        let mut liaison = Liaison::new(worker);
+        drop(manager);
+        let lost = Instant::now();
+        liaison.lose(lost);
+        // As after a try that found a manager.
+        let (_manager, worker) = Link::pair().expect("a pair");
+        liaison.link = Some(Link::new(worker));
+        liaison.next_try = lost + ORPHAN_PAUSE;
+        let later = lost + 10 * ORPHAN_MAX;
+        assert!(!liaison.is_abandoned(later));
+        liaison.lose(later);
+        assert!(!liaison.is_abandoned(later + ORPHAN_MAX));
+        assert!(liaison.is_abandoned(later + ORPHAN_MAX + ORPHAN_PAUSE));
+        // One that was lost at once was no manager.
+        let (_stranger, worker) = Link::pair().expect("a pair");
+        liaison.link = Some(Link::new(worker));
+        liaison.next_try = later + ORPHAN_MAX + ORPHAN_PAUSE;
+        liaison.lose(later + ORPHAN_MAX + ORPHAN_PAUSE);
+        assert!(liaison.is_abandoned(later + ORPHAN_MAX + ORPHAN_PAUSE));
     }
 }

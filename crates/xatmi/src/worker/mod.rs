@@ -199,6 +199,10 @@ struct Serving {
 impl Serving {
     fn until_end(&mut self) -> Result<Ending, Error> {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        // What came while the answer to the adverts was awaited rings no more.
+        if let Some(ending) = self.look_around(false)? {
+            return Ok(ending);
+        }
         loop {
             let timeout = self.timeout();
             self.dispatch.desk.borrow_mut().watch.wait(&mut events, timeout)?;

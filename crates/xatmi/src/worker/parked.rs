@@ -10,12 +10,12 @@ use std::io;
 use pollux_sys::mqueue::MessageQueue;
 
 use crate::queue::{ServiceName, is_withdrawn};
-use crate::slots::Promise;
+use crate::slots::{PROMISES_MAX, Promise};
 use crate::wire::ClientAddress;
 
 /// The most messages that one worker keeps: far more than the callers of a pool within the
-/// limits of the kernel, and a megabyte at most at the usual size.
-pub(super) const PARKED_MAX: usize = 256;
+/// limits of the kernel, and a megabyte at most at the usual size. For each there is a promise.
+pub(super) const PARKED_MAX: usize = PROMISES_MAX;
 
 /// Where a message goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,8 +30,7 @@ pub(super) enum Destination {
 #[derive(Debug)]
 pub(super) struct Letter {
     pub(super) bytes: Box<[u8]>,
-    /// Tells the manager of it as long as it waits.
-    #[expect(dead_code, reason = "its end is what counts")]
+    /// Tells the manager of it as long as it waits, and for good when it is left behind.
     pub(super) promise: Option<Promise>,
     /// When nobody wants it any more, in nanoseconds of the monotonic clock.
     pub(super) until_ns: u64,
@@ -53,8 +52,10 @@ pub(super) struct Parked {
 pub(super) struct Place {
     destination: Destination,
     pub(super) queue: MessageQueue,
+    /// The longest message that the queue takes.
+    pub(super) message_len_bytes_max: usize,
     generation: u32,
-    waiting: VecDeque<Letter>,
+    pub(super) waiting: VecDeque<Letter>,
 }
 
 impl Parked {
@@ -67,19 +68,23 @@ impl Parked {
     }
 
     /// The place of a queue for which messages wait already.
-    pub(super) fn find(&self, destination: &Destination) -> Option<usize> {
-        let is_it = |place: &Option<Place>| {
-            place.as_ref().is_some_and(|place| place.destination == *destination)
-        };
-        self.places.iter().position(is_it)
+    pub(super) fn find(&self, destination: &Destination) -> Option<(usize, &Place)> {
+        self.places().find(|(_, place)| place.destination == *destination)
     }
 
-    /// Makes a place for a full queue; returns it with its generation.
-    pub(super) fn open(&mut self, destination: Destination, queue: MessageQueue) -> (usize, u32) {
+    /// Makes a place for a full queue, whose messages have `message_len_bytes_max` at most;
+    /// returns it with its generation.
+    pub(super) fn open(
+        &mut self,
+        destination: Destination,
+        queue: MessageQueue,
+        message_len_bytes_max: usize,
+    ) -> (usize, u32) {
         // Wraps as tokens do, so that both speak of the same number.
         self.generation = (self.generation + 1) % pollux_poller::Token::GENERATIONS;
         let generation = self.generation;
-        let place = Place { destination, queue, generation, waiting: VecDeque::new() };
+        let waiting = VecDeque::new();
+        let place = Place { destination, queue, message_len_bytes_max, generation, waiting };
         let free = self.places.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
             self.places.push(None);
@@ -130,6 +135,16 @@ impl Parked {
         Some(place)
     }
 
+    /// Takes everything away, as the worker ends; those who wait for it are told by the manager.
+    pub(super) fn leave(&mut self) -> usize {
+        let letters: Vec<_> =
+            self.places.drain(..).flatten().flat_map(|place| place.waiting).collect();
+        let count = letters.len();
+        letters.into_iter().filter_map(|letter| letter.promise).for_each(Promise::leave);
+        self.letters = 0;
+        count
+    }
+
     /// Takes away what waited too long.
     pub(super) fn expire(&mut self, now_ns: u64) -> Vec<Letter> {
         let mut late = Vec::new();
@@ -155,12 +170,5 @@ impl Parked {
     pub(super) fn first_until_ns(&self) -> Option<u64> {
         let letters = self.places.iter().flatten().flat_map(|place| &place.waiting);
         letters.map(|letter| letter.until_ns).min()
-    }
-}
-
-impl Place {
-    /// How many messages wait here.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
     }
 }

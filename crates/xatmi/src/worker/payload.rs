@@ -3,8 +3,6 @@
 //! The dispatch fills it from the message or from a memfd, and gets it back with the reply. A
 //! request of the same type and size as the last reply's buffer allocates nothing.
 
-use std::io;
-
 use crate::buffer::{Buffer, BufferError, BufferType};
 use crate::large;
 use crate::ubf::UbfMut;
@@ -46,9 +44,7 @@ impl Spare {
         match payload.body {
             Body::Inline(bytes) => self.inline(kind, size, bytes).map(Some),
             Body::Large(reference) => {
-                let mut bytes = Vec::new();
-                reserve(&mut bytes, reference.len_bytes as usize).map_err(|_| Unusable::Gone)?;
-                large::fetch(&reference, &mut bytes).map_err(|_| Unusable::Gone)?;
+                let bytes = large::fetch_all(&reference).map_err(|_| Unusable::Gone)?;
                 fresh(kind, size, &bytes).map(Some).map_err(|_| Unusable::Content)
             }
         }
@@ -86,12 +82,6 @@ fn refilled(mut buffer: Buffer, bytes: &[u8]) -> Result<Buffer, BufferError> {
 
 fn fresh(kind: BufferType, size: usize, bytes: &[u8]) -> Result<Buffer, BufferError> {
     Buffer::from_wire(kind.name(), "", size, bytes)
-}
-
-fn reserve(bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
-    bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    bytes.resize(len, 0);
-    Ok(())
 }
 
 #[cfg(test)]

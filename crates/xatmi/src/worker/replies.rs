@@ -4,10 +4,12 @@
 //! reader, except when hundreds of messages wait already: what finds its queue full is parked,
 //! and the worker serves others meanwhile.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
+use pollux_sys::mqueue::MessageQueue;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
@@ -25,6 +27,8 @@ use crate::wire::{Body, ClientAddress, Payload, Reply, Request};
 const QUEUES_OPEN_MAX: usize = 128;
 /// How long a message for a caller without a deadline is kept.
 const PARKED_NS_MAX: u64 = 60_000_000_000;
+/// How long a worker that can keep no more waits before it looks whose reader is gone.
+const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 
 /// The call that a message answers.
 #[derive(Clone, Copy, Debug)]
@@ -195,62 +199,74 @@ impl Replies {
         len: usize,
         caller: Option<(ClientAddress, u64)>,
     ) -> io::Result<()> {
-        if self.parked.is_empty() || self.parked.find(&destination).is_none() {
-            let name = || name_of(&self.prefix, &destination);
-            let queue = match destination {
-                Destination::Client(_) => self.queues.open(destination, name)?,
-                Destination::Service(_) => self.queues.open_named(destination, name)?,
-            };
-            match queue.send(&self.frame[..len], 0) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if is_withdrawn(queue) {
-                        self.queues.close(destination);
-                        return Err(Errno::NOENT.into());
-                    }
+        let full = if self.parked.is_empty() { None } else { self.parked.find(&destination) };
+        // What waits there already goes first.
+        match full {
+            Some((_, place)) if len > place.message_len_bytes_max => {
+                return Err(Errno::MSGSIZE.into());
+            }
+            Some(_) => {}
+            None => {
+                let name = || name_of(&self.prefix, &destination);
+                let queue = match destination {
+                    Destination::Client(_) => self.queues.open(destination, name)?,
+                    Destination::Service(_) => self.queues.open_named(destination, name)?,
+                };
+                match queue.send(&self.frame[..len], 0) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    sent => return sent,
                 }
-                sent => return sent,
+                if is_withdrawn(queue) {
+                    self.queues.close(destination);
+                    return Err(Errno::NOENT.into());
+                }
             }
         }
-        let until_ns = wanted_until_ns(call.deadline_ns);
-        let promise = (!call.is_without_reply).then(|| {
-            let ClientAddress { pid, context, nonce } = call.client;
-            let caller = Caller { pid, context, call_id: call.call_id, nonce };
-            Promise::note(&self.slots, self.seat, &caller)
-        });
-        let bytes = self.frame[..len].into();
-        let letter = Letter { bytes, promise: promise.flatten(), until_ns, caller };
-        self.park(watch, slot, destination, letter)
+        self.park(watch, slot, destination, call, len, caller)
     }
 
+    /// Keeps the first `len` bytes of the frame until there is room.
     fn park(
         &mut self,
         watch: &mut Watch,
         slot: Slot<'_>,
         destination: Destination,
-        letter: Letter,
+        call: &Call,
+        len: usize,
+        caller: Option<(ClientAddress, u64)>,
     ) -> io::Result<()> {
+        let bytes: Box<[u8]> = self.frame[..len].into();
         while self.parked.is_full() {
             self.wait_for_room(watch, slot);
         }
         let place = match self.parked.find(&destination) {
-            Some(place) => place,
-            None => {
-                // One of its own, as the cache may close its one at any time.
-                let name = name_of(&self.prefix, &destination);
-                let queue = pollux_sys::mqueue::MessageQueue::open(&name)?;
-                let (place, generation) = self.parked.open(destination, queue);
-                let fd = self.parked.places().find(|(at, _)| *at == place);
-                let watched = fd.map(|(_, p)| watch.await_room(place, generation, p.queue.as_fd()));
-                if let Some(Err(error)) = watched {
-                    self.parked.close(place);
-                    return Err(io::Error::other(error));
-                }
-                place
-            }
+            Some((place, _)) => place,
+            None => self.open_place(watch, destination)?,
         };
+        let promise = (!call.is_without_reply).then(|| {
+            let ClientAddress { pid, context, nonce } = call.client;
+            let caller = Caller { pid, context, call_id: call.call_id, nonce };
+            Promise::note(&self.slots, self.seat, &caller)
+        });
+        let until_ns = wanted_until_ns(call.deadline_ns);
+        let letter = Letter { bytes, promise: promise.flatten(), until_ns, caller };
         self.parked.add(place, letter);
         slot.add(Total::Parked, 1);
         Ok(())
+    }
+
+    /// A place for a full queue, which is watched for room from now on.
+    fn open_place(&mut self, watch: &mut Watch, destination: Destination) -> io::Result<usize> {
+        // A queue of its own, as the cache may close its one at any time.
+        let queue = MessageQueue::open(&name_of(&self.prefix, &destination))?;
+        let len_bytes = queue.state()?.size.message_len_bytes as usize;
+        let (place, generation) = self.parked.open(destination, queue, len_bytes);
+        let (_, opened) = self.parked.find(&destination).expect("just opened");
+        if let Err(error) = watch.await_room(place, generation, opened.queue.as_fd()) {
+            self.parked.close(place);
+            return Err(io::Error::other(error));
+        }
+        Ok(place)
     }
 
     /// Sends what a queue has room for. Called when it has some.
@@ -268,36 +284,54 @@ impl Replies {
 
     /// Drops what waited too long, and tells the callers of requests that could not be forwarded.
     pub(super) fn expire(&mut self, watch: &mut Watch, slot: Slot<'_>, now_ns: u64) {
+        if self.first_until_ns().is_none_or(|until_ns| until_ns > now_ns) {
+            return;
+        }
         let late = self.parked.expire(now_ns);
         self.close_abandoned(watch, slot, false);
-        for letter in late {
-            slot.add(Total::Dropped, 1);
+        slot.add(Total::Dropped, late.len() as u64);
+        self.tell_callers(watch, slot, late);
+    }
+
+    /// Tells the callers of requests that could not be forwarded.
+    fn tell_callers(
+        &mut self,
+        watch: &mut Watch,
+        slot: Slot<'_>,
+        letters: impl IntoIterator<Item = Letter>,
+    ) {
+        // A letter's promise goes when the caller has been told.
+        for letter in letters {
             let Some((client, call_id)) = letter.caller else { continue };
-            let deadline_ns = now_ns + PARKED_NS_MAX;
+            let deadline_ns = monotonic_ns() + PARKED_NS_MAX;
             let call = Call { client, call_id, cd: 0, deadline_ns, is_without_reply: false };
             self.fail(watch, slot, &call);
         }
     }
 
-    /// Closes queues that lost their name, and drops what waits for them.
+    /// Closes queues that lost their name, and gives up what waits for them.
     pub(super) fn sweep(&mut self, watch: &mut Watch, slot: Slot<'_>) {
         self.queues.close_withdrawn();
         self.close_abandoned(watch, slot, true);
         self.outbox.sweep(monotonic_ns());
     }
 
-    /// Sends what can be sent until `until_ns`. Called before the worker ends.
+    /// Sends what can be sent until `until_ns`, and holds what readers have not fetched yet; the
+    /// manager tells those who wait for the rest. Called before the worker ends.
     pub(super) fn finish(&mut self, watch: &mut Watch, slot: Slot<'_>, until_ns: u64) {
         while !self.parked.is_empty() && monotonic_ns() < until_ns {
             self.wait_for_room_until(watch, slot, until_ns);
         }
-        let left: usize = self.parked.places().map(|(_, place)| place.len()).sum();
-        slot.add(Total::Dropped, left as u64);
+        slot.add(Total::Dropped, self.parked.leave() as u64);
+        self.outbox.finish(until_ns);
     }
 
+    /// Waits for a moment until one of the messages that are kept is not any more: sent, too
+    /// late, or for a reader that is gone.
     fn wait_for_room(&mut self, watch: &mut Watch, slot: Slot<'_>) {
         let until_ns = self.parked.first_until_ns().unwrap_or(0);
-        self.wait_for_room_until(watch, slot, until_ns);
+        self.wait_for_room_until(watch, slot, until_ns.min(monotonic_ns() + LOOK_AGAIN_NS));
+        self.close_abandoned(watch, slot, self.parked.is_full());
     }
 
     fn wait_for_room_until(&mut self, watch: &mut Watch, slot: Slot<'_>, until_ns: u64) {
@@ -321,16 +355,17 @@ impl Replies {
 
     fn close_abandoned(&mut self, watch: &mut Watch, slot: Slot<'_>, is_asking_kernel: bool) {
         for place in self.parked.abandoned(is_asking_kernel) {
-            let waiting = self.close(watch, place);
-            slot.add(Total::Gone, waiting as u64);
+            let left = self.close(watch, place);
+            slot.add(Total::Gone, left.len() as u64);
+            self.tell_callers(watch, slot, left);
         }
     }
 
-    /// Takes a place away; how many messages waited there.
-    fn close(&mut self, watch: &mut Watch, place: usize) -> usize {
-        let Some(closed) = self.parked.close(place) else { return 0 };
+    /// Takes a place away; what waited there.
+    fn close(&mut self, watch: &mut Watch, place: usize) -> VecDeque<Letter> {
+        let Some(closed) = self.parked.close(place) else { return VecDeque::new() };
         watch.forget(closed.queue.as_fd());
-        closed.len()
+        closed.waiting
     }
 }
 

@@ -63,8 +63,7 @@ pub enum Done {
 /// What `tpreturn` was given.
 #[derive(Debug)]
 pub struct Return {
-    /// [`RVAL_SUCCESS`] or [`RVAL_FAIL`], and [`RVAL_EXIT`]; whatever has no success in it is a
-    /// failure.
+    /// [`RVAL_SUCCESS`] or [`RVAL_FAIL`], and [`RVAL_EXIT`]; whatever is no success is a failure.
     pub rval: i32,
     /// For the caller's `tpurcode`.
     pub urcode: i64,
@@ -80,13 +79,14 @@ impl Return {
     /// Whether the service says that it did what was asked.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.rval & RVAL_SUCCESS != 0 && self.soft_error.is_none()
+        self.rval & !RVAL_EXIT == RVAL_SUCCESS && self.soft_error.is_none()
     }
 
     /// Whether the worker is to end after this reply.
     #[must_use]
     pub fn is_exit(&self) -> bool {
-        self.rval & RVAL_EXIT != 0
+        let what = self.rval & !RVAL_EXIT;
+        self.rval != what && matches!(what, 0 | RVAL_FAIL | RVAL_SUCCESS)
     }
 }
 

@@ -6,7 +6,7 @@ use pollux_sys::mqueue::MessageQueue;
 use pollux_xatmi::buffer::BufferType;
 use pollux_xatmi::client::{Arriving, CallError, CallFlags, Client, Descriptor, Outgoing, Which};
 use pollux_xatmi::error::{Code, Error};
-use pollux_xatmi::wire::Reply;
+use pollux_xatmi::wire::{Payload, Reply};
 
 use crate::held::{NONE, SHORT, get, next, said, serve_held, text};
 use crate::support::{PATIENCE, Pool};
@@ -280,6 +280,23 @@ fn the_memory_of_the_caller_is_written_and_its_refusal_is_the_error() {
     let untyped = Outgoing { bytes: b"x", ..Outgoing::NONE };
     let invalid = client.call_into("ECHO", untyped, NONE, nobody).expect_err("no type");
     assert_eq!(invalid.code(), Code::Invalid);
+}
+
+#[test]
+fn an_answer_of_another_type_is_refused_where_that_is_asked_for() {
+    let mut pool = Pool::start();
+    pool.serve_echo();
+    pool.serve("BYTES", |request, replier| {
+        let buffer_type = Some(BufferType::Carray);
+        replier.answer(request, Payload { buffer_type, ..request.payload });
+    });
+    let mut client = pool.client();
+    let asked = text("x");
+    client.call("BYTES", &asked, NONE).expect("any type will do");
+    client.call("ECHO", &asked, CallFlags::NO_CHANGE).expect("the same type");
+    let refused = client.call("BYTES", &asked, CallFlags::NO_CHANGE).expect_err("another type");
+    assert_eq!(refused.code(), Code::OutputType);
+    assert_eq!(client.calls_out(), 0);
 }
 
 #[test]

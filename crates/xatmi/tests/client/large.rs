@@ -2,13 +2,15 @@
 //!
 //! One test, as it counts the memfds of the whole process.
 
+use std::sync::mpsc;
+
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Outgoing, Which};
 use pollux_xatmi::error::Code;
-use pollux_xatmi::large::{Outbox, fetch};
-use pollux_xatmi::wire::{Body, LargeRef, Payload};
+use pollux_xatmi::large::{Outbox, fetch, fetch_all};
+use pollux_xatmi::wire::{Body, LargeRef, Payload, Reply};
 
-use crate::support::{Pool, until};
+use crate::support::{PATIENCE, Pool, sleeps, until};
 
 const MIB: usize = 1 << 20;
 const NONE: CallFlags = CallFlags::NONE;
@@ -80,4 +82,51 @@ fn a_mebibyte_goes_both_ways_and_its_memory_is_let_go() {
     drop(client);
     drop(pool);
     until("no memfd is left", || memfds() == 0);
+
+    a_client_that_ends_holds_its_last_request_until_that_is_read();
+    a_reply_for_an_earlier_owner_of_the_queue_is_let_go();
+    assert_eq!(memfds(), 0);
+}
+
+fn a_reply_for_an_earlier_owner_of_the_queue_is_let_go() {
+    let mut pool = Pool::start();
+    let mut outbox = Outbox::default();
+    let large = outbox.put(b"for somebody else", 0, None, 1).expect("held");
+    pool.serve("ODD", move |request, replier| {
+        let (nonce, call_id) = (!request.client.nonce, request.call_id);
+        let payload = Payload { body: Body::Large(large), ..request.payload };
+        let foreign = Reply { nonce, call_id, error: None, rval: 0, urcode: 0, payload };
+        replier.send(request, &foreign);
+        replier.answer(request, request.payload);
+    });
+    let mut client = pool.client();
+    client.call("ODD", &Buffer::carray(b"x").expect("short"), NONE).expect("served");
+    assert_eq!(client.counters().foreign, 1);
+    outbox.sweep(1);
+    assert!(outbox.is_empty(), "nobody else would read it");
+}
+
+fn a_client_that_ends_holds_its_last_request_until_that_is_read() {
+    let mut pool = Pool::start();
+    let (go, may_go) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    pool.serve("LATER", move |request, _| {
+        let Body::Large(place) = request.payload.body else { return };
+        may_go.recv_timeout(PATIENCE).expect("let go");
+        let _ = tell.send(fetch_all(&place).map(|bytes| bytes.len()));
+    });
+    let mut client = pool.client();
+    let buffer = Buffer::carray(&[7; 10_000]).expect("it fits");
+    client.send_only("LATER", Outgoing::of(&buffer, 10_000).expect("sound"), NONE).expect("sent");
+    let (say, said) = mpsc::channel();
+    let ending = std::thread::spawn(move || {
+        say.send(rustix::thread::gettid()).expect("somebody listens");
+        drop(client);
+    });
+    let tid = said.recv_timeout(PATIENCE).expect("it began");
+    until("the client waits", || ending.is_finished() || sleeps(tid));
+    go.send(()).expect("it waits");
+    let taken = told.recv_timeout(PATIENCE).expect("it was told");
+    assert_eq!(taken.expect("the client holds it"), 10_000);
+    ending.join().expect("no panic");
 }

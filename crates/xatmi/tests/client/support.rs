@@ -177,10 +177,10 @@ pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// Whether the thread sleeps in the kernel.
+/// Whether the thread sleeps in the kernel; one that has ended does not.
 pub(crate) fn sleeps(tid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", tid.as_raw_nonzero()))
-        .expect("a thread");
+        .unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S"))
 }
 

@@ -9,8 +9,11 @@
 
 mod crowd;
 mod death;
+mod guests;
 mod kills;
+mod left;
 mod life;
+mod orders;
 mod roles;
 mod support;
 
@@ -31,7 +34,16 @@ fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let is_wanted =
         |test: &&Test| filters.is_empty() || filters.iter().any(|part| test.0.contains(part));
-    let all = [life::TESTS, death::TESTS, kills::TESTS, crowd::TESTS].concat();
+    let all = [
+        life::TESTS,
+        orders::TESTS,
+        guests::TESTS,
+        death::TESTS,
+        left::TESTS,
+        kills::TESTS,
+        crowd::TESTS,
+    ]
+    .concat();
     let tests: Vec<&Test> = all.iter().filter(is_wanted).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use pollux_engine::ListenAddress;
 use pollux_xatmi::buffer::Buffer;
@@ -20,6 +20,10 @@ pub(crate) const METRICS: &str = "POLLUX_TEST_METRICS";
 
 /// Plays the role that the environment names, if it names one.
 pub(crate) fn play() -> Option<ExitCode> {
+    if std::env::var(ROLE).as_deref() == Ok("child") {
+        log(&format!("child {} begins", std::process::id()));
+        rest();
+    }
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return Some(worker());
     }
@@ -61,7 +65,7 @@ fn client() -> ExitCode {
 }
 
 /// Options behind `--`: `refuse` does not start, `late` starts when nobody waits any more,
-/// `other` offers another service.
+/// `other` offers another service, `fork` has a child that looks like itself.
 fn worker() -> ExitCode {
     let worker = Worker::from_environment().expect("a manager started this");
     let registry = worker.registry();
@@ -75,6 +79,13 @@ fn worker() -> ExitCode {
                 ["refuse"] => Err("no database".to_owned()),
                 ["late"] => rest(),
                 ["other"] => offer(&registry, "OTHER", |request| Done::success(request.buffer)),
+                ["fork"] => {
+                    let mut child = Command::new(std::env::current_exe().expect("this program"));
+                    child.args(std::env::args_os().skip(1)).env(ROLE, "child");
+                    let mut child = child.spawn().expect("a child");
+                    std::thread::spawn(move || child.wait());
+                    offer_all(&registry)
+                }
                 _ => offer_all(&registry),
             }
         },

@@ -27,6 +27,8 @@ pub(crate) struct TestPool {
     pub(crate) prefix: Prefix,
     manager: Option<Child>,
     has_metrics: bool,
+    /// Where the queue file system is mounted for the manager.
+    pub(crate) queues: Option<PathBuf>,
 }
 
 impl TestPool {
@@ -40,7 +42,7 @@ impl TestPool {
         let own = std::env::current_exe().expect("this program");
         std::os::unix::fs::symlink(own, folder.path().join("testsv")).expect("a link");
         let prefix = Prefix::new(&prefix).expect("a prefix");
-        let pool = Self { folder, prefix, manager: None, has_metrics: false };
+        let pool = Self { folder, prefix, manager: None, has_metrics: false, queues: None };
         pool.configure(app, servers);
         pool
     }
@@ -80,6 +82,9 @@ impl TestPool {
     pub(crate) fn try_begin(&mut self) -> Result<(), String> {
         let mut command = self.role("manager");
         command.env(roles::CONFIG, self.config());
+        if let Some(folder) = &self.queues {
+            command.env("NDRX_QPATH", folder);
+        }
         if self.has_metrics {
             command.env(roles::METRICS, "1");
         }
@@ -255,7 +260,18 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 pub(crate) fn kill_and_wait(pid: u32) {
     let process = pidfd(pid);
     signal(pid, Signal::KILL);
-    let mut wait = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+    wait_for(&process);
+}
+
+/// Waits for the end of a process that was killed, if it is still there.
+pub(crate) fn wait_for_end(pid: u32) {
+    if let Ok(process) = pidfd_open(number(pid), PidfdFlags::empty()) {
+        wait_for(&process);
+    }
+}
+
+fn wait_for(process: &std::os::fd::OwnedFd) {
+    let mut wait = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
     let limit = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut wait, Some(&limit)).expect("a wait"), 1, "it ends");
 }
@@ -276,7 +292,7 @@ pub(crate) fn say(text: &str) {
 
 /// Whether the process is there and no zombie, which has no command line any more: what was
 /// taken over is nobody's child, and collected when the system comes to it.
-fn runs(pid: u32) -> bool {
+pub(crate) fn runs(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 

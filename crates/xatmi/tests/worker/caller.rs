@@ -40,10 +40,15 @@ static CONTEXTS: AtomicU32 = AtomicU32::new(1 << 20);
 impl Caller {
     /// A context with room for `depth` replies.
     pub(crate) fn new(prefix: &Prefix, depth: u32) -> Self {
+        Self::with_messages(prefix, depth, MESSAGE_LEN_BYTES)
+    }
+
+    /// The same, whose messages are of another length than those of the services.
+    pub(crate) fn with_messages(prefix: &Prefix, depth: u32, message_len_bytes: u32) -> Self {
         let context = CONTEXTS.fetch_add(1, Ordering::Relaxed);
         let address =
             ClientAddress { pid: std::process::id(), context, nonce: 7 << 32 | u64::from(context) };
-        let size = QueueSize { messages_max: depth, message_len_bytes: MESSAGE_LEN_BYTES };
+        let size = QueueSize { messages_max: depth, message_len_bytes };
         let name = prefix.reply_queue(address.pid, context);
         let replies = MessageQueue::create(&name, size).expect("a reply queue");
         Self { prefix: prefix.clone(), address, replies, calls: 0 }

@@ -1,6 +1,6 @@
 //! Requests and replies: what a caller sees.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_sys::mqueue::MessageQueue;
 use pollux_xatmi::client::Welcome;
@@ -8,6 +8,7 @@ use pollux_xatmi::clock::monotonic_ns;
 use pollux_xatmi::error::Code;
 use pollux_xatmi::large::Outbox;
 use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
+use pollux_xatmi::queue::ServiceName;
 use pollux_xatmi::slots::{Total, name_hash};
 use pollux_xatmi::wire::{Body, Payload};
 use rustix::net::{SocketFlags, accept_with};
@@ -271,6 +272,59 @@ fn a_worker_with_more_parked_than_it_may_keep_waits_and_goes_on() {
 }
 
 #[test]
+fn a_worker_full_of_replies_for_the_dead_goes_on_soon() {
+    let mut pool = StandIn::new("graveyard", 1);
+    pool.start("ECHO", 1);
+    let mut idle = Caller::new(&pool.prefix, 1);
+    // One that fits, 256 that are kept for a minute, and one for which there is no place.
+    for _ in 0..258 {
+        idle.send(&mut pool, "ECHO", b"x");
+    }
+    pool.wait_for("a worker that can keep no more", |pool| {
+        pool.total(Total::Parked) == 256 && pool.busy() == 1
+    });
+    drop(idle);
+    let (mut brisk, since) = (Caller::new(&pool.prefix, 1), Instant::now());
+    assert_eq!(brisk.call(&mut pool, "ECHO", b"me").bytes, b"me");
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    pool.stop();
+    assert_eq!(pool.total(Total::Gone), 257);
+}
+
+#[test]
+fn a_long_reply_behind_parked_ones_finds_its_way_into_shorter_messages() {
+    let mut pool = StandIn::new("shorter", 1);
+    pool.start("ECHO", 1);
+    let mut idle = Caller::with_messages(&pool.prefix, 1, MESSAGE_LEN_BYTES / 2);
+    let long = [7; MESSAGE_LEN_BYTES as usize * 3 / 4];
+    for bytes in [&b"fits"[..], b"waits", &long] {
+        idle.send(&mut pool, "ECHO", bytes);
+    }
+    pool.wait_for("two replies that wait", |pool| pool.total(Total::Parked) == 2);
+    for bytes in [&b"fits"[..], b"waits", &long] {
+        assert_eq!(idle.answer(&mut pool).bytes, bytes);
+    }
+    pool.stop();
+}
+
+#[test]
+fn a_request_that_waits_to_be_passed_on_to_a_service_that_goes_is_answered() {
+    let mut pool = StandIn::new("passed-on", 1);
+    pool.start("RELAY", 1);
+    pool.make_queue("ECHO");
+    let mut caller = Caller::new(&pool.prefix, 2);
+    while caller.try_send("ECHO", carray(b"nobody serves it"), How::default()).is_ok() {}
+    let call_id = caller.send(&mut pool, "RELAY", b"x");
+    pool.wait_for("a request that waits", |pool| pool.total(Total::Parked) == 1);
+    let name = pool.prefix.service_queue(&ServiceName::new("ECHO").expect("a name"));
+    MessageQueue::unlink(&name).expect("it stands");
+    pool.say(0, &ToWorker::Sweep);
+    let answer = caller.answer(&mut pool);
+    assert_eq!((answer.call_id, answer.error), (call_id, Some(Code::ServiceError)));
+    pool.stop();
+}
+
+#[test]
 fn the_command_line_renames_masks_and_warns() {
     let mut pool = StandIn::new("options", 1);
     pool.arguments = "-e /dev/null -r -n FAIL -s E2/E3:ECHO -Q".to_owned();
@@ -307,7 +361,6 @@ fn a_full_service_queue_is_an_error_to_who_sends_and_no_loss() {
     let answered: Vec<_> = (0..11).map(|_| caller.answer(&mut pool).call_id).collect();
     assert_eq!(answered, (1..=11).collect::<Vec<_>>());
     pool.stop();
-    let name =
-        pool.prefix.service_queue(&pollux_xatmi::queue::ServiceName::new("HOLD").expect("n"));
+    let name = pool.prefix.service_queue(&ServiceName::new("HOLD").expect("a name"));
     assert!(MessageQueue::open(&name).is_ok(), "a worker removes no queue");
 }

@@ -1,13 +1,15 @@
 //! Workers that end, well or badly, and managers that do.
 
 use pollux_xatmi::error::Code;
+use pollux_xatmi::large::Outbox;
 use pollux_xatmi::link::{Link, Received, ToManager, ToWorker};
-use pollux_xatmi::slots::{Caller as Waiting, Slots, State};
+use pollux_xatmi::slots::{Caller as Waiting, Promise, Slots, State, Total};
+use pollux_xatmi::wire::{Body, Payload};
 use rustix::net::{SocketFlags, accept_with};
 
 use crate::behaviours::{EXITED, PANICKED, REFUSED};
-use crate::caller::Caller;
-use crate::stand_in::StandIn;
+use crate::caller::{Caller, How, carray};
+use crate::stand_in::{MESSAGE_LEN_BYTES, StandIn};
 
 #[test]
 fn a_killed_worker_leaves_the_name_of_its_caller() {
@@ -33,6 +35,23 @@ fn a_killed_worker_leaves_the_name_of_its_caller() {
 }
 
 #[test]
+fn a_worker_that_is_stopped_leaves_the_names_of_callers_who_have_no_reply_yet() {
+    let mut pool = StandIn::new("left", 1);
+    pool.start("ECHO", 1);
+    let mut idle = Caller::new(&pool.prefix, 1);
+    let calls = [1, 2, 3].map(|_| idle.send(&mut pool, "ECHO", b"x"));
+    pool.wait_for("two replies that wait", |pool| pool.total(Total::Parked) == 2);
+    pool.say(0, &ToWorker::Stop);
+    assert_eq!(pool.exit_code(0), Some(0));
+    assert_eq!(idle.answer(&mut pool).call_id, calls[0]);
+    assert_eq!(idle.take(), None);
+    let (pid, context, nonce) = (idle.address.pid, idle.address.context, idle.address.nonce);
+    let waiting = |call_id| Waiting { pid, context, call_id, nonce };
+    assert_eq!(Promise::all(&pool.slots, 0), [waiting(calls[1]), waiting(calls[2])]);
+    assert_eq!(pool.total(Total::Dropped), 2);
+}
+
+#[test]
 fn a_panic_is_answered_and_ends_the_worker() {
     let mut pool = StandIn::new("panic", 1);
     pool.start("PANIC", 1);
@@ -52,6 +71,29 @@ fn a_service_ends_its_worker_after_the_reply() {
     assert_eq!((answer.error, &answer.bytes[..]), (None, &b"bye"[..]));
     assert_eq!(pool.exit_code(0), Some(EXITED));
     pool.wait_for("the farewell", |pool| pool.workers[0].heard.contains(&ToManager::Bye));
+}
+
+#[test]
+fn a_worker_that_ends_holds_its_last_reply_until_that_is_read() {
+    let mut pool = StandIn::new("last-words", 1);
+    pool.start("EXIT", 1);
+    let mut caller = Caller::new(&pool.prefix, 2);
+    let mut outbox = Outbox::default();
+    let sent = vec![7; 2 * MESSAGE_LEN_BYTES as usize];
+    let body = Body::Large(outbox.put(&sent, 0, None, 1).expect("a memfd"));
+    let payload = Payload { buffer_size_bytes: sent.len() as u64, body, ..carray(b"") };
+    caller.try_send("EXIT", payload, How::default()).expect("room");
+    pool.wait_for("the end of the call", |pool| {
+        pool.total(Total::Calls) == 1 && pool.slot(0).occupation().state == State::Idle
+    });
+    // It waits for its reader, or is gone already.
+    let stat = format!("/proc/{}/stat", pool.workers[0].child.id());
+    pool.wait_for("the worker to have nothing more to do", |_| {
+        let stat = std::fs::read_to_string(&stat).expect("a child, which nobody collected");
+        stat.rsplit_once(')').is_some_and(|(_, rest)| [" S", " Z"].contains(&&rest[..2]))
+    });
+    assert_eq!(caller.answer(&mut pool).bytes, sent);
+    assert_eq!(pool.exit_code(0), Some(EXITED));
 }
 
 #[test]
@@ -82,6 +124,15 @@ fn a_worker_answers_pings_and_stops_after_the_call_at_hand() {
     pool.say(0, &ToWorker::Stop);
     drop(gate);
     assert_eq!(caller.answer(&mut pool).error, None);
+    assert_eq!(pool.exit_code(0), Some(0));
+}
+
+#[test]
+fn a_worker_that_is_told_to_stop_while_it_starts_ends() {
+    let mut pool = StandIn::new("stop-early", 1);
+    pool.spawn("ECHO");
+    // It reads this before the answer to its adverts.
+    pool.say(0, &ToWorker::Stop);
     assert_eq!(pool.exit_code(0), Some(0));
 }
 

@@ -1,0 +1,162 @@
+//! What must not be left: processes that workers have started, queues, callers without an answer.
+
+use std::time::{Duration, Instant};
+
+use pollux_xatmi::buffer::Buffer;
+use pollux_xatmi::client::{CallFlags, Which};
+use pollux_xatmi::control::Request;
+use pollux_xatmi::error::Code;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::support::{TestPool, kill_and_wait, runs, say, wait_for_end};
+
+pub(crate) const TESTS: &[crate::Test] = &[
+    ("a_child_of_a_worker_is_not_taken_for_it_and_ends_with_it", a_child_of_a_worker),
+    ("queues_that_no_worker_took_over_are_removed", queues_that_no_worker_took_over),
+    ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
+    ("more_callers_than_a_reply_queue_holds_are_told_at_the_end", more_callers_than_fit),
+    ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
+    ("a_pipe_that_nobody_reads_holds_up_nobody", a_pipe_that_nobody_reads),
+];
+
+const ONE: &str = "<server name='testsv'><srvid>1</srvid></server>";
+
+fn text(words: &str) -> Buffer {
+    Buffer::string(words).expect("it fits")
+}
+
+/// Processes that workers of the pool have started so far.
+fn children(pool: &TestPool) -> Vec<u32> {
+    let log = pool.log();
+    let lines = log.lines().filter_map(|line| line.strip_prefix("child ")?.strip_suffix(" begins"));
+    lines.map(|pid| pid.parse().expect("a process")).collect()
+}
+
+fn a_child_of_a_worker() {
+    let servers = "<server name='testsv'><srvid>1</srvid><appopt>fork</appopt></server>";
+    let mut pool = TestPool::start("<restart_to_check>50</restart_to_check>", servers);
+    pool.until("its child runs", |pool| children(pool).len() == 1);
+    let (before, child) = (pool.pid(1), children(&pool)[0]);
+    pool.kill_manager();
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+    assert_eq!((pool.pid(1), pool.count("worker_adoptions")), (before, 1));
+    assert!(runs(child));
+    // One that was taken over, then one that was started.
+    kill_and_wait(before);
+    pool.until("it is replaced", |pool| pool.worker(1).state == "up" && children(pool).len() == 2);
+    pool.until("its child is gone", |_| !runs(child));
+    pool.end();
+    children(&pool).into_iter().for_each(wait_for_end);
+}
+
+fn queues_that_no_worker_took_over() {
+    let other = "<server name='testsv'><srvid>2</srvid><appopt>other</appopt></server>";
+    let mut pool = TestPool::new("", &format!("{ONE}{other}"));
+    let place = pool.folder.path().join("queues");
+    std::fs::create_dir(&place).expect("a folder");
+    if let Err(errno) = mount("none", &place, "mqueue", MountFlags::empty(), None) {
+        // Without the list of queues nobody knows which ones are left.
+        return say(&format!(
+            "queues_that_no_worker_took_over_are_removed: skipped: mount: {errno}"
+        ));
+    }
+    pool.queues = Some(place.clone());
+    pool.begin();
+    pool.ask(&Request::Settle).expect("all are up");
+    let (kept, gone) = (pool.pid(1), pool.pid(2));
+    pool.kill_manager();
+    kill_and_wait(gone);
+    pool.configure("", ONE);
+    pool.begin();
+    pool.ask(&Request::Settle).expect("it is up");
+    assert_eq!(pool.pid(1), kept);
+    pool.until("the queue is removed", |pool| !pool.has_queue("OTHER"));
+    assert!(pool.has_queue("ECHO"));
+    pool.end();
+    unmount(&place, UnmountFlags::DETACH).expect("it was mounted");
+}
+
+fn callers_of_a_pool_that_was_killed() {
+    let mut pool = TestPool::start("", ONE);
+    let worker = pool.pid(1);
+    let mut client = pool.client();
+    pool.kill_manager();
+    kill_and_wait(worker);
+    let caller = std::thread::spawn(move || {
+        client.call("ECHO", &text("x"), CallFlags::NONE).expect_err("nobody serves").code()
+    });
+    let queue = pollux_xatmi::queue::ServiceName::new("ECHO").expect("a name");
+    let queue = pool.prefix.service_queue(&queue);
+    let queue = pollux_sys::mqueue::MessageQueue::open(&queue).expect("nobody removed it");
+    let mut wait = [rustix::event::PollFd::new(&queue, rustix::event::PollFlags::IN)];
+    let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut wait, Some(&limit)), Ok(1), "the request is there");
+    drop(queue);
+    let began = Instant::now();
+    pool.begin();
+    assert_eq!(caller.join().expect("no panic"), Code::NoEntry);
+    // The time-out of the call is a minute.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    pool.end();
+}
+
+fn more_callers_than_fit() {
+    const CALLS: usize = 8;
+    let mut pool = TestPool::start("", ONE);
+    let mut client = pool.client();
+    let calls: Vec<_> = (0..CALLS)
+        .map(|_| client.call_async("HANG", &text("x"), CallFlags::NONE).expect("room"))
+        .collect();
+    pool.until("the worker is inside the call", |pool| pool.worker(1).is_busy);
+    let caller = std::thread::spawn(move || {
+        let answers = calls.into_iter().map(|call| {
+            client.answer(Which::One(call), CallFlags::NONE).expect_err("it hangs").code()
+        });
+        answers.collect::<Vec<_>>()
+    });
+    let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
+    let now = Request::End { now: true };
+    control.ask(&now, crate::support::PATIENCE, |_| {}).expect("it ends");
+    pool.ended();
+    let codes = caller.join().expect("no panic");
+    assert_eq!(codes[0], Code::ServiceError);
+    assert_eq!(codes[1..], [Code::NoEntry; CALLS - 1]);
+}
+
+/// More callers than the queue holds, so that some wait for room.
+fn a_queue_that_filled_is_served() {
+    const CALLERS: usize = 14;
+    let app = "<restart_min>3</restart_min><restart_max>3</restart_max>";
+    let mut pool = TestPool::start(app, ONE);
+    kill_and_wait(pool.pid(1));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let mut client = pool.client();
+            std::thread::spawn(move || {
+                let words = caller.to_string();
+                let answer = client.call("ECHO", &text(&words), CallFlags::NONE);
+                let buffer = answer.expect("it is served").buffer.expect("with data");
+                assert!(buffer.as_bytes().starts_with(words.as_bytes()));
+            })
+        })
+        .collect();
+    pool.until("it is back", |pool| pool.worker(1).state == "up");
+    for caller in callers {
+        caller.join().expect("its own answer");
+    }
+    pool.end();
+}
+
+fn a_pipe_that_nobody_reads() {
+    let mut pool = TestPool::new("", "");
+    let pipe = pool.folder.path().join("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+    let options = format!("<sysopt>-e {}</sysopt>", pipe.display());
+    pool.configure("", &format!("<server name='testsv'><srvid>1</srvid>{options}</server>"));
+    pool.begin();
+    let said = pool.ask(&Request::Settle).expect_err("it can't start").to_string();
+    assert!(said.contains("nobody reads"), "{said}");
+    pool.end();
+}
