@@ -1,12 +1,14 @@
 //! Far more callers than bridges: everybody waits for a turn, and nobody for ever.
 
-use pollux_xatmi::client::{CallFlags, Client};
+use pollux_xatmi::client::{CallFlags, Client, Outgoing, Which};
 
 use crate::broker::Broker;
 use crate::pools::{Plan, Pool, content, text, until};
 
-/// Each has a reply queue of 2 × 1120 bytes, charged against 819,200.
-const CALLERS: usize = 200;
+/// Each has a reply queue, of which a machine has 256.
+const CALLERS: usize = 50;
+/// Calls that each of them has out at the same time.
+const CALLS: usize = 4;
 
 pub(crate) fn many_callers_share_two_bridges() {
     let broker = Broker::start(&[]);
@@ -26,10 +28,18 @@ pub(crate) fn many_callers_share_two_bridges() {
     std::thread::scope(|scope| {
         for (number, mut client) in clients.into_iter().enumerate() {
             scope.spawn(move || {
-                let words = format!("caller {number}");
-                let answer = client.call("ECHO", &text(&words), CallFlags::NONE);
-                let answer = answer.unwrap_or_else(|error| panic!("{words}: {error}"));
-                assert_eq!(content(&answer), format!("{words}\0").as_bytes());
+                let words = |call| format!("caller {number}, call {call}");
+                let send = |call| {
+                    let request = text(&words(call));
+                    let request = Outgoing::of(&request, 0).expect("text");
+                    client.send_request("ECHO", request, CallFlags::NONE).expect("sent")
+                };
+                let out: Vec<_> = (0..CALLS).map(send).collect();
+                for (call, descriptor) in out.into_iter().enumerate() {
+                    let answer = client.answer(Which::One(descriptor), CallFlags::NONE);
+                    let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", words(call)));
+                    assert_eq!(content(&answer), format!("{}\0", words(call)).as_bytes());
+                }
             });
         }
     });

@@ -80,7 +80,7 @@ impl Pool {
         let path = std::env::join_paths(folders.chain(std::env::split_paths(&old)));
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         command.arg("pool").args(arguments).env("NDRX_QPREFIX", &self.prefix);
-        // Room for many callers within the stock limits.
+        // Queues of a quarter: room for many callers within the stock limits.
         command.env("NDRX_MSGSIZEMAX", "1024").env("PATH", path.expect("no colon"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
     }

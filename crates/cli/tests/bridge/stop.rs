@@ -32,10 +32,11 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
     let there = Pool::start(&Plan { name: "there", nats: &url, services: "OTHER", ..Plan::EMPTY });
     let mut client = there.client();
     // A service has begun to read; it goes on when this is dropped.
-    let held = || {
+    let gate = || {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        until("the service reads", || open(&fifo, flags, Mode::empty()).ok())
+        open(&fifo, flags, Mode::empty()).ok()
     };
+    let held = || until("the service reads", gate);
     let mut raw = broker.raw();
     raw.subscribe("answers", "");
     let is_offered = |raw: &mut crate::broker::Raw| {
@@ -53,10 +54,10 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
     };
     std::thread::scope(|scope| {
         let call = scope.spawn(|| hold(&mut client));
-        let gate = held();
+        let held_up = held();
         let stopping = here.started(&["stop", "--name", "tpbridge"]);
         until("no bridge takes requests", || (!is_offered(&mut raw)).then_some(()));
-        drop(gate);
+        drop(held_up);
         let ended = call.join().expect("it ended");
         assert_eq!(content(&ended.expect("the bridge waited for it")), b"x\0");
         assert!(stopping.wait_with_output().expect("it ran").status.success());
@@ -68,22 +69,23 @@ pub(crate) fn a_bridge_that_ends_owes_nothing() {
     client.set_timeout(LIMIT);
     std::thread::scope(|scope| {
         let call = scope.spawn(|| hold(&mut client));
-        let gate = held();
+        let held_up = held();
         here.signal_bridges(Signal::KILL);
         let error = call.join().expect("it ended").expect_err("its answer is lost");
         assert_eq!(error.code(), Code::Time);
-        drop(gate);
+        drop(held_up);
     });
+    until("the service has gone on", || gate().is_none().then_some(()));
     client.set_timeout(AT_ONCE * 2);
     std::thread::scope(|scope| {
         let call = scope.spawn(|| hold(&mut client));
-        let gate = held();
+        let held_up = held();
         let began = Instant::now();
         there.signal_bridges(Signal::KILL);
         let error = call.join().expect("it ended").expect_err("nobody waits for its answer");
         assert_eq!(error.code(), Code::ServiceError);
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-        drop(gate);
+        drop(held_up);
     });
     drop(client);
     here.end();
