@@ -15,7 +15,8 @@ const WORKERS: usize = 4;
 
 /// Starts one run of one arm, as the lab does.
 fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
-    let axes = json!({"source": source, "workers": WORKERS.to_string(), "callers": "3"});
+    let axes = json!({"source": source, "workers": WORKERS.to_string(), "callers": "3",
+                       "calls": "0"});
     start_arm(&axes, &json!({"wait": wait}), runtime_ms, program)
 }
 
@@ -123,7 +124,7 @@ fn every_call_on_a_pipe_is_answered() {
 #[test]
 fn every_call_to_a_pool_is_answered_and_nothing_of_it_stays() {
     for (peer, wakes) in [("pool", "one"), ("pool-epoll", "all")] {
-        let axes = json!({"source": "queue", "workers": "8", "callers": "3"});
+        let axes = json!({"source": "queue", "workers": "8", "callers": "3", "calls": "0"});
         let pollux = [env!("CARGO_BIN_EXE_pollux")];
         let child = start_arm(&axes, &json!({"peer": peer}), 200, &pollux);
         let run = child.id();
@@ -146,6 +147,58 @@ fn every_call_to_a_pool_is_answered_and_nothing_of_it_stays() {
 }
 
 #[test]
+fn the_floor_in_c_is_measured_like_the_others() {
+    let axes = json!({"source": "queue", "workers": "4", "callers": "3", "calls": "0"});
+    let pollux = [env!("CARGO_BIN_EXE_pollux")];
+    let child = start_arm(&axes, &json!({"peer": "raw-c"}), 200, &pollux);
+    let (done, intervals) = result_of(child, "raw-c");
+    let shares = done["worker_calls"].as_array().expect("shares");
+    let calls = shares.iter().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!((shares.len(), done["events"].as_u64()), (4, Some(calls)), "{done}");
+    assert!(calls > 0 && intervals >= 1, "{done}");
+    let figure = |name: &str| done["figures"][name].as_f64();
+    for name in ["switches_per_call", "worker_switches_voluntary_per_call", "worker_us_per_call"] {
+        assert!(figure(name) > Some(0.0), "{name}: {done}");
+    }
+    assert!(figure("waits_per_call") > Some(0.0) && figure("gini").is_some(), "{done}");
+    assert!(figure("latency_p50_us") <= figure("latency_p99_us"), "{done}");
+    assert!(figure("latency_p99_us") <= figure("latency_max_us"), "{done}");
+}
+
+#[test]
+fn a_fixed_number_of_calls_is_made_and_timed_like_a_command() {
+    let axes = json!({"source": "queue", "workers": "2", "callers": "3", "calls": "100"});
+    let pollux = [env!("CARGO_BIN_EXE_pollux")];
+    for arm in [json!({"wait": "exclusive"}), json!({"peer": "raw-c"}), json!({"peer": "pool"})] {
+        let (done, _) = result_of(start_arm(&axes, &arm, 200, &pollux), &arm.to_string());
+        assert_eq!(done["events"], 300, "{arm}: {done}");
+        let figure = |name: &str| done["figures"][name].as_f64().expect("a time");
+        let window_s = done["window_s"].as_f64().expect("a window");
+        let real_s = figure("real_s_per_million_calls") * 300.0 / 1e6;
+        assert!((real_s - window_s).abs() < 1e-6, "{arm}: {done}");
+        assert!(figure("user_s_per_million_calls") >= 0.0, "{arm}: {done}");
+        assert!(figure("sys_s_per_million_calls") >= 0.0, "{arm}: {done}");
+    }
+}
+
+#[test]
+fn what_a_herd_can_not_be_is_answered_with_what_it_can() {
+    for (flag, value, right) in [
+        ("--workers", "0", "a whole number from 1 to 1000"),
+        ("--callers", "65", "a whole number from 1 to 64"),
+        ("--source", "nonsense", "queue, socket, eventfd, pipe"),
+        ("--wait", "nonsense", "exclusive, epoll, edge, shared, block, uring"),
+        ("--calls", "-1", "a whole number from 0"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["lab", "plan", "herd"]).arg(format!("{flag}={value}"));
+        let output = command.output().expect("pollux starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(right), "{flag} {value}: {said}");
+    }
+}
+
+#[test]
 fn a_queue_that_does_not_fit_names_its_limit() {
     let program = ["prlimit", "--msgqueue=4000:4000", env!("CARGO_BIN_EXE_pollux")];
     let output = start("queue", "exclusive", 100, &program).wait_with_output().expect("it ends");
@@ -156,22 +209,35 @@ fn a_queue_that_does_not_fit_names_its_limit() {
 
 #[test]
 fn an_interrupted_herd_leaves_no_worker_behind() {
-    for wait in ["exclusive", "block"] {
-        let mut run = start("queue", wait, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
+    let axes = json!({"source": "queue", "workers": WORKERS.to_string(), "callers": "3",
+                      "calls": "0"});
+    // Children of the run, and children of those: workers belong to the run, to the manager of a pool,
+    // or to the floor's program.
+    for (arm, children, grandchildren) in [
+        (json!({"wait": "exclusive"}), WORKERS + 1, 0),
+        (json!({"wait": "block"}), WORKERS + 1, 0),
+        (json!({"peer": "pool"}), 2, WORKERS),
+        (json!({"peer": "raw-c"}), 1, WORKERS),
+    ] {
+        let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
         let start = Instant::now();
-        let children = loop {
-            let children = children_of(run.id());
-            if children.len() == WORKERS + 1 {
-                break children;
+        let all = loop {
+            let found = children_of(run.id());
+            let below: Vec<u32> = found.iter().flat_map(|child| children_of(*child)).collect();
+            if found.len() == children && below.len() == grandchildren {
+                break [found, below].concat();
             }
-            assert!(start.elapsed() < PATIENCE, "workers and callers: {children:?}");
+            assert!(start.elapsed() < PATIENCE, "{arm}: {found:?} {below:?}");
             std::thread::yield_now();
         };
         let pid = rustix::process::Pid::from_child(&run);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
-        assert_eq!(run.wait().expect("its end").code(), Some(1), "it ended by itself");
-        for child in children {
-            assert!(!Path::new(&format!("/proc/{child}/exe")).exists(), "{child} is still there");
+        assert_eq!(run.wait().expect("its end").code(), Some(1), "{arm}: it ended by itself");
+        let is_there = |child: &u32| Path::new(&format!("/proc/{child}/exe")).exists();
+        let start = Instant::now();
+        while all.iter().any(is_there) {
+            assert!(start.elapsed() < PATIENCE, "{arm}: somebody of {all:?} is still there");
+            std::thread::yield_now();
         }
     }
 }
@@ -196,6 +262,11 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
         let switches = &row["switches_per_event"];
         let is_read = switches["value"].as_f64() > Some(0.0);
         assert!(is_read || switches["unavailable"].is_string(), "{row}");
+    }
+    let text = std::fs::read_to_string(folder.join("report.md")).expect("the same as text");
+    for words in ["queue: what a call cost", "voluntary switches/call, workers", "Gini coefficient"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
     }
     let page = std::fs::read_to_string(folder.join("report.html")).expect("a report");
     assert!(page.contains("id=\"herd\"") && page.contains("Lorenz curves of 2 arms"));

@@ -5,6 +5,7 @@
 //!
 //! | header | in | meaning |
 //! |---|---|---|
+//! | `Pollux-Request`, `Pollux-Reply` | one each | which of the two it is, and by which version of this table: 1 |
 //! | `Pollux-Type`, `Pollux-Size` | both | type of the buffer and bytes that it had; none without a buffer |
 //! | `Pollux-Timeout-Ms` | request | how long the caller goes on waiting; none for ever |
 //! | `Pollux-Without-Reply` | request | nobody waits |
@@ -18,6 +19,10 @@ use async_nats::HeaderMap;
 use pollux_xatmi::buffer::Buffer;
 use pollux_xatmi::error::Code;
 
+const REQUEST: &str = "Pollux-Request";
+const REPLY: &str = "Pollux-Reply";
+/// Of the table above. Bridges of different versions refuse each other's messages.
+const VERSION: u32 = 1;
 const TYPE: &str = "Pollux-Type";
 const SIZE: &str = "Pollux-Size";
 const TIMEOUT_MS: &str = "Pollux-Timeout-Ms";
@@ -64,6 +69,7 @@ pub(crate) type Foreign = String;
 impl Asked {
     pub(crate) fn write(&self, data: &Data) -> Result<(HeaderMap, Vec<u8>), Foreign> {
         let mut headers = HeaderMap::new();
+        headers.insert(REQUEST, VERSION.to_string());
         if let Some(timeout) = self.timeout {
             headers.insert(TIMEOUT_MS, timeout.as_millis().to_string());
         }
@@ -78,7 +84,7 @@ impl Asked {
         headers: Option<&HeaderMap>,
         payload: &[u8],
     ) -> Result<(Self, Data), Foreign> {
-        let headers = headers.ok_or("no headers")?;
+        let headers = marked(headers, REQUEST)?;
         let timeout = number::<u64>(headers, TIMEOUT_MS)?.map(Duration::from_millis);
         let is_without_reply = headers.get(WITHOUT_REPLY).is_some();
         Ok((Self { timeout, is_without_reply }, take(headers, payload)?))
@@ -88,6 +94,7 @@ impl Asked {
 impl Answered {
     pub(crate) fn write(&self, data: &Data) -> Result<(HeaderMap, Vec<u8>), Foreign> {
         let mut headers = HeaderMap::new();
+        headers.insert(REPLY, VERSION.to_string());
         match self {
             Self::Busy => headers.insert(BUSY, "1"),
             Self::Done { error, rval, urcode } => {
@@ -106,7 +113,7 @@ impl Answered {
         headers: Option<&HeaderMap>,
         payload: &[u8],
     ) -> Result<(Self, Data), Foreign> {
-        let headers = headers.ok_or("no headers")?;
+        let headers = marked(headers, REPLY)?;
         if headers.get(BUSY).is_some() {
             return Ok((Self::Busy, None));
         }
@@ -117,6 +124,16 @@ impl Answered {
         let rval = number(headers, RVAL)?.ok_or("no Pollux-Rval")?;
         let urcode = number(headers, URCODE)?.ok_or("no Pollux-Urcode")?;
         Ok((Self::Done { error, rval, urcode }, take(headers, payload)?))
+    }
+}
+
+/// The headers, if they are those of a request or of a reply of this version.
+fn marked<'a>(headers: Option<&'a HeaderMap>, mark: &str) -> Result<&'a HeaderMap, Foreign> {
+    let headers = headers.ok_or("no headers")?;
+    match number::<u32>(headers, mark)? {
+        Some(VERSION) => Ok(headers),
+        Some(other) => Err(format!("{mark} is {other}, and this bridge knows {VERSION}")),
+        None => Err(format!("no {mark}")),
     }
 }
 
@@ -190,6 +207,8 @@ mod tests {
     fn what_strangers_send_makes_no_buffer() {
         let with = |pairs: &[(&str, &str)]| {
             let mut headers = HeaderMap::new();
+            headers.insert(REQUEST, "1");
+            headers.insert(REPLY, "1");
             pairs.iter().for_each(|(name, value)| headers.insert(*name, *value));
             headers
         };
@@ -203,7 +222,17 @@ mod tests {
         assert!(asked(&[(TYPE, "CARRAY"), (SIZE, "-1")], b"x").contains("no number"));
         assert!(!asked(&[(TYPE, "UBF"), (SIZE, "64")], b"no fields at all").is_empty());
         assert!(!asked(&[(TYPE, "VIEW?"), (SIZE, "64")], b"x").is_empty());
+        assert!(asked(&[(REQUEST, "2")], b"").contains("knows 1"));
         let error = Answered::read(Some(&with(&[(ERROR, "4711")])), b"");
         assert!(error.expect_err("foreign").contains("unknown"));
+    }
+
+    #[test]
+    fn a_reply_is_no_request_and_a_request_no_reply() {
+        let (reply, payload) = Answered::Busy.write(&None).expect("sound");
+        assert!(Asked::read(Some(&reply), &payload).is_err());
+        let asked = Asked { timeout: None, is_without_reply: false };
+        let (request, payload) = asked.write(&None).expect("sound");
+        assert!(Answered::read(Some(&request), &payload).is_err());
     }
 }

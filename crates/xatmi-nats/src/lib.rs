@@ -18,11 +18,16 @@
 
 mod broker;
 mod envelope;
+mod exchange;
+mod host;
 mod local;
+mod log;
 mod news;
+mod servers;
 mod settings;
 mod subject;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::rc::Rc;
@@ -35,8 +40,9 @@ use pollux_xatmi::worker::{
     Done, Ending, Incoming, RVAL_FAIL, RVAL_SUCCESS, Registry, Return, Worker,
 };
 
-use broker::{Broker, Wanted};
+use broker::Broker;
 use envelope::{Answered, Asked};
+use exchange::Wanted;
 use settings::Settings;
 
 /// Runs as the worker that the manager started this process for, until the pool stops.
@@ -49,19 +55,25 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<Ending, Erro
         Environment::of_process().map_err(|error| Error::new(Code::Invalid, error.to_string()))?;
     let worker = Worker::from_environment()?;
     let registry = worker.registry();
+    let started: OnceCell<Rc<Broker>> = OnceCell::new();
     worker.run(
         arguments,
         |options| {
             let variable = |name: &str| std::env::var(name).ok();
             let settings = Settings::read(options, variable, &environment)?;
-            let broker = Rc::new(Broker::start(&settings, &environment)?);
+            let broker = Broker::start(&settings, &environment)?;
+            let broker = Rc::clone(started.get_or_init(|| Rc::new(broker)));
             let wanted = broker.wanted();
             let changed = wanted.changed().map_err(|error| error.to_string())?;
             let handle = registry.clone();
             let adapt = move || offer(&handle, &broker, &wanted);
             registry.attend(changed, adapt).map_err(|error| error.to_string())
         },
-        || {},
+        || {
+            if let Some(broker) = started.get() {
+                broker.leave();
+            }
+        },
     )
 }
 

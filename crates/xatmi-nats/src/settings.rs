@@ -2,13 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::pool::{EXPORTS_VARIABLE, REFRESH_VARIABLE};
 
+use crate::servers::Servers;
 use crate::subject::Domain;
+
+/// The environment variable that stands for `--nats`: what it holds is in no list of processes.
+pub(crate) const NATS_VARIABLE: &str = "POLLUX_NATS";
+/// The broker when nothing is said.
+const NATS_DEFAULT: &str = "nats://127.0.0.1:4222";
 
 /// The longest time between two service lists: a day.
 const REFRESH_S_MAX: u64 = 24 * 3600;
@@ -17,9 +24,12 @@ const REFRESH_S_MAX: u64 = 24 * 3600;
 #[derive(Parser, Debug)]
 #[command(name = "tpbridge", no_binary_name = true, disable_help_flag = true)]
 struct Arguments {
-    /// Address of the broker.
-    #[arg(long, value_name = "URL", default_value = "nats://127.0.0.1:4222")]
-    nats: String,
+    /// Addresses of the broker's servers, with commas between them.
+    #[arg(long, value_name = "URL")]
+    nats: Option<String>,
+    /// Certificates that the broker's own is checked with, instead of the machine's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Pools of one domain see each other's services.
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = Domain::new)]
     domain: Domain,
@@ -31,7 +41,8 @@ struct Arguments {
 /// What a bridge works with.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) nats: String,
+    pub(crate) servers: Servers,
+    pub(crate) ca: Option<PathBuf>,
     pub(crate) domain: Domain,
     pub(crate) pool: String,
     /// Between two service lists; zero for none but when something changed.
@@ -50,13 +61,20 @@ impl Settings {
         environment: &Environment,
     ) -> Result<Self, String> {
         let arguments = Arguments::try_parse_from(options).map_err(|error| error.to_string())?;
+        let nats = arguments.nats.or_else(|| variable(NATS_VARIABLE));
+        let servers = Servers::new(nats.as_deref().unwrap_or(NATS_DEFAULT))?;
+        if let Some(ca) = &arguments.ca {
+            let unread = |error| format!("--ca {}: {error}", ca.display());
+            std::fs::metadata(ca).map_err(unread)?;
+        }
         let exports = variable(EXPORTS_VARIABLE).unwrap_or_default();
         let refresh_s = variable(REFRESH_VARIABLE).and_then(|seconds| seconds.parse().ok());
         let names = exports.split(',').map(str::trim).filter(|name| !name.is_empty());
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let pool = arguments.pool.unwrap_or_else(|| format!("{}{}", host(), environment.prefix));
         Ok(Self {
-            nats: arguments.nats,
+            servers,
+            ca: arguments.ca,
             domain: arguments.domain,
             pool,
             refresh: Duration::from_secs(refresh_s.unwrap_or(0).min(REFRESH_S_MAX)),
@@ -75,6 +93,7 @@ mod tests {
         let variable = |name: &str| match name {
             EXPORTS_VARIABLE => Some(" BALANCE, X,,".to_owned()),
             REFRESH_VARIABLE => Some("30".to_owned()),
+            NATS_VARIABLE => Some("nats://u:p@broker".to_owned()),
             _ => None,
         };
         Settings::read(&options, variable, &environment)
@@ -86,13 +105,19 @@ mod tests {
         assert!(settings.pool.ends_with("/pollux"), "{}", settings.pool);
         assert_eq!(settings.exports.len(), 2);
         assert_eq!(settings.refresh, Duration::from_secs(30));
+        assert_eq!(settings.servers.to_string(), "nats://broker:4222");
+        let told = read(&["--nats", "nats://other"]).expect("an address");
+        assert_eq!(told.servers.to_string(), "nats://other:4222");
     }
 
     #[test]
     fn a_mistake_is_named() {
-        for (options, named) in
-            [(["--domain", "a.b"], "letters, digits"), (["--what", "x"], "--what")]
-        {
+        for (options, named) in [
+            (["--domain", "a.b"], "letters, digits"),
+            (["--what", "x"], "--what"),
+            (["--nats", "http://x"], "nats://HOST:PORT"),
+            (["--ca", "/nowhere/ca.pem"], "--ca /nowhere/ca.pem"),
+        ] {
             let said = read(&options).expect_err(named);
             assert!(said.contains(named), "{said}");
         }

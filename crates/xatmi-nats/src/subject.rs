@@ -6,7 +6,7 @@
 //! | `pollux.DOMAIN.news` | what a pool offers to the others, now and again |
 //! | `pollux.DOMAIN.who` | "say what you offer", from a bridge that has just come |
 
-use std::fmt::Write;
+use std::fmt::{self, Write as _};
 
 /// The queue group of those who serve calls.
 pub(crate) const GROUP: &str = "bridges";
@@ -58,6 +58,12 @@ impl Domain {
     /// The subject on which news are asked for.
     pub(crate) fn who(&self) -> String {
         format!("pollux.{}.who", self.0)
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -222,6 +222,14 @@ pub(super) const HERD: &[Axis] = &[
         kind: AxisKind::Count(1, 64),
         default: &["10"],
     },
+    Axis {
+        name: "calls",
+        about: "calls that each caller makes, however long that takes; 0 for as many as the window \
+                has time for",
+        original: Some("100,000"),
+        kind: AxisKind::Count(0, 10_000_000),
+        default: &["0"],
+    },
 ];
 
 impl Axis {

@@ -182,7 +182,7 @@ impl Experiment {
     pub const fn peers(self) -> &'static [Peer] {
         match self {
             Self::Streams | Self::Pipes => &[],
-            Self::Herd => &[Peer::Pool, Peer::PoolEpoll],
+            Self::Herd => &[Peer::RawC, Peer::Pool, Peer::PoolEpoll],
             Self::Chain => &[
                 Peer::RawEpoll,
                 Peer::Libev,

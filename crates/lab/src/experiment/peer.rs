@@ -14,6 +14,8 @@ pub enum Peer {
     RawEpoll,
     /// Bare io_uring by completion: the lab's own floor.
     RawUring,
+    /// Bare message queues with EPOLLEXCLUSIVE in C, callers and workers: the lab's own floor.
+    RawC,
     /// The server nginx.
     Nginx,
     /// The proxy HAProxy, answering by itself.
@@ -40,9 +42,10 @@ pub enum Peer {
 
 impl Peer {
     /// Every peer, in the order of lists.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::RawEpoll,
         Self::RawUring,
+        Self::RawC,
         Self::Nginx,
         Self::Haproxy,
         Self::H2o,
@@ -62,6 +65,7 @@ impl Peer {
         match self {
             Self::RawEpoll => "raw-epoll",
             Self::RawUring => "raw-uring",
+            Self::RawC => "raw-c",
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
             Self::H2o => "h2o",
@@ -85,7 +89,7 @@ impl Peer {
     /// Whether it is a floor of the lab: bare system calls, no system of its own.
     #[must_use]
     pub const fn is_floor(self) -> bool {
-        matches!(self, Self::RawEpoll | Self::RawUring)
+        matches!(self, Self::RawEpoll | Self::RawUring | Self::RawC)
     }
 
     /// The Debian package that brings it; none for what is part of this program.
@@ -96,7 +100,7 @@ impl Peer {
             Self::Libev => Some("libev-dev"),
             Self::Libuv => Some("libuv1-dev"),
             Self::Libevent => Some("libevent-dev"),
-            Self::RawEpoll | Self::RawUring => None,
+            Self::RawEpoll | Self::RawUring | Self::RawC => None,
             Self::Mio | Self::Polling | Self::Pool | Self::PoolEpoll => None,
         }
     }

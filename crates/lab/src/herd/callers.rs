@@ -1,8 +1,9 @@
 //! The callers: one process with a thread for each, which call as soon as they were answered.
 //!
 //! `pollux lab herd-callers` calls [`run`]. It is told over its standard input (`desk`) to call for
-//! some time, once for the ramp and once for the window, and says what came of it. A closed loop:
-//! what is under way at the end is waited for, so every call that was counted was answered.
+//! some time or so often, once for the ramp and once for the window, and says what came of it. A
+//! closed loop: what is under way at the end is waited for, so every call that was counted was
+//! answered. `raw.c` says and is told the same.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -22,11 +23,14 @@ use super::pool;
 use super::requests::{Answers, Requests};
 use super::source::Source;
 use crate::error::{MeasureError, in_words};
+use crate::host::process::user_and_system;
 use crate::measure::machine_switches;
 use crate::record::Interval;
 
 /// How long an answer may take after the end; the slowest that was seen took a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Most intervals that are kept of a run: a thousand seconds of the usual ones.
+const INTERVALS_MAX: usize = 10_000;
 /// The quantiles that a run keeps, by the name of their figure.
 const QUANTILES: [(&str, f64); 2] = [("latency_p50_us", 0.5), ("latency_p99_us", 0.99)];
 
@@ -43,29 +47,59 @@ pub(super) struct Orders {
     pub(super) pool: Option<String>,
 }
 
-/// What they are told then.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+/// What they are told then; as four numbers, which a program in C reads as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 4]", into = "[u64; 4]")]
 pub(super) struct Go {
     /// Whether the calls are those of the window.
     pub(super) is_window: bool,
-    /// How long new calls begin.
+    /// How long new calls begin, where that is not told by `calls`.
     pub(super) time_ms: u64,
     /// Length of an interval.
     pub(super) interval_ms: u64,
+    /// Calls that each caller makes; 0 for as many as there is time for.
+    pub(super) calls: u64,
+}
+
+impl From<[u64; 4]> for Go {
+    fn from([is_window, time_ms, interval_ms, calls]: [u64; 4]) -> Self {
+        Self { is_window: is_window != 0, time_ms, interval_ms, calls }
+    }
+}
+
+impl From<Go> for [u64; 4] {
+    fn from(go: Go) -> Self {
+        [u64::from(go.is_window), go.time_ms, go.interval_ms, go.calls]
+    }
 }
 
 /// What they say.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Word {
+    /// The processes of the workers, where they are those of the program that calls.
+    Crew(Vec<u32>),
     /// They are ready to call.
     Ready,
+    /// What those workers did in the run that has just ended.
+    Served(Served),
     /// An interval of the run that has just ended.
     Interval(Interval),
     /// The run has ended, and these were its intervals.
     Called(Called),
     /// A call failed.
     Failed(String),
+}
+
+/// What the workers of a program did that has both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Served {
+    /// Calls that each of them answered.
+    pub(super) calls: Vec<u64>,
+    /// Times that they returned from waiting.
+    pub(super) waits: u64,
+    /// Times that they found nothing then.
+    pub(super) empty: u64,
 }
 
 /// What came of a run.
@@ -79,6 +113,10 @@ pub(super) struct Called {
     pub(super) machine_switches: Option<u64>,
     /// CPU time of this process.
     pub(super) cpu_ns: u64,
+    /// The part of it in user mode; none where it can't be read.
+    pub(super) user_s: Option<f64>,
+    /// And in the kernel.
+    pub(super) system_s: Option<f64>,
     /// Latencies by name, in microseconds.
     pub(super) latencies: std::collections::BTreeMap<String, f64>,
 }
@@ -177,26 +215,31 @@ fn call_for(go: Go, lines: &Arc<Lines>) -> Result<(Called, Vec<Interval>), Measu
     });
     let (sender, ended) = channel();
     for caller in 0..callers {
-        spawn(caller, go.is_window, &shared, lines, &sender)?;
+        spawn(caller, go, &shared, lines, &sender)?;
     }
     drop(sender);
-    let cpu_before = cpu_ns();
+    let (cpu_before, split_before) = (cpu_ns(), user_and_system());
     let first = Tick::take(&shared.counts);
     shared.start.wait();
-    let intervals = sleep_through(go, &first, &shared, &ended);
+    let mut watch = Watch { go, first: first.clone(), intervals: Vec::new(), times: Vec::new() };
+    let watched = watch.until_end(&shared, &ended);
     shared.is_over.store(true, Relaxed);
-    let mut times = Distribution::new();
-    if let Err(early) = intervals.as_ref().map(drop) {
-        return Err(MeasureError::Protocol(format!("a caller ended early: {early}")));
-    }
-    for _ in 0..callers {
+    watched.map_err(|early| MeasureError::Protocol(format!("a caller ended early: {early}")))?;
+    while watch.times.len() < callers {
         match ended.recv_timeout(PATIENCE) {
-            Ok(of_one) => times.add(&of_one?),
+            Ok(of_one) => watch.times.push(of_one?),
             // The thread still waits; it ends with this process.
             Err(_) => return Err(MeasureError::Silent(PATIENCE, "towards a caller")),
         }
     }
     let last = Tick::take(&shared.counts);
+    let mut times = Distribution::new();
+    watch.times.iter().for_each(|of_one| times.add(of_one));
+    let split = user_and_system().and_then(|now| split_before.map(|then| [now, then]));
+    let seconds = |which: usize| {
+        let both: Option<&[[Duration; 2]; 2]> = split.value();
+        both.map(|[now, then]| now[which].saturating_sub(then[which]).as_secs_f64())
+    };
     let micros = |ns: u64| ns as f64 / 1000.0;
     let quantile =
         |(name, share): (&str, f64)| Some((name.to_owned(), micros(times.quantile_ns(share)?)));
@@ -206,26 +249,28 @@ fn call_for(go: Go, lines: &Arc<Lines>) -> Result<(Called, Vec<Interval>), Measu
         elapsed_s: (last.at - first.at).as_secs_f64(),
         machine_switches: last.switches.zip(first.switches).map(|(last, first)| last - first),
         cpu_ns: cpu_ns() - cpu_before,
+        user_s: seconds(0),
+        system_s: seconds(1),
         latencies: QUANTILES.into_iter().filter_map(quantile).chain(longest).collect(),
     };
-    Ok((called, intervals.unwrap_or_default()))
+    Ok((called, watch.intervals))
 }
 
 /// A caller's thread: calls until the end, then says how long each call took.
 fn spawn(
     caller: usize,
-    is_window: bool,
+    go: Go,
     shared: &Arc<Shared>,
     lines: &Arc<Lines>,
     ended: &Sender<Ended>,
 ) -> Result<(), MeasureError> {
-    let purpose = if is_window { Purpose::Window } else { Purpose::Ramp };
+    let purpose = if go.is_window { Purpose::Window } else { Purpose::Ramp };
     let (shared, lines, ended) = (Arc::clone(shared), Arc::clone(lines), ended.clone());
     let call = move || {
         shared.start.wait();
         let mut times = Distribution::new();
         let mut calls = 0;
-        while !shared.is_over.load(Relaxed) {
+        while !shared.is_over.load(Relaxed) && (go.calls == 0 || calls < go.calls) {
             let start = Instant::now();
             lines.call(caller, purpose)?;
             times.record(start.elapsed().as_nanos() as u64);
@@ -242,39 +287,60 @@ fn spawn(
     spawned.map(drop).map_err(failed)
 }
 
-/// Waits for the end of the run and cuts its intervals.
-///
-/// # Errors
-/// In words, why a caller ended before.
-fn sleep_through(
+/// What is seen of a run while it goes on.
+struct Watch {
     go: Go,
-    first: &Tick,
-    shared: &Shared,
-    ended: &Receiver<Ended>,
-) -> Result<Vec<Interval>, String> {
-    let (time, each) = (Duration::from_millis(go.time_ms), Duration::from_millis(go.interval_ms));
-    let mut intervals = Vec::new();
-    let mut before = first.clone();
-    for cut in 1.. {
-        let due = (each * cut).min(time);
-        let sleep = (first.at + due).saturating_duration_since(Instant::now());
-        match ended.recv_timeout(sleep) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err("without a word".to_owned()),
-            Ok(Ok(_)) => return Err("without an error".to_owned()),
-            Ok(Err(error)) => return Err(in_words(&error)),
+    first: Tick,
+    intervals: Vec<Interval>,
+    /// Of the callers that have ended.
+    times: Vec<Distribution>,
+}
+
+impl Watch {
+    /// Waits for the end of the run and cuts its intervals.
+    ///
+    /// # Errors
+    /// In words, why a caller ended before.
+    fn until_end(&mut self, shared: &Shared, ended: &Receiver<Ended>) -> Result<(), String> {
+        let (time, each) = (self.go.time_ms, Duration::from_millis(self.go.interval_ms));
+        let time = (self.go.calls == 0).then(|| Duration::from_millis(time));
+        let mut before = self.first.clone();
+        for cut in 1.. {
+            let due = (each * cut).min(time.unwrap_or(Duration::MAX));
+            if self.is_last_heard(self.first.at + due, shared.counts.len(), ended)? {
+                break;
+            }
+            let tick = Tick::take(&shared.counts);
+            // A stub that is much shorter than its siblings says nothing about the rate.
+            if (tick.at - before.at) * 2 >= each && self.intervals.len() < INTERVALS_MAX {
+                self.intervals.push(tick.interval_since(&before, &self.first));
+            }
+            before = tick;
+            if time.is_some_and(|time| due >= time) {
+                break;
+            }
         }
-        let tick = Tick::take(&shared.counts);
-        // A stub that is much shorter than its siblings says nothing about the rate.
-        if (tick.at - before.at) * 2 >= each {
-            intervals.push(tick.interval_since(&before, first));
-        }
-        before = tick;
-        if due >= time {
-            break;
-        }
+        Ok(())
     }
-    Ok(intervals)
+
+    /// Hears who has ended, until a moment or until it was the last of so many; whether it was.
+    fn is_last_heard(
+        &mut self,
+        at: Instant,
+        callers: usize,
+        ended: &Receiver<Ended>,
+    ) -> Result<bool, String> {
+        while self.times.len() < callers {
+            match ended.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => return Err("without a word".to_owned()),
+                Ok(Ok(_)) if self.go.calls == 0 => return Err("without an error".to_owned()),
+                Ok(Ok(times)) => self.times.push(times),
+                Ok(Err(error)) => return Err(in_words(&error)),
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// What is read at the ends of intervals.
@@ -308,4 +374,17 @@ impl Tick {
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_callers_are_told_is_four_numbers() {
+        let go = Go { is_window: true, time_ms: 2000, interval_ms: 100, calls: 7 };
+        let text = serde_json::to_string(&go).expect("plain data");
+        assert_eq!(text, "[1,2000,100,7]");
+        assert_eq!(serde_json::from_str::<Go>(&text).expect("its own"), go);
+    }
 }

@@ -68,6 +68,12 @@ impl Desk {
         }
     }
 
+    /// Says nothing more: the other side finds the end.
+    pub(super) fn hang_up(&self) {
+        // One whose other side is gone has hung up already.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
+    }
+
     /// Waits for the next message; none when the other side is gone.
     pub(super) fn receive<T: DeserializeOwned>(
         &self,

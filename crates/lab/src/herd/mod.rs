@@ -7,13 +7,14 @@
 //! time, latencies, and how the calls were shared, counted by the workers themselves. The sum of
 //! their shares must be the number of calls, or the run has failed.
 //!
-//! A service pool is measured in the same way, with a manager in the place of the crew (`pool`).
+//! A service pool is measured in the same way, with a manager in the place of the crew (`pool`), and
+//! so is a program in C that has callers and workers itself (`raw`).
 //!
 //! Nobody is pinned: which worker is woken where is part of what is measured.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use pollux_xatmi::worker::Wake;
@@ -35,6 +36,7 @@ mod desk;
 mod intake;
 mod message;
 pub mod pool;
+mod raw;
 mod requests;
 mod source;
 mod waiting;
@@ -43,7 +45,7 @@ pub mod worker;
 pub use source::Source;
 pub(crate) use source::needed_bytes;
 
-use callers::{Called, Go, Orders, PATIENCE, Word};
+use callers::{Called, Go, Orders, PATIENCE, Served, Word};
 use crew::Crew;
 use desk::Desk;
 use requests::Requests;
@@ -51,6 +53,9 @@ use source::Opened;
 
 /// A worker with more than this share of the calls is one of the busy ones.
 const BUSY_SHARE: f64 = 0.01;
+
+/// So many times its planned window a fixed number of calls may take.
+const WINDOWS_MAX: u32 = 20;
 
 /// Runs one arm once.
 ///
@@ -62,15 +67,21 @@ pub(crate) fn measure(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    let wake = match spec.peer()? {
-        None => None,
-        Some(Peer::Pool) => Some(Wake::One),
-        Some(Peer::PoolEpoll) => Some(Wake::All),
-        Some(peer) => return Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
-    };
-    if let Some(wake) = wake {
-        return pool::measure(spec, wake, on_interval, is_interrupted);
+    match spec.peer()? {
+        None => bare(spec, on_interval, is_interrupted),
+        Some(Peer::RawC) => raw::measure(spec, on_interval, is_interrupted),
+        Some(Peer::Pool) => pool::measure(spec, Wake::One, on_interval, is_interrupted),
+        Some(Peer::PoolEpoll) => pool::measure(spec, Wake::All, on_interval, is_interrupted),
+        Some(peer) => Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
     }
+}
+
+/// A source with workers of the lab's own.
+fn bare(
+    spec: &RunSpec,
+    on_interval: &mut dyn FnMut(&Interval),
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Done, MeasureError> {
     let source = spec.word("source")?;
     let unknown = || MeasureError::Spec(format!("no source is called {source}"));
     let source = Source::by_name(source).ok_or_else(unknown)?;
@@ -81,20 +92,19 @@ pub(crate) fn measure(
     let orders = Orders { source: name, address: opened.address, callers, pool: None };
     let mut calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
     let complaint = || crew.complaint();
-    let ramp = match spec.ramp_ms {
-        0 => 0,
-        time_ms => calling.call(false, time_ms, spec, &complaint, is_interrupted)?.0.calls,
-    };
+    let ramp = calling.ramp(spec, &complaint, is_interrupted)?;
     let window = Window::open(spec, crew.pids(), calling.pid());
-    let (called, intervals) =
-        calling.call(true, spec.runtime_ms, spec, &complaint, is_interrupted)?;
-    let mut done = window.close(&called);
+    let (called, intervals) = calling.window(spec, &complaint, is_interrupted)?;
+    let mut done = window.close(spec, &called)?;
     intervals.iter().for_each(on_interval);
     drop(calling);
     let reports = crew.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
     check_sum("ramp", ramp, reports.iter().map(|report| report.calls_ramp).sum())?;
     check_sum("window", called.calls, reports.iter().map(|report| report.calls).sum())?;
-    add_work(&mut done, &reports);
+    let total = |count: fn(&worker::Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let (waits, empty) = (total(|report| report.waits), total(|report| report.empty));
+    let calls = reports.iter().map(|report| report.calls).collect();
+    add_work(&mut done, calls, waits, empty);
     if wait == Wait::Uring {
         // A poll request is made anew for each wait.
         let waits = done.counters["waits"];
@@ -122,16 +132,14 @@ fn check_sum(when: &str, answered: u64, counted: u64) -> Result<(), MeasureError
 }
 
 /// Puts in what the workers counted.
-fn add_work(done: &mut Done, reports: &[worker::Report]) {
-    let total = |count: fn(&worker::Report) -> u64| reports.iter().map(count).sum::<u64>();
-    let (waits, empty) = (total(|report| report.waits), total(|report| report.empty));
+fn add_work(done: &mut Done, worker_calls: Vec<u64>, waits: u64, empty: u64) {
     let calls = done.events.max(1) as f64;
     done.figures.insert("waits_per_call".to_owned(), waits as f64 / calls);
     done.figures.insert("empty_waits_per_call".to_owned(), empty as f64 / calls);
     let counters = [("events", done.events), ("waits", waits), ("empty_waits", empty)];
     done.counters = counters.map(|(name, count)| (name.to_owned(), count)).into();
-    done.worker_calls = reports.iter().map(|report| report.calls).collect();
-    done.figures.extend(shares(&done.worker_calls));
+    done.figures.extend(shares(&worker_calls));
+    done.worker_calls = worker_calls;
 }
 
 /// How unevenly the calls were shared.
@@ -157,6 +165,10 @@ fn shares(calls: &[u64]) -> BTreeMap<String, f64> {
 struct Calling {
     desk: Desk,
     child: Child,
+    /// The workers, where they are that program's own.
+    crew: Vec<u32>,
+    /// What those did in the last run.
+    served: Served,
 }
 
 impl Calling {
@@ -166,38 +178,90 @@ impl Calling {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
         let (desk, theirs) = Desk::pair()?;
-        let child = crew::start("herd-callers", &theirs);
-        let child = child.map_err(|cause| MeasureError::Setup {
-            what: "the process of the callers".to_owned(),
-            cause,
-        })?;
-        drop(theirs);
-        let calling = Self { desk, child };
+        let command = crew::command("herd-callers", &theirs);
+        let calling = Self::spawn(desk, command, theirs)?;
         calling.desk.send(orders, fds)?;
-        match calling.desk.receive_within(PATIENCE, is_interrupted)? {
-            Some(Word::Ready) => Ok(calling),
-            Some(Word::Failed(what)) => Err(failed(what)),
-            _ => Err(failed("were not ready in time".to_owned())),
+        calling.ready(is_interrupted)
+    }
+
+    /// Starts a program with a desk as its standard input; `theirs` ends with it.
+    fn spawn(
+        desk: Desk,
+        command: std::io::Result<Command>,
+        theirs: OwnedFd,
+    ) -> Result<Self, MeasureError> {
+        let what = || "the process of the callers".to_owned();
+        let setup = |cause| MeasureError::Setup { what: what(), cause };
+        let child = command.map_err(setup)?.spawn().map_err(setup)?;
+        drop(theirs);
+        Ok(Self { desk, child, crew: Vec::new(), served: Served::default() })
+    }
+
+    /// Waits until they are about to call.
+    fn ready(mut self, is_interrupted: &dyn Fn() -> bool) -> Result<Self, MeasureError> {
+        loop {
+            match self.desk.receive_within(PATIENCE, is_interrupted)? {
+                Some(Word::Crew(pids)) => self.crew = pids,
+                Some(Word::Ready) => return Ok(self),
+                Some(Word::Failed(what)) => return Err(failed(what)),
+                _ => return Err(failed("were not ready in time".to_owned())),
+            }
         }
+    }
+
+    /// The ramp; how many calls it had.
+    fn ramp(
+        &mut self,
+        spec: &RunSpec,
+        complaint: &dyn Fn() -> Option<MeasureError>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<u64, MeasureError> {
+        let go =
+            Go { is_window: false, time_ms: spec.ramp_ms, interval_ms: spec.ramp_ms, calls: 0 };
+        match spec.ramp_ms {
+            0 => Ok(0),
+            _ => Ok(self.call(go, spec.ramp_time(), complaint, is_interrupted)?.0.calls),
+        }
+    }
+
+    /// The window: for its time, or until each caller made its calls.
+    fn window(
+        &mut self,
+        spec: &RunSpec,
+        complaint: &dyn Fn() -> Option<MeasureError>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Called, Vec<Interval>), MeasureError> {
+        let (calls, interval_ms) =
+            (spec.count("calls")? as u64, spec.interval().as_millis() as u64);
+        let go = Go { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
+        let longest = if calls == 0 { 1 } else { WINDOWS_MAX };
+        self.call(go, spec.runtime() * longest, complaint, is_interrupted)
     }
 
     fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Lets them call for some time; what came of it, with its intervals. `complaint` tells what a
-    /// worker has said that failed.
+    /// Lets a program with workers of its own end them; it is over when this returns.
+    fn end(self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
+        self.desk.hang_up();
+        match self.desk.receive_within::<Word>(PATIENCE, is_interrupted)? {
+            None => Ok(()),
+            Some(_) => Err(failed("said more than they were asked".to_owned())),
+        }
+    }
+
+    /// Lets them call, for no longer than `longest`; what came of it, with its intervals.
+    /// `complaint` tells what a worker has said that failed.
     fn call(
         &mut self,
-        is_window: bool,
-        time_ms: u64,
-        spec: &RunSpec,
+        go: Go,
+        longest: Duration,
         complaint: &dyn Fn() -> Option<MeasureError>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(Called, Vec<Interval>), MeasureError> {
-        let interval_ms = spec.interval().as_millis() as u64;
-        self.desk.send(&Go { is_window, time_ms, interval_ms }, &[])?;
-        let patience = Duration::from_millis(time_ms) + PATIENCE * 2;
+        self.desk.send(&go, &[])?;
+        let patience = longest + PATIENCE * 2;
         let mut intervals = Vec::new();
         loop {
             match self.desk.receive_within(patience, is_interrupted)? {
@@ -207,7 +271,8 @@ impl Calling {
                 Some(Word::Failed(what)) => {
                     return Err(complaint().unwrap_or_else(|| failed(what)));
                 }
-                Some(Word::Ready) => {}
+                Some(Word::Served(served)) => self.served = served,
+                Some(Word::Ready | Word::Crew(_)) => {}
                 None => {
                     let silent = || failed("did not end when they should".to_owned());
                     return Err(complaint().unwrap_or_else(silent));
@@ -254,7 +319,7 @@ impl Window {
         Self { workers, before, counting, profiling }
     }
 
-    fn close(self, called: &Called) -> Done {
+    fn close(self, spec: &RunSpec, called: &Called) -> Result<Done, MeasureError> {
         let used = TaskUse::of_processes(&self.workers).since(&self.before);
         let kernel = self.counting.map(|counting| CountReadings::named(counting.stop()));
         let (samples, symbols) = self.profiling.map_or((None, Vec::new()), Profiling::finish);
@@ -269,8 +334,16 @@ impl Window {
         put("worker_switches_involuntary_per_call", read(&used.switches_involuntary));
         put("worker_us_per_call", read(&used.cpu_ns).map(|ns| ns / 1000.0));
         put("caller_us_per_call", Some(called.cpu_ns as f64 / 1000.0));
+        if spec.count("calls")? > 0 {
+            let millions = called.calls as f64 / 1e6;
+            let times = [("real", Some(called.elapsed_s)), ("user", called.user_s)];
+            for (name, seconds) in times.into_iter().chain([("sys", called.system_s)]) {
+                let per_million = seconds.map(|seconds| seconds / millions);
+                figures.extend(per_million.map(|s| (format!("{name}_s_per_million_calls"), s)));
+            }
+        }
         let calls_per_s = called.calls as f64 / called.elapsed_s;
-        Done {
+        Ok(Done {
             value: calls_per_s,
             events_per_s: calls_per_s,
             events: called.calls,
@@ -289,7 +362,7 @@ impl Window {
             samples,
             request_times: None,
             symbols,
-        }
+        })
     }
 }
 

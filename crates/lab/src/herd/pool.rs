@@ -79,15 +79,12 @@ pub(super) fn measure(
     let orders = CallerOrders { source: String::new(), address: None, callers, pool };
     let mut calling = Calling::start(&orders, &[], is_interrupted)?;
     let nobody = || None;
-    let ramp = match spec.ramp_ms {
-        0 => 0,
-        time_ms => calling.call(false, time_ms, spec, &nobody, is_interrupted)?.0.calls,
-    };
+    let ramp = calling.ramp(spec, &nobody, is_interrupted)?;
     let before = manager.rows()?;
     let pids = before.values().map(|row| row.pid).collect();
     let window = Window::open(spec, pids, calling.pid());
-    let (called, intervals) = calling.call(true, spec.runtime_ms, spec, &nobody, is_interrupted)?;
-    let mut done = window.close(&called);
+    let (called, intervals) = calling.window(spec, &nobody, is_interrupted)?;
+    let mut done = window.close(spec, &called)?;
     let after = manager.rows()?;
     intervals.iter().for_each(on_interval);
     drop(calling);

@@ -19,6 +19,8 @@ impl Environment {
         vec![
             known("pollux", &self.pollux),
             fact("compiler", &self.rustc),
+            // Beside programs in C, which always are.
+            known("built with optimisation", yes_or_no(!cfg!(debug_assertions))),
             known("kernel", &self.kernel),
             known("architecture", &self.architecture),
             fact("CPU", &self.cpu_model),

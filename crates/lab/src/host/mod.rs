@@ -8,6 +8,7 @@
 //! The rule of this folder: a figure that could not be read is a [`Reading::Unavailable`] with its
 //! reason. It is never 0, never an empty string, and never left out.
 
+pub(crate) mod compiler;
 pub mod counting;
 pub mod environment;
 mod facts;

@@ -253,7 +253,7 @@ pub const KEYS: &[Key] = &[
         reason: "what the experiment knows how to run beside pollux; those that the machine lacks \
                  are left out with the package to install",
         about: "floors and whole systems to compare with, each an arm; `streams` and `pipes` \
-                have none, `herd` has the service pool on queues",
+                have none, `herd` has a floor in C and the service pool on queues",
         example: "[\"raw-epoll\", \"nginx\"]",
     },
     Key {
@@ -271,8 +271,8 @@ pub const KEYS: &[Key] = &[
         sections: BOTH,
         kind: Kind::Name,
         default: None,
-        reason: "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is no arm, \
-                 the first arm",
+        reason: "`exclusive` for `herd`, else `epoll`, which most servers use today; where it is no arm \
+                 or this machine lacks it, the first arm",
         about: "the arm that the others are compared with; it runs twice in each block, and the \
                 second copy shows the noise",
         example: "\"epoll\"",

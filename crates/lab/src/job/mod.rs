@@ -22,6 +22,7 @@ pub use keys::{KEYS, Key, SCHEMA, Section};
 pub use kind::Kind;
 pub use mistake::{JobError, Mistake, Place};
 pub use overrides::{Overrides, commands_from_flags};
+pub(crate) use rules::default_baseline;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -202,7 +202,7 @@ pub(super) fn arms_fault(arms: &[String]) -> Option<String> {
 }
 
 /// The baseline when none is named: the usual one where it is an arm, else the first arm.
-pub(super) fn default_baseline(arms: &[impl AsRef<str>]) -> Option<String> {
+pub(crate) fn default_baseline(arms: &[impl AsRef<str>]) -> Option<String> {
     let mut names = arms.iter().map(AsRef::as_ref);
     let usual = BASELINES.into_iter().find(|usual| names.clone().any(|arm| arm == *usual));
     usual.or(names.next()).map(str::to_owned)

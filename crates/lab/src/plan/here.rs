@@ -5,7 +5,7 @@ use pollux_poller::Mechanism;
 
 use super::{Resources, Wanted};
 use crate::experiment::{Peer, Wait, chain};
-use crate::host::programs;
+use crate::host::{compiler, programs};
 use crate::http;
 
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
@@ -57,6 +57,7 @@ fn refused(driver: Driver) -> Option<String> {
 fn missing_peer(peer: Peer) -> Option<String> {
     match peer {
         Peer::RawEpoll | Peer::Mio | Peer::Polling | Peer::Pool | Peer::PoolEpoll => None,
+        Peer::RawC => compiler::missing(),
         Peer::RawUring => refused(Driver::Completion),
         Peer::Nginx | Peer::Haproxy | Peer::H2o | Peer::Lighttpd => {
             programs::missing(peer.name(), peer.package().unwrap_or_default())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pollux_engine::Driver;
 
 use crate::experiment::{AxisKind, Experiment, Generator, Metric, Peer, Wait};
-use crate::job::{Build, Command, Job, Part};
+use crate::job::{Build, Command, Job, Part, default_baseline};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
 
@@ -144,15 +144,23 @@ impl Plan {
     #[must_use]
     pub fn make(mut job: Job, machine: &Machine<'_>) -> Self {
         let Machine { cpus, missing, .. } = *machine;
-        let cuts = if cpus < 2 { share_one_cpu(&mut job) } else { Vec::new() };
+        let mut cuts = if cpus < 2 { share_one_cpu(&mut job) } else { Vec::new() };
         let mut left_out = Vec::new();
         let mut points = Vec::new();
-        for (index, part) in job.parts.iter().enumerate() {
+        for (index, part) in job.parts.iter_mut().enumerate() {
             let arms = arms::available(part, missing, &mut left_out);
             if !arms.iter().any(|arm| arm.name == part.baseline) {
-                let reason = format!("its baseline {} can't run here", part.baseline);
-                left_out.push(left_out_of(part, "*", "*", reason));
-                continue;
+                let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+                let lacking = format!("its baseline {} can't run here", part.baseline);
+                let Some(other) = default_baseline(&names) else {
+                    left_out.push(left_out_of(part, "*", "*", lacking));
+                    continue;
+                };
+                cuts.push(format!(
+                    "{}: {lacking}; the others are compared with {other}",
+                    part.name
+                ));
+                part.baseline = other;
             }
             for point in points_of(part) {
                 let point = match place::on(machine, part.experiment, point) {
@@ -351,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unavailable_mechanism_is_left_out_and_an_unavailable_baseline_takes_all_with_it() {
+    fn an_unavailable_mechanism_is_left_out_and_an_unavailable_baseline_gives_way() {
         let part = part(&[Mechanism::Epoll, Mechanism::UringPoll], &[]);
         let uring = Driver::Readiness(Mechanism::UringPoll);
         let refuse = |wanted| match wanted {
@@ -361,6 +369,15 @@ mod tests {
         let plan = Plan::make(job(part.clone()), &machine(&refuse));
         assert_eq!(arm_names(&plan), ["epoll", "A/A"]);
         assert_eq!(plan.left_out[0].arm, "uring-poll");
+        let epoll = Driver::Readiness(Mechanism::Epoll);
+        let refuse = |wanted| match wanted {
+            Wanted::Driver(_, driver) if driver == epoll => Some("forbidden".into()),
+            _ => None,
+        };
+        let plan = Plan::make(job(part.clone()), &machine(&refuse));
+        assert_eq!(arm_names(&plan), ["uring-poll", "A/A"]);
+        assert_eq!(plan.job.parts[0].baseline, "uring-poll");
+        assert!(plan.cuts[0].contains("baseline epoll can't run here"), "{:?}", plan.cuts);
         let refuse = |wanted| matches!(wanted, Wanted::Driver(..)).then(|| "forbidden".into());
         let plan = Plan::make(job(part), &machine(&refuse));
         assert!(plan.points.is_empty() && plan.left_out.len() == 3);

@@ -54,10 +54,10 @@ pub(super) fn arm_fault(
     point: &Point,
     arm: &ArmKind,
 ) -> Option<String> {
-    if let ArmKind::Peer(Peer::Pool | Peer::PoolEpoll) = arm
+    if let ArmKind::Peer(peer @ (Peer::RawC | Peer::Pool | Peer::PoolEpoll)) = arm
         && point.axes.get("source").is_some_and(|source| source != Source::Queue.name())
     {
-        return Some("the workers of a pool wait for queues".to_owned());
+        return Some(format!("the workers of {peer} wait for queues"));
     }
     let processes = point.axes.get(PROCESSES).and_then(|count| count.parse::<u64>().ok())?;
     match arm {

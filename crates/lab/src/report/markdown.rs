@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::section::seed;
+use super::section::{herd_markdown, seed};
 use super::view::{self, Comparison, Panel};
 use super::{number, words};
 use crate::record::{Record, ResultRow, Verdict};
@@ -32,6 +32,7 @@ pub fn markdown(record: &Record) -> String {
             comparison.points().iter().for_each(|point| table(&mut out, &comparison, point));
         }
     }
+    herd_markdown::herd(&mut out, record, escape);
     beside_the_seed(&mut out, record);
     inside_the_server(&mut out, record);
     remarks(&mut out, record);

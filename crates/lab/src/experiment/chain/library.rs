@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Peer;
 use crate::error::MeasureError;
-use crate::host::programs;
+use crate::host::compiler;
 use crate::measure::{Gauge, Notice, RunSpec};
 
 const PROGRAM: &str = include_str!("library.c");
@@ -37,7 +37,7 @@ fn library(peer: Peer) -> Option<Library> {
 /// Why the program for `peer` can't be built here, with the package to install.
 pub(crate) fn missing(peer: Peer) -> Option<String> {
     let library = library(peer)?;
-    if let Some(reason) = programs::missing("cc", "gcc") {
+    if let Some(reason) = compiler::missing() {
         return Some(reason);
     }
     let mut compiler = Command::new("cc");
@@ -72,29 +72,8 @@ pub(super) fn run(peer: Peer, spec: &RunSpec, gauge: &Gauge) -> Result<(), Measu
 /// The program; it stays in the private folder for the runs that follow.
 fn built(peer: Peer, scratch: &Path) -> Result<PathBuf, MeasureError> {
     let library = library(peer).ok_or_else(|| failed(peer, "is no C library"))?;
-    let program = scratch.join(format!("chain-{peer}"));
-    if program.exists() {
-        return Ok(program);
-    }
-    let source = scratch.join("chain.c");
-    std::fs::write(&source, PROGRAM)
-        .map_err(|cause| MeasureError::Setup { what: source.display().to_string(), cause })?;
-    // Under another name until it is whole: a run that was stopped must leave no half program.
-    let unfinished = scratch.join(format!("chain-{peer}.new"));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", &format!("-D{}", library.define)]);
-    compiler.arg("-o").arg(&unfinished).arg(&source).arg(format!("-l{}", library.link));
-    let output = compiler.stdin(Stdio::null()).output();
-    let output =
-        output.map_err(|cause| MeasureError::Setup { what: "the compiler cc".into(), cause })?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason");
-        return Err(failed(peer, &format!("could not be built: {first}")));
-    }
-    std::fs::rename(&unfinished, &program)
-        .map_err(|cause| MeasureError::Setup { what: program.display().to_string(), cause })?;
-    Ok(program)
+    let (define, link) = (format!("-D{}", library.define), format!("-l{}", library.link));
+    compiler::built(scratch, &format!("chain-{peer}"), PROGRAM, &[&define, &link])
 }
 
 /// Passes on what the program says; whether it came to the end of its window.

@@ -135,7 +135,7 @@ fn a_mistake_in_global_is_answered_with_its_place_and_the_right_way() {
         (
             "peers = [\"nginks\"]",
             "x.toml:2:10: peers = \"nginks\": no such peer; right is \"all\", \"none\" or raw-epoll, \
-             raw-uring, nginx, haproxy, h2o, lighttpd, libev, libuv, libevent, mio, polling, pool, \
+             raw-uring, raw-c, nginx, haproxy, h2o, lighttpd, libev, libuv, libevent, mio, polling, pool, \
              pool-epoll; \
              did you mean \"nginx\"?",
         ),

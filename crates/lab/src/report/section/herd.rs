@@ -1,5 +1,6 @@
 //! Workers that share one source: what a call cost the machine, and how the calls were shared.
 //!
+//! The page has it as a section, `herd_markdown` the same tables as text.
 //! Only runs that had workers are in it. All figures are medians over the timing runs; the curves
 //! are the mean of the runs, rank by rank.
 
@@ -11,26 +12,88 @@ use crate::report::section::why::split_points;
 use crate::report::view::{Arms, NOISE_ARM, in_order};
 use crate::stats::median;
 
-const COST_HEADINGS: [&str; 9] = [
-    "arm",
-    "#calls/s",
-    "#switches/call, whole machine",
-    "#voluntary switches/call, workers",
-    "#CPU µs/call, workers",
-    "#CPU µs/call, callers",
-    "#p50 µs",
-    "#p99 µs",
-    "#longest µs",
-];
-const SHARE_HEADINGS: [&str; 7] = [
-    "arm",
-    "#Gini coefficient",
-    "#share of the busiest",
-    "#workers above 1 %",
-    "#workers without a call",
-    "#waits/call",
-    "#waits in vain/call",
-];
+/// A column of figures.
+pub(crate) struct Column {
+    pub(crate) heading: &'static str,
+    /// What is read of a run: its value where this is none, else the figure of this name.
+    figure: Option<&'static str>,
+    show: fn(f64) -> String,
+    /// Why a run may be without.
+    lacking: &'static str,
+}
+
+/// A table of columns.
+pub(crate) struct Topic {
+    /// What it is about.
+    pub(crate) heading: &'static str,
+    /// How it is to be read.
+    pub(crate) about: &'static str,
+    pub(crate) columns: &'static [Column],
+}
+
+const UNREAD: &str = "could not be read in these runs";
+const UNCOUNTED: &str = "a pool's workers don't count their waits";
+
+const fn column(heading: &'static str, figure: &'static str, show: fn(f64) -> String) -> Column {
+    Column { heading, figure: Some(figure), show, lacking: UNREAD }
+}
+
+/// What a call cost.
+pub(crate) const COSTS: Topic = Topic {
+    heading: "what a call cost",
+    about: "Switches of the whole machine are those of callers, workers and everybody else. A worker \
+            that is woken in vain, finds nothing and sleeps again switches twice and answers nothing: \
+            a herd shows here before it shows anywhere else. Callers are a closed loop, each with one \
+            call under way: a stall is one long latency for each of them, and not one for every call \
+            that others would have wanted to make meanwhile.",
+    columns: &[
+        Column { heading: "calls/s", figure: None, show: number::si, lacking: UNREAD },
+        column("switches/call, whole machine", "switches_per_call", number::si),
+        column(
+            "voluntary switches/call, workers",
+            "worker_switches_voluntary_per_call",
+            number::si,
+        ),
+        column("CPU µs/call, workers", "worker_us_per_call", number::si),
+        column("CPU µs/call, callers", "caller_us_per_call", number::si),
+        column("p50 µs", "latency_p50_us", number::si),
+        column("p99 µs", "latency_p99_us", number::si),
+        column("longest µs", "latency_max_us", number::si),
+    ],
+};
+
+/// How the calls were shared.
+pub(crate) const SHARES: Topic = Topic {
+    heading: "how the calls were shared",
+    about: "As the workers counted them. A curve shows which part of the calls the least busy workers \
+            had together: on the diagonal all had the same. The Gini coefficient is twice the area \
+            between both, 0 where all had the same, near 1 where few had all.",
+    columns: &[
+        column("Gini coefficient", "gini", number::si),
+        column("share of the busiest", "busiest_share", number::percent),
+        column("workers above 1 %", "workers_above_1pct", number::tick),
+        column("workers without a call", "workers_idle", number::tick),
+        Column { lacking: UNCOUNTED, ..column("waits/call", "waits_per_call", number::si) },
+        Column {
+            lacking: UNCOUNTED,
+            ..column("waits in vain/call", "empty_waits_per_call", number::si)
+        },
+    ],
+};
+
+/// A fixed number of calls, as a shell's `time` shows it.
+pub(crate) const TIMES: Topic = Topic {
+    heading: "the time of 1,000,000 calls",
+    about: "Each caller made so many calls as the point says; where that is not a million in all, the \
+            times are scaled to a million. Real is from the first request to the last answer; user and \
+            sys are the CPU time of the callers' process meanwhile, which is what `time` of a client \
+            shows.",
+    columns: &[
+        column("real s", "real_s_per_million_calls", number::si),
+        column("user s", "user_s_per_million_calls", number::si),
+        column("sys s", "sys_s_per_million_calls", number::si),
+    ],
+};
 
 /// Whether any run had workers.
 pub(crate) fn has_workers(record: &Record) -> bool {
@@ -44,7 +107,8 @@ pub(crate) fn herd(record: &Record, arms: &Arms<'_>) -> String {
     {
         let runs: Vec<Herd<'_>> =
             herds(record).filter(|run| run.experiment == *experiment).collect();
-        body.push_str(&costs(experiment, &runs, arms));
+        body.push_str(&plain(experiment, &TIMES, &with_a_figure(&runs, &TIMES), arms));
+        body.push_str(&plain(experiment, &COSTS, &runs, arms));
         body.push_str(&shares(experiment, &runs, arms, index));
     }
     if body.is_empty() { body } else { section("herd", "workers and calls", &body) }
@@ -52,14 +116,15 @@ pub(crate) fn herd(record: &Record, arms: &Arms<'_>) -> String {
 
 /// A timing run with workers.
 #[derive(Clone, Copy)]
-struct Herd<'a> {
-    experiment: &'a str,
-    point: &'a str,
+pub(crate) struct Herd<'a> {
+    pub(crate) experiment: &'a str,
+    pub(crate) point: &'a str,
     arm: &'a str,
     measured: &'a Measurement,
 }
 
-fn herds(record: &Record) -> impl Iterator<Item = Herd<'_>> {
+/// The timing runs that had workers.
+pub(crate) fn herds(record: &Record) -> impl Iterator<Item = Herd<'_>> {
     record.runs.iter().filter_map(|run| match &run.outcome {
         Outcome::Measured(measured) if !measured.worker_calls.is_empty() => {
             Some(Herd { experiment: &run.experiment, point: &run.point, arm: &run.arm, measured })
@@ -68,29 +133,20 @@ fn herds(record: &Record) -> impl Iterator<Item = Herd<'_>> {
     })
 }
 
-fn costs(experiment: &str, runs: &[Herd<'_>], arms: &Arms<'_>) -> String {
-    let heading = escape(&format!("{experiment}: what a call cost"));
-    let about = "Switches of the whole machine are those of callers, workers and everybody else. \
-                 A worker that is woken in vain, finds nothing and sleeps again switches twice and \
-                 answers nothing: a herd shows here before it shows anywhere else. The kernel wakes \
-                 workers in the time of whoever calls.";
-    let row = |arm: &str, runs: &[&Measurement]| {
-        let rate: Vec<f64> = runs.iter().map(|run| run.value).collect();
-        let rate = median(&rate).unwrap_or_default();
-        vec![
-            Cell::text(arm),
-            Cell::number(&number::si(rate), rate),
-            figure(runs, "switches_per_call", number::si),
-            figure(runs, "worker_switches_voluntary_per_call", number::si),
-            figure(runs, "worker_us_per_call", number::si),
-            figure(runs, "caller_us_per_call", number::si),
-            figure(runs, "latency_p50_us", number::si),
-            figure(runs, "latency_p99_us", number::si),
-            figure(runs, "latency_max_us", number::si),
-        ]
-    };
+/// The runs that have the first figure of a topic.
+pub(crate) fn with_a_figure<'a>(runs: &[Herd<'a>], topic: &Topic) -> Vec<Herd<'a>> {
+    let has_it = |run: &&Herd<'_>| topic.columns[0].read(run.measured).is_some();
+    runs.iter().filter(has_it).copied().collect()
+}
+
+/// A topic without a chart; empty without runs.
+fn plain(experiment: &str, topic: &Topic, runs: &[Herd<'_>], arms: &Arms<'_>) -> String {
+    if runs.is_empty() {
+        return String::new();
+    }
+    let heading = escape(&format!("{experiment}: {}", topic.heading));
     let points = in_order(runs.iter().map(|run| run.point));
-    let table = table(&COST_HEADINGS, runs, &points, arms, &row);
+    let (about, table) = (escape(topic.about), table(topic, runs, &points, arms));
     card(&format!("<h3>{heading}</h3><p class=\"dim\">{about}</p>{table}"))
 }
 
@@ -101,10 +157,8 @@ fn shares(experiment: &str, runs: &[Herd<'_>], arms: &Arms<'_>, index: usize) ->
     if open.is_empty() {
         return String::new();
     }
-    let heading = escape(&format!("{experiment}: how the calls were shared"));
-    let about = "As the workers counted them. A curve shows which part of the calls the least busy \
-                 workers had together: on the diagonal all had the same. The Gini coefficient is \
-                 twice the area between both, 0 where all had the same, near 1 where few had all.";
+    let heading = escape(&format!("{experiment}: {}", SHARES.heading));
+    let about = escape(SHARES.about);
     let key = format!("lorenz-{index}");
     let mut body = format!("<h3>{heading}</h3><p class=\"dim\">{about}</p>");
     body.push_str(&share_panels(runs, &open, arms, &key));
@@ -130,49 +184,62 @@ fn share_panels(runs: &[Herd<'_>], points: &[&str], arms: &Arms<'_>, key: &str) 
         format!("<div><h4>{}</h4>{chart}</div>", escape(point))
     };
     let charts: String = points.iter().enumerate().map(one).collect();
-    let row = |arm: &str, runs: &[&Measurement]| {
-        vec![
-            Cell::text(arm),
-            figure(runs, "gini", number::si),
-            figure(runs, "busiest_share", number::percent),
-            figure(runs, "workers_above_1pct", number::tick),
-            figure(runs, "workers_idle", number::tick),
-            figure(runs, "waits_per_call", number::si),
-            figure(runs, "empty_waits_per_call", number::si),
-        ]
-    };
-    let table = table(&SHARE_HEADINGS, runs, points, arms, &row);
+    let table = table(&SHARES, runs, points, arms);
     format!("<div class=\"panels\">{charts}</div>{table}")
 }
 
-/// A table with a group for each point and a row for each arm, by what `row` makes of its runs.
-fn table(
-    headings: &[&str],
-    runs: &[Herd<'_>],
-    points: &[&str],
-    arms: &Arms<'_>,
-    row: &dyn Fn(&str, &[&Measurement]) -> Vec<Cell>,
-) -> String {
-    let mut table = Table::new(headings);
+/// A table with a group for each point and a row for each arm.
+fn table(topic: &Topic, runs: &[Herd<'_>], points: &[&str], arms: &Arms<'_>) -> String {
+    let headings: Vec<String> = topic.columns.iter().map(|c| format!("#{}", c.heading)).collect();
+    let headings: Vec<&str> =
+        std::iter::once("arm").chain(headings.iter().map(String::as_str)).collect();
+    let mut table = Table::new(&headings);
     for point in points {
         table.group(point);
-        let at_point = || runs.iter().filter(|run| run.point == *point);
-        // Runs stand in random order; tables show arms in that of the plan.
-        let mut names = in_order(at_point().map(|run| run.arm));
-        names.sort_by_key(|name| arms.index(name));
-        for arm in names {
-            let runs = at_point().filter(|run| run.arm == arm).map(|run| run.measured);
-            table.row(&row(arm, &runs.collect::<Vec<_>>()));
+        for (arm, runs) in arms_at(runs, point, arms) {
+            let cells = topic.columns.iter().map(|column| match column.median(&runs) {
+                Some(value) => Cell::number(&(column.show)(value), value),
+                None => Cell::missing("n/a", column.lacking),
+            });
+            table.row(&std::iter::once(Cell::text(arm)).chain(cells).collect::<Vec<_>>());
         }
     }
     table.finish()
 }
 
-/// The median of one figure over the runs that have it.
-fn figure(runs: &[&Measurement], name: &str, show: fn(f64) -> String) -> Cell {
-    let values: Vec<f64> = runs.iter().filter_map(|run| run.figures.get(name).copied()).collect();
-    match median(&values) {
-        Some(value) => Cell::number(&show(value), value),
-        None => Cell::missing("n/a", "could not be read in these runs"),
+/// The runs of each arm at a point. Runs stand in random order; arms come in that of the plan.
+pub(crate) fn arms_at<'a>(
+    runs: &[Herd<'a>],
+    point: &str,
+    arms: &Arms<'_>,
+) -> Vec<(&'a str, Vec<Herd<'a>>)> {
+    let here: Vec<Herd<'a>> = runs.iter().filter(|run| run.point == point).copied().collect();
+    let mut names = in_order(here.iter().map(|run| run.arm));
+    names.sort_by_key(|name| arms.index(name));
+    let of = |arm: &str| here.iter().filter(|run| run.arm == arm).copied().collect();
+    names.into_iter().map(|arm| (arm, of(arm))).collect()
+}
+
+impl Column {
+    fn read(&self, run: &Measurement) -> Option<f64> {
+        match self.figure {
+            None => Some(run.value),
+            Some(name) => run.figures.get(name).copied(),
+        }
+    }
+
+    /// The median over the runs that have it.
+    fn median(&self, runs: &[Herd<'_>]) -> Option<f64> {
+        median(&runs.iter().filter_map(|run| self.read(run.measured)).collect::<Vec<f64>>())
+    }
+
+    /// Why there is none, where that is so.
+    pub(crate) fn reason(&self, runs: &[Herd<'_>]) -> Option<&'static str> {
+        self.median(runs).is_none().then_some(self.lacking)
+    }
+
+    /// The same as text.
+    pub(crate) fn text(&self, runs: &[Herd<'_>]) -> String {
+        self.median(runs).map_or_else(|| "n/a".to_owned(), self.show)
     }
 }

@@ -5,6 +5,7 @@
 
 pub(super) mod head;
 pub(super) mod herd;
+pub(super) mod herd_markdown;
 pub(super) mod machine;
 pub(super) mod results;
 pub(super) mod runs;

@@ -1,0 +1,257 @@
+//! Brokers of all kinds, and a raw connection to one.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use pollux_xatmi::client::CallFlags;
+use pollux_xatmi::error::Code;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::pools::{PATIENCE, Plan, Pool, content, text, until};
+
+/// The time limit of a call that is to fail.
+const LIMIT: Duration = Duration::from_secs(1);
+/// How late a caller may be on a busy machine.
+const LATE_MAX: Duration = Duration::from_secs(3);
+const CALLERS: usize = 6;
+
+/// Where the broker's program is.
+pub(crate) fn program() -> Option<&'static str> {
+    let runs = |program: &&str| {
+        let asked = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+        asked.is_ok_and(|status| status.success())
+    };
+    ["nats-server", "/usr/sbin/nats-server"].into_iter().find(runs)
+}
+
+/// A broker that is killed when the test is over, however it ends.
+pub(crate) struct Broker {
+    child: Child,
+    port: u16,
+    options: Vec<String>,
+}
+
+impl Broker {
+    pub(crate) fn start(options: &[&str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        drop(listener);
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        Self { child: spawn(port, &options), port, options }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(self.port, &self.options);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// A connection that speaks the protocol by hand.
+    pub(crate) fn raw(&self) -> Raw {
+        let stream =
+            until("the broker listens", || TcpStream::connect(("127.0.0.1", self.port)).ok());
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let mut raw = Raw { stream: BufReader::new(stream) };
+        raw.line();
+        raw.write(
+            b"CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nPING\r\n",
+        );
+        assert_eq!(raw.line(), "PONG");
+        raw
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // Killed already after some tests; one that stands still is killed all the same.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(port: u16, options: &[String]) -> Child {
+    let mut command = Command::new(program().expect("looked for before"));
+    command.args(["-a", "127.0.0.1", "-p", &port.to_string()]).args(options);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed")
+}
+
+/// A raw connection.
+pub(crate) struct Raw {
+    stream: BufReader<TcpStream>,
+}
+
+/// A message that came.
+#[derive(Debug)]
+pub(crate) struct Came {
+    pub(crate) reply: Option<String>,
+    /// Headers and payload.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Raw {
+    pub(crate) fn subscribe(&mut self, subject: &str, group: &str) {
+        self.write(format!("SUB {subject} {group} 1\r\nPING\r\n").as_bytes());
+        assert_eq!(self.line(), "PONG");
+    }
+
+    /// Publishes headers (each a line) and a payload.
+    pub(crate) fn publish(&mut self, subject: &str, reply: &str, headers: &[&str], payload: &[u8]) {
+        let mut head = b"NATS/1.0\r\n".to_vec();
+        for header in headers {
+            head.extend_from_slice(header.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        let (head_len, all_len) = (head.len(), head.len() + payload.len());
+        self.write(format!("HPUB {subject} {reply} {head_len} {all_len}\r\n").as_bytes());
+        self.write(&head);
+        self.write(payload);
+        self.write(b"\r\n");
+    }
+
+    /// Publishes without headers.
+    pub(crate) fn publish_bare(&mut self, subject: &str, payload: &[u8]) {
+        self.write(format!("PUB {subject} {}\r\n", payload.len()).as_bytes());
+        self.write(payload);
+        self.write(b"\r\n");
+    }
+
+    /// The next message.
+    pub(crate) fn next(&mut self) -> Came {
+        loop {
+            let line = self.line();
+            if line == "PING" {
+                self.write(b"PONG\r\n");
+                continue;
+            }
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let (numbers, is_message) = match words.first() {
+                Some(&"MSG") => (1, true),
+                Some(&"HMSG") => (2, true),
+                _ => (0, false),
+            };
+            assert!(is_message, "{line}");
+            let reply = (words.len() == 4 + numbers).then(|| words[3].to_owned());
+            let len: usize = words.last().expect("a length").parse().expect("a number");
+            let mut bytes = vec![0; len + 2];
+            self.stream.read_exact(&mut bytes).expect("a message");
+            bytes.truncate(len);
+            return Came { reply, bytes };
+        }
+    }
+
+    /// What the broker says next; `None` when it hung up.
+    pub(crate) fn try_line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line) {
+            Ok(0) => None,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
+            read => {
+                read.expect("a line");
+                Some(line.trim_end().to_owned())
+            }
+        }
+    }
+
+    fn line(&mut self) -> String {
+        self.try_line().expect("the broker is there")
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).expect("the broker reads");
+    }
+}
+
+/// A broker that is stopped in mid-load: each call ends within its time, with a documented error.
+pub(crate) fn stands_still() {
+    let broker = Broker::start(&[]);
+    let url = broker.url();
+    let here = Pool::start(&Plan {
+        name: "h",
+        nats: &url,
+        exports: "ECHO",
+        services: "ECHO",
+        ..Plan::EMPTY
+    });
+    let there = Pool::start(&Plan { name: "t", nats: &url, services: "OTHER", ..Plan::EMPTY });
+    let mut client = there.client();
+    let hello = text("hello");
+    until("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+
+    let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let load = || {
+            let mut client = there.client();
+            client.set_timeout(LIMIT);
+            while !is_over.load(Relaxed) {
+                let began = Instant::now();
+                if let Err(error) = client.call("ECHO", &hello, CallFlags::NONE) {
+                    let known = [Code::Time, Code::ServiceError, Code::NoEntry];
+                    assert!(known.contains(&error.code()), "{error}");
+                    has_timed_out.fetch_or(error.code() == Code::Time, Relaxed);
+                }
+                let took = began.elapsed();
+                assert!(took < LIMIT + LATE_MAX, "{took:?}");
+            }
+        };
+        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(load)).collect();
+        broker.signal(Signal::STOP);
+        until("a call's time is over", || has_timed_out.load(Relaxed).then_some(()));
+        broker.signal(Signal::CONT);
+        until("calls are answered again", || client.call("ECHO", &hello, CallFlags::NONE).ok());
+        is_over.store(true, Relaxed);
+        for caller in callers {
+            caller.join().expect("each call ended in time");
+        }
+    });
+    drop(client);
+    here.end();
+    there.end();
+}
+
+/// Name and password are taken from the address; wrong ones stand in the log, the right ones nowhere.
+pub(crate) fn wants_a_password() {
+    let broker = Broker::start(&["--user", "teller", "--pass", "s3cret"]);
+    let with = |login: &str| broker.url().replace("nats://", &format!("nats://{login}@"));
+    let (right, wrong) = (with("teller:s3cret"), with("teller:gues5"));
+    let here = Pool::start(&Plan {
+        name: "h",
+        nats: &right,
+        exports: "ECHO",
+        services: "ECHO",
+        ..Plan::EMPTY
+    });
+    let there = Pool::start(&Plan { name: "t", nats: &right, services: "OTHER", ..Plan::EMPTY });
+    let locked_out =
+        Pool::start(&Plan { name: "w", nats: &wrong, services: "OTHER", ..Plan::EMPTY });
+    let mut client = there.client();
+    let answer =
+        until("the service is there", || client.call("ECHO", &text("hello"), CallFlags::NONE).ok());
+    assert_eq!(content(&answer), b"hello\0");
+    until("the log says why", || {
+        locked_out.log().to_lowercase().contains("authorization").then_some(())
+    });
+    for pool in [&here, &there, &locked_out] {
+        let log = pool.log();
+        assert!(!log.contains("s3cret") && !log.contains("gues5"), "{log}");
+    }
+    let mut client = locked_out.client();
+    let error = client.call("ECHO", &text("hello"), CallFlags::NONE).expect_err("no such service");
+    assert_eq!(error.code(), Code::NoEntry);
+    drop(client);
+    [here, there, locked_out].into_iter().for_each(Pool::end);
+}

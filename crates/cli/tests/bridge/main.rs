@@ -1,0 +1,60 @@
+//! Pools that share services over a broker, as processes: the command starts them, this very program
+//! is their server, and broker, bridges and strangers do their worst.
+//!
+//! Needs `nats-server`; without it the tests say so, unless skips are forbidden.
+
+mod broker;
+mod crowd;
+mod limits;
+mod pools;
+mod server;
+mod sharing;
+mod stop;
+mod strangers;
+
+use std::process::ExitCode;
+
+use pollux_xatmi::worker::LINK_VARIABLE;
+
+/// A test by its name.
+type Test = (&'static str, fn());
+
+const TESTS: [Test; 10] = [
+    ("pools_share_services_and_outlive_their_broker", sharing::pools_outlive_their_broker),
+    ("every_kind_of_call_and_buffer_goes_over", sharing::every_kind_of_call_and_buffer_goes_over),
+    ("news_that_passed_while_away_are_asked_for", sharing::news_that_passed_are_asked_for),
+    ("what_nobody_has_goes_round_in_no_circle", sharing::what_nobody_has_goes_round_in_no_circle),
+    ("a_broker_that_stands_still_costs_no_more_than_the_time", broker::stands_still),
+    ("a_broker_with_a_password_is_joined_or_named", broker::wants_a_password),
+    ("what_is_too_long_is_told_at_once", limits::what_is_too_long_is_told_at_once),
+    ("strangers_disturb_nobody", strangers::strangers_disturb_nobody),
+    ("many_callers_share_two_bridges", crowd::many_callers_share_two_bridges),
+    ("a_bridge_that_ends_owes_nothing", stop::a_bridge_that_ends_owes_nothing),
+];
+
+fn main() -> ExitCode {
+    if std::env::var_os(LINK_VARIABLE).is_some() {
+        return server::serve();
+    }
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let tests = TESTS.iter().filter(|(name, _)| wanted.as_ref().is_none_or(|w| name.contains(w)));
+    if broker::program().is_none() {
+        let reason = "nats-server is not installed";
+        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "skips are forbidden: {reason}");
+        say(&format!("skipped: {reason}"));
+        return ExitCode::SUCCESS;
+    }
+    let mut passed = 0;
+    for (name, test) in tests {
+        test();
+        passed += 1;
+        say(&format!("test {name} ... ok"));
+    }
+    say(&format!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored"));
+    ExitCode::SUCCESS
+}
+
+#[expect(clippy::print_stdout, reason = "a test program without a harness reports by itself")]
+fn say(words: &str) {
+    println!("{words}");
+}

@@ -1,0 +1,52 @@
+//! Small C programs that stand beside pollux in an experiment, built with the compiler of the
+//! machine.
+//!
+//! `experiment::chain` and `herd` bring their sources. Each is built once for each record, into the
+//! private folder of its runs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::programs;
+use crate::error::MeasureError;
+
+/// Why nothing can be built here, with the package to install.
+pub(crate) fn missing() -> Option<String> {
+    programs::missing("cc", "gcc")
+}
+
+/// The program `name` made of `source` with these flags; it stays in `folder` for the runs that
+/// follow.
+///
+/// # Errors
+/// [`MeasureError`] when the folder can't be written, or with what the compiler said first.
+pub(crate) fn built(
+    folder: &Path,
+    name: &str,
+    source: &str,
+    flags: &[&str],
+) -> Result<PathBuf, MeasureError> {
+    let program = folder.join(name);
+    if program.exists() {
+        return Ok(program);
+    }
+    let setup = |path: &Path| {
+        let what = path.display().to_string();
+        move |cause| MeasureError::Setup { what, cause }
+    };
+    let text = folder.join(format!("{name}.c"));
+    std::fs::write(&text, source).map_err(setup(&text))?;
+    // Under another name until it is whole: a run that was stopped must leave no half program.
+    let unfinished = folder.join(format!("{name}.new"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-o"]).arg(&unfinished).arg(&text).args(flags);
+    let output = compiler.stdin(Stdio::null()).output().map_err(setup(Path::new("cc")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason");
+        let what = format!("could not be built: {first}");
+        return Err(MeasureError::Program { program: name.to_owned(), what });
+    }
+    std::fs::rename(&unfinished, &program).map_err(setup(&program))?;
+    Ok(program)
+}

@@ -1,0 +1,258 @@
+//! What pools tell each other, kept in step: what this one offers, and what it may call elsewhere.
+//!
+//! ```text
+//!  the pool at home ─► exported and here ─► subscriptions of `host`, news to the others
+//!  news of others ─► Others ─► what to offer at home ─► the main thread is woken
+//! ```
+//!
+//! Nothing is offered at home before it is known what is there: a bridge that did would take calls
+//! away from the pool's own workers. Nothing is told before that either: others would believe that
+//! this pool has nothing. After each connection everybody is asked anew, as news may have passed
+//! meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_nats::{Client, Subscriber};
+use futures_util::StreamExt;
+use pollux_xatmi::queue::Prefix;
+use rustix::event::EventfdFlags;
+use tokio::sync::watch;
+
+use crate::host::{Host, Served};
+use crate::local;
+use crate::log::Log;
+use crate::news::{News, Others};
+use crate::settings::Settings;
+use crate::subject::{Domain, GROUP};
+
+/// How often the pool at home is asked what it offers.
+const LOOK_HOME: Duration = Duration::from_secs(1);
+/// Between two answers to those who ask for news: one answer serves all who ask.
+const TOLD_PAUSE: Duration = Duration::from_millis(100);
+/// Between two lines that count what strangers sent.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
+
+/// The services to offer at home, and the means to say that they changed.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    services: Mutex<BTreeSet<String>>,
+    changed: OwnedFd,
+}
+
+impl Wanted {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let changed = rustix::event::eventfd(0, flags)?;
+        Ok(Self { services: Mutex::default(), changed })
+    }
+
+    /// Becomes readable when the services changed.
+    pub(crate) fn changed(&self) -> io::Result<OwnedFd> {
+        self.changed.as_fd().try_clone_to_owned()
+    }
+
+    /// What is to be offered now.
+    pub(crate) fn services(&self) -> BTreeSet<String> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, services: BTreeSet<String>) {
+        let mut known = self.services.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != services {
+            *known = services;
+            // It counts to 2^64: a write can't fail for want of room.
+            let _ = rustix::io::write(&self.changed, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Keeps subscriptions, news and wanted services in step.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    client: Client,
+    domain: Domain,
+    prefix: Prefix,
+    exports: BTreeSet<String>,
+    pool: String,
+    refresh: Duration,
+    host: Host,
+    wanted: Arc<Wanted>,
+    log: Arc<Log>,
+    others: Others,
+    served: BTreeMap<String, Served>,
+    /// What workers at home offer; none until that is known.
+    home: Option<BTreeSet<String>>,
+    told: Option<Instant>,
+    /// Somebody asked what is offered here, and was not told yet.
+    is_asked: bool,
+    /// Messages of strangers that were spoken of, and when.
+    complained: Option<(u64, Instant)>,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        client: Client,
+        settings: &Settings,
+        prefix: Prefix,
+        host: Host,
+        wanted: Arc<Wanted>,
+        log: Arc<Log>,
+    ) -> Self {
+        Self {
+            client,
+            domain: settings.domain.clone(),
+            prefix,
+            exports: settings.exports.clone(),
+            pool: settings.pool.clone(),
+            refresh: settings.refresh,
+            host,
+            wanted,
+            log,
+            others: Others::new(settings.pool.clone()),
+            served: BTreeMap::new(),
+            home: None,
+            told: None,
+            is_asked: false,
+            complained: None,
+        }
+    }
+
+    /// Goes on until it is told to leave; then nobody calls here any more. `came` counts
+    /// connections to the broker.
+    pub(crate) async fn run(
+        mut self,
+        mut came: watch::Receiver<u64>,
+        mut leave: watch::Receiver<bool>,
+    ) {
+        let (news, who) = (self.domain.news(), self.domain.who());
+        let (Ok(mut news), Ok(mut who)) =
+            (self.client.subscribe(news).await, self.client.subscribe(who).await)
+        else {
+            // Only without a connection object, and then there is nothing to do.
+            return;
+        };
+        let mut look = tokio::time::interval(LOOK_HOME);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.ask().await;
+        loop {
+            tokio::select! {
+                _ = look.tick() => self.look_home().await,
+                Some(message) = news.next() => self.hear(&message.payload),
+                Some(_) = who.next() => self.asked(&mut who).await,
+                Ok(()) = came.changed() => {
+                    self.ask().await;
+                    self.is_asked = true;
+                }
+                Ok(()) = leave.changed() => return self.leave().await,
+                else => return,
+            }
+            if let Some(home) = &self.home {
+                self.wanted.set(self.others.wanted(home, Instant::now()));
+            }
+        }
+    }
+
+    async fn look_home(&mut self) {
+        let prefix = self.prefix.clone();
+        let asked = tokio::task::spawn_blocking(move || local::services(&prefix)).await;
+        // Without a manager everything is as it was: workers serve on.
+        if let Ok(Ok(services)) = asked {
+            self.home = Some(services);
+        }
+        let has_changed = self.subscribe().await;
+        if has_changed || self.is_asked || self.is_time() {
+            self.tell().await;
+        }
+        self.complain();
+    }
+
+    fn hear(&mut self, payload: &[u8]) {
+        match serde_json::from_slice::<News>(payload) {
+            Ok(news) => self.others.hear(news, Instant::now()),
+            Err(_) => self.others.dropped += 1,
+        }
+    }
+
+    async fn asked(&mut self, who: &mut Subscriber) {
+        // Whoever else has asked by now is answered at the same time.
+        while futures_util::FutureExt::now_or_never(who.next()).flatten().is_some() {}
+        self.is_asked = true;
+        if self.told.is_none_or(|at| at.elapsed() >= TOLD_PAUSE) {
+            self.tell().await;
+        }
+    }
+
+    /// Whether what is offered has to be said again.
+    fn is_time(&self) -> bool {
+        self.told.is_none_or(|at| !self.refresh.is_zero() && at.elapsed() >= self.refresh)
+    }
+
+    /// Serves what is exported and here, and nothing else; whether that changed anything.
+    async fn subscribe(&mut self) -> bool {
+        let Some(home) = &self.home else { return false };
+        let offered: BTreeSet<_> = self.exports.intersection(home).cloned().collect();
+        let gone =
+            |service: &String, served: &mut Served| !offered.contains(service) || served.is_over();
+        let gone: Vec<_> = self.served.extract_if(.., gone).collect();
+        let mut has_changed = !gone.is_empty();
+        for (_, served) in gone {
+            // It ends by itself.
+            drop(served.withdraw());
+        }
+        for service in offered {
+            if self.served.contains_key(&service) {
+                continue;
+            }
+            let subject = self.domain.call(&service);
+            if let Ok(requests) = self.client.queue_subscribe(subject, GROUP.to_owned()).await {
+                let served = self.host.offer(service.clone(), requests);
+                self.served.insert(service, served);
+                has_changed = true;
+            }
+        }
+        has_changed
+    }
+
+    async fn ask(&self) {
+        // A broker that is away hears it later, or is asked again when it is there.
+        let _ = self.client.publish(self.domain.who(), "".into()).await;
+    }
+
+    async fn tell(&mut self) {
+        if self.home.is_none() {
+            return;
+        }
+        let (pool, services) = (self.pool.clone(), self.served.keys().cloned().collect());
+        let news = News { pool, services, refresh_s: self.refresh.as_secs() };
+        let Ok(text) = serde_json::to_vec(&news) else { return };
+        // Told again after a period, whatever became of it.
+        let _ = self.client.publish(self.domain.news(), text.into()).await;
+        (self.told, self.is_asked) = (Some(Instant::now()), false);
+    }
+
+    /// Says how much of what came was nothing of a bridge's.
+    fn complain(&mut self) {
+        let foreign = self.host.foreign() + self.others.dropped;
+        let (said, at) = self.complained.unwrap_or((0, Instant::now()));
+        let is_due = self.complained.is_none() || at.elapsed() >= COMPLAINT_PAUSE;
+        if foreign > said && is_due {
+            let domain = &self.domain;
+            self.log.say(&format!("{foreign} messages in domain {domain} were none of a bridge's"));
+            self.complained = Some((foreign, Instant::now()));
+        }
+    }
+
+    /// Serves nobody any more. Nothing is told: other copies of this bridge may go on.
+    async fn leave(&mut self) {
+        let tasks: Vec<_> = std::mem::take(&mut self.served).into_values().collect();
+        let tasks: Vec<_> = tasks.into_iter().map(Served::withdraw).collect();
+        for task in tasks {
+            // One that panicked serves nobody either.
+            let _ = task.await;
+        }
+    }
+}

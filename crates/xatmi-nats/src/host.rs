@@ -1,0 +1,176 @@
+//! Calls of other hosts, answered by this pool: one at a time.
+//!
+//! ```text
+//!  request ─► is the seat free? ── yes ─► Local, on a thread that may block ─► reply
+//!                     └───────── no ──► "busy": its bridge asks again, and may find another copy
+//! ```
+//!
+//! `exchange` says what is offered; each service has a subscription in the same queue group as
+//! those of all bridges that offer it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::client::PublishErrorKind;
+use async_nats::connection::State;
+use async_nats::{Client, Message, Subscriber};
+use futures_util::StreamExt;
+use pollux_xatmi::environment::Environment;
+use pollux_xatmi::error::Code;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+
+use crate::envelope::{Answered, Asked, Data};
+use crate::local::{self, Local};
+use crate::log::Log;
+
+/// How long a bridge that ends waits for the call that it is in.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Serves calls of other hosts. Copies share the seat.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    client: Client,
+    local: Arc<Mutex<Local>>,
+    seat: Arc<Semaphore>,
+    foreign: Arc<AtomicU64>,
+    log: Arc<Log>,
+}
+
+/// A service that is offered to others.
+#[derive(Debug)]
+pub(crate) struct Served {
+    leave: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Served {
+    /// Whether nobody serves it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Takes no more requests; those on their way are told to ask elsewhere. The task ends when
+    /// the last of them was.
+    pub(crate) fn withdraw(self) -> JoinHandle<()> {
+        self.leave.notify_one();
+        self.task
+    }
+}
+
+impl Host {
+    pub(crate) fn new(client: Client, environment: Environment, log: Arc<Log>) -> Self {
+        let local = Arc::new(Mutex::new(Local::new(environment)));
+        let seat = Arc::new(Semaphore::new(1));
+        Self { client, local, seat, foreign: Arc::default(), log }
+    }
+
+    /// Serves what comes over a subscription.
+    pub(crate) fn offer(&self, service: String, requests: Subscriber) -> Served {
+        let leave = Arc::new(Notify::new());
+        let task = tokio::spawn(self.clone().serve(service, requests, Arc::clone(&leave)));
+        Served { leave, task }
+    }
+
+    /// Waits until the call that is under way, if there is one, was answered.
+    pub(crate) async fn finish(&self) {
+        // An error would be that of a closed semaphore, and nobody closes it.
+        let _ = self.seat.acquire().await;
+        if self.client.connection_state() == State::Connected {
+            let _ = self.client.flush().await;
+        }
+    }
+
+    /// Requests so far that were none of a bridge's.
+    pub(crate) fn foreign(&self) -> u64 {
+        self.foreign.load(Relaxed)
+    }
+
+    async fn serve(self, service: String, mut requests: Subscriber, leave: Arc<Notify>) {
+        let mut is_leaving = false;
+        loop {
+            let message = tokio::select! {
+                message = requests.next() => match message {
+                    Some(message) => message,
+                    None => return,
+                },
+                () = leave.notified(), if !is_leaving => {
+                    is_leaving = true;
+                    // Without a connection nothing is on its way, and nothing would end a drain.
+                    let is_connected = self.client.connection_state() == State::Connected;
+                    if !is_connected || requests.drain().await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            let seat = Arc::clone(&self.seat).try_acquire_owned().ok();
+            match seat.filter(|_| !is_leaving) {
+                Some(seat) => {
+                    let (host, service) = (self.clone(), service.clone());
+                    tokio::spawn(async move {
+                        host.answer(service, message).await;
+                        drop(seat);
+                    });
+                }
+                None => self.reply(&message, &Answered::Busy, &None).await,
+            }
+        }
+    }
+
+    async fn answer(&self, service: String, message: Message) {
+        let (answered, data) = match Asked::read(message.headers.as_ref(), &message.payload) {
+            Err(_) => {
+                self.foreign.fetch_add(1, Relaxed);
+                (local::failed(Code::InputType), None)
+            }
+            Ok((asked, data)) => {
+                let local = Arc::clone(&self.local);
+                let calling = tokio::task::spawn_blocking(move || {
+                    let mut local = local.lock().unwrap_or_else(PoisonError::into_inner);
+                    local.call(&service, asked, &data)
+                });
+                calling.await.unwrap_or((local::failed(Code::ServiceError), None))
+            }
+        };
+        self.reply(&message, &answered, &data).await;
+    }
+
+    /// Sends an answer, or the error that it can't be sent.
+    async fn reply(&self, message: &Message, answered: &Answered, data: &Data) {
+        let Some(inbox) = &message.reply else { return };
+        let Err(why) = self.send(inbox, answered, data).await else { return };
+        self.log.say(&format!("a reply to {} could not be sent: {why}", message.subject));
+        // A connection that is lost takes this along; the caller's time limit ends its call.
+        let _ = self.send(inbox, &local::failed(Code::ServiceError), &None).await;
+    }
+
+    async fn send(
+        &self,
+        inbox: &async_nats::Subject,
+        answered: &Answered,
+        data: &Data,
+    ) -> Result<(), String> {
+        let (headers, payload) = answered.write(data)?;
+        let len_bytes = payload.len();
+        let sent = self.client.publish_with_headers(inbox.clone(), headers, payload.into()).await;
+        sent.map_err(|error| match error.kind() {
+            PublishErrorKind::MaxPayloadExceeded => self.too_long(len_bytes),
+            _ => error.to_string(),
+        })
+    }
+
+    fn too_long(&self, len_bytes: usize) -> String {
+        too_long(&self.client, len_bytes)
+    }
+}
+
+/// Why the broker takes no message with so much data, and what would be right.
+pub(crate) fn too_long(client: &Client, len_bytes: usize) -> String {
+    let max = client.max_payload();
+    format!(
+        "{len_bytes} bytes and their headers are more than the {max} that the broker takes \
+         (max_payload in its configuration)"
+    )
+}

@@ -1,0 +1,45 @@
+//! What the bridge has to say: lines in the worker's log, which the manager made of its standard
+//! error.
+//!
+//! All parts of the bridge write here. A line that would only repeat the last one is left out, so
+//! that a broker that stays away does not fill a disk; never a password in it.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use pollux_xatmi::pool::BRIDGE_PROGRAM;
+
+/// The log, with its last line.
+#[derive(Debug, Default)]
+pub(crate) struct Log(Mutex<String>);
+
+impl Log {
+    /// Writes a line, unless it is the last one again.
+    pub(crate) fn say(&self, line: &str) {
+        if self.is_new(line) {
+            // A log that can't be written is nobody's to be told.
+            let _ = writeln!(std::io::stderr(), "{BRIDGE_PROGRAM}: {line}");
+        }
+    }
+
+    fn is_new(&self, line: &str) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = *last != line;
+        if is_new {
+            line.clone_into(&mut last);
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_said_once_until_another_one_was() {
+        let log = Log::default();
+        let said = ["a", "a", "b", "a"].map(|line| log.is_new(line));
+        assert_eq!(said, [true, false, true, true]);
+    }
+}
