@@ -243,6 +243,31 @@ fn an_interrupted_herd_leaves_no_worker_behind() {
 }
 
 #[test]
+fn a_floor_whose_measurer_is_killed_ends_as_well() {
+    let axes = json!({"source": "queue", "workers": "4", "callers": "3", "calls": "0"});
+    let pollux = [env!("CARGO_BIN_EXE_pollux")];
+    let mut run = start_arm(&axes, &json!({"peer": "raw-c"}), 600_000, &pollux);
+    let start = Instant::now();
+    let all = loop {
+        let found = children_of(run.id());
+        let below: Vec<u32> = found.iter().flat_map(|child| children_of(*child)).collect();
+        if below.len() == 4 {
+            break [found, below].concat();
+        }
+        assert!(start.elapsed() < PATIENCE, "{found:?} {below:?}");
+        std::thread::yield_now();
+    };
+    run.kill().expect("it runs");
+    run.wait().expect("it ends");
+    let is_there = |child: &u32| Path::new(&format!("/proc/{child}/exe")).exists();
+    let start = Instant::now();
+    while all.iter().any(is_there) {
+        assert!(start.elapsed() < PATIENCE, "somebody of {all:?} is still there");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("herd-job");
     let _ = std::fs::remove_dir_all(&folder);
