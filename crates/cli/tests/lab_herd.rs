@@ -243,6 +243,42 @@ fn an_interrupted_herd_leaves_no_worker_behind() {
 }
 
 #[test]
+fn a_herd_whose_measurer_is_killed_ends_as_well() {
+    let axes = json!({"source": "queue", "workers": WORKERS.to_string(), "callers": "3",
+                      "calls": "0"});
+    for (arm, children, grandchildren) in [
+        (json!({"wait": "exclusive"}), WORKERS + 1, 0),
+        (json!({"peer": "pool"}), 2, WORKERS),
+        (json!({"peer": "raw-c"}), 1, WORKERS),
+    ] {
+        let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
+        let start = Instant::now();
+        let all = loop {
+            let found = children_of(run.id());
+            let below: Vec<u32> = found.iter().flat_map(|child| children_of(*child)).collect();
+            if found.len() == children && below.len() == grandchildren {
+                break [found, below].concat();
+            }
+            assert!(start.elapsed() < PATIENCE, "{arm}: {found:?} {below:?}");
+            std::thread::yield_now();
+        };
+        // More than any of them can use in the ramp.
+        while !all.iter().any(|child| cpu_ticks(*child) > 10) {
+            assert!(start.elapsed() < PATIENCE, "{arm}: nobody does anything");
+            std::thread::yield_now();
+        }
+        run.kill().expect("it runs");
+        run.wait().expect("it ends");
+        let is_there = |child: &u32| Path::new(&format!("/proc/{child}/exe")).exists();
+        let start = Instant::now();
+        while all.iter().any(is_there) {
+            assert!(start.elapsed() < PATIENCE, "{arm}: somebody of {all:?} is still there");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
 fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("herd-job");
     let _ = std::fs::remove_dir_all(&folder);
@@ -271,6 +307,13 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let page = std::fs::read_to_string(folder.join("report.html")).expect("a report");
     assert!(page.contains("id=\"herd\"") && page.contains("Lorenz curves of 2 arms"));
     let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// CPU time of a process in hundredths of a second.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// Processes whose parent this is.

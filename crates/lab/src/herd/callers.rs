@@ -139,7 +139,7 @@ fn serve(desk: &Desk) -> Result<(), MeasureError> {
     let lines = Arc::new(Lines::open(&orders, fds)?);
     desk.send(&Word::Ready, &[])?;
     while let Some((go, _)) = desk.receive::<Go>()? {
-        let (called, intervals) = call_for(go, &lines)?;
+        let (called, intervals) = call_for(go, &lines, desk)?;
         for interval in intervals {
             desk.send(&Word::Interval(interval), &[])?;
         }
@@ -206,7 +206,11 @@ struct Count(AtomicU64);
 /// What one thread ends with.
 type Ended = Result<Distribution, MeasureError>;
 
-fn call_for(go: Go, lines: &Arc<Lines>) -> Result<(Called, Vec<Interval>), MeasureError> {
+fn call_for(
+    go: Go,
+    lines: &Arc<Lines>,
+    desk: &Desk,
+) -> Result<(Called, Vec<Interval>), MeasureError> {
     let callers = lines.callers();
     let shared = Arc::new(Shared {
         start: Barrier::new(callers + 1),
@@ -222,7 +226,7 @@ fn call_for(go: Go, lines: &Arc<Lines>) -> Result<(Called, Vec<Interval>), Measu
     let first = Tick::take(&shared.counts);
     shared.start.wait();
     let mut watch = Watch { go, first: first.clone(), intervals: Vec::new(), times: Vec::new() };
-    let watched = watch.until_end(&shared, &ended);
+    let watched = watch.until_end(&shared, &ended, desk);
     shared.is_over.store(true, Relaxed);
     watched.map_err(|early| MeasureError::Protocol(format!("a caller ended early: {early}")))?;
     while watch.times.len() < callers {
@@ -301,7 +305,12 @@ impl Watch {
     ///
     /// # Errors
     /// In words, why a caller ended before.
-    fn until_end(&mut self, shared: &Shared, ended: &Receiver<Ended>) -> Result<(), String> {
+    fn until_end(
+        &mut self,
+        shared: &Shared,
+        ended: &Receiver<Ended>,
+        desk: &Desk,
+    ) -> Result<(), String> {
         let (time, each) = (self.go.time_ms, Duration::from_millis(self.go.interval_ms));
         let time = (self.go.calls == 0).then(|| Duration::from_millis(time));
         let mut before = self.first.clone();
@@ -309,6 +318,10 @@ impl Watch {
             let due = (each * cut).min(time.unwrap_or(Duration::MAX));
             if self.is_last_heard(self.first.at + due, shared.counts.len(), ended)? {
                 break;
+            }
+            if desk.is_deserted() {
+                // Whoever measured was killed; threads that wait end with this process.
+                return Err("nobody measures any more".to_owned());
             }
             let tick = Tick::take(&shared.counts);
             // A stub that is much shorter than its siblings says nothing about the rate.

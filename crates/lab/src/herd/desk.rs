@@ -74,6 +74,13 @@ impl Desk {
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
     }
 
+    /// Whether nobody holds the other side any more.
+    pub(super) fn is_deserted(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
+        let polled = poll(&mut fds, Some(&Timespec::default()));
+        polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Waits for the next message; none when the other side is gone.
     pub(super) fn receive<T: DeserializeOwned>(
         &self,
@@ -159,7 +166,9 @@ mod tests {
         assert_eq!(rustix::io::read(&read, &mut [0; 2]), Ok(1));
         let second = theirs.receive_within::<String>(Duration::from_secs(20), &|| false);
         assert_eq!(second.expect("received").as_deref(), Some("second"));
+        assert!(!theirs.is_deserted());
         drop(ours);
+        assert!(theirs.is_deserted());
         assert!(theirs.receive::<String>().expect("an end").is_none());
     }
 

@@ -4,6 +4,7 @@
 //! `experiment::chain` and `herd` bring their sources. Each is built once for each record, into the
 //! private folder of its runs.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,7 +27,10 @@ pub(crate) fn built(
     source: &str,
     flags: &[&str],
 ) -> Result<PathBuf, MeasureError> {
-    let program = folder.join(name);
+    // A folder that outlives a build of pollux may hold the program of another one.
+    let mut hasher = DefaultHasher::new();
+    (source, flags).hash(&mut hasher);
+    let program = folder.join(format!("{name}-{:016x}", hasher.finish()));
     if program.exists() {
         return Ok(program);
     }
@@ -34,10 +38,12 @@ pub(crate) fn built(
         let what = path.display().to_string();
         move |cause| MeasureError::Setup { what, cause }
     };
-    let text = folder.join(format!("{name}.c"));
+    let own = std::process::id();
+    let text = folder.join(format!("{name}-{own}.c"));
     std::fs::write(&text, source).map_err(setup(&text))?;
-    // Under another name until it is whole: a run that was stopped must leave no half program.
-    let unfinished = folder.join(format!("{name}.new"));
+    // Under another name until it is whole: a run that was stopped must leave no half program, and
+    // another one may build it at the same time.
+    let unfinished = folder.join(format!("{name}-{own}.new"));
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-Wall", "-o"]).arg(&unfinished).arg(&text).args(flags);
     let output = compiler.stdin(Stdio::null()).output().map_err(setup(Path::new("cc")))?;
