@@ -4,7 +4,7 @@
 //! offered it lives or will be started again. When it goes, its queue loses its name at once and
 //! is read for a while longer, so that a caller who found it just before is told TPENOENT.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,8 @@ pub(super) struct Services {
     prefix: Prefix,
     size: QueueSize,
     pub(super) by_name: BTreeMap<ServiceName, Service>,
+    /// Offered by workers of an earlier manager that were not taken over.
+    left: BTreeSet<ServiceName>,
     withdrawn: Vec<Withdrawn>,
     numbers: u64,
     pub(super) unserved: Unserved,
@@ -76,6 +78,7 @@ impl Services {
             prefix,
             size,
             by_name: BTreeMap::new(),
+            left: BTreeSet::new(),
             withdrawn: Vec::new(),
             numbers: 0,
             unserved: Unserved::default(),
@@ -182,6 +185,26 @@ impl Services {
         };
         let what = format!("the queue of {name}, {depth} messages of {len} bytes");
         (Code::Os, format!("{what}, can't be made: {error}: {remedy}"))
+    }
+
+    /// Notes what a worker of an earlier manager offers that is not taken over: its queues are
+    /// ours to remove, also where no list of queues can be read.
+    pub(super) fn leave(&mut self, adverts: &[Advert]) {
+        self.left.extend(adverts.iter().filter_map(|advert| ServiceName::new(&advert.name)));
+    }
+
+    /// Makes what was left services that nobody offers, which the next [`Self::retire`] withdraws.
+    /// Not while other workers may still report that they offer them.
+    pub(super) fn take_in_left(&mut self) {
+        for name in std::mem::take(&mut self.left) {
+            let is_known = self.by_name.contains_key(&name);
+            if let (false, Ok(queue)) =
+                (is_known, MessageQueue::open(&self.prefix.service_queue(&name)))
+            {
+                let (offers, depths) = (BTreeMap::new(), VecDeque::new());
+                self.by_name.insert(name, Service { queue, offers, depths });
+            }
+        }
     }
 
     /// Worker `id` offers the service no more.

@@ -187,6 +187,9 @@ impl Pool {
         self.sweep_when_due(now);
         let has_changed = std::mem::take(&mut self.has_changes);
         if has_changed {
+            if !self.supervisor.is_learning() {
+                self.services.take_in_left();
+            }
             let expected = &self.supervisor;
             self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
         }
@@ -229,6 +232,7 @@ impl Pool {
     fn close(&mut self) {
         let now = Instant::now();
         let mut creditors = Vec::new();
+        self.services.take_in_left();
         self.services.retire(|_| false, &mut self.watch, now);
         self.services.close_withdrawn(&mut self.watch, now, true, &mut creditors);
         self.answer_unserved(creditors, now);

@@ -217,7 +217,10 @@ impl Pool {
                         let report = Report { id: srvid, pid, program, services };
                         self.adopt(report, link, seat, now);
                     }
-                    Err(why) => self.reject(srvid, pid, &link, &why, now),
+                    Err(why) => {
+                        self.services.leave(&services);
+                        self.reject(srvid, pid, &link, &why, now);
+                    }
                 }
             }
             command => self.obey(number, command, now),

@@ -125,6 +125,7 @@ impl Pool {
             && services.iter().all(stands)
             && self.supervisor.adopt(id, &program, now, &mut actions);
         if !is_wanted {
+            self.services.leave(&services);
             self.reject(id, pid, &link, "it is not wanted", now);
         } else if let Err(error) = self.take_over(id, pid, link, seat, &services) {
             let how = format!("can't be watched: {error}");
