@@ -18,7 +18,9 @@ impl Log {
     pub(crate) fn say(&self, line: &str) {
         if self.is_new(line) {
             // A log that can't be written is nobody's to be told.
-            let _ = writeln!(std::io::stderr(), "{BRIDGE_PROGRAM}: {line}");
+            // In one piece: all copies write to one file.
+            let whole = format!("{BRIDGE_PROGRAM}: {line}\n");
+            let _ = std::io::stderr().write_all(whole.as_bytes());
         }
     }
 
