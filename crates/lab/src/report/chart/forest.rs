@@ -16,6 +16,8 @@ const GROUP: f64 = 30.0;
 const FOOT: f64 = 34.0;
 /// Names longer than this are cut; the table has them whole.
 const ARM_WIDTH_MAX: f64 = 190.0;
+/// Between the words of a point and the chart.
+const POINT_MARGIN: f64 = 30.0;
 const VALUE_WIDTH: f64 = 132.0;
 const VERDICT_WIDTH: f64 = 92.0;
 const RATIO_WIDTH: f64 = 128.0;
@@ -98,8 +100,12 @@ impl Plot {
     fn new(comparison: &Comparison<'_>) -> Self {
         let widest =
             comparison.rows.iter().map(|row| text_width(&row.arm, LETTERS)).fold(0.0, f64::max);
-        let arm_width = widest.min(ARM_WIDTH_MAX);
-        let left = 12.0 + arm_width + GAP + VALUE_WIDTH + GAP;
+        // Points are read by their last words, so they get the room as well.
+        let beside = 12.0 + GAP + VALUE_WIDTH + GAP;
+        let points = comparison.points().into_iter();
+        let point = points.map(|point| text_width(point, LETTERS)).fold(0.0, f64::max);
+        let arm_width = widest.max(point + POINT_MARGIN - beside).min(ARM_WIDTH_MAX);
+        let left = beside + arm_width;
         let right = WIDTH - VERDICT_WIDTH - RATIO_WIDTH - GAP;
         let groups = comparison.points().len() as f64;
         let height = TOP + groups * GROUP + comparison.rows.len() as f64 * ROW + FOOT;
@@ -118,7 +124,11 @@ impl Plot {
         self.axis(&mut svg, comparison);
         let mut y = TOP;
         for point in points {
-            svg.text((0.0, y + GROUP - 9.0), "strong", &fit(point, LETTERS, self.left - 30.0));
+            svg.text(
+                (0.0, y + GROUP - 9.0),
+                "strong",
+                &fit(point, LETTERS, self.left - POINT_MARGIN),
+            );
             y += GROUP;
             for row in comparison.at(point) {
                 self.band(&mut svg, row, y);
