@@ -5,7 +5,7 @@
 //! receiver opens the memfd through `/proc/PID/fd/FD`, makes sure by the inode that it is the one
 //! that was meant, reads it and empties it: its memory is free at once, and the sender, who looks
 //! at the next occasion, sees by the length that it can let the descriptor go. A sender holds a
-//! bounded number of them, and never waits for a receiver.
+//! bounded number of them, and waits for receivers only when it ends, for a moment.
 //!
 //! Sources: `memfd_create(2)`, `proc_pid_fd(5)`.
 

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! The command line makes a [`Pool`] and runs it. One thread does everything and never waits but
-//! in its poller; what can't be done at once (a full reply queue, a worker that does not read)
-//! is tried again or left to a limit of the supervisor.
+//! in its poller, and at its end, for a second, until callers take their answers; what can't be
+//! done at once (a full reply queue, a worker that does not read) is tried again or left to a
+//! limit of the supervisor.
 //!
 //! | part | one job |
 //! |---|---|
@@ -172,7 +173,7 @@ pub struct Pool {
     strangers: Strangers,
     owed: Owed,
     orders: Vec<Order>,
-    /// Whether there were workers of an earlier manager, and the time to learn of them is not over.
+    /// Whether a worker of an earlier manager may still report: the queues that it reads stay.
     has_survivors: bool,
     /// Whether something happened since services and orders were looked at.
     has_changes: bool,

@@ -114,7 +114,7 @@ impl Process {
         }
     }
 
-    /// Its seat, to be given back.
+    /// Its seat, to be given back; none of one that has not reported yet.
     pub(super) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
     }

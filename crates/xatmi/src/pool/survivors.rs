@@ -1,7 +1,8 @@
 //! What an earlier manager of the same pool has left behind: workers, and names of queues.
 //!
-//! Looked at once, before a pool begins. A manager that was killed leaves no file that could be
-//! stale; the workers themselves say in `/proc` whose they are.
+//! Workers are looked for once, before a pool begins; queues again when the last of those has
+//! reported. A manager that was killed leaves no file that could be stale; the workers themselves
+//! say in `/proc` whose they are.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -193,7 +193,10 @@ impl Pool {
             let expected = &self.supervisor;
             self.services.retire(|id| expected.is_expected(id), &mut self.watch, now);
         }
-        if self.has_survivors && !self.supervisor.is_learning() {
+        if self.has_survivors
+            && !self.supervisor.is_learning()
+            && self.workers.values().all(|process| process.seat().is_some())
+        {
             self.has_survivors = false;
             self.remove_stale_queues(true);
         }

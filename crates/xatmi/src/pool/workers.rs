@@ -212,8 +212,7 @@ impl Pool {
     }
 
     fn advertise(&mut self, id: u32, services: Vec<Advert>) {
-        let adopts = self.supervisor.is_learning();
-        let answer = match self.services.advertise(id, &services, adopts) {
+        let answer = match self.services.advertise(id, &services, self.has_survivors) {
             Ok(()) => {
                 if let Some(process) = self.workers.get_mut(&id) {
                     let names = |advert: &Advert| services.iter().any(|s| s.name == advert.name);

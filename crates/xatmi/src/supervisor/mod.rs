@@ -280,7 +280,9 @@ impl Supervisor {
             Phase::Ending(_) => State::Stopping,
             Phase::Killing { .. } => State::Killing,
             Phase::Waiting { .. } => State::Waiting,
-            Phase::Orphan => State::Orphan,
+            Phase::Orphan if self.is_learning() => State::Orphan,
+            // Late, and nobody may kill it.
+            Phase::Orphan => State::Silent,
         }
     }
 
@@ -318,8 +320,8 @@ impl Supervisor {
         // Checks begin anew from here.
         self.next_cycle = now + self.settings.sanity;
         for member in self.members.values_mut().filter(|member| is_orphan(member)) {
+            member.cause = Some("did not report to the new manager".to_owned());
             if member.policy.kills {
-                member.cause = Some("did not report to the new manager".to_owned());
                 member.kill(Then::Retry, now, out);
             }
         }

@@ -453,3 +453,14 @@ fn an_orphan_that_cant_be_taken_over_is_replaced_without_a_pause() {
     world.act(|s, now, out| s.replace(1, now, out));
     assert_eq!(world.state(1), State::Starting, "that is no orphan");
 }
+
+#[test]
+fn an_orphan_that_may_not_be_killed_is_silent_until_it_reports() {
+    let servers = "<server name=\"a\"><srvid>1</srvid><autokill>0</autokill></server>";
+    let mut world = World::unbegun("", servers);
+    world.act(|s, now, out| s.begin(&[1], now, out));
+    assert_eq!((world.until(60), world.state(1)), (vec![], State::Silent));
+    assert!(!world.supervisor.is_learning());
+    assert!(world.act(|s, now, out| s.adopt(1, "a", now, out)));
+    assert_eq!(world.state(1), State::Up);
+}

@@ -38,7 +38,7 @@ pub enum State {
     Starting,
     /// Ready.
     Up,
-    /// Ready, but gives no answer to pings, and may not be killed.
+    /// Gives no answer to pings, or did not report to the new manager, and may not be killed.
     Silent,
     /// Told to stop.
     Stopping,

@@ -119,7 +119,8 @@ impl Liaison {
         }
         self.link = None;
         self.orphaned_at.get_or_insert(now);
-        self.next_try = now;
+        // Whoever closes each link at once is asked no more often than nobody is.
+        self.next_try = self.next_try.max(now);
     }
 
     /// When to look for a manager, if there is none.
@@ -277,8 +278,10 @@ mod tests {
         // One that was lost at once was no manager.
         let (_stranger, worker) = Link::pair().expect("a pair");
         liaison.link = Some(Link::new(worker));
-        liaison.next_try = later + ORPHAN_MAX + ORPHAN_PAUSE;
-        liaison.lose(later + ORPHAN_MAX + ORPHAN_PAUSE);
-        assert!(liaison.is_abandoned(later + ORPHAN_MAX + ORPHAN_PAUSE));
+        let tried = later + ORPHAN_MAX;
+        liaison.next_try = tried + ORPHAN_PAUSE;
+        liaison.lose(tried);
+        assert_eq!(liaison.next_try(), Some(tried + ORPHAN_PAUSE), "a try each second");
+        assert!(liaison.is_abandoned(tried + ORPHAN_PAUSE));
     }
 }

@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[crate::Test] = &[
     ("a_child_of_a_worker_is_not_taken_for_it_and_ends_with_it", a_child_of_a_worker),
     ("queues_that_no_worker_took_over_are_removed", queues_that_no_worker_took_over),
     ("a_worker_of_another_program_is_replaced_at_once", a_worker_of_another_program),
+    ("a_worker_that_cant_report_keeps_its_queues", a_worker_that_cant_report),
     ("callers_of_a_pool_that_was_killed_whole_are_told", callers_of_a_pool_that_was_killed),
     ("more_callers_than_a_reply_queue_holds_are_told_at_the_end", more_callers_than_fit),
     ("a_queue_that_filled_while_nobody_lived_is_served", a_queue_that_filled_is_served),
@@ -93,6 +94,33 @@ fn a_worker_of_another_program() {
     assert!(pool.pid(1) != before && !runs(before));
     assert_eq!(pool.count("worker_signals"), 0, "{}", pool.log());
     pool.end();
+}
+
+/// It is inside a call when the time to report is over, and may not be killed.
+fn a_worker_that_cant_report() {
+    let app = "<restart_to_check>1</restart_to_check>";
+    let limits = "<srvid>1</srvid><min>2</min><max>2</max><autokill>0</autokill>";
+    let mut pool = TestPool::start(app, &format!("<server name='testsv'>{limits}</server>"));
+    let mut client = pool.client();
+    client.call_async("HANG", &text("x"), CallFlags::NONE).expect("room");
+    pool.until("one is inside the call", |pool| pool.workers().iter().any(|row| row.is_busy));
+    let (busy, idle): (Vec<_>, Vec<_>) = pool.workers().into_iter().partition(|row| row.is_busy);
+    let echo = pollux_xatmi::queue::ServiceName::new("ECHO").expect("a name");
+    let echo = pollux_sys::mqueue::MessageQueue::open(&pool.prefix.service_queue(&echo));
+    let echo = echo.expect("it stands");
+    pool.kill_manager();
+    kill_and_wait(idle[0].pid.expect("it runs"));
+    pool.begin();
+    pool.ask(&Request::Settle).expect("the other one is replaced");
+    let late = pool.worker(busy[0].srvid);
+    assert_eq!((late.state.as_str(), late.pid), ("silent", busy[0].pid));
+    let named = rustix::fs::fstat(&echo).expect("open").st_nlink;
+    assert_eq!(named, 1, "another queue would never reach it");
+    client.call("ECHO", &text("x"), CallFlags::NONE).expect("the other one serves");
+    let mut control = pollux_xatmi::control::Control::connect(&pool.prefix).expect("it runs");
+    let now = Request::End { now: true };
+    control.ask(&now, crate::support::PATIENCE, |_| {}).expect("it ends");
+    pool.ended();
 }
 
 fn callers_of_a_pool_that_was_killed() {
