@@ -220,25 +220,11 @@ fn an_interrupted_herd_leaves_no_worker_behind() {
         (json!({"peer": "raw-c"}), 1, WORKERS),
     ] {
         let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
-        let start = Instant::now();
-        let all = loop {
-            let found = children_of(run.id());
-            let below: Vec<u32> = found.iter().flat_map(|child| children_of(*child)).collect();
-            if found.len() == children && below.len() == grandchildren {
-                break [found, below].concat();
-            }
-            assert!(start.elapsed() < PATIENCE, "{arm}: {found:?} {below:?}");
-            std::thread::yield_now();
-        };
+        let all = all_below(run.id(), children, grandchildren);
         let pid = rustix::process::Pid::from_child(&run);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
         assert_eq!(run.wait().expect("its end").code(), Some(1), "{arm}: it ended by itself");
-        let is_there = |child: &u32| Path::new(&format!("/proc/{child}/exe")).exists();
-        let start = Instant::now();
-        while all.iter().any(is_there) {
-            assert!(start.elapsed() < PATIENCE, "{arm}: somebody of {all:?} is still there");
-            std::thread::yield_now();
-        }
+        await_end(&all, &arm);
     }
 }
 
@@ -252,16 +238,8 @@ fn a_herd_whose_measurer_is_killed_ends_as_well() {
         (json!({"peer": "raw-c"}), 1, WORKERS),
     ] {
         let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
+        let all = all_below(run.id(), children, grandchildren);
         let start = Instant::now();
-        let all = loop {
-            let found = children_of(run.id());
-            let below: Vec<u32> = found.iter().flat_map(|child| children_of(*child)).collect();
-            if found.len() == children && below.len() == grandchildren {
-                break [found, below].concat();
-            }
-            assert!(start.elapsed() < PATIENCE, "{arm}: {found:?} {below:?}");
-            std::thread::yield_now();
-        };
         // More than any of them can use in the ramp.
         while !all.iter().any(|child| cpu_ticks(*child) > 10) {
             assert!(start.elapsed() < PATIENCE, "{arm}: nobody does anything");
@@ -269,12 +247,7 @@ fn a_herd_whose_measurer_is_killed_ends_as_well() {
         }
         run.kill().expect("it runs");
         run.wait().expect("it ends");
-        let is_there = |child: &u32| Path::new(&format!("/proc/{child}/exe")).exists();
-        let start = Instant::now();
-        while all.iter().any(is_there) {
-            assert!(start.elapsed() < PATIENCE, "{arm}: somebody of {all:?} is still there");
-            std::thread::yield_now();
-        }
+        await_end(&all, &arm);
     }
 }
 
@@ -307,6 +280,30 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let page = std::fs::read_to_string(folder.join("report.html")).expect("a report");
     assert!(page.contains("id=\"herd\"") && page.contains("Lorenz curves of 2 arms"));
     let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// The processes of a run, once so many of its own and of those are there.
+fn all_below(run: u32, children: usize, grandchildren: usize) -> Vec<u32> {
+    let start = Instant::now();
+    loop {
+        let found = children_of(run);
+        let below: Vec<u32> = found.iter().flat_map(|child| children_of(*child)).collect();
+        if found.len() == children && below.len() == grandchildren {
+            return [found, below].concat();
+        }
+        assert!(start.elapsed() < PATIENCE, "{found:?} {below:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until none of these processes is there.
+fn await_end(all: &[u32], arm: &Value) {
+    let is_there = |child: &u32| Path::new(&format!("/proc/{child}/exe")).exists();
+    let start = Instant::now();
+    while all.iter().any(is_there) {
+        assert!(start.elapsed() < PATIENCE, "{arm}: somebody of {all:?} is still there");
+        std::thread::yield_now();
+    }
 }
 
 /// CPU time of a process in hundredths of a second.

@@ -37,7 +37,7 @@ const ROWS_MAX: usize = 10_000;
 thread_local! {
     /// The registry of the server whose own thread this is.
     static REGISTRY: RefCell<Option<Registry>> = const { RefCell::new(None) };
-    /// Where the function of each service is that was offered once.
+    /// Where the function of each service is that is offered.
     static OFFERED: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -109,6 +109,7 @@ pub unsafe extern "C" fn tpunadvertise(name: *const c_char) -> c_int {
         let name = unsafe { service_name(name) }
             .map_err(|fault| Fault::new(Code::Invalid.number(), fault.detail))?;
         registry()?.unadvertise(name)?;
+        OFFERED.with_borrow_mut(|offered| offered.remove(name));
         Ok(0)
     })
 }

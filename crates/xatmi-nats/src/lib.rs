@@ -98,13 +98,14 @@ fn carry(broker: &Broker, incoming: Incoming) -> Done {
     let asked = Asked { timeout, is_without_reply: incoming.is_without_reply };
     let data = incoming.buffer.map(|buffer| (buffer, incoming.len_bytes));
     let (answered, data) = broker.call(incoming.service.as_str(), asked, &data);
-    let (error, rval, urcode) = match answered {
-        Answered::Done { error, rval, urcode } => (error, rval, urcode),
-        Answered::Busy => (Some(Code::Time), 0, 0),
+    let (error, urcode) = match answered {
+        Answered::Done { error, urcode, .. } => (error, urcode),
+        Answered::Busy => (Some(Code::Time), 0),
     };
     let (buffer, len_bytes) = data.map_or((None, 0), |(buffer, len)| (Some(buffer), len));
     let (rval, soft_error) = match error {
-        None => (rval | RVAL_SUCCESS, None),
+        // Whatever was said with it: TPEXIT is for the worker over there, and would end the bridge.
+        None => (RVAL_SUCCESS, None),
         Some(Code::ServiceFailed) => (RVAL_FAIL, None),
         Some(code) => (RVAL_FAIL, Some(code)),
     };

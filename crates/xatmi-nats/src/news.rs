@@ -15,6 +15,8 @@ const PERIODS_BELIEVED: u32 = 3;
 const BELIEVED_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The most pools of one domain; news of more are dropped and counted.
 const POOLS_MAX: usize = 1024;
+/// The longest name of a pool: that of a host (64 bytes) and a prefix, with room.
+pub(crate) const POOL_LEN_BYTES_MAX: usize = 512;
 /// The most services of one pool that are believed: what a worker can offer.
 const SERVICES_MAX: usize = pollux_xatmi::slots::SERVICES_MAX;
 
@@ -34,7 +36,7 @@ pub(crate) struct News {
 pub(crate) struct Others {
     own: String,
     pools: HashMap<String, Heard>,
-    /// News that were not believed: too many pools, or no names of services.
+    /// News that were not believed: too many pools, or names that are none.
     pub(crate) dropped: u64,
 }
 
@@ -56,8 +58,9 @@ impl Others {
             return;
         }
         let is_known = self.pools.contains_key(&news.pool);
-        let are_names = news.services.iter().all(|name| ServiceName::new(name).is_some());
-        if !are_names || (!is_known && self.pools.len() == POOLS_MAX) {
+        let is_sound = news.services.iter().all(|name| ServiceName::new(name).is_some())
+            && news.pool.len() <= POOL_LEN_BYTES_MAX;
+        if !is_sound || (!is_known && self.pools.len() == POOLS_MAX) {
             self.dropped += 1;
             return;
         }
@@ -118,10 +121,11 @@ mod tests {
     fn what_strangers_say_is_bounded() {
         let (mut others, now) = (Others::new("me".to_owned()), Instant::now());
         others.hear(news("a", &["not a name"]), now);
+        others.hear(news(&"a".repeat(POOL_LEN_BYTES_MAX + 1), &["X"]), now);
         assert_eq!(others.wanted(&names(&[]), now), names(&[]));
         for pool in 0..=POOLS_MAX {
             others.hear(news(&pool.to_string(), &["X"]), now);
         }
-        assert_eq!((others.pools.len(), others.dropped), (POOLS_MAX, 2));
+        assert_eq!((others.pools.len(), others.dropped), (POOLS_MAX, 3));
     }
 }

@@ -92,7 +92,8 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let digits = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let digits = tail.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|two| std::str::from_utf8(two).ok());
         let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
         (bytes, rest) = match (first, byte) {
             (b'%', Some(byte)) => (with(bytes, byte), &tail[2..]),
@@ -136,6 +137,7 @@ mod tests {
     #[test]
     fn a_percent_sign_without_digits_stays() {
         assert_eq!(decoded("50%"), "50%");
+        assert_eq!(decoded("%+4"), "%+4");
         assert_eq!(decoded("%zz%41"), "%zzA");
     }
 }

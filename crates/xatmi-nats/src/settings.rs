@@ -9,6 +9,7 @@ use clap::Parser;
 use pollux_xatmi::environment::Environment;
 use pollux_xatmi::pool::{EXPORTS_VARIABLE, REFRESH_VARIABLE};
 
+use crate::news::POOL_LEN_BYTES_MAX;
 use crate::servers::Servers;
 use crate::subject::Domain;
 
@@ -72,6 +73,10 @@ impl Settings {
         let names = exports.split(',').map(str::trim).filter(|name| !name.is_empty());
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let pool = arguments.pool.unwrap_or_else(|| format!("{}{}", host(), environment.prefix));
+        if pool.len() > POOL_LEN_BYTES_MAX {
+            let len = pool.len();
+            return Err(format!("--pool: {len} bytes; right is {POOL_LEN_BYTES_MAX} at most"));
+        }
         Ok(Self {
             servers,
             ca: arguments.ca,
@@ -116,6 +121,7 @@ mod tests {
             (["--domain", "a.b"], "letters, digits"),
             (["--what", "x"], "--what"),
             (["--nats", "http://x"], "nats://HOST:PORT"),
+            (["--pool", &"p".repeat(513)], "--pool: 513 bytes"),
             (["--ca", "/nowhere/ca.pem"], "--ca /nowhere/ca.pem"),
         ] {
             let said = read(&options).expect_err(named);

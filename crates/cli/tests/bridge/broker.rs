@@ -179,15 +179,7 @@ impl Raw {
 /// A broker that is stopped in mid-load: each call ends within its time, with a documented error.
 pub(crate) fn stands_still() {
     let broker = Broker::start(&[]);
-    let url = broker.url();
-    let here = Pool::start(&Plan {
-        name: "h",
-        nats: &url,
-        exports: "ECHO",
-        services: "ECHO",
-        ..Plan::EMPTY
-    });
-    let there = Pool::start(&Plan { name: "t", nats: &url, services: "OTHER", ..Plan::EMPTY });
+    let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
     let hello = text("hello");
     until("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());

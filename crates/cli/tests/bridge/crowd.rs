@@ -3,7 +3,7 @@
 use pollux_xatmi::client::{CallFlags, Client, Outgoing, Which};
 
 use crate::broker::Broker;
-use crate::pools::{Plan, Pool, content, text, until};
+use crate::pools::{Pool, content, text, until};
 
 /// Each has a reply queue, of which a machine has 256.
 const CALLERS: usize = 50;
@@ -12,15 +12,7 @@ const CALLS: usize = 4;
 
 pub(crate) fn many_callers_share_two_bridges() {
     let broker = Broker::start(&[]);
-    let url = broker.url();
-    let here = Pool::start(&Plan {
-        name: "here",
-        nats: &url,
-        exports: "ECHO",
-        services: "ECHO",
-        ..Plan::EMPTY
-    });
-    let there = Pool::start(&Plan { name: "there", nats: &url, services: "OTHER", ..Plan::EMPTY });
+    let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
     until("the service is there", || client.call("ECHO", &text("x"), CallFlags::NONE).ok());
     drop(client);

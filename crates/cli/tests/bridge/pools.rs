@@ -66,6 +66,13 @@ impl Pool {
         pool
     }
 
+    /// A pool with the service `ECHO` for others, and one that has it not.
+    pub(crate) fn pair(nats: &str) -> [Self; 2] {
+        let here = Plan { name: "here", nats, exports: "ECHO", services: "ECHO", ..Plan::EMPTY };
+        let there = Plan { name: "there", nats, services: "OTHER", ..Plan::EMPTY };
+        [&here, &there].map(Self::start)
+    }
+
     /// Runs `pollux pool` for this pool.
     pub(crate) fn command(&self, arguments: &[&str]) {
         let output = self.started(arguments).wait_with_output().expect("it runs");

@@ -4,22 +4,14 @@ use pollux_xatmi::client::{CallError, CallFlags};
 use pollux_xatmi::error::Code;
 
 use crate::broker::{Broker, Raw};
-use crate::pools::{Plan, Pool, content, text, until};
+use crate::pools::{Pool, content, text, until};
 
 /// TPSUCCESS and TPEXIT.
 const EXIT: &str = "Pollux-Rval: 134217730";
 
 pub(crate) fn strangers_disturb_nobody() {
     let broker = Broker::start(&[]);
-    let url = broker.url();
-    let here = Pool::start(&Plan {
-        name: "here",
-        nats: &url,
-        exports: "ECHO",
-        services: "ECHO",
-        ..Plan::EMPTY
-    });
-    let there = Pool::start(&Plan { name: "there", nats: &url, services: "OTHER", ..Plan::EMPTY });
+    let [here, there] = Pool::pair(&broker.url());
     let mut client = there.client();
     let hello = text("hello");
     until("the service is there", || client.call("ECHO", &hello, CallFlags::NONE).ok());

@@ -127,11 +127,7 @@ pub(super) struct Called {
 /// [`MeasureError`] when it can't be told what went wrong; else it is told, and this is fine.
 pub fn run() -> Result<(), MeasureError> {
     let desk = Desk::on_stdin()?;
-    let ended = serve(&desk);
-    match ended {
-        Ok(()) => Ok(()),
-        Err(error) => desk.send(&Word::Failed(in_words(&error)), &[]),
-    }
+    serve(&desk).or_else(|error| desk.send(&Word::Failed(in_words(&error)), &[]))
 }
 
 fn serve(desk: &Desk) -> Result<(), MeasureError> {

@@ -78,6 +78,7 @@ static void say(const char *format, ...)
 
 static void fail(const char *what)
 {
+    pthread_mutex_lock(&lock); /* Of several at once the first is heard, and ends all. */
     say("{\"failed\":\"%s: %s\"}", what, strerror(errno));
     exit(1);
 }
@@ -270,8 +271,7 @@ static void say_served(const struct counts *before)
     size_t length = 0;
     uint64_t waits = 0, empty = 0;
     for (int number = 0; number < workers; number++) {
-        const char *comma = number ? "," : "";
-        length += snprintf(text + length, sizeof text - length, "%s%llu", comma,
+        length += snprintf(text + length, sizeof text - length, "%s%llu", number ? "," : "",
                            (unsigned long long)(counts[number].calls - before[number].calls));
         waits += counts[number].waits - before[number].waits;
         empty += counts[number].empty - before[number].empty;
@@ -280,15 +280,16 @@ static void say_served(const struct counts *before)
         (unsigned long long)waits, (unsigned long long)empty);
 }
 
-/* The time below which a share of all calls took, in microseconds: the middle of its part. */
-static double quantile(double share, uint64_t calls)
+/* The time below which a share of all calls took, in microseconds: the middle of its part, or of
+ * what the longest leaves of it. */
+static double quantile(double share, uint64_t calls, uint64_t max_ns)
 {
     uint64_t below = 0;
     for (unsigned at = 0; at < TIMES; at++) {
         for (int number = 0; number < callers; number++)
             below += people[number].times[at];
         if (below >= share * calls && below > 0)
-            return (time_at(at) + time_at(at + 1)) / 2e3;
+            return (time_at(at) + (time_at(at + 1) < max_ns ? time_at(at + 1) : max_ns)) / 2e3;
     }
     return 0;
 }
@@ -313,8 +314,8 @@ static void say_called(struct tick first, struct tick last, struct rusage from, 
         "\"user_s\":%.6f,\"system_s\":%.6f,\"latencies\":{\"latency_p50_us\":%.3f,"
         "\"latency_p99_us\":%.3f,\"latency_max_us\":%.3f}}}",
         (unsigned long long)last.calls, (last.at_ns - first.at_ns) * 1e-9, text,
-        (user_s + system_s) * 1e9, user_s, system_s, quantile(0.5, last.calls),
-        quantile(0.99, last.calls), max_ns / 1e3);
+        (user_s + system_s) * 1e9, user_s, system_s, quantile(0.5, last.calls, max_ns),
+        quantile(0.99, last.calls, max_ns), max_ns / 1e3);
 }
 
 static void call_for(uint64_t time_ms, uint64_t interval_ms)
@@ -323,8 +324,7 @@ static void call_for(uint64_t time_ms, uint64_t interval_ms)
     static struct counts before[WORKERS_MAX];
     struct rusage from, to;
     int cuts = 0, is_done = 0;
-    for (int number = 0; number < workers; number++)
-        before[number] = counts[number];
+    memcpy(before, counts, workers * sizeof *before);
     is_over = done = 0;
     pthread_barrier_init(&start, 0, callers + 1);
     for (int number = 0; number < callers; number++) {
@@ -348,6 +348,7 @@ static void call_for(uint64_t time_ms, uint64_t interval_ms)
     is_over = 1;
     for (int number = 0; number < callers; number++)
         pthread_join(people[number].thread, 0);
+    pthread_barrier_destroy(&start);
     struct tick last = look();
     getrusage(RUSAGE_SELF, &to);
     for (int cut = 0; cut < cuts; cut++)

@@ -50,8 +50,8 @@ pub(super) const SEED: Seed = Seed {
             theirs: "one process, ten threads, 100,000 synchronous calls each, typed buffers",
             ours: Here::Words(
                 "one process, ten threads, synchronous calls: 128 bytes each way on bare queues, \
-                 typed buffers in the pool; for the window, and in the pool for 100,000 calls each \
-                 as well, 1,000 each where every worker is woken",
+                 typed buffers in the pool; for the window, or where the point says so for that \
+                 many calls each",
             ),
         },
         Setting {
