@@ -1,6 +1,8 @@
 //! One check: what was found, what is wanted, what follows. Made by the files of checks through
 //! [`Subject::judge`], which keeps n/a apart from a verdict.
 
+pub(super) use pollux_draw::count as grouped;
+
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -253,17 +255,4 @@ impl Serialize for Concern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
-}
-
-/// `1234567` as `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

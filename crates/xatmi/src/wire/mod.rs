@@ -1,8 +1,8 @@
 //! The bytes of requests and replies on the queues.
 //!
-//! Clients, workers and the manager (which answers for the dead) write and read them; the bridge
-//! passes them on. Pure: no queue, no descriptor, no clock. Decoding is total: whatever the bytes
-//! are, the result is a message or the first thing that is wrong with it, never a panic.
+//! Clients, workers and the manager (which answers for the dead) write and read them. Pure: no
+//! queue, no descriptor, no clock. Decoding is total: whatever the bytes are, the result is a
+//! message or the first thing that is wrong with it, never a panic.
 //!
 //! ```text
 //!  all numbers little endian
