@@ -14,6 +14,7 @@ use pollux_lab::plan::Plan;
 use pollux_lab::record::{Interval, Record};
 use pollux_lab::run::{Observer, RunLabel};
 use pollux_lab::{report, store};
+use pollux_load::render::count;
 
 /// Shows what the runner does and saves the record after each block.
 pub(crate) struct Progress {
@@ -142,17 +143,9 @@ fn minutes(time: Duration) -> String {
     format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
 
-/// A whole number with a comma between thousands.
+/// A rate to the next whole number, with a comma between thousands.
 fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    count(value.round() as u64)
 }
 
 /// The final table for a terminal.

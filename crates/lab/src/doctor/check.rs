@@ -1,10 +1,9 @@
 //! One check: what was found, what is wanted, what follows. Made by the files of checks through
 //! [`Subject::judge`], which keeps n/a apart from a verdict.
 
-pub(super) use pollux_draw::count as grouped;
-
 use std::fmt;
 
+use pollux_draw::count;
 use serde::{Serialize, Serializer};
 
 use super::remedy::Remedy;
@@ -244,7 +243,7 @@ impl From<String> for Found {
 impl fmt::Display for Found {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Number(number) => out.write_str(&grouped(*number)),
+            Self::Number(number) => out.write_str(&count(*number)),
             Self::Decimal(number) => write!(out, "{number:.1}"),
             Self::Text(text) => out.write_str(text),
         }

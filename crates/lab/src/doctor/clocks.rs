@@ -1,6 +1,8 @@
 //! What times are read from, and how late a timer may be.
 
-use super::check::{Check, Concern, Judgement, Subject, grouped};
+use pollux_draw::count;
+
+use super::check::{Check, Concern, Judgement, Subject};
 use super::readings::Readings;
 use super::remedy::Remedy;
 
@@ -34,9 +36,9 @@ fn clock_source(readings: &Readings) -> Check {
 fn timer_slack(readings: &Readings) -> Check {
     let name = "timer_slack_ns";
     let subject = Subject { name, unit: Some("ns"), concerns: &[Concern::Everything] };
-    let wanted = format!("at most {}: the kernel's default", grouped(SLACK_NS));
+    let wanted = format!("at most {}: the kernel's default", count(SLACK_NS));
     subject.judge(readings.files.number("/proc/self/timerslack_ns"), wanted, |slack| {
-        let what = format!("timers and intervals end up to {} ns late", grouped(*slack));
+        let what = format!("timers and intervals end up to {} ns late", count(*slack));
         let remedy =
             Remedy::of_command(format!("echo {SLACK_NS} | sudo tee /proc/$$/timerslack_ns"));
         Judgement::unless(*slack <= SLACK_NS, what).mended_by(remedy)

@@ -1,7 +1,9 @@
 //! Descriptors: what one process may have, what the machine may have, and what the built-in jobs
 //! and the 60,000 dead connections of the sys_epoll page need.
 
-use super::check::{Check, Concern, Judgement, Subject, grouped};
+use pollux_draw::count;
+
+use super::check::{Check, Concern, Judgement, Subject};
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
 use crate::experiment::Experiment;
@@ -32,9 +34,9 @@ fn hard(readings: &Readings) -> Check {
     let subject = Subject { name: "open_files_hard", unit: Some("descriptors"), concerns: ALL };
     let wanted = format!(
         "{}: {} dead connections of one server process; {} leave nothing out of a built-in job",
-        grouped(ONE_SIDE),
-        grouped(DEAD_CONNECTIONS),
-        grouped(of_every_job())
+        count(ONE_SIDE),
+        count(DEAD_CONNECTIONS),
+        count(of_every_job())
     );
     subject.judge(number_or_unlimited(limit), wanted, |_| {
         let raise = Remedy::raise(&readings.environment, "nofile", PAGE_ULIMIT);
@@ -50,7 +52,7 @@ fn judge_hard(limit: u64, who: &str) -> Judgement {
     let mut lost: Vec<String> =
         job::list().iter().filter_map(|job| lost(job.name, limit)).collect();
     let room = limit.saturating_sub(SPARE + ACTIVE_CONNECTIONS);
-    let dead = grouped(DEAD_CONNECTIONS);
+    let dead = count(DEAD_CONNECTIONS);
     lost.push(match limit.saturating_sub(SPARE) {
         0 => format!("no dead connections at all (of {dead})"),
         usable => {
@@ -58,7 +60,7 @@ fn judge_hard(limit: u64, who: &str) -> Judgement {
             format!(
                 "dead connections past {} of one server; {dead} need {processes} server \
                  processes",
-                grouped(room),
+                count(room),
             )
         }
     });
@@ -116,7 +118,7 @@ fn soft(readings: &Readings) -> Check {
     subject.judge(number_or_unlimited(soft), "the hard limit", |_| {
         let what = format!(
             "programs that you start beside pollux stop at {}; pollux raises its own",
-            grouped(soft)
+            count(soft)
         );
         let raise = Remedy::of_command("ulimit -Sn $(ulimit -Hn)");
         Judgement::unless(soft >= hard.min(ONE_SIDE), what).mended_by(raise)
@@ -129,15 +131,12 @@ fn file_max(readings: &Readings) -> Check {
         in_use.map(|numbers| max.saturating_sub(numbers[0]))
     });
     let subject = Subject { name: "fs.file-max_free", unit: Some("files"), concerns: ALL };
-    let wanted = format!(
-        "{}: both ends of {} dead connections",
-        grouped(BOTH_SIDES),
-        grouped(DEAD_CONNECTIONS)
-    );
+    let wanted =
+        format!("{}: both ends of {} dead connections", count(BOTH_SIDES), count(DEAD_CONNECTIONS));
     subject.judge(free, wanted, |free| {
         let what = format!(
             "connections past {} when both ends are on this machine",
-            grouped(free.saturating_sub(2 * SPARE) / 2)
+            count(free.saturating_sub(2 * SPARE) / 2)
         );
         let remedy = Remedy::sysctl("fs.file-max", 2 * BOTH_SIDES);
         match loses_an_experiment(DEFAULT_JOB, *free) {
@@ -149,9 +148,9 @@ fn file_max(readings: &Readings) -> Check {
 
 fn nr_open(readings: &Readings) -> Check {
     let subject = Subject { name: "fs.nr_open", unit: Some("descriptors"), concerns: ALL };
-    let wanted = format!("{}: no limit is raised beyond it", grouped(PAGE_ULIMIT));
+    let wanted = format!("{}: no limit is raised beyond it", count(PAGE_ULIMIT));
     subject.judge(readings.files.number("/proc/sys/fs/nr_open"), wanted, |max| {
-        let what = format!("the hard limit of descriptors, which ends at {}", grouped(*max));
+        let what = format!("the hard limit of descriptors, which ends at {}", count(*max));
         let remedy = Remedy::sysctl("fs.nr_open", 1_048_576);
         Judgement::unless(*max >= PAGE_ULIMIT, what).mended_by(remedy)
     })

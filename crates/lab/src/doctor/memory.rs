@@ -1,6 +1,8 @@
 //! Memory: enough of it, and nothing that moves it about during a run.
 
-use super::check::{Check, Concern, Judgement, Subject, grouped};
+use pollux_draw::count;
+
+use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::{ACTIVE_CONNECTIONS, DEAD_CONNECTIONS};
 use super::readings::Readings;
 use super::remedy::Remedy;
@@ -29,8 +31,8 @@ fn available(readings: &Readings) -> Check {
     let subject = Subject { name: "memory_available_mib", unit: Some("MiB"), concerns };
     let wanted = format!(
         "{}: a run takes half, for {} dead connections with both ends here",
-        grouped(AVAILABLE_MIB),
-        grouped(DEAD_CONNECTIONS)
+        count(AVAILABLE_MIB),
+        count(DEAD_CONNECTIONS)
     );
     subject.judge(kib.map(|kib| kib / 1024), wanted, |mib| match *mib {
         ..DEFAULT_JOB_MIB => {
@@ -38,7 +40,7 @@ fn available(readings: &Readings) -> Check {
         }
         DEFAULT_JOB_MIB..AVAILABLE_MIB => {
             let most = (mib << 20) / MEMORY_PARTS / CONNECTION_BYTES;
-            Judgement::limits(format!("dead connections past about {}", grouped(most)))
+            Judgement::limits(format!("dead connections past about {}", count(most)))
         }
         _ => Judgement::ok(),
     })

@@ -1,6 +1,8 @@
 //! Ports, backlogs and TCP's memory: what the 2002 page set by hand, as far as it still matters.
 
-use super::check::{Check, Concern, Judgement, Subject, grouped};
+use pollux_draw::count;
+
+use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::DEAD_CONNECTIONS;
 use super::readings::Readings;
 use super::remedy::Remedy;
@@ -52,12 +54,12 @@ fn ports(readings: &Readings) -> Check {
     let concerns = &[Dead, Churn, Sweep, Streams];
     let name = "net.ipv4.ip_local_port_range";
     let subject = Subject { name, unit: Some("ports"), concerns };
-    let wanted = format!("{}, from {PAGE_PORTS}", grouped(64_512));
+    let wanted = format!("{}, from {PAGE_PORTS}", count(64_512));
     subject.judge(port_count(readings), wanted, |ports| {
         let what = format!(
             "connections past {} from one source address to one server; `dead` spreads its own \
              over 127.0.0.x, other generators do not",
-            grouped(*ports)
+            count(*ports)
         );
         let remedy = Remedy::sysctl(name, PAGE_PORTS);
         match *ports < STREAMS {
@@ -73,10 +75,10 @@ fn somaxconn(readings: &Readings) -> Check {
         unit: Some("connections"),
         concerns: &[Sweep, Churn],
     };
-    let wanted = format!("{}: what pollux listens with", grouped(BACKLOG));
+    let wanted = format!("{}: what pollux listens with", count(BACKLOG));
     subject.judge(readings.files.number("/proc/sys/net/core/somaxconn"), wanted, |max| {
         let what =
-            format!("bursts past {} connections wait a second for a second SYN", grouped(*max));
+            format!("bursts past {} connections wait a second for a second SYN", count(*max));
         let remedy = Remedy::sysctl("net.core.somaxconn", BACKLOG);
         Judgement::unless(*max >= BACKLOG, what).mended_by(remedy)
     })
@@ -85,11 +87,11 @@ fn somaxconn(readings: &Readings) -> Check {
 fn syn_backlog(readings: &Readings) -> Check {
     let name = "net.ipv4.tcp_max_syn_backlog";
     let subject = Subject { name, unit: Some("connections"), concerns: &[Sweep, Churn] };
-    let wanted = format!("{} (the 2002 page: 16,384)", grouped(SWEEP_CONNECTIONS));
+    let wanted = format!("{} (the 2002 page: 16,384)", count(SWEEP_CONNECTIONS));
     let path = "/proc/sys/net/ipv4/tcp_max_syn_backlog";
     subject.judge(readings.files.number(path), wanted, |max| {
         let what =
-            format!("more than {} half-open connections fall back to SYN cookies", grouped(*max));
+            format!("more than {} half-open connections fall back to SYN cookies", count(*max));
         let remedy = Remedy::sysctl(name, 16_384);
         Judgement::unless(*max >= SWEEP_CONNECTIONS, what).mended_by(remedy)
     })
@@ -100,7 +102,7 @@ fn tw_reuse(readings: &Readings) -> Check {
     let path = "/proc/sys/net/ipv4/tcp_tw_reuse";
     subject.judge(readings.files.number(path), "2 (loopback) or 1 (everywhere)", |reuse| {
         let what = port_count(readings).value().map_or_else(String::new, |ports| {
-            format!(": {} connections/s for one client", grouped(ports / TIME_WAIT_S))
+            format!(": {} connections/s for one client", count(ports / TIME_WAIT_S))
         });
         let what =
             format!("a client that closes first gets a port back after {TIME_WAIT_S} s{what}");
@@ -133,7 +135,7 @@ fn time_wait(readings: &Readings) -> Check {
     let found = now.and_then(|now| port_count(readings).map(|ports| (now, ports)));
     let most = port_count(readings).value().map_or(0, |ports| ports / 4);
     let subject = Subject { name: "time_wait_now", unit: Some("connections"), concerns: &[Churn] };
-    let wanted = format!("below {}: a quarter of the ports", grouped(most));
+    let wanted = format!("below {}: a quarter of the ports", count(most));
     subject.judge(found.map(|(now, _)| now), wanted, |now| {
         let what = "ports and memory that former runs still hold";
         let wait = Remedy::of_command(format!("sleep {TIME_WAIT_S}"));
@@ -152,10 +154,10 @@ fn tcp_mem(readings: &Readings) -> Check {
         unit: Some("pages"),
         concerns: &[Dead, Sweep, Http],
     };
-    subject.judge(pages, grouped(TCP_PAGES), |pages| {
+    subject.judge(pages, count(TCP_PAGES), |pages| {
         let what = format!(
             "windows shrink once all connections hold {} MiB of data",
-            grouped(pages * 4 / 1024)
+            count(pages * 4 / 1024)
         );
         let levels = format!("{} {} {}", TCP_PAGES * 3 / 4, TCP_PAGES, TCP_PAGES * 3 / 2);
         let remedy = Remedy::sysctl("net.ipv4.tcp_mem", levels);
@@ -165,18 +167,18 @@ fn tcp_mem(readings: &Readings) -> Check {
 
 /// An entry is made only where a rule asks for tracking; a count of 0 says that none does.
 fn conntrack(readings: &Readings) -> Check {
-    let (max, count) =
+    let (max, tracked) =
         ("/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/netfilter/nf_conntrack_count");
     let name = "net.netfilter.nf_conntrack_max";
     let subject = Subject { name, unit: Some("entries"), concerns: &[Churn, Dead] };
-    let wanted = format!("no tracking, or {}", grouped(TRACKED));
+    let wanted = format!("no tracking, or {}", count(TRACKED));
     if readings.files.is_absent(max) {
         let found = Reading::Value("not loaded".to_owned());
         return subject.judge(found, wanted, |_| Judgement::ok());
     }
-    let tracked = readings.files.number(count).value().copied();
+    let tracked = readings.files.number(tracked).value().copied();
     subject.judge(readings.files.number(max), wanted, |max| {
-        let what = format!("packets are dropped once {} connections are tracked", grouped(*max));
+        let what = format!("packets are dropped once {} connections are tracked", count(*max));
         let remedy = Remedy::sysctl(name, 4 * TRACKED);
         Judgement::unless(*max >= TRACKED || tracked == Some(0), what).mended_by(remedy)
     })
@@ -186,9 +188,9 @@ fn netdev_backlog(readings: &Readings) -> Check {
     let name = "net.core.netdev_max_backlog";
     let subject = Subject { name, unit: Some("packets"), concerns: &[Http, Streams, Churn] };
     let path = "/proc/sys/net/core/netdev_max_backlog";
-    subject.judge(readings.files.number(path), grouped(PACKETS), |max| {
+    subject.judge(readings.files.number(path), count(PACKETS), |max| {
         let what =
-            format!("loopback drops a burst past {} packets; TCP then waits 200 ms", grouped(*max));
+            format!("loopback drops a burst past {} packets; TCP then waits 200 ms", count(*max));
         Judgement::unless(*max >= PACKETS, what).mended_by(Remedy::sysctl(name, 4 * PACKETS))
     })
 }

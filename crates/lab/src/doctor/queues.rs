@@ -5,7 +5,9 @@
 //! it is made. A pool has one queue for its service, which all workers share, and one for the
 //! replies to each client thread; a queue for each worker would not fit any default.
 
-use super::check::{Check, Concern, Judgement, Subject, grouped};
+use pollux_draw::count;
+
+use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::number_or_unlimited;
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
@@ -50,14 +52,14 @@ fn bytes(readings: &Readings) -> Check {
     let subject = Subject { name: "message_queue_bytes", unit: Some("bytes"), concerns: HERD };
     let wanted = format!(
         "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers; {} for `herd`",
-        grouped(FULL_BYTES),
-        grouped(HERD_BYTES)
+        count(FULL_BYTES),
+        count(HERD_BYTES)
     );
     subject.judge(number_or_unlimited(limit), wanted, |_| {
         if limit >= FULL_BYTES {
             return Judgement::ok();
         }
-        let short = grouped(FULL_BYTES - limit);
+        let short = count(FULL_BYTES - limit);
         let who = who_can_raise(environment);
         let raise = Remedy::raise(environment, "msgqueue", FULL_BYTES);
         match reply_depth(limit) {
@@ -84,11 +86,11 @@ fn sysctl(readings: &Readings, name: &'static str, path: &str, least: u64) -> Ch
         _ => "queues",
     };
     let subject = Subject { name, unit: Some(unit), concerns: HERD };
-    subject.judge(readings.files.number(path), grouped(least), |max| {
+    subject.judge(readings.files.number(path), count(least), |max| {
         let what = match name {
             "fs.mqueue.queues_max" => format!("a pool with more than {max} queues"),
             "fs.mqueue.msg_max" => format!("queues are {max} deep: senders wait sooner"),
-            _ => format!("messages longer than {} bytes", grouped(*max)),
+            _ => format!("messages longer than {} bytes", count(*max)),
         };
         Judgement::unless(*max >= least, what).mended_by(Remedy::sysctl(name, least))
     })

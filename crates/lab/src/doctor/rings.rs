@@ -1,6 +1,8 @@
 //! io_uring and AIO: whether the kernel gives them to this user, and how large they may be.
 
-use super::check::{Check, Concern, Judgement, Subject, grouped};
+use pollux_draw::count;
+
+use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::{ACTIVE_CONNECTIONS, DEAD_CONNECTIONS, number_or_unlimited};
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
@@ -60,7 +62,7 @@ fn locked(readings: &Readings) -> Check {
     let soft = environment.limits.locked_memory_bytes.soft.unwrap_or(u64::MAX);
     let held = environment.capabilities.value();
     let is_exempt = held.is_some_and(|held| held.names.iter().any(|name| name == "CAP_IPC_LOCK"));
-    let wanted = format!("{}, or CAP_IPC_LOCK", grouped(LOCKED_BYTES));
+    let wanted = format!("{}, or CAP_IPC_LOCK", count(LOCKED_BYTES));
     subject.judge(number_or_unlimited(soft), wanted, |_| {
         let what = format!(
             "rings are opened smaller, or not at all, where the kernel counts them{}",
@@ -83,13 +85,13 @@ fn aio(readings: &Readings) -> Check {
     });
     let wanted = format!(
         "{}: the arm `aio` beside {} dead connections of one server process",
-        grouped(AIO_SLOTS),
-        grouped(DEAD_CONNECTIONS)
+        count(AIO_SLOTS),
+        count(DEAD_CONNECTIONS)
     );
     subject.judge(free, wanted, |free| {
         // Doubling from a power of two holds one and a half times the new size for a moment.
         let most = (free * 2 / 3).checked_ilog2().map_or(0, |power| 1_u64 << power);
-        let what = format!("the arm `aio` past {} descriptors in one poller", grouped(most));
+        let what = format!("the arm `aio` past {} descriptors in one poller", count(most));
         let remedy = Remedy::sysctl("fs.aio-max-nr", 1_048_576);
         Judgement::unless(*free >= AIO_SLOTS, what).mended_by(remedy)
     })
