@@ -1,7 +1,7 @@
 //! What it costs to take every descriptor out of a poller and enter it again.
 //!
 //! ```text
-//! cargo run --release --example reregister -- [DESCRIPTORS] [ROUNDS]
+//! cargo run --release -p pollux-poller --example reregister -- [DESCRIPTORS] [ROUNDS]
 //! ```
 //!
 //! Three ways, interleaved, in an order that rotates with the round: epoll (`epoll_ctl` twice

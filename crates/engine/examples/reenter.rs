@@ -2,7 +2,7 @@
 //! one turn: through the fd table, and by `epoll_ctl(2)` as programs do it that tell at once.
 //!
 //! ```text
-//! cargo run --release -p pollux-engine --example reregister -- [DESCRIPTORS] [ROUNDS]
+//! cargo run --release -p pollux-engine --example reenter -- [DESCRIPTORS] [ROUNDS]
 //! ```
 //!
 //! Three ways, interleaved, in an order that rotates with the round, on the same unix sockets:
