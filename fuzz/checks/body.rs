@@ -52,12 +52,11 @@ fn slow(data: &[u8]) -> Ended {
         let line = cut_line(&mut rest)?;
         let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
         let (digits, extension) = line.split_at(digits);
-        let is_sound = extension.is_empty() || extension.trim_ascii_start().starts_with(b";");
-        let is_clean = extension.iter().all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f));
         extensions += extension.len();
-        if !is_sound || !is_clean || digits.len() > 16 || extension.len() > 16 || extensions > 40 {
+        if digits.len() > 16 || extension.len() > 16 || extensions > 40 {
             return None;
         }
+        skip_extensions(extension)?;
         let size = u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
         if size == 0 {
             break;
@@ -76,7 +75,6 @@ fn slow(data: &[u8]) -> Ended {
         }
         let colon = line.iter().position(|&b| b == b':')?;
         fields += 1;
-        let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
         let is_sound = colon > 0 && line[..colon].iter().all(is_token);
         if !is_sound || line[colon..].iter().any(|&b| (b < b' ' && b != b'\t') || b == 0x7f) {
             return None;
@@ -84,6 +82,53 @@ fn slow(data: &[u8]) -> Ended {
     }
     let is_small = fields <= 4 && trailers.len() - rest.len() <= 64;
     is_small.then_some((body, data.len() - rest.len()))
+}
+
+/// Reads what stands behind a chunk's size as the grammar says (RFC 9112 7.1.1); none when it does
+/// not fit.
+fn skip_extensions(mut rest: &[u8]) -> Option<()> {
+    while !rest.is_empty() {
+        rest = without_blanks(rest).strip_prefix(b";")?;
+        rest = skip_token(without_blanks(rest))?;
+        if let Some(value) = without_blanks(rest).strip_prefix(b"=") {
+            let value = without_blanks(value);
+            rest = match value.strip_prefix(b"\"") {
+                Some(quoted) => skip_quoted(quoted)?,
+                None => skip_token(value)?,
+            };
+        }
+    }
+    Some(())
+}
+
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let blanks = text.iter().take_while(|&&b| b == b' ' || b == b'\t').count();
+    &text[blanks..]
+}
+
+fn skip_token(text: &[u8]) -> Option<&[u8]> {
+    let len = text.iter().take_while(|b| is_token(b)).count();
+    (len > 0).then(|| &text[len..])
+}
+
+/// What stands behind the closing quote (RFC 9110 5.6.4).
+fn skip_quoted(mut text: &[u8]) -> Option<&[u8]> {
+    loop {
+        let (&b, behind) = text.split_first()?;
+        let (&b, behind) = match b {
+            b'"' => return Some(behind),
+            b'\\' => behind.split_first()?,
+            _ => (&b, behind),
+        };
+        if (b < b' ' && b != b'\t') || b == 0x7f {
+            return None;
+        }
+        text = behind;
+    }
+}
+
+fn is_token(b: &u8) -> bool {
+    b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b)
 }
 
 /// A line without its CRLF; none when it has another end or none.

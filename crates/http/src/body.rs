@@ -5,9 +5,9 @@
 //! are checked and dropped: nothing of them may reach framing, routing or Host.
 //!
 //! ```text
-//!  Size ──► (Blank) ──► Extension ──► SizeLf ──► Data ──► DataCr ──► DataLf ──► Size
-//!                                        │ size 0
-//!                                        ▼
+//!  Size ──► (Extension) ──► SizeLf ──► Data ──► DataCr ──► DataLf ──► Size
+//!                              │ size 0
+//!                              ▼
 //!               EndLf ◄── TrailerStart ◄──► TrailerName ──► TrailerValue ──► TrailerLf
 //!                 ▼
 //!               Done
@@ -17,6 +17,7 @@
 
 use std::ops::Range;
 
+use crate::chunk_extension::{ChunkExtension, Next};
 use crate::fields::{is_token_byte, is_value_byte};
 use crate::{Framing, Limits, Rejection, ResponseBody, Status};
 
@@ -59,8 +60,7 @@ enum State {
     Length(u64),
     UntilClose,
     Size { digits: u8 },
-    Blank,
-    Extension,
+    Extension(ChunkExtension),
     SizeLf,
     Data(u64),
     DataCr,
@@ -81,7 +81,7 @@ const BODY_LARGE: Rejection =
     Rejection::new(Status::CONTENT_TOO_LARGE, "the body exceeds the limit", "RFC 9110 15.5.14");
 const CUT: Rejection = Rejection::bad("the connection ended before the body did", "RFC 9112 8");
 const EXTENSION: Rejection =
-    Rejection::bad("a chunk extension holds a control byte", "RFC 9112 7.1.1");
+    Rejection::bad("a chunk extension is not ;name or ;name=value and CRLF", "RFC 9112 7.1.1");
 const EXTENSION_LARGE: Rejection =
     Rejection::bad("chunk extensions exceed the limit", "RFC 9112 7.1.1");
 const CHUNK_END: Rejection = Rejection::bad("a chunk is not followed by CRLF", "RFC 9112 7.1");
@@ -213,15 +213,10 @@ impl BodyReader {
     fn next_state(&mut self, b: u8) -> Result<State, Rejection> {
         match self.state {
             State::Size { digits } => self.size(b, digits),
-            State::Blank => match b {
-                b' ' | b'\t' => self.extension(State::Blank),
-                b';' => self.extension(State::Extension),
-                _ => Err(SIZE),
-            },
-            State::Extension => match b {
-                b'\r' => Ok(State::SizeLf),
-                _ if is_value_byte(b) => self.extension(State::Extension),
-                _ => Err(EXTENSION),
+            State::Extension(at) => match at.next(b) {
+                Next::At(at) => self.extension(at),
+                Next::Cr => Ok(State::SizeLf),
+                Next::Wrong => Err(EXTENSION),
             },
             State::SizeLf => self.chunk_start(b),
             State::DataCr if b == b'\r' => Ok(State::DataLf),
@@ -243,18 +238,15 @@ impl BodyReader {
         match b {
             _ if digits == 0 => Err(SIZE),
             b'\r' => Ok(State::SizeLf),
-            b';' => self.extension(State::Extension),
-            // White space is bad, but to be read, when an extension follows (RFC 9112 7.1.1).
-            b' ' | b'\t' => self.extension(State::Blank),
-            _ => Err(SIZE),
+            _ => self.extension(ChunkExtension::begin(b).ok_or(SIZE)?),
         }
     }
 
     /// Counts one byte of an extension.
-    fn extension(&mut self, next: State) -> Result<State, Rejection> {
+    fn extension(&mut self, at: ChunkExtension) -> Result<State, Rejection> {
         self.line_left = self.line_left.checked_sub(1).ok_or(EXTENSION_LARGE)?;
         self.extension_left = self.extension_left.checked_sub(1).ok_or(EXTENSION_LARGE)?;
-        Ok(next)
+        Ok(State::Extension(at))
     }
 
     fn chunk_start(&mut self, b: u8) -> Result<State, Rejection> {
@@ -336,7 +328,7 @@ mod tests {
             ("", "0\r\n\r\n"),
             ("abcde", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
             ("0123456789", "A\r\n0123456789\r\n00000\r\n\r\n"),
-            ("0123456789", "a;x=y\r\n0123456789\r\n0;\r\n\r\n"),
+            ("0123456789", "a;x=y\r\n0123456789\r\n0;z\r\n\r\n"),
             ("a", "1 ;x\r\na\r\n0\t;a\r\n\r\n"),
             ("\r\n0\r\n\r\n", "7\r\n\r\n0\r\n\r\n\r\n0\r\n\r\n"),
             ("a", "1\r\na\r\n0\r\nA: b\r\nC:\r\n\r\n"),
@@ -368,6 +360,11 @@ mod tests {
             "1\r\na\n",
             "1\r\na\rx",
             "1;\0",
+            "1;\r",
+            "1;a=\r",
+            "1;a=[",
+            "1;a \r",
+            "1;\"a",
             "1;a\n",
             ";",
             "00000000000000001",

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod chunk_extension;
 mod conditions;
 mod connection;
 mod date;
