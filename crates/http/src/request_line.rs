@@ -99,25 +99,26 @@ fn version(rest: &[u8]) -> Result<Option<u8>, &'static Rejection> {
 }
 
 /// The minor version, read byte by byte where the pattern has its `d`; status lines start with
-/// what request lines end in. What does not fit the pattern is `wrong`.
+/// what request lines end in. What does not fit the pattern is `wrong`; a version that fits but
+/// for its major digit, where the pattern has its `1`, is one that is not spoken here.
 #[inline(never)]
 pub(crate) fn minor_version(
     rest: &[u8],
     pattern: &[u8],
     wrong: &'static Rejection,
 ) -> Result<Option<u8>, &'static Rejection> {
-    let mut minor = 1;
+    let (mut minor, mut is_spoken) = (1, true);
     for (at, &pattern) in pattern.iter().enumerate() {
         let Some(&b) = rest.get(at) else { return Ok(None) };
         match pattern {
             b'd' if b.is_ascii_digit() => minor = u8::from(b != b'0'),
             b'd' => return Err(wrong),
-            b'1' if b.is_ascii_digit() && b != b'1' => return Err(&MAJOR),
+            b'1' if b.is_ascii_digit() => is_spoken = b == b'1',
             _ if b == pattern => {}
             _ => return Err(wrong),
         }
     }
-    Ok(Some(minor))
+    if is_spoken { Ok(Some(minor)) } else { Err(&MAJOR) }
 }
 
 #[cfg(test)]
@@ -146,8 +147,11 @@ mod tests {
     fn wrong_lines_get_their_status() {
         for (line, code) in [
             (&b"GET / HTTP/2.0\r\n"[..], 505),
-            (b"PRI * HTTP/2", 505),
-            (b"GET / HTTP/0", 505),
+            (b"PRI * HTTP/2.0\r\n", 505),
+            (b"GET / HTTP/0.9\r\n", 505),
+            (b"GET / HTTP/01", 400),
+            (b"GET / HTTP/2\r", 400),
+            (b"GET / HTTP/2.00", 400),
             (b"GET / HTTP/1.x", 400),
             (b"GET / HTTP/d.1", 400),
             (b"GET / HTTP/1.d\r\n", 400),

@@ -108,6 +108,8 @@ mod tests {
             (b"HTTP/1.1\t", &VERSION),
             (b"ICY 200", &VERSION),
             (b"http/1.1", &VERSION),
+            (b"HTTP/01", &VERSION),
+            (b"HTTP/2 ", &VERSION),
             (b"\x15\x03", &TLS),
             (b"HTTP/1.1 0", &CODE),
             (b"HTTP/1.1  2", &CODE),
@@ -122,6 +124,7 @@ mod tests {
         ] {
             assert_eq!(parse(line).err(), Some(wrong), "{}", line.escape_ascii());
         }
-        assert!(parse(b"HTTP/2").err().is_some_and(|rejection| rejection.rfc == "RFC 9110 15.6.6"));
+        let major = parse(b"HTTP/2.0 ").err();
+        assert!(major.is_some_and(|rejection| rejection.rfc == "RFC 9110 15.6.6"));
     }
 }
