@@ -70,6 +70,9 @@ impl Body {
         date: &DateCache,
         input: &[u8],
     ) -> Result<(usize, Progress), Rejection> {
+        if self.echo.as_ref().is_some_and(|echo| !echo.has_begun) {
+            self.check(input)?;
+        }
         let mut used = 0;
         while used < input.len() {
             let mut piece = &input[used..];
@@ -94,6 +97,16 @@ impl Body {
             }
         }
         Ok((used, Progress::NeedsMore))
+    }
+
+    /// Reads ahead before an echo begins: a fault in what is here can still be answered.
+    fn check(&self, input: &[u8]) -> Result<(), Rejection> {
+        let mut reader = self.reader.clone();
+        let mut used = 0;
+        while used < input.len() && !reader.is_done() {
+            used += reader.feed(&input[used..])?.consumed;
+        }
+        Ok(())
     }
 }
 

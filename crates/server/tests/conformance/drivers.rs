@@ -111,7 +111,7 @@ fn play(lockstep: &mut Lockstep<'_>, jobs: &[Job<'_>]) -> Vec<String> {
     for jobs in jobs.chunks(BATCH) {
         for (job, came) in jobs.iter().zip(lockstep.play(jobs)) {
             let Job { scene: Scene { case, .. }, reference, way } = job;
-            if let Err(fault) = compare(case, reference, &came) {
+            if let Err(fault) = compare(&way.judged(case), reference, &came) {
                 faults.push(format!("{} ({}), {way:?}: {fault}", case.name, case.rfc));
             }
         }

@@ -38,7 +38,9 @@ fn sessions_keep_the_table_however_it_is_sent() {
     let mut faults = Vec::new();
     for (scene, reference) in stage.scenes.iter().zip(references(&stage)) {
         let case = &scene.case;
-        if let Err(fault) = verdict::judge(case, &reference.stream, reference.has_ended) {
+        if let Err(fault) =
+            verdict::judge(&Way::Whole.judged(case), &reference.stream, reference.has_ended)
+        {
             faults.push(format!("{} ({}), whole: {fault}", case.name, case.rfc));
         }
         for way in Way::all(&scene.request, EVERY_OFFSET_MAX, OFFSETS) {

@@ -45,6 +45,17 @@ impl Way {
         [Self::Whole, Self::Pieces(piece)].into_iter().chain(splits).collect()
     }
 
+    /// What must come of `case` when it is sent in this way: a fault that is read together with
+    /// its head is refused, for no answer has begun.
+    pub(crate) fn judged(self, case: &Case) -> Case {
+        let is_one_read = self == Self::Whole && case.request.len() <= BYTE_BY_BYTE_MAX;
+        let after = match case.after {
+            After::ClosedOrCut if is_one_read => After::Closed,
+            after => after,
+        };
+        Case { after, ..case.clone() }
+    }
+
     /// The piece of a request of `len` bytes that is sent in step `step`; none behind the last.
     pub(crate) fn piece(self, step: usize, len: usize) -> Option<Range<usize>> {
         let (start, end) = match (self, step) {
