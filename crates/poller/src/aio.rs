@@ -28,6 +28,7 @@ use std::time::Duration;
 use pollux_sys::aio::{AioCompletion, AioContext, AioPoll, AioSlot, BATCH_MAX};
 use pollux_sys::readiness;
 
+use crate::caps::NANOSECOND;
 use crate::deadline::Deadline;
 use crate::table::{Entry, Key, Table};
 use crate::{
@@ -407,6 +408,7 @@ fn caps(context: &AioContext) -> Caps {
         deferred_changes: true,
         holds_files: true,
         fds_max: size::fds_max(context),
+        timeout_step: NANOSECOND,
         notes: size::notes(context),
     }
 }

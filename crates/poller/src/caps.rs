@@ -3,6 +3,8 @@
 //! Callers choose by it; backends refuse by it (`Caps::check`), so that what is printed and
 //! what is refused cannot differ.
 
+use std::time::Duration;
+
 use crate::{Backend, Error, Interest, Registration, Trigger};
 
 /// What happens to regular files and directories, which are always ready.
@@ -13,6 +15,9 @@ pub enum FilePolicy {
     /// Accepted and reported as ready: the kernel interface can't tell before it is armed.
     AlwaysReady,
 }
+
+/// What kernel interfaces with a `timespec` count in.
+pub(crate) const NANOSECOND: Duration = Duration::from_nanos(1);
 
 /// The capabilities of one opened backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +44,9 @@ pub struct Caps {
     pub holds_files: bool,
     /// The most descriptors that can be watched at once, where the interface has such a bound.
     pub fds_max: Option<usize>,
+    /// Timeouts of less than a second are rounded up to multiples of this: a nanosecond, or a
+    /// millisecond for epoll where `epoll_pwait2(2)` is refused.
+    pub timeout_step: Duration,
     /// What was found at open, in words: ring flags, sizes, fallbacks.
     pub notes: Vec<String>,
 }

@@ -82,7 +82,9 @@ pub trait Poller {
     /// epoll (and sim) it also ends, empty, when only stale events came ([`Counters`]).
     ///
     /// `None` waits for ever, zero only looks. The timeout counts nanoseconds on the monotonic
-    /// clock; the kernel may add its timer slack (50 µs by default, `prctl(2)`).
+    /// clock, or [`Caps::timeout_step`]s; the kernel may add its timer slack (50 µs by default,
+    /// `prctl(2)`) or a thousandth of the timeout, and epoll from one second on a millisecond.
+    /// Where epoll counts in milliseconds, a timeout of more than 24 days ends then.
     ///
     /// # Errors
     /// [`Error::System`] when the kernel refuses to wait; a signal is not an error, see

@@ -4,24 +4,36 @@
 //! from this file. The kernel is handed number and sequence, so an event of a descriptor that
 //! was closed while a duplicate kept its file alive is recognised as stale.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
+use pollux_sys::epoll::{EpollEvent, wait, wait_ns};
+use rustix::event::epoll;
 use rustix::io::Errno;
 
+use crate::caps::NANOSECOND;
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Readiness, Registration, Token,
     Trigger, Waker,
 };
 
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// From this timeout on `epoll_wait(2)` is fine enough: of a second the kernel takes the
+/// liberty of a millisecond, and of more a thousandth (`select_estimate_accuracy`).
+const COARSE_FROM: Duration = Duration::from_secs(1);
+
+/// 24 days and some hours.
+const LONGEST_IN_MS: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// A poller on one epoll instance.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     table: Table<()>,
-    buffer: Vec<epoll::Event>,
+    buffer: Vec<EpollEvent>,
     waker: Waker,
     caps: Caps,
     counters: Arc<Counters>,
@@ -31,6 +43,10 @@ impl Epoll {
     pub(crate) fn open() -> Result<Self, Error> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create1"))?;
+        let mut caps = CAPS;
+        if let Err(refused) = wait_ns(epoll.as_fd(), &mut [EpollEvent::NONE], Duration::ZERO) {
+            lose_nanoseconds(&mut caps, &refused);
+        }
         let waker = Waker::new()?;
         let data = epoll::EventData::new_u64(Key::WAKER.0);
         epoll::add(&epoll, waker.fd(), data, epoll::EventFlags::IN | epoll::EventFlags::ET)
@@ -40,7 +56,7 @@ impl Epoll {
             table: Table::new(),
             buffer: Vec::new(),
             waker,
-            caps: CAPS,
+            caps,
             counters: Arc::default(),
         })
     }
@@ -51,10 +67,31 @@ impl Epoll {
         self.counters.system_calls.add(1);
     }
 
+    /// One look, with the cheaper call wherever that keeps the time: its timeout is a number,
+    /// not a structure to be fetched, which is worth half an empty look.
+    #[inline]
+    fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        self.counters.system_calls.add(1);
+        let (epoll, room) = (self.epoll.as_fd(), &mut self.buffer[..]);
+        let Some(timeout) = timeout else { return wait(epoll, room, -1) };
+        if self.caps.timeout_step > NANOSECOND || !needs_nanoseconds(timeout) {
+            return wait(epoll, room, rounded_up_ms(timeout));
+        }
+        match wait_ns(epoll, room, timeout) {
+            // A filter was put over this process since the poller was opened.
+            Err(refused) if is_forbidden(&refused) => {
+                lose_nanoseconds(&mut self.caps, &refused);
+                self.counters.system_calls.add(1);
+                wait(epoll, room, rounded_up_ms(timeout))
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Hands what the kernel found to the caller; what no entry answers for is stale.
     fn deliver(&mut self, found: usize, events: &mut Events) {
         for event in &self.buffer[..found] {
-            let key = Key(event.data.u64());
+            let key = Key(event.data());
             if key == Key::WAKER {
                 self.waker.acknowledge_edge();
                 self.counters.wakes.add(1);
@@ -63,8 +100,7 @@ impl Epoll {
             }
             match self.table.by_key(key) {
                 Some(entry) => {
-                    let flags = event.flags;
-                    let found = Readiness::from_poll_mask(flags.bits());
+                    let found = Readiness::from_poll_mask(event.flags());
                     events.push(entry.token, found.visible_to(entry.how.interest));
                 }
                 None => self.counters.stale_events.add(1),
@@ -123,16 +159,14 @@ impl Poller for Epoll {
 
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
-        self.buffer.resize(events.capacity(), NO_EVENT);
-        let timeout = timeout.map(timespec);
-        self.counters.system_calls.add(1);
-        match epoll::wait(&self.epoll, &mut self.buffer[..], timeout.as_ref()) {
+        self.buffer.resize(events.capacity(), EpollEvent::NONE);
+        match self.look(timeout) {
             Ok(found) => self.deliver(found, events),
-            Err(Errno::INTR) => {
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {
                 self.counters.interrupts.add(1);
                 events.set_interrupted();
             }
-            Err(errno) => return Err(Error::system("epoll_pwait2")(errno)),
+            Err(cause) => return Err(Error::System { call: "epoll_wait", cause }),
         }
         self.counters.wait_ended(events.len());
         Ok(())
@@ -163,11 +197,9 @@ const CAPS: Caps = Caps {
     deferred_changes: false,
     holds_files: false,
     fds_max: None,
+    timeout_step: NANOSECOND,
     notes: Vec::new(),
 };
-
-const NO_EVENT: epoll::Event =
-    epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
 
 const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
     backend: Backend::Epoll,
@@ -186,11 +218,28 @@ fn ctl_error(fd: RawFd) -> impl Fn(Errno) -> Error {
     }
 }
 
-fn timespec(timeout: Duration) -> Timespec {
-    Timespec {
-        tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    }
+/// `epoll_pwait2(2)` itself gives neither: the kernel is older than the call (5.11), or a
+/// filter or an emulation does not know it.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOSYS | Errno::PERM))
+}
+
+fn lose_nanoseconds(caps: &mut Caps, refused: &io::Error) {
+    caps.timeout_step = MILLISECOND;
+    caps.notes
+        .push(format!("no epoll_pwait2 ({refused}): timeouts are rounded up to milliseconds"));
+}
+
+/// Whether `timeout` can't be told in the milliseconds of `epoll_wait(2)` well enough.
+fn needs_nanoseconds(timeout: Duration) -> bool {
+    let is_whole = timeout.subsec_nanos().is_multiple_of(MILLISECOND.subsec_nanos());
+    timeout < COARSE_FROM && !is_whole || timeout > LONGEST_IN_MS
+}
+
+fn rounded_up_ms(timeout: Duration) -> i32 {
+    let rest_ms = timeout.subsec_nanos().div_ceil(MILLISECOND.subsec_nanos());
+    let rounded_up = timeout.as_secs().saturating_mul(1000).saturating_add(rest_ms.into());
+    i32::try_from(rounded_up).unwrap_or(i32::MAX)
 }
 
 fn flags(how: Registration) -> epoll::EventFlags {
@@ -199,4 +248,30 @@ fn flags(how: Registration) -> epoll::EventFlags {
     flags.set(epoll::EventFlags::ONESHOT, how.trigger == Trigger::Oneshot);
     flags.set(epoll::EventFlags::EXCLUSIVE, how.exclusive);
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_milliseconds_measure_goes_by_milliseconds() {
+        for nanoseconds in [1, 999_999, 1_000_001, 999_999_999] {
+            assert!(needs_nanoseconds(Duration::from_nanos(nanoseconds)), "{nanoseconds}");
+        }
+        for nanoseconds in [0, 1_000_000, 999_000_000, 1_000_000_000, 1_000_000_001] {
+            assert!(!needs_nanoseconds(Duration::from_nanos(nanoseconds)), "{nanoseconds}");
+        }
+        assert!(!needs_nanoseconds(LONGEST_IN_MS));
+        assert!(needs_nanoseconds(LONGEST_IN_MS + NANOSECOND));
+    }
+
+    #[test]
+    fn milliseconds_are_rounded_up() {
+        let ms = |nanoseconds| rounded_up_ms(Duration::from_nanos(nanoseconds));
+        assert_eq!((ms(0), ms(1), ms(1_000_000), ms(1_000_001)), (0, 1, 1, 2));
+        assert_eq!((ms(999_999_999), ms(1_000_000_001)), (1000, 1001));
+        assert_eq!(rounded_up_ms(LONGEST_IN_MS), i32::MAX);
+        assert_eq!(rounded_up_ms(Duration::MAX), i32::MAX);
+    }
 }

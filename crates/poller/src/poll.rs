@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use pollux_sys::readiness::{self, PollFd};
 
+use crate::caps::NANOSECOND;
 use crate::deadline::Deadline;
 use crate::files::check_pollable;
 use crate::table::{Entry, Table};
@@ -217,6 +218,7 @@ const CAPS: Caps = Caps {
     deferred_changes: false,
     holds_files: false,
     fds_max: None,
+    timeout_step: NANOSECOND,
     notes: Vec::new(),
 };
 

@@ -19,6 +19,7 @@ use pollux_sys::readiness::{self, Bitmaps, PollFd, WORD_BITS};
 use rustix::io::Errno;
 
 use self::sets::Sets;
+use crate::caps::NANOSECOND;
 use crate::deadline::Deadline;
 use crate::files::check_pollable;
 use crate::table::{Entry, Table};
@@ -235,6 +236,7 @@ const CAPS: Caps = Caps {
     deferred_changes: false,
     holds_files: false,
     fds_max: None,
+    timeout_step: NANOSECOND,
     notes: Vec::new(),
 };
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
 use rustix::io::Errno;
 
+use crate::caps::NANOSECOND;
 use crate::{Backend, Caps, Counters, Error, FilePolicy};
 
 /// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.
@@ -150,6 +151,7 @@ const CAPS: Caps = Caps {
     deferred_changes: true,
     holds_files: true,
     fds_max: None,
+    timeout_step: NANOSECOND,
     notes: Vec::new(),
 };
 

@@ -1,19 +1,26 @@
-//! io_uring is often forbidden. Whoever asked for it must be told by whom, and whoever would
-//! take another mechanism must get that and see what was refused.
+//! System calls that a sandbox forbids. io_uring often is: whoever asked for it must be told by
+//! whom, and whoever would take another mechanism must get that and see what was refused. Calls
+//! that are newer than a filter are refused as well: then a poller uses older ones, or does not
+//! open; it never opens and fails to wait.
 //!
 //! A process of its own: filters, capabilities and limits are changed here. Filters and
 //! capabilities bind one thread, so each test makes its own.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use pollux_poller::{Error, Mechanism, open_first};
+use pollux_poller::{
+    Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger, open_first,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
-/// The same number on every architecture, as of all system calls since Linux 5.1.
+/// The same numbers on every architecture, as of all system calls since Linux 5.1.
 const IO_URING_SETUP: i64 = 425;
+const EPOLL_PWAIT2: i64 = 441;
 
 /// Between two attempts to open a ring.
 const RETRY: Duration = Duration::from_millis(20);
@@ -22,26 +29,35 @@ const EPERM: i32 = 1;
 const ENOMEM: i32 = 12;
 const ENOSYS: i32 = 38;
 
-/// Runs `check` on a thread whose calls of io_uring_setup fail with `errno`.
-fn with_io_uring_forbidden(errno: i32, check: fn()) {
+/// From here on this thread's calls of `call` fail with `errno`.
+fn forbid(call: i64, errno: i32) {
+    let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
+    let rules = BTreeMap::from([(call, Vec::new())]);
+    let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(errno as u32));
+    let filter = SeccompFilter::new(rules, others, these, arch).expect("a valid filter");
+    let program: BpfProgram = filter.try_into().expect("a valid program");
+    apply_filter(&program).expect("a thread may restrict itself");
+}
+
+/// Runs `check` on a thread whose calls of `call` fail with `errno`.
+fn with_forbidden(call: i64, errno: i32, check: impl FnOnce() + Send + 'static) {
     let forbidden = move || {
-        let arch = std::env::consts::ARCH.try_into().expect("seccomp knows this architecture");
-        let rules = BTreeMap::from([(IO_URING_SETUP, Vec::new())]);
-        let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(errno as u32));
-        let filter = SeccompFilter::new(rules, others, these, arch).expect("a valid filter");
-        let program: BpfProgram = filter.try_into().expect("a valid program");
-        apply_filter(&program).expect("a thread may restrict itself");
+        forbid(call, errno);
         check();
     };
     std::thread::spawn(forbidden).join().expect("the check passed");
 }
 
-/// Opens io_uring, which must fail with `errno`; gives the message.
-fn refusal(errno: i32) -> String {
-    let Err(error) = Mechanism::UringPoll.open() else { panic!("opened although forbidden") };
+/// Opens `mechanism`, which must fail with `errno`; gives the message.
+fn refusal_of(mechanism: Mechanism, errno: i32) -> String {
+    let Err(error) = mechanism.open() else { panic!("{mechanism} opened although forbidden") };
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert_eq!(error.raw_os_error(), Some(errno));
     error.to_string()
+}
+
+fn refusal(errno: i32) -> String {
+    refusal_of(Mechanism::UringPoll, errno)
 }
 
 fn assert_falls_back_to_epoll() {
@@ -55,7 +71,7 @@ fn assert_falls_back_to_epoll() {
 
 #[test]
 fn a_filter_that_says_eperm_is_named_with_its_remedy() {
-    with_io_uring_forbidden(EPERM, || {
+    with_forbidden(IO_URING_SETUP, EPERM, || {
         let message = refusal(EPERM);
         assert!(message.contains("seccomp") || message.contains("sysctl"), "{message}");
         assert!(message.contains("allow io_uring_setup") || message.contains("set it to 0"));
@@ -65,11 +81,59 @@ fn a_filter_that_says_eperm_is_named_with_its_remedy() {
 
 #[test]
 fn a_filter_that_says_enosys_is_told_from_a_kernel_without_io_uring() {
-    with_io_uring_forbidden(ENOSYS, || {
+    with_forbidden(IO_URING_SETUP, ENOSYS, || {
         let message = refusal(ENOSYS);
         assert!(message.contains("seccomp filter forbids io_uring_setup"), "{message}");
         assert_falls_back_to_epoll();
     });
+}
+
+/// Watches a pipe and waits for ever, not at all, and for a time that is no whole number of
+/// milliseconds.
+fn assert_waits(poller: &mut dyn Poller) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let how = Registration::new(Interest::READABLE, Trigger::Level);
+    poller.add(reader.as_fd(), Token::new(7, 0), how).expect("vacant");
+    let mut events = Events::with_capacity(8);
+    for timeout in [Duration::ZERO, Duration::from_micros(1_500), Duration::from_millis(2)] {
+        let began = Instant::now();
+        poller.wait(&mut events, Some(timeout)).expect("nothing is ready");
+        assert!(events.is_empty());
+        assert!(began.elapsed() >= timeout, "{:?} is less than {timeout:?}", began.elapsed());
+    }
+    writer.write_all(b"x").expect("room");
+    for timeout in [None, Some(Duration::ZERO), Some(Duration::from_nanos(1)), Some(Duration::MAX)]
+    {
+        poller.wait(&mut events, timeout).expect("one is ready");
+        assert_eq!(events.iter().map(|event| event.token.slot()).collect::<Vec<_>>(), [7]);
+    }
+}
+
+#[test]
+fn epoll_waits_where_epoll_pwait2_is_forbidden() {
+    for errno in [EPERM, ENOSYS] {
+        with_forbidden(EPOLL_PWAIT2, errno, || {
+            let mut poller = Mechanism::Epoll.open().expect("epoll is always there");
+            assert_waits(&mut *poller);
+            let caps = poller.caps();
+            assert_eq!(caps.timeout_step, Duration::from_millis(1));
+            assert!(caps.notes.iter().any(|note| note.contains("epoll_pwait2")), "{caps:?}");
+        });
+    }
+}
+
+#[test]
+fn epoll_waits_when_epoll_pwait2_is_forbidden_after_it_was_opened() {
+    for errno in [EPERM, ENOSYS] {
+        let filtered_later = move || {
+            let mut poller = Mechanism::Epoll.open().expect("epoll is always there");
+            assert_eq!(poller.caps().timeout_step, Duration::from_nanos(1));
+            forbid(EPOLL_PWAIT2, errno);
+            assert_waits(&mut *poller);
+            assert_eq!(poller.caps().timeout_step, Duration::from_millis(1));
+        };
+        std::thread::spawn(filtered_later).join().expect("the check passed");
+    }
 }
 
 /// Without CAP_IPC_LOCK rings count against RLIMIT_MEMLOCK.

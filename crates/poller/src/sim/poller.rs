@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::World;
 use super::kernel::PollerId;
+use crate::caps::NANOSECOND;
 use crate::table::{Entry, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Registration, Token, Waker,
@@ -172,7 +173,7 @@ impl Poller for SimPoller {
         self.counters.system_calls.add(1);
         self.count_overflows();
         if let Some(errno) = self.world.state().take_wait_error() {
-            return Err(Error::system("epoll_pwait2")(errno));
+            return Err(Error::system("epoll_wait")(errno));
         }
         let deadline = timeout.map(|timeout| self.world.now().saturating_add(timeout));
         self.sleep(events, deadline);
@@ -212,6 +213,7 @@ const CAPS: Caps = Caps {
     deferred_changes: false,
     holds_files: false,
     fds_max: None,
+    timeout_step: NANOSECOND,
     notes: Vec::new(),
 };
 

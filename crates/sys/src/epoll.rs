@@ -1,0 +1,75 @@
+//! `epoll_wait(2)` and `epoll_pwait2(2)`.
+//!
+//! The epoll backend of the poller calls these; instances are made and changed elsewhere. The
+//! two differ in more than the unit of the timeout: the newer call reads it from memory, which
+//! makes a wait dearer by half an empty look, and filters older than it (Linux 5.11) refuse it.
+//! Neither function touches the signal mask, and neither retries after a signal.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::time::Duration;
+
+use crate::readiness::timespec;
+
+/// What the kernel found for one registration; the layout is that of `struct epoll_event`.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct EpollEvent(libc::epoll_event);
+
+impl EpollEvent {
+    /// Room for an event.
+    pub const NONE: Self = Self(libc::epoll_event { events: 0, u64: 0 });
+
+    /// EPOLLIN and the like.
+    #[inline]
+    #[must_use]
+    pub const fn flags(self) -> u32 {
+        self.0.events
+    }
+
+    /// What the registration was made with.
+    #[inline]
+    #[must_use]
+    pub const fn data(self) -> u64 {
+        self.0.u64
+    }
+}
+
+/// Waits `timeout_ms` at most, for ever where it is negative, and not at all where it is zero;
+/// returns how many events stand at the beginning of `room`.
+///
+/// # Errors
+/// EINTR after a signal, EINVAL when `room` is empty or `epoll` is no epoll instance.
+#[inline]
+pub fn wait(epoll: BorrowedFd<'_>, room: &mut [EpollEvent], timeout_ms: i32) -> io::Result<usize> {
+    let (first, len) = (room.as_mut_ptr().cast(), len(room));
+    // SAFETY: the kernel writes at most `len` events into a live exclusive slice of that length
+    // and of its layout.
+    let found = unsafe { libc::epoll_wait(epoll.as_raw_fd(), first, len, timeout_ms) };
+    usize::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// As [`wait`], with a timeout in nanoseconds.
+///
+/// # Errors
+/// As [`wait`]; ENOSYS before Linux 5.11, and that or EPERM where a filter forbids the call.
+#[inline]
+pub fn wait_ns(
+    epoll: BorrowedFd<'_>,
+    room: &mut [EpollEvent],
+    timeout: Duration,
+) -> io::Result<usize> {
+    let (first, len) = (room.as_mut_ptr(), len(room));
+    let time = timespec(timeout);
+    let no_mask = ptr::null::<libc::sigset_t>();
+    let (number, epoll) = (libc::SYS_epoll_pwait2, epoll.as_raw_fd());
+    // SAFETY: as in `wait`; the time is a live local, and a null mask of any length is allowed.
+    let found = unsafe { libc::syscall(number, epoll, first, len, &raw const time, no_mask, 0) };
+    usize::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// More room than the kernel's count can say is not used.
+fn len(room: &[EpollEvent]) -> libc::c_int {
+    libc::c_int::try_from(room.len()).unwrap_or(libc::c_int::MAX)
+}
