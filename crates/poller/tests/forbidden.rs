@@ -20,6 +20,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 /// The same numbers on every architecture, as of all system calls since Linux 5.1.
 const IO_URING_SETUP: i64 = 425;
+const IO_URING_ENTER: i64 = 426;
 const EPOLL_PWAIT2: i64 = 441;
 
 /// Between two attempts to open a ring.
@@ -86,6 +87,47 @@ fn a_filter_that_says_enosys_is_told_from_a_kernel_without_io_uring() {
         assert!(message.contains("seccomp filter forbids io_uring_setup"), "{message}");
         assert_falls_back_to_epoll();
     });
+}
+
+/// What is not to be had without a filter can't be taken away by one.
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+fn is_skipped(mechanism: Mechanism) -> bool {
+    let refused = mechanism.open().err();
+    if let Some(reason) = &refused {
+        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
+        eprintln!("skipped {mechanism}: {reason}");
+    }
+    refused.is_some()
+}
+
+#[test]
+fn a_ring_that_can_not_be_entered_does_not_open() {
+    if is_skipped(Mechanism::UringPoll) {
+        return;
+    }
+    for errno in [EPERM, ENOSYS] {
+        with_forbidden(IO_URING_ENTER, errno, move || {
+            let message = refusal(errno);
+            assert!(message.contains("io_uring_enter"), "{message}");
+            assert!(message.contains("seccomp filter"), "{message}");
+            assert_falls_back_to_epoll();
+        });
+    }
+}
+
+#[test]
+fn an_aio_context_that_can_not_be_used_does_not_open() {
+    if is_skipped(Mechanism::Aio) {
+        return;
+    }
+    for call in [libc::SYS_io_submit, libc::SYS_io_getevents, libc::SYS_io_cancel] {
+        for errno in [EPERM, ENOSYS] {
+            with_forbidden(call, errno, move || {
+                let message = refusal_of(Mechanism::Aio, errno);
+                assert!(message.contains("seccomp filter"), "{message}");
+            });
+        }
+    }
 }
 
 /// Watches a pipe and waits for ever, not at all, and for a time that is no whole number of

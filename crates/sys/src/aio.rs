@@ -88,6 +88,18 @@ impl AioContext {
         })
     }
 
+    /// Tries the other calls that the context needs, which filters may forbid one by one: with
+    /// nothing to submit, nothing to wait for and nothing to cancel.
+    ///
+    /// # Errors
+    /// Of a filter, most often EPERM or ENOSYS.
+    pub fn check_calls(&mut self) -> io::Result<()> {
+        abi::take_events(self.id, 0, &mut [], Some(&mut timespec(Duration::ZERO)))?;
+        // SAFETY: no pointer is handed over.
+        unsafe { abi::submit(self.id, &mut []) }?;
+        self.cancel(AioSlot(0))
+    }
+
     /// How many polls can be in flight.
     #[must_use]
     pub fn capacity(&self) -> usize {

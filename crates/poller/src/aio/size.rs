@@ -24,7 +24,10 @@ pub(super) fn open(slots: u32) -> Result<AioContext, Error> {
     let mut wanted = slots;
     loop {
         match AioContext::new(wanted) {
-            Ok(context) => return Ok(context),
+            Ok(mut context) => {
+                context.check_calls().map_err(forbidden)?;
+                return Ok(context);
+            }
             Err(cause) if is_system_limit(&cause) && wanted / 2 >= SLOTS_MIN => wanted /= 2,
             Err(cause) => return Err(unavailable(cause)),
         }
@@ -76,6 +79,12 @@ fn unavailable(cause: io::Error) -> Error {
         Some(Errno::AGAIN) => "fs.aio-max-nr is used up: raise it",
         _ => "io_setup failed",
     };
+    Error::Unavailable { backend: Backend::Aio, reason: reason.to_owned(), cause }
+}
+
+fn forbidden(cause: io::Error) -> Error {
+    let reason = "a seccomp filter forbids io_submit, io_getevents or io_cancel: allow them in \
+                  its profile";
     Error::Unavailable { backend: Backend::Aio, reason: reason.to_owned(), cause }
 }
 

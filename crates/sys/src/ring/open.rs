@@ -4,8 +4,11 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 
-use io_uring::{Builder, IoUring};
+use io_uring::{Builder, EnterFlags, IoUring};
+
+use super::door::Door;
 
 /// Entries of the two queues; both are powers of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +78,7 @@ pub(super) fn open(wanted: Sizes) -> Result<(IoUring, Setup), RingUnavailable> {
         match open_sized(flags, wanted, &mut refused) {
             Ok((io, sizes)) => {
                 require_features(&io)?;
+                require_enter(&io)?;
                 return Ok((io, Setup { flags, sizes, refused }));
             }
             Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) => {
@@ -143,11 +147,23 @@ fn require_features(io: &IoUring) -> Result<(), RingUnavailable> {
     Err(RingUnavailable { reason: TOO_OLD.to_owned(), cause })
 }
 
+/// Filters forbid calls one by one, and a ring that can't be entered is none. With nothing to
+/// submit and nothing to wait for the call has no other reason to fail.
+fn require_enter(io: &IoUring) -> Result<(), RingUnavailable> {
+    let tried = Door::of(io.as_raw_fd()).enter(0, 0, EnterFlags::empty(), None);
+    tried.map(drop).map_err(|cause| {
+        let call = "io_uring_enter";
+        let reason =
+            if is_forbidden(&cause) { forbidden(call) } else { format!("{call}: {cause}") };
+        RingUnavailable { reason, cause }
+    })
+}
+
 /// What `io_uring_setup(2)` means by its errno, with the remedy.
 fn explain(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EPERM) => explain_eperm(&sysctl()),
-        Some(libc::ENOSYS) if has_seccomp_filter() => SECCOMP.to_owned(),
+        Some(libc::ENOSYS) if has_seccomp_filter() => forbidden("io_uring_setup"),
         Some(libc::ENOSYS) => "the kernel was built without CONFIG_IO_URING".to_owned(),
         Some(libc::ENOMEM) => format!(
             "RLIMIT_MEMLOCK has no room for a ring of {SUBMISSION_MIN} entries, which counts as \
@@ -160,8 +176,17 @@ fn explain(cause: &io::Error) -> String {
     }
 }
 
-const SECCOMP: &str = "a seccomp filter forbids io_uring_setup, as container runtimes do by \
-                       default: allow io_uring_setup and io_uring_enter in its profile";
+/// What filters answer with: neither is an answer of the kernel's own to an open ring.
+pub(super) fn is_forbidden(cause: &io::Error) -> bool {
+    matches!(cause.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
+}
+
+pub(super) fn forbidden(call: &str) -> String {
+    format!(
+        "a seccomp filter forbids {call}, as container runtimes do by default: allow \
+         io_uring_setup, io_uring_enter and io_uring_register in its profile"
+    )
+}
 
 const SYSCTL: &str = "/proc/sys/kernel/io_uring_disabled";
 
@@ -176,7 +201,7 @@ fn explain_eperm(io_uring_disabled: &str) -> String {
         "1" => "the sysctl kernel.io_uring_disabled = 1 forbids it without CAP_SYS_ADMIN: set \
                 it to 0, or join the group in kernel.io_uring_group"
             .to_owned(),
-        _ => SECCOMP.to_owned(),
+        _ => forbidden("io_uring_setup"),
     }
 }
 

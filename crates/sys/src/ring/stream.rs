@@ -23,7 +23,7 @@ use io_uring::squeue;
 use super::arena::{Arena, Sent};
 use super::buffers::{Pool, Received};
 use super::completion::{Ledger, StreamCompletion};
-use super::open::{RingUnavailable, Setup, Sizes};
+use super::open::{RingUnavailable, Setup, Sizes, forbidden, is_forbidden};
 use super::owned::Owned;
 use super::sending::push;
 use super::{QueueFull, Ring};
@@ -230,6 +230,7 @@ fn require_streams(ring: &Ring) -> Result<(), RingUnavailable> {
 
 fn explain_pool(cause: &io::Error) -> String {
     match cause.raw_os_error() {
+        _ if is_forbidden(cause) => forbidden("io_uring_register"),
         Some(libc::EINVAL) => TOO_OLD.to_owned(),
         Some(libc::ENOMEM) => "RLIMIT_MEMLOCK has no room for the ring of receive buffers, which \
                                counts as locked memory: raise it (ulimit -l), grant \
