@@ -4,83 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use pollux_lab::doctor::{Asked, Concern};
 
 use crate::axis_flags::AxisFlags;
-use crate::fld::{self, FldFlags};
-use crate::load::{self, LoadFlags};
-use crate::pool::{self, PoolCommand};
+use crate::fld::FldFlags;
+use crate::help;
+use crate::load::LoadFlags;
+use crate::pool::PoolCommand;
 use crate::serve::ServeFlags;
-
-/// Exit codes of every `pollux lab` command, shown in its help.
-const EXIT_CODES: &str = "\
-Exit codes:
-  0    done
-  1    an arm could not be measured, or the lab itself failed
-  2    wrong flags or a wrong job file
-  3    a confirmed regression (lab compare --gate)
-  4    inconclusive, disturbed or invalid (only with --strict)
-  5    a required source is missing (require = [...] in the job)
-  130  interrupted; the blocks until then were reported";
-
-/// Exit codes of `pollux serve`, shown in its help.
-const SERVE_EXIT_CODES: &str = "\
-Signals:
-  SIGTERM, SIGINT  take no new connection, let open ones end; a second one ends at once
-  SIGHUP           open the access log again, at each loop's next turn
-
-Exit codes:
-  0  ended by a signal
-  1  could not be started, or a loop failed
-  2  wrong flags or a wrong configuration file
-
-Privileges are not dropped: to listen below port 1024 give the binary CAP_NET_BIND_SERVICE, or let
-systemd do so (AmbientCapabilities=, User=).";
-
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  pollux serve .                               the files of this folder at 127.0.0.1:8080
-  pollux serve --reply 128 --poller epoll-et   one fixed answer, as the lab measures it
-  pollux serve site --listen [::]:80 --threads 4 --pin 0-3 --precompressed \\
-      --access-log /var/log/pollux.log --stats 127.0.0.1:9100
-  pollux serve --echo --listen unix:echo.sock
-  pollux serve --config pollux.toml --poller uring
-  echo 'show activity' | socat - unix:control.sock   (with --control unix:control.sock)
-
-A configuration file has the same names with _ for -:
-  dir = \"site\"
-  listen = [\"[::]:8080\", \"unix:/run/pollux.sock\"]
-  idle_timeout = \"30s\"
-  precompressed = true";
-
-const LAB_EXAMPLES: &str = "\
-Examples:
-  pollux lab                                   the quick job: which mechanism for which load?
-  pollux lab --budget 30s                      the same, cut to half a minute
-  pollux lab run streams --transport pipe,tcp --poller epoll,epoll-et,uring-poll
-  pollux lab run pipes --pipes 10,100,1000,9000 --rule fixed --out results
-  pollux lab run streams --transport pipe --poller epoll-et \\
-      --arm 'original=./epoll_bench -n 2000 -t 2' --arm-pattern 'Avg: (\\d+) evts/sec' \\
-      --baseline original --blocks 6
-  pollux lab run version --binary old=../old/target/release/pollux \\
-      --binary new=target/release/pollux       two builds of pollux side by side
-  pollux lab seed 0                            Dumazet's epoll_bench as he ran it";
-
-const DOCTOR_HELP: &str = "\
-Examples:
-  pollux doctor                          everything, problems first
-  pollux doctor --for idle               what many idle connections would meet
-  pollux doctor --json | jq '.checks[] | select(.verdict != \"ok\")'
-  pollux doctor >/dev/null && pollux lab
-
-Commands are printed, never run. Those with sudo hold until the next boot, those with prlimit or
-ulimit for this shell and what it starts.
-
-Exit codes:
-  0  nothing blocks the default job (with --for: what was asked for)
-  1  something does
-  2  wrong flags";
 
 /// Event loops for Linux servers, and the laboratory that proves them.
 #[derive(Debug, Parser)]
@@ -90,48 +22,33 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The command line with everything that its help says.
+pub(crate) fn command() -> clap::Command {
+    help::decorated(Cli::command())
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Compare event mechanisms on this machine: select, poll, AIO poll, epoll, io_uring
-    #[command(after_help = EXIT_CODES, after_long_help = format!("{LAB_EXAMPLES}\n\n{EXIT_CODES}"))]
     Lab(Box<Lab>),
     /// Put HTTP load on a server, and find what it does to the latency
-    #[command(
-        arg_required_else_help = true,
-        after_help = load::EXIT_CODES,
-        after_long_help = format!("{}\n\n{}", load::EXAMPLES, load::EXIT_CODES)
-    )]
+    #[command(arg_required_else_help = true)]
     Load(Box<LoadFlags>),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
-    #[command(
-        after_help = SERVE_EXIT_CODES,
-        after_long_help = format!("{SERVE_EXAMPLES}\n\n{SERVE_EXIT_CODES}")
-    )]
     Serve(Box<ServeFlags>),
     /// Run a pool of service processes behind POSIX message queues (XATMI)
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        after_help = pool::EXIT_CODES,
-        after_long_help = format!("{}\n\n{}", pool::EXAMPLES, pool::EXIT_CODES)
-    )]
+    #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),
     /// Look at this machine: what limits which experiment, and the command that mends it
-    #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorFlags),
     /// Make C headers or Rust modules of field tables (.fd files)
-    #[command(after_help = fld::HELP)]
     Fld(FldFlags),
     /// Print a completion script for a shell
-    #[command(
-        after_help = "Example:\n  pollux completions bash > ~/.local/share/bash-completion/completions/pollux"
-    )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder
-    #[command(after_help = "Example:\n  pollux man ~/.local/share/man/man1")]
     Man {
         /// The folder; it is made if need be
         folder: PathBuf,
@@ -176,7 +93,6 @@ pub(crate) enum LabCommand {
         json: bool,
     },
     /// Show what a job would run, what it would leave out, and how long it would take
-    #[command(after_help = "Example:\n  pollux lab plan quick --budget 1m")]
     Plan {
         #[command(flatten)]
         target: Target,
@@ -187,7 +103,6 @@ pub(crate) enum LabCommand {
         json: bool,
     },
     /// Run a job file, a built-in job or an experiment
-    #[command(after_help = LAB_EXAMPLES)]
     Run {
         #[command(flatten)]
         target: Target,
@@ -196,7 +111,6 @@ pub(crate) enum LabCommand {
     },
     /// Repeat one of the documents that pollux grew from: 0 (epoll_bench), 1 (pipetest and dphttpd),
     /// 2 (epoll against io_uring under ab), 4 (EPOLLEXCLUSIVE with 250 servers)
-    #[command(after_help = "Example:\n  pollux lab seed 0 --blocks 1 --runtime 5s")]
     Seed {
         /// Number of the seed
         #[arg(value_parser = clap::value_parser!(u8).range(0..=4))]
@@ -205,9 +119,6 @@ pub(crate) enum LabCommand {
         run: RunFlags,
     },
     /// Make report, summary and table again from a result
-    #[command(
-        after_help = "Example:\n  pollux lab report pollux-out/quick-20261121-140000 --markdown"
-    )]
     Report {
         /// A folder that a run wrote, or a result.json
         result: PathBuf,
@@ -222,7 +133,6 @@ pub(crate) enum LabCommand {
         html: Option<PathBuf>,
     },
     /// Compare two results of the same job on the same machine
-    #[command(after_help = "Example:\n  pollux lab compare before after --gate")]
     Compare {
         /// The earlier result: a folder or a result.json
         before: PathBuf,

@@ -12,27 +12,47 @@ use pollux_xatmi::field_table::{
     FieldFile, FieldTable, Problem, TableError, c_header, files_of_env, rust_module,
 };
 
+use crate::help::Section;
 use crate::output::{self, Failure};
 
-/// Shown with the help.
-pub(crate) const HELP: &str = "\
-A field table has a line for each field, and its numbers count from the last *base:
-  *base 1000
-  # name     number  type    flag  comment
-  T_ACCNUM   1       string  -     number of the account
-Types: short long char float double string carray ptr ubf (fml32) view. A line that starts with $ is
-copied to the header.
-
-Examples:
-  pollux fld bank.fd                       writes bank.fd.h beside it
-  pollux fld bank.fd cards.fd -d include   writes include/bank.fd.h and include/cards.fd.h
-  pollux fld --lang rust bank.fd -d src    writes src/bank_fd.rs
-  FLDTBLDIR=fields:../common FIELDTBLS=bank.fd,cards.fd pollux fld -d include
-
-Exit codes:
-  0  done
-  1  a table is wrong or cannot be read, or a file cannot be written; nothing or not all was written
-  2  wrong flags, no tables in flags and environment, or two that would become one file";
+/// What stands below the flags, and in the manual page.
+pub(crate) const NOTES: &[Section] = &[
+    Section::Examples(
+        "\
+# writes bank.fd.h beside it
+pollux fld bank.fd
+# writes include/bank.fd.h and include/cards.fd.h
+pollux fld bank.fd cards.fd -d include
+# writes src/bank_fd.rs
+pollux fld --lang rust bank.fd -d src
+FLDTBLDIR=fields:../common FIELDTBLS=bank.fd,cards.fd pollux fld -d include",
+    ),
+    Section::Lines(
+        "Field tables (a line for each field; numbers count from the last *base)",
+        "\
+*base 1000
+# name     number  type    flag  comment
+T_ACCNUM   1       string  -     number of the account",
+    ),
+    Section::Text(
+        "Types",
+        "short long char float double string carray ptr ubf (fml32) view. A line that starts with \
+         $ is copied to the header.",
+    ),
+    Section::Environment(&[
+        ("FLDTBLDIR", "folders of field tables, with : between them"),
+        ("FIELDTBLS", "field tables to read when none is named, with , between them"),
+    ]),
+    Section::ExitCodes(&[
+        ("0", "done"),
+        (
+            "1",
+            "a table is wrong or cannot be read, or a file cannot be written; nothing or not all \
+             was written",
+        ),
+        ("2", "wrong flags, no tables in flags and environment, or two that would become one file"),
+    ]),
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct FldFlags {

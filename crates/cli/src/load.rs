@@ -22,7 +22,7 @@ use pollux_engine::{Signal, Signals};
 use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, render};
 
 pub(crate) use flags::LoadFlags;
-pub(crate) use help::{EXAMPLES, EXIT_CODES};
+pub(crate) use help::NOTES;
 
 use crate::output::{self, Failure};
 use drive::Ran;

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 mod args;
 mod axis_flags;
@@ -16,6 +16,7 @@ mod build_home;
 mod build_program;
 mod doctor;
 mod fld;
+mod help;
 mod lab;
 mod lab_parts;
 mod load;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let ran = match started_as().as_deref().and_then(OsStr::to_str) {
         Some(pollux_xatmi::pool::BRIDGE_PROGRAM) => return pool::bridge(),
         Some(pollux_lab::herd::bank::PROGRAM) => lab_parts::herd_server(),
-        _ => run(Cli::parse().command),
+        _ => run(parsed().command),
     };
     match ran {
         Ok(code) => code,
@@ -41,6 +42,14 @@ fn main() -> ExitCode {
             failure.code
         }
     }
+}
+
+/// The command line as it was given; ends the program where it is wrong or asks for help.
+fn parsed() -> Cli {
+    let mut command = args::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    cli.unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 fn run(command: Command) -> Result<ExitCode, output::Failure> {

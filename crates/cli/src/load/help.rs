@@ -1,37 +1,47 @@
-//! The longer parts of `pollux load --help`: examples, outputs, exit codes.
-//!
-//! Text only; the manual page is made from it too.
+//! The longer parts of `pollux load --help`: examples, signals, exit codes.
 
-/// Examples, shown first.
-pub(crate) const EXAMPLES: &str = "\
-Examples:
-  pollux load http://127.0.0.1:8080/                 ten seconds over 64 connections
-  pollux load -c 8 -n 100000 http://127.0.0.1:8080/  exactly 100,000 requests
-  pollux load --rate 5000 -d 30s http://127.0.0.1:8080/
-      5,000 requests/s whether or not they are answered: latency from the intended start
-  pollux load --rate 100..20000@60s http://127.0.0.1:8080/     a ramp, to see where it bends
-  pollux load --find-capacity --slo p99=5ms http://127.0.0.1:8080/
-  pollux load -c 100 --silent 5000 --dead 5000 --source 127.0.0.2-127.0.0.5 http://127.0.0.1:8080/
-      100 that work among 10,000 that do not
-  pollux load 9@http://127.0.0.1:8080/ 1@http://127.0.0.1:8080/large   nine to one
-  pollux load -X POST --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/
-  pollux load --no-keepalive --as ab -n 10000 http://127.0.0.1:8080/   summed up as ab does
-  pollux load --json - --quiet http://127.0.0.1:8080/ | jq .latency.quantiles
-  pollux load --html load.html --csv load.csv --hlog load.hlog http://127.0.0.1:8080/
-  pollux load --unix pollux.sock http://localhost/
-  pollux load --cacert authority.pem https://localhost:8443/";
+use crate::help::Section;
 
-/// What each kind of file holds, signals, and the exit codes.
-pub(crate) const EXIT_CODES: &str = "\
-Ending early:
-  Ctrl-C or SIGTERM, and q in the live view, end the run and show what was measured until then; a
-  second one ends at once.
-
-Exit codes:
-  0    done
-  1    could not run, or nothing was answered
-  2    wrong flags
-  3    done, but not what was asked for: the rate was missed, the generator was the bottleneck of
-       a given rate, more than one request in a thousand failed, nothing was answered for a second
-       or more, or no rate held the objective
-  130  ended early by a signal or by q; what was measured until then was shown";
+/// What stands below the flags, and in the manual page.
+pub(crate) const NOTES: &[Section] = &[
+    Section::Examples(
+        "\
+# ten seconds over 64 connections
+pollux load http://127.0.0.1:8080/
+# exactly 100,000 requests
+pollux load -c 8 -n 100000 http://127.0.0.1:8080/
+# 5,000 requests/s whether or not they are answered: latency from the intended start
+pollux load --rate 5000 -d 30s http://127.0.0.1:8080/
+# a ramp, to see where it bends
+pollux load --rate 100..20000@60s http://127.0.0.1:8080/
+pollux load --find-capacity --slo p99=5ms http://127.0.0.1:8080/
+# 100 that work among 10,000 that do not
+pollux load -c 100 --silent 5000 --dead 5000 --source 127.0.0.2-127.0.0.5 http://127.0.0.1:8080/
+# nine to one
+pollux load 9@http://127.0.0.1:8080/ 1@http://127.0.0.1:8080/large
+pollux load -X POST --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/
+# summed up as ab does
+pollux load --no-keepalive --as ab -n 10000 http://127.0.0.1:8080/
+pollux load --json - --quiet http://127.0.0.1:8080/ | jq .latency.quantiles
+pollux load --html load.html --csv load.csv --hlog load.hlog http://127.0.0.1:8080/
+pollux load --unix pollux.sock http://localhost/
+pollux load --cacert authority.pem https://localhost:8443/",
+    ),
+    Section::Signals(&[(
+        "SIGINT, SIGTERM",
+        "end the run, as does q in the live view, and show what was measured until then; a second \
+         one ends at once",
+    )]),
+    Section::ExitCodes(&[
+        ("0", "done"),
+        ("1", "could not run, or nothing was answered"),
+        ("2", "wrong flags"),
+        (
+            "3",
+            "done, but not what was asked for: the rate was missed, the generator was the \
+             bottleneck of a given rate, more than one request in a thousand failed, nothing was \
+             answered for a second or more, or no rate held the objective",
+        ),
+        ("130", "ended early by a signal or by q; what was measured until then was shown"),
+    ]),
+];

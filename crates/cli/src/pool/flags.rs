@@ -8,43 +8,80 @@ use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker::Wake;
 
 use crate::build_program::{self, BuildClientFlags, BuildServerFlags, LayOutFlags};
+use crate::help::Section;
 
-/// Exit codes of `pollux pool`, shown in its help.
-pub(crate) const EXIT_CODES: &str = "\
-Environment:
-  NDRX_QPREFIX     which pool: what the names of its queues begin with [default: /pollux]
-  NDRX_CONFIG      the configuration, unless --config is given
-  NDRX_TOUT        seconds that a call may take [default: 60]
-  NDRX_MSGMAX, NDRX_MSGSIZEMAX  depth of service queues [10], bytes of a message [4096]
-  NDRX_ULOG        folder for the log
+/// What stands below the flags of `pollux pool`, and in the manual page.
+pub(crate) const NOTES: &[Section] = &[
+    Section::Examples(
+        "\
+export NDRX_QPREFIX=/app1 NDRX_CONFIG=/opt/app1/conf/ndrxconfig.xml
+# does it fit this machine?
+pollux pool check
+# returns when all workers are up
+pollux pool start
+# every message wakes all workers: the herd
+pollux pool start --wake all
+pollux pool start --foreground --metrics 127.0.0.1:9100
+pollux pool ps
+pollux pool services --json | jq '.[] | select(.failed > 0)'
+pollux pool restart --name banksv
+pollux pool stop",
+    ),
+    ENVIRONMENT,
+    EXIT_CODES,
+];
 
-Exit codes:
-  0  done
-  1  a worker is not where it should be, no pool runs, or it could not be started
-  2  wrong flags or a wrong configuration";
+const ENVIRONMENT: Section = Section::Environment(&[
+    ("NDRX_QPREFIX", "which pool: what the names of its queues begin with [default: /pollux]"),
+    ("NDRX_CONFIG", "the configuration, unless --config is given"),
+    ("NDRX_TOUT", "seconds that a call may take [default: 60]"),
+    ("NDRX_MSGMAX", "messages that a service queue holds [default: 10]"),
+    ("NDRX_MSGSIZEMAX", "bytes of a message at most [default: 4096]"),
+    ("NDRX_ULOG", "folder for the log"),
+]);
 
-/// Examples for the help of `pollux pool`.
-pub(crate) const EXAMPLES: &str = "\
-Examples:
-  export NDRX_QPREFIX=/app1 NDRX_CONFIG=/opt/app1/conf/ndrxconfig.xml
-  pollux pool check                        does it fit this machine?
-  pollux pool start                        returns when all workers are up
-  pollux pool start --wake all             every message wakes all workers: the herd
-  pollux pool start --foreground --metrics 127.0.0.1:9100
-  pollux pool ps                           what runs
-  pollux pool services --json | jq '.[] | select(.failed > 0)'
-  pollux pool restart --name banksv
-  pollux pool stop";
+const EXIT_CODES: Section = Section::ExitCodes(&[
+    ("0", "done"),
+    ("1", "a worker is not where it should be, no pool runs, or it could not be started"),
+    ("2", "wrong flags or a wrong configuration"),
+]);
+
+/// The sections of a command of `pollux pool`, by its name.
+pub(crate) fn notes_of(command: &str) -> &'static [Section] {
+    use Section::Examples;
+    match command {
+        "start" => &[
+            Examples(
+                "\
+pollux pool start --config ndrxconfig.xml
+# a standby copy of the pool that runs
+pollux pool start --id 12",
+            ),
+            ENVIRONMENT,
+            EXIT_CODES,
+        ],
+        "stop" => &[Examples("pollux pool stop\npollux pool stop --name banksv")],
+        "restart" => &[Examples("pollux pool restart --name banksv\npollux pool restart")],
+        "reload" => &[Examples("pollux pool reload")],
+        "ps" => &[Examples("pollux pool ps --json | jq '.[] | select(.state != \"up\")'")],
+        "services" => &[Examples("pollux pool services")],
+        "queues" => &[Examples("pollux pool queues")],
+        "clients" => &[Examples("pollux pool clients")],
+        "info" => &[Examples("pollux pool info")],
+        "check" => &[Examples(
+            "pollux pool check\npollux pool check --config ndrxconfig.xml --clients 100",
+        )],
+        "build-server" | "build-client" => build_program::NOTES,
+        _ => &[],
+    }
+}
 
 /// What is to be done with a pool.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// Start a pool, or workers of the one that runs
-    #[command(after_help = "Examples:\n  pollux pool start --config ndrxconfig.xml\n  \
-                      pollux pool start --id 12         a standby copy of the pool that runs")]
     Start(StartFlags),
     /// Stop the pool, or some of its workers
-    #[command(after_help = "Examples:\n  pollux pool stop\n  pollux pool stop --name banksv")]
     Stop {
         #[command(flatten)]
         which: Which,
@@ -53,53 +90,43 @@ pub(crate) enum PoolCommand {
         now: bool,
     },
     /// Stop workers and start them again, each as soon as it is gone
-    #[command(after_help = "Examples:\n  pollux pool restart --name banksv\n  pollux pool restart")]
     Restart {
         #[command(flatten)]
         which: Which,
     },
     /// Read the configuration again: new workers are started, those that are gone from it stopped
-    #[command(after_help = "Example:\n  pollux pool reload")]
     Reload,
     /// Show the workers
-    #[command(
-        after_help = "Example:\n  pollux pool ps --json | jq '.[] | select(.state != \"up\")'"
-    )]
     Ps {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
     /// Show the services, a row for each worker that offers one
-    #[command(after_help = "Example:\n  pollux pool services")]
     Services {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
     /// Show the queues of the services
-    #[command(after_help = "Example:\n  pollux pool queues")]
     Queues {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
     /// Show the client contexts
-    #[command(after_help = "Example:\n  pollux pool clients")]
     Clients {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
     /// Show the pool itself: manager, configuration, log, what was counted
-    #[command(after_help = "Example:\n  pollux pool info")]
     Info {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
     /// Check a configuration: mistakes, missing programs, limits of this machine
-    #[command(after_help = "Example:\n  pollux pool check --config ndrxconfig.xml --clients 100")]
     Check {
         /// The configuration [default: NDRX_CONFIG]
         #[arg(long, value_name = "FILE")]
@@ -112,10 +139,8 @@ pub(crate) enum PoolCommand {
         json: bool,
     },
     /// Compile a server in C: headers, library and main are added
-    #[command(after_help = build_program::EXAMPLES)]
     BuildServer(BuildServerFlags),
     /// Compile a client in C: headers and library are added
-    #[command(after_help = build_program::EXAMPLES)]
     BuildClient(BuildClientFlags),
     /// Put headers and libraries for C below a prefix
     #[command(hide = true)]

@@ -26,7 +26,7 @@ use pollux_xatmi::environment::Environment;
 use crate::build_program;
 use crate::output::{self, Failure};
 
-pub(crate) use flags::{EXAMPLES, EXIT_CODES, PoolCommand};
+pub(crate) use flags::{NOTES, PoolCommand, notes_of};
 
 /// Longest silence of a manager that is well: it answers within milliseconds, also while it
 /// works on an order, as it tells how far it is.

@@ -1,0 +1,117 @@
+//! The manual pages as a reader sees them: rendered by groff, beside `--help`.
+#![expect(clippy::print_stderr, reason = "a skipped test says why")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Commands whose help has examples.
+const COMMANDS: [&str; 12] = [
+    "lab",
+    "lab run",
+    "lab plan",
+    "lab seed",
+    "lab compare",
+    "load",
+    "serve",
+    "pool",
+    "pool start",
+    "pool build-server",
+    "doctor",
+    "fld",
+];
+
+fn pollux(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(words).stdin(Stdio::null()).output().expect("pollux runs")
+}
+
+fn help(command: &str) -> String {
+    let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+    String::from_utf8(pollux(&words).stdout).expect("UTF-8")
+}
+
+/// The lines of a section of a help text, without their indentation.
+fn section<'a>(help: &'a str, heading: &str) -> Vec<&'a str> {
+    let after = help.split_once(&format!("{heading}:\n")).map_or("", |(_, after)| after);
+    after.lines().take_while(|line| line.starts_with("  ")).map(str::trim).collect()
+}
+
+/// All pages in a folder.
+fn pages() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = pollux(&["man", folder.path().to_str().expect("UTF-8")]);
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    folder
+}
+
+/// The page of a command as text, and what groff warns of; none without groff.
+fn rendered(folder: &Path, command: &str) -> Option<(String, String)> {
+    let page = folder.join(format!("pollux-{}.1", command.replace(' ', "-")));
+    // Plain letters, without the escapes and overstrikes of bold and italic.
+    let groff = ["-man", "-Tutf8", "-ww", "-P-cbou"];
+    match Command::new("groff").args(groff).arg(&page).output() {
+        Ok(Output { stdout, stderr, .. }) => {
+            Some([stdout, stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8")).into())
+        }
+        Err(error) => {
+            eprintln!("skipped: groff: {error}");
+            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "groff is missing");
+            None
+        }
+    }
+}
+
+#[test]
+fn examples_of_the_help_stand_in_the_manual_as_they_can_be_copied() {
+    let folder = pages();
+    for command in COMMANDS {
+        let Some((page, warnings)) = rendered(folder.path(), command) else { return };
+        assert_eq!(warnings, "", "{command}");
+        // Neither hyphens of broken words nor dashes and typographic quotes: all is ASCII to copy.
+        let typographic =
+            page.matches(['\u{2010}', '\u{2212}', '\u{2018}', '\u{2019}', '\u{02c6}']);
+        assert_eq!(typographic.count(), 0, "{page}");
+        let help = help(command);
+        let examples = section(&help, "Examples");
+        assert!(!examples.is_empty(), "{command} has no examples:\n{help}");
+        let page: Vec<_> = page.lines().map(str::trim).collect();
+        for line in examples {
+            assert!(page.contains(&line), "{command}: no line {line:?} in\n{}", page.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn a_manual_page_has_the_usual_sections_in_the_usual_order() {
+    let folder = pages();
+    for (command, expected) in [
+        ("load", "NAME SYNOPSIS DESCRIPTION OPTIONS SIGNALS EXIT STATUS EXAMPLES SEE ALSO"),
+        ("serve", "NAME SYNOPSIS DESCRIPTION OPTIONS SIGNALS EXIT STATUS EXAMPLES SEE ALSO"),
+        ("pool", "NAME SYNOPSIS DESCRIPTION OPTIONS COMMANDS EXIT STATUS ENVIRONMENT EXAMPLES"),
+        ("lab", "NAME SYNOPSIS DESCRIPTION OPTIONS COMMANDS SIGNALS EXIT STATUS EXAMPLES"),
+    ] {
+        let page = std::fs::read_to_string(folder.path().join(format!("pollux-{command}.1")));
+        let page = page.expect("a page");
+        let headings = page.lines().filter_map(|line| line.strip_prefix(".SH "));
+        let headings: Vec<_> = headings.map(|heading| heading.trim_matches('"')).collect();
+        let mut place = headings.iter();
+        let words = expected.replace("EXIT STATUS", "EXIT-STATUS").replace("SEE ALSO", "SEE-ALSO");
+        for heading in words.split(' ').map(|word| word.replace('-', " ")) {
+            assert!(place.any(|found| **found == heading), "{command}: {heading} in {headings:?}");
+        }
+        assert!(!headings.contains(&"EXTRA") && !headings.contains(&"VERSION"), "{headings:?}");
+    }
+}
+
+#[test]
+fn a_manual_page_names_values_version_and_its_neighbours() {
+    let folder = pages();
+    let Some((page, _)) = rendered(folder.path(), "lab run") else { return };
+    let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["[--only NAME]", "[-q]", "[--profile[=HZ]]", "pollux-lab(1)", "pollux-lab-plan(1)"]
+    {
+        assert!(flat.contains(part), "no {part} in {flat}");
+    }
+    let version = String::from_utf8(pollux(&["-V"]).stdout).expect("UTF-8");
+    assert!(flat.contains(version.trim()) && !flat.contains(" v0."), "{flat}");
+}
