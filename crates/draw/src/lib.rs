@@ -12,6 +12,6 @@ mod scale;
 mod svg;
 
 pub use figure::{count, significant, tick, with_prefix};
-pub use markup::escape;
+pub use markup::{escape, scroll};
 pub use scale::Scale;
 pub use svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};

@@ -23,6 +23,18 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// The box in which something wide scrolls, by a pointer or by the keyboard.
+///
+/// `what` is its name for those who listen: a chart, a table. The page's style sheet has the class
+/// `scroll`, with a sign at the side where something is hidden.
+#[must_use]
+pub fn scroll(what: &str, body: &str) -> String {
+    let name = escape(&format!("{what}, scrolls sideways"));
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{name}\">{body}</div>\n"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

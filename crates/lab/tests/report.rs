@@ -45,10 +45,73 @@ fn the_page_is_well_formed_and_kept_to_be_looked_at() {
         .expect("a file in target");
 }
 
+/// A drawing by itself, not a stretch of one in a row of a table, whose cells say the same.
+fn is_whole_chart(node: &roxmltree::Node<'_, '_>) -> bool {
+    node.has_tag_name("svg") && node.attribute("aria-hidden").is_none()
+}
+
+#[test]
+fn a_verdict_is_text_in_the_row_of_its_mark() {
+    let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
+    let rows = document.descendants().filter(|node| node.has_tag_name("tr"));
+    let drawn = rows.filter(|row| row.descendants().any(|node| node.has_tag_name("circle")));
+    let mut count = 0;
+    for row in drawn {
+        count += 1;
+        let words: Vec<_> = row.children().filter_map(|cell| cell.text()).collect();
+        let verdict = row.children().find(|cell| {
+            cell.attribute("class").is_some_and(|class| class.starts_with("verdict "))
+        });
+        assert!(verdict.and_then(|cell| cell.text()).is_some(), "{words:?}");
+        assert!(words.last().is_some_and(|ratio| ratio.contains('[')), "{words:?}");
+        let shares = row.descendants().filter_map(|node| node.attribute("cx"));
+        for share in shares.map(|share| share.strip_suffix('%').expect("a share").parse::<f64>()) {
+            assert!((0.0..=100.0).contains(&share.expect("a number")), "{words:?}");
+        }
+    }
+    assert!(count > 10, "{count} rows with a mark");
+}
+
+#[test]
+fn a_caption_names_no_method_and_no_heading_has_a_bare_part_name() {
+    let mut record = sample::record();
+    for row in record.results.iter_mut().filter(|row| row.experiment == "streams") {
+        row.experiment = "http".into();
+    }
+    let page = without_scripts(&html(&record));
+    let document = roxmltree::Document::parse(&page).expect("a well-formed page");
+    let of = |tag: &'static str| {
+        document.descendants().filter(move |node| node.has_tag_name(tag)).filter_map(|n| n.text())
+    };
+    let methods = record.results.iter().map(|row| row.method.as_str()).chain(["none"]);
+    for method in methods.filter(|method| !method.is_empty()) {
+        assert!(of("figcaption").all(|caption| !caption.contains(method)), "{method}");
+    }
+    assert!(
+        of("h2").any(|heading| heading.starts_with("HTTP: ")),
+        "{:?}",
+        of("h2").collect::<Vec<_>>()
+    );
+    assert!(of("h2").all(|heading| !heading.starts_with("Http")));
+}
+
+#[test]
+fn boxes_that_scroll_are_reached_by_the_keyboard_and_have_a_name() {
+    let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
+    let boxes = document.descendants().filter(|node| node.attribute("class") == Some("scroll"));
+    for scrolled in boxes {
+        assert_eq!(
+            (scrolled.attribute("tabindex"), scrolled.attribute("role")),
+            (Some("0"), Some("group"))
+        );
+        assert!(scrolled.attribute("aria-label").is_some_and(|name| name.contains("scrolls")));
+    }
+}
+
 #[test]
 fn every_chart_has_a_title_a_description_and_its_data() {
     let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
-    let charts: Vec<_> = document.descendants().filter(|node| node.has_tag_name("svg")).collect();
+    let charts: Vec<_> = document.descendants().filter(is_whole_chart).collect();
     assert!(charts.len() > 20, "{} charts", charts.len());
     for chart in charts {
         assert_eq!(chart.attribute("role"), Some("img"));
@@ -163,7 +226,7 @@ fn labels_at_the_ends_of_lines_do_not_touch() {
 #[test]
 fn nothing_is_drawn_outside_the_paper() {
     let document = roxmltree::Document::parse(bare_page()).expect("a well-formed page");
-    for chart in document.descendants().filter(|node| node.has_tag_name("svg")) {
+    for chart in document.descendants().filter(is_whole_chart) {
         let frame = chart.attribute("viewBox").expect("a frame");
         let size: Vec<f64> = frame.split(' ').filter_map(|number| number.parse().ok()).collect();
         for node in chart.descendants() {

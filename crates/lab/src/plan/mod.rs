@@ -266,13 +266,21 @@ pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> 
                 words.push(format!("{value} {}", axis.name));
             }
             AxisKind::Word(_) => words.push(value.clone()),
-            AxisKind::Count(..) => words.push(format!("{value} {}", axis.name)),
+            AxisKind::Count(..) => words.push(counted(value, axis.name)),
             AxisKind::Either if value == "false" => words.push(format!("no {}", axis.name)),
             AxisKind::Either => words.push(axis.name.to_owned()),
             AxisKind::Switch => {}
         }
     }
     words.join(", ")
+}
+
+/// `16 workers`, `1 worker`.
+pub(crate) fn counted(value: &str, name: &str) -> String {
+    match name.strip_suffix('s') {
+        Some(one) if value == "1" => format!("{value} {one}"),
+        _ => format!("{value} {name}"),
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use super::markup::escape;
 use super::section::{head, herd, machine, results, runs, seed, server, times, why};
 use super::view::{Arms, Comparison};
+use super::words;
 use crate::record::Record;
 
 const STYLE: &str = include_str!("style.css");
@@ -59,8 +60,8 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
             other.experiment == comparison.experiment && other.unit() != comparison.unit()
         });
         let name = match is_one_of_several {
-            true => format!("{}, {}", comparison.experiment, comparison.unit()),
-            false => comparison.experiment.to_owned(),
+            true => format!("{}, {}", words::part(comparison.experiment), comparison.unit()),
+            false => words::part(comparison.experiment),
         };
         (format!("result-{index}"), name)
     });

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-pub(super) use pollux_draw::escape;
+pub(super) use pollux_draw::{escape, scroll};
 
 use super::words;
 use crate::host::Reading;
@@ -55,6 +55,11 @@ impl Cell {
         Self { html: escape(word), class: "num na", title, sort_key: None }
     }
 
+    /// A stretch of a plot that is drawn row by row, and the number that the table is sorted by.
+    pub(super) fn drawn(svg: &str, sort_key: Option<f64>) -> Self {
+        Self { html: svg.to_owned(), class: "plot", title: None, sort_key }
+    }
+
     /// The same cell with a class.
     pub(super) fn class(self, class: &'static str) -> Self {
         Self { class, ..self }
@@ -80,7 +85,7 @@ impl Cell {
     }
 }
 
-/// A table that scrolls inside its own box when the window is narrow.
+/// A table; unless it is a plot it scrolls inside its own box when the window is narrow.
 pub(super) struct Table {
     out: String,
     columns: usize,
@@ -89,7 +94,17 @@ pub(super) struct Table {
 impl Table {
     /// Starts a table. A heading that begins with `#` stands over figures.
     pub(super) fn new(headings: &[&str]) -> Self {
-        let mut out = "<div class=\"scroll\"><table><thead><tr>".to_owned();
+        Self::begin("<table>", headings)
+    }
+
+    /// Starts one whose third column draws: it is as wide as the page and breaks its rows in two
+    /// where that is narrow.
+    pub(super) fn plot(headings: &[&str; 5]) -> Self {
+        Self::begin("<table class=\"rows\">", headings)
+    }
+
+    fn begin(tag: &str, headings: &[&str]) -> Self {
+        let mut out = format!("{tag}<thead><tr>");
         for heading in headings {
             let (class, words) = match heading.strip_prefix('#') {
                 Some(words) => (" class=\"num\"", words),
@@ -124,7 +139,8 @@ impl Table {
     /// The table's markup.
     pub(super) fn finish(self) -> String {
         // A group line closes the body before it, which is empty when it is the first.
-        self.out.replace("<tbody></tbody>", "") + "</tbody></table></div>\n"
+        let table = self.out.replace("<tbody></tbody>", "") + "</tbody></table>\n";
+        if table.starts_with("<table>") { scroll("table", &table) } else { table }
     }
 }
 

@@ -72,6 +72,12 @@
     panels.before(legend);
   }
 
+  // Boxes that scroll: a stop for the keyboard only where something is hidden.
+  const stops = new ResizeObserver((changes) => {
+    for (const { target } of changes) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
+  });
+  document.querySelectorAll(".scroll").forEach((box) => stops.observe(box));
+
   // Tables: a click on a heading sorts the rows within each group.
   const key = (row, column) => {
     const cell = row.cells[column];

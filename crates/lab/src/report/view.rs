@@ -3,6 +3,7 @@
 //! All three forms of the report read the record through it. It only sorts and groups; it never
 //! computes a figure, so nothing can be shown that the record does not hold.
 
+use super::words;
 use crate::experiment::PROCESSES;
 use crate::record::{LeftOut, Outcome, Record, ResultRow, Verdict};
 
@@ -108,7 +109,7 @@ impl<'a> Comparison<'a> {
 
     /// What is shown over it.
     pub(super) fn heading(&self) -> String {
-        format!("{}: {} against {}", self.experiment, self.metric, self.baseline())
+        format!("{}: {} against {}", words::part(self.experiment), self.metric, self.baseline())
     }
 
     /// A panel for each curve chart; none when no axis is numeric and long enough.

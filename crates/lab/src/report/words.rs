@@ -6,6 +6,9 @@ use super::number;
 use crate::judge::is_noisy;
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, Verdict};
 
+/// Nobody runs more blocks than this for one row: what needs them is too noisy.
+const MORE_BLOCKS_MAX: u32 = 100;
+
 /// The verdict in one or two words. A metric of which less is better is a cost.
 pub(super) fn verdict(verdict: Verdict, more_is_better: bool) -> &'static str {
     match verdict {
@@ -50,9 +53,21 @@ pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
         Badge::Disturbed => ("disturbed machine", "open"),
         Badge::Noisy => return (noisy(trust), "open"),
         Badge::Unwatched => ("unwatched machine", "open"),
-        Badge::Invalid => ("invalid run", "bad"),
+        Badge::Invalid => return (invalid(trust), "bad"),
     };
     (words.to_owned(), class)
+}
+
+/// Why the figures of a run are worth nothing, and what to do.
+fn invalid(trust: &Trust) -> String {
+    let why = match trust.runs == trust.runs_failed {
+        true => "nothing was measured; the reasons of the failures stand below",
+        false => {
+            "the same program twice differs from itself; end what else runs on this machine and run \
+             it again"
+        }
+    };
+    format!("invalid run: {why}")
 }
 
 /// How far the same program twice may have been apart, at the point where that is farthest.
@@ -156,7 +171,11 @@ pub(super) fn value(row: &ResultRow) -> String {
 pub(super) fn row_notes(row: &ResultRow) -> String {
     let mut notes = row.notes.clone();
     if let Some(more) = row.more_blocks {
-        notes.push(format!("about {more} more blocks would decide"));
+        notes.push(match more {
+            1 => "about 1 more block would decide".to_owned(),
+            2..=MORE_BLOCKS_MAX => format!("about {more} more blocks would decide"),
+            _ => "too noisy here to decide".to_owned(),
+        });
     }
     match row.outliers {
         0 => {}
@@ -171,6 +190,27 @@ pub(super) fn held<'a>(axes: impl Iterator<Item = (&'a str, &'a str)>) -> String
     axes.map(|(name, value)| format!("{name} {}", number::axis_value(value)))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// A part of a job as a heading names it: the built-in parts in words, others as they are called.
+pub(super) fn part(name: &str) -> String {
+    let known = match name {
+        "http" => "HTTP",
+        "tcp" => "TCP",
+        "pipe-unix" => "Pipes and AF_UNIX sockets",
+        "dead" => "Dead connections",
+        "keep-alive" => "Kept connections",
+        "pipelined" => "Several requests at once",
+        "churn" => "A connection for each request",
+        "sweep" => "Sweep over connections",
+        "queue" => "Message queue",
+        "others" => "Other things to wait for",
+        "bank" => "Calls to a bank",
+        "time" => "Time of many calls",
+        "time-plain" => "Time of many calls without EPOLLEXCLUSIVE",
+        _ => return capital(name),
+    };
+    known.to_owned()
 }
 
 /// The text with a capital at its start.

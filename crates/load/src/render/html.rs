@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::chart;
 use super::facts::{self, Grid};
-use super::markup::{details, escape, table};
+use super::markup::{details, escape, scroll, table};
 use super::nines::{curve, told_ns};
 use super::number::{self, or_na};
 use super::seconds::{Stretch, stretches};
@@ -110,7 +110,7 @@ fn section(title: &str, body: Option<String>) -> String {
 }
 
 fn figure(svg: &str) -> String {
-    format!("<figure><div class=\"scroll\">{svg}</div></figure>\n")
+    format!("<figure>{}</figure>\n", scroll("chart", svg))
 }
 
 fn latency(outcome: &Outcome) -> String {

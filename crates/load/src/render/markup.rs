@@ -5,14 +5,14 @@
 
 use std::fmt::Write as _;
 
-pub(super) use pollux_draw::escape;
+pub(super) use pollux_draw::{escape, scroll};
 
 use super::facts::Grid;
 use super::number::NA;
 
 /// A table that scrolls inside its own box when the window is narrow.
 pub(super) fn table(grid: &Grid) -> String {
-    let mut out = "<div class=\"scroll\"><table><thead><tr>".to_owned();
+    let mut out = "<table><thead><tr>".to_owned();
     let is_figure = |column: usize| grid.headings[column].starts_with('#');
     let class = |column, text: &str| match (is_figure(column), text == NA) {
         (true, true) => " class=\"num na\"",
@@ -31,7 +31,7 @@ pub(super) fn table(grid: &Grid) -> String {
         }
         out.push_str("</tr>\n");
     }
-    out + "</tbody></table></div>\n"
+    scroll("table", &(out + "</tbody></table>"))
 }
 
 /// Words that open a table under a chart.

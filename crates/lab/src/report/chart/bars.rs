@@ -4,18 +4,18 @@
 
 use super::figure;
 use crate::record::{CountingRun, Profile};
-use crate::report::markup::{Cell, Table, notes};
+use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::Arms;
 use crate::report::{number, words};
-use pollux_draw::{Scale, Svg, fit};
+use pollux_draw::{Scale, Svg, fit, text_width};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;
 const TOP: f64 = 24.0;
 const PLOT: f64 = 56.0;
 const BAR_WIDTH_MAX: f64 = 30.0;
-/// With more classes than this their names would touch.
-const NAMES_MAX: usize = 9;
+/// Letters of the names of classes; `style.css` says the same of `.small`.
+const SMALL: f64 = 10.5;
 const FOOT: f64 = 20.0;
 
 const PROFILE_WIDTH: f64 = 510.0;
@@ -64,6 +64,7 @@ fn histogram(run: &CountingRun, bins: usize, arms: &Arms<'_>, key: &str) -> Stri
         );
     }
     let step = ((WIDTH - 8.0 - LEFT) / bins.max(1) as f64).min(BAR_WIDTH_MAX);
+    let mut free_from = 0.0;
     for (bin, count) in run.events_per_wait_histogram.iter().enumerate() {
         let part = *count as f64 / waits(run) as f64;
         let x = LEFT + bin as f64 * step;
@@ -75,13 +76,12 @@ fn histogram(run: &CountingRun, bins: usize, arms: &Arms<'_>, key: &str) -> Stri
         );
         let top = share.at(part);
         svg.rect((x + 1.0, top), (step - 2.0, share.at(0.0) - top), "bar", &tip);
-        // Where they get tight every other name: they are powers of two and easily filled in.
-        if bin % 2 == 0 || bins <= NAMES_MAX {
-            svg.text(
-                (x + step / 2.0, TOP + PLOT + 14.0),
-                "dim mid small",
-                &bin_start(bin).to_string(),
-            );
+        // As many names as have room: they are powers of two and easily filled in.
+        let (name, middle) = (bin_start(bin).to_string(), x + step / 2.0);
+        let half = text_width(&name, SMALL) / 2.0;
+        if middle - half >= free_from && middle + half <= WIDTH {
+            svg.text((middle, TOP + PLOT + 14.0), "dim mid small", &name);
+            free_from = middle + half + 3.0;
         }
     }
     svg.close();
@@ -164,7 +164,7 @@ pub(crate) fn profile(profile: &Profile, arms: &Arms<'_>, key: &str) -> String {
             Cell::number(&number::percent(symbol.share), symbol.share),
         ]);
     }
-    figure("profile", &svg.finish(), "", &table.finish())
+    figure("profile", &scroll("chart", &svg.finish()), "", &table.finish())
 }
 
 #[cfg(test)]

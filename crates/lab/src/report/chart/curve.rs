@@ -7,7 +7,7 @@
 use super::{LETTERS, WIDTH, figure};
 use crate::record::{Record, ResultRow};
 use crate::report::label::spread;
-use crate::report::markup::{Cell, Table, notes};
+use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::{self, Arms, Comparison, Panel};
 use crate::report::{number, words};
 use pollux_draw::{At, Marker, Scale, Svg, fit, heavy_width, polyline, text_width};
@@ -42,7 +42,12 @@ pub(crate) fn curves(
         let chart = Chart::new(panel, width, span);
         let svg = chart.draw(comparison, arms, &format!("{key}-{index}"));
         let under = notes(&gaps(record, comparison, panel));
-        page.push_str(&figure("curve", &svg, &under, &table(record, comparison, panel)));
+        page.push_str(&figure(
+            "curve",
+            &scroll("chart", &svg),
+            &under,
+            &table(record, comparison, panel),
+        ));
     }
     let columns = if panels.len() == 1 { "panels one" } else { "panels" };
     format!("<div class=\"{columns}\">{page}</div>")

@@ -1,48 +1,41 @@
 //! The forest plot: for each point and arm the ratio to the baseline with its interval.
 //!
-//! The first thing that a reader judges by, so verdict and figures stand in words beside each
-//! mark; the band in which effects count as no difference is shaded behind them.
+//! The first thing that a reader judges by, so it is a table: verdict and figures are words that a
+//! narrow page can break and a printer keeps, and each row draws its own stretch of the plot. Its
+//! places are shares of the width, whatever that is. The band in which effects count as no
+//! difference is shaded behind the marks.
 
-use super::{LETTERS, WIDTH, figure};
+use std::fmt::Write as _;
+
+use super::{LETTERS, figure};
 use crate::record::{Record, ResultRow, Verdict};
 use crate::report::markup::{Cell, Table, escape};
 use crate::report::view::{self, Comparison};
 use crate::report::{number, words};
-use pollux_draw::{Marker, Scale, Svg, fit, text_width};
+use pollux_draw::{Scale, text_width};
 
-const TOP: f64 = 30.0;
-const ROW: f64 = 24.0;
-const GROUP: f64 = 30.0;
-const FOOT: f64 = 34.0;
-/// Names longer than this are cut; the table has them whole.
-const ARM_WIDTH_MAX: f64 = 190.0;
-/// Between the words of a point and the chart.
-const POINT_MARGIN: f64 = 30.0;
-const VALUE_WIDTH: f64 = 132.0;
-const VERDICT_WIDTH: f64 = 92.0;
-const RATIO_WIDTH: f64 = 128.0;
-const GAP: f64 = 18.0;
+/// Height of a row in pixels; rows touch, so that the lines of the axis run through them.
+const ROW: u32 = 24;
+const AXIS: u32 = 36;
+/// The part of the width, in percent, that values are drawn in: at its sides half of a tick's words
+/// has to have room.
+const PAPER: (f64, f64) = (8.0, 92.0);
+/// The narrowest that a plot gets, on a telephone: words of the axis may not touch there either.
+const NARROWEST: f64 = 210.0;
 /// Ratios that span more than this are drawn on a logarithmic axis.
 const LOG_FROM: f64 = 3.0;
 const TICKS: usize = 7;
 
 /// The plot of one comparison with its table.
-pub(crate) fn forest(record: &Record, comparison: &Comparison<'_>, key: &str) -> String {
+pub(crate) fn forest(record: &Record, comparison: &Comparison<'_>) -> String {
     let plot = Plot::new(comparison);
-    let svg = plot.draw(record, comparison, key);
-    let about = format!("<figcaption>{}</figcaption>", escape(&caption(comparison)));
-    figure("forest", &svg, &about, &table(comparison))
+    let about = format!("<figcaption>{CAPTION}</figcaption>");
+    figure("forest", &plot.rows(record, comparison), &about, &table(comparison))
 }
 
-/// How to read the marks, and how the intervals were computed.
-fn caption(comparison: &Comparison<'_>) -> String {
-    let compared = comparison.rows.iter().filter(|row| row.ratio.is_some());
-    let methods = view::in_order(compared.map(|row| row.method.as_str())).join("; ");
-    format!(
-        "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals ({methods}); \
-         inside the shaded band a difference is too small to count or no larger than the noise."
-    )
-}
+/// How to read the marks.
+const CAPTION: &str = "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals; inside \
+                       the shaded band a difference is too small to count or no larger than the noise.";
 
 /// The comparisons in full, one row each.
 fn table(comparison: &Comparison<'_>) -> String {
@@ -88,132 +81,149 @@ fn cells(row: &ResultRow) -> [Cell; 8] {
     ]
 }
 
+/// The axis that all rows of a comparison share.
 struct Plot {
     scale: Scale,
-    left: f64,
-    right: f64,
-    height: f64,
-    arm_width: f64,
+    ticks: Vec<f64>,
 }
 
 impl Plot {
     fn new(comparison: &Comparison<'_>) -> Self {
-        let widest =
-            comparison.rows.iter().map(|row| text_width(&row.arm, LETTERS)).fold(0.0, f64::max);
-        // Points are read by their last words, so they get the room as well.
-        let beside = 12.0 + GAP + VALUE_WIDTH + GAP;
-        let points = comparison.points().into_iter();
-        let point = points.map(|point| text_width(point, LETTERS)).fold(0.0, f64::max);
-        let arm_width = widest.max(point + POINT_MARGIN - beside).min(ARM_WIDTH_MAX);
-        let left = beside + arm_width;
-        let right = WIDTH - VERDICT_WIDTH - RATIO_WIDTH - GAP;
-        let groups = comparison.points().len() as f64;
-        let height = TOP + groups * GROUP + comparison.rows.len() as f64 * ROW + FOOT;
-        Self { scale: ratio_scale(&comparison.rows, (left, right)), left, right, height, arm_width }
+        let scale = ratio_scale(&comparison.rows);
+        let ticks = ticks(&scale);
+        Self { scale, ticks }
     }
 
-    fn draw(&self, record: &Record, comparison: &Comparison<'_>, key: &str) -> String {
-        let points = comparison.points();
-        let title = comparison.heading();
-        let about = format!(
-            "Forest plot: {} ratios with 95 % intervals at {} points.",
-            comparison.rows.len(),
-            points.len()
-        );
-        let mut svg = Svg::new(key, (WIDTH, self.height), &title, &about);
-        self.axis(&mut svg, comparison);
-        let mut y = TOP;
-        for point in points {
-            svg.text(
-                (0.0, y + GROUP - 9.0),
-                "strong",
-                &fit(point, LETTERS, self.left - POINT_MARGIN),
-            );
-            y += GROUP;
+    fn rows(&self, record: &Record, comparison: &Comparison<'_>) -> String {
+        let versus = format!("#vs {}", comparison.baseline());
+        let unit = format!("#{}", comparison.unit());
+        let mut table = Table::plot(&["arm", &unit, "ratio, 95 % interval", "verdict", &versus]);
+        let blank = || Cell::text("");
+        table.row(&[blank(), blank(), self.axis(comparison), blank(), blank()]);
+        for point in comparison.points() {
+            table.group(point);
             for row in comparison.at(point) {
-                self.band(&mut svg, row, y);
-                self.row(&mut svg, row, y + ROW / 2.0, failure(record, row));
-                y += ROW;
+                let plot = match (failure(record, row), view::is_drawn(row)) {
+                    (Some(reason), false) => Cell::text(reason).class("plot dim"),
+                    _ => Cell::drawn(&self.row(row), row.ratio),
+                };
+                table.row(&[
+                    Cell::text(&row.arm),
+                    Cell::number(&words::value(row), row.value.unwrap_or(f64::NAN))
+                        .class("num dim"),
+                    plot,
+                    Cell::text(words::verdict(row.verdict, row.more_is_better))
+                        .class(verdict_class(row)),
+                    Cell::number(&words::ratio_and_interval(row), row.ratio.unwrap_or(f64::NAN)),
+                ]);
             }
         }
-        let one = self.scale.at(1.0);
-        svg.line((one, TOP - 6.0), (one, self.height - FOOT), "unity");
-        svg.finish()
+        table.finish()
     }
 
-    fn axis(&self, svg: &mut Svg, comparison: &Comparison<'_>) {
-        let bottom = self.height - FOOT;
-        for tick in self.scale.ticks(TICKS) {
-            let x = self.scale.at(tick);
-            svg.line((x, TOP), (x, bottom), "grid");
-            svg.text((x, bottom + 18.0), "dim mid", &format!("{}×", number::tick(tick)));
-        }
+    /// Which way is better, and the numbers of the axis.
+    fn axis(&self, comparison: &Comparison<'_>) -> Cell {
         let (less, more) = match comparison.more_is_better() {
             true => ("← slower", "faster →"),
             false => ("← less", "more →"),
         };
-        let middle = fit(&format!("{} = 1", comparison.baseline()), LETTERS, 140.0);
-        let half = text_width(&middle, LETTERS) / 2.0;
-        let one = self.scale.at(1.0);
-        let words_y = TOP - 14.0;
-        svg.text((one, words_y), "dim mid", &middle);
-        if self.left + text_width(less, LETTERS) + 8.0 < one - half {
-            svg.text((self.left, words_y), "dim", less);
-        }
-        // The line above the verdicts is free, so the word may stand out of the plot.
-        let more_from = (self.right - text_width(more, LETTERS)).max(one + half + 12.0);
-        svg.text((more_from, words_y), "dim", more);
-        svg.text(
-            (12.0 + self.arm_width + GAP + VALUE_WIDTH, words_y),
-            "dim end",
-            &fit(comparison.unit(), LETTERS, VALUE_WIDTH),
+        let mut drawing = format!(
+            "<text x=\"0\" y=\"13\" class=\"dim\">{less}</text>\
+             <text x=\"100%\" y=\"13\" class=\"dim end\">{more}</text>"
         );
+        for tick in &self.ticks {
+            let (x, words) = (self.scale.at(*tick), tick_words(*tick));
+            let _ =
+                write!(drawing, "<text x=\"{x:.2}%\" y=\"31\" class=\"dim mid\">{words}</text>");
+        }
+        Cell::drawn(&drawing_of(AXIS, &drawing), None)
     }
 
-    fn band(&self, svg: &mut Svg, row: &ResultRow, y: f64) {
+    fn row(&self, row: &ResultRow) -> String {
         let delta = row.no_difference.max(0.0);
         let (from, to) = (self.scale.at(1.0 / (1.0 + delta)), self.scale.at(1.0 + delta));
-        svg.rect((from, y), (to - from, ROW), "band", "");
-    }
-
-    fn row(&self, svg: &mut Svg, row: &ResultRow, y: f64, failure: Option<&str>) {
-        let base = y + 4.0;
-        svg.open(words::verdict_class(row.verdict), None);
-        svg.text((12.0, base), "", &fit(&row.arm, LETTERS, self.arm_width));
-        svg.text(
-            (12.0 + self.arm_width + GAP + VALUE_WIDTH, base),
-            "dim end fig",
-            &words::value(row),
+        let mut drawing = format!(
+            "<rect x=\"{from:.2}%\" y=\"0\" width=\"{:.2}%\" height=\"{ROW}\" class=\"band\"/>",
+            to - from
         );
-        match (failure, view::is_drawn(row)) {
-            (Some(reason), false) => {
-                let room = self.right - self.left - 16.0;
-                svg.text((self.left + 8.0, base), "dim", &fit(reason, LETTERS, room));
-            }
-            (_, true) => self.mark(svg, row, y),
-            _ => {}
+        let mut line = |from: f64, to: f64, y: (u32, u32), class| {
+            let (y1, y2) = y;
+            let _ = write!(
+                drawing,
+                "<line x1=\"{from:.2}%\" y1=\"{y1}\" x2=\"{to:.2}%\" y2=\"{y2}\" class=\"{class}\"/>"
+            );
+        };
+        for tick in &self.ticks {
+            let x = self.scale.at(*tick);
+            line(x, x, (0, ROW), if *tick == 1.0 { "unity" } else { "grid" });
         }
-        let verdict = words::verdict(row.verdict, row.more_is_better);
-        svg.text((self.right + GAP, base), "verdict", verdict);
-        svg.text((WIDTH, base), "dim end fig", &words::ratio_and_interval(row));
-        svg.close();
+        if let Some((ratio, low, high)) = estimate(row) {
+            line(self.scale.at(low), self.scale.at(high), (ROW / 2, ROW / 2), "interval");
+            drawing.push_str(&mark(row, self.scale.at(ratio)));
+        }
+        drawing_of(
+            ROW,
+            &format!("<g class=\"{}\">{drawing}</g>", words::verdict_class(row.verdict)),
+        )
     }
+}
 
-    fn mark(&self, svg: &mut Svg, row: &ResultRow, y: f64) {
-        let (Some(ratio), Some(low), Some(high)) = (row.ratio, row.ci_low, row.ci_high) else {
-            return;
-        };
-        svg.line((self.scale.at(low), y), (self.scale.at(high), y), "interval");
-        let marker = match row.verdict {
-            Verdict::Faster | Verdict::Slower => Marker::Disc,
-            Verdict::Equivalent | Verdict::NoiseFloor => Marker::Square,
-            _ => Marker::Ring,
-        };
-        let verdict = words::verdict(row.verdict, row.more_is_better);
-        let tip =
-            format!("{}, {}: {}, {verdict}", row.point, row.arm, words::ratio_and_interval(row));
-        svg.mark(marker, (self.scale.at(ratio), y), 4.5, &tip);
+/// What a row draws, as wide as its cell. The words beside it say the same, so that it is hidden
+/// from those who listen.
+fn drawing_of(height: u32, drawing: &str) -> String {
+    format!("<svg width=\"100%\" height=\"{height}\" aria-hidden=\"true\">{drawing}</svg>")
+}
+
+fn estimate(row: &ResultRow) -> Option<(f64, f64, f64)> {
+    Some((row.ratio?, row.ci_low?, row.ci_high?)).filter(|_| view::is_drawn(row))
+}
+
+/// The mark at a place in percent: a disc where a difference was shown, a square where there is
+/// none, a ring where it is open.
+fn mark(row: &ResultRow, x: f64) -> String {
+    let verdict = words::verdict(row.verdict, row.more_is_better);
+    let tip = format!("{}, {}: {}, {verdict}", row.point, row.arm, words::ratio_and_interval(row));
+    let tip = format!("<title>{}</title>", escape(&tip));
+    let y = ROW / 2;
+    let disc = |class| {
+        format!("<circle cx=\"{x:.2}%\" cy=\"{y}\" r=\"4.5\" class=\"{class}\">{tip}</circle>")
+    };
+    match row.verdict {
+        Verdict::Faster | Verdict::Slower => disc("mark"),
+        Verdict::Equivalent | Verdict::NoiseFloor => format!(
+            "<rect x=\"{x:.2}%\" y=\"{y}\" width=\"8\" height=\"8\" transform=\"translate(-4 -4)\" \
+             class=\"mark\">{tip}</rect>"
+        ),
+        _ => disc("mark ring"),
     }
+}
+
+fn verdict_class(row: &ResultRow) -> &'static str {
+    match words::verdict_class(row.verdict) {
+        "good" => "verdict good",
+        "bad" => "verdict bad",
+        "open" => "verdict open",
+        _ => "verdict same",
+    }
+}
+
+/// One, which everything is compared with, and round ratios as far as their words leave each other
+/// room on the narrowest page.
+fn ticks(scale: &Scale) -> Vec<f64> {
+    let half = |tick: f64| 50.0 * (text_width(&tick_words(tick), LETTERS) + 6.0) / NARROWEST;
+    let mut kept = vec![1.0];
+    for tick in scale.ticks(TICKS) {
+        let is_free =
+            |other: &f64| (scale.at(*other) - scale.at(tick)).abs() >= half(*other) + half(tick);
+        if kept.iter().all(is_free) {
+            kept.push(tick);
+        }
+    }
+    kept
+}
+
+fn tick_words(tick: f64) -> String {
+    format!("{}×", number::tick(tick))
 }
 
 fn failure<'a>(record: &'a Record, row: &ResultRow) -> Option<&'a str> {
@@ -222,7 +232,7 @@ fn failure<'a>(record: &'a Record, row: &ResultRow) -> Option<&'a str> {
 }
 
 /// An axis that holds every interval, one and the band.
-fn ratio_scale(rows: &[&ResultRow], paper: (f64, f64)) -> Scale {
+fn ratio_scale(rows: &[&ResultRow]) -> Scale {
     let drawn = rows.iter().filter(|row| view::is_drawn(row));
     let bounds = drawn.flat_map(|row| [row.ci_low, row.ci_high]).flatten();
     let bands =
@@ -230,8 +240,8 @@ fn ratio_scale(rows: &[&ResultRow], paper: (f64, f64)) -> Scale {
     let (low, high) =
         bounds.chain(bands).fold((0.95, 1.05), |(low, high), b| (b.min(low), b.max(high)));
     if high / low > LOG_FROM {
-        return Scale::log((low / 1.06, high * 1.06), paper);
+        return Scale::log((low / 1.06, high * 1.06), PAPER);
     }
     let margin = (high - low) * 0.05;
-    Scale::linear(((low - margin).max(0.0), high + margin), paper)
+    Scale::linear(((low - margin).max(0.0), high + margin), PAPER)
 }

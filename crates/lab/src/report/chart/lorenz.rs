@@ -3,7 +3,7 @@
 //! The section on workers calls it with the mean of an arm's runs, rank by rank.
 
 use super::{LETTERS, figure};
-use crate::report::markup::{Cell, Table};
+use crate::report::markup::{Cell, Table, scroll};
 use crate::report::number;
 use crate::report::view::Arms;
 use crate::stats;
@@ -71,7 +71,7 @@ pub(crate) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
         name(&mut svg, &one.arm, &mut legend);
         svg.close();
     }
-    figure("curve", &svg.finish(), "", &data(shared))
+    figure("curve", &scroll("chart", &svg.finish()), "", &data(shared))
 }
 
 /// The name of an arm behind those before it, in the next line where there is no room.

@@ -19,7 +19,7 @@ const WIDTH: f64 = 1040.0;
 const LETTERS: f64 = 12.0;
 
 /// A chart, what is said under it, and its data as a table.
-fn figure(class: &str, svg: &str, under: &str, table: &str) -> String {
+fn figure(class: &str, chart: &str, under: &str, table: &str) -> String {
     let data = details("Data of this chart", table);
-    format!("<figure class=\"{class}\"><div class=\"scroll\">{svg}</div>{under}{data}</figure>\n")
+    format!("<figure class=\"{class}\">{chart}{under}{data}</figure>\n")
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::{WIDTH, figure};
 use crate::record::{Block, Measurement, Outcome, Record, Run};
-use crate::report::markup::{Cell, Table, notes};
+use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::Arms;
 use crate::report::{number, words};
 use crate::stats::{Outlier, median, tukey_flags};
@@ -39,7 +39,7 @@ pub(crate) fn strip(record: &Record, experiment: &str, arms: &Arms<'_>, key: &st
         return String::new();
     }
     let svg = draw(&drawn, experiment, arms, key);
-    figure("strip", &svg, &notes(&remarks(&drawn)), &table(&drawn))
+    figure("strip", &scroll("chart", &svg), &notes(&remarks(&drawn)), &table(&drawn))
 }
 
 fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
@@ -77,7 +77,7 @@ fn measured(run: &Run) -> Option<&Measurement> {
 
 fn draw(drawn: &[Drawn<'_>], experiment: &str, arms: &Arms<'_>, key: &str) -> String {
     let height = TOP + PLOT + FAILED_LANE + FOOT;
-    let title = format!("{experiment}: every run in the order in which it ran");
+    let title = format!("{}: every run in the order in which it ran", words::part(experiment));
     let about = format!("{} runs; value over the median of the same arm and point.", drawn.len());
     let mut svg = Svg::new(key, (WIDTH, height), &title, &about);
     let widest =

@@ -6,7 +6,7 @@
 
 use super::{LETTERS, figure};
 use crate::record::{RequestTimesRun, TimeBucket};
-use crate::report::markup::{Cell, Table};
+use crate::report::markup::{Cell, Table, scroll};
 use crate::report::number;
 use crate::report::view::Arms;
 use pollux_draw::{At, Scale, Svg, polyline, text_width};
@@ -55,7 +55,7 @@ pub(crate) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
         svg.close();
     }
     let table = data(&runs);
-    Some(figure("curve", &svg.finish(), &quantiles(&runs), &table))
+    Some(figure("curve", &scroll("chart", &svg.finish()), &quantiles(&runs), &table))
 }
 
 /// Each bucket up to a time with its share of all requests.

@@ -10,6 +10,7 @@ use crate::report::markup::{Cell, Table, card, details, escape, section};
 use crate::report::number;
 use crate::report::section::why::split_points;
 use crate::report::view::{Arms, NOISE_ARM, in_order};
+use crate::report::words;
 use crate::stats::median;
 
 /// A column of figures.
@@ -144,7 +145,7 @@ fn plain(experiment: &str, topic: &Topic, runs: &[Herd<'_>], arms: &Arms<'_>) ->
     if runs.is_empty() {
         return String::new();
     }
-    let heading = escape(&format!("{experiment}: {}", topic.heading));
+    let heading = escape(&format!("{}: {}", words::part(experiment), topic.heading));
     let points = in_order(runs.iter().map(|run| run.point));
     let (about, table) = (escape(topic.about), table(topic, runs, &points, arms));
     card(&format!("<h3>{heading}</h3><p class=\"dim\">{about}</p>{table}"))
@@ -157,7 +158,7 @@ fn shares(experiment: &str, runs: &[Herd<'_>], arms: &Arms<'_>, index: usize) ->
     if open.is_empty() {
         return String::new();
     }
-    let heading = escape(&format!("{experiment}: {}", SHARES.heading));
+    let heading = escape(&format!("{}: {}", words::part(experiment), SHARES.heading));
     let about = escape(SHARES.about);
     let key = format!("lorenz-{index}");
     let mut body = format!("<h3>{heading}</h3><p class=\"dim\">{about}</p>");

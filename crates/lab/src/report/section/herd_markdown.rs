@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use super::herd::{COSTS, Herd, SHARES, TIMES, Topic, arms_at, herds, with_a_figure};
 use crate::record::Record;
 use crate::report::view::{Arms, in_order};
+use crate::report::words;
 
 /// The tables; nothing without workers. `escape` makes text safe within a table.
 pub(crate) fn herd(out: &mut String, record: &Record, escape: fn(&str) -> String) {
@@ -17,7 +18,7 @@ pub(crate) fn herd(out: &mut String, record: &Record, escape: fn(&str) -> String
         for topic in [&TIMES, &COSTS, &SHARES] {
             let runs = with_a_figure(&runs, topic);
             if !runs.is_empty() {
-                let heading = escape(&format!("{experiment}: {}", topic.heading));
+                let heading = escape(&format!("{}: {}", words::part(experiment), topic.heading));
                 let _ = writeln!(out, "### {heading}\n\n{}\n", escape(topic.about));
                 table(out, topic, &runs, &arms, escape);
             }

@@ -11,7 +11,7 @@ pub(crate) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Ar
     let mut page = String::new();
     for (index, comparison) in comparisons.iter().enumerate() {
         let panels = comparison.panels();
-        let plot = forest::forest(record, comparison, &format!("forest-{index}"));
+        let plot = forest::forest(record, comparison);
         let body = if panels.is_empty() {
             card(&(plot + &left_out(record, comparison)))
         } else {
@@ -28,7 +28,12 @@ pub(crate) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Ar
 fn heading(comparison: &Comparison<'_>, panels: &[Panel<'_>]) -> String {
     match panels.first() {
         Some(panel) => {
-            format!("{}: {} over {}", comparison.experiment, comparison.metric, panel.axis)
+            format!(
+                "{}: {} over {}",
+                words::part(comparison.experiment),
+                comparison.metric,
+                panel.axis
+            )
         }
         None => comparison.heading(),
     }

@@ -4,6 +4,7 @@ use crate::record::{Measurement, Outcome, Record, Run, SteadyKind};
 use crate::report::chart::{intervals, strip};
 use crate::report::markup::{card, escape, section};
 use crate::report::view::{Arms, in_order};
+use crate::report::words;
 
 /// Points with runs in two regimes that are drawn beside the first point.
 const ODD_POINTS_MAX: usize = 6;
@@ -14,8 +15,10 @@ pub(crate) fn runs(record: &Record, arms: &Arms<'_>) -> String {
     let experiments = in_order(record.runs.iter().map(|run| run.experiment.as_str()));
     for (index, experiment) in experiments.into_iter().enumerate() {
         let strip = strip::strip(record, experiment, arms, &format!("strip-{index}"));
-        let heading =
-            escape(&format!("{experiment}: every run against the median of its own arm and point"));
+        let heading = escape(&format!(
+            "{}: every run against the median of its own arm and point",
+            words::part(experiment)
+        ));
         body.push_str(&card(&format!("<h3>{heading}</h3>{strip}")));
         body.push_str(&inside(record, experiment, arms, index));
     }
@@ -41,7 +44,7 @@ fn inside(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) -> S
             shown.push_str(&format!("<h4>{}</h4>{chart}", escape(point)));
         }
     }
-    let heading = escape(&format!("{experiment}: inside the runs"));
+    let heading = escape(&format!("{}: inside the runs", words::part(experiment)));
     if shown.is_empty() { shown } else { card(&format!("<h3>{heading}</h3>{shown}")) }
 }
 

@@ -7,6 +7,7 @@ use crate::record::{Measurement, Outcome, Record};
 use crate::report::markup::{Cell, Table, card, escape, notes, section};
 use crate::report::number;
 use crate::report::view::{Arms, in_order};
+use crate::report::words;
 use crate::stats::median;
 
 mod perf;
@@ -36,7 +37,7 @@ pub(crate) fn server(record: &Record, arms: &Arms<'_>) -> String {
     let experiments = in_order(loaded(record).map(|(place, _)| place.experiment));
     let mut body = String::new();
     for experiment in experiments {
-        let heading = escape(&format!("{experiment}: what the load generator saw"));
+        let heading = escape(&format!("{}: what the load generator saw", words::part(experiment)));
         let about = "Medians over the runs. On a machine with few CPUs the generator is the bound: \
                      rates and latencies say more of it than of the server. Rate × latency is the \
                      number of requests under way, by Little's law: with one for each connection \
@@ -46,7 +47,10 @@ pub(crate) fn server(record: &Record, arms: &Arms<'_>) -> String {
             load_table(record, experiment, arms),
             notes(&stall::lines(record, experiment))
         )));
-        let heading = escape(&format!("{experiment}: as perf stat prints it, for each request"));
+        let heading = escape(&format!(
+            "{}: as perf stat prints it, for each request",
+            words::part(experiment)
+        ));
         let about = "Task clock and CPUs utilized are medians of the timing runs; the rest is from \
                      the counting pass.";
         body.push_str(&card(&format!(

@@ -5,6 +5,7 @@ use crate::report::chart::bars;
 use crate::report::markup::{Cell, Table, card, details, escape, section};
 use crate::report::number;
 use crate::report::view::{Arms, in_order};
+use crate::report::words;
 
 /// Points of an experiment that are shown at once; of more, the first and the last.
 const POINTS_OPEN_MAX: usize = 3;
@@ -40,7 +41,8 @@ fn counts(record: &Record, experiment: &str) -> String {
     if open.is_empty() {
         return String::new();
     }
-    let mut body = format!("<h3>{}</h3>", escape(&format!("{experiment}: counts per event")));
+    let mut body =
+        format!("<h3>{}</h3>", escape(&format!("{}: counts per event", words::part(experiment))));
     body.push_str(&count_table(&rows, &open));
     if !folded.is_empty() {
         body.push_str(&details(
@@ -88,7 +90,8 @@ fn histograms(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) 
     if !rest.is_empty() {
         body.push_str(&details(&format!("The other {} points", folded.len()), &rest));
     }
-    let heading = escape(&format!("{experiment}: share of waits by events returned"));
+    let heading =
+        escape(&format!("{}: share of waits by events returned", words::part(experiment)));
     if body.is_empty() { body } else { card(&format!("<h3>{heading}</h3>{body}")) }
 }
 

@@ -1,0 +1,67 @@
+"use strict";
+// Lays a page out at several widths, each in a frame, and lists what a reader would stumble over.
+// The frames stand in the document before it is loaded, so the browser's `load` waits for them.
+((page, widths) => {
+  // Boxes of texts have room above and below the letters; only letters may not touch.
+  const LEADING = 0.22;
+  const SLACK_PX = 1;
+  const found = [];
+  const counted = { texts: 0, verdicts: 0 };
+
+  const letters = (text) => {
+    const box = text.getBoundingClientRect();
+    const inset = box.height * LEADING;
+    return {
+      words: text.textContent,
+      left: box.left, right: box.right, top: box.top + inset, bottom: box.bottom - inset,
+    };
+  };
+  const touch = (a, b) =>
+    a.left < b.right - SLACK_PX && b.left < a.right - SLACK_PX && a.top < b.bottom && b.top < a.bottom;
+  const isShown = (element) => element.getClientRects().length > 0 && element.textContent.trim() !== "";
+
+  const charts = (document, tell) => {
+    for (const svg of document.querySelectorAll("svg")) {
+      if (svg.getClientRects().length === 0) continue;
+      const name = svg.querySelector("title")?.textContent ?? "a chart";
+      const paper = svg.getBoundingClientRect();
+      const texts = [...svg.querySelectorAll("text")].filter(isShown).map(letters);
+      counted.texts += texts.length;
+      texts.forEach((text, index) => {
+        const isOutside = text.left < paper.left - SLACK_PX || text.right > paper.right + SLACK_PX ||
+          text.top < paper.top - SLACK_PX || text.bottom > paper.bottom + SLACK_PX;
+        if (isOutside) tell(`"${text.words}" stands out of "${name}"`);
+        for (const other of texts.slice(index + 1)) {
+          if (touch(text, other)) tell(`"${text.words}" touches "${other.words}" in "${name}"`);
+        }
+      });
+    }
+  };
+
+  const verdicts = (document, width, tell) => {
+    for (const word of document.querySelectorAll(".verdict, .verdict + *")) {
+      if (!isShown(word)) continue;
+      counted.verdicts += 1;
+      const box = word.getBoundingClientRect();
+      if (box.left < 0 || box.right > width + SLACK_PX) tell(`"${word.textContent}" is off the screen`);
+    }
+  };
+
+  for (const width of widths) {
+    const frame = document.createElement("iframe");
+    frame.style.cssText = `border: 0; width: ${width}px; height: 900px`;
+    frame.srcdoc = page;
+    frame.addEventListener("load", () => {
+      const inner = frame.contentDocument;
+      const tell = (words) => found.push(`${width} px: ${words}`);
+      for (const closed of inner.querySelectorAll("details")) closed.open = true;
+      const needs = inner.documentElement.scrollWidth;
+      if (needs > width) tell(`the page is ${needs} px wide`);
+      charts(inner, tell);
+      verdicts(inner, width, tell);
+      frame.remove();
+      document.getElementById("found").textContent = JSON.stringify({ found, counted });
+    });
+    document.body.append(frame);
+  }
+})(PAGE, WIDTHS);
