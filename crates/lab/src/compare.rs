@@ -71,8 +71,22 @@ pub struct Compared {
     pub before: [f64; 3],
     /// The same in the second, where it was measured.
     pub after: Option<[f64; 3]>,
+    /// A change that is smaller than this share is called none: the wider of the two runs' own
+    /// bands, which are as wide as their noise.
+    pub no_difference: f64,
     /// The judgement.
     pub change: Change,
+}
+
+impl Compared {
+    /// The judgement, with the band where it is the band that decides.
+    fn words(&self) -> String {
+        let percent = (self.no_difference * 100.0).ceil();
+        match self.change {
+            Change::Same => format!("same (within {percent:.0} %)"),
+            change => change.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Change {
@@ -136,9 +150,10 @@ pub fn table(rows: &[Compared]) -> String {
         let place = format!("{}, {}", row.experiment, row.point);
         let before = estimate(row.before);
         let after = row.after.map_or("not measured".to_owned(), estimate);
-        text += &format!("{place:<34} {:<16} {before:<22} {after:<22} {}\n", row.arm, row.change);
+        text += &format!("{place:<34} {:<16} {before:<22} {after:<22} {}\n", row.arm, row.words());
     }
-    text += "ratios to each run's own baseline, with 95 % intervals\n";
+    text += "ratios to each run's own baseline, with 95 % intervals; \"same\" names the band of no \
+             difference,\nwhich is as wide as the noise of the two runs: a smaller change is not seen\n";
     text
 }
 
@@ -168,6 +183,7 @@ fn compared(before: &ResultRow, after: Option<&ResultRow>) -> Option<Compared> {
         baseline: before.baseline.clone(),
         before: first,
         after: second,
+        no_difference: delta,
         change: second.map_or(Change::Missing, |second| match before.more_is_better {
             true => change(first, second, delta),
             false => change(first.map(f64::recip), second.map(f64::recip), delta),
@@ -217,6 +233,21 @@ mod tests {
         let (before, after) = ([1.00, 0.99, 1.01], [0.96, 0.95, 0.97]);
         assert!(after[2] < before[1], "they lie apart");
         assert_eq!(change(before, after, 0.03), Change::Unclear, "but may be within the band");
+    }
+
+    #[test]
+    fn a_row_that_is_the_same_says_within_which_band() {
+        let row = ResultRow {
+            ratio: Some(1.0),
+            ci_low: Some(0.99),
+            ci_high: Some(1.01),
+            no_difference: 0.64,
+            ..crate::judge::row_for_tests("uring", Verdict::Inconclusive)
+        };
+        let same = compared(&row, Some(&row)).expect("both were measured");
+        let shown = table(&[same]);
+        assert!(shown.contains("same (within 64 %)\n"), "{shown}");
+        assert!(shown.contains("as wide as the noise of the two runs"), "{shown}");
     }
 
     #[test]

@@ -237,7 +237,10 @@ mod tests {
         assert_eq!(chosen(&[same("a"), same("b"), same("c"), same("d")]), "no difference");
         let open = |interval| row("b", interval, Verdict::Inconclusive);
         assert_eq!(chosen(&[same("a"), open([0.6, 1.7])]), "not decided");
-        assert_eq!(chosen(&[same("a"), open([0.9, 1.1])]), "any, within 12 %");
+        assert_eq!(
+            chosen(&[same("a"), open([0.9, 1.1])]),
+            "no difference larger than 12 % was found"
+        );
         assert_eq!(chosen(&[same("a"), same("b"), slower("c")]), "a or b");
         let many = [same("a"), same("b"), same("c"), same("d"), slower("e"), slower("f")];
         assert_eq!(chosen(&many), "any but e and f");

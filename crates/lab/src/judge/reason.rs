@@ -2,7 +2,7 @@
 
 use super::answer::{is_same_curve, place, rows_of};
 use crate::experiment::{Curve, Experiment, Generator, PROCESSES, is_split};
-use crate::plan::{Plan, PlannedPoint};
+use crate::plan::{Plan, PlannedPoint, counted};
 use crate::record::{Record, ResultRow, Verdict};
 
 /// A value counts as kept over an axis when it gets worse by less than this.
@@ -40,7 +40,8 @@ pub(super) fn load(point: &PlannedPoint) -> String {
                 "socket" => "listening socket",
                 other => other,
             };
-            format!("{} workers on one {source}, {} callers", axes["workers"], axes["callers"])
+            let [workers, callers] = ["workers", "callers"].map(|name| counted(&axes[name], name));
+            format!("{workers} on one {source}, {callers}")
         }
         Experiment::Http => {
             let mut words = format!("HTTP on {} connections", axes["connections"]);
@@ -104,7 +105,8 @@ pub(super) fn of_curve(
         worse.iter().filter(|(by, _)| *by < KEPT).map(|(_, row)| row.arm.as_str()).collect();
     let best = rows.first().filter(|best| best.verdict != Verdict::Baseline);
     let best = best.map_or_else(String::new, |best| format!("{}; ", difference(best)));
-    let verb = if rows.iter().all(|row| row.more_is_better) { "lose" } else { "rise" };
+    let is_rate = rows.iter().all(|row| row.more_is_better);
+    let (verb, worsens) = if is_rate { ("lose", "get slower") } else { ("rise", "cost more") };
     let (from, to) = (at(narrow), at(widest));
     let worst = worse.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map_or_else(String::new, |(by, row)| {
@@ -119,7 +121,7 @@ pub(super) fn of_curve(
     });
     let percent = KEPT * 100.0;
     let trend = match kept.as_slice() {
-        [] => format!("all of them {verb}; "),
+        [] => format!("all {worsens} with more {}; ", curve.axis),
         [one] if *one == rows[0].arm && rows.len() == 1 => String::new(),
         [one] => format!("{one} {verb}s less than {percent:.0} %; "),
         all => {
@@ -143,10 +145,10 @@ fn worse_by(row: &ResultRow, from: f64) -> Option<f64> {
 pub(super) fn beside(others: &[&ResultRow]) -> String {
     let named = others.iter().take(BESIDE_MAX).filter_map(|row| {
         let ratio = row.ratio?;
-        Some(format!("{} {ratio:.2}", row.arm))
+        Some(format!("{} {ratio:.2}×", row.arm))
     });
     let named: Vec<String> = named.collect();
-    if named.is_empty() { String::new() } else { format!("; beside it {}", named.join(", ")) }
+    if named.is_empty() { String::new() } else { format!("; external: {}", named.join(", ")) }
 }
 
 /// Names in a row with `or` before the last.
@@ -177,8 +179,14 @@ fn difference(row: &ResultRow) -> String {
     match percent as i64 {
         0 => format!("{arm}: as much {metric} as {baseline}{interval}"),
         1.. => format!("{arm}: {percent} % more {metric} than {baseline}{interval}"),
-        _ => format!("{arm}: {} % less {metric} than {baseline}{interval}", -percent),
+        _ => format!("{arm}: {} % {} {metric} than {baseline}{interval}", -percent, less(metric)),
     }
+}
+
+/// What is counted is fewer, what is measured is less.
+fn less(metric: &str) -> &'static str {
+    let first = metric.split(' ').next().unwrap_or_default();
+    if first.ends_with('s') { "fewer" } else { "less" }
 }
 
 #[cfg(test)]
@@ -211,6 +219,8 @@ mod tests {
         ] {
             assert_eq!(difference(&cost(ratio)), words);
         }
+        let fewer = "poll: 10 % fewer events per second than epoll [0.89, 0.91]";
+        assert_eq!(difference(&row(0.9, Verdict::Slower)), fewer);
         assert_eq!(difference(&row(1.0, Verdict::Baseline)), "poll is the baseline");
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Called by `answer`. Verdicts are corrected for all comparisons of a run, so a short run decides
 //! little; the 95 % interval of each arm still bounds what may hide in it. What is said here is never
-//! called a verdict: it says "likely", or names the bound.
+//! called a verdict: it says "probably", or names the bound.
 
 use super::answer::{any_but, gain, leaders};
 use super::reason::one_or_more;
@@ -11,8 +11,8 @@ use crate::record::{ResultRow, Verdict};
 
 /// A bound beyond this tells nothing: whoever chooses wants to know of half as much again.
 const BOUND_MAX: f64 = 0.5;
-/// Stands behind every "likely".
-const LIKELY: &str = "likely by 95 % intervals, not certain after the correction for all \
+/// Stands behind every "probably".
+const LIKELY: &str = "probable by 95 % intervals, not certain after the correction for all \
                       comparisons of the run";
 
 /// A choice, and what has to stand behind the reason for it.
@@ -24,7 +24,7 @@ pub(super) struct Leaning {
 /// What the intervals of these rows allow to say; the baseline among them has none.
 pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
     let likely = |names: &str| Leaning {
-        choice: format!("likely {names}"),
+        choice: format!("probably {names}"),
         remark: Some(LIKELY.to_owned()),
     };
     let best =
@@ -38,7 +38,13 @@ pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
         rows.iter().filter(|row| is_behind(row) == is_wanted).map(|row| &*row.arm).collect()
     };
     let behind = names(true);
-    if behind.is_empty() { bounded(rows) } else { likely(&any_but(&behind, &names(false))) }
+    if behind.is_empty() { bounded(rows) } else { likely(&not(&behind, &names(false))) }
+}
+
+/// The names that are left, or where those are many the ones that are not.
+fn not(behind: &[&str], rest: &[&str]) -> String {
+    let any_but = any_but(behind, rest);
+    any_but.strip_prefix("any but ").map_or(any_but.clone(), |names| format!("not {names}"))
 }
 
 /// How far the farthest interval reaches from the baseline, if that says anything. An arm without an
@@ -58,7 +64,7 @@ fn bounded(rows: &[&ResultRow]) -> Leaning {
     let percent = ((farthest - 1.0) * 100.0).ceil();
     let baseline = rows[0].baseline.as_str();
     Leaning {
-        choice: format!("any, within {percent:.0} %"),
+        choice: format!("no difference larger than {percent:.0} % was found"),
         remark: Some(format!(
             "by 95 % intervals none is farther from {baseline} than {percent:.0} %"
         )),
@@ -93,7 +99,7 @@ mod tests {
     #[test]
     fn where_all_intervals_are_near_the_baseline_the_bound_is_the_answer() {
         let (choice, remark) = said(vec![row("poll", [0.94, 1.198]), row("aio", [0.85, 1.10])]);
-        assert_eq!(choice, "any, within 20 %");
+        assert_eq!(choice, "no difference larger than 20 % was found");
         assert_eq!(remark, "by 95 % intervals none is farther from epoll than 20 %");
         let wide = said(vec![row("poll", [0.60, 1.40])]);
         assert_eq!(wide, ("not decided".to_owned(), String::new()));
@@ -110,18 +116,18 @@ mod tests {
         let slow = row("epoll-oneshot", [0.49, 0.74]);
         let rest = [row("poll", [1.11, 1.31]), row("select", [1.02, 1.24]), row("aio", [0.9, 1.2])];
         let (choice, remark) = said([vec![slow.clone()], rest.to_vec()].concat());
-        assert_eq!(choice, "likely any but epoll-oneshot");
+        assert_eq!(choice, "probably not epoll-oneshot");
         assert_eq!(remark, LIKELY);
-        assert_eq!(said(vec![slow.clone(), row("aio", [0.9, 1.2])]).0, "likely aio or epoll");
+        assert_eq!(said(vec![slow.clone(), row("aio", [0.9, 1.2])]).0, "probably aio or epoll");
         // Ahead beyond noise comes first; who overlaps the best is as good.
         let fast = vec![row("poll", [1.2, 1.4]), row("select", [1.15, 1.25]), slow];
-        assert_eq!(said(fast).0, "likely poll or select");
+        assert_eq!(said(fast).0, "probably poll or select");
     }
 
     #[test]
     fn of_costs_less_is_ahead() {
         let cost = |arm, interval| ResultRow { more_is_better: false, ..row(arm, interval) };
-        assert_eq!(said(vec![cost("uring", [0.75, 0.85])]).0, "likely uring");
-        assert_eq!(said(vec![cost("poll", [3.0, 4.0])]).0, "likely epoll");
+        assert_eq!(said(vec![cost("uring", [0.75, 0.85])]).0, "probably uring");
+        assert_eq!(said(vec![cost("poll", [3.0, 4.0])]).0, "probably epoll");
     }
 }
