@@ -5,6 +5,8 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
+
 use crate::listener::{Accepted, accept};
 use crate::{Counter, Counters, Limits, Moment};
 
@@ -73,8 +75,8 @@ impl Admission {
                 }
                 Accepted::Aborted => counters.count(Counter::AcceptsAborted),
                 // A broken listener is left alone for a while too: the reason may pass.
-                Accepted::Exhausted | Accepted::Broken => {
-                    self.pause_exhausted(now, limits, counters);
+                Accepted::Exhausted(errno) | Accepted::Broken(errno) => {
+                    self.pause_exhausted(errno, now, limits, counters);
                     return Queue::Paused;
                 }
             }
@@ -92,7 +94,14 @@ impl Admission {
     }
 
     /// Pauses because no descriptor or memory is left.
-    pub(crate) fn pause_exhausted(&mut self, now: Moment, limits: &Limits, counters: &Counters) {
+    pub(crate) fn pause_exhausted(
+        &mut self,
+        errno: Errno,
+        now: Moment,
+        limits: &Limits,
+        counters: &Counters,
+    ) {
+        counters.set_accept_errno(errno);
         counters.count(Counter::AcceptPauses);
         self.pause = Some(Pause::Until(now + limits.accept_pause));
     }

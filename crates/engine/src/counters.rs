@@ -4,7 +4,10 @@
 //! its own (`pollux_poller::Counters`); these are about connections, bytes and turns. The stats
 //! endpoints and the lab read them.
 
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
 use pollux_poller::Count;
+use rustix::io::Errno;
 
 macro_rules! named {
     ($(#[$doc:meta])* $enum:ident { $($(#[doc = $about:literal])* $variant:ident = $name:literal,)* }) => {
@@ -138,6 +141,8 @@ named! {
 pub struct Counters {
     counts: [Count; Counter::ALL.len()],
     closes: [Count; CloseCause::ALL.len()],
+    /// Why an accept failed last so that the listener paused; 0 for never.
+    accept_errno: AtomicI32,
 }
 
 impl Default for Counters {
@@ -145,6 +150,7 @@ impl Default for Counters {
         Self {
             counts: std::array::from_fn(|_| Count::default()),
             closes: std::array::from_fn(|_| Count::default()),
+            accept_errno: AtomicI32::new(0),
         }
     }
 }
@@ -168,6 +174,14 @@ impl Counters {
         CloseCause::ALL.iter().map(|cause| self.closed(*cause)).sum()
     }
 
+    /// What the kernel said when an accept failed last and the listener paused (`accept(2)`:
+    /// EMFILE, ENFILE, ENOBUFS, ENOMEM, or an error of the listener); none before the first time.
+    #[must_use]
+    pub fn accept_error(&self) -> Option<std::io::Error> {
+        let raw = self.accept_errno.load(Relaxed);
+        (raw != 0).then(|| std::io::Error::from_raw_os_error(raw))
+    }
+
     /// How many connections are open, give or take one that is just coming or going.
     #[must_use]
     pub fn open(&self) -> u64 {
@@ -178,6 +192,10 @@ impl Counters {
 
     pub(crate) fn add(&self, counter: Counter, amount: u64) {
         self.counts[counter as usize].add(amount);
+    }
+
+    pub(crate) fn set_accept_errno(&self, errno: Errno) {
+        self.accept_errno.store(errno.raw_os_error(), Relaxed);
     }
 
     pub(crate) fn count(&self, counter: Counter) {

@@ -237,9 +237,9 @@ pub(crate) enum Accepted {
     /// The peer, or the network, gave this one up: the next may be well.
     Aborted,
     /// No descriptor or memory is left: try again later.
-    Exhausted,
+    Exhausted(Errno),
     /// The listener itself is broken.
-    Broken,
+    Broken(Errno),
 }
 
 /// Takes one connection, non-blocking and close-on-exec.
@@ -258,7 +258,7 @@ impl Accepted {
     pub(crate) fn failed(errno: Errno) -> Self {
         match errno {
             Errno::AGAIN => Self::Empty,
-            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::Exhausted,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::Exhausted(errno),
             Errno::CONNABORTED
             | Errno::INTR
             | Errno::PROTO
@@ -271,7 +271,7 @@ impl Accepted {
             | Errno::OPNOTSUPP
             | Errno::NETUNREACH
             | Errno::TIMEDOUT => Self::Aborted,
-            _ => Self::Broken,
+            _ => Self::Broken(errno),
         }
     }
 }

@@ -145,10 +145,10 @@ impl<S: Session> CompletionLoop<S> {
     fn accept_failed(&mut self, errno: Errno) {
         let now = self.clock.now().at;
         match Accepted::failed(errno) {
-            Accepted::Exhausted | Accepted::Broken if !self.admission.is_paused() => {
-                self.admission.pause_exhausted(now, &self.limits, &self.counters);
+            Accepted::Exhausted(errno) | Accepted::Broken(errno) if !self.admission.is_paused() => {
+                self.admission.pause_exhausted(errno, now, &self.limits, &self.counters);
             }
-            Accepted::Exhausted | Accepted::Broken => {}
+            Accepted::Exhausted(_) | Accepted::Broken(_) => {}
             _ => self.counters.count(Counter::AcceptsAborted),
         }
     }
