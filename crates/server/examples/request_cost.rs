@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use pollux_engine::{Now, Rehearsal};
 use pollux_server::config::Given;
-use pollux_server::{HttpSession, ReopenSignal, Shared};
+use pollux_server::{HttpSession, Logs, Shared};
 
 /// Requests in one batch: their answers fit the room of one call.
 const BATCH: usize = 100;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         REQUESTS.map(|(name, request)| (name, request, request.replace("Host", "HOST")));
     for (name, request, next) in differing.into_iter().chain([equal]) {
         let config = Given::from_toml("reply = 128", "example").build()?;
-        let shared = Shared::new(&config, Arc::default(), &ReopenSignal::default())?;
+        let shared = Shared::new(&config, Arc::default(), &Logs::default())?;
         let mut play: Rehearsal<HttpSession> = Rehearsal::new(shared, Now::default());
         let input = format!("{request}{next}").repeat(BATCH / 2);
         let mut best = f64::MAX;

@@ -3,8 +3,11 @@
 //! Only the loop's thread writes; the stats endpoints and the lab read. Connections, bytes and
 //! turns are counted by the loop itself (`pollux_engine::Counters`).
 
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
 use pollux_http::{Method, Status};
 use pollux_poller::Count;
+use rustix::io::Errno;
 
 use crate::RequestTimes;
 
@@ -39,6 +42,8 @@ pub enum ServerCounter {
     Continues,
     /// Files handed to the loop to be sent.
     FilesSent,
+    /// Files answered with 503, as no descriptor or memory was left.
+    FilesRefused,
     /// Lines of the access log that were lost: no room, or a write failed.
     LogLinesLost,
     /// Times that the access log could not be opened again.
@@ -47,7 +52,7 @@ pub enum ServerCounter {
 
 impl ServerCounter {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::TimeoutsSilent,
         Self::TimeoutsHeader,
         Self::TimeoutsBody,
@@ -57,6 +62,7 @@ impl ServerCounter {
         Self::BodyBytes,
         Self::Continues,
         Self::FilesSent,
+        Self::FilesRefused,
         Self::LogLinesLost,
         Self::LogReopensFailed,
     ];
@@ -74,6 +80,7 @@ impl ServerCounter {
             Self::BodyBytes => "body_bytes",
             Self::Continues => "continues",
             Self::FilesSent => "files_sent",
+            Self::FilesRefused => "files_refused",
             Self::LogLinesLost => "log_lines_lost",
             Self::LogReopensFailed => "log_reopens_failed",
         }
@@ -92,6 +99,7 @@ impl ServerCounter {
             Self::BodyBytes => "Bytes of request bodies received",
             Self::Continues => "Times that 100 Continue was sent",
             Self::FilesSent => "Files handed to the loop to be sent",
+            Self::FilesRefused => "Files answered with 503, as no descriptor or memory was left",
             Self::LogLinesLost => "Lines of the access log that were lost",
             Self::LogReopensFailed => "Times that the access log could not be opened again",
         }
@@ -107,6 +115,8 @@ pub struct ServerCounters {
     refusals: [Count; REFUSALS.len() + 1],
     counts: [Count; ServerCounter::ALL.len()],
     times: RequestTimes,
+    /// Why lines of the access log were lost last; 0 for a reader without room.
+    log_errno: AtomicI32,
 }
 
 impl ServerCounters {
@@ -144,6 +154,16 @@ impl ServerCounters {
     #[must_use]
     pub fn times(&self) -> &RequestTimes {
         &self.times
+    }
+
+    /// The error that cost lines of the access log last; none when its reader had no room.
+    pub(crate) fn log_errno(&self) -> Option<Errno> {
+        let raw = self.log_errno.load(Relaxed);
+        (raw != 0).then(|| Errno::from_raw_os_error(raw))
+    }
+
+    pub(crate) fn set_log_errno(&self, errno: Option<Errno>) {
+        self.log_errno.store(errno.map_or(0, Errno::raw_os_error), Relaxed);
     }
 
     pub(crate) fn add(&self, counter: ServerCounter, amount: u64) {

@@ -21,9 +21,11 @@ pub enum ServerError {
     /// The kernel cannot keep paths within a folder.
     #[error("files need openat2(2): Linux 5.6, and a seccomp filter that allows it")]
     NoOpenat2,
-    /// The access log cannot be written.
-    #[error("the access log {path:?} cannot be opened")]
+    /// A log cannot be written.
+    #[error("the {log} log {path:?} cannot be opened")]
     Log {
+        /// Which one.
+        log: &'static str,
         /// As it was configured.
         path: PathBuf,
         /// What the system said.

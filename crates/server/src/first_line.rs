@@ -12,6 +12,11 @@ pub(crate) fn is_blank(input: &[u8]) -> bool {
     input.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
+/// Whether this looks like the first record of TLS, a handshake.
+pub(crate) fn is_tls(input: &[u8]) -> bool {
+    input.starts_with(&[0x16, 0x03])
+}
+
 /// Method, target and whether it is HTTP/1.0, of a head that was parsed before; else nothing.
 pub(crate) fn request_line(head: &[u8]) -> (&str, &str, bool) {
     let line = head.trim_ascii_start().split(|byte| *byte == b'\r').next().unwrap_or(b"");

@@ -12,13 +12,15 @@
 //! | `respond`, `answer`, `reply`, `files` | what is answered |
 //! | `first_line` | what a request says without being parsed |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
-//! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them |
+//! | `descriptors` | how many connections the descriptor limit allows |
+//! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them, and what is told unasked |
 #![forbid(unsafe_code)]
 
 mod answer;
 mod body;
 pub mod config;
 mod counters;
+mod descriptors;
 mod error;
 mod files;
 mod first_line;
@@ -34,7 +36,7 @@ pub mod stats;
 
 pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
 pub use error::ServerError;
-pub use log::ReopenSignal;
+pub use log::{ErrorLog, Logs};
 pub use request_times::RequestTimes;
 pub use serve::Server;
 pub use session::HttpSession;

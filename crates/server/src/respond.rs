@@ -40,6 +40,9 @@ pub(crate) fn respond(
             if matches!(answered.left, Left::File) {
                 shared.counters.add(ServerCounter::FilesSent, 1);
             }
+            if answered.status == Status::UNAVAILABLE {
+                shared.counters.add(ServerCounter::FilesRefused, 1);
+            }
             answered
         }
     }

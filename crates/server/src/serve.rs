@@ -10,12 +10,13 @@
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
 mod describe;
+mod watch;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_engine::{
     Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, Signal, Signals,
@@ -23,9 +24,12 @@ use pollux_engine::{
 use pollux_poller::Mechanism;
 
 use crate::config::{Answer, ServeConfig};
+use crate::descriptors::connections_max;
+use crate::log::{ErrorWriter, Event, unix_s};
 use crate::stats::{ControlSession, ControlShared, Overview};
-use crate::{HttpSession, ReopenSignal, ServerCounters, ServerError, Shared};
+use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, overview, url};
+use watch::Watch;
 
 /// What is tried when no poller is named, best first.
 const PREFERENCES: [Driver; 4] = [
@@ -34,15 +38,11 @@ const PREFERENCES: [Driver; 4] = [
     Driver::Readiness(Mechanism::Epoll),
     Driver::Readiness(Mechanism::Poll),
 ];
-/// Descriptors that are not connections: listeners, wakers, logs, the endpoints.
-const DESCRIPTORS_KEPT: u64 = 256;
-/// Most connections when the descriptor limit is the only bound.
-const CONNECTIONS_DEFAULT: u64 = 100_000;
 /// Connections to each of the endpoints.
 const WATCHERS_MAX: u32 = 64;
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
-/// How often a loop that was lost is looked for.
+/// How often a loop that was lost is looked for, and the counters are.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
 /// A server that runs.
@@ -50,7 +50,10 @@ pub struct Server {
     group: Group,
     endpoints: Vec<(&'static str, Group)>,
     overview: Arc<Overview>,
-    reopen: ReopenSignal,
+    logs: Logs,
+    error_writer: ErrorWriter,
+    watch: Watch,
+    watched: Instant,
     drain_timeout: Duration,
     banner: Vec<String>,
 }
@@ -61,17 +64,21 @@ impl Server {
     /// # Errors
     /// [`ServerError`]; what was started already is ended.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
-        let reopen = ReopenSignal::default();
+        let logs = Logs::new(config.log_level);
+        let error_writer = ErrorWriter::open(&config.error_log)?;
         let counters: Vec<Arc<ServerCounters>> =
             (0..config.threads).map(|_| Arc::default()).collect();
-        let (group, driver, refused) = start_group(config, &counters, &reopen)?;
+        let (group, driver, refused) = start_group(config, &counters, &logs)?;
         let overview = Arc::new(overview(config, &group, driver, &counters));
         let mut server = Self {
             banner: banner(config, group.addresses(), driver, &refused),
             group,
             endpoints: Vec::new(),
             overview,
-            reopen,
+            logs,
+            error_writer,
+            watch: Watch::new(config),
+            watched: Instant::now(),
             drain_timeout: config.limits.drain_timeout,
         };
         match server.start_endpoints(config) {
@@ -114,24 +121,55 @@ impl Server {
     ///
     /// # Errors
     /// What ended a loop, when no signal did.
-    pub fn run(self, signals: &mut Signals) -> Result<(), ServerError> {
+    pub fn run(mut self, signals: &mut Signals) -> Result<(), ServerError> {
         let mut is_draining = false;
         while !self.has_ended(is_draining) {
             let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
             match signals.wait(Some(tick))? {
-                Some(Signal::HangUp) => {
-                    self.reopen.raise();
-                    self.group.nudge();
+                Some(Signal::HangUp) => self.reopen_logs(),
+                Some(Signal::Terminate | Signal::Interrupt) if is_draining => {
+                    self.tell_of_signal("a second signal to end: connections are cut");
+                    self.abort();
                 }
-                Some(Signal::Terminate | Signal::Interrupt) if is_draining => self.abort(),
                 Some(Signal::Terminate | Signal::Interrupt) => {
                     is_draining = true;
+                    self.tell_of_signal("draining: no new connections, then the end");
                     self.drain();
                 }
                 Some(Signal::User1) | None => {}
             }
+            if self.watched.elapsed() >= IDLE_TICK {
+                self.look();
+            }
         }
         self.join()
+    }
+
+    /// Looks at the counters and writes the error log, without waiting for its reader. Call it about
+    /// once a second; [`Server::run`] does.
+    pub fn look(&mut self) {
+        self.watched = Instant::now();
+        let now_s = unix_s();
+        self.watch.look(&self.overview.loops, &self.logs.errors, now_s, false);
+        self.error_writer.write(&self.logs.errors, now_s, false);
+    }
+
+    /// Opens all logs again, after they were renamed perhaps.
+    fn reopen_logs(&mut self) {
+        self.tell_of_signal("opening the logs again");
+        self.look();
+        if let Err(error) = self.error_writer.reopen() {
+            let text = || {
+                format!("the error log can't be opened again: {error}; the old file is written on")
+            };
+            self.logs.errors.report(Event::ReopenFailed, unix_s(), text);
+        }
+        self.logs.reopen();
+        self.group.nudge();
+    }
+
+    fn tell_of_signal(&self, text: &str) {
+        self.logs.errors.report(Event::Signal, unix_s(), || text.to_owned());
     }
 
     /// Takes no new connection and lets those that are open come to their end in time.
@@ -149,12 +187,16 @@ impl Server {
     /// # Errors
     /// The first error of a loop.
     pub fn join(self) -> Result<(), ServerError> {
+        let Self { group, endpoints, overview, logs, mut error_writer, mut watch, .. } = self;
         let failed = |part| move |cause| ServerError::Group { part, cause };
-        let mut outcome = self.group.join().map_err(failed(SERVER));
-        for (part, group) in self.endpoints {
+        let mut outcome = group.join().map_err(failed(SERVER));
+        for (part, group) in endpoints {
             group.abort();
             outcome = outcome.and(group.join().map_err(failed(part)));
         }
+        let now_s = unix_s();
+        watch.look(&overview.loops, &logs.errors, now_s, true);
+        error_writer.write(&logs.errors, now_s, true);
         outcome
     }
 
@@ -201,16 +243,16 @@ const CONTROL: &str = "control socket";
 fn start_group(
     config: &ServeConfig,
     counters: &[Arc<ServerCounters>],
-    reopen: &ReopenSignal,
+    logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
     let one = config.poller.map(|driver| [driver]);
     let drivers = one.as_ref().map_or(PREFERENCES.as_slice(), <[Driver; 1]>::as_slice);
     let mut refused = Vec::new();
     let mut last = None;
     for &driver in drivers {
-        let (shared_config, counters, reopen) = (config.clone(), counters.to_vec(), reopen.clone());
+        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let make =
-            move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &reopen);
+            move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
         match Group::start::<HttpSession, _, _>(&group_config(config, driver), make) {
             Ok(group) => return Ok((group, driver, refused)),
             // Only a mechanism that is not to be had is a reason to try the next one.
@@ -243,25 +285,6 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
     }
 }
 
-/// What was configured, else what the descriptor limit allows.
-fn connections_max(config: &ServeConfig) -> u32 {
-    let allowed = || u32::try_from(connections_allowed(config).clamp(1, CONNECTIONS_DEFAULT));
-    config.limits.connections_max.unwrap_or_else(|| allowed().expect("clamped"))
-}
-
-/// Connections that the descriptor limit allows.
-fn connections_allowed(config: &ServeConfig) -> u64 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    connections_within(limit.unwrap_or(u64::MAX), &config.answer)
-}
-
-/// One descriptor for each connection, and one for the file it is sent; a small limit is shared
-/// evenly with everything else.
-fn connections_within(descriptors: u64, answer: &Answer) -> u64 {
-    let free = descriptors - DESCRIPTORS_KEPT.min(descriptors / 2);
-    if matches!(answer, Answer::Files { .. }) { free / 2 } else { free }
-}
-
 /// A small group for an endpoint.
 fn endpoint(address: ListenAddress) -> GroupConfig {
     GroupConfig {
@@ -279,19 +302,4 @@ fn endpoint(address: ListenAddress) -> GroupConfig {
 fn close_to_others(path: &Path) -> Result<(), ServerError> {
     let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_small_descriptor_limit_leaves_room_for_connections() {
-        let files =
-            Answer::Files { root: "/".into(), has_listing: false, has_precompressed: false };
-        for (limit, replies, served) in [(30, 15, 7), (256, 128, 64), (1024, 768, 384)] {
-            assert_eq!(connections_within(limit, &Answer::Echo), replies);
-            assert_eq!(connections_within(limit, &files), served);
-        }
-    }
 }

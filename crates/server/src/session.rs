@@ -32,8 +32,8 @@ use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 use crate::answer::{self, Answered, Left, Manner, Tone};
 use crate::body::{Body, Progress};
 use crate::counters::ServerCounter;
-use crate::first_line::{is_blank, is_head, request_line};
-use crate::log::Entry;
+use crate::first_line::{is_blank, is_head, is_tls, request_line};
+use crate::log::{Entry, Event};
 use crate::respond::respond;
 use crate::rest::Rest;
 use crate::shared::{Handler, Shared};
@@ -128,6 +128,7 @@ impl Session for HttpSession {
                 }
                 Parsed::Rejected(rejection) => {
                     let is_head = is_head(&input[used..]);
+                    tell_of_refusal(shared, actions, rejection, is_tls(&input[used..]));
                     self.refuse(shared, actions, rejection, b"", is_head);
                 }
             }
@@ -324,6 +325,7 @@ impl HttpSession {
                 input.len()
             }
             Err(rejection) => {
+                tell_of_refusal(shared, actions, rejection, false);
                 self.refuse(shared, actions, rejection, &body.head, is_head(&body.head));
                 0
             }
@@ -404,6 +406,23 @@ impl HttpSession {
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
         let entry = Entry { peer: &peer, method, target, is_old, status, body_bytes };
         log.add(&entry, &shared.counters);
+    }
+}
+
+/// Has the error log say what was wrong with a client's bytes.
+#[cold]
+fn tell_of_refusal(shared: &Shared, actions: &Actions<'_>, rejection: Rejection, is_tls: bool) {
+    let peer = || match actions.peer() {
+        Some(peer) => peer.ip().to_canonical().to_string(),
+        None => "a client of a unix socket".to_owned(),
+    };
+    let (errors, now_s) = (&shared.logs.errors, shared.now.unix_s);
+    if is_tls {
+        errors.report(Event::TlsSpoken, now_s, || {
+            format!("{} speaks TLS, which this server does not: use http://, or put a proxy with TLS before it", peer())
+        });
+    } else {
+        errors.report(Event::RequestRefused, now_s, || format!("{}: {rejection}", peer()));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::answer::SHORT_BYTES_MAX;
 use crate::config::{Answer, Limits, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::files::Site;
-use crate::log::{AccessLog, ReopenSignal};
+use crate::log::{AccessLog, Logs};
 use crate::reply::FixedReply;
 use crate::stats::Overview;
 
@@ -29,6 +29,7 @@ pub struct Shared {
     /// Room without which no request is looked at.
     pub(crate) room_bytes_min: usize,
     pub(crate) log: Option<AccessLog>,
+    pub(crate) logs: Logs,
     pub(crate) counters: Arc<ServerCounters>,
     /// Whether the time of each request is counted.
     pub(crate) is_timing: bool,
@@ -51,7 +52,7 @@ impl Shared {
     pub fn new(
         config: &ServeConfig,
         counters: Arc<ServerCounters>,
-        reopen: &ReopenSignal,
+        logs: &Logs,
     ) -> Result<Self, ServerError> {
         let date = DateCache::new(0);
         let handler = match &config.answer {
@@ -60,12 +61,13 @@ impl Shared {
             }
             Answer::Echo => Handler::Echo,
             Answer::Files { root, has_listing, has_precompressed } => {
-                Handler::Files(Site::open(root, *has_listing, *has_precompressed)?)
+                Handler::Files(Site::open(root, *has_listing, *has_precompressed, logs)?)
             }
         };
-        let open = |target| AccessLog::open(target, config.access_log_format, reopen.clone());
+        let open = |target| AccessLog::open(target, config.access_log_format, logs.clone());
         let log = config.access_log.as_ref().map(open).transpose()?;
         let mut shared = Self::assemble(handler, config.limits.clone(), log, counters);
+        shared.logs = logs.clone();
         shared.is_timing = config.is_timing_requests;
         Ok(shared)
     }
@@ -97,6 +99,7 @@ impl Shared {
             idle_deadline,
             room_bytes_min,
             log,
+            logs: Logs::default(),
             counters,
             is_timing: false,
         }

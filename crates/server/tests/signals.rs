@@ -18,7 +18,11 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 fn signals_reopen_the_log_then_drain_then_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, old) = (folder.path().join("log"), folder.path().join("old"));
-    let text = format!("reply = 5\nlisten = \"127.0.0.1:0\"\naccess_log = {log:?}");
+    let (errors, old_errors) = (folder.path().join("errors"), folder.path().join("old-errors"));
+    let text = format!(
+        "reply = 5\nlisten = \"127.0.0.1:0\"\naccess_log = {log:?}\nerror_log = {errors:?}\n\
+         log_level = \"info\""
+    );
     let config = Given::from_toml(&text, "test").build().expect("right");
     let caught = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&caught).expect("caught");
@@ -30,8 +34,12 @@ fn signals_reopen_the_log_then_drain_then_end() {
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
         ask(&mut stream);
         std::fs::rename(&log, &old).expect("renamed");
+        std::fs::rename(&errors, &old_errors).expect("renamed");
         send(Number::HUP);
         wait_for(&log, || ask(&mut stream));
+        wait_for(&errors, || ask(&mut stream));
+        let told = std::fs::read_to_string(&old_errors).expect("read");
+        assert!(told.contains("info: opening the logs again"), "{told}");
         assert!(!std::fs::read_to_string(&old).expect("read").is_empty());
 
         // Half a request keeps a draining server until it is told again.

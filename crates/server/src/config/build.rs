@@ -11,7 +11,7 @@ use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 use super::mistake::{ConfigError, Mistake, Place};
 use super::settings::Setting;
 use super::values;
-use super::{Answer, Given, Limits, LogFormat, LogTarget, ServeConfig};
+use super::{Answer, Given, Limits, LogFormat, LogLevel, LogTarget, ServeConfig};
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
@@ -80,6 +80,8 @@ impl Reader<'_> {
         let access_log_format = self.one("access-log-format", |text| {
             values::word(text, &[("common", LogFormat::Common), ("json", LogFormat::Json)])
         });
+        let error_log = self.one("error-log", error_log_target);
+        let log_level = self.log_level();
         let is_timing_requests = self.one("request-times", values::switch);
         let is_quiet = self.one("quiet", values::switch);
         Some(ServeConfig {
@@ -93,6 +95,8 @@ impl Reader<'_> {
             limits: limits?,
             access_log: access_log?,
             access_log_format: access_log_format?,
+            error_log: error_log?,
+            log_level: log_level?,
             stats: stats?,
             control: control?,
             is_timing_requests: is_timing_requests?,
@@ -128,6 +132,14 @@ impl Reader<'_> {
         })
     }
 
+    /// What was given; a server that is to be quiet says errors only.
+    fn log_level(&mut self) -> Option<LogLevel> {
+        let is_quiet = self.text("quiet") == Some("true") && !self.given.has("log-level");
+        let words = LogLevel::ALL.map(|level| (level.name(), level));
+        let level = self.one("log-level", |text| values::word(text, &words))?;
+        Some(if is_quiet { LogLevel::Error } else { level })
+    }
+
     /// Exactly one of the three kinds, with what belongs to it.
     fn answer(&mut self) -> Option<Answer> {
         let dir = self.optional("dir", |text| Ok(PathBuf::from(text)))?;
@@ -139,12 +151,12 @@ impl Reader<'_> {
         if dir.is_none() {
             for name in ["listing", "precompressed"] {
                 if self.given.has(name) {
-                    self.note(name, "is about files; right is to name a folder as well");
+                    self.note(name, "is about files; expected to name a folder as well");
                 }
             }
         }
         if reply.is_none() && self.given.has("split-reply") {
-            self.note("split-reply", "is about the fixed reply; right is to give --reply as well");
+            self.note("split-reply", "is about the fixed reply; expected to give --reply as well");
         }
         match (dir, reply, is_echo) {
             (Some(root), None, false) => {
@@ -153,12 +165,12 @@ impl Reader<'_> {
             (None, Some(len_bytes), false) => Some(Answer::Reply { len_bytes, is_split }),
             (None, None, true) => Some(Answer::Echo),
             (None, None, false) => {
-                self.whole("nothing to answer with; right is a folder, --reply SIZE or --echo");
+                self.whole("nothing to answer with; expected a folder, --reply SIZE or --echo");
                 None
             }
             (_, reply, _) => {
                 let name = if reply.is_some() { "reply" } else { "echo" };
-                self.note(name, "more than one answer; right is a folder, --reply SIZE or --echo");
+                self.note(name, "more than one answer; expected a folder, --reply SIZE or --echo");
                 None
             }
         }
@@ -177,7 +189,7 @@ impl Reader<'_> {
         if (1..=ADDRESSES_MAX).contains(&found.len()) {
             return Some(found);
         }
-        self.note(name, &format!("right are 1 to {ADDRESSES_MAX} addresses"));
+        self.note(name, &format!("expected 1 to {ADDRESSES_MAX} addresses"));
         None
     }
 
@@ -226,8 +238,16 @@ impl Reader<'_> {
 
 fn log_target(text: &str) -> Result<LogTarget, String> {
     match text {
-        "" => Err("right is the path of a file, or - for standard output".to_owned()),
+        "" => Err("expected the path of a file, or - for standard output".to_owned()),
         "-" => Ok(LogTarget::Stdout),
+        path => Ok(LogTarget::File(PathBuf::from(path))),
+    }
+}
+
+fn error_log_target(text: &str) -> Result<LogTarget, String> {
+    match text {
+        "" | "-" => Err("expected the path of a file, or stderr".to_owned()),
+        "stderr" => Ok(LogTarget::Stderr),
         path => Ok(LogTarget::File(PathBuf::from(path))),
     }
 }
@@ -274,12 +294,26 @@ mod tests {
     }
 
     #[test]
+    fn the_error_log_is_told_warnings_on_standard_error_unless_it_is_to_be_quiet() {
+        let of = |text: &str| {
+            let config = build(&format!("reply = 1\n{text}")).expect("right");
+            (config.error_log, config.log_level)
+        };
+        assert_eq!(of(""), (LogTarget::Stderr, LogLevel::Warn));
+        assert_eq!(of("quiet = true"), (LogTarget::Stderr, LogLevel::Error));
+        assert_eq!(of("quiet = true\nlog_level = \"info\"").1, LogLevel::Info);
+        let file = of("error_log = \"/e\"\nlog_level = \"debug\"");
+        assert_eq!(file, (LogTarget::File("/e".into()), LogLevel::Debug));
+        assert!(build("reply = 1\nlog_level = \"loud\"").is_err());
+    }
+
+    #[test]
     fn every_wrong_value_is_told_at_once() {
         let told = build("reply = 1\nthreads = 0\nidle_timeout = \"5\"\npoller = \"kqueue\"");
         let told = told.expect_err("three mistakes");
         assert_eq!(told.lines().count(), 3, "{told}");
-        assert!(told.contains("p:2:11: threads: \"0\": right is a whole number from 1"), "{told}");
-        assert!(told.contains("p:3:16: idle_timeout: \"5\": right is a duration"), "{told}");
+        assert!(told.contains("p:2:11: threads: \"0\": expected a whole number from 1"), "{told}");
+        assert!(told.contains("p:3:16: idle_timeout: \"5\": expected a duration"), "{told}");
         assert!(told.contains("no poller is called \"kqueue\""), "{told}");
     }
 

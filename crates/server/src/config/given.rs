@@ -147,7 +147,7 @@ fn texts(setting: &Setting, value: &DeValue<'_>) -> Result<Vec<String>, String> 
             Takes::List => "a text in quotes or a list of them",
             Takes::Value => "a text in quotes or a whole number",
         };
-        format!("this is a value of type {}; right is {right}", value.type_str())
+        format!("this is a value of type {}; expected {right}", value.type_str())
     })
 }
 

@@ -56,13 +56,55 @@ pub enum LogFormat {
     Json,
 }
 
-/// Where the access log goes.
+/// Where a log goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogTarget {
     /// Standard output.
     Stdout,
+    /// Standard error.
+    Stderr,
     /// A file that is appended to.
     File(PathBuf),
+}
+
+impl LogTarget {
+    /// Its path, or the word that stands for it on the command line.
+    pub(crate) fn path(&self) -> PathBuf {
+        match self {
+            Self::Stdout => "-".into(),
+            Self::Stderr => "stderr".into(),
+            Self::File(path) => path.clone(),
+        }
+    }
+}
+
+/// What the error log is told, each level with those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LogLevel {
+    /// What the server could not do and nobody asked it not to.
+    Error,
+    /// What costs clients time or answers, and has a remedy.
+    Warn,
+    /// What the server does by itself or was told to do.
+    Info,
+    /// What clients did wrong.
+    Debug,
+}
+
+impl LogLevel {
+    /// All of them, in order.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+
+    /// Name on the command line and in the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
 }
 
 /// Times and amounts that a client may take.
@@ -118,6 +160,10 @@ pub struct ServeConfig {
     pub access_log: Option<LogTarget>,
     /// Form of its lines.
     pub access_log_format: LogFormat,
+    /// Where the server says what goes wrong.
+    pub error_log: LogTarget,
+    /// How much it says.
+    pub log_level: LogLevel,
     /// Where metrics are served; none for nowhere.
     pub stats: Option<ListenAddress>,
     /// Path of the socket for commands.

@@ -149,6 +149,20 @@ pub const SETTINGS: &[Setting] = &[
         "Log every answer to this file, or to - (standard output)",
     ),
     value(WATCH, "access-log-format", "FORM", "common", "Form of the log: common or json"),
+    value(
+        WATCH,
+        "error-log",
+        "FILE",
+        "stderr",
+        "Say what goes wrong in this file, or on standard error (stderr); SIGHUP opens it again",
+    ),
+    value(
+        WATCH,
+        "log-level",
+        "LEVEL",
+        "warn",
+        "How much the error log says: error, warn, info or debug; error with --quiet",
+    ),
     value(WATCH, "stats", "ADDRESS", "", "Serve /metrics for Prometheus at this address"),
     value(
         WATCH,

@@ -15,7 +15,7 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// Reads `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`.
 pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
-    let right = "right is HOST:PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080";
+    let right = "expected HOST:PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080";
     match text.parse() {
         Ok(ListenAddress::Unix(path)) if path.as_os_str().len() > UNIX_PATH_BYTES_MAX => {
             Err(format!("paths of unix sockets have at most {UNIX_PATH_BYTES_MAX} bytes"))
@@ -28,7 +28,7 @@ pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
 
 /// Reads `unix:PATH`.
 pub(super) fn unix_path(text: &str) -> Result<PathBuf, String> {
-    let right = || "right is unix:PATH, such as unix:/run/pollux.sock".to_owned();
+    let right = || "expected unix:PATH, such as unix:/run/pollux.sock".to_owned();
     match text.starts_with("unix:").then(|| address(text)).ok_or_else(right)?? {
         ListenAddress::Unix(path) => Ok(path),
         ListenAddress::Tcp(_) => Err(right()),
@@ -37,7 +37,7 @@ pub(super) fn unix_path(text: &str) -> Result<PathBuf, String> {
 
 /// Reads `500ms`, `5s`, `1m30s`, from `low` to `high`.
 pub(super) fn duration(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
-    let right = format!("right is a duration from {low:?} to {high:?}, such as 500ms, 5s or 1m30s");
+    let right = format!("expected a duration from {low:?} to {high:?}, such as 500ms, 5s or 1m30s");
     let read = SpanParser::new().parse_unsigned_duration(text);
     let is_within = |length: &Duration| (low..=high).contains(length);
     read.ok().filter(is_within).ok_or(right)
@@ -45,7 +45,7 @@ pub(super) fn duration(text: &str, low: Duration, high: Duration) -> Result<Dura
 
 /// Reads `128`, `64KiB`, `1MiB` or `2GiB`, from `low` to `high` bytes.
 pub(super) fn size(text: &str, low: u64, high: u64) -> Result<u64, String> {
-    let right = format!("right is a size from {low} to {high} bytes, such as 128, 64KiB or 1MiB");
+    let right = format!("expected a size from {low} to {high} bytes, such as 128, 64KiB or 1MiB");
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_bytes = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -63,12 +63,12 @@ pub(super) fn size(text: &str, low: u64, high: u64) -> Result<u64, String> {
 /// Reads a whole number from `low` to `high`.
 pub(super) fn whole(text: &str, low: u64, high: u64) -> Result<u64, String> {
     let number = plain_number(text).filter(|number| (low..=high).contains(number));
-    number.ok_or_else(|| format!("right is a whole number from {low} to {high}"))
+    number.ok_or_else(|| format!("expected a whole number from {low} to {high}"))
 }
 
 /// Reads `true` or `false`.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
-    text.parse().map_err(|_| "right is true or false".to_owned())
+    text.parse().map_err(|_| "expected true or false".to_owned())
 }
 
 /// Reads one of the given words.
@@ -76,7 +76,7 @@ pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
     let found = words.iter().find(|(name, _)| *name == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-        format!("right is one of {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 

@@ -53,9 +53,19 @@ pub(super) enum Refused {
     /// The process may not read it, or it is neither a file nor a folder.
     Forbidden,
     /// No descriptor or memory was left.
-    Exhausted,
+    Exhausted(Errno),
     /// Another error of the file system.
-    Broken,
+    Broken(Errno),
+}
+
+impl Refused {
+    /// An error of a file or folder that was open already.
+    pub(super) fn of_use(errno: Errno) -> Self {
+        match errno {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Exhausted(errno),
+            _ => Self::Broken(errno),
+        }
+    }
 }
 
 impl Root {
@@ -131,8 +141,7 @@ fn refused(errno: Errno) -> Refused {
         Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP => {
             Refused::Forbidden
         }
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Refused::Exhausted,
-        _ => Refused::Broken,
+        _ => Refused::of_use(errno),
     }
 }
 

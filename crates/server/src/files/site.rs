@@ -27,6 +27,8 @@ use super::media::content_type;
 use super::root::{Meta, Opened, Refused, Root};
 use crate::ServerError;
 use crate::answer::{self, Answered, Left, Manner, SERVER};
+use crate::descriptors::remedy_for;
+use crate::log::{Event, Logs};
 
 /// Parts up to this size are read into the output behind their head; the loop sends the others.
 const READ_BYTES_MAX: u64 = 32 * 1024;
@@ -48,6 +50,7 @@ pub(crate) struct Site {
     root: Root,
     has_listing: bool,
     has_precompressed: bool,
+    logs: Logs,
     /// Where paths are decoded.
     decoded: Box<[u8]>,
 }
@@ -68,9 +71,11 @@ impl Site {
         root: &Path,
         has_listing: bool,
         has_precompressed: bool,
+        logs: &Logs,
     ) -> Result<Self, ServerError> {
         let decoded = vec![0; Limits::default().target_bytes].into();
-        Ok(Self { root: Root::open(root)?, has_listing, has_precompressed, decoded })
+        let (root, logs) = (Root::open(root)?, logs.clone());
+        Ok(Self { root, has_listing, has_precompressed, logs, decoded })
     }
 
     /// Answers a GET or HEAD.
@@ -110,7 +115,7 @@ impl Reply<'_> {
             return self.page(actions, Status::NOT_FOUND);
         }
         match self.site.root.find(path.relative) {
-            Err(refused) => self.page(actions, status_of(refused)),
+            Err(refused) => self.refuse(actions, refused, path.relative),
             Ok(opened) if opened.meta.is_folder && path.is_directory => {
                 self.folder(actions, &opened, path.relative)
             }
@@ -132,7 +137,7 @@ impl Reply<'_> {
                 self.listing(actions, folder, path)
             }
             Ok(_) | Err(Refused::Missing) => self.page(actions, Status::FORBIDDEN),
-            Err(refused) => self.page(actions, status_of(refused)),
+            Err(refused) => self.refuse(actions, refused, &index),
         }
     }
 
@@ -142,11 +147,14 @@ impl Reply<'_> {
             let path = path.strip_prefix(b"/").unwrap_or(&path);
             self.site.root.find(path).ok().map(|found| found.meta)
         };
-        let path = String::from_utf8_lossy(path);
-        let Ok(page) = listing::page(folder.fd.as_fd(), &path, follow) else {
-            return self.page(actions, Status::INTERNAL_ERROR);
-        };
-        answer::document(actions, self.date, self.manner, "text/html; charset=utf-8", page)
+        let name = String::from_utf8_lossy(path);
+        match listing::page(folder.fd.as_fd(), &name, follow) {
+            Ok(page) => {
+                let content_type = "text/html; charset=utf-8";
+                answer::document(actions, self.date, self.manner, content_type, page)
+            }
+            Err(errno) => self.refuse(actions, Refused::of_use(errno), path),
+        }
     }
 
     /// To the same folder with its slash. Made from the decoded path, so that it cannot lead to
@@ -270,8 +278,38 @@ impl Reply<'_> {
                 Answered::whole(status, part.len_bytes)
             }
             // Nothing was sent yet, so the client can still be told.
-            Err(_) => self.page(actions, Status::INTERNAL_ERROR),
+            Err(errno) => self.refuse(actions, Refused::of_use(errno), facts.path),
         }
+    }
+
+    /// Answers that there is nothing to serve; what is not the client's doing is told.
+    #[cold]
+    fn refuse(&self, actions: &mut Actions<'_>, refused: Refused, path: &[u8]) -> Answered {
+        let path = path.escape_ascii();
+        let tell = |event, text: &dyn Fn() -> String| {
+            self.site.logs.errors.report(event, self.now_s, text);
+        };
+        let status = match refused {
+            Refused::Missing => Status::NOT_FOUND,
+            Refused::Forbidden => Status::FORBIDDEN,
+            Refused::Exhausted(errno) => {
+                tell(Event::FileRefused, &|| {
+                    let error = std::io::Error::from(errno);
+                    format!("/{path} was answered with 503: {error}{}", remedy_for(&error))
+                });
+                let status = Status::UNAVAILABLE;
+                return answer::page(actions, self.date, self.manner, status, |head| {
+                    head.field("Retry-After", b"1");
+                });
+            }
+            Refused::Broken(errno) => {
+                tell(Event::FileFailed, &|| {
+                    format!("/{path} was answered with 500: {}", std::io::Error::from(errno))
+                });
+                Status::INTERNAL_ERROR
+            }
+        };
+        self.page(actions, status)
     }
 
     fn page(&self, actions: &mut Actions<'_>, status: Status) -> Answered {
@@ -354,15 +392,6 @@ fn read_exactly(file: &OwnedFd, into: &mut [u8], offset: u64) -> rustix::io::Res
         }
     }
     Ok(())
-}
-
-fn status_of(refused: Refused) -> Status {
-    match refused {
-        Refused::Missing => Status::NOT_FOUND,
-        Refused::Forbidden => Status::FORBIDDEN,
-        Refused::Exhausted => Status::UNAVAILABLE,
-        Refused::Broken => Status::INTERNAL_ERROR,
-    }
 }
 
 #[cfg(test)]

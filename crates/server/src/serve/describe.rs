@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use pollux_engine::{Driver, Group, ListenAddress};
 
-use super::{connections_allowed, connections_max};
 use crate::ServerCounters;
 use crate::config::{Answer, ServeConfig};
+use crate::descriptors::{connections_max, connections_within, limit};
 use crate::stats::{LoopSource, Overview};
 
 /// What the endpoints show of a running group.
@@ -71,7 +71,7 @@ pub(super) fn banner(
     };
     let answer = answer(&config.answer);
     let first = format!("{} ({driver}, {threads}, {answer})", urls.join(" "));
-    let few = shortage(connections_max(config).into(), connections_allowed(config));
+    let few = shortage(connections_max(config).into(), connections_within(limit(), &config.answer));
     std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
 }
 
@@ -80,7 +80,7 @@ fn shortage(wanted: u64, allowed: u64) -> Option<String> {
     (wanted > allowed).then(|| {
         format!(
             "max-connections is {wanted}, but the descriptor limit allows about {allowed}; \
-             raise it (ulimit -n, LimitNOFILE=)"
+             raise it (ulimit -Hn, LimitNOFILE=)"
         )
     })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use pollux_engine::{Moment, Now, Rehearsal};
 use pollux_server::config::{Given, ServeConfig};
-use pollux_server::{HttpSession, ReopenSignal, ServerCounters, Shared};
+use pollux_server::{HttpSession, Logs, ServerCounters, Shared};
 use tempfile::TempDir;
 
 use crate::answers::Answers;
@@ -77,7 +77,9 @@ impl Stage {
                 format!("dir = {:?}\nprecompressed = true", self.folder().join("site"))
             }
         };
-        let text = format!("{answer}\nheader_timeout = \"60s\"\nbody_timeout = \"60s\"\n{more}");
+        let text = format!(
+            "{answer}\nheader_timeout = \"60s\"\nbody_timeout = \"60s\"\nquiet = true\n{more}"
+        );
         Given::from_toml(&text, "conformance").build().expect("right")
     }
 
@@ -105,7 +107,7 @@ impl Stage {
 
 fn rehearsal(config: &ServeConfig) -> Rehearsal<HttpSession> {
     let counters: Arc<ServerCounters> = Arc::default();
-    let shared = Shared::new(config, counters, &ReopenSignal::default()).expect("made");
+    let shared = Shared::new(config, counters, &Logs::default()).expect("made");
     let now = Now { at: Moment::from_nanos(1), unix_s: site::MODIFIED_S + 60 };
     Rehearsal::new(shared, now)
 }

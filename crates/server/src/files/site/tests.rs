@@ -9,7 +9,7 @@ use pollux_engine::{Moment, Now, Rehearsal};
 
 use crate::config::Given;
 use crate::counters::ServerCounters;
-use crate::{HttpSession, ReopenSignal, Shared};
+use crate::{HttpSession, Logs, Shared};
 
 /// Long after the files of the tests were changed.
 const NOW_S: u64 = 2_000_000_000;
@@ -39,7 +39,7 @@ impl Folder {
         let text = format!("dir = {:?}\n{more}", self.0.path());
         let config = Given::from_toml(&text, "test").build().expect("right");
         let counters = Arc::new(ServerCounters::default());
-        let shared = Shared::new(&config, counters, &ReopenSignal::default()).expect("shared");
+        let shared = Shared::new(&config, counters, &Logs::default()).expect("shared");
         Rehearsal::new(shared, Now { at: Moment::from_nanos(1), unix_s: NOW_S })
     }
 

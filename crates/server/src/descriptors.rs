@@ -1,0 +1,107 @@
+//! How many connections the descriptor limit allows, and what helps when descriptors run out.
+//!
+//! ```text
+//!  limit (RLIMIT_NOFILE) = kept + connections + files
+//!                          256                  half of the rest, where files are served
+//! ```
+//!
+//! A connection has one descriptor. It has a second one only while a large file is sent to it, so
+//! files have a share of their own and no place is kept beside each connection. When more files are
+//! sent at once, those beyond the limit are answered with 503.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::config::{Answer, ServeConfig};
+
+/// Descriptors that are neither connections nor files: listeners, wakers, logs, the endpoints.
+const KEPT: u64 = 256;
+/// The part of all others that files may always have: one in so many.
+const FILES_SHARE: u64 = 2;
+/// Most connections when the descriptor limit is the only bound.
+const CONNECTIONS_DEFAULT: u64 = 100_000;
+
+/// The limit of this process; very many where there is none.
+pub(crate) fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Most connections of a server: what was configured, else what the descriptor limit allows.
+pub(crate) fn connections_max(config: &ServeConfig) -> u32 {
+    let allowed = || connections_within(limit(), &config.answer).clamp(1, CONNECTIONS_DEFAULT);
+    config.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
+}
+
+/// Connections that so many descriptors allow; a small limit is shared evenly with what is kept.
+pub(crate) fn connections_within(descriptors: u64, answer: &Answer) -> u64 {
+    let free = descriptors - KEPT.min(descriptors / 2);
+    let files = if matches!(answer, Answer::Files { .. }) { free / FILES_SHARE } else { 0 };
+    free - files
+}
+
+/// What allows more connections than [`connections_max`] within that descriptor limit.
+pub(crate) fn remedy_for_full(config: &ServeConfig, descriptors: u64) -> String {
+    let allowed = connections_within(descriptors, &config.answer);
+    let limit = format!("the descriptor limit of {descriptors} (ulimit -Hn, LimitNOFILE=)");
+    match config.limits.connections_max {
+        Some(most) if u64::from(most) < allowed => {
+            format!("raise --max-connections, now {most}; {limit} allows {allowed}")
+        }
+        Some(most) => {
+            format!("raise --max-connections, now {most}, and {limit}, which allows {allowed}")
+        }
+        None if allowed < CONNECTIONS_DEFAULT => format!("raise {limit}"),
+        None => format!("set --max-connections above its default of {CONNECTIONS_DEFAULT}"),
+    }
+}
+
+/// What helps against this error of a call that makes a descriptor; nothing for other errors.
+pub(crate) fn remedy_for(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
+            format!("; raise the descriptor limit of {} (ulimit -Hn, LimitNOFILE=)", limit())
+        }
+        Some(Errno::NFILE) => "; raise the system's limit (sysctl fs.file-max)".to_owned(),
+        Some(Errno::NOBUFS | Errno::NOMEM) => "; the system is short of memory".to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Given;
+
+    fn config(text: &str) -> ServeConfig {
+        Given::from_toml(text, "test").build().expect("right")
+    }
+
+    #[test]
+    fn idle_connections_keep_no_descriptors_for_files() {
+        let files = config("dir = \"/\"");
+        for (limit, replies, served) in
+            [(30, 15, 8), (256, 128, 64), (1024, 768, 384)]
+        {
+            assert_eq!(connections_within(limit, &Answer::Echo), replies);
+            assert_eq!(connections_within(limit, &files.answer), served);
+        }
+    }
+
+    #[test]
+    fn a_full_server_names_the_setting_that_bounds_it() {
+        let told = |text: &str, limit| remedy_for_full(&config(text), limit);
+        let of = "descriptor limit of 1024 (ulimit -Hn, LimitNOFILE=)";
+        assert_eq!(told("reply = 1", 1024), format!("raise the {of}"));
+        let given = "reply = 1\nmax_connections = ";
+        let most = told(&format!("{given}9"), 1024);
+        assert_eq!(most, format!("raise --max-connections, now 9; the {of} allows 768"));
+        let both = told(&format!("{given}768"), 1024);
+        assert_eq!(
+            both,
+            format!("raise --max-connections, now 768, and the {of}, which allows 768")
+        );
+        assert!(told("reply = 1", 1 << 20).contains("above its default of 100000"));
+    }
+}

@@ -1,0 +1,228 @@
+//! The error log of a server: few lines, whatever happens.
+//!
+//! ```text
+//!  loops ── report ──► pending lines, bounded ── write, once a second ──► file or standard error
+//! ```
+//!
+//! Loops never write: they hand a line over under a lock that nobody holds while waiting. The
+//! thread that waits for signals writes. Each kind of message has its number of lines a minute;
+//! what is beyond it is counted, and the count is a line when the minute is over.
+
+use std::fmt::Write;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::event::Event;
+use super::sink::Sink;
+use crate::ServerError;
+use crate::config::{LogLevel, LogTarget};
+
+/// For which each kind of message has its number of lines.
+const MINUTE_S: u64 = 60;
+/// Most that waits to be written; more than all kinds of messages fill in a minute.
+const PENDING_BYTES_MAX: usize = 64 * 1024;
+/// Longest text of one message; what a client sent may stand in it.
+const TEXT_CHARS_MAX: usize = 1000;
+
+/// Where all parts of a server report what goes wrong. From any thread.
+#[derive(Debug)]
+pub struct ErrorLog {
+    level: LogLevel,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: String,
+    lost: u64,
+    quotas: [Quota; Event::COUNT],
+}
+
+/// One kind of message in the minute that began with its first line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quota {
+    began_s: u64,
+    written: u32,
+    more: u64,
+}
+
+impl Default for ErrorLog {
+    /// Errors only.
+    fn default() -> Self {
+        Self::new(LogLevel::Error)
+    }
+}
+
+impl ErrorLog {
+    pub(super) fn new(level: LogLevel) -> Self {
+        Self { level, state: Mutex::default() }
+    }
+
+    /// Reports `event` at this second since 1970; `text` is made only when it is written.
+    pub(crate) fn report(&self, event: Event, unix_s: u64, text: impl FnOnce() -> String) {
+        if event.level() > self.level {
+            return;
+        }
+        let mut state = self.state();
+        let quota = &mut state.quotas[event as usize];
+        if quota.written == 0 {
+            quota.began_s = unix_s;
+        }
+        if quota.written == event.minutely_max() {
+            quota.more += 1;
+            return;
+        }
+        quota.written += 1;
+        state.add(event.level(), unix_s, &text());
+    }
+
+    /// Ends the minutes that are over, all of them when the server ends.
+    fn end_minutes(&self, unix_s: u64, is_end: bool) {
+        let mut state = self.state();
+        for event in Event::ALL {
+            let quota = &mut state.quotas[event as usize];
+            // A clock that was set back begins the minute anew.
+            let is_over = is_end || unix_s.abs_diff(quota.began_s) >= MINUTE_S;
+            if quota.written > 0 && is_over {
+                let more = std::mem::take(quota).more;
+                if more > 0 {
+                    let text = format!("{more} more like this ({})", event.subject());
+                    state.add(event.level(), unix_s, &text);
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics under this lock")
+    }
+}
+
+impl State {
+    fn add(&mut self, level: LogLevel, unix_s: u64, text: &str) {
+        if self.pending.len() >= PENDING_BYTES_MAX {
+            self.lost += 1;
+            return;
+        }
+        let second = i64::try_from(unix_s).unwrap_or(0);
+        let time = jiff::Timestamp::from_second(second).unwrap_or_default();
+        let (time, level) = (time.strftime("%Y-%m-%dT%H:%M:%SZ"), level.name());
+        write!(self.pending, "{time} pollux serve: {level}: ").expect("a string takes everything");
+        // Nothing of a client can begin a line or move the cursor.
+        let plain = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+        self.pending.extend(plain.take(TEXT_CHARS_MAX));
+        self.pending.push('\n');
+    }
+}
+
+/// Writes the lines of an [`ErrorLog`]; one thread has it.
+#[derive(Debug)]
+pub(crate) struct ErrorWriter {
+    sink: Sink,
+    lost: u64,
+}
+
+impl ErrorWriter {
+    /// Opens the file or stream.
+    ///
+    /// # Errors
+    /// [`ServerError::Log`].
+    pub(crate) fn open(target: &LogTarget) -> Result<Self, ServerError> {
+        let failed = |cause| ServerError::Log { log: "error", path: target.path(), cause };
+        Ok(Self { sink: Sink::open(target).map_err(failed)?, lost: 0 })
+    }
+
+    /// Writes what was reported, as far as that needs no waiting.
+    pub(crate) fn write(&mut self, log: &ErrorLog, unix_s: u64, is_end: bool) {
+        log.end_minutes(unix_s, is_end);
+        let lines = {
+            let mut state = log.state();
+            self.lost += std::mem::take(&mut state.lost);
+            if self.lost > 0 && self.sink.buffer.is_empty() {
+                let lost = std::mem::take(&mut self.lost);
+                let text = format!("{lost} lines of this log were lost: it could not be written");
+                state.add(LogLevel::Error, unix_s, &text);
+            }
+            std::mem::take(&mut state.pending)
+        };
+        let before = self.sink.buffer.len();
+        self.sink.buffer.extend_from_slice(lines.as_bytes());
+        if !self.sink.keep(before) {
+            self.lost += lines.lines().count() as u64;
+        }
+        self.lost += self.sink.flush().map_or(0, |lost| lost.lines);
+    }
+
+    /// Opens the file again, after it was renamed perhaps.
+    pub(crate) fn reopen(&mut self) -> std::io::Result<()> {
+        self.sink.reopen()
+    }
+}
+
+/// The second since 1970.
+pub(crate) fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON_S: u64 = 784_111_777;
+
+    fn written(log: &ErrorLog, unix_s: u64, is_end: bool) -> Vec<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut writer = ErrorWriter::open(&LogTarget::File(path.clone())).expect("opened");
+        writer.write(log, unix_s, is_end);
+        let text = std::fs::read_to_string(path).expect("written");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_storm_of_one_message_is_a_few_lines_and_a_count() {
+        let log = ErrorLog::new(LogLevel::Warn);
+        for number in 0..1000 {
+            log.report(Event::FileRefused, NOON_S, || format!("file {number}"));
+        }
+        let lines = written(&log, NOON_S + 1, false);
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        assert_eq!(lines[0], "1994-11-06T08:49:37Z pollux serve: warn: file 0");
+        let lines = written(&log, NOON_S + MINUTE_S, false);
+        let told = "995 more like this (files without a descriptor)";
+        assert!(lines.len() == 1 && lines[0].ends_with(told), "{lines:?}");
+        log.report(Event::FileRefused, NOON_S + MINUTE_S, || "again".to_owned());
+        assert_eq!(written(&log, NOON_S + MINUTE_S, true).len(), 1);
+    }
+
+    #[test]
+    fn what_is_below_the_level_is_not_even_made() {
+        let log = ErrorLog::new(LogLevel::Warn);
+        log.report(Event::Signal, NOON_S, || unreachable!("below the level"));
+        log.report(Event::FileFailed, NOON_S, || "seen".to_owned());
+        assert_eq!(written(&log, NOON_S, true).len(), 1);
+    }
+
+    #[test]
+    fn no_text_of_a_client_makes_a_line() {
+        let log = ErrorLog::new(LogLevel::Warn);
+        log.report(Event::FileFailed, NOON_S, || format!("/a\n\x1b[2J{}", "x".repeat(9000)));
+        let lines = written(&log, NOON_S, true);
+        assert!(lines.len() == 1 && !lines[0].contains('\x1b'), "{lines:?}");
+        assert!(lines[0].len() < 2 * TEXT_CHARS_MAX);
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_took_are_told_when_it_has_room() {
+        let log = ErrorLog::new(LogLevel::Warn);
+        let mut writer = ErrorWriter::open(&LogTarget::File("/dev/full".into())).expect("opened");
+        log.report(Event::FileFailed, NOON_S, || "one".to_owned());
+        writer.write(&log, NOON_S, false);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        writer.sink = Sink::open(&LogTarget::File(path.clone())).expect("opened");
+        writer.write(&log, NOON_S, false);
+        let text = std::fs::read_to_string(path).expect("written");
+        assert!(text.contains("error: 1 lines of this log were lost"), "{text}");
+    }
+}

@@ -1,0 +1,90 @@
+//! What the error log can say: each kind of message with its level and how often it is said.
+
+use crate::config::LogLevel;
+
+/// A kind of message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// There are as many connections as there may be.
+    ConnectionsFull,
+    /// There is room for connections again.
+    ConnectionsFree,
+    /// An accept failed, and the listener waits.
+    AcceptPaused,
+    /// No descriptor or memory was left for a file: 503.
+    FileRefused,
+    /// A file or folder could not be read: 500.
+    FileFailed,
+    /// Lines of the access log were lost.
+    AccessLogLost,
+    /// A log could not be opened again.
+    ReopenFailed,
+    /// A client speaks TLS.
+    TlsSpoken,
+    /// Bytes that are no request.
+    RequestRefused,
+    /// What the server was told to do.
+    Signal,
+}
+
+impl Event {
+    /// All of them, in order.
+    pub(super) const ALL: [Self; 10] = [
+        Self::ConnectionsFull,
+        Self::ConnectionsFree,
+        Self::AcceptPaused,
+        Self::FileRefused,
+        Self::FileFailed,
+        Self::AccessLogLost,
+        Self::ReopenFailed,
+        Self::TlsSpoken,
+        Self::RequestRefused,
+        Self::Signal,
+    ];
+    /// How many there are.
+    pub(super) const COUNT: usize = Self::ALL.len();
+
+    /// From which level on it is written.
+    pub(super) const fn level(self) -> LogLevel {
+        match self {
+            Self::FileFailed | Self::ReopenFailed => LogLevel::Error,
+            Self::ConnectionsFull
+            | Self::AcceptPaused
+            | Self::FileRefused
+            | Self::AccessLogLost
+            | Self::TlsSpoken => LogLevel::Warn,
+            Self::ConnectionsFree | Self::Signal => LogLevel::Info,
+            Self::RequestRefused => LogLevel::Debug,
+        }
+    }
+
+    /// How often it is written in a minute; the rest is counted.
+    pub(super) const fn minutely_max(self) -> u32 {
+        match self {
+            Self::ConnectionsFull
+            | Self::ConnectionsFree
+            | Self::AcceptPaused
+            | Self::TlsSpoken => 1,
+            // The watch tells them once a minute.
+            Self::AccessLogLost => 2,
+            Self::FileRefused | Self::FileFailed | Self::ReopenFailed => 5,
+            Self::RequestRefused | Self::Signal => 60,
+        }
+    }
+
+    /// What the messages are about, for the line that counts those that were not written.
+    pub(super) const fn subject(self) -> &'static str {
+        match self {
+            Self::ConnectionsFull => "full connections",
+            Self::ConnectionsFree => "free connections",
+            Self::AcceptPaused => "pauses of a listener",
+            Self::FileRefused => "files without a descriptor",
+            Self::FileFailed => "files that failed",
+            Self::AccessLogLost => "lost lines of the access log",
+            Self::ReopenFailed => "logs that could not be opened again",
+            Self::TlsSpoken => "clients that speak TLS",
+            Self::RequestRefused => "refused requests",
+            Self::Signal => "signals",
+        }
+    }
+}

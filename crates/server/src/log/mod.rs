@@ -1,0 +1,49 @@
+//! What a server writes down: its answers, and what goes wrong with it.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `access`, `line` | the access log of one loop, and its lines |
+//! | `error`, `event` | the error log of the server, and what it can say |
+//! | `sink` | lines for a file or a stream, written without waiting |
+
+mod access;
+mod error;
+mod event;
+mod line;
+mod sink;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub(crate) use access::AccessLog;
+pub use error::ErrorLog;
+pub(crate) use error::{ErrorWriter, unix_s};
+pub(crate) use event::Event;
+pub(crate) use line::Entry;
+
+use crate::config::LogLevel;
+
+/// What the loops of one server share for their logs; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    reopened: Arc<AtomicU64>,
+    pub(crate) errors: Arc<ErrorLog>,
+}
+
+impl Logs {
+    /// Logs whose error log is told nothing below this level.
+    #[must_use]
+    pub fn new(level: LogLevel) -> Self {
+        Self { reopened: Arc::default(), errors: Arc::new(ErrorLog::new(level)) }
+    }
+
+    /// Has every access log open its file again at its loop's next turn. From any thread.
+    pub fn reopen(&self) {
+        self.reopened.fetch_add(1, Relaxed);
+    }
+
+    /// How often that was asked for.
+    fn reopens(&self) -> u64 {
+        self.reopened.load(Relaxed)
+    }
+}

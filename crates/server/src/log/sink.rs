@@ -1,0 +1,118 @@
+//! Lines for a file or a stream, written without ever waiting for it.
+//!
+//! What cannot be written at once stays in the buffer; what does not fit the buffer, or fails, is
+//! lost, and whoever added it is told how many lines. Both logs stand on it.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::config::LogTarget;
+
+/// Most that waits for a slow reader; a line that does not fit is lost.
+pub(super) const BUFFER_BYTES_MAX: usize = 256 * 1024;
+/// A pipe that is ready takes so much without waiting (POSIX: PIPE_BUF).
+const PIPE_BYTES: usize = 4096;
+/// Of a log that is made: readable for the group, secret to the rest.
+const MODE: u32 = 0o640;
+
+/// An open file or stream, and the lines that wait for it.
+#[derive(Debug)]
+pub(super) struct Sink {
+    target: LogTarget,
+    fd: OwnedFd,
+    is_regular: bool,
+    pub(super) buffer: Vec<u8>,
+}
+
+/// Lines that a write error cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lost {
+    pub(super) lines: u64,
+    pub(super) errno: Errno,
+}
+
+impl Sink {
+    /// Opens a file for appending, which is made if need be, or a stream of the process.
+    pub(super) fn open(target: &LogTarget) -> std::io::Result<Self> {
+        let fd = open(target)?;
+        let is_regular = is_regular(&fd);
+        Ok(Self { target: target.clone(), fd, is_regular, buffer: Vec::new() })
+    }
+
+    /// Opens the target again. The old file is kept when that fails: a line there beats none.
+    pub(super) fn reopen(&mut self) -> std::io::Result<()> {
+        let fd = open(&self.target)?;
+        self.is_regular = is_regular(&fd);
+        self.fd = fd;
+        Ok(())
+    }
+
+    /// Keeps what was added behind the first `before` bytes of the buffer, if it has room.
+    pub(super) fn keep(&mut self, before: usize) -> bool {
+        let fits = self.buffer.len() <= BUFFER_BYTES_MAX;
+        if !fits {
+            self.buffer.truncate(before);
+        }
+        fits
+    }
+
+    /// Writes what can be written without waiting.
+    pub(super) fn flush(&mut self) -> Option<Lost> {
+        let mut written = 0;
+        let mut lost = None;
+        while written < self.buffer.len() {
+            let rest = &self.buffer[written..];
+            match write_some(&self.fd, self.is_regular, rest) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(taken) => written += taken,
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    let lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+                    lost = Some(Lost { lines, errno });
+                    written = self.buffer.len();
+                }
+            }
+        }
+        self.buffer.drain(..written);
+        lost
+    }
+}
+
+fn open(target: &LogTarget) -> std::io::Result<OwnedFd> {
+    match target {
+        LogTarget::Stdout => std::io::stdout().as_fd().try_clone_to_owned(),
+        LogTarget::Stderr => std::io::stderr().as_fd().try_clone_to_owned(),
+        LogTarget::File(path) => open_file(path).map(OwnedFd::from),
+    }
+}
+
+fn open_file(path: &Path) -> std::io::Result<File> {
+    // A named pipe without a reader is refused instead of waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
+}
+
+fn is_regular(fd: &OwnedFd) -> bool {
+    let stat = rustix::fs::fstat(fd);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+/// Writes the front of `bytes`; nothing when the reader has no room.
+fn write_some(fd: &OwnedFd, is_regular: bool, bytes: &[u8]) -> rustix::io::Result<usize> {
+    if is_regular {
+        return rustix::io::write(fd, bytes);
+    }
+    // A stream of the process shares its flags with other processes, so it stays blocking: it is
+    // asked first, and given no more than a ready pipe takes at once.
+    let mut ready = [PollFd::new(fd, PollFlags::OUT)];
+    if poll(&mut ready, Some(&Timespec::default()))? == 0 {
+        return Ok(0);
+    }
+    rustix::io::write(fd, &bytes[..bytes.len().min(PIPE_BYTES)])
+}

@@ -1,0 +1,123 @@
+//! Looks at the counters of a running server once a second, and tells the error log what they mean.
+//!
+//! Loops count and never explain; the thread that waits for signals calls this between its waits.
+//!
+//! ```text
+//!  Free ── a loop paused for want of room ──► Full ── no pause since, and room in every loop ──► Free
+//!            "connections are full"                     "there is room for connections again"
+//! ```
+
+use std::path::PathBuf;
+
+use pollux_engine::Counter;
+
+use crate::config::{LogTarget, ServeConfig};
+use crate::counters::ServerCounter;
+use crate::descriptors::{connections_max, limit, remedy_for, remedy_for_full};
+use crate::log::{ErrorLog, Event};
+use crate::stats::LoopSource;
+
+/// Lost lines of the access log are told so often.
+const LOST_LINES_S: u64 = 60;
+
+/// What was seen last.
+#[derive(Debug)]
+pub(super) struct Watch {
+    connections_max: u64,
+    remedy: String,
+    access_log: Option<PathBuf>,
+    is_full: bool,
+    seen: Seen,
+    lost_untold: u64,
+    lost_told_s: Option<u64>,
+}
+
+/// Counts over all loops.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Seen {
+    full_pauses: u64,
+    accept_pauses: u64,
+    lines_lost: u64,
+}
+
+impl Watch {
+    pub(super) fn new(config: &ServeConfig) -> Self {
+        Self {
+            connections_max: connections_max(config).into(),
+            remedy: remedy_for_full(config, limit()),
+            access_log: config.access_log.as_ref().map(LogTarget::path),
+            is_full: false,
+            seen: Seen::default(),
+            lost_untold: 0,
+            lost_told_s: None,
+        }
+    }
+
+    /// Tells what is new at this second since 1970; everything when the server ends.
+    pub(super) fn look(&mut self, loops: &[LoopSource], log: &ErrorLog, unix_s: u64, is_end: bool) {
+        let sum = |of: &dyn Fn(&LoopSource) -> u64| loops.iter().map(of).sum::<u64>();
+        let now = Seen {
+            full_pauses: sum(&|source| source.engine.value(Counter::FullPauses)),
+            accept_pauses: sum(&|source| source.engine.value(Counter::AcceptPauses)),
+            lines_lost: sum(&|source| source.server.value(ServerCounter::LogLinesLost)),
+        };
+        let before = std::mem::replace(&mut self.seen, now);
+        let open = sum(&|source| source.engine.open());
+        self.look_at_room(now.full_pauses > before.full_pauses, open, loops, log, unix_s);
+        if now.accept_pauses > before.accept_pauses {
+            let times = now.accept_pauses - before.accept_pauses;
+            log.report(Event::AcceptPaused, unix_s, || accept_paused(times, open, loops));
+        }
+        self.lost_untold += now.lines_lost - before.lines_lost;
+        let is_due = self.lost_told_s.is_none_or(|told| unix_s.abs_diff(told) >= LOST_LINES_S);
+        if self.lost_untold > 0 && (is_due || is_end) {
+            self.lost_told_s = Some(unix_s);
+            let lines = std::mem::take(&mut self.lost_untold);
+            log.report(Event::AccessLogLost, unix_s, || self.lines_lost(lines, loops));
+        }
+    }
+
+    fn look_at_room(
+        &mut self,
+        has_paused: bool,
+        open: u64,
+        loops: &[LoopSource],
+        log: &ErrorLog,
+        unix_s: u64,
+    ) {
+        let most = self.connections_max;
+        if has_paused && !self.is_full {
+            self.is_full = true;
+            log.report(Event::ConnectionsFull, unix_s, || {
+                let remedy = &self.remedy;
+                format!("connections are full, {open} of {most}: others wait unanswered; {remedy}")
+            });
+        } else if !has_paused && self.is_full {
+            // A loop that paused goes on as soon as one of its own closes.
+            let share = (most / loops.len() as u64).max(1);
+            self.is_full = loops.iter().any(|source| source.engine.open() >= share);
+            if !self.is_full {
+                let text = || format!("there is room for connections again: {open} of {most}");
+                log.report(Event::ConnectionsFree, unix_s, text);
+            }
+        }
+    }
+
+    fn lines_lost(&self, lines: u64, loops: &[LoopSource]) -> String {
+        let why = match loops.iter().find_map(|source| source.server.log_errno()) {
+            Some(errno) => std::io::Error::from(errno).to_string(),
+            None => "its reader is too slow".to_owned(),
+        };
+        let log = self.access_log.as_deref().unwrap_or("access log".as_ref()).display();
+        format!("the access log {log} lost {lines} lines: {why}")
+    }
+}
+
+fn accept_paused(times: u64, open: u64, loops: &[LoopSource]) -> String {
+    let error = loops.iter().find_map(|source| source.engine.accept_error());
+    let (why, remedy) = match &error {
+        Some(error) => (error.to_string(), remedy_for(error)),
+        None => ("unknown".to_owned(), String::new()),
+    };
+    format!("accepting paused {times} times with {open} connections open: {why}{remedy}")
+}

@@ -1,0 +1,217 @@
+//! What a running server says unasked: a full one, one without descriptors, one whose log is lost.
+//! A process of its own, for it lowers its descriptor limit; the tests take turns.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pollux_engine::{GroupError, ListenAddress};
+use pollux_server::config::Given;
+use pollux_server::{Server, ServerError};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tempfile::TempDir;
+
+/// Far longer than anything here takes; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+/// Where the loops accept in different ways.
+const DRIVERS: [&str; 2] = ["epoll-et", "uring"];
+/// More than the accepts that a ring has armed, which keep the limit of the time they were made.
+const LATE: usize = 6;
+
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server and its error log.
+struct Told {
+    server: Server,
+    address: SocketAddr,
+    log: PathBuf,
+    _folder: TempDir,
+}
+
+impl Told {
+    fn start(config: &str) -> Self {
+        Self::start_on("epoll-et", config).expect("every kernel has it")
+    }
+
+    /// None where the kernel does not allow io_uring.
+    #[expect(clippy::print_stdout, reason = "a skipped driver is named")]
+    fn start_on(driver: &str, config: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("errors");
+        let text = format!(
+            "{config}\npoller = \"{driver}\"\nlisten = \"127.0.0.1:0\"\nerror_log = {log:?}\n\
+             log_level = \"info\""
+        );
+        let config = Given::from_toml(&text, "test").build().expect("right");
+        let server = match Server::start(&config) {
+            Ok(server) => server,
+            Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
+                assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
+                println!("{driver} is skipped: {reason}");
+                return None;
+            }
+            Err(error) => panic!("{driver}: {error}"),
+        };
+        let ListenAddress::Tcp(address) = server.addresses()[0].clone() else { panic!("TCP") };
+        Some(Self { server, address, log, _folder: folder })
+    }
+
+    fn connect(&self) -> TcpStream {
+        ready(TcpStream::connect(self.address).expect("connected"))
+    }
+
+    /// Looks until the log says `what`; how often it says so then.
+    fn await_line(&mut self, what: &str) -> usize {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            self.server.look();
+            let text = read(&self.log);
+            let times = text.matches(what).count();
+            if times > 0 {
+                return times;
+            }
+            assert!(Instant::now() < end, "no \"{what}\" in:\n{text}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends the server; what the log says then.
+    fn end(self) -> String {
+        self.server.abort();
+        self.server.join().expect("ended");
+        read(&self.log)
+    }
+}
+
+fn ready(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream
+}
+
+fn read(log: &Path) -> String {
+    std::fs::read_to_string(log).expect("it was opened")
+}
+
+/// Asks and reads a head.
+fn ask(stream: &mut TcpStream, request: &[u8]) -> String {
+    stream.write_all(request).expect("sent");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a byte of a head");
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("text")
+}
+
+#[test]
+fn a_full_server_says_so_once_and_names_the_setting() {
+    let _turn = alone();
+    for driver in DRIVERS {
+        let config = "reply = 0\nmax_connections = 2";
+        let Some(mut told) = Told::start_on(driver, config) else { continue };
+        let mut open: Vec<TcpStream> = (0..3).map(|_| told.connect()).collect();
+        assert!(ask(&mut open[1], GET).starts_with("HTTP/1.1 200"));
+        let full = "warn: connections are full, 2 of 2: others wait unanswered; raise \
+                    --max-connections, now 2; the descriptor limit of ";
+        assert_eq!(told.await_line(full), 1, "{driver}");
+        // The third takes the place of the first, and the server is as full as before.
+        open.remove(0);
+        assert!(ask(&mut open[1], GET).starts_with("HTTP/1.1 200"));
+        told.server.look();
+        assert_eq!(told.await_line(full), 1, "{driver}");
+        drop(open);
+        told.await_line("info: there is room for connections again: ");
+        let text = told.end();
+        assert_eq!(text.lines().count(), 2, "{driver}: {text}");
+    }
+}
+
+#[test]
+fn a_server_without_descriptors_says_what_was_answered_and_why() {
+    let _turn = alone();
+    let site = tempfile::tempdir().expect("a folder");
+    std::fs::write(site.path().join("page"), "hello").expect("written");
+    for driver in DRIVERS {
+        let Some(mut told) = Told::start_on(driver, &format!("dir = {:?}", site.path())) else {
+            continue;
+        };
+        let request = b"HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mut early = told.connect();
+        assert!(ask(&mut early, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 403"));
+        let socket = |_| rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
+        let late: Result<Vec<OwnedFd>, _> = (0..LATE).map(socket).collect();
+        let late = late.expect("descriptors are left");
+        let limit = getrlimit(Resource::Nofile);
+        // Nothing is closed meanwhile, so no number below it is free.
+        setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).expect("less");
+        let refused = ask(&mut early, request);
+        for socket in &late {
+            rustix::net::connect(socket, &told.address).expect("the backlog takes it");
+        }
+        let begin = Instant::now();
+        let pauses = loop {
+            let counters = &told.server.overview().loops[0].engine;
+            let pauses = counters.value(pollux_engine::Counter::AcceptPauses);
+            if pauses > 0 || begin.elapsed() > PATIENCE {
+                break pauses;
+            }
+            std::thread::yield_now();
+        };
+        told.server.look();
+        setrlimit(Resource::Nofile, limit).expect("as before");
+        assert!(pauses > 0, "{driver}: the accept succeeded");
+        assert!(refused.starts_with("HTTP/1.1 503"), "{driver}: {refused}");
+        assert!(refused.contains("Retry-After: 1\r\n"), "{driver}: {refused}");
+        told.await_line("warn: /page was answered with 503: Too many open files (os error 24); ");
+        told.await_line(
+            "connections open: Too many open files (os error 24); raise the descriptor",
+        );
+        // Who waited is served in the end.
+        for socket in late {
+            let head = ask(&mut ready(TcpStream::from(socket)), request);
+            assert!(head.starts_with("HTTP/1.1 200"), "{driver}: {head}");
+        }
+        told.end();
+    }
+}
+
+#[test]
+fn lines_that_the_access_log_lost_are_told_once_a_minute_with_the_reason() {
+    let _turn = alone();
+    let mut told = Told::start("reply = 0\naccess_log = \"/dev/full\"");
+    let mut client = told.connect();
+    ask(&mut client, GET);
+    told.await_line("warn: the access log /dev/full lost 1 lines: No space left on device");
+    for _ in 0..5 {
+        ask(&mut client, GET);
+        told.server.look();
+    }
+    assert_eq!(told.await_line("the access log /dev/full lost"), 1);
+    let text = told.end();
+    assert!(text.contains("/dev/full lost 5 lines"), "the rest at the end: {text}");
+}
+
+#[test]
+fn a_client_that_speaks_tls_is_told_of_once_a_minute() {
+    let _turn = alone();
+    let mut told = Told::start("reply = 0");
+    for _ in 0..3 {
+        let mut client = told.connect();
+        client.write_all(b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03").expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("an answer and the end");
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    let told_of = "warn: 127.0.0.1 speaks TLS, which this server does not: use http://";
+    assert_eq!(told.await_line(told_of), 1);
+    assert!(told.end().contains("2 more like this (clients that speak TLS)"));
+}
