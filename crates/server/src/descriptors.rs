@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  limit (RLIMIT_NOFILE) = kept + connections + files
-//!                          256                  half of the rest, where files are served
+//!                          256                  a quarter of the rest, where files are served
 //! ```
 //!
 //! A connection has one descriptor. It has a second one only while a large file is sent to it, so
@@ -19,7 +19,7 @@ use crate::config::{Answer, ServeConfig};
 /// Descriptors that are neither connections nor files: listeners, wakers, logs, the endpoints.
 const KEPT: u64 = 256;
 /// The part of all others that files may always have: one in so many.
-const FILES_SHARE: u64 = 2;
+const FILES_SHARE: u64 = 4;
 /// Most connections when the descriptor limit is the only bound.
 const CONNECTIONS_DEFAULT: u64 = 100_000;
 
@@ -82,7 +82,7 @@ mod tests {
     fn idle_connections_keep_no_descriptors_for_files() {
         let files = config("dir = \"/\"");
         for (limit, replies, served) in
-            [(30, 15, 8), (256, 128, 64), (1024, 768, 384)]
+            [(30, 15, 12), (256, 128, 96), (1024, 768, 576), (20_000, 19_744, 14_808)]
         {
             assert_eq!(connections_within(limit, &Answer::Echo), replies);
             assert_eq!(connections_within(limit, &files.answer), served);

@@ -39,7 +39,24 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `pollux serve` on this driver; none where it is not to be had, which is named.
     pub(crate) fn start(driver: &str, flags: &[&str]) -> Option<Self> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        Self::start_within(driver, flags, None)
+    }
+
+    /// The same with a limit for its descriptors.
+    pub(crate) fn start_within(
+        driver: &str,
+        flags: &[&str],
+        descriptors: Option<u32>,
+    ) -> Option<Self> {
+        let mut command = match descriptors {
+            None => Command::new(env!("CARGO_BIN_EXE_pollux")),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\"")]);
+                shell.arg(env!("CARGO_BIN_EXE_pollux"));
+                shell
+            }
+        };
         command.args(["serve", "--listen", "127.0.0.1:0", "--stats", "127.0.0.1:0"]);
         command.args(["--poller", driver]).args(flags);
         let mut process = command.stderr(Stdio::piped()).spawn().expect("pollux starts");

@@ -5,6 +5,7 @@
 //! | `soak` | random clients leave nothing behind, and hurt nobody beside them |
 //! | `storm` | ten thousand connects at once starve no live connection |
 //! | `idle` | an idle connection costs few bytes |
+//! | `descriptors` | connections that wait leave descriptors to those that ask |
 //! | `calls` | system calls of a connection and of a request |
 //!
 //! `child` starts and ends servers, `metrics` reads their counters, `wire` is a client that is
@@ -16,6 +17,7 @@ mod calls;
 mod chaos;
 mod child;
 mod closed_loop;
+mod descriptors;
 mod idle;
 mod metrics;
 mod random;
