@@ -3,6 +3,9 @@
 //! # Rules
 //! * **One thread.** A poller is opened, used and dropped by one thread; only its [`Waker`]
 //!   travels. Boxed pollers are not `Send`.
+//! * **One process.** A child of `fork(2)` may drop a poller that it inherited, which leaves the
+//!   parent's as it is; everything else is [`Error::Inherited`] (`docs/fork.md`). A waker that it
+//!   inherited wakes the parent.
 //! * **Delete before close.** A descriptor is deleted, or forgotten, before it is closed. What
 //!   happens otherwise differs by kernel interface (`docs/poller-differences.md`); no backend ever
 //!   delivers an event of the closed file under a token of its successor.

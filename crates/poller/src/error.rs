@@ -35,6 +35,8 @@ pub enum Error {
         /// What was asked, and who can do it.
         what: &'static str,
     },
+    /// This process is a child of the one that opened the poller (`fork(2)`).
+    Inherited,
     /// A bound of the backend was reached.
     Limit {
         /// Name of the bound.
@@ -68,7 +70,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that `epoll_ctl(2)` gives for the same mistake, or that the kernel gave.
+    /// The errno that `epoll_ctl(2)` gives for the same mistake, or that the kernel gave; none
+    /// for [`Error::Inherited`], which no kernel interface knows.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         use rustix::io::Errno;
@@ -80,6 +83,7 @@ impl Error {
             Self::Limit { .. } => Some(Errno::NOSPC.raw_os_error()),
             Self::Unavailable { cause, .. } | Self::System { cause, .. } => cause.raw_os_error(),
             Self::Batch { cause, .. } => cause.raw_os_error(),
+            Self::Inherited => None,
         }
     }
 
@@ -99,6 +103,9 @@ impl fmt::Display for Error {
                 write!(f, "fd {fd} is a regular file or directory, which is always ready")
             }
             Self::Unsupported { backend, what } => write!(f, "{backend} can't do: {what}"),
+            Self::Inherited => f.write_str(
+                "a poller serves the process that opened it, not its children: open one here",
+            ),
             Self::Limit { name, value } => write!(f, "limit {name} = {value} reached"),
             Self::Unavailable { backend, reason, .. } => {
                 write!(f, "{backend} is not available here: {reason}")

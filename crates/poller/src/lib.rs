@@ -40,6 +40,7 @@ mod events;
 mod files;
 mod interest;
 mod mechanism;
+mod owned;
 mod poll;
 mod select;
 pub mod sim;

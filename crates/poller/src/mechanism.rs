@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use crate::aio::Aio;
 use crate::epoll::Epoll;
+use crate::owned::Owned;
 use crate::poll::Poll;
 use crate::select::Select;
 use crate::uring_poll::UringPoll;
@@ -116,11 +117,11 @@ impl Mechanism {
     /// [`Error::Unavailable`] with the reason where the kernel forbids it.
     pub fn open(self) -> Result<Box<dyn Poller>, Error> {
         Ok(match self.backend() {
-            Backend::Select => Box::new(Select::open()?),
-            Backend::Poll => Box::new(Poll::open()?),
-            Backend::Aio => Box::new(Aio::open()?),
-            Backend::Epoll => Box::new(Epoll::open()?),
-            Backend::Uring => Box::new(UringPoll::open()?),
+            Backend::Select => Box::new(Owned::new(Select::open()?)?),
+            Backend::Poll => Box::new(Owned::new(Poll::open()?)?),
+            Backend::Aio => Box::new(Owned::new(Aio::open()?)?),
+            Backend::Epoll => Box::new(Owned::new(Epoll::open()?)?),
+            Backend::Uring => Box::new(Owned::new(UringPoll::open()?)?),
             Backend::Sim => unreachable!("no mechanism is simulated: a world opens its pollers"),
         })
     }

@@ -137,6 +137,7 @@ impl Poll {
 }
 
 impl Poller for Poll {
+    #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
@@ -152,6 +153,7 @@ impl Poller for Poll {
         Ok(())
     }
 
+    #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let entry = self.table.registered(fd)?;
@@ -161,6 +163,7 @@ impl Poller for Poll {
         Ok(())
     }
 
+    #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
         self.drop_entry(fd.as_raw_fd());
@@ -168,6 +171,7 @@ impl Poller for Poll {
         Ok(())
     }
 
+    #[inline]
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         let deadline = Deadline::after(timeout);

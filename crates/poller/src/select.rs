@@ -153,6 +153,7 @@ impl Select {
 }
 
 impl Poller for Select {
+    #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let was_closed = self.table.check_vacant(fd, token)?;
@@ -167,6 +168,7 @@ impl Poller for Select {
         Ok(())
     }
 
+    #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let entry = self.table.registered(fd)?;
@@ -176,6 +178,7 @@ impl Poller for Select {
         Ok(())
     }
 
+    #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
         self.want(fd.as_raw_fd(), Interest::NONE);
@@ -184,6 +187,7 @@ impl Poller for Select {
         Ok(())
     }
 
+    #[inline]
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         let deadline = Deadline::after(timeout);

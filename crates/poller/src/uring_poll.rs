@@ -341,6 +341,7 @@ impl Drop for UringPoll {
 }
 
 impl Poller for UringPoll {
+    #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         if self.table.check_vacant(fd, token)? {
@@ -352,6 +353,7 @@ impl Poller for UringPoll {
         Ok(())
     }
 
+    #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         if self.table.registered(fd)?.how.exclusive || how.exclusive {
@@ -363,6 +365,7 @@ impl Poller for UringPoll {
         Ok(())
     }
 
+    #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
         self.counters.updates_asked.add(1);
@@ -374,6 +377,7 @@ impl Poller for UringPoll {
         Ok(())
     }
 
+    #[inline]
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         // A time too far away to be written down is for ever.

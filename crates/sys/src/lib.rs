@@ -6,6 +6,7 @@
 
 pub mod aio;
 pub mod epoll;
+pub mod fork;
 pub mod inherited;
 pub mod mqueue;
 pub mod perf;

@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "std has no fork without exec")]
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use pollux_poller::{Events, Interest, Readiness, Trigger};
+use pollux_poller::{Change, Error, Events, Interest, Readiness, Registration, Token, Trigger};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use crate::suite::objects::Object;
@@ -14,6 +15,9 @@ pub(crate) const CASES: &[Case] = &[
     case!(a_child_that_exits_leaves_the_parent_alone, [Kernel]),
     case!(a_child_that_drops_its_copy_leaves_the_parent_alone, [Kernel]),
     case!(a_child_that_drops_its_copy_keeps_its_memory, [Kernel]),
+    case!(a_child_that_deletes_leaves_the_parents_registration, [Kernel]),
+    case!(a_child_that_adds_and_modifies_changes_nothing_of_the_parents, [Kernel]),
+    case!(a_child_that_waits_takes_nothing_from_the_parent, [Kernel]),
     case!(a_child_can_open_a_poller_of_its_own, [Kernel]),
     case!(a_child_can_wake_nobody_by_dying, [Kernel]),
     case!(what_a_child_writes_is_reported, [Kernel]),
@@ -102,6 +106,61 @@ fn a_child_that_drops_its_copy_keeps_its_memory(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
+/// Every method that talks to the kernel is refused in a child, in words that say what to do.
+#[track_caller]
+fn refused(outcome: Result<(), Error>) {
+    let error = outcome.expect_err("this poller is the parent's").to_string();
+    assert!(error.contains("the process that opened it"), "{error}");
+}
+
+fn a_child_that_deletes_leaves_the_parents_registration(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    rig.quiet();
+    ended(child(|| {
+        refused(rig.poller.delete(reader.as_fd()));
+        refused(rig.poller.forget(reader.as_fd()));
+        refused(rig.poller.apply(&[Change::Delete(reader.as_fd())]).map_err(|error| match error {
+            Error::Batch { index: 0, cause } => *cause,
+            other => panic!("{other:?}"),
+        }));
+    }));
+    works(rig, &reader, &writer)
+}
+
+fn a_child_that_adds_and_modifies_changes_nothing_of_the_parents(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    let (other, other_writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Level)?;
+    rig.quiet();
+    ended(child(|| {
+        let how = Registration::new(Interest::NONE, Trigger::Level);
+        refused(rig.poller.modify(reader.as_fd(), Token::new(9, 0), how));
+        let how = Registration::new(READ, Trigger::Level);
+        refused(rig.poller.add(other.as_fd(), Token::new(9, 0), how));
+    }));
+    other_writer.write(1).expect("room");
+    rig.quiet();
+    works(rig, &reader, &writer)
+}
+
+/// A oneshot event is there once for all who share an epoll instance.
+fn a_child_that_waits_takes_nothing_from_the_parent(rig: &mut Rig) -> Verdict {
+    rig.needs_kernel()?;
+    let (reader, writer) = rig.pipe();
+    rig.add(&reader, 1, READ, Trigger::Oneshot)?;
+    rig.quiet();
+    writer.write(1).expect("room");
+    ended(child(|| {
+        let mut events = Events::with_capacity(8);
+        refused(rig.poller.wait(&mut events, Some(Duration::ZERO)));
+    }));
+    assert_eq!(rig.found(), [(1, Readiness::READABLE)]);
+    Ok(())
+}
+
 fn a_child_can_open_a_poller_of_its_own(rig: &mut Rig) -> Verdict {
     rig.needs_kernel()?;
     let (reader, writer) = rig.pipe();
@@ -153,7 +212,7 @@ fn a_file_that_a_child_inherited_lives_on(rig: &mut Rig) -> Verdict {
     });
     reader.close();
     writer.write(1).expect("the child keeps the reader open");
-    let seen = rig.wait(8, std::time::Duration::from_millis(20));
+    let seen = rig.wait(8, Duration::from_millis(20));
     drop(kept_here);
     ended(child);
     match seen[..] {
