@@ -195,8 +195,8 @@ impl Aio {
         }
     }
 
-    /// The kernel would not arm `key`: either its number was closed without delete, or the
-    /// caller hears of it by an event (the deferred errors of the contract).
+    /// The kernel would not arm `key`: either its number was closed since it was armed before,
+    /// or the caller hears of it by an event (the deferred errors of the contract).
     fn refuse(&mut self, key: Key, cause: io::Error, events: &mut Events) -> Result<(), Error> {
         if key == Key::WAKER {
             return Err(submit_failed(cause));
@@ -204,15 +204,16 @@ impl Aio {
         let entry = self.table.by_key(key).expect("what is queued has its entry");
         if let State::Queued { is_rearm: false, .. } = entry.state {
             self.counters.updates_sent.add(1);
-        }
-        self.counters.system_calls.add(1);
-        if readiness::is_open(key.fd()) {
-            entry.state = State::Silent;
-            events.push(entry.token, Readiness::ERROR);
         } else {
-            self.table.remove(key.fd());
-            self.counters.closed_without_delete.add(1);
+            self.counters.system_calls.add(1);
+            if !readiness::is_open(key.fd()) {
+                self.table.remove(key.fd());
+                self.counters.closed_without_delete.add(1);
+                return Ok(());
+            }
         }
+        entry.state = State::Silent;
+        events.push(entry.token, Readiness::ERROR);
         Ok(())
     }
 
@@ -292,8 +293,10 @@ impl Aio {
 }
 
 impl Poller for Aio {
+    #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
+        self.table.check_open(fd, &self.counters)?;
         let was_closed = self.table.check_vacant(fd, token)?;
         self.counters.updates_asked.add(1);
         let raw = fd.as_raw_fd();
@@ -307,6 +310,7 @@ impl Poller for Aio {
         Ok(())
     }
 
+    #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let entry = self.table.registered(fd)?;
@@ -327,6 +331,7 @@ impl Poller for Aio {
         Ok(())
     }
 
+    #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let state = self.table.registered(fd)?.state;
         self.counters.updates_asked.add(1);
@@ -340,6 +345,7 @@ impl Poller for Aio {
         Ok(())
     }
 
+    #[inline]
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         let deadline = Deadline::after(timeout);

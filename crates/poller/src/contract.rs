@@ -31,8 +31,8 @@ pub trait Poller {
     /// Starts to watch `fd`; events will carry `token`.
     ///
     /// # Errors
-    /// [`Error::AlreadyRegistered`] (EEXIST), [`Error::NotPollable`] (EPERM) for regular files
-    /// where [`Caps::files`] says so, [`Error::Unsupported`] for what [`Caps`] denies,
+    /// [`Error::AlreadyRegistered`] (EEXIST), [`Error::NotOpen`] (EBADF), which may come later
+    /// where changes are deferred, [`Error::NotPollable`] (EPERM) for regular files where [`Caps::files`] says so, [`Error::Unsupported`] for what [`Caps`] denies,
     /// [`Error::Limit`] at a bound of the backend, [`Error::System`] otherwise.
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error>;
 

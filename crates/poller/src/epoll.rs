@@ -110,6 +110,7 @@ impl Epoll {
 }
 
 impl Poller for Epoll {
+    #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         self.count_update();
@@ -124,6 +125,7 @@ impl Poller for Epoll {
         Ok(())
     }
 
+    #[inline]
     fn modify(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
         let raw = fd.as_raw_fd();
@@ -140,6 +142,7 @@ impl Poller for Epoll {
         Ok(())
     }
 
+    #[inline]
     fn delete(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let raw = fd.as_raw_fd();
         self.table.registered(fd)?;
@@ -149,6 +152,7 @@ impl Poller for Epoll {
     }
 
     /// No call: the last close takes the registration away, and what comes before it is stale.
+    #[inline]
     fn forget(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         self.table.registered(fd)?;
         self.table.remove(fd.as_raw_fd());
@@ -157,6 +161,7 @@ impl Poller for Epoll {
         Ok(())
     }
 
+    #[inline]
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
         self.buffer.resize(events.capacity(), EpollEvent::NONE);
@@ -206,13 +211,14 @@ const EXCLUSIVE_MODIFY: Error = Error::Unsupported {
     what: "changing an exclusive registration, or to one (epoll_ctl(2): EINVAL): delete and add",
 };
 
-/// The errors of `epoll_ctl(2)` that mean something here: EEXIST, ENOENT and EPERM have names;
-/// EBADF (an O_PATH descriptor), ELOOP (nested too deep), ENOSPC (`max_user_watches`) and
+/// The errors of `epoll_ctl(2)` that mean something here: EEXIST, ENOENT, EBADF and EPERM have
+/// names; ELOOP (nested too deep), ENOSPC (`max_user_watches`) and
 /// ENOMEM are passed on.
 fn ctl_error(fd: RawFd) -> impl Fn(Errno) -> Error {
     move |errno| match errno {
         Errno::EXIST => Error::AlreadyRegistered { fd },
         Errno::NOENT => Error::NotRegistered { fd },
+        Errno::BADF => Error::NotOpen { fd },
         Errno::PERM => Error::NotPollable { fd },
         other => Error::system("epoll_ctl")(other),
     }

@@ -23,6 +23,11 @@ pub enum Error {
         /// Number of the descriptor.
         fd: RawFd,
     },
+    /// The number names no open file, or one that is open as a path only (EBADF).
+    NotOpen {
+        /// The number.
+        fd: RawFd,
+    },
     /// The file has no readiness to wait for: a regular file or a directory (EPERM).
     NotPollable {
         /// Number of the descriptor.
@@ -78,6 +83,7 @@ impl Error {
         match self {
             Self::AlreadyRegistered { .. } => Some(Errno::EXIST.raw_os_error()),
             Self::NotRegistered { .. } => Some(Errno::NOENT.raw_os_error()),
+            Self::NotOpen { .. } => Some(Errno::BADF.raw_os_error()),
             Self::NotPollable { .. } => Some(Errno::PERM.raw_os_error()),
             Self::Unsupported { .. } => Some(Errno::INVAL.raw_os_error()),
             Self::Limit { .. } => Some(Errno::NOSPC.raw_os_error()),
@@ -99,6 +105,7 @@ impl fmt::Display for Error {
                 write!(f, "fd {fd} is registered already: modify it, or delete it before adding")
             }
             Self::NotRegistered { fd } => write!(f, "fd {fd} is not registered: add it first"),
+            Self::NotOpen { fd } => write!(f, "fd {fd} is not open, or as a path only (O_PATH)"),
             Self::NotPollable { fd } => {
                 write!(f, "fd {fd} is a regular file or directory, which is always ready")
             }

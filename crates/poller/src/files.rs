@@ -19,11 +19,11 @@ use crate::{Counters, Error};
 /// dropped at once.
 ///
 /// # Errors
-/// [`Error::NotPollable`] for a file without readiness, [`Error::System`] with EBADF for an
-/// O_PATH descriptor. One of a socket or a pipe is let through.
+/// [`Error::NotPollable`] for a file without readiness, [`Error::NotOpen`] for a number that
+/// is not open and for an O_PATH descriptor. One of a socket or a pipe is let through.
 pub(crate) fn check_pollable(fd: BorrowedFd<'_>, counters: &Counters) -> Result<(), Error> {
     counters.system_calls.add(1);
-    let stat = rustix::fs::fstat(fd).map_err(Error::system("fstat"))?;
+    let stat = rustix::fs::fstat(fd).map_err(refused(fd, "fstat"))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile
         | FileType::Directory
@@ -41,10 +41,16 @@ fn ask_epoll(fd: BorrowedFd<'_>, counters: &Counters) -> Result<(), Error> {
         epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("epoll_create1"))?;
     let nothing = epoll::EventData::new_u64(0);
     let answer = epoll::add(&probe, fd, nothing, epoll::EventFlags::empty());
-    answer.map_err(|errno| match errno {
-        Errno::PERM => Error::NotPollable { fd: fd.as_raw_fd() },
-        other => Error::system("epoll_ctl")(other),
-    })
+    answer.map_err(refused(fd, "epoll_ctl"))
+}
+
+fn refused(fd: BorrowedFd<'_>, call: &'static str) -> impl Fn(Errno) -> Error {
+    let fd = fd.as_raw_fd();
+    move |errno| match errno {
+        Errno::PERM => Error::NotPollable { fd },
+        Errno::BADF => Error::NotOpen { fd },
+        other => Error::system(call)(other),
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! What every kernel backend asks before it does anything: is this the process that opened the
-//! poller.
+//! poller, and can the number be a descriptor at all.
 //!
 //! A child of `fork(2)` shares the epoll instance and the eventfd of its parent. Its changes would
 //! be the parent's, and a wait would take the parent's events; AIO and io_uring refuse it in words
 //! of their own, select and poll would go on with a copy. Here all of them refuse alike.
 //! `docs/fork.md` has the reasons. [`crate::Mechanism::open`] puts it around what it opens.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,10 @@ impl<P: Poller> Poller for Owned<P> {
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         if !self.mark.is_here() {
             return Err(Error::Inherited);
+        }
+        let raw = fd.as_raw_fd();
+        if raw < 0 {
+            return Err(Error::NotOpen { fd: raw });
         }
         self.poller.add(fd, token, how)
     }

@@ -7,10 +7,13 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use crate::{Error, Registration, Token};
+use crate::{Counters, Error, Registration, Token};
 
 /// The most descriptors that a table can index: `fs.nr_open` can't be set higher.
 const FDS_MAX: usize = 1 << 30;
+
+/// Numbers below the usual RLIMIT_NOFILE get their memory whether they are open or not.
+const UNASKED: usize = 1024;
 
 /// Names one registration towards the kernel: descriptor number and sequence.
 ///
@@ -91,6 +94,19 @@ impl<S> Table<S> {
         }
     }
 
+    /// Refuses `fd` when it lies beyond the numbers that there is room for and is not open, so
+    /// that no memory is taken for a number that names nothing. For backends whose `add` asks the
+    /// kernel nothing else; what is wrong with a smaller number, the kernel says later.
+    pub(crate) fn check_open(&self, fd: BorrowedFd<'_>, counters: &Counters) -> Result<(), Error> {
+        let raw = fd.as_raw_fd();
+        let unasked = self.places.len().max(UNASKED);
+        if usize::try_from(raw).is_ok_and(|index| index < unasked) {
+            return Ok(());
+        }
+        counters.system_calls.add(1);
+        if pollux_sys::readiness::is_open(raw) { Ok(()) } else { Err(Error::NotOpen { fd: raw }) }
+    }
+
     /// The key that the next [`Table::insert`] of `fd` will give.
     pub(crate) fn next_key(&self, fd: RawFd) -> Key {
         let place = usize::try_from(fd).ok().and_then(|index| self.places.get(index));
@@ -102,7 +118,9 @@ impl<S> Table<S> {
         let index = usize::try_from(fd).expect("descriptors are not negative");
         assert!(index < FDS_MAX, "descriptor number beyond fs.nr_open");
         if index >= self.places.len() {
-            self.places.resize_with(index + 1, || Place { sequence: 0, entry: None });
+            // To the next power of two: `check_open` asks once for each doubling.
+            let len = (index + 1).next_power_of_two();
+            self.places.resize_with(len, || Place { sequence: 0, entry: None });
         }
         let place = &mut self.places[index];
         place.sequence = (place.sequence + 1) % Key::SEQUENCES;

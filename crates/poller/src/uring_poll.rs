@@ -344,6 +344,7 @@ impl Poller for UringPoll {
     #[inline]
     fn add(&mut self, fd: BorrowedFd<'_>, token: Token, how: Registration) -> Result<(), Error> {
         self.caps.check(how)?;
+        self.table.check_open(fd, &self.counters)?;
         if self.table.check_vacant(fd, token)? {
             self.counters.closed_without_delete.add(1);
         }

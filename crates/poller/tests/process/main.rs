@@ -6,6 +6,7 @@
 
 mod fork;
 mod limits;
+mod numbers;
 mod signals;
 #[path = "../suite/mod.rs"]
 #[expect(dead_code, reason = "the verbs of the other test binary stand there too")]
@@ -20,6 +21,7 @@ const GROUPS: &[Group] = &[
     Group { name: "process/signals", cases: signals::CASES },
     Group { name: "process/fork", cases: fork::CASES },
     Group { name: "process/limits", cases: limits::CASES },
+    Group { name: "process/numbers", cases: numbers::CASES },
 ];
 
 fn main() -> ExitCode {

@@ -110,7 +110,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         backends: &[Backend::Aio, Backend::Uring],
-        cases: Cases::Named(&["errno/a_path_descriptor_is_ebadf"]),
+        cases: Cases::Named(&[
+            "errno/a_path_descriptor_is_ebadf",
+            "process/numbers/a_closed_number_is_ebadf",
+        ]),
         deviation: Deviation::ErrorLater,
         reason: "changes ride with the next wait, and only then does the kernel look",
     },
