@@ -72,6 +72,8 @@ named! {
         Sends = "sends",
         /// Sends that the socket took only in part, or not at all.
         SendsShort = "sends_short",
+        /// Looks at what a quiet or slow peer has not taken yet.
+        UntakenLooks = "untaken_looks",
         /// Events and completions of connections that were closed meanwhile, dropped.
         Stale = "stale",
         /// Wishes for readiness that were recorded for the kernel.

@@ -2,8 +2,14 @@
 //!
 //! Most connections have neither at any time, so both are boxed. Shared by the two loops.
 
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
+use crate::flow::Flow;
 use crate::output::Output;
-use crate::{CloseCause, Limits, Moment};
+use crate::{CloseCause, Counter, Counters, Limits, Moment};
 
 /// What a connection still has to do beside its conversation.
 #[derive(Debug, Default)]
@@ -32,7 +38,7 @@ pub(crate) enum Due {
 /// How much longer a closed conversation waits for its peer.
 #[derive(Debug)]
 pub(crate) struct Linger {
-    /// When it closes at the latest.
+    /// When it closes, if the peer has taken everything by then.
     pub(crate) until: Moment,
     bytes_left: u64,
 }
@@ -49,29 +55,52 @@ impl Linger {
     }
 }
 
+/// Has the kernel drop what the peer has not taken, and reset a TCP connection, when `socket` is
+/// closed. Else it would keep megabytes for minutes, for a peer that can't get all of it.
+pub(crate) fn drop_untaken(socket: BorrowedFd<'_>) {
+    // What fails here is a socket that has no peer any more.
+    let _ = set_socket_linger(socket, Some(Duration::ZERO));
+}
+
 impl Tail {
-    /// The deadline that comes first: `session`'s, or that of the tail.
-    pub(crate) fn deadline(&self, session: Moment) -> Moment {
+    /// The deadline that comes first: `session`'s, that of the tail, or the next look at how
+    /// the peer takes its output.
+    #[inline]
+    pub(crate) fn deadline(&self, flow: &Flow, session: Moment) -> Moment {
         match self {
-            Self::None => session,
-            Self::Waiting(output) => output.judged_at().min(session),
-            Self::Lingering(linger) => linger.until,
+            Self::None | Self::Waiting(_) => session.min(flow.look_at()),
+            Self::Lingering(linger) => linger.until.min(flow.look_at()),
         }
     }
 
     /// What is due when the clock of a connection rings whose session has the deadline
     /// `session`.
-    pub(crate) fn due(&mut self, session: Moment, now: Moment, limits: &Limits) -> Due {
-        match self {
-            Self::Lingering(_) => return Due::Close(CloseCause::Session),
-            Self::Waiting(output) => {
-                if !output.is_fast_enough(now, limits) {
-                    return Due::Close(CloseCause::SlowReader);
-                }
+    pub(crate) fn due(
+        &mut self,
+        flow: &mut Flow,
+        socket: BorrowedFd<'_>,
+        session: Moment,
+        now: Moment,
+        limits: &Limits,
+        counters: &Counters,
+    ) -> Due {
+        let is_over = matches!(self, Self::Lingering(linger) if linger.until <= now);
+        if is_over || flow.look_at() <= now {
+            counters.count(Counter::UntakenLooks);
+            // A socket that can't be asked is broken, and tells of that by itself.
+            let untaken_bytes = pollux_sys::socket::untaken_bytes(socket).unwrap_or(0);
+            if !flow.look(untaken_bytes, self.is_waiting(), now, limits) {
+                return Due::Close(CloseCause::SlowReader);
             }
-            Self::None => {}
+            if let (Self::Lingering(linger), true) = (&mut *self, is_over) {
+                if untaken_bytes == 0 {
+                    return Due::Close(CloseCause::Session);
+                }
+                linger.until = now + limits.linger_time;
+            }
         }
-        if session <= now { Due::Session } else { Due::Later(self.deadline(session)) }
+        let is_session_due = session <= now && !self.is_lingering();
+        if is_session_due { Due::Session } else { Due::Later(self.deadline(flow, session)) }
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -22,6 +22,7 @@ mod driver;
 mod ending;
 mod event_loop;
 mod fd_table;
+mod flow;
 mod group;
 mod hand_out;
 mod inbox;

@@ -12,11 +12,17 @@ pub struct Limits {
     pub accepts_per_turn: u32,
     /// Most events of one wait: a bigger batch makes the last one wait longer.
     pub events_per_turn: u32,
-    /// How long output may wait for the peer before its pace is judged.
+    /// How long a peer may take nothing of what was sent to it, wherever that waits: then the
+    /// connection is closed, up to 1/16 later, and reset when it is a TCP one. What a TCP peer's
+    /// kernel acknowledged counts as taken, on a unix socket what the peer has read.
+    ///
+    /// A peer's kernel tells of what it read in steps, of 64 KiB on loopback: in the default time
+    /// a peer with 1.1 kB/s makes one.
     pub write_timeout: Duration,
-    /// The least pace at which waiting output has to leave, in bytes per second.
+    /// What a peer has to take in each second, in bytes, while something waits for it; 0 for
+    /// anything. It may fall behind by 64 KiB and by what this makes in `write_timeout`.
     pub write_rate_min: u64,
-    /// How long the peer's last bytes are waited for after the output was ended.
+    /// How long the peer's last bytes are waited for after the output was ended and taken.
     pub linger_time: Duration,
     /// Most bytes dropped while lingering.
     pub linger_bytes: u64,
@@ -32,7 +38,7 @@ impl Default for Limits {
             connections_max: 10_000,
             accepts_per_turn: 64,
             events_per_turn: 512,
-            write_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
             write_rate_min: 512,
             linger_time: Duration::from_secs(2),
             linger_bytes: 1 << 20,

@@ -1,4 +1,4 @@
-//! Output that waits for its peer, and how slow the peer may be.
+//! Output that waits for its peer.
 //!
 //! Only connections whose socket is full have one, so it is boxed by its owner. Both loops keep
 //! what the kernel did not take here, in order; the readiness loop also sends from here.
@@ -11,6 +11,7 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use crate::flow::Flow;
 use crate::{CloseCause, Counter, Counters, FileRange, Limits, Moment};
 
 /// Most bytes that wait for one peer, beside files: a session is not called while output waits,
@@ -44,10 +45,6 @@ pub(crate) struct Output {
     pieces: VecDeque<Piece>,
     pub(crate) under_way: Option<UnderWay>,
     waiting_bytes: usize,
-    /// When the pace is judged next.
-    judged_at: Moment,
-    /// Bytes that left since it was judged last.
-    moved_bytes: u64,
     /// The socket was full when it was tried last: it will tell when it is not.
     is_blocked: bool,
     /// The socket has no peer yet; room to write will mean that it has one, or never will.
@@ -67,20 +64,13 @@ pub(crate) enum Flushed {
 }
 
 impl Output {
-    pub(crate) fn new(now: Moment, limits: &Limits) -> Self {
-        Self { judged_at: now + limits.write_timeout, ..Self::default() }
-    }
-
     /// The output of a socket that has no peer yet: nothing, or what a session says meanwhile.
-    /// Nobody's pace is judged.
     pub(crate) fn connecting(is_in_progress: bool) -> Self {
-        let judged_at = Moment::NEVER;
-        Self { judged_at, is_blocked: is_in_progress, is_connecting: true, ..Self::default() }
+        Self { is_blocked: is_in_progress, is_connecting: true, ..Self::default() }
     }
 
-    /// The peer is there: from now on its pace is judged.
-    pub(crate) fn connected(&mut self, now: Moment, limits: &Limits) {
-        self.judged_at = now + limits.write_timeout;
+    /// The peer is there.
+    pub(crate) fn connected(&mut self) {
         (self.is_blocked, self.is_connecting) = (false, false);
     }
 
@@ -156,28 +146,6 @@ impl Output {
         self.pieces.push_front(piece);
     }
 
-    /// Books bytes that left.
-    pub(crate) fn moved(&mut self, bytes: usize) {
-        self.moved_bytes += bytes as u64;
-    }
-
-    /// When the pace is judged next.
-    pub(crate) fn judged_at(&self) -> Moment {
-        self.judged_at
-    }
-
-    /// Judges the pace; true when the peer read fast enough, or it is too early to say.
-    pub(crate) fn is_fast_enough(&mut self, now: Moment, limits: &Limits) -> bool {
-        if now < self.judged_at {
-            return true;
-        }
-        let least = limits.write_rate_min.saturating_mul(limits.write_timeout.as_secs().max(1));
-        let is_fast = self.moved_bytes >= least;
-        self.judged_at = now + limits.write_timeout;
-        self.moved_bytes = 0;
-        is_fast
-    }
-
     /// Sends to a non-blocking socket until nothing is left or it is full.
     ///
     /// # Errors
@@ -186,6 +154,9 @@ impl Output {
         &mut self,
         socket: BorrowedFd<'_>,
         counters: &Counters,
+        flow: &mut Flow,
+        now: Moment,
+        limits: &Limits,
     ) -> Result<Flushed, CloseCause> {
         self.is_blocked = false;
         let mut of_files = 0;
@@ -200,7 +171,7 @@ impl Output {
             match outcome {
                 Ok(taken) => {
                     counters.add(Counter::BytesOut, taken as u64);
-                    self.moved_bytes += taken as u64;
+                    flow.sent(taken, now, limits);
                     self.shorten_first(taken);
                     of_files += if is_file { taken } else { 0 };
                     if of_files >= FILE_CHUNK && !self.pieces.is_empty() {
@@ -209,6 +180,7 @@ impl Output {
                 }
                 Err(Errno::AGAIN) => {
                     counters.count(Counter::SendsShort);
+                    flow.is_full(now, limits);
                     self.is_blocked = true;
                     return Ok(Flushed::Full);
                 }
@@ -290,11 +262,13 @@ mod tests {
             total
         });
         let counters = Counters::default();
-        let mut output = Output::new(Moment::default(), &Limits::default());
+        let (mut flow, now, limits) = (Flow::Quiet, Moment::default(), Limits::default());
+        let mut output = Output::default();
         output.push_file(FileRange { file: file_again.into(), offset: 0, len: LEN });
         loop {
             let before = counters.value(Counter::BytesOut);
-            let flushed = output.flush(ours.as_fd(), &counters).expect("the peer reads");
+            let flushed = output.flush(ours.as_fd(), &counters, &mut flow, now, &limits);
+            let flushed = flushed.expect("the peer reads");
             let share = counters.value(Counter::BytesOut) - before;
             assert!(share < 2 * FILE_CHUNK as u64, "{share} bytes at once");
             if flushed == Flushed::All {

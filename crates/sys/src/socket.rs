@@ -1,6 +1,7 @@
-//! Socket options that rustix lacks.
+//! What rustix lacks about sockets.
 //!
-//! Who opens many connections from one machine calls this: the lab and the load generator.
+//! Who opens many connections from one machine calls this, the lab and the load generator, and
+//! the loops of the engine ask how much of their output a peer has not taken.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -25,10 +26,32 @@ pub fn bind_address_no_port(socket: impl AsFd) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What a peer has not taken yet of the bytes that were sent to it (`SIOCOUTQ`, `tcp(7)`).
+///
+/// * TCP: bytes that the peer's kernel has not acknowledged, with 1 for an end that was sent.
+///   What waits in the peer's receive buffer counts as taken: nothing tells of it.
+/// * Unix stream sockets: bytes that the peer has not read, with the kernel's bookkeeping for
+///   them, some hundred bytes for each send. A piece counts until it was read whole.
+///
+/// # Errors
+/// EINVAL for a socket that listens, ENOTTY for what is not a socket.
+pub fn untaken_bytes(socket: impl AsFd) -> io::Result<u64> {
+    let fd = socket.as_fd().as_raw_fd();
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes one int to the place that the
+    // third argument points to; `bytes` is one and outlives the call.
+    let asked = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if asked < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
-    use std::os::unix::net::UnixDatagram;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::{UnixDatagram, UnixStream};
 
     use super::*;
 
@@ -39,5 +62,48 @@ mod tests {
         let (other, _) = UnixDatagram::pair().expect("a pair");
         let error = bind_address_no_port(&other).expect_err("not of the internet family");
         assert!(error.raw_os_error().is_some());
+    }
+
+    /// Sends until the socket is full; says how much that was.
+    fn fill(socket: &mut impl Write) -> u64 {
+        let mut sent = 0;
+        while let Ok(taken @ 1..) = socket.write(&[b'x'; 10_000]) {
+            sent += taken as u64;
+        }
+        sent
+    }
+
+    #[test]
+    fn what_a_unix_peer_has_not_read_is_untaken() {
+        let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
+        assert_eq!(untaken_bytes(&ours).expect("asked"), 0);
+        ours.set_nonblocking(true).expect("set");
+        let sent = fill(&mut ours);
+        let full = untaken_bytes(&ours).expect("asked");
+        assert!(full >= sent, "{full} of {sent}");
+        theirs.read_exact(&mut vec![0; sent as usize / 2]).expect("read");
+        let half = untaken_bytes(&ours).expect("asked");
+        assert!(0 < half && half < full, "{half} of {full}");
+        theirs.read_exact(&mut vec![0; (sent - sent / 2) as usize]).expect("read");
+        assert_eq!(untaken_bytes(&ours).expect("asked"), 0);
+    }
+
+    #[test]
+    fn what_the_kernel_of_a_tcp_peer_has_no_room_for_is_untaken() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let mut theirs = TcpStream::connect(listener.local_addr().expect("bound")).expect("there");
+        let (mut ours, _) = listener.accept().expect("accepted");
+        ours.set_nonblocking(true).expect("set");
+        let sent = fill(&mut ours);
+        let untaken = untaken_bytes(&ours).expect("asked");
+        assert!(0 < untaken && untaken <= sent, "{untaken} of {sent}");
+        theirs.read_exact(&mut vec![0; sent as usize]).expect("read");
+        // The last acknowledgement may be delayed (40 ms and more).
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while untaken_bytes(&ours).expect("asked") > 0 {
+            assert!(std::time::Instant::now() < end, "never acknowledged");
+            std::thread::yield_now();
+        }
+        assert!(untaken_bytes(&listener).is_err());
     }
 }

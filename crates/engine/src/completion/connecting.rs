@@ -64,7 +64,8 @@ impl<S: Session> CompletionLoop<S> {
         if let Err(errno) = outcome(&connection.socket) {
             return self.connect_failed(token, errno);
         }
-        output.connected(self.clock.now().at, &self.limits);
+        output.connected();
+        connection.flow.sent(0, self.clock.now().at, &self.limits);
         if output.is_empty() {
             connection.tail = Tail::None;
             connection.conversation.output_left();

@@ -18,7 +18,8 @@ use super::label::{Kind, label, numbered};
 use super::wire::{SendMarks, Wire};
 use crate::actions::Ending;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
-use crate::ending::{Linger, Tail};
+use crate::ending::{Linger, Tail, drop_untaken};
+use crate::flow::Flow;
 use crate::{CloseCause, ConnectionId, Counter, Session};
 
 /// Input kept for a session that takes none, before its receive is cancelled.
@@ -40,6 +41,7 @@ pub(super) struct Connection<S> {
     pub(super) marks: SendMarks,
     pub(super) conversation: Conversation<S>,
     pub(super) tail: Tail,
+    pub(super) flow: Flow,
 }
 
 impl<S: Session> CompletionLoop<S> {
@@ -56,12 +58,14 @@ impl<S: Session> CompletionLoop<S> {
         self.make_room();
         let (now, token) = (self.clock.now(), self.connections.next_token());
         let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
-        let (mut tail, mut marks) = (Tail::None, SendMarks::default());
+        let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
+        let mut marks = SendMarks::default();
         let mut wire = Wire {
             sending: self.ring.sending(),
             socket: socket.as_fd(),
             token,
             tail: &mut tail,
+            flow: &mut flow,
             marks: &mut marks,
             submission: self.submission,
             sends: &mut self.sends,
@@ -70,10 +74,16 @@ impl<S: Session> CompletionLoop<S> {
             now: now.at,
         };
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
-        let receiving = Receiving::Idle;
-        let connection =
-            Connection { socket, receiving, has_received: false, shots, marks, conversation, tail };
-        self.connections.insert(connection);
+        self.connections.insert(Connection {
+            socket,
+            receiving: Receiving::Idle,
+            has_received: false,
+            shots,
+            marks,
+            conversation,
+            tail,
+            flow,
+        });
         self.open += 1;
         self.settle(token, done);
         if self.is_draining {
@@ -92,7 +102,7 @@ impl<S: Session> CompletionLoop<S> {
     ) {
         self.make_room();
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let Connection { socket, conversation, tail, marks, .. } = connection;
+        let Connection { socket, conversation, tail, flow, marks, .. } = connection;
         let now = self.clock.now();
         let mut turn = Turn { now, id: ConnectionId(token), wakes: &mut self.wakes };
         let (input, sending) = match input {
@@ -104,6 +114,7 @@ impl<S: Session> CompletionLoop<S> {
             socket: socket.as_fd(),
             token,
             tail,
+            flow,
             marks,
             submission: self.submission,
             sends: &mut self.sends,
@@ -160,7 +171,8 @@ impl<S: Session> CompletionLoop<S> {
         }
         self.receive_as_wanted(token);
         let Some(connection) = self.connections.get_mut(token) else { return };
-        let deadline = connection.tail.deadline(connection.conversation.deadline());
+        let deadline =
+            connection.tail.deadline(&connection.flow, connection.conversation.deadline());
         if self.timers.set(token.slot(), deadline) {
             self.counters.count(Counter::DeadlinesMoved);
         }
@@ -194,6 +206,9 @@ impl<S: Session> CompletionLoop<S> {
         let Some(mut connection) = self.connections.remove(token) else { return };
         self.open -= 1;
         self.timers.clear(token.slot());
+        if cause == CloseCause::SlowReader {
+            drop_untaken(connection.socket.as_fd());
+        }
         if connection.receiving != Receiving::Idle {
             // Armed, it would keep the socket open, and the peer would see no end.
             let target = label(Kind::Receive, token);

@@ -1,17 +1,18 @@
 //! A turn of the completion loop: one enter, the completions in their order, and the rest.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pollux_poller::Token;
 use pollux_sys::ring::{Received, Shots, StreamCompletion};
 use rustix::io::Errno;
 
-use super::connection::Receiving;
+use super::connection::{Connection, Receiving};
 use super::label::{self, Kind};
 use super::{CompletionLoop, SUBMITS_MAX, TurnSend};
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
-use crate::output::{Output, Piece, broken};
+use crate::output::{Piece, broken};
 use crate::{Actions, CloseCause, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> CompletionLoop<S> {
@@ -237,9 +238,10 @@ impl<S: Session> CompletionLoop<S> {
         let rest = bytes[taken..].to_vec();
         // They were counted as gone when they were queued.
         self.counters.add(Counter::BytesOut, (rest.len() as u64).wrapping_neg());
+        connection.flow.came_back(rest.len());
+        connection.flow.is_full(self.clock.now().at, &self.limits);
         if let Tail::None = connection.tail {
-            let output = Output::new(self.clock.now().at, &self.limits);
-            connection.tail = Tail::Waiting(Box::new(output));
+            connection.tail = Tail::Waiting(Box::default());
         }
         if let Tail::Waiting(output) = &mut connection.tail {
             output.push_front(Piece::Bytes(rest, 0));
@@ -352,7 +354,9 @@ impl<S: Session> CompletionLoop<S> {
     fn fire(&mut self, token: Token) {
         let now = self.clock.now().at;
         let Some(connection) = self.connections.get_mut(token) else { return };
-        match connection.tail.due(connection.conversation.deadline(), now, &self.limits) {
+        let Connection { socket, conversation, tail, flow, .. } = connection;
+        let deadline = conversation.deadline();
+        match tail.due(flow, socket.as_fd(), deadline, now, &self.limits, &self.counters) {
             Due::Close(cause) => self.close(token, cause),
             Due::Later(deadline) => {
                 self.timers.set(token.slot(), deadline);

@@ -55,7 +55,8 @@ impl<S: Session> CompletionLoop<S> {
     fn flush_file(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let Tail::Waiting(output) = &mut connection.tail else { return };
-        match output.flush(connection.socket.as_fd(), &self.counters) {
+        let (socket, now) = (connection.socket.as_fd(), self.clock.now().at);
+        match output.flush(socket, &self.counters, &mut connection.flow, now, &self.limits) {
             Ok(Flushed::All) => self.flush(token),
             Ok(Flushed::Budget) => self.unfinished.push(ConnectionId(token)),
             Ok(Flushed::Full) => {
@@ -77,14 +78,17 @@ impl<S: Session> CompletionLoop<S> {
 
     /// The socket took some of a piece, or failed.
     pub(super) fn sent_waiting(&mut self, token: Token, completion: StreamCompletion) {
+        let now = self.clock.now().at;
         let Some((output, UnderWay::Send(_, from))) = self.under_way(token) else { return };
         let Ok(taken) = usize::try_from(completion.result) else {
             return self.close(token, broken(errno(completion.result)));
         };
-        output.moved(taken);
         let bytes = completion.returned.expect("the request owned its buffer");
         output.push_front(Piece::Bytes(bytes, from + taken));
         self.counters.add(Counter::BytesOut, taken as u64);
+        if let Some(connection) = self.connections.get_mut(token) {
+            connection.flow.sent(taken, now, &self.limits);
+        }
         self.flush(token);
     }
 

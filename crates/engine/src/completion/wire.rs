@@ -13,6 +13,7 @@ use pollux_sys::ring::{QueueFull, Sending, Sent as Slice};
 use super::label::{Kind, label};
 use crate::conversation::{Outlet, Sent};
 use crate::ending::Tail;
+use crate::flow::Flow;
 use crate::output::Output;
 use crate::{Actions, CloseCause, Counter, Counters, FileRange, Limits, Moment};
 
@@ -42,6 +43,7 @@ pub(super) struct Wire<'a> {
     pub(super) socket: BorrowedFd<'a>,
     pub(super) token: Token,
     pub(super) tail: &'a mut Tail,
+    pub(super) flow: &'a mut Flow,
     pub(super) marks: &'a mut SendMarks,
     pub(super) submission: u32,
     pub(super) sends: &'a mut Vec<TurnSend>,
@@ -58,7 +60,7 @@ impl Outlet for Wire<'_> {
 
     fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {
         if matches!(self.tail, Tail::None) && (self.marks.submission == self.submission) {
-            *self.tail = Tail::Waiting(Box::new(Output::new(self.now, self.limits)));
+            *self.tail = Tail::Waiting(Box::default());
         }
         if let Tail::Waiting(output) = self.tail {
             output.push_bytes(&self.sending.spare()[..len])?;
@@ -69,10 +71,11 @@ impl Outlet for Wire<'_> {
             self.send_spare(len)?;
         }
         let Some(range) = file else { return Ok(Sent::Gone) };
-        let mut output = Box::new(Output::new(self.now, self.limits));
+        let mut output = Box::<Output>::default();
         output.push_file(range);
         let waits = !output.is_empty();
         if waits {
+            self.flow.sent(0, self.now, self.limits);
             *self.tail = Tail::Waiting(output);
         }
         Ok(if waits { Sent::Waits } else { Sent::Gone })
@@ -100,6 +103,7 @@ impl Wire<'_> {
             SendMarks { submission: self.submission, is_sure: is_first && len <= SURE_BYTES };
         self.counters.count(Counter::Sends);
         self.counters.add(Counter::BytesOut, len as u64);
+        self.flow.sent(len, self.now, self.limits);
         Ok(())
     }
 }

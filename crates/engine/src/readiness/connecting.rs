@@ -45,7 +45,8 @@ impl<S: Session> ReadinessLoop<S> {
             return self.connect_failed(token, errno);
         }
         self.table.stop_write(token);
-        output.connected(self.clock.now().at, &self.limits);
+        output.connected();
+        connection.flow.sent(0, self.clock.now().at, &self.limits);
         if output.is_empty() {
             connection.tail = Tail::None;
             connection.conversation.output_left();

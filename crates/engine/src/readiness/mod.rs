@@ -26,8 +26,9 @@ use crate::admission::Admission;
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
-use crate::ending::{Linger, Tail};
+use crate::ending::{Linger, Tail, drop_untaken};
 use crate::fd_table::{FdSnapshot, FdTable, Watch};
+use crate::flow::Flow;
 use crate::hand_out::HandOut;
 use crate::timers::Timers;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};
@@ -43,6 +44,7 @@ struct Connection<S> {
     token: Token,
     conversation: Conversation<S>,
     tail: Tail,
+    flow: Flow,
 }
 
 /// One thread's loop over a poller.
@@ -235,7 +237,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// as it wishes.
     fn play(&mut self, token: Token, occasion: Option<Occasion>, input_len: usize) {
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-        let Connection { conversation, tail, .. } = connection;
+        let Connection { conversation, tail, flow, .. } = connection;
         let now = self.clock.now();
         let id = ConnectionId(token);
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
@@ -243,6 +245,7 @@ impl<S: Session> ReadinessLoop<S> {
             socket: socket(&self.table, token),
             room: &mut self.room,
             tail,
+            flow,
             counters: &self.counters,
             limits: &self.limits,
             now: now.at,
@@ -265,7 +268,7 @@ impl<S: Session> ReadinessLoop<S> {
             Ok(Progress::Unfinished) => self.unfinished.push(ConnectionId(token)),
             Ok(Progress::Rests) => {}
         }
-        let Connection { conversation, tail, .. } = connection;
+        let Connection { conversation, tail, flow, .. } = connection;
         if tail.is_connecting() && conversation.ending().is_some() {
             return self.close(token, CloseCause::Session);
         }
@@ -295,7 +298,7 @@ impl<S: Session> ReadinessLoop<S> {
         } else {
             self.table.stop_read(token);
         }
-        let deadline = tail.deadline(conversation.deadline());
+        let deadline = tail.deadline(flow, conversation.deadline());
         if self.timers.set(token.slot(), deadline) {
             self.counters.count(Counter::DeadlinesMoved);
         }
@@ -324,17 +327,18 @@ impl<S: Session> ReadinessLoop<S> {
         }
         let (now, id) = (self.clock.now(), ConnectionId(token));
         let mut turn = Turn { now, id, wakes: &mut self.wakes };
-        let mut tail = Tail::None;
+        let (mut tail, mut flow) = (Tail::None, Flow::Quiet);
         let mut wire = Wire {
             socket: socket(&self.table, token),
             room: &mut self.room,
             tail: &mut tail,
+            flow: &mut flow,
             counters: &self.counters,
             limits: &self.limits,
             now: now.at,
         };
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
-        self.connections[slot] = Some(Connection { token, conversation, tail });
+        self.connections[slot] = Some(Connection { token, conversation, tail, flow });
         self.open += 1;
         self.settle(token, done, false);
         if self.is_draining {
@@ -348,6 +352,9 @@ impl<S: Session> ReadinessLoop<S> {
         let Some(connection) = slot.and_then(Option::take) else { return };
         self.open -= 1;
         self.timers.clear(token.slot());
+        if cause == CloseCause::SlowReader {
+            drop_untaken(socket(&self.table, token));
+        }
         drop(self.table.remove(token, &mut *self.poller));
         self.counters.count_close(cause);
         connection.conversation.closed(&mut self.shared, cause);

@@ -157,7 +157,8 @@ impl<S: Session> ReadinessLoop<S> {
         if output.is_connecting() {
             return self.connected(token);
         }
-        match output.flush(socket(&self.table, token), &self.counters) {
+        let (socket, now) = (socket(&self.table, token), self.clock.now().at);
+        match output.flush(socket, &self.counters, &mut connection.flow, now, &self.limits) {
             Ok(Flushed::All) => {
                 connection.tail = Tail::None;
                 connection.conversation.output_left();
@@ -218,7 +219,10 @@ impl<S: Session> ReadinessLoop<S> {
     fn fire(&mut self, token: Token) {
         let now = self.clock.now().at;
         let Some(connection) = &mut self.connections[token.slot() as usize] else { return };
-        match connection.tail.due(connection.conversation.deadline(), now, &self.limits) {
+        let Connection { conversation, tail, flow, .. } = connection;
+        let socket = socket(&self.table, token);
+        let deadline = conversation.deadline();
+        match tail.due(flow, socket, deadline, now, &self.limits, &self.counters) {
             Due::Close(cause) => self.close(token, cause),
             Due::Later(deadline) => {
                 self.timers.set(token.slot(), deadline);

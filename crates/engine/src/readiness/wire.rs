@@ -7,6 +7,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::conversation::{Outlet, Sent};
 use crate::ending::Tail;
+use crate::flow::Flow;
 use crate::output::{Flushed, Output, broken};
 use crate::{CloseCause, Counter, Counters, FileRange, Limits, Moment};
 
@@ -15,6 +16,7 @@ pub(super) struct Wire<'a> {
     pub(super) socket: BorrowedFd<'a>,
     pub(super) room: &'a mut [u8],
     pub(super) tail: &'a mut Tail,
+    pub(super) flow: &'a mut Flow,
     pub(super) counters: &'a Counters,
     pub(super) limits: &'a Limits,
     pub(super) now: Moment,
@@ -35,7 +37,7 @@ impl Outlet for Wire<'_> {
         if taken == Some(len) && file.is_none() {
             return Ok(Sent::Gone);
         }
-        let mut output = Box::new(Output::new(self.now, self.limits));
+        let mut output = Box::<Output>::default();
         if taken.is_none() {
             output.blocked();
         }
@@ -43,8 +45,11 @@ impl Outlet for Wire<'_> {
         output.push_bytes(&self.room[taken..len])?;
         file.into_iter().for_each(|range| output.push_file(range));
         // A head that left whole is followed by its file at once.
-        if taken == len && output.flush(self.socket, self.counters)? == Flushed::All {
-            return Ok(Sent::Gone);
+        if taken == len {
+            let Self { socket, counters, flow, now, limits, .. } = self;
+            if output.flush(*socket, counters, flow, *now, limits)? == Flushed::All {
+                return Ok(Sent::Gone);
+            }
         }
         *self.tail = Tail::Waiting(output);
         Ok(Sent::Waits)
@@ -62,13 +67,16 @@ impl Wire<'_> {
             match send(self.socket, &self.room[..len], flags) {
                 Ok(taken) => {
                     self.counters.add(Counter::BytesOut, taken as u64);
+                    self.flow.sent(taken, self.now, self.limits);
                     if taken < len {
                         self.counters.count(Counter::SendsShort);
+                        self.flow.is_full(self.now, self.limits);
                     }
                     return Ok(Some(taken));
                 }
                 Err(Errno::AGAIN) => {
                     self.counters.count(Counter::SendsShort);
+                    self.flow.is_full(self.now, self.limits);
                     return Ok(None);
                 }
                 Err(Errno::INTR) => {}

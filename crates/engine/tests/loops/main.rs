@@ -17,4 +17,5 @@ mod puppet;
 mod random;
 mod sharing;
 mod stalls;
+mod takers;
 mod threads;

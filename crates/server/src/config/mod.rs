@@ -118,9 +118,9 @@ pub struct Limits {
     pub body_rate_min_bytes: u64,
     /// Between two requests.
     pub idle_timeout: Duration,
-    /// In which some output must be taken.
+    /// In which something must be taken of what was sent.
     pub write_timeout: Duration,
-    /// Output that must be taken in a second; 0 for any.
+    /// Output that must be taken in a second while some waits; 0 for any.
     pub read_rate_min_bytes: u64,
     /// For open connections to end once the server drains.
     pub drain_timeout: Duration,

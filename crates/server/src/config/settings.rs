@@ -125,13 +125,19 @@ pub const SETTINGS: &[Setting] = &[
         "Each such amount of body allows a second more; 0 allows none",
     ),
     value(LIMITS, "idle-timeout", "TIME", "60s", "Time between two requests of a connection"),
-    value(LIMITS, "write-timeout", "TIME", "30s", "Time in which a client must take some output"),
+    value(
+        LIMITS,
+        "write-timeout",
+        "TIME",
+        "60s",
+        "Longest time in which a client takes nothing of what was sent to it",
+    ),
     value(
         LIMITS,
         "read-rate-min",
         "SIZE",
         "1KiB",
-        "Output that a client must take in a second, over a while",
+        "Least output that a client takes per second while some waits for it; it may be behind by 64KiB and what this makes in --write-timeout; 0 for any",
     ),
     value(
         LIMITS,
