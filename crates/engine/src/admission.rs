@@ -26,8 +26,10 @@ pub(crate) enum Queue {
 enum Pause {
     /// Until a connection closes.
     Full,
-    /// No descriptor or memory was left.
+    /// Until then, since other loops do not say when they have room.
     Until(Moment),
+    /// No descriptor or memory was left: until then, or a connection closes.
+    Exhausted(Moment),
 }
 
 /// The accepting of one loop.
@@ -103,7 +105,14 @@ impl Admission {
     ) {
         counters.set_accept_errno(errno);
         counters.count(Counter::AcceptPauses);
-        self.pause = Some(Pause::Until(now + limits.accept_pause));
+        self.pause = Some(Pause::Exhausted(now + limits.accept_pause));
+    }
+
+    /// A descriptor of this loop's was closed: a pause for lack of them is over.
+    pub(crate) fn freed(&mut self) {
+        if let Some(Pause::Exhausted(until)) = &mut self.pause {
+            *until = Moment::default();
+        }
     }
 
     /// Takes the connections that were accepted; give the list back with [`Admission::reuse`].
@@ -125,7 +134,7 @@ impl Admission {
     /// When a pause ends by itself.
     pub(crate) fn resumes_at(&self) -> Moment {
         match self.pause {
-            Some(Pause::Until(moment)) => moment,
+            Some(Pause::Until(moment) | Pause::Exhausted(moment)) => moment,
             _ => Moment::NEVER,
         }
     }
@@ -135,7 +144,7 @@ impl Admission {
         let is_over = match self.pause {
             None => false,
             Some(Pause::Full) => open < limits.connections_max,
-            Some(Pause::Until(moment)) => moment <= now,
+            Some(Pause::Until(moment) | Pause::Exhausted(moment)) => moment <= now,
         };
         if is_over {
             self.pause = None;

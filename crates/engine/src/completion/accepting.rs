@@ -147,9 +147,18 @@ impl<S: Session> CompletionLoop<S> {
         match Accepted::failed(errno) {
             Accepted::Exhausted(errno) | Accepted::Broken(errno) if !self.admission.is_paused() => {
                 self.admission.pause_exhausted(errno, now, &self.limits, &self.counters);
+                self.expect_closings();
             }
             Accepted::Exhausted(_) | Accepted::Broken(_) => {}
             _ => self.counters.count(Counter::AcceptsAborted),
+        }
+    }
+
+    /// What this turn has closed is closed for the kernel once it is submitted: the descriptors
+    /// that were missing may be there in the next turn.
+    fn expect_closings(&mut self) {
+        if self.is_closing {
+            self.admission.freed();
         }
     }
 
@@ -183,7 +192,10 @@ impl<S: Session> CompletionLoop<S> {
             match queue {
                 Queue::Empty => self.arm_accepts(number),
                 Queue::MayHaveMore => {}
-                Queue::Paused => return self.cancel_accepts(),
+                Queue::Paused => {
+                    self.expect_closings();
+                    return self.cancel_accepts();
+                }
             }
         }
     }

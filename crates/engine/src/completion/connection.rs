@@ -218,12 +218,14 @@ impl<S: Session> CompletionLoop<S> {
             self.abandon(token, output);
         }
         self.close_fd(connection.socket);
+        self.admission.freed();
         self.counters.count_close(cause);
         connection.conversation.closed(&mut self.shared, cause);
     }
 
     /// Closes a descriptor behind the requests that were queued for it.
     pub(super) fn close_fd(&mut self, fd: OwnedFd) {
+        self.is_closing = true;
         let mut waiting = Some(fd);
         self.push(|ring| {
             let Some(fd) = waiting.take() else { return Ok(()) };

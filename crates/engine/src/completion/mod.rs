@@ -89,6 +89,8 @@ pub(crate) struct CompletionLoop<S: Session> {
     /// The next submission has more than sends: what it completes at once may stand in front of
     /// a send that fell short.
     is_mixed: bool,
+    /// Descriptors are free again once the queue was submitted.
+    is_closing: bool,
     /// The arena holds only what was submitted.
     is_arena_stale: bool,
     wakes: Vec<ConnectionId>,
@@ -144,6 +146,7 @@ impl<S: Session> CompletionLoop<S> {
             sends: Vec::new(),
             submitted_sends: Vec::new(),
             is_mixed: false,
+            is_closing: false,
             is_arena_stale: false,
             wakes: Vec::new(),
             unfinished: Vec::new(),

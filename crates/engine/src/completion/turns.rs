@@ -73,6 +73,7 @@ impl<S: Session> CompletionLoop<S> {
             self.enter_once(timeout)?;
         }
         if self.ring.queued() == 0 {
+            self.is_closing = false;
             self.next_submission();
         }
         Ok(())

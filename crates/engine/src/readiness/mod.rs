@@ -356,6 +356,7 @@ impl<S: Session> ReadinessLoop<S> {
             drop_untaken(socket(&self.table, token));
         }
         drop(self.table.remove(token, &mut *self.poller));
+        self.admission.freed();
         self.counters.count_close(cause);
         connection.conversation.closed(&mut self.shared, cause);
     }
