@@ -2,19 +2,20 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_poller::Waker;
 
+use crate::adopting;
 use crate::clock::Clock;
 use crate::completion::CompletionLoop;
 use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::{
-    CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver, FdSnapshot,
-    Limits, Listener, Moment, Now, Session, SharedDate,
+    AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver,
+    FdSnapshot, Limits, Listener, Moment, Now, Session, SharedDate,
 };
 
 /// Why a loop could not be opened, or stopped.
@@ -110,10 +111,23 @@ impl<S: Session> EventLoop<S> {
         }
     }
 
-    /// Starts a session on a connected stream socket, which has to be non-blocking.
-    pub fn adopt(&mut self, socket: OwnedFd, session: S) -> ConnectionId {
+    /// Starts a session on a connected stream socket of any family (TCP, unix), which has to be
+    /// non-blocking. Of the session nothing is called before the next turn, but
+    /// [`Session::on_drain`] on a loop that drains.
+    ///
+    /// # Errors
+    /// [`AdoptError`] for any other descriptor, with it and the session, of which nothing was
+    /// called.
+    pub fn adopt(
+        &mut self,
+        socket: OwnedFd,
+        session: S,
+    ) -> Result<ConnectionId, (OwnedFd, S, AdoptError)> {
+        if let Err(error) = adopting::check(socket.as_fd()) {
+            return Err((socket, session, error));
+        }
         let this = &mut self.0;
-        either!(this, each => each.adopt(socket, session))
+        Ok(either!(this, each => each.adopt(socket, session)))
     }
 
     /// Opens a connection to a peer and starts `session` on it: [`Session::connected`] comes in

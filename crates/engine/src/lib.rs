@@ -11,6 +11,7 @@
 
 mod actions;
 mod admission;
+mod adopting;
 mod affinity;
 mod alarm;
 mod clock;
@@ -39,6 +40,7 @@ mod signals;
 mod timers;
 
 pub use actions::{Actions, FileRange};
+pub use adopting::AdoptError;
 pub use affinity::{CpuError, CpuList};
 pub use clock::{SHARED_DATE_STEP, SharedDate};
 pub use connecting::{ConnectError, ConnectTo};

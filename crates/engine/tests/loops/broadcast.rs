@@ -46,7 +46,7 @@ fn listeners(stage: &mut Stage, count: usize, piece: usize, room: usize) -> Vec<
         set_socket_send_buffer_size(&ours, room).expect("set");
         ours.set_nonblocking(true).expect("set");
         stream.set_nonblocking(true).expect("set");
-        let id = stage.event_loop.adopt(ours.into(), speaker(number, piece));
+        let id = stage.adopt_socket(ours.into(), speaker(number, piece));
         Listener { id, stream, bytes: Vec::new() }
     };
     (0..count).map(listener).collect()

@@ -40,7 +40,7 @@ fn tcp() -> (OwnedFd, TcpStream) {
 /// Some exchanges, then the last bytes and the end between two turns.
 fn exchange(stage: &mut Stage, ours: OwnedFd, mut theirs: impl Write, end: impl FnOnce()) {
     let (causes, kept) = (Causes::default(), Rc::default());
-    stage.event_loop.adopt(ours, keeper(&causes, &kept));
+    stage.adopt_socket(ours, keeper(&causes, &kept));
     for len in [3, 6] {
         theirs.write_all(b"abc").expect("room");
         stage.turn_until("some bytes", |_| kept.borrow().len() == len);
@@ -111,7 +111,7 @@ fn pause_and_end(driver: Driver, ours: OwnedFd, theirs: OwnedFd) {
     const PIECES: [usize; 3] = [40_000, 60_000, 50_000];
     let mut stage = Stage::open(driver, Limits::default());
     let (causes, heard) = (Causes::default(), Rc::new(Cell::new(0)));
-    let id = stage.event_loop.adopt(ours, pauser(&causes, &heard));
+    let id = stage.adopt_socket(ours, pauser(&causes, &heard));
     let mut theirs = File::from(theirs);
     theirs.write_all(b"abc").expect("room");
     stage.turn_until("some bytes", |_| heard.get() == 3);
@@ -137,7 +137,7 @@ fn many_senders_at_once_lose_nothing_when_buffers_run_out() {
         let mut peers: Vec<TcpStream> = (0..SENDERS)
             .map(|_| {
                 let (ours, theirs) = tcp();
-                stage.event_loop.adopt(ours, keeper(&causes, &kept));
+                stage.adopt_socket(ours, keeper(&causes, &kept));
                 theirs
             })
             .collect();

@@ -1,7 +1,10 @@
 //! What goes wrong in the life of a server, on every driver.
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use pollux_engine::{
@@ -9,6 +12,7 @@ use pollux_engine::{
     Listener, Listeners, Session,
 };
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::peer::{Server, await_that, drivers, read, read_all};
 use crate::puppet::{Call, Causes, Puppet, Stage};
@@ -249,6 +253,42 @@ fn an_abort_in_the_middle_of_many_bytes_reaches_the_peer() {
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         });
         stage.assert_rests();
+        stage.assert_balanced();
+    }
+}
+
+/// What is handed in and is not a stream that does not block comes back with the reason.
+#[test]
+fn a_datagram_socket_is_refused_and_not_read_short() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let (datagrams, _peer) = UnixDatagram::pair().expect("two descriptors");
+        datagrams.set_nonblocking(true).expect("set");
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        udp.set_nonblocking(true).expect("set");
+        let flags = SocketFlags::NONBLOCK;
+        let (packets, _peer) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let (blocking, _peer) = UnixStream::pair().expect("two descriptors");
+        let cases: [(OwnedFd, &str); 6] = [
+            (datagrams.into(), "sends messages"),
+            (udp.into(), "sends messages"),
+            (packets, "sends messages"),
+            (listener.into(), "listens"),
+            (File::open("/dev/null").expect("there").into(), "not a socket"),
+            (blocking.into(), "blocks"),
+        ];
+        for (descriptor, reason) in cases {
+            let number = descriptor.as_raw_fd();
+            let session = Puppet::whole(|call, _| panic!("called: {call:?}"));
+            let Err((back, _, error)) = stage.event_loop.adopt(descriptor, session) else {
+                panic!("{driver}: {reason}: adopted")
+            };
+            assert!(error.to_string().contains(reason), "{driver}: {error}");
+            assert_eq!(back.as_raw_fd(), number);
+        }
+        assert_eq!(stage.event_loop.open_connections(), 0);
         stage.assert_balanced();
     }
 }

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Instant;
@@ -145,7 +146,13 @@ impl Stage {
         let (ours, theirs) = UnixStream::pair().expect("two descriptors");
         ours.set_nonblocking(true).expect("set");
         theirs.set_nonblocking(true).expect("set");
-        (self.event_loop.adopt(ours.into(), session), theirs)
+        (self.adopt_socket(ours.into(), session), theirs)
+    }
+
+    /// A connection of `session` on a socket that was opened elsewhere.
+    pub(crate) fn adopt_socket(&mut self, ours: OwnedFd, session: Puppet) -> ConnectionId {
+        let adopted = self.event_loop.adopt(ours, session).map_err(|(.., error)| error);
+        adopted.expect("a stream that does not block")
     }
 
     /// One turn that does not wait.

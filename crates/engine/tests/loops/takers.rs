@@ -154,7 +154,7 @@ fn a_peer_that_takes_its_output_slowly_and_steadily_gets_all_of_it() {
             let (ours, mut theirs) = pair(family);
             let causes = Causes::default();
             let session = speaker(&causes, LONG_BYTES, is_file, false);
-            let id = stage.event_loop.adopt(ours, session);
+            let id = stage.adopt_socket(ours, session);
             stage.event_loop.wake(id);
             let taken = take_steadily(&mut stage, &mut *theirs, LONG_BYTES);
             assert_eq!(taken.len(), LONG_BYTES, "{driver} {family:?}: {:?}", causes.borrow());
@@ -171,7 +171,7 @@ fn a_peer_that_takes_nothing_is_cut_at_the_write_timeout_also_when_the_kernel_ha
             let mut stage = Stage::open(driver, limits());
             let (ours, mut theirs) = pair(family);
             let causes = Causes::default();
-            let id = stage.event_loop.adopt(ours, speaker(&causes, len, true, false));
+            let id = stage.adopt_socket(ours, speaker(&causes, len, true, false));
             stage.event_loop.wake(id);
             let took = until_closed(&mut stage, &causes);
             assert_eq!(*causes.borrow(), [CloseCause::SlowReader], "{driver} {family:?}");
@@ -202,7 +202,7 @@ fn an_answer_that_is_taken_slowly_survives_its_close_and_a_peer_that_talks_on() 
         let (ours, mut theirs) = pair(family);
         let causes = Causes::default();
         let session = speaker(&causes, LEN, true, true);
-        let id = stage.event_loop.adopt(ours, session);
+        let id = stage.adopt_socket(ours, session);
         stage.event_loop.wake(id);
         let mut taken = take_steadily(&mut stage, &mut *theirs, LEN / 2);
         // On a closed socket this would reset the connection, and the rest would be lost.
@@ -226,7 +226,7 @@ fn a_busy_connection_is_not_looked_at_and_an_idle_one_once() {
             actions.send(input);
             input.len()
         });
-        stage.event_loop.adopt(ours, echo);
+        stage.adopt_socket(ours, echo);
         let begin = Instant::now();
         let mut rounds = 0;
         while begin.elapsed() < Duration::from_millis(500) {
