@@ -17,7 +17,7 @@ pub fn metrics(overview: &Overview) -> String {
     let mut page = Page { text: String::new(), loops: &overview.loops };
     page.family("pollux_build_info", "gauge", "Version of the server");
     page.line("pollux_build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
-    page.family("pollux_uptime_seconds", "gauge", "Time since the server was started");
+    page.family("pollux_uptime_seconds", "gauge", "Seconds since the server was started");
     page.line("pollux_uptime_seconds", &[], overview.started.elapsed().as_secs_f64());
     page.family("pollux_loops", "gauge", "Event loops, by mechanism");
     page.line("pollux_loops", &[("poller", &overview.driver)], overview.loops.len());
@@ -40,7 +40,8 @@ impl Page<'_> {
             // Prometheus counts time in seconds.
             if let Some(stem) = counter.name().strip_suffix("_ns") {
                 let name = format!("pollux_loop_{stem}_seconds_total");
-                self.each_loop(&name, "counter", help, |source| {
+                let help = help.replace("Nanoseconds", "Seconds");
+                self.each_loop(&name, "counter", &help, |source| {
                     source.engine.value(counter) as f64 / 1e9
                 });
             } else {
@@ -129,7 +130,7 @@ impl Page<'_> {
             self.text.push_str("# pollux_http_request_seconds: n/a without --request-times\n");
             return;
         }
-        self.family(name, "histogram", "From a head that is here to an answer handed over");
+        self.family(name, "histogram", "Seconds from a head that is here to an answer handed over");
         for (index, source) in self.loops.iter().enumerate() {
             let times = source.server.times();
             let count = times.count();
@@ -175,7 +176,9 @@ impl Page<'_> {
         }
     }
 
+    /// Help is a phrase: what counters say about themselves are sentences.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let help = help.trim_end_matches('.');
         writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string");
     }
 

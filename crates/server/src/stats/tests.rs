@@ -18,6 +18,7 @@ fn overview(with_poller: bool) -> Arc<Overview> {
             server.count_answer(Status::OK);
         }
         server.add(ServerCounter::TimeoutsIdle, 2);
+        server.times().record(1500);
         let poller = with_poller.then(Arc::default);
         LoopSource { engine: Arc::default(), poller, server: Arc::new(server) }
     };
@@ -40,13 +41,18 @@ fn control() -> Rehearsal<ControlSession> {
     Rehearsal::new(ControlShared { overview: overview(true) }, Now::default())
 }
 
-/// Help and type stand before the lines of each family, once, and every line has a value.
+/// Help and type stand before the lines of each family, once, and every line has a value. Help
+/// is a phrase, without a full stop, and names the unit of a family that has one.
 fn check_format(page: &str) {
     let mut families: Vec<&str> = Vec::new();
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').expect("a name and a help text");
             assert!(!families.contains(&name) && !help.is_empty(), "{line}");
+            assert!(!help.ends_with('.'), "{line}");
+            let help = help.to_lowercase();
+            assert_eq!(name.contains("_seconds"), help.contains("seconds"), "{line}");
+            assert!(!help.contains("nanoseconds"), "{line}");
             families.push(name);
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             assert_eq!(rest.split(' ').next(), families.last().copied(), "{line}");

@@ -73,7 +73,7 @@ impl Pool {
         let mut page = Page::default();
         page.family("build_info", "gauge", "Version of the manager");
         page.line("build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
-        page.family("uptime_seconds", "gauge", "Time since the manager began");
+        page.family("uptime_seconds", "gauge", "Seconds since the manager began");
         page.line("uptime_seconds", &[], (now - self.started).as_secs_f64());
         for (name, about, number) in self.named_counts() {
             let name = format!("{name}_total");
@@ -122,8 +122,12 @@ impl Pool {
         let names = [
             ("service_ok_total", "counter", "Calls that ended with success"),
             ("service_failed_total", "counter", "Calls that ended otherwise"),
-            ("service_seconds_max", "gauge", "The longest call since the worker began"),
-            ("service_seconds_last", "gauge", "The last call"),
+            (
+                "service_seconds_max",
+                "gauge",
+                "Seconds that the longest call since the worker began took",
+            ),
+            ("service_seconds_last", "gauge", "Seconds that the last call took"),
         ];
         for (place, (name, kind, about)) in names.into_iter().enumerate() {
             page.family(name, kind, about);

@@ -225,6 +225,14 @@ fn metrics_are_served_over_http() {
     let page = get("/metrics");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("pollux_pool_worker_starts_total 2\n"), "{page}");
+    let helps: Vec<(&str, &str)> =
+        page.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
+    assert!(helps.len() > 10, "{page}");
+    for (name, help) in helps {
+        assert!(!help.ends_with('.'), "{name}: {help}");
+        let has_unit = help.to_lowercase().contains("seconds");
+        assert_eq!(name.contains("_seconds"), has_unit, "{name}: {help}");
+    }
     assert!(page.contains("pollux_pool_queue_messages{service=\"ECHO\"} 0\n"), "{page}");
     assert!(get("/").starts_with("HTTP/1.1 404 "));
     pool.end();
