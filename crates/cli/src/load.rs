@@ -3,6 +3,7 @@
 //!
 //! What is measured and how it is judged is decided in the generator's crate.
 
+mod applies;
 mod capacity;
 mod drive;
 mod files;
@@ -15,10 +16,11 @@ mod plot;
 mod trials;
 mod values;
 mod view;
+mod wish;
 
 use std::process::ExitCode;
 
-use pollux_engine::{Signal, Signals};
+use pollux_engine::Signals;
 use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, render};
 
 pub(crate) use flags::LoadFlags;
@@ -29,9 +31,8 @@ use drive::Ran;
 use files::Files;
 use flags::Style;
 use view::View;
+use wish::Wish;
 
-/// The exit code of a run that was ended early: what a shell shows after SIGINT.
-const EARLY: u8 = 130;
 /// The exit code of a run that was not what was asked for.
 const NOT_AS_ASKED: u8 = 3;
 
@@ -40,8 +41,7 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
     let plan = plan::plan(flags).map_err(|error| failure(&error))?;
     let files = Files::prepare(flags)?;
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
-    let mut signals =
-        Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(Failure::failed)?;
+    let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
     match flags.slo {
         Some(objective) if flags.find_capacity => {
             capacity::run(flags, plan, objective, &files, &mut signals)
@@ -58,10 +58,10 @@ fn run_once(
 ) -> Result<ExitCode, Failure> {
     let running = drive::start(&mut plan, flags.poller.is_none())?;
     let mut view = View::open(&plan, flags.quiet);
-    let Ran { outcome, is_early } = drive::to_the_end(running, &mut view, signals)?;
+    let Ran { outcome, wish } = drive::to_the_end(running, &mut view, signals)?;
     view.close();
     files.write(&outcome)?;
-    let why_unconnected = drive::why_unconnected(&plan, &outcome);
+    let why_unconnected = drive::why_unconnected(&outcome);
     let is_table = flags.style.is_none() && !files.are_printed();
     if is_table && let Some(why) = &why_unconnected {
         return Err(Failure::failed(why));
@@ -73,7 +73,7 @@ fn run_once(
     if let Some(why) = &why_unconnected {
         output::error(why);
     }
-    Ok(exit_code(&outcome, is_early))
+    Ok(exit_code(&outcome, wish))
 }
 
 /// Prints the result in the form that was asked for.
@@ -94,20 +94,23 @@ fn shout(findings: &[Finding]) {
     }
 }
 
-fn exit_code(outcome: &Outcome, is_early: bool) -> ExitCode {
+fn exit_code(outcome: &Outcome, wish: Option<Wish>) -> ExitCode {
     let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
     let is_open_loop = outcome.setting.asked_per_s.is_some();
-    match () {
-        () if is_early => ExitCode::from(EARLY),
-        () if has(FindingKind::NoAnswers) => ExitCode::from(1),
-        () if has(FindingKind::RateMissed)
+    match wish {
+        Some(wish) => wish.exit_code(),
+        None if has(FindingKind::NoAnswers) => ExitCode::from(1),
+        None if has(FindingKind::RateMissed)
+            || has(FindingKind::ObjectiveMissed)
             || has(FindingKind::Outage)
+            || has(FindingKind::Unanswered)
+            || has(FindingKind::GeneratorStalled)
             || has(FindingKind::ManyErrors)
             || (is_open_loop && has(FindingKind::GeneratorBound)) =>
         {
             ExitCode::from(NOT_AS_ASKED)
         }
-        () => ExitCode::SUCCESS,
+        None => ExitCode::SUCCESS,
     }
 }
 

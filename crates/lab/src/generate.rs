@@ -98,7 +98,9 @@ fn plan(options: &GenerateOptions) -> Result<Plan, LoadError> {
         think_time: Duration::ZERO,
         connect_timeout: PATIENCE,
         request_timeout: PATIENCE,
+        grace: PATIENCE,
         expect: Expect { status: Some(200), body_bytes: Some(options.reply_bytes) },
+        objective: None,
         sources: Vec::new(),
         crowd: Crowd::default(),
         trust: Trust::default(),
@@ -121,7 +123,7 @@ impl Generated {
         Self {
             driver: outcome.setting.driver.clone(),
             requests: outcome.totals.right,
-            elapsed_s: outcome.measured.as_secs_f64(),
+            elapsed_s: (outcome.measured + outcome.waited).as_secs_f64(),
             failed: outcome.errors.total(),
             latencies: QUANTILES.into_iter().filter_map(latency).chain(mean).collect(),
             findings: outcome.findings.iter().filter_map(by_kind).collect(),

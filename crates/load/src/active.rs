@@ -17,6 +17,7 @@ use std::time::Duration;
 use pollux_engine::{Actions, CloseCause, Moment};
 
 use crate::answer::{Answer, Reading};
+use crate::cause::Cause;
 use crate::shared::{Reopen, Shared, Stage};
 use crate::supply::Supply;
 use crate::tally::Fault;
@@ -97,6 +98,7 @@ impl Active {
 
     pub(crate) fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         self.state = State::Open;
+        shared.was_connected = true;
         shared.connecting -= 1;
         shared.open += 1;
         let took_ns = shared.turn_ns.saturating_sub(self.opened_ns);
@@ -153,7 +155,7 @@ impl Active {
     pub(crate) fn on_deadline(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         match (self.state, self.under_way.front()) {
             (State::Connecting, _) => {
-                shared.connect_failed(Fault::Timeout);
+                shared.connect_failed(&Cause::Timeout);
                 actions.abort();
             }
             (State::Thinking, _) => {
@@ -200,7 +202,7 @@ impl Active {
             shared.connecting -= 1;
             // The others were counted where they showed.
             if cause == CloseCause::SocketError {
-                shared.connect_failed(Fault::Connect);
+                shared.connect_failed(&Cause::Broken);
             }
         } else {
             shared.open -= 1;
@@ -236,7 +238,10 @@ impl Active {
         let latency_ns = now_ns.saturating_sub(request.start_ns);
         let first_ns = first_ns.saturating_sub(request.start_ns);
         let fault = Fault::of_answer(answer, &shared.terms.expect);
-        shared.last_outcome_ns = now_ns;
+        (shared.last_outcome_ns, shared.last_answer_ns) = (now_ns, now_ns);
+        if request.start_ns < shared.measure_from_ns {
+            shared.waited(request.start_ns, now_ns);
+        }
         let tally = shared.tally(request.start_ns);
         tally.answered(answer, fault, latency_ns, first_ns, request.target);
     }
@@ -336,6 +341,7 @@ impl Active {
         }
         while let Some(request) = self.under_way.pop_front() {
             shared.under_way -= 1;
+            shared.waited(request.start_ns, shared.turn_ns);
             let tally = shared.tally(request.start_ns);
             tally.totals.bytes_in += std::mem::take(&mut part_bytes);
             tally.failed(fault, Some(request.target));
@@ -347,10 +353,10 @@ impl Active {
         match cause {
             CloseCause::PeerClosed => self.fail_all(shared, Fault::Short),
             CloseCause::SlowReader => self.fail_all(shared, Fault::Timeout),
-            // Cut at the end of the run: neither the server's fault nor an answer.
+            // Out at the end of the run: neither the server's fault nor an answer.
             CloseCause::LoopEnded => {
                 shared.under_way -= self.under_way.len() as u64;
-                self.under_way.clear();
+                self.under_way.drain(..).for_each(|request| shared.cut_off(request.start_ns));
             }
             _ => self.fail_all(shared, Fault::Reset),
         }

@@ -12,7 +12,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{FindingKind, Outcome};
+use crate::render::{count, time};
+use crate::{FindingKind, Judged, LONGEST_NS, Outcome};
 
 /// Rates that differ by less are not told apart.
 const PRECISION: f64 = 1.03;
@@ -38,28 +39,57 @@ impl Objective {
     /// Why `outcome` does not hold it; `None` when it does.
     #[must_use]
     pub fn broken_by(&self, outcome: &Outcome) -> Option<String> {
-        let missed = outcome.findings.iter().find(|finding| {
-            matches!(
-                finding.kind,
-                FindingKind::RateMissed | FindingKind::NoAnswers | FindingKind::Outage
-            )
-        });
-        if let Some(missed) = missed {
-            return Some(missed.text.clone());
+        let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
+        if has(FindingKind::NoAnswers) {
+            return Some("nothing was answered".to_owned());
+        }
+        if let Some(longest_s) = outcome.longest_standstill_s() {
+            return Some(format!("nothing was answered for {longest_s:.1} s"));
+        }
+        if let (true, Some(asked)) = (has(FindingKind::RateMissed), outcome.setting.asked_per_s) {
+            let share = outcome.answered_per_s() / asked * 100.0;
+            return Some(format!("{share:.1} % of the rate answered"));
         }
         let (errors, due) = (outcome.errors.total(), outcome.totals.due);
         if errors as f64 > due as f64 * ERRORS_SHARE_MAX {
-            return Some(format!("{errors} of {due} requests failed"));
+            return Some(format!("{} of {} requests failed", count(errors), count(due)));
         }
-        // Who was not answered waited longer than anybody who was.
-        let unanswered = errors - outcome.errors.status - outcome.errors.mismatch;
+        // Who was not answered waited longer than anybody who was; of those that were out at the
+        // end that is known when they had waited too long by then.
+        let at_most_ns = self.at_most.as_nanos() as u64;
+        let late = outcome.unanswered.histogram().count_between(at_most_ns, LONGEST_NS);
+        let unanswered = errors - outcome.errors.status - outcome.errors.mismatch + late;
         let answered = outcome.latency.count() as f64;
         let quantile = self.quantile * (answered + unanswered as f64) / answered;
         if quantile > 1.0 {
-            return Some(format!("{unanswered} of {due} requests were not answered"));
+            return Some(format!(
+                "{} of {} requests were not answered",
+                count(unanswered),
+                count(due)
+            ));
         }
-        let found = Duration::from_nanos(outcome.latency.quantile_ns(quantile)?);
-        (found > self.at_most).then(|| format!("p{} was {found:.2?}", self.quantile * 100.0))
+        let found_ns = outcome.latency.quantile_ns(quantile)?;
+        (found_ns > at_most_ns).then(|| format!("{} was {}", self.name(), time(found_ns as f64)))
+    }
+
+    /// The quantile as people name it: `p99.9`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        // Rounded to what was written: 0.999 × 100 is not 99.9 in binary.
+        format!("p{}", (self.quantile * 1e8).round() / 1e6)
+    }
+
+    /// What became of it in `outcome`, whose findings are there.
+    pub(crate) fn judge(&self, outcome: &Outcome) -> Judged {
+        let broken_by = self.broken_by(outcome);
+        Judged {
+            text: self.to_string(),
+            quantile: self.quantile,
+            at_most_ns: self.at_most.as_nanos() as u64,
+            found_ns: outcome.latency.quantile_ns(self.quantile),
+            is_held: broken_by.is_none(),
+            broken_by,
+        }
     }
 }
 
@@ -69,9 +99,9 @@ impl FromStr for Objective {
     /// `p99=5ms`, `p99.9=250us`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("\"{text}\": {why}; write p99=5ms or p99.9=250us");
-        let (quantile, time) = text.split_once('=').ok_or_else(|| wrong("no \"=\""))?;
+        let (quantile, time) = text.split_once('=').ok_or_else(|| wrong("it has no \"=\""))?;
         let percent = quantile.trim().strip_prefix('p').and_then(|digits| digits.parse().ok());
-        let percent: f64 = percent.ok_or_else(|| wrong("no percentile"))?;
+        let percent: f64 = percent.ok_or_else(|| wrong("it has no percentile"))?;
         if !(percent > 0.0 && percent < 100.0) {
             return Err(wrong("a percentile lies between 0 and 100"));
         }
@@ -80,9 +110,9 @@ impl FromStr for Objective {
         let found =
             units.iter().find_map(|(unit, factor)| Some((time.strip_suffix(unit)?, factor)));
         let (digits, factor) = found.ok_or_else(|| wrong("a time has a unit: us, ms or s"))?;
-        let seconds: f64 = digits.trim().parse().map_err(|_| wrong("no time"))?;
-        let at_most =
-            Duration::try_from_secs_f64(seconds * factor).map_err(|_| wrong("no time"))?;
+        let seconds: f64 = digits.trim().parse().map_err(|_| wrong("that is not a time"))?;
+        let at_most = Duration::try_from_secs_f64(seconds * factor)
+            .map_err(|_| wrong("that is not a time"))?;
         match at_most.is_zero() {
             true => Err(wrong("a time of zero never holds")),
             false => Ok(Self { quantile: percent / 100.0, at_most }),
@@ -92,9 +122,7 @@ impl FromStr for Objective {
 
 impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Rounded to what was written: 0.999 × 100 is not 99.9 in binary.
-        let percent = (self.quantile * 1e8).round() / 1e6;
-        write!(f, "p{percent} at most {:?}", self.at_most)
+        write!(f, "{} at most {}", self.name(), time(self.at_most.as_nanos() as f64))
     }
 }
 
@@ -205,26 +233,26 @@ mod tests {
     #[test]
     fn objectives_read_and_judge() {
         let objective: Objective = "p99.9=5ms".parse().expect("an objective");
-        assert_eq!(objective.to_string(), "p99.9 at most 5ms");
+        assert_eq!(objective.to_string(), "p99.9 at most 5.00 ms");
         assert_eq!(objective.broken_by(&sample(10, 20_000, 4_900_000)), None);
         let why = objective.broken_by(&sample(10, 20_000, 5_200_000)).expect("broken");
         assert!(why.contains("5.2"), "{why}");
         let mut failing = sample(10, 20_000, 1_000);
         failing.errors.timeout = 21;
-        assert!(objective.broken_by(&failing).expect("broken").contains("21 of 20000"));
+        assert!(objective.broken_by(&failing).expect("broken").contains("21 of 20,000"));
         // Three of 20,000 that were never answered are more than the slowest ten-thousandth.
         let strict: Objective = "p99.99=5ms".parse().expect("an objective");
         let mut failing = sample(10, 19_997, 1_000);
         (failing.totals.due, failing.errors.timeout) = (20_000, 3);
-        assert!(strict.broken_by(&failing).expect("broken").contains("3 of 20000"));
+        assert!(strict.broken_by(&failing).expect("broken").contains("3 of 20,000"));
         assert_eq!(objective.broken_by(&failing), None);
         for (text, why) in [
             ("p99", "no \"=\""),
-            ("99=5ms", "no percentile"),
+            ("99=5ms", "has no percentile"),
             ("p100=5ms", "between"),
             ("p99=5", "unit"),
             ("p99=0ms", "zero"),
-            ("p99=-1ms", "no time"),
+            ("p99=-1ms", "not a time"),
         ] {
             assert!(text.parse::<Objective>().expect_err(text).contains(why), "{text}");
         }

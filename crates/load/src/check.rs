@@ -2,7 +2,8 @@
 //!
 //! Every refusal names the flag of `pollux load` and what would be right.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, UdpSocket};
 
 use pollux_engine::ListenAddress;
 use rustix::process::{Resource, getrlimit};
@@ -10,9 +11,9 @@ use rustix::process::{Resource, getrlimit};
 use crate::{LoadError, Pace, Plan, Stage};
 
 /// Requests under way on one connection at most.
-const PIPELINE_MAX: u32 = 1024;
+pub const PIPELINE_MAX: u32 = 1024;
 /// Threads at most: far more than machines that have a use for them have CPUs.
-const THREADS_MAX: u32 = 1024;
+pub const THREADS_MAX: u32 = 1024;
 /// Descriptors that a run needs beside its connections: loops, timers, files of the program.
 const DESCRIPTORS_OVER: u64 = 32;
 /// And for each thread.
@@ -117,7 +118,7 @@ fn rate(stages: &[Stage]) -> Result<(), LoadError> {
     let is_rate = |rate: f64| rate.is_finite() && rate >= 0.0;
     for (number, stage) in stages.iter().enumerate() {
         if !is_rate(stage.from_per_s) || !is_rate(stage.to_per_s) {
-            return refuse("--rate", format!("stage {} is no rate", number + 1));
+            return refuse("--rate", format!("stage {} is not a rate", number + 1));
         }
         if stage.lasts.is_none() && number + 1 < stages.len() {
             return refuse("--rate", format!("stage {} has no end; only the last may", number + 1));
@@ -140,6 +141,19 @@ fn sources(plan: &Plan) -> Result<(), LoadError> {
             let address = &plan.targets[0].address;
             refuse("--source", format!("no connection to {address} can come from {source}"))
         }
+    }?;
+    plan.sources.iter().try_for_each(is_ours)
+}
+
+/// Whether something can be bound to `source`. Only an address that is not of this machine is
+/// refused: whatever else fails says so when connections are opened.
+fn is_ours(source: &IpAddr) -> Result<(), LoadError> {
+    match UdpSocket::bind((*source, 0)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => refuse(
+            "--source",
+            format!("{source} is not an address of this machine (`ip addr` lists them)"),
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A few atomic words. Threads look at them between turns, never in the hot path.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use crate::shared::monotonic_ns;
 
 /// From when all are ready to when requests begin: all threads have seen it by then.
 const START_AFTER: Duration = Duration::from_millis(2);
+
+/// A server that has not answered so long after the warm-up gets no more than the run's time.
+const VAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Which part of a run it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,10 +32,16 @@ pub enum Phase {
 pub(crate) struct Control {
     threads: u32,
     warm_up: Duration,
+    /// How long the run is to last, warm-up aside.
+    after: Option<Duration>,
     ready: AtomicU32,
     /// Zero until all are ready.
     origin_ns: AtomicU64,
     is_stopped: AtomicBool,
+    was_ended_early: AtomicBool,
+    was_answered: AtomicBool,
+    was_connected: AtomicBool,
+    first_failure: OnceLock<String>,
     is_broken: AtomicBool,
     is_finishing: AtomicBool,
     finished: AtomicU32,
@@ -40,13 +50,18 @@ pub(crate) struct Control {
 
 impl Control {
     /// For so many threads.
-    pub(crate) fn new(threads: u32, warm_up: Duration) -> Self {
+    pub(crate) fn new(threads: u32, warm_up: Duration, after: Option<Duration>) -> Self {
         Self {
             threads,
             warm_up,
+            after,
             ready: AtomicU32::new(0),
             origin_ns: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
+            was_ended_early: AtomicBool::new(false),
+            was_answered: AtomicBool::new(false),
+            was_connected: AtomicBool::new(false),
+            first_failure: OnceLock::new(),
             is_broken: AtomicBool::new(false),
             is_finishing: AtomicBool::new(false),
             finished: AtomicU32::new(0),
@@ -72,7 +87,52 @@ impl Control {
         self.origin_ns().map(|origin_ns| origin_ns + self.warm_up.as_nanos() as u64)
     }
 
-    /// Ends the run early.
+    /// Somebody ends the run early.
+    pub(crate) fn end_early(&self) {
+        self.was_ended_early.store(true, SeqCst);
+        self.stop();
+    }
+
+    pub(crate) fn was_ended_early(&self) -> bool {
+        self.was_ended_early.load(SeqCst)
+    }
+
+    /// An active connection had its first answer.
+    pub(crate) fn answered(&self) {
+        self.was_answered.store(true, SeqCst);
+    }
+
+    pub(crate) fn was_answered(&self) -> bool {
+        self.was_answered.load(SeqCst)
+    }
+
+    /// An active connection came about.
+    pub(crate) fn connected(&self) {
+        self.was_connected.store(true, SeqCst);
+    }
+
+    pub(crate) fn was_connected(&self) -> bool {
+        self.was_connected.load(SeqCst)
+    }
+
+    /// One did not; the first reason that is told stays.
+    pub(crate) fn failed(&self, why: &str) {
+        self.first_failure.get_or_init(|| why.to_owned());
+    }
+
+    pub(crate) fn first_failure(&self) -> Option<&str> {
+        self.first_failure.get().map(String::as_str)
+    }
+
+    /// Whether the run has lasted as long as it was to, and nobody has answered in it: a warm-up
+    /// that warmed nothing is a part of its time. A longer warm-up is waited for nevertheless.
+    pub(crate) fn is_in_vain(&self, now_ns: u64) -> bool {
+        let (Some(origin_ns), Some(after)) = (self.origin_ns(), self.after) else { return false };
+        let enough = after.max(self.warm_up.saturating_add(VAIN_AFTER)).as_nanos() as u64;
+        now_ns >= origin_ns.saturating_add(enough) && !self.was_answered()
+    }
+
+    /// Ends the run.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, SeqCst);
     }

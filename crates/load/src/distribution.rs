@@ -14,27 +14,40 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 pub const QUANTILES: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
 /// How a time was distributed.
+///
+/// Times that were cut off, or that belong to no answer that counts, are in none of its figures
+/// but the longest: see [`Distribution::note_longest`].
 #[derive(Clone, Debug)]
-pub struct Distribution(Histogram<u64>);
+pub struct Distribution {
+    counted: Histogram<u64>,
+    /// Zero when none was noted.
+    noted_ns: u64,
+}
 
 impl Distribution {
     /// One without values.
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS);
-        Self(histogram.expect("the bounds are those of a histogram"))
+        Self { counted: histogram.expect("the bounds are those of a histogram"), noted_ns: 0 }
     }
 
     /// Counts one time.
     #[inline]
     pub fn record(&mut self, nanoseconds: u64) {
-        self.0.saturating_record(nanoseconds);
+        self.counted.saturating_record(nanoseconds);
+    }
+
+    /// Takes a time into the longest alone, as one that somebody has waited at least.
+    pub fn note_longest(&mut self, nanoseconds: u64) {
+        self.noted_ns = self.noted_ns.max(nanoseconds.min(LONGEST_NS));
     }
 
     /// Adds all that `other` has counted.
     pub fn add(&mut self, other: &Self) {
+        self.note_longest(other.noted_ns);
         if other.count() > 0 {
-            self.0.add(&other.0).expect("all have the same bounds");
+            self.counted.add(&other.counted).expect("all have the same bounds");
         }
     }
 
@@ -47,57 +60,59 @@ impl Distribution {
     /// The same to two significant digits, in a tenth of the memory or less.
     pub(crate) fn to_coarse(&self) -> Self {
         let mut coarse = Histogram::new(2).expect("two digits are allowed");
-        coarse.add(&self.0).expect("it grows as needed");
-        Self(coarse)
+        coarse.add(&self.counted).expect("it grows as needed");
+        Self { counted: coarse, noted_ns: self.noted_ns }
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
+        self.noted_ns = 0;
         if self.count() > 0 {
-            self.0.reset();
+            self.counted.reset();
         }
     }
 
     /// How many times were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.counted.len()
     }
 
     /// The time that a part of `quantile` (0 to 1) do not exceed; `None` without values.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        (self.count() > 0).then(|| self.0.value_at_quantile(quantile))
+        (self.count() > 0).then(|| self.counted.value_at_quantile(quantile))
     }
 
     /// Shortest time; `None` without values.
     #[must_use]
     pub fn min_ns(&self) -> Option<u64> {
-        (self.count() > 0).then(|| self.0.min())
+        (self.count() > 0).then(|| self.counted.min())
     }
 
-    /// Longest time; `None` without values.
+    /// Longest time, those that were only noted included; `None` without any.
     #[must_use]
     pub fn max_ns(&self) -> Option<u64> {
-        (self.count() > 0).then(|| self.0.max())
+        let counted = (self.count() > 0).then(|| self.counted.max());
+        counted.max((self.noted_ns > 0).then_some(self.noted_ns))
     }
 
     /// Mean; `None` without values.
     #[must_use]
     pub fn mean_ns(&self) -> Option<f64> {
-        (self.count() > 0).then(|| self.0.mean())
+        (self.count() > 0).then(|| self.counted.mean())
     }
 
     /// Standard deviation; `None` without values.
     #[must_use]
     pub fn stddev_ns(&self) -> Option<f64> {
-        (self.count() > 0).then(|| self.0.stdev())
+        (self.count() > 0).then(|| self.counted.stdev())
     }
 
     /// The histogram, for curves and for files that other tools read.
     #[must_use]
     pub fn histogram(&self) -> &Histogram<u64> {
-        &self.0
+        &self.counted
     }
 }
 
@@ -170,6 +185,22 @@ mod tests {
         assert!(median.abs_diff(500_000) < 5_000, "{median}");
         let longest = coarse.max_ns().expect("has values");
         assert!(longest.abs_diff(90_000_000_000) < 900_000_000, "{longest}");
+    }
+
+    #[test]
+    fn a_time_that_is_only_noted_is_the_longest_and_nothing_else() {
+        let mut times = Distribution::new();
+        times.note_longest(5_000);
+        assert_eq!((times.max_ns(), times.count(), times.quantile_ns(0.5)), (Some(5_000), 0, None));
+        times.record(10);
+        let mut all = Distribution::new();
+        all.add(&times);
+        assert_eq!((all.max_ns(), all.count(), all.quantile_ns(1.0)), (Some(5_000), 1, Some(10)));
+        assert_eq!(all.to_coarse().max_ns(), Some(5_000));
+        all.record(7_000);
+        assert!(all.max_ns() >= Some(7_000), "{:?}", all.max_ns());
+        all.clear();
+        assert_eq!(all.max_ns(), None);
     }
 
     #[test]

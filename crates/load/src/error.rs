@@ -9,11 +9,11 @@ use pollux_engine::LoopError;
 #[non_exhaustive]
 pub enum LoadError {
     /// The URL is none, or not one of ours.
-    #[error("\"{url}\" can't be asked for: {why}; write http://HOST[:PORT]/PATH or https://…")]
+    #[error("\"{url}\" can't be asked for: {why}")]
     Url {
         /// What was given.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with it, and what would be right.
         why: String,
     },
     /// The URL's host could not be looked up.

@@ -11,12 +11,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pollux_engine::CpuList;
 
 use crate::control::Control;
+use crate::course::{Course, stalls, standstills};
 use crate::own_use::OwnUse;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
     CrowdOutcome, Distribution, Errors, Generator, Outcome, Pace, Plan, Schedule, Second, Setting,
-    TargetOutcome, Totals, findings, rate_in_words,
+    Standstill, TargetOutcome, Totals, findings, rate_in_words,
 };
 
 /// An interval of one thread.
@@ -39,7 +40,11 @@ pub(crate) struct ThreadOutcome {
     pub(crate) measured: Duration,
     /// When it had no more to send.
     pub(crate) ended_ns: u64,
+    /// And when it waited for nothing any more.
+    pub(crate) waited_until_ns: u64,
     pub(crate) last_outcome_ns: u64,
+    pub(crate) last_answer_ns: u64,
+    pub(crate) course: Course,
     pub(crate) crowd: [CrowdOutcome; 3],
 }
 
@@ -61,6 +66,11 @@ pub(crate) struct Gatherer {
     seen: Arc<Mutex<Seen>>,
     all: Tally,
     lag: Distribution,
+    warm_up_errors: Errors,
+    /// Requests of the warm-up that were out at the end.
+    warm_up_unanswered: Distribution,
+    longest_ns: u64,
+    warm_up_longest_ns: u64,
     /// Of measured requests that were answered before the last second of the warm-up was over.
     early: Distribution,
     /// Open connections, by thread.
@@ -80,7 +90,22 @@ impl Gatherer {
         let all = Tally::new(plan.targets.len());
         let (lag, early, seconds) = (Distribution::new(), Distribution::new(), BTreeMap::new());
         let open = vec![0; plan.threads as usize];
-        Self { plan, control, receiver, spares, seen, all, lag, early, open, seconds }
+        Self {
+            plan,
+            control,
+            receiver,
+            spares,
+            seen,
+            all,
+            lag,
+            warm_up_errors: Errors::default(),
+            warm_up_unanswered: Distribution::new(),
+            longest_ns: 0,
+            warm_up_longest_ns: 0,
+            early,
+            open,
+            seconds,
+        }
     }
 
     /// Takes intervals until no thread has any more.
@@ -112,6 +137,7 @@ impl Gatherer {
         } else {
             second.add_latency(&counted.measured);
             second.latency.take(&mut self.early);
+            second.latency.note_longest(counted.longest_ns);
         }
         let is_whole = *threads == self.plan.threads;
         if is_whole {
@@ -120,6 +146,11 @@ impl Gatherer {
         let last = is_whole.then(|| second.clone());
         self.all.take(&mut counted.measured);
         self.lag.take(&mut counted.lag);
+        self.longest_ns = self.longest_ns.max(std::mem::take(&mut counted.longest_ns));
+        let warm_up_longest_ns = std::mem::take(&mut counted.warm_up_longest_ns);
+        self.warm_up_longest_ns = self.warm_up_longest_ns.max(warm_up_longest_ns);
+        self.warm_up_errors.add(&counted.warm_up.errors);
+        self.warm_up_unanswered.add(&counted.warm_up.unanswered);
         counted.warm_up.clear();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.totals, seen.errors) = (self.all.totals, self.all.errors);
@@ -134,15 +165,32 @@ impl Gatherer {
     /// The outcome of the run, once every thread has ended.
     pub(crate) fn outcome(self, threads: &[ThreadOutcome]) -> Outcome {
         let Self { plan, control, all, lag, seconds, .. } = self;
-        let measured = measured(&plan, &control, threads, all.totals.due);
-        let latency = all.latency();
+        let courses: Vec<&Course> = threads.iter().map(|thread| &thread.course).collect();
+        let standstills = standstills(&courses);
+        let (measured, waited) = measured(&plan, &control, threads, all.totals.due);
+        let mut latency = all.latency();
+        latency.note_longest(self.longest_ns);
+        // What a server did that stood still in the warm-up is no matter of being cold.
+        let warm_up_s = plan.warm_up.as_secs_f64();
+        if standstills.iter().any(|still| still.from_s + still.lasted_s <= warm_up_s) {
+            latency.note_longest(self.warm_up_longest_ns);
+        }
+        let mut unanswered = all.unanswered.clone();
+        unanswered.add(&self.warm_up_unanswered);
         let first_byte = all.first_byte();
         let mut outcome = Outcome {
             began_unix_s: unix_s(control.measure_from_ns()),
             measured,
+            waited,
+            was_ended_early: control.was_ended_early(),
             setting: setting(&plan, measured),
             totals: all.totals,
             errors: all.errors,
+            warm_up_errors: self.warm_up_errors,
+            first_failure: control.first_failure().map(str::to_owned),
+            unanswered,
+            standstills,
+            objective: None,
             targets: targets(&plan, &all, &latency),
             latency,
             first_byte,
@@ -150,9 +198,13 @@ impl Gatherer {
             lifetime: all.lifetime,
             seconds: seconds.into_values().map(|(second, _)| second).collect(),
             crowd: crowd(threads),
-            generator: generator(&plan, threads, all.totals.answered, lag),
+            generator: generator(&plan, threads, all.totals.answered, lag, stalls(&courses)),
             findings: Vec::new(),
         };
+        // The objective looks at the findings of the run, and is one of them when it was missed.
+        outcome.findings = findings(&outcome);
+        outcome.objective = plan.objective.map(|objective| objective.judge(&outcome));
+        outcome.findings = findings(&outcome);
         outcome.findings = findings(&outcome);
         outcome
     }
@@ -185,15 +237,28 @@ impl Second {
     }
 }
 
-/// From the first request that counts to the last outcome; a run that ends by time lasts so long
-/// at least, also when nobody answered any more.
-fn measured(plan: &Plan, control: &Control, threads: &[ThreadOutcome], due: u64) -> Duration {
+/// The time in which requests began that count, and how long answers were waited for after it.
+/// Requests of a number may all begin in the first moment: their time lasts until the last answer,
+/// or failure where there was none.
+fn measured(
+    plan: &Plan,
+    control: &Control,
+    threads: &[ThreadOutcome],
+    due: u64,
+) -> (Duration, Duration) {
+    let last = |of: fn(&ThreadOutcome) -> u64| threads.iter().map(of).max().unwrap_or(0);
     let from_ns = control.measure_from_ns().unwrap_or(u64::MAX);
-    let last_ns = threads.iter().map(|thread| thread.last_outcome_ns).max().unwrap_or(0);
-    let ended_ns = threads.iter().map(|thread| thread.ended_ns).max().unwrap_or(0);
-    let is_by_number = plan.end.requests.is_some_and(|requests| due >= requests);
-    let until_ns = if is_by_number { last_ns } else { last_ns.max(ended_ns) };
-    Duration::from_nanos(until_ns.saturating_sub(from_ns))
+    let after_ns = plan.end.after.map_or(u64::MAX, |after| after.as_nanos() as u64);
+    let ended_ns = last(|thread| thread.ended_ns);
+    let until_ns = match plan.end.requests {
+        Some(requests) if due >= requests => match last(|thread| thread.last_answer_ns) {
+            answer_ns if answer_ns > from_ns => answer_ns,
+            _ => last(|thread| thread.last_outcome_ns),
+        },
+        _ => ended_ns.min(from_ns.saturating_add(after_ns)),
+    };
+    let waited_ns = last(|thread| thread.waited_until_ns).saturating_sub(until_ns.max(ended_ns));
+    (Duration::from_nanos(until_ns.saturating_sub(from_ns)), Duration::from_nanos(waited_ns))
 }
 
 fn setting(plan: &Plan, measured: Duration) -> Setting {
@@ -255,6 +320,7 @@ fn generator(
     threads: &[ThreadOutcome],
     answered: u64,
     lag: Distribution,
+    stalls: Vec<Standstill>,
 ) -> Generator {
     let cpus = plan.cpus.clone().or_else(|| CpuList::allowed().ok());
     let cpu: Duration = threads.iter().map(|thread| thread.used.cpu).sum();
@@ -272,6 +338,7 @@ fn generator(
         cpus: cpus.map(|cpus| cpus.as_slice().len() as u32),
         spun,
         lag,
+        stalls,
         involuntary_switches: threads.iter().map(|thread| thread.used.involuntary_switches).sum(),
     }
 }

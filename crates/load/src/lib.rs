@@ -9,8 +9,10 @@
 mod active;
 mod answer;
 mod capacity;
+mod cause;
 mod check;
 mod control;
+mod course;
 mod crowd;
 mod distribution;
 mod error;
@@ -27,6 +29,7 @@ mod schedule;
 mod seats;
 mod session;
 mod shared;
+mod silence;
 mod supply;
 mod tally;
 mod target;
@@ -36,12 +39,14 @@ mod watch;
 mod worker;
 
 pub use capacity::{CapacitySearch, Objective};
+pub use check::{PIPELINE_MAX, THREADS_MAX};
 pub use control::Phase;
+pub use course::Standstill;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES};
 pub use error::LoadError;
 pub use outcome::{
-    CrowdOutcome, Errors, Finding, FindingKind, Generator, Outcome, Second, Setting, TargetOutcome,
-    Totals,
+    CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, Setting,
+    TargetOutcome, Totals,
 };
 pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage, Trust};
 pub use rate::{RateError, parse_rate, rate_in_words};

@@ -6,22 +6,30 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::Distribution;
+use crate::{Distribution, Standstill};
 
 /// The whole result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// When the measured part began, in seconds since 1970, UTC.
     pub began_unix_s: f64,
-    /// How long it lasted, until the last answer that counts.
+    /// How long it lasted: the time in which requests began. Of a run that ended by number it is
+    /// the time until the last answer.
     #[serde(rename = "measured_s", serialize_with = "as_seconds")]
     pub measured: Duration,
+    /// How long answers were waited for when no more requests began; in no rate.
+    #[serde(rename = "waited_s", serialize_with = "as_seconds")]
+    pub waited: Duration,
+    /// Whether somebody ended the run before its end.
+    pub was_ended_early: bool,
     /// What ran.
     pub setting: Setting,
     /// Requests, answers and bytes.
     pub totals: Totals,
     /// From when a request was to begin (open loop) or was sent (closed loop) to the last byte
-    /// of its answer. Right and wrong answers are in it, errors without an answer are not.
+    /// of its answer. Right and wrong answers are in it; errors and what was never answered are
+    /// only in its longest time, with what they had waited, and so are requests of the warm-up
+    /// that hung into the measured part.
     pub latency: Distribution,
     /// From the same start to the first byte of the answer.
     pub first_byte: Distribution,
@@ -31,7 +39,19 @@ pub struct Outcome {
     pub lifetime: Distribution,
     /// What went wrong, by kind.
     pub errors: Errors,
-    /// The same by target, in the order of the plan.
+    /// What went wrong with requests of the warm-up; in no other count.
+    pub warm_up_errors: Errors,
+    /// Why the first connection that did not come about failed, and the remedy.
+    pub first_failure: Option<String>,
+    /// How long requests had waited that were out when the run ended, neither answered nor failed;
+    /// those of the warm-up too.
+    pub unanswered: Distribution,
+    /// Every time of a second or more in which nothing was answered although requests were out,
+    /// warm-up included.
+    pub standstills: Vec<Standstill>,
+    /// What the latency had to keep to, and whether it did; `None` when nothing was asked for.
+    pub objective: Option<Judged>,
+    /// Answers and errors by target, in the order of the plan.
     pub targets: Vec<TargetOutcome>,
     /// One entry for each second of the run, warm-up first.
     pub seconds: Vec<Second>,
@@ -44,6 +64,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The longest of the standstills, in seconds; `None` without any.
+    #[must_use]
+    pub fn longest_standstill_s(&self) -> Option<f64> {
+        self.standstills.iter().map(|still| still.lasted_s).reduce(f64::max)
+    }
+
     /// Answers that came whole, per second of the measured time.
     #[must_use]
     pub fn answered_per_s(&self) -> f64 {
@@ -84,6 +110,8 @@ pub struct Totals {
     pub sent: u64,
     /// Answers that came whole, right or wrong.
     pub answered: u64,
+    /// Requests sent that were neither answered nor failed when the run ended.
+    pub unanswered: u64,
     /// Answers that were right.
     pub right: u64,
     /// Answers by the first digit of their status; index 0 counts those outside 100 to 599.
@@ -221,8 +249,27 @@ pub struct Generator {
     /// How much later than intended requests were sent although a connection was free (open
     /// loop); turn lengths in a closed loop.
     pub lag: Distribution,
+    /// Times of half a second or more in which a thread of it did not run although it was to.
+    pub stalls: Vec<Standstill>,
     /// Times that a thread was taken from its CPU.
     pub involuntary_switches: Option<u64>,
+}
+
+/// An objective and what became of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Judged {
+    /// In words: `p99 at most 5.00 ms`.
+    pub text: String,
+    /// 0 to 1.
+    pub quantile: f64,
+    /// The longest time that is right.
+    pub at_most_ns: u64,
+    /// The latency at that quantile; `None` without answers.
+    pub found_ns: Option<u64>,
+    /// Whether it was kept to.
+    pub is_held: bool,
+    /// Why not.
+    pub broken_by: Option<String>,
 }
 
 /// Something that a reader has to know.
@@ -242,16 +289,22 @@ pub struct Finding {
 pub enum FindingKind {
     /// Nothing was answered.
     NoAnswers,
-    /// For a second or more everything failed.
+    /// For a second or more nothing was answered although requests were out.
     Outage,
     /// The asked rate was not reached.
     RateMissed,
+    /// The objective was not kept to.
+    ObjectiveMissed,
+    /// The generator itself did not run for a second or more: its latencies are its own.
+    GeneratorStalled,
     /// The generator was the bottleneck: its figures are its own, not the server's.
     GeneratorBound,
     /// Requests left late although a connection was free.
     ScheduleLag,
     /// Answers wait for a delayed acknowledgement.
     DelayedAck,
+    /// Requests were never answered, and had waited for a second or more.
+    Unanswered,
     /// More than one request in a thousand failed.
     ManyErrors,
     /// Too few answers for the quantiles that are shown.
@@ -294,11 +347,14 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         cpus: Some(2),
         spun: Duration::ZERO,
         lag: Distribution::new(),
+        stalls: Vec::new(),
         involuntary_switches: Some(0),
     };
     Outcome {
         began_unix_s: 0.0,
         measured: Duration::from_secs(10),
+        waited: Duration::ZERO,
+        was_ended_early: false,
         setting,
         totals,
         first_byte: latency.clone(),
@@ -306,6 +362,11 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         connect: Distribution::new(),
         lifetime: Distribution::new(),
         errors: Errors::default(),
+        warm_up_errors: Errors::default(),
+        first_failure: None,
+        unanswered: Distribution::new(),
+        standstills: Vec::new(),
+        objective: None,
         targets: Vec::new(),
         seconds: Vec::new(),
         crowd: Vec::new(),

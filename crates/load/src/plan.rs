@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver};
 
-use crate::Target;
+use crate::{Objective, Target};
 
 /// One run of the generator.
 #[derive(Clone, Debug)]
@@ -42,8 +42,13 @@ pub struct Plan {
     /// A response that is not complete so long after its request was sent is a failure, and
     /// its connection is closed.
     pub request_timeout: Duration,
+    /// How long answers are waited for after the last request has begun, when a run ends by its
+    /// time: what is out then counts as [`Outcome::unanswered`](crate::Outcome::unanswered).
+    pub grace: Duration,
     /// Which answers are right.
     pub expect: Expect,
+    /// What the latency has to keep to, if anything.
+    pub objective: Option<Objective>,
     /// Addresses that connections come from, in turn; the kernel chooses when there is none.
     pub sources: Vec<IpAddr>,
     /// Connections beside the active ones.
@@ -101,7 +106,9 @@ pub struct Stage {
     pub lasts: Option<Duration>,
 }
 
-/// When a run ends. What is under way then is waited for, at most the request's time limit.
+/// When a run ends. What is under way then is waited for: at most [`Plan::grace`] after a time
+/// (a second, while the server says nothing at all any more), at most the request's time limit
+/// after a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct End {
     /// After so many requests, without those of the warm-up.

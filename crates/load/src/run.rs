@@ -31,7 +31,7 @@ impl Load {
         check(&plan)?;
         let tls = Tls::of(&plan)?;
         let plan = Arc::new(plan);
-        let control = Arc::new(Control::new(plan.threads, plan.warm_up));
+        let control = Arc::new(Control::new(plan.threads, plan.warm_up, plan.end.after));
         let pool = Arc::new(AtomicU64::new(plan.end.requests.unwrap_or(0)));
         let (sender, receiver) = channel();
         let (opened_sender, opened) = channel();
@@ -106,10 +106,22 @@ impl Running {
         Progress { phase, elapsed, last, totals, errors, crowd_connected }
     }
 
-    /// Ends the run early: what is under way has one more second, and what was found until then
-    /// is the outcome.
+    /// Ends the run early because somebody wishes so: what is under way has one more second, and
+    /// what was found until then is the outcome.
     pub fn stop(&self) {
+        self.control.end_early();
+    }
+
+    /// Ends the run because it leads nowhere, as when there is nobody to connect to.
+    pub fn give_up(&self) {
         self.control.stop();
+    }
+
+    /// Whether every active connection was tried, and none came about: there is nobody to ask.
+    #[must_use]
+    pub fn is_in_vain(&self) -> bool {
+        let is_set_up = self.control.origin_ns().is_some();
+        is_set_up && !self.control.was_connected() && self.control.first_failure().is_some()
     }
 
     /// Whether the outcome is there, so that [`Running::join`] does not wait.

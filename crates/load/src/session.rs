@@ -8,6 +8,7 @@ use std::io;
 use pollux_engine::{Actions, CloseCause, Now, Session};
 
 use crate::active::Active;
+use crate::cause::Cause;
 use crate::crowd::Member;
 use crate::shared::Shared;
 use crate::tally::Fault;
@@ -57,7 +58,7 @@ impl Session for ClientSession {
     }
 
     fn connect_failed(&mut self, shared: &mut Shared, error: io::Error) {
-        self.failed_to_open(shared, Fault::of_connect(&error));
+        self.failed_to_open(shared, &Cause::System(&error));
     }
 
     #[inline]
@@ -111,12 +112,12 @@ impl Session for ClientSession {
 
 impl ClientSession {
     /// Books that it did not come to a connection.
-    pub(crate) fn failed_to_open(&mut self, shared: &mut Shared, fault: Fault) {
+    pub(crate) fn failed_to_open(&mut self, shared: &mut Shared, cause: &Cause<'_>) {
         match self {
-            Self::Active(_) => shared.connect_failed(fault),
+            Self::Active(_) => shared.connect_failed(cause),
             // Told by its end.
             Self::Crowd(_) => {}
-            Self::Encrypted(encrypted) => encrypted.inner().failed_to_open(shared, fault),
+            Self::Encrypted(encrypted) => encrypted.inner().failed_to_open(shared, cause),
         }
     }
 

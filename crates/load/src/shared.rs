@@ -9,11 +9,12 @@ use pollux_engine::Now;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::active::Active;
+use crate::cause::{Blame, Cause};
 use crate::crowd::CrowdTally;
 use crate::requests::Requests;
 use crate::seats::Seats;
 use crate::supply::{Budget, Start, Supply};
-use crate::tally::{Fault, Interval, Tally};
+use crate::tally::{Interval, Tally};
 use crate::{Expect, Plan};
 
 /// Requests never sent that are looked at one by one, in some tens of milliseconds. Of more, at
@@ -95,6 +96,13 @@ pub(crate) struct Shared {
     pub(crate) crowd: CrowdTally,
     /// When the last request was answered, or failed.
     pub(crate) last_outcome_ns: u64,
+    /// When the last one was answered.
+    pub(crate) last_answer_ns: u64,
+    /// Whether an active connection ever came about.
+    pub(crate) was_connected: bool,
+    /// Why the first one that failed did not, in words.
+    pub(crate) first_failure: Option<String>,
+    blame: Blame,
     /// Whether a session was called in this turn.
     pub(crate) has_worked: bool,
     /// When the turn began.
@@ -132,6 +140,10 @@ impl Shared {
             connecting: 0,
             crowd: CrowdTally::new(&plan.crowd),
             last_outcome_ns: 0,
+            last_answer_ns: 0,
+            was_connected: false,
+            first_failure: None,
+            blame: Blame::new(plan),
             has_worked: false,
             turn_ns: 0,
             plain_room: Vec::new(),
@@ -171,6 +183,32 @@ impl Shared {
         if start_ns >= self.measure_from_ns { measured } else { warm_up }
     }
 
+    /// Notes how long somebody waited, from `start_ns` to `now_ns`, who is in no latency of the
+    /// measured part.
+    pub(crate) fn waited(&mut self, start_ns: u64, now_ns: u64) {
+        let is_warm_up = now_ns < self.measure_from_ns;
+        let Interval { longest_ns, warm_up_longest_ns, .. } = &mut *self.interval;
+        let longest = if is_warm_up { warm_up_longest_ns } else { longest_ns };
+        *longest = (*longest).max(now_ns.saturating_sub(start_ns));
+    }
+
+    /// Books a request that is out when the run ends.
+    pub(crate) fn cut_off(&mut self, start_ns: u64) {
+        let now_ns = self.turn_ns;
+        self.tally(start_ns).cut_off(now_ns.saturating_sub(start_ns));
+        self.waited(start_ns, now_ns);
+    }
+
+    /// Whether somebody waits for an answer, or for the connection that it takes.
+    pub(crate) fn is_asking(&self) -> bool {
+        let is_running = self.stage == Stage::Running;
+        let wants = || match &self.supply {
+            Supply::Closed => self.connecting > 0 || !self.reopen.is_empty(),
+            Supply::Open(due) => due.is_behind(self.turn_ns),
+        };
+        self.under_way > 0 || (is_running && wants())
+    }
+
     /// The start of a request that may be sent now, and counts it as due.
     #[inline]
     pub(crate) fn start(&mut self, now_ns: u64) -> Option<Start> {
@@ -198,6 +236,7 @@ impl Shared {
             }
             let Some(start) = self.start(until_ns) else { return };
             self.tally(start.at_ns).errors.unsent += 1;
+            self.waited(start.at_ns, until_ns);
         }
         let Supply::Open(due) = &mut self.supply else { return };
         let Interval { warm_up, measured, .. } = &mut *self.interval;
@@ -212,7 +251,11 @@ impl Shared {
     /// Books a connection that did not come about. The request that it was for is lost with it;
     /// in an open loop only if one was due.
     #[cold]
-    pub(crate) fn connect_failed(&mut self, fault: Fault) {
+    pub(crate) fn connect_failed(&mut self, cause: &Cause<'_>) {
+        let fault = self.blame.fault(cause);
+        if self.first_failure.is_none() {
+            self.first_failure = Some(self.blame.words(cause));
+        }
         if self.stage != Stage::Running {
             return;
         }

@@ -115,6 +115,11 @@ impl Due {
         (due < self.end_ns).then_some(due)
     }
 
+    /// Whether a request is due by `now_ns` that has not begun.
+    pub(crate) fn is_behind(&self, now_ns: u64) -> bool {
+        !self.given_out.is_empty() || self.next_ns().is_some_and(|due| due <= now_ns)
+    }
+
     /// How many wait for a connection that was woken for them and is gone.
     pub(crate) fn given_out(&self) -> usize {
         self.given_out.len()

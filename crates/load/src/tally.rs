@@ -93,6 +93,7 @@ impl Totals {
         self.due += other.due;
         self.sent += other.sent;
         self.answered += other.answered;
+        self.unanswered += other.unanswered;
         self.right += other.right;
         for (class, count) in self.by_class.iter_mut().zip(other.by_class) {
             *class += count;
@@ -140,6 +141,8 @@ pub(crate) struct Tally {
     pub(crate) in_parts: Distribution,
     /// Their first bytes.
     pub(crate) first_of_parts: Distribution,
+    /// How long requests had waited that were out at the end of the run.
+    pub(crate) unanswered: Distribution,
     pub(crate) connect: Distribution,
     pub(crate) lifetime: Distribution,
     /// By target; empty when there is only one.
@@ -205,6 +208,12 @@ impl Tally {
         }
     }
 
+    /// Counts a request that was out when the run ended.
+    pub(crate) fn cut_off(&mut self, waited_ns: u64) {
+        self.totals.unanswered += 1;
+        self.unanswered.record(waited_ns);
+    }
+
     /// Adds `other` and empties it.
     pub(crate) fn take(&mut self, other: &mut Self) {
         self.totals.add(&std::mem::take(&mut other.totals));
@@ -213,6 +222,7 @@ impl Tally {
             (&mut self.at_once, &mut other.at_once),
             (&mut self.in_parts, &mut other.in_parts),
             (&mut self.first_of_parts, &mut other.first_of_parts),
+            (&mut self.unanswered, &mut other.unanswered),
             (&mut self.connect, &mut other.connect),
             (&mut self.lifetime, &mut other.lifetime),
         ] {
@@ -232,6 +242,7 @@ impl Tally {
             &mut self.at_once,
             &mut self.in_parts,
             &mut self.first_of_parts,
+            &mut self.unanswered,
             &mut self.connect,
             &mut self.lifetime,
         ] {
@@ -266,6 +277,11 @@ pub(crate) struct Interval {
     /// Of all others.
     pub(crate) measured: Tally,
     pub(crate) lag: Distribution,
+    /// The longest that anybody waited who is in no latency of the measured part: without an
+    /// answer, or with a request of the warm-up that hung into it.
+    pub(crate) longest_ns: u64,
+    /// The longest wait that was over within the warm-up.
+    pub(crate) warm_up_longest_ns: u64,
 }
 
 impl Interval {
@@ -275,6 +291,8 @@ impl Interval {
             warm_up: Tally::new(targets),
             measured: Tally::new(targets),
             lag: Distribution::new(),
+            longest_ns: 0,
+            warm_up_longest_ns: 0,
         }
     }
 }

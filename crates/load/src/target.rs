@@ -9,6 +9,9 @@ use url::{Host, Url};
 
 use crate::LoadError;
 
+/// What a URL looks like.
+const FORM: &str = "write http://HOST[:PORT]/PATH or https://…";
+
 /// One request that is sent again and again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
@@ -41,16 +44,20 @@ impl Target {
     /// [`LoadError::Lookup`] when that fails.
     pub fn parse(url: &str, unix: Option<&Path>) -> Result<Self, LoadError> {
         let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
-        let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+        // Without it "localhost:8080" would have the scheme "localhost".
+        if !url.contains("://") {
+            return Err(wrong(format!("it has no scheme; write http://{url} or https://…")));
+        }
+        let parsed = Url::parse(url).map_err(|error| wrong(format!("{error}; {FORM}")))?;
         let is_encrypted = match parsed.scheme() {
             "http" => false,
             "https" => true,
-            other => return Err(wrong(format!("its scheme is \"{other}\""))),
+            other => return Err(wrong(format!("its scheme is \"{other}\"; {FORM}"))),
         };
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err(wrong("it has a user name; give an Authorization field".to_owned()));
         }
-        let host = parsed.host().ok_or_else(|| wrong("it has no host".to_owned()))?;
+        let host = parsed.host().ok_or_else(|| wrong(format!("it has no host; {FORM}")))?;
         let port = parsed.port_or_known_default().unwrap_or(80);
         let address = match unix {
             Some(path) => ListenAddress::Unix(PathBuf::from(path)),

@@ -17,6 +17,7 @@ use pollux_engine::{Actions, Session};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+use crate::cause::Cause;
 use crate::session::ClientSession;
 use crate::shared::Shared;
 use crate::tally::Fault;
@@ -86,10 +87,10 @@ impl Encrypted {
     ) -> usize {
         let mut rest = input;
         while !rest.is_empty() {
-            if !self.decrypt(&mut rest) {
+            if let Err(error) = self.decrypt(&mut rest) {
                 // The alert that says why is still sent.
                 self.flush(actions);
-                self.fail(shared, actions);
+                self.fail(shared, actions, &error);
                 break;
             }
             self.pass_on(shared, actions);
@@ -101,7 +102,7 @@ impl Encrypted {
     /// The peer will send no more.
     pub(crate) fn on_end(&mut self, shared: &mut Shared) {
         match (self.is_open, &mut self.inner) {
-            (false, inner) => inner.failed_to_open(shared, Fault::Tls),
+            (false, inner) => inner.failed_to_open(shared, &Cause::Ended),
             (true, ClientSession::Active(active)) => active.on_end(shared),
             (true, ClientSession::Crowd(member)) => member.on_end(shared),
             (true, ClientSession::Encrypted(_)) => unreachable!("encrypted once"),
@@ -128,17 +129,20 @@ impl Encrypted {
         self.flush(actions);
     }
 
-    /// Takes some of `rest`, and keeps what is decrypted of it; false when it is no TLS, or the
-    /// peer can't be believed.
-    fn decrypt(&mut self, rest: &mut &[u8]) -> bool {
-        if self.tls.read_tls(rest).is_err() {
-            return false;
-        }
-        let Ok(state) = self.tls.process_new_packets() else { return false };
-        let len = state.plaintext_bytes_to_read();
+    /// Takes some of `rest`, and keeps what is decrypted of it.
+    ///
+    /// # Errors
+    /// It is not TLS, or the peer can't be believed.
+    fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), rustls::Error> {
+        let unread = |error: std::io::Error| rustls::Error::General(error.to_string());
+        self.tls.read_tls(rest).map_err(unread)?;
+        let len = self.tls.process_new_packets()?.plaintext_bytes_to_read();
         let at = self.plain.len();
         self.plain.resize(at + len, 0);
-        len == 0 || self.tls.reader().read_exact(&mut self.plain[at..]).is_ok()
+        match len {
+            0 => Ok(()),
+            _ => self.tls.reader().read_exact(&mut self.plain[at..]).map_err(unread),
+        }
     }
 
     /// Tells the session that it is connected, and gives it what was decrypted.
@@ -185,11 +189,11 @@ impl Encrypted {
     }
 
     #[cold]
-    fn fail(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+    fn fail(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, error: &rustls::Error) {
         if self.is_open {
             self.inner.broken(shared, actions, Fault::Tls);
         } else {
-            self.inner.failed_to_open(shared, Fault::Tls);
+            self.inner.failed_to_open(shared, &Cause::Handshake(error));
             actions.close();
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Pure judgements of a finished [`Outcome`]; every limit has its reason beside it.
 
+use crate::render::{count, time};
+use crate::silence::{generator_stalled, no_answers, outage, unanswered};
 use crate::{Finding, FindingKind, Outcome};
 
 /// Part of the asked rate that may be missing: beyond it the load was another one.
@@ -20,8 +22,6 @@ const TIMER_WIDTH: f64 = 1.25;
 const LITTLE_WIDTH: f64 = 0.15;
 /// More errors than this part of the requests make the latency that of the lucky ones.
 const ERRORS_SHARE_MAX: f64 = 0.001;
-/// A part of a second that is shorter is no sign that nobody answers.
-const SECOND_MIN_S: f64 = 0.5;
 /// Answers beyond a quantile that it takes to believe it.
 const ANSWERS_BEYOND_MIN: f64 = 10.0;
 
@@ -32,9 +32,12 @@ pub fn findings(outcome: &Outcome) -> Vec<Finding> {
         no_answers,
         outage,
         rate_missed,
+        objective_missed,
+        generator_stalled,
         generator_bound,
         schedule_lag,
         delayed_ack,
+        unanswered,
         many_errors,
         few_answers,
     ];
@@ -43,63 +46,8 @@ pub fn findings(outcome: &Outcome) -> Vec<Finding> {
     found
 }
 
-fn finding(kind: FindingKind, text: String, advice: &str) -> Option<Finding> {
+pub(crate) fn finding(kind: FindingKind, text: String, advice: &str) -> Option<Finding> {
     Some(Finding { kind, text, advice: advice.to_owned() })
-}
-
-fn no_answers(outcome: &Outcome) -> Option<Finding> {
-    if outcome.totals.answered > 0 {
-        return None;
-    }
-    let (due, sent) = (outcome.totals.due, outcome.totals.sent);
-    let errors = outcome.errors.total();
-    let of_warm_up: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
-    let (text, advice) = match (of_warm_up, due) {
-        (0, 0) if errors == 0 => (
-            "the run ended before a request had begun that counts".to_owned(),
-            "let it run longer (-d); dead connections that the server does not answer hold it up",
-        ),
-        (0, _) => (
-            format!("nothing was answered: {sent} requests sent, {errors} errors"),
-            "check that the server runs and the URL is right",
-        ),
-        (_, 0) => (
-            "no request began in the measured part; answers came in the warm-up only".to_owned(),
-            "measure for a longer time (-d)",
-        ),
-        _ => (
-            format!(
-                "no request of the measured part was answered: {due} were due, {sent} sent; the \
-                 {of_warm_up} answers that came were to requests of the warm-up"
-            ),
-            "the connections were not done with the warm-up's requests when the run ended: this \
-             load is beyond the server; ask for less, or give more connections (-c)",
-        ),
-    };
-    finding(FindingKind::NoAnswers, text, advice)
-}
-
-/// Seconds in which requests failed and none was answered: nobody was there, or nobody worked.
-/// Their errors may be few, for a closed loop asks little of a server that is gone.
-fn outage(outcome: &Outcome) -> Option<Finding> {
-    let mut began_s = outcome.setting.warm_up_s;
-    let (mut lost, mut errors) = (0, 0);
-    for second in outcome.seconds.iter().filter(|second| !second.is_warm_up) {
-        let is_long = second.end_s - began_s >= SECOND_MIN_S;
-        began_s = second.end_s;
-        if is_long && second.answered == 0 && second.errors > 0 {
-            (lost, errors) = (lost + 1, errors + second.errors);
-        }
-    }
-    if lost == 0 || outcome.totals.answered == 0 {
-        return None;
-    }
-    let seconds = if lost == 1 { "one second".to_owned() } else { format!("{lost} seconds") };
-    let text =
-        format!("in {seconds} of the run nothing was answered, and {errors} requests failed");
-    let advice = "rate and latency are those of the time with a server; look at the seconds \
-                  (--csv) and at the server's own log";
-    finding(FindingKind::Outage, text, advice)
 }
 
 fn rate_missed(outcome: &Outcome) -> Option<Finding> {
@@ -109,11 +57,18 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
         return None;
     }
     let share = reached / asked * 100.0;
-    let text =
-        format!("{asked:.0} requests/s were asked for, {reached:.0} answered ({share:.1} %)");
+    let [asked, reached] = [asked, reached].map(|rate| count(rate.round() as u64));
+    let text = format!("{asked} requests/s were asked for, {reached} answered ({share:.1} %)");
     let advice = "this load is beyond the server, or beyond the connections: requests that found \
                   none free waited; give more of them (-c), or ask for less";
     finding(FindingKind::RateMissed, text, advice)
+}
+
+fn objective_missed(outcome: &Outcome) -> Option<Finding> {
+    let objective = outcome.objective.as_ref()?;
+    let why = objective.broken_by.as_ref()?;
+    let text = format!("the objective {} was missed: {why}", objective.text);
+    finding(FindingKind::ObjectiveMissed, text, "it is what --slo asks for; see the latency below")
 }
 
 fn generator_bound(outcome: &Outcome) -> Option<Finding> {
@@ -147,10 +102,10 @@ fn schedule_lag(outcome: &Outcome) -> Option<Finding> {
     if lag <= LAG_FORGIVEN_NS || lag as f64 <= median as f64 * LAG_SHARE_MAX {
         return None;
     }
-    let (lag_us, median_us) = (lag as f64 / 1e3, median as f64 / 1e3);
+    let [lag, median] = [lag, median].map(|ns| time(ns as f64));
     let text = format!(
-        "one request in a hundred left {lag_us:.0} µs or more after its time although a connection \
-         was free; the median latency is {median_us:.0} µs"
+        "the generator was late: 1 % of the requests left {lag} or more after schedule although a \
+         connection was free; the median latency is {median}"
     );
     let advice = "the lag is a part of the latency shown; give the generator CPUs of its own \
                   (--cpus) or more threads";
@@ -196,7 +151,13 @@ fn many_errors(outcome: &Outcome) -> Option<Finding> {
         return None;
     }
     let share = errors as f64 / requests as f64 * 100.0;
-    let text = format!("{errors} of {requests} requests failed ({share:.2} %)");
+    let why = outcome.first_failure.as_ref().map(|why| format!("; the first: {why}"));
+    let text = format!(
+        "{} of {} requests failed ({share:.2} %){}",
+        count(errors),
+        count(requests),
+        why.unwrap_or_default()
+    );
     let advice = "the latency is that of the answers that came; look at the errors by kind";
     finding(FindingKind::ManyErrors, text, advice)
 }
@@ -207,6 +168,7 @@ fn few_answers(outcome: &Outcome) -> Option<Finding> {
     if answers == 0 || answers >= needed {
         return None;
     }
+    let [answers, needed] = [answers, needed].map(count);
     let text = format!("{answers} answers are too few for a 99th percentile; it takes {needed}");
     finding(FindingKind::FewAnswers, text, "run longer (-d) or with more requests (-n)")
 }
@@ -215,7 +177,6 @@ fn few_answers(outcome: &Outcome) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::outcome::sample;
-    use crate::{Distribution, Second};
     use FindingKind::*;
 
     fn kinds(outcome: &Outcome) -> Vec<FindingKind> {
@@ -246,7 +207,7 @@ mod tests {
         outcome.setting.asked_per_s = Some(2_030.0);
         assert_eq!(kinds(&outcome), [RateMissed]);
         let text = &findings(&outcome)[0].text;
-        assert!(text.contains("2030") && text.contains("2000"), "{text}");
+        assert!(text.contains("2,030") && text.contains("2,000"), "{text}");
     }
 
     #[test]
@@ -269,42 +230,14 @@ mod tests {
         assert_eq!(kinds(&outcome), [ScheduleLag]);
     }
 
-    fn second(end_s: f64, is_warm_up: bool, answered: u64, errors: u64) -> Second {
-        let latency = Distribution::new();
-        let (sent, bytes_in, open) = (answered + errors, 0, 0);
-        Second { end_s, is_warm_up, sent, answered, errors, bytes_in, open, latency }
-    }
-
     #[test]
-    fn an_overloaded_run_whose_warm_up_alone_was_answered_says_so() {
-        let mut outcome = sample(1, 0, 0);
-        outcome.totals.due = 500;
-        outcome.seconds = vec![second(1.0, true, 80, 0), second(1.5, false, 40, 0)];
-        let text = &findings(&outcome)[0].text;
-        assert!(text.contains("500 were due") && text.contains("120 answers"), "{text}");
-        outcome.totals.due = 0;
-        let text = &findings(&outcome)[0].text;
-        assert!(text.contains("no request began"), "{text}");
-        let text = &findings(&sample(1, 0, 0))[0].text;
-        assert!(text.contains("ended before a request"), "{text}");
-    }
-
-    #[test]
-    fn a_server_that_dies_is_told_although_a_closed_loop_then_asks_little() {
-        let mut outcome = sample(4, 100_000, 40_000);
-        outcome.setting.warm_up_s = 1.0;
-        outcome.errors.connect = 60;
-        let gone = [(2.0, 100_000, 4), (3.0, 0, 28), (4.0, 0, 28), (4.2, 0, 0)];
-        outcome.seconds = vec![second(1.0, true, 0, 9)];
-        outcome
-            .seconds
-            .extend(gone.map(|(end_s, right, wrong)| second(end_s, false, right, wrong)));
-        assert_eq!(kinds(&outcome), [Outage]);
-        assert!(findings(&outcome)[0].text.contains("2 seconds"), "{:?}", findings(&outcome));
-        // A server that stands still without an error is not gone, nor is one for a moment.
-        outcome.seconds = vec![second(1.0, true, 9, 0), second(2.0, false, 0, 0)];
-        outcome.seconds.push(second(2.2, false, 0, 5));
-        assert_eq!(kinds(&outcome), []);
+    fn a_missed_objective_is_told() {
+        let mut outcome = sample(100, 20_000, 6_200_000);
+        for (objective, expected) in [("p99=5ms", &[ObjectiveMissed][..]), ("p99=7ms", &[])] {
+            let objective: crate::Objective = objective.parse().expect("an objective");
+            outcome.objective = Some(objective.judge(&outcome));
+            assert_eq!(kinds(&outcome), expected);
+        }
     }
 
     #[test]

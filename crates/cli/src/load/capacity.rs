@@ -15,7 +15,8 @@ use super::flags::LoadFlags;
 use super::plot::plot;
 use super::trials::{Found, Trial};
 use super::view::View;
-use super::{EARLY, NOT_AS_ASKED, plan};
+use super::wish::Wish;
+use super::{NOT_AS_ASKED, plan};
 use crate::output::{self, Failure};
 
 /// Part of the closed loop's rate that the search begins with.
@@ -41,17 +42,18 @@ pub(crate) fn run(
     ))?;
     let mut search = CapacitySearch::new(reached * FIRST_SHARE);
     let mut trials = Vec::new();
-    let mut is_early = closed.is_early;
-    while let (Some(rate), false) = (search.next_per_s(), is_early) {
+    let mut wish = closed.wish;
+    while let (Some(rate), None) = (search.next_per_s(), wish) {
         let ran = once(&mut plan::trial(flags, &plan, rate), flags, signals)?;
-        is_early = ran.is_early;
-        if !is_early {
+        wish = ran.wish;
+        if wish.is_none() {
             let trial = Trial::of(rate, &ran.outcome, &objective);
-            lines.print(&trial.line())?;
+            lines.print(&trial.line(output::width_chars()))?;
             search.tried(trial.broken_by.is_none());
             trials.push(trial);
         }
     }
+    let is_early = wish.is_some();
     let found = Found::new(&objective, &closed.outcome, &trials, &search, is_early).json();
     files.write_json(&found)?;
     let verdict = Verdict::of(&search, &trials, is_early);
@@ -59,16 +61,16 @@ pub(crate) fn run(
     if files.are_printed() {
         output::result(&found)?;
     }
-    Ok(verdict.exit_code(is_early))
+    Ok(verdict.exit_code(wish))
 }
 
 /// The loop before the search: what the server can do at all.
 fn closed_loop(flags: &LoadFlags, plan: &mut Plan, signals: &mut Signals) -> Result<Ran, Failure> {
     plan.pace = Pace::Closed;
-    plan.end = End { requests: None, after: Some(flags.trial) };
+    plan.end = End { requests: None, after: Some(plan::trial_length(flags)) };
     plan.warm_up = plan::trial_warm_up(flags);
     if !flags.quiet {
-        let (trial, warm_up) = (flags.trial, plan.warm_up);
+        let (trial, warm_up) = (plan::trial_length(flags), plan.warm_up);
         output::remark(&format!(
             "pollux load: a closed loop, then trials until two of three agree on each rate; \
              {trial:?} each, after {warm_up:?} of warm-up"
@@ -76,10 +78,10 @@ fn closed_loop(flags: &LoadFlags, plan: &mut Plan, signals: &mut Signals) -> Res
     }
     let closed = once(plan, flags, signals)?;
     let has_answers = closed.outcome.totals.answered > 0;
-    if has_answers || closed.is_early {
+    if has_answers || closed.wish.is_some() {
         return Ok(closed);
     }
-    let why = drive::why_unconnected(plan, &closed.outcome);
+    let why = drive::why_unconnected(&closed.outcome);
     let why =
         why.unwrap_or_else(|| "nothing was answered; there is no capacity to find".to_owned());
     Err(Failure::failed(why))
@@ -139,11 +141,13 @@ impl Verdict {
         }
     }
 
-    fn exit_code(self, is_early: bool) -> ExitCode {
-        match self {
-            _ if is_early => ExitCode::from(EARLY),
-            Self::Between(..) | Self::AtLeast(_) => ExitCode::SUCCESS,
-            Self::GeneratorBound(_) | Self::Nothing | Self::NotYet => ExitCode::from(NOT_AS_ASKED),
+    fn exit_code(self, wish: Option<Wish>) -> ExitCode {
+        match (self, wish) {
+            (_, Some(wish)) => wish.exit_code(),
+            (Self::Between(..) | Self::AtLeast(_), None) => ExitCode::SUCCESS,
+            (Self::GeneratorBound(_) | Self::Nothing | Self::NotYet, None) => {
+                ExitCode::from(NOT_AS_ASKED)
+            }
         }
     }
 
@@ -215,13 +219,14 @@ mod tests {
         assert!(matches!(bound, Verdict::GeneratorBound(Some(_))), "{bound:?}");
         let objective: Objective = "p99=5ms".parse().expect("an objective");
         assert!(bound.words(&objective).contains("at least"));
-        assert_eq!(bound.exit_code(false), ExitCode::from(NOT_AS_ASKED));
+        assert_eq!(bound.exit_code(None), ExitCode::from(NOT_AS_ASKED));
     }
 
     #[test]
     fn a_search_that_was_ended_says_what_it_knew() {
         assert_eq!(verdict(f64::INFINITY, 0), Verdict::NotYet);
         assert_eq!(verdict(f64::INFINITY, 2), Verdict::AtLeast(1_000.0));
-        assert_eq!(Verdict::NotYet.exit_code(true), ExitCode::from(EARLY));
+        let key = Verdict::NotYet.exit_code(Some(Wish::Key));
+        assert_eq!(key, ExitCode::from(130));
     }
 }

@@ -2,16 +2,14 @@
 //!
 //! The caller is `load.rs`, once for a run, or the search for the capacity, once for a trial.
 
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use pollux_engine::{ListenAddress, Signals};
-use pollux_load::{Load, LoadError, Outcome, Plan, Progress, Running};
+use pollux_engine::Signals;
+use pollux_load::{Load, LoadError, Outcome, Plan, Running};
 
 use super::view::View;
-use super::{EARLY, failure, plan};
+use super::wish::Wish;
+use super::{failure, plan};
 use crate::output::{self, Failure};
 
 /// So late is the end of a run noticed; often enough for people, too rare to disturb.
@@ -23,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A run that came to its end.
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
-    /// Whether somebody ended it.
-    pub(crate) is_early: bool,
+    /// Who ended it early, if anybody did.
+    pub(crate) wish: Option<Wish>,
 }
 
 /// Starts `plan`. When nobody chose its driver and it can't be opened, the next one takes its
@@ -43,60 +41,46 @@ pub(crate) fn start(plan: &mut Plan, is_free: bool) -> Result<Running, Failure> 
 }
 
 /// Waits for the end of a run. The first wish to end it is obeyed gently, the second at once;
-/// a run that nobody answers is given up after its first second.
+/// a run that has nobody to connect to is given up as soon as all connections have been tried.
 pub(crate) fn to_the_end(
     running: Running,
     view: &mut View,
     signals: &mut Signals,
 ) -> Result<Ran, Failure> {
-    let mut is_early = false;
+    let mut wish = None;
     let mut looked = Instant::now();
     while !running.is_finished() {
-        if view.wait(signals, STEP)? {
-            if is_early {
+        if let Some(now) = view.wait(signals, STEP)? {
+            if wish.is_some() {
                 view.close();
-                return Err(at_once());
+                return Err(at_once(now));
             }
-            is_early = true;
+            wish = Some(now);
             running.stop();
+        }
+        if running.is_in_vain() {
+            running.give_up();
         }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
-            let progress = running.progress();
-            view.show(&progress)?;
-            if is_hopeless(&progress) {
-                running.stop();
-            }
+            view.show(&running.progress())?;
         }
     }
-    view.show(&running.progress())?;
+    if !running.is_in_vain() {
+        view.show(&running.progress())?;
+    }
     let outcome = running.join().map_err(|error| failure(&error))?;
-    Ok(Ran { outcome, is_early })
+    Ok(Ran { outcome, wish })
 }
 
 /// What the second wish to end does: nothing is shown.
-fn at_once() -> Failure {
+fn at_once(wish: Wish) -> Failure {
     let message = "ended at once; nothing was shown".to_owned();
-    Failure { message, code: ExitCode::from(EARLY) }
+    Failure { message, code: wish.exit_code() }
 }
 
-/// Whether a whole second has passed without a connection and without an answer.
-fn is_hopeless(progress: &Progress) -> bool {
-    let Some(last) = &progress.last else { return false };
-    last.end_s <= 1.0 && last.open == 0 && last.answered == 0 && last.sent == 0 && last.errors > 0
-}
-
-/// Why there was no connection, when there was none: the kernel's own words.
-pub(crate) fn why_unconnected(plan: &Plan, outcome: &Outcome) -> Option<String> {
-    let is_answered = outcome.totals.answered > 0;
-    if is_answered || outcome.totals.sent > 0 || outcome.totals.connects > 0 {
-        return None;
-    }
-    let address = &plan.targets.first()?.address;
-    let tried = match address {
-        ListenAddress::Tcp(at) => TcpStream::connect_timeout(at, plan.connect_timeout).map(drop),
-        ListenAddress::Unix(path) => UnixStream::connect(path).map(drop),
-    };
-    let error = tried.err()?;
-    Some(format!("can't connect to {address}: {error}; check that the server runs there"))
+/// Why there was no connection, when there was none and no request could be sent.
+pub(crate) fn why_unconnected(outcome: &Outcome) -> Option<String> {
+    let was_sent = outcome.seconds.iter().any(|second| second.sent > 0);
+    outcome.first_failure.clone().filter(|_| !was_sent && outcome.totals.connects == 0)
 }

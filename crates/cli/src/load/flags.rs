@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use pollux_engine::{CpuList, Driver};
-use pollux_load::{Objective, Stage, parse_rate};
+use pollux_load::{Objective, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
 
 use super::values::{self, Weighted};
 
@@ -19,6 +19,10 @@ use super::values::{self, Weighted};
 pub(crate) const CONNECTIONS: u32 = 64;
 /// How long a run takes when nobody says.
 pub(crate) const DURATION: Duration = Duration::from_secs(10);
+/// How long a trial of the search takes when nobody says.
+pub(crate) const TRIAL: Duration = Duration::from_secs(5);
+/// Time between two bytes of a slow connection when nobody says.
+pub(crate) const DRIP: Duration = Duration::from_secs(1);
 /// What is not counted at the start of a run that has no number of requests.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -42,12 +46,12 @@ pub(crate) struct Rate(pub(crate) Vec<Stage>);
 #[derive(Clone, Debug)]
 pub(crate) struct Body(pub(crate) Vec<u8>);
 
-/// Distances between the requests of `--rate`.
+/// Spacing of the requests of `--rate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ArrivalFlag {
-    /// All alike
+    /// Even
     Constant,
-    /// Exponential, as independent users come
+    /// Random, as of independent users (exponential distances)
     Poisson,
 }
 
@@ -85,14 +89,15 @@ pub(crate) struct LoadFlags {
 
     /// Active connections over all threads
     #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS,
-          value_parser = clap::value_parser!(u32).range(1..), help_heading = LOAD)]
+          value_parser = values::whole::<u32>(1, u32::MAX.into()), allow_negative_numbers = true,
+          help_heading = LOAD)]
     pub(crate) connections: u32,
     /// End after so many requests, those of the warm-up aside
-    #[arg(short = 'n', long, value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..), help_heading = LOAD)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::whole::<u64>(1, u64::MAX),
+          allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) requests: Option<u64>,
     /// End after this time, warm-up aside; with --requests whichever comes first
-    /// [default: 10s without --requests]
+    /// [default: 10s, all of --rate where its last stage has an end, none with --requests]
     #[arg(short, long, value_name = "TIME", value_parser = values::length, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
     /// Time at the start whose requests are not counted [default: 1s, none with --requests]
@@ -102,26 +107,30 @@ pub(crate) struct LoadFlags {
     /// 1000@10s,2000@20s for steps, 100..5000@60s for a ramp [default: as fast as answers come]
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = LOAD)]
     pub(crate) rate: Option<Rate>,
-    /// Distances between the requests of --rate
-    #[arg(long, value_name = "KIND", default_value = "constant", help_heading = LOAD)]
-    pub(crate) arrival: ArrivalFlag,
+    /// Spacing of the requests of --rate: even, or random as of independent users
+    /// [default: constant]
+    #[arg(long, value_name = "KIND", help_heading = LOAD)]
+    pub(crate) arrival: Option<ArrivalFlag>,
     /// Time between an answer and the next request of its connection
     #[arg(long, value_name = "TIME", value_parser = values::duration,
           conflicts_with_all = ["rate", "find_capacity"], help_heading = LOAD)]
     pub(crate) think: Option<Duration>,
     /// Close a connection after so many requests and open another
-    #[arg(long, value_name = "N", help_heading = LOAD)]
+    #[arg(long, value_name = "N", value_parser = values::nonzero, allow_negative_numbers = true,
+          help_heading = LOAD)]
     pub(crate) requests_per_connection: Option<NonZeroU32>,
     /// A connection for each request
     #[arg(long, conflicts_with = "requests_per_connection", help_heading = LOAD)]
     pub(crate) no_keepalive: bool,
     /// Requests under way on one connection at the same time
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..), help_heading = LOAD)]
+          value_parser = values::whole::<u32>(1, PIPELINE_MAX.into()),
+          allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) pipeline: u32,
-    /// Seed of everything random: Poisson arrivals, the choice among URLs
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = LOAD)]
-    pub(crate) seed: u64,
+    /// Seed of everything random: Poisson arrivals, the choice among URLs [default: 1]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true, help_heading = LOAD)]
+    pub(crate) seed: Option<u64>,
 
     /// Ask once, then never again
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = CROWD)]
@@ -132,10 +141,9 @@ pub(crate) struct LoadFlags {
     /// Send a request byte by byte
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = CROWD)]
     pub(crate) slow: u32,
-    /// Time between two bytes of a slow connection
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::length,
-          help_heading = CROWD)]
-    pub(crate) drip: Duration,
+    /// Time between two bytes of a slow connection [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = values::length, help_heading = CROWD)]
+    pub(crate) drip: Option<Duration>,
 
     /// For https: believe servers whose certificate an authority in this PEM file has signed
     /// [default: the public authorities]
@@ -154,7 +162,8 @@ pub(crate) struct LoadFlags {
     pub(crate) sources: Vec<Sources>,
     /// Threads of the generator
     #[arg(short, long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..), help_heading = PLACE)]
+          value_parser = values::whole::<u32>(1, THREADS_MAX.into()), allow_negative_numbers = true,
+          help_heading = PLACE)]
     pub(crate) threads: u32,
     /// CPUs that the threads are pinned to in turn, such as 0,2-3
     #[arg(long, value_name = "LIST", help_heading = PLACE)]
@@ -168,30 +177,34 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::length,
           help_heading = JUDGE)]
     pub(crate) connect_timeout: Duration,
-    /// An answer that takes longer has failed, and its connection is closed
+    /// An answer that takes longer has failed, and its connection is closed; the end of the run
+    /// does not wait for it: what is out then is waited for 250 ms, and a second if nothing at
+    /// all is answered any more
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::length,
           help_heading = JUDGE)]
     pub(crate) timeout: Duration,
     /// The status that is right [default: any of 200 to 399]
-    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..600),
-          help_heading = JUDGE)]
+    #[arg(long, value_name = "STATUS", value_parser = values::status,
+          allow_negative_numbers = true, help_heading = JUDGE)]
     pub(crate) expect_status: Option<u16>,
     /// The length of the body that is right
-    #[arg(long, value_name = "BYTES", help_heading = JUDGE)]
+    #[arg(long, value_name = "BYTES", value_parser = values::whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true, help_heading = JUDGE)]
     pub(crate) expect_bytes: Option<u64>,
+
+    /// What the latency has to keep to, such as p99=5ms or p99.9=250us; a run that does not ends
+    /// with exit code 3
+    #[arg(long, value_name = "pN=TIME", help_heading = JUDGE)]
+    pub(crate) slo: Option<Objective>,
 
     /// Search the highest rate that holds --slo; a trial after the other, two of three decide
     #[arg(long, requires = "slo",
           conflicts_with_all = ["rate", "requests", "duration", "style", "hlog", "csv", "html"],
           help_heading = CAPACITY)]
     pub(crate) find_capacity: bool,
-    /// What has to hold, such as p99=5ms or p99.9=250us
-    #[arg(long, value_name = "pN=TIME", requires = "find_capacity", help_heading = CAPACITY)]
-    pub(crate) slo: Option<Objective>,
-    /// Length of a trial
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::length,
-          help_heading = CAPACITY)]
-    pub(crate) trial: Duration,
+    /// Length of a trial [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = values::length, help_heading = CAPACITY)]
+    pub(crate) trial: Option<Duration>,
 
     /// The result as JSON; - for FILE, here and below, prints it instead of the table
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]

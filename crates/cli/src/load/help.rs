@@ -14,6 +14,8 @@ pollux load -c 8 -n 100000 http://127.0.0.1:8080/
 pollux load --rate 5000 -d 30s http://127.0.0.1:8080/
 # a ramp, to see where it bends
 pollux load --rate 100..20000@60s http://127.0.0.1:8080/
+# exit code 3 when the objective is missed
+pollux load --slo p99=5ms http://127.0.0.1:8080/
 pollux load --find-capacity --slo p99=5ms http://127.0.0.1:8080/
 # 100 that work among 10,000 that do not
 pollux load -c 100 --silent 5000 --dead 5000 --source 127.0.0.2-127.0.0.5 http://127.0.0.1:8080/
@@ -28,7 +30,7 @@ pollux load --unix pollux.sock http://localhost/
 pollux load --cacert authority.pem https://localhost:8443/",
     ),
     Section::Signals(&[(
-        "SIGINT, SIGTERM",
+        "SIGINT, SIGTERM, SIGHUP",
         "end the run, as does q in the live view, and show what was measured until then; a second \
          one ends at once",
     )]),
@@ -38,10 +40,13 @@ pollux load --cacert authority.pem https://localhost:8443/",
         ("2", "wrong flags"),
         (
             "3",
-            "done, but not what was asked for: the rate was missed, the generator was the \
-             bottleneck of a given rate, more than one request in a thousand failed, nothing was \
-             answered for a second or more, or no rate held the objective",
+            "done, but not what was asked for: the rate or the objective (--slo) was missed, nothing \
+             was answered for a second or more, requests were never answered, more than one request \
+             in a thousand failed, the generator was the bottleneck of a given rate or did not run \
+             for a second or more, or no rate held the objective",
         ),
-        ("130", "ended early by a signal or by q; what was measured until then was shown"),
+        ("129", "ended early by SIGHUP; what was measured until then was shown"),
+        ("130", "ended early by SIGINT (Ctrl-C) or by q; likewise"),
+        ("143", "ended early by SIGTERM; likewise"),
     ]),
 ];

@@ -9,24 +9,30 @@ use pollux_engine::Driver;
 use pollux_load::{Arrival, Crowd, End, Expect, LoadError, Pace, Plan, Stage, Target, Trust};
 use pollux_poller::Mechanism;
 
-use super::flags::{ArrivalFlag, DURATION, LoadFlags, WARM_UP};
+use super::applies;
+use super::flags::{ArrivalFlag, DRIP, DURATION, LoadFlags, Rate, TRIAL, WARM_UP};
 
 /// What needs the least CPU time for each request.
 pub(crate) const FASTEST: Driver = Driver::Completion;
 /// What comes next, where io_uring is old or forbidden.
 pub(crate) const NEXT: Driver = Driver::Readiness(Mechanism::EpollEt);
 
+/// How long answers are waited for when the time of a run is over: longer than answers of a
+/// server that works take, too short to be waited for.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// The plan that `flags` ask for.
 ///
 /// # Errors
-/// [`LoadError::Url`] for URLs that are none. Host names are looked up here:
+/// [`LoadError::Url`] for URLs that are none, [`LoadError::Plan`] for flags without a use. Host names are looked up here:
 /// [`LoadError::Lookup`].
 pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
     let targets = targets(flags)?;
     let is_counted = flags.requests.is_some();
     let warm_up = if is_counted { Duration::ZERO } else { WARM_UP };
-    let after = flags.duration.or((!is_counted).then_some(DURATION));
-    Ok(Plan {
+    let warm_up = flags.warm_up.unwrap_or(warm_up);
+    let after = flags.duration.or_else(|| (!is_counted).then(|| duration(flags, warm_up)));
+    let plan = Plan {
         targets,
         driver: flags.poller.unwrap_or(FASTEST),
         threads: flags.threads,
@@ -34,7 +40,7 @@ pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
         connections: flags.connections,
         pace: pace(flags),
         end: End { requests: flags.requests, after },
-        warm_up: flags.warm_up.unwrap_or(warm_up),
+        warm_up,
         requests_per_connection: match flags.no_keepalive {
             true => NonZeroU32::new(1),
             false => flags.requests_per_connection,
@@ -43,16 +49,36 @@ pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
         think_time: flags.think.unwrap_or_default(),
         connect_timeout: flags.connect_timeout,
         request_timeout: flags.timeout,
+        grace: GRACE,
         expect: Expect { status: flags.expect_status, body_bytes: flags.expect_bytes },
+        // The search judges each trial by it itself.
+        objective: flags.slo.filter(|_| !flags.find_capacity),
         sources: flags.sources.iter().flat_map(|sources| sources.0.iter().copied()).collect(),
-        crowd: Crowd { dead: flags.dead, silent: flags.silent, slow: flags.slow, drip: flags.drip },
+        crowd: Crowd {
+            dead: flags.dead,
+            silent: flags.silent,
+            slow: flags.slow,
+            drip: flags.drip.unwrap_or(DRIP),
+        },
         trust: match &flags.cacert {
             Some(path) => Trust::File(path.clone()),
             None if flags.insecure => Trust::Anybody,
             None => Trust::Public,
         },
-        seed: flags.seed,
-    })
+        seed: flags.seed.unwrap_or(1),
+    };
+    applies::check(flags, &plan)?;
+    Ok(plan)
+}
+
+/// How long a run lasts when nobody says: as long as its schedule, where that has an end.
+fn duration(flags: &LoadFlags, warm_up: Duration) -> Duration {
+    let Some(Rate(stages)) = &flags.rate else { return DURATION };
+    let whole: Option<Duration> = stages.iter().map(|stage| stage.lasts).sum();
+    whole
+        .and_then(|whole| whole.checked_sub(warm_up))
+        .filter(|rest| !rest.is_zero())
+        .unwrap_or(DURATION)
 }
 
 /// The same plan as a trial of a rate.
@@ -60,7 +86,7 @@ pub(crate) fn trial(flags: &LoadFlags, plan: &Plan, rate_per_s: f64) -> Plan {
     let stages = vec![Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, lasts: None }];
     Plan {
         pace: Pace::Open { arrival: arrival(flags), stages },
-        end: End { requests: None, after: Some(flags.trial) },
+        end: End { requests: None, after: Some(trial_length(flags)) },
         warm_up: trial_warm_up(flags),
         ..plan.clone()
     }
@@ -68,7 +94,12 @@ pub(crate) fn trial(flags: &LoadFlags, plan: &Plan, rate_per_s: f64) -> Plan {
 
 /// What is not counted at the start of a trial; a short one has a short one.
 pub(crate) fn trial_warm_up(flags: &LoadFlags) -> Duration {
-    flags.warm_up.unwrap_or(WARM_UP.min(flags.trial / 5))
+    flags.warm_up.unwrap_or(WARM_UP.min(trial_length(flags) / 5))
+}
+
+/// How long a trial counts.
+pub(crate) fn trial_length(flags: &LoadFlags) -> Duration {
+    flags.trial.unwrap_or(TRIAL)
 }
 
 fn targets(flags: &LoadFlags) -> Result<Vec<Target>, LoadError> {
@@ -105,8 +136,8 @@ fn pace(flags: &LoadFlags) -> Pace {
 
 fn arrival(flags: &LoadFlags) -> Arrival {
     match flags.arrival {
-        ArrivalFlag::Constant => Arrival::Constant,
-        ArrivalFlag::Poisson => Arrival::Poisson,
+        None | Some(ArrivalFlag::Constant) => Arrival::Constant,
+        Some(ArrivalFlag::Poisson) => Arrival::Poisson,
     }
 }
 
@@ -147,6 +178,15 @@ mod tests {
         assert_eq!(plan.warm_up, Duration::ZERO);
         let both = planned("-n 5 -d 2s --warm-up 1s http://127.0.0.1:1/");
         assert_eq!((both.end.after, both.warm_up.as_secs()), (Some(Duration::from_secs(2)), 1));
+    }
+
+    #[test]
+    fn a_schedule_with_an_end_is_run_whole() {
+        let ramp = planned("--rate 100..200@60s http://127.0.0.1:1/");
+        assert_eq!((ramp.end.after, ramp.warm_up.as_secs()), (Some(Duration::from_secs(59)), 1));
+        let endless = planned("--rate 100@60s,200 -d 99s http://127.0.0.1:1/");
+        assert_eq!(endless.end.after, Some(Duration::from_secs(99)));
+        assert_eq!(planned("--rate 100 http://127.0.0.1:1/").end.after, Some(DURATION));
     }
 
     #[test]
@@ -196,7 +236,6 @@ mod tests {
             "-c 0 http://h/",
             "--rate fast http://h/",
             "--rate 5 --think 1s http://h/",
-            "--slo p99=5ms http://h/",
             "--find-capacity http://h/",
             "--find-capacity --slo p99=5ms -n 5 http://h/",
             "--unix s --source 127.0.0.1 http://h/",

@@ -3,10 +3,10 @@
 use pollux_load::Objective;
 use pollux_load::render::{count, time};
 
-use super::trials::{Trial, quantile};
+use super::trials::Trial;
 
 /// Columns of a bar at most.
-const BAR: usize = 40;
+const BAR: usize = 24;
 /// Columns before the bars.
 const LEFT: usize = 28;
 
@@ -24,7 +24,7 @@ pub(crate) fn plot(trials: &[Trial], objective: &Objective) -> String {
     let low = low / 1.5;
     let columns = |ns: f64| ((ns / low).ln() / (high / low).ln() * BAR as f64).round() as usize;
     let limit = columns(limit_ns);
-    let mut text = format!("{:>12}  {:>10}\n", "requests/s", quantile(objective));
+    let mut text = format!("{:>12}  {:>10}\n", "requests/s", objective.name());
     for row in &rows {
         let bar: String = (0..=BAR.max(limit))
             .map(|column| match column {
@@ -34,7 +34,11 @@ pub(crate) fn plot(trials: &[Trial], objective: &Objective) -> String {
             })
             .collect();
         let (rate, latency) = (count(row.rate_per_s.round() as u64), time(row.latency_ns));
-        let verdict = if row.did_hold { "holds" } else { "fails" };
+        let verdict = match (row.did_hold, row.broken_by) {
+            (true, _) => "holds".to_owned(),
+            (false, Some(why)) => format!("fails: {why}"),
+            (false, None) => "fails".to_owned(),
+        };
         text += &format!("{rate:>12}  {latency:>10}  {bar}  {verdict}\n");
     }
     let words = format!("{} allowed", time(limit_ns));
@@ -42,17 +46,19 @@ pub(crate) fn plot(trials: &[Trial], objective: &Objective) -> String {
 }
 
 /// All trials of a rate.
-struct Row {
+struct Row<'a> {
     rate_per_s: f64,
     latency_ns: f64,
     did_hold: bool,
+    /// Why the last that failed did.
+    broken_by: Option<&'a str>,
 }
 
-fn rows(trials: &[Trial]) -> Vec<Row> {
+fn rows<'a>(trials: &'a [Trial]) -> Vec<Row<'a>> {
     let mut answered: Vec<&Trial> =
         trials.iter().filter(|each| each.latency_ns.is_some()).collect();
     answered.sort_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
-    let row = |same: &[&Trial]| {
+    let row = |same: &[&'a Trial]| {
         let mut times: Vec<u64> = same.iter().filter_map(|each| each.latency_ns).collect();
         times.sort_unstable();
         let held = same.iter().filter(|each| each.broken_by.is_none()).count();
@@ -60,6 +66,7 @@ fn rows(trials: &[Trial]) -> Vec<Row> {
             rate_per_s: same[0].rate_per_s,
             latency_ns: times[times.len() / 2] as f64,
             did_hold: held * 2 > same.len(),
+            broken_by: same.iter().rev().find_map(|each| each.broken_by.as_deref()),
         }
     };
     answered.chunk_by(|a, b| a.rate_per_s == b.rate_per_s).map(row).collect()
@@ -93,7 +100,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[1].contains("1,000") && lines[1].ends_with("holds"), "{text}");
-        assert!(lines[3].contains("22.0 ms") && lines[3].ends_with("fails"), "{text}");
+        assert!(lines[3].contains("22.0 ms") && lines[3].ends_with("fails: slow"), "{text}");
         let place = |line: &str, mark| line.chars().position(|each| each == mark);
         let line = place(lines[1], '│').expect("the objective's line");
         assert_eq!(place(lines[4], '└'), Some(line), "{text}");

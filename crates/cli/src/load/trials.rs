@@ -44,31 +44,30 @@ impl Trial {
 
     /// The head of the lines.
     pub(crate) fn head(objective: &Objective) -> String {
-        let quantile = quantile(objective);
+        let quantile = objective.name();
         format!("{:>12}  {:>12}  {quantile:>9}  {:>8}  verdict", "asked/s", "answered/s", "errors")
     }
 
-    /// The trial in one line under [`Trial::head`].
-    pub(crate) fn line(&self) -> String {
+    /// The trial in one line under [`Trial::head`]; why it failed stands in the next one where
+    /// `width_chars` are too few.
+    pub(crate) fn line(&self, width_chars: usize) -> String {
         let latency = self.latency_ns.map_or_else(|| "n/a".to_owned(), |ns| time(ns as f64));
         let bound = if self.is_generator_bound { " (generator bound)" } else { "" };
         let verdict = self
             .broken_by
             .as_ref()
             .map_or_else(|| format!("holds{bound}"), |why| format!("fails{bound}: {why}"));
-        format!(
-            "{:>12}  {:>12}  {latency:>9}  {:>8}  {verdict}",
+        let figures = format!(
+            "{:>12}  {:>12}  {latency:>9}  {:>8}  ",
             count(self.rate_per_s.round() as u64),
             count(self.answered_per_s.round() as u64),
             count(self.errors)
-        )
+        );
+        match figures.chars().count() + verdict.chars().count() <= width_chars {
+            true => figures + &verdict,
+            false => format!("{}\n              {verdict}", figures.trim_end()),
+        }
     }
-}
-
-/// The quantile of an objective as people name it: `p99.9`.
-pub(crate) fn quantile(objective: &Objective) -> String {
-    // Rounded to what was written: 0.999 × 100 is not 99.9 in binary.
-    format!("p{}", (objective.quantile * 1e8).round() / 1e6)
 }
 
 /// A search, for programs.
@@ -137,12 +136,19 @@ mod tests {
             is_generator_bound: true,
             broken_by: Some("p99 was 6.20ms".to_owned()),
         };
-        let line = trial.line();
+        let line = trial.line(120);
         for part in ["50,000", "49,998", "6.20 ms", "fails (generator bound): p99 was 6.20ms"] {
             assert!(line.contains(part), "no {part} in {line}");
         }
         (trial.broken_by, trial.is_generator_bound) = (None, false);
-        assert!(trial.line().ends_with("holds"));
+        assert!(trial.line(120).ends_with("holds"));
+        trial.broken_by = Some("98.2 % of the rate answered".to_owned());
+        assert!(
+            trial.line(60).lines().all(|line| line.chars().count() <= 60),
+            "{}",
+            trial.line(60)
+        );
+        assert!(trial.line(60).ends_with("fails: 98.2 % of the rate answered"));
         let objective: Objective = "p99.9=5ms".parse().expect("an objective");
         assert!(Trial::head(&objective).contains("p99.9"));
     }

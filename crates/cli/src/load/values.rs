@@ -5,10 +5,12 @@
 
 use std::io::Read;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::fmt::friendly::SpanParser;
+use pollux_load::render::count;
 
 /// Longest body that is sent: a request is kept in memory whole.
 const BODY_BYTES_MAX: u64 = 64 << 20;
@@ -40,6 +42,30 @@ pub(crate) fn weighted(text: &str) -> Result<Weighted, String> {
     }
 }
 
+/// A whole number from `least` to `most`.
+pub(crate) fn whole<T: TryFrom<u64> + 'static>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let read = text.parse().ok().filter(|number| (least..=most).contains(number));
+        read.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
+            format!("expected a whole number from {} to {}", count(least), count(most))
+        })
+    }
+}
+
+/// A number of requests that is not zero.
+pub(crate) fn nonzero(text: &str) -> Result<NonZeroU32, String> {
+    whole(1, u32::MAX.into())(text)
+        .map(|number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+}
+
+/// A status of HTTP.
+pub(crate) fn status(text: &str) -> Result<u16, String> {
+    whole(100, 599)(text).map_err(|_| "expected a status from 100 to 599".to_owned())
+}
+
 /// `500ms`, `10s`, `1m30s`; `0s` only where a zero makes sense.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let read = SpanParser::new().parse_unsigned_duration(text).ok();
@@ -59,7 +85,7 @@ pub(crate) fn length(text: &str) -> Result<Duration, String> {
 pub(crate) fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("no colon; write 'NAME: VALUE'")?;
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(format!("\"{name}\" is no field name; write 'NAME: VALUE'"));
+        return Err(format!("\"{name}\" is not a field name; write 'NAME: VALUE'"));
     }
     let value = value.trim_matches([' ', '\t']);
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
@@ -99,7 +125,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 pub(crate) fn sources(text: &str) -> Result<Vec<IpAddr>, String> {
     let read = |part: &str| {
         let right = "write addresses as 127.0.0.2,127.0.0.3 or 127.0.0.2-127.0.0.9";
-        part.trim().parse().map_err(|_| format!("\"{part}\" is no IP address; {right}"))
+        part.trim().parse().map_err(|_| format!("\"{part}\" is not an IP address; {right}"))
     };
     let Some((first, last)) = text.split_once('-') else { return Ok(vec![read(text)?]) };
     let (first, last): (IpAddr, IpAddr) = (read(first)?, read(last)?);
@@ -185,7 +211,7 @@ mod tests {
         assert_eq!(words, ["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
         assert_eq!(sources("::1").expect("one").len(), 1);
         for (text, why) in [
-            ("here", "no IP address"),
+            ("here", "not an IP address"),
             ("127.0.0.9-127.0.0.2", "after"),
             ("127.0.0.1-::1", "after"),
             ("10.0.0.0-10.255.255.255", "more than"),

@@ -12,6 +12,7 @@ use pollux_load::{Plan, Progress};
 
 use super::lines::Lines;
 use super::live::Live;
+use super::wish::Wish;
 use crate::output::{self, Failure};
 
 /// How a run is shown.
@@ -41,20 +42,21 @@ impl View {
         }
     }
 
-    /// Waits at most so long; whether somebody wishes to end the run.
+    /// Waits at most so long; who wishes to end the run, if anybody does.
     pub(crate) fn wait(
         &mut self,
         signals: &mut Signals,
         at_most: Duration,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<Wish>, Failure> {
         match self {
             Self::Quiet | Self::Lines(_) => {
                 let signal = signals.wait(Some(at_most)).map_err(Failure::failed)?;
-                Ok(signal.is_some())
+                Ok(signal.map(Wish::Signal))
             }
             Self::Live(live) => {
                 let is_key = live.wait(at_most).map_err(Failure::failed)?;
-                Ok(is_key || signals.take().is_some())
+                let signal = signals.take().map(Wish::Signal);
+                Ok(signal.or(is_key.then_some(Wish::Key)))
             }
         }
     }

@@ -7,6 +7,8 @@
 //! | `endings` | exit codes, signals, findings that nobody can miss |
 //! | `refusals` | wrong input is refused at once, and says what would be right |
 //! | `search` | the search for the capacity |
+//! | `standstill` | servers that stand still or never answer: seconds, exit codes, whose fault |
+//! | `told` | what a run that failed says |
 //! | `figures` | rates, quantiles and memory are what must come out |
 //!
 //! `run` starts servers and the command, `responder` is a server with known delays. Only
@@ -20,3 +22,5 @@ mod responder;
 mod run;
 mod search;
 mod shapes;
+mod standstill;
+mod told;

@@ -13,7 +13,7 @@ fn refused(flags: &[&str]) -> Said {
 fn what_is_wrong_is_named_with_what_would_be_right() {
     let url = "http://127.0.0.1:1/";
     for (flags, words) in [
-        (&["127.0.0.1:8080"][..], &["127.0.0.1:8080", "http://HOST"][..]),
+        (&["127.0.0.1:8080"][..], &["127.0.0.1:8080", "no scheme"][..]),
         (&["ftp://127.0.0.1/"], &["ftp", "http://HOST"]),
         (&["--rate", "fast", url], &["fast", "1000@10s"]),
         (&["--rate", "10@5", url], &["10@5", "unit"]),
@@ -35,6 +35,45 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         for word in words {
             assert!(said.stderr.contains(word), "{flags:?}: no \"{word}\" in {}", said.stderr);
         }
+    }
+}
+
+#[test]
+fn no_flag_is_ignored_in_silence() {
+    let http = "http://127.0.0.1:1/";
+    for (flags, named, wanted) in [
+        (&["--arrival", "poisson"][..], "--arrival", "--rate"),
+        (&["--insecure"], "--insecure", "https"),
+        (&["--cacert", "a.pem"], "--cacert", "https"),
+        (&["--drip", "2s"], "--drip", "--slow"),
+        (&["--trial", "2s"], "--trial", "--find-capacity"),
+        (&["--seed", "7"], "--seed", "--arrival poisson"),
+        (&["--no-keepalive", "--pipeline", "4"], "--pipeline", "one request"),
+        (&["--requests-per-connection", "3", "--pipeline", "4"], "--pipeline", "3 requests"),
+        (&["--rate", "5@9s,6@9s", "-d", "5s", "--warm-up", "0s"], "--rate", "never begin"),
+    ] {
+        let said = refused(&[flags, &[http]].concat());
+        let at = said.stderr.find(&format!("error: {named}: "));
+        assert!(at.is_some() && said.stderr.contains(wanted), "{flags:?}: {said:?}");
+    }
+}
+
+#[test]
+fn numbers_and_addresses_are_refused_in_plain_words() {
+    let url = "http://127.0.0.1:1/";
+    for (flags, words) in [
+        (&["-c", "0", url][..], "expected a whole number from 1 to 4,294,967,295"),
+        (&["-c", "ten", url], "expected a whole number from 1"),
+        (&["-c", "-5", url], "expected a whole number from 1"),
+        (&["--pipeline", "2000", url], "expected a whole number from 1 to 1,024"),
+        (&["--expect-status", "7", url], "expected a status from 100 to 599"),
+        (&["--requests-per-connection", "0", url], "expected a whole number from 1"),
+        (&["127.0.0.1:8080"], "write http://127.0.0.1:8080"),
+        (&["localhost:8080/a"], "write http://localhost:8080/a"),
+    ] {
+        let said = refused(flags);
+        assert!(said.stderr.contains(words), "{flags:?}: {}", said.stderr);
+        assert!(!said.stderr.contains("..") && !said.stderr.contains("tip:"), "{}", said.stderr);
     }
 }
 

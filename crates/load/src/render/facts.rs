@@ -1,9 +1,11 @@
 //! The facts of a result as names with values and as small grids, for table and page alike.
 
+use std::time::Duration;
+
 use super::nines::told_ns;
 use super::number::{self, NA, or_na};
 use super::words::{self, per_second};
-use crate::{CrowdOutcome, Distribution, Outcome};
+use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome};
 
 /// Quantiles that the summaries show, with their names.
 const SHOWN: [(f64, &str); 5] =
@@ -35,10 +37,20 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("answers", right),
         ("statuses", statuses(totals.by_class)),
         ("errors", errors(outcome)),
+        ("waited", waited(outcome)),
         ("traffic", traffic(outcome)),
         ("connections", format!("{} opened", number::count(totals.connects))),
     ];
+    if let Some(objective) = &outcome.objective {
+        let verdict = objective.broken_by.as_ref().map(|why| format!("missed: {why}"));
+        let verdict = verdict.unwrap_or_else(|| {
+            format!("held: {}", or_na(objective.found_ns, |ns| number::time(ns as f64)))
+        });
+        facts.push(("objective", format!("{}, {verdict}", objective.text)));
+    }
+    facts.extend(outcome.first_failure.clone().map(|why| ("first failure", why)));
     facts.push(("generator", generator(outcome)));
+    facts.retain(|(_, text)| !text.is_empty());
     facts
 }
 
@@ -64,14 +76,38 @@ fn statuses(by_class: [u64; 6]) -> String {
 
 fn errors(outcome: &Outcome) -> String {
     let total = outcome.errors.total();
-    if total == 0 {
-        return "none".to_owned();
+    let counted = match total {
+        0 => "none".to_owned(),
+        _ => {
+            let share = number::part(total, words::requests(outcome));
+            format!("{} ({share}): {}", number::count(total), by_kind(&outcome.errors))
+        }
+    };
+    match outcome.warm_up_errors.total() {
+        0 => counted,
+        _ => format!("{counted}; in the warm-up {}", by_kind(&outcome.warm_up_errors)),
     }
-    let kinds = words::errors(&outcome.errors);
-    let kinds: Vec<_> =
-        kinds.iter().map(|(name, count)| format!("{} {name}", number::count(*count))).collect();
-    let share = number::part(total, words::requests(outcome));
-    format!("{} ({share}): {}", number::count(total), kinds.join(", "))
+}
+
+fn by_kind(errors: &Errors) -> String {
+    let kinds = words::errors(errors);
+    let kinds = kinds.iter().map(|(name, count)| format!("{} {name}", number::count(*count)));
+    kinds.collect::<Vec<_>>().join(", ")
+}
+
+/// What came of waiting for the last answers, where that is worth a line.
+fn waited(outcome: &Outcome) -> String {
+    const LITTLE: Duration = Duration::from_millis(100);
+    let waited = number::duration(outcome.waited.as_secs_f64());
+    match (outcome.unanswered.count(), outcome.unanswered.max_ns()) {
+        (out, Some(longest_ns)) if out > 0 => format!(
+            "{waited} for {} never answered; the longest had waited {}",
+            words::plural(out, "request"),
+            number::time(longest_ns as f64)
+        ),
+        _ if outcome.waited >= LITTLE => format!("{waited} for the last answers"),
+        _ => String::new(),
+    }
 }
 
 fn traffic(outcome: &Outcome) -> String {
@@ -86,8 +122,18 @@ fn generator(outcome: &Outcome) -> String {
     let shares: Vec<_> = generator.busy_share.iter().map(|share| number::percent(*share)).collect();
     let shares = if shares.is_empty() { NA.to_owned() } else { shares.join(", ") };
     let lag = or_na(told_ns(&generator.lag, 0.99), |ns| number::time(ns as f64));
-    let lag_name = if words::is_closed_loop(outcome) { "turn length" } else { "lag" };
-    let switches = or_na(generator.involuntary_switches, number::count);
+    let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
+    let health = match () {
+        () if has(FindingKind::GeneratorStalled) => "stood still for a time",
+        () if has(FindingKind::GeneratorBound) => "at its limit",
+        () if has(FindingKind::ScheduleLag) => "late",
+        () => "healthy",
+    };
+    // In a closed loop it is the length of a turn, which says little to anybody else.
+    let lag = match words::is_closed_loop(outcome) {
+        true => String::new(),
+        false => format!(", 99 % sent within {lag} of their time"),
+    };
     let spun = match generator.spun.is_zero() {
         true => String::new(),
         false => format!(
@@ -95,10 +141,7 @@ fn generator(outcome: &Outcome) -> String {
             number::duration(generator.spun.as_secs_f64())
         ),
     };
-    format!(
-        "{cpu} CPU per answer, threads at work {shares} of the time{spun}, {lag_name} p99 {lag}, \
-         {switches} involuntary switches"
-    )
+    format!("{health}: {cpu} CPU per answer, threads at work {shares} of the time{spun}{lag}")
 }
 
 /// Quantiles, mean and deviation of what was timed; the latency always.
@@ -206,7 +249,11 @@ mod tests {
         let outcome = sample::empty();
         assert_eq!(&times(&outcome).rows[0][1..], [NA, NA, NA, NA, NA, NA, NA, NA, "0"]);
         assert_eq!(rate(&outcome), "n/a answered");
-        assert!(generator(&outcome).starts_with("n/a CPU per answer"), "{}", generator(&outcome));
+        assert!(
+            generator(&outcome).starts_with("healthy: n/a CPU per answer"),
+            "{}",
+            generator(&outcome)
+        );
         assert!(targets(&outcome).is_none() && crowd(&outcome).is_none());
     }
 

@@ -38,6 +38,7 @@ pub use hlog::hlog;
 pub use html::html;
 pub use httperf::httperf;
 pub use json::{JSON_SCHEMA, JSON_VERSION, json};
+pub(crate) use number::date;
 pub use number::{count, time};
 pub use table::table;
 pub use wrk::wrk;

@@ -79,7 +79,7 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// Seconds since 1970 as a date of the Gregorian calendar, UTC: `2026-11-21 08:40:11 UTC`.
-pub(super) fn date(unix_s: f64) -> String {
+pub(crate) fn date(unix_s: f64) -> String {
     let (year, month, day) = civil((unix_s / DAY_S as f64).floor() as i64);
     let second = (unix_s.floor() as i64).rem_euclid(DAY_S);
     let (hour, minute) = (second / 3600, second / 60 % 60);

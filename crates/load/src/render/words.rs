@@ -36,10 +36,13 @@ pub(super) fn answer(outcome: &Outcome) -> String {
         (None, Some(max)) => format!("all of them within {}", number::time(max as f64)),
         (None, None) => "their times unknown".to_owned(),
     };
-    let errors = match outcome.errors.total() {
+    let mut errors = match outcome.errors.total() {
         0 => "no errors".to_owned(),
         some => format!("{} of the requests failed", number::part(some, requests(outcome))),
     };
+    if outcome.unanswered.count() > 0 {
+        errors += &format!(", {} never answered", number::count(outcome.unanswered.count()));
+    }
     let rate = number::si(rate);
     format!("{rate} answers per second{asked}, {tail}, {errors}; {}.", bottleneck(outcome))
 }
@@ -50,10 +53,13 @@ pub(super) fn requests(outcome: &Outcome) -> u64 {
 }
 
 /// Who set the limit, as far as the run can tell.
-fn bottleneck(outcome: &Outcome) -> &'static str {
+fn bottleneck(outcome: &Outcome) -> String {
     let has = |kind| outcome.findings.iter().any(|finding| finding.kind == kind);
-    if has(FindingKind::Outage) {
-        "for a part of the time nothing was answered"
+    if let (true, Some(longest_s)) = (has(FindingKind::Outage), outcome.longest_standstill_s()) {
+        return format!("for {longest_s:.1} s nothing was answered");
+    }
+    let words = if has(FindingKind::GeneratorStalled) {
+        "the generator itself stood still for a part of the time"
     } else if has(FindingKind::GeneratorBound) {
         "the generator itself was the bottleneck"
     } else if has(FindingKind::ScheduleLag) {
@@ -63,10 +69,11 @@ fn bottleneck(outcome: &Outcome) -> &'static str {
     } else if has(FindingKind::RateMissed) {
         "the server could not keep up with the asked rate"
     } else if is_closed_loop(outcome) {
-        "the server or the way to it set the rate"
+        "limited by the server or the network, not by this program"
     } else {
         "the schedule set the rate, nothing was at its limit"
-    }
+    };
+    words.to_owned()
 }
 
 /// The kinds of errors that occurred; those that name the cause of others begin with "of them".
@@ -91,7 +98,7 @@ pub(super) fn errors(errors: &Errors) -> Vec<(&'static str, u64)> {
         ("took longer than allowed", timeout),
         ("reset by the server", reset),
         ("ended before the answer was complete", short),
-        ("answer is no HTTP", malformed),
+        ("answer is not HTTP", malformed),
         ("status is not the expected one", status),
         ("body has another length than expected", mismatch),
         ("TLS failed", tls),

@@ -20,7 +20,9 @@ use pollux_engine::{CloseCause, ConnectError, ConnectionId, EventLoop, Limits, M
 use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
+use crate::cause::Cause;
 use crate::control::Control;
+use crate::course::Course;
 use crate::crowd::Kind;
 use crate::gather::{Handed, ThreadOutcome};
 use crate::opener::Opener;
@@ -29,7 +31,7 @@ use crate::requests::Requests;
 use crate::session::ClientSession;
 use crate::shared::{Reopen, Shared, Stage, monotonic_ns};
 use crate::supply::{Budget, Supply};
-use crate::tally::{Fault, Interval};
+use crate::tally::Interval;
 use crate::tls::Tls;
 use crate::{LoadError, Plan};
 
@@ -49,8 +51,13 @@ const SPUN_MAX_NS: u64 = 20_000;
 const TIMER_SLACK_NS: u64 = 1;
 /// What a request may outlive its time limit: deadlines fire a tick late.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
-/// How long what is under way is waited for after a stop.
+/// How long what is under way is waited for after a stop, at most.
 const STOP_GRACE: Duration = Duration::from_secs(1);
+/// A server that has said nothing since the end is waited for until its silence is so long: then
+/// it is known to stand still, and not only to be slow.
+const SILENCE: Duration = Duration::from_millis(1_040);
+/// From such a time on a run that nobody ever answered has nothing more to wait for.
+const HOPELESS: Duration = Duration::from_secs(1);
 const SECOND_NS: u64 = 1_000_000_000;
 /// A last interval that is shorter belongs to the one before.
 const INTERVAL_MIN_NS: u64 = SECOND_NS / 10;
@@ -83,7 +90,17 @@ pub(crate) struct Worker {
     interval: u32,
     before: Option<(OwnUse, u64)>,
     spun_ns: u64,
+    course: Course,
+    told: Told,
     woken: Vec<ConnectionId>,
+}
+
+/// What a thread has told already.
+#[derive(Debug, Default)]
+struct Told {
+    answered: bool,
+    connected: bool,
+    failed: bool,
 }
 
 /// A thread's part of `all`.
@@ -129,6 +146,8 @@ impl Worker {
             interval,
             before,
             spun_ns,
+            course: Course::default(),
+            told: Told::default(),
             woken: Vec::new(),
         })
     }
@@ -167,13 +186,13 @@ impl Worker {
             if is_open_loop {
                 self.give_out(now_ns);
             }
-            if now_ns >= self.shared().end_ns || self.is_over() {
+            if now_ns >= self.shared().end_ns || self.is_over(now_ns) {
                 // Those that were just woken still send.
-                return self.turn(Duration::ZERO);
+                return self.turn_and_look(Duration::ZERO);
             }
             self.open_again(now_ns);
             let wait = self.wait(now_ns, is_open_loop);
-            self.turn(wait)?;
+            self.turn_and_look(wait)?;
             // What a turn has left to do is done by the next one, so that is no spin yet.
             let has_worked = self.shared().has_worked;
             if is_open_loop && wait.is_zero() && !has_worked && !had_worked {
@@ -183,8 +202,8 @@ impl Worker {
         }
     }
 
-    fn is_over(&mut self) -> bool {
-        self.control.is_stopped() || self.shared().is_spent()
+    fn is_over(&mut self, now_ns: u64) -> bool {
+        self.control.is_stopped() || self.shared().is_spent() || self.control.is_in_vain(now_ns)
     }
 
     /// How long the next turn may wait.
@@ -243,11 +262,11 @@ impl Worker {
             Ok(_) => self.shared().connecting += 1,
             Err((session, error)) => {
                 let mut active = session.into_active().expect("the session comes back as it was");
-                let fault = match &error {
-                    ConnectError::System { cause, .. } => Fault::of_connect(cause),
-                    _ => Fault::Connect,
+                let cause = match &error {
+                    ConnectError::System { cause, .. } => Cause::System(cause),
+                    _ => Cause::Full,
                 };
-                self.shared().connect_failed(fault);
+                self.shared().connect_failed(&cause);
                 let at_ns = active.retry_at(now_ns);
                 self.opener.keep(Reopen { active, at_ns });
             }
@@ -267,17 +286,18 @@ impl Worker {
         let passed = (now_ns - self.boundary_ns) / SECOND_NS;
         let interval = self.interval + passed as u32;
         let end_ns = self.boundary_ns + passed * SECOND_NS;
-        self.send(interval, end_ns);
+        let open = self.shared().open;
+        self.send(interval, end_ns, open);
         self.interval = interval + 1;
         self.boundary_ns = end_ns + SECOND_NS;
     }
 
-    fn send(&mut self, interval: u32, end_ns: u64) {
+    fn send(&mut self, interval: u32, end_ns: u64, open: u32) {
         let targets = self.shared().requests.len();
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(Interval::new(targets)));
         let shared = self.event_loop.shared();
         let counted = std::mem::replace(&mut shared.interval, fresh);
-        let handed = Handed { thread: self.thread, interval, end_ns, open: shared.open, counted };
+        let handed = Handed { thread: self.thread, interval, end_ns, open, counted };
         // Nobody listens any more only when the gathering thread has failed; it tells of that.
         let _ = self.sender.send(handed);
     }
@@ -287,10 +307,11 @@ impl Worker {
         self.control.finishing();
         let ended_ns = monotonic_ns();
         self.count_unsent();
-        let patience = (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
-        let mut give_up_ns = ended_ns.saturating_add(patience);
+        let mut give_up_ns = ended_ns.saturating_add(self.patience_ns(ended_ns));
         let mut was_stopped = false;
-        while self.shared().under_way > 0 && monotonic_ns() < give_up_ns {
+        while self.shared().under_way > 0
+            && monotonic_ns() < self.at_least_silence(ended_ns, give_up_ns)
+        {
             let now_ns = monotonic_ns();
             // A stop may also come while this waits.
             if self.control.is_stopped() && !std::mem::replace(&mut was_stopped, true) {
@@ -299,7 +320,10 @@ impl Worker {
             if now_ns >= self.boundary_ns {
                 self.hand_over(now_ns);
             }
-            self.turn(WAIT_MAX)?;
+            let left = Duration::from_nanos(
+                self.at_least_silence(ended_ns, give_up_ns).saturating_sub(now_ns),
+            );
+            self.turn_and_look(left.min(WAIT_MAX))?;
         }
         let now_ns = monotonic_ns();
         let (before, measured_ns) = match self.before {
@@ -307,13 +331,43 @@ impl Worker {
             None => (OwnUse::read(), 0),
         };
         let used = OwnUse::read().since(&before);
-        self.send_last(now_ns);
         self.control.finished();
         while !self.control.are_all_finished() {
             self.turn(WAIT_READY)?;
         }
+        // What is out now is booked as that, before the last is handed over.
+        let open = self.shared().open;
         self.event_loop.close_all(CloseCause::LoopEnded);
-        Ok(self.outcome(used, measured_ns, ended_ns, set_up))
+        self.send_last(now_ns, open);
+        Ok(self.outcome(used, measured_ns, (ended_ns, now_ns), set_up))
+    }
+
+    /// How long what is under way is waited for from `ended_ns` on.
+    fn patience_ns(&mut self, ended_ns: u64) -> u64 {
+        let run_ns =
+            self.control.origin_ns().map_or(0, |origin_ns| ended_ns.saturating_sub(origin_ns));
+        let hopeless_ns = HOPELESS.as_nanos() as u64;
+        if !self.control.was_answered() && run_ns >= hopeless_ns && !self.shared().is_spent() {
+            return 0;
+        }
+        // A run that ends by number is to have all of them, but not longer than it may take.
+        let grace_ns = self.plan.grace.as_nanos() as u64;
+        if self.shared().is_spent() {
+            let whole_ns = (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
+            let left_ns = self.shared().end_ns.saturating_sub(ended_ns);
+            return whole_ns.min(left_ns.saturating_add(grace_ns));
+        }
+        grace_ns
+    }
+
+    /// `give_up_ns`, or later while the server has said nothing since the end.
+    fn at_least_silence(&mut self, ended_ns: u64, give_up_ns: u64) -> u64 {
+        let last_ns = self.shared().last_answer_ns;
+        if last_ns == 0 || last_ns >= ended_ns || self.control.is_stopped() {
+            return give_up_ns;
+        }
+        give_up_ns
+            .max((last_ns + SILENCE.as_nanos() as u64).min(ended_ns + STOP_GRACE.as_nanos() as u64))
     }
 
     /// The open loop's requests that were due and found no connection.
@@ -325,20 +379,20 @@ impl Worker {
     }
 
     /// Hands over what was counted last; a moment's worth goes to the interval before.
-    fn send_last(&mut self, now_ns: u64) {
+    fn send_last(&mut self, now_ns: u64, open: u32) {
         let began_ns = self.boundary_ns.saturating_sub(SECOND_NS);
         let is_short = now_ns.saturating_sub(began_ns) < INTERVAL_MIN_NS;
         // What counts does not go into a second of the warm-up.
         let is_first = self.control.measure_from_ns().is_none_or(|from_ns| began_ns <= from_ns);
         let is_short = is_short && !is_first && self.interval > 0;
-        self.send(self.interval - u32::from(is_short), now_ns);
+        self.send(self.interval - u32::from(is_short), now_ns, open);
     }
 
     fn outcome(
         mut self,
         used: OwnUse,
         measured_ns: u64,
-        ended_ns: u64,
+        (ended_ns, waited_until_ns): (u64, u64),
         set_up: Duration,
     ) -> ThreadOutcome {
         let shared = self.event_loop.shared();
@@ -349,7 +403,10 @@ impl Worker {
             spun: Duration::from_nanos(self.spun_ns),
             measured: Duration::from_nanos(measured_ns),
             ended_ns,
+            waited_until_ns,
             last_outcome_ns: shared.last_outcome_ns,
+            last_answer_ns: shared.last_answer_ns,
+            course: self.course,
             crowd,
         }
     }
@@ -357,6 +414,31 @@ impl Worker {
     fn turn(&mut self, at_most: Duration) -> Result<(), LoadError> {
         let turned = self.event_loop.turn(Some(at_most));
         turned.map(drop).map_err(|source| LoadError::Loop { thread: self.thread, source })
+    }
+
+    /// A turn of which is kept who was answered in it, and who still waits.
+    fn turn_and_look(&mut self, at_most: Duration) -> Result<(), LoadError> {
+        self.turn(at_most)?;
+        let Shared { turn_ns, last_answer_ns, .. } = *self.event_loop.shared();
+        let is_asking = self.event_loop.shared().is_asking() || self.opener.next_ns().is_some();
+        self.course.look(turn_ns, at_most.as_nanos() as u64, last_answer_ns, is_asking);
+        self.tell();
+        Ok(())
+    }
+
+    /// Tells all who look at the run what happened for the first time.
+    fn tell(&mut self) {
+        let shared = self.event_loop.shared();
+        if shared.last_answer_ns > 0 && !std::mem::replace(&mut self.told.answered, true) {
+            self.control.answered();
+        }
+        if shared.was_connected && !std::mem::replace(&mut self.told.connected, true) {
+            self.control.connected();
+        }
+        if let (Some(why), false) = (&shared.first_failure, self.told.failed) {
+            self.told.failed = true;
+            self.control.failed(why);
+        }
     }
 
     fn shared(&mut self) -> &mut Shared {

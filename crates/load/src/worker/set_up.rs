@@ -62,6 +62,7 @@ impl Worker {
             }
             self.turn(WAIT_MAX)?;
         }
+        self.tell();
         Ok(())
     }
 
@@ -80,6 +81,7 @@ impl Worker {
             part_ns => part_ns,
         };
         self.boundary_ns = origin_ns + first_ns;
+        self.course.begin(origin_ns);
         let shared = self.event_loop.shared();
         shared.stage = Stage::Running;
         if !self.plan.warm_up.is_zero() {

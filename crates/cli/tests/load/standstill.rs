@@ -1,0 +1,223 @@
+//! Servers that stand still, or never answer: how long, what it costs, and who is to blame.
+//!
+//! A stop is a real `SIGSTOP` of a server's process, or a server in the test that answers only
+//! while it is told to. Bounds below are those of what was done; none above are needed but those
+//! that show that a run ended by itself and not by a time limit.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Child;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::run::{Said, Server, load, read_until, started, text_of, wait};
+
+/// How long servers are stopped here.
+const STOP: Duration = Duration::from_millis(1_500);
+/// What a clock of twentieths of a second and the way to the server may take off it.
+const SLACK_S: f64 = 0.2;
+
+const CLOSED: &[&str] = &["-c", "4"];
+const OPEN: &[&str] = &["-c", "4", "--rate", "500"];
+
+/// Ends the command, reads what it said.
+fn end(mut load: Child, mut stderr: impl BufRead) -> Said {
+    let stdout = text_of(load.stdout.take().expect("piped"));
+    let stderr = text_of(&mut stderr);
+    Said { code: load.wait().expect("it ends").code(), stdout, stderr }
+}
+
+fn kinds(json: &Value) -> Vec<&str> {
+    let findings = json["findings"].as_array().expect("findings").iter();
+    findings.map(|finding| finding["kind"].as_str().expect("a kind")).collect()
+}
+
+fn max_s(json: &Value) -> f64 {
+    json["latency"]["max_ns"].as_f64().expect("a longest latency") / 1e9
+}
+
+/// Exit code 3, the finding with its seconds, and the longest latency of somebody who waited.
+fn is_told(said: &Said, least: Duration) {
+    let (json, least_s) = (said.json(), least.as_secs_f64());
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(kinds(&json).contains(&"outage"), "{said:?}");
+    let lasted_s = json["standstills"][0]["lasted_s"].as_f64().expect("a standstill");
+    assert!(lasted_s >= least_s - SLACK_S, "{lasted_s} of {least_s}: {said:?}");
+    assert!(max_s(&json) >= least_s - SLACK_S, "{} of {least_s}: {said:?}", max_s(&json));
+    assert!(said.stderr.contains("nothing was answered for "), "{said:?}");
+}
+
+/// Stops `server` once `load` has said `after`, for [`STOP`].
+fn stopped_at(server: &Server, flags: &[&str], after: &str) -> Said {
+    let mut load = started(&[flags, &["--json", "-", &server.url]].concat());
+    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
+    read_until(&mut stderr, after);
+    kill_process(server.pid(), Signal::STOP).expect("it runs");
+    wait(STOP);
+    kill_process(server.pid(), Signal::CONT).expect("it is stopped");
+    end(load, stderr)
+}
+
+#[test]
+fn a_server_stopped_in_the_middle_is_a_finding_with_seconds() {
+    let server = Server::start();
+    for pace in [CLOSED, OPEN] {
+        let flags = [pace, &["-d", "4s", "--warm-up", "1s"]].concat();
+        is_told(&stopped_at(&server, &flags, "2.0 s"), STOP);
+    }
+}
+
+#[test]
+fn a_server_stopped_from_the_warm_up_on_is_a_finding_with_seconds() {
+    let server = Server::start();
+    for pace in [CLOSED, OPEN] {
+        let flags = [pace, &["-d", "3s", "--warm-up", "2s"]].concat();
+        is_told(&stopped_at(&server, &flags, "1.0 s"), STOP);
+    }
+}
+
+#[test]
+fn a_server_stopped_before_the_start_is_a_finding_with_seconds() {
+    let server = Server::start();
+    for pace in [CLOSED, OPEN] {
+        kill_process(server.pid(), Signal::STOP).expect("it runs");
+        let flags = [pace, &["-d", "3s", "--warm-up", "1s", "--json", "-", &server.url]].concat();
+        let mut load = started(&flags);
+        let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
+        read_until(&mut stderr, "1.0 s");
+        kill_process(server.pid(), Signal::CONT).expect("it is stopped");
+        is_told(&end(load, stderr), Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_server_stopped_over_the_end_is_a_finding_with_seconds() {
+    let server = Server::start();
+    for pace in [CLOSED, OPEN] {
+        let flags = [pace, &["-d", "1500ms", "--warm-up", "1s", "--json", "-", &server.url]];
+        let mut load = started(&flags.concat());
+        let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
+        read_until(&mut stderr, "2.0 s");
+        kill_process(server.pid(), Signal::STOP).expect("it runs");
+        let said = end(load, stderr);
+        kill_process(server.pid(), Signal::CONT).expect("it is stopped");
+        is_told(&said, Duration::from_secs(1));
+        let json = said.json();
+        assert!(json["unanswered"]["count"].as_u64() >= Some(1), "{said:?}");
+    }
+}
+
+#[test]
+fn a_generator_that_was_stopped_does_not_blame_the_server() {
+    let server = Server::start();
+    let flags = ["-d", "3s", "--warm-up", "1s", "-c", "4", "--json", "-", &server.url];
+    let mut load = started(&flags);
+    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
+    read_until(&mut stderr, "1.0 s");
+    kill_process(Pid::from_child(&load), Signal::STOP).expect("it runs");
+    wait(STOP);
+    kill_process(Pid::from_child(&load), Signal::CONT).expect("it is stopped");
+    let said = end(load, stderr);
+    let json = said.json();
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(kinds(&json).contains(&"generator-stalled"), "{said:?}");
+    assert!(!kinds(&json).contains(&"outage"), "{said:?}");
+}
+
+/// Answers while it is told to, with a thread for each connection; those beyond `served_max` are
+/// accepted and never answered.
+struct Stoppable {
+    url: String,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Stoppable {
+    fn start(served_max: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let gate = Arc::new((Mutex::new(true), Condvar::new()));
+        let inner = Arc::clone(&gate);
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            let mut unserved = Vec::new();
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                if number >= served_max {
+                    unserved.push(stream);
+                    continue;
+                }
+                let gate = Arc::clone(&inner);
+                std::thread::spawn(move || answer(&stream, &gate));
+            }
+        });
+        Self { url, gate }
+    }
+
+    fn answers(&self, does: bool) {
+        *self.gate.0.lock().expect("not poisoned") = does;
+        self.gate.1.notify_all();
+    }
+}
+
+fn answer(stream: &TcpStream, (may, changed): &(Mutex<bool>, Condvar)) {
+    let mut lines = BufReader::new(stream);
+    let mut line = String::new();
+    while matches!(lines.read_line(&mut line), Ok(1..)) {
+        if line == "\r\n" {
+            let open = changed.wait_while(may.lock().expect("not poisoned"), |may| !*may);
+            drop(open.expect("not poisoned"));
+            let mut stream = stream;
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+        line.clear();
+    }
+}
+
+#[test]
+fn a_pause_of_answers_is_found_on_two_threads_too() {
+    let server = Stoppable::start(usize::MAX);
+    let flags = ["-d", "4s", "--warm-up", "0s", "-c", "4", "-t", "2", "--json", "-", &server.url];
+    let mut load = started(&flags);
+    let mut stderr = BufReader::new(load.stderr.take().expect("piped"));
+    read_until(&mut stderr, "1.0 s");
+    server.answers(false);
+    wait(STOP);
+    server.answers(true);
+    is_told(&end(load, stderr), STOP);
+}
+
+#[test]
+fn connections_that_are_never_served_neither_lower_the_rate_nor_lengthen_the_run() {
+    let server = Stoppable::start(2);
+    let began = Instant::now();
+    let flags = ["-d", "1s", "--warm-up", "1s", "-c", "8", "--timeout", "20s", "--json", "-"];
+    let said = load(&[&flags[..], &[&server.url]].concat());
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let json = said.json();
+    let measured_s = json["measured_s"].as_f64().expect("a time");
+    assert!((0.9..1.2).contains(&measured_s), "{said:?}");
+    assert_eq!(json["unanswered"]["count"], 6, "{said:?}");
+    assert!(json["waited_s"].as_f64() >= Some(0.2), "{said:?}");
+    assert!(kinds(&json).contains(&"unanswered") && said.code == Some(3), "{said:?}");
+    let table = load(&["-d", "1s", "--warm-up", "1s", "-c", "8", "-q", &server.url]);
+    assert!(table.stdout.contains("never answered"), "{table:?}");
+}
+
+#[test]
+fn a_duration_is_kept_on_a_server_that_never_answers() {
+    let server = Stoppable::start(0);
+    for pace in [CLOSED, OPEN] {
+        let began = Instant::now();
+        let said = load(&[pace, &["-d", "2s", "--timeout", "20s", "-q", &server.url]].concat());
+        // Alone it takes 2.0 s; the warm-up in which nothing was answered is a part of them.
+        let took = began.elapsed();
+        assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.stdout.contains("Nothing was answered"), "{said:?}");
+        assert!(!said.stdout.contains("dead connections"), "{said:?}");
+    }
+}
