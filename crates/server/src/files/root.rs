@@ -2,9 +2,11 @@
 //!
 //! The kernel resolves the path (`openat2(2)`, `RESOLVE_BENEATH`): neither `..`, nor an absolute
 //! path, nor a symbolic link leads out, whatever somebody renames meanwhile. Links that stay
-//! within the folder are followed. The file sessions call this; it never reads a file's bytes.
+//! within the folder are followed, but not to what is hidden: a path without links is what it
+//! says (`RESOLVE_NO_SYMLINKS`); behind a link, the open file is asked for its name. No later
+//! rename makes that another file. The file sessions call this; it never reads a file's bytes.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
@@ -78,7 +80,7 @@ impl Root {
             |cause: Errno| ServerError::Root { path: path.to_owned(), cause: cause.into() };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = Self { folder: open(path, flags, Mode::empty()).map_err(failed)? };
-        match root.openat(b".") {
+        match root.openat(b".", ResolveFlags::empty()) {
             Ok(_) => Ok(root),
             // Seccomp filters that do not know the call say EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(ServerError::NoOpenat2),
@@ -91,16 +93,35 @@ impl Root {
     /// # Errors
     /// Says why there is nothing to serve.
     pub(super) fn find(&self, path: &[u8]) -> Result<Opened, Refused> {
+        if is_hidden(path) {
+            return Err(Refused::Missing);
+        }
         let path = if path.is_empty() { b"." } else { path };
-        let fd = self.openat(path).map_err(refused)?;
+        let fd = match self.openat(path, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.find_behind_links(path)?,
+            opened => opened.map_err(refused)?,
+        };
         let meta = Meta::of(&fstat(fd.as_fd()).map_err(refused)?).ok_or(Refused::Forbidden)?;
         Ok(Opened { fd, meta })
     }
 
-    fn openat(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+    /// Opens what a path with symbolic links leads to, unless it is hidden.
+    fn find_behind_links(&self, path: &[u8]) -> Result<OwnedFd, Refused> {
+        let fd = self.openat(path, ResolveFlags::empty()).map_err(refused)?;
+        let (root, name) = (name(&self.folder)?, name(&fd)?);
+        let root = root.strip_suffix(b"/").unwrap_or(&root);
+        // A folder that is renamed at this moment has another name in each.
+        let below = name.strip_prefix(root).filter(|below| below.is_empty() || below[0] == b'/');
+        match below {
+            Some(below) if !is_hidden_behind_links(below) => Ok(fd),
+            _ => Err(Refused::Missing),
+        }
+    }
+
+    fn openat(&self, path: &[u8], more: ResolveFlags) -> Result<OwnedFd, Errno> {
         // NONBLOCK: opening a pipe that nobody writes to must not stop the loop.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
         let mut last = Errno::AGAIN;
         for _ in 0..OPEN_ATTEMPTS {
             match openat2(&self.folder, path, flags, Mode::empty(), resolve) {
@@ -129,6 +150,27 @@ impl Meta {
             inode: stat.st_ino,
         })
     }
+}
+
+/// Whether a segment starts with a dot; `.well-known` (RFC 8615) is meant to be seen.
+fn is_hidden(path: &[u8]) -> bool {
+    let mut segments = path.split(|byte| *byte == b'/');
+    segments.any(|segment| segment.starts_with(b".") && segment != b".well-known")
+}
+
+/// The same for the name of a file that was found behind a link. Two dots hide nothing there:
+/// volumes of Kubernetes are links to files in folders that are called `..` and a date.
+fn is_hidden_behind_links(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/')
+        .any(|segment| is_hidden(segment) && !segment.starts_with(b".."))
+}
+
+/// What an open file is called now, from the root of the file system (`proc_pid_fd(5)`). Without
+/// /proc that is an error, as nobody can say whether it is hidden.
+fn name(fd: &OwnedFd) -> Result<Vec<u8>, Refused> {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let name = rustix::fs::readlink(link, Vec::new()).map_err(Refused::Broken)?;
+    Ok(name.into_bytes())
 }
 
 fn refused(errno: Errno) -> Refused {

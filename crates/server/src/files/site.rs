@@ -5,7 +5,7 @@
 //! | a file | 200, 206, 304, 412 or 416 by its tag and date |
 //! | a folder without the slash | 301 to the one with it |
 //! | a folder with the slash | its `index.html`, else its listing when that is on, else 403 |
-//! | a name that starts with a dot | 404, whether it exists or not; `.well-known` is served |
+//! | a name that starts with a dot, or a link to one | 404, whether it exists or not; `.well-known` is served |
 //!
 //! Tags are made of modification time in nanoseconds, size and inode: strong, unless the file
 //! changed in the last two seconds, for then a second change may hide behind the same time. With
@@ -111,9 +111,6 @@ impl Reply<'_> {
             Ok(path) => path,
             Err(Rejection { status, .. }) => return self.page(actions, status),
         };
-        if is_hidden(path.relative) {
-            return self.page(actions, Status::NOT_FOUND);
-        }
         match self.site.root.find(path.relative) {
             Err(refused) => self.refuse(actions, refused, path.relative),
             Ok(opened) if opened.meta.is_folder && path.is_directory => {
@@ -372,12 +369,6 @@ fn suffix(coding: ContentCoding) -> Option<&'static [u8]> {
         ContentCoding::Gzip => Some(b".gz"),
         ContentCoding::Identity => None,
     }
-}
-
-/// Whether a segment starts with a dot; `.well-known` (RFC 8615) is meant to be seen.
-fn is_hidden(path: &[u8]) -> bool {
-    let mut segments = path.split(|byte| *byte == b'/');
-    segments.any(|segment| segment.starts_with(b".") && segment != b".well-known")
 }
 
 fn read_exactly(file: &OwnedFd, into: &mut [u8], offset: u64) -> rustix::io::Result<()> {

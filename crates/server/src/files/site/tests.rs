@@ -179,6 +179,52 @@ fn nothing_hidden_and_nothing_outside_is_served() {
 }
 
 #[test]
+fn a_visible_link_serves_nothing_hidden() {
+    let folder = Folder::new();
+    folder
+        .put(".secret", b"secret")
+        .put(".git/config", b"secret")
+        .put(".site/index.html", b"secret");
+    folder.put("plain.js", b"plain").put(".packed", b"secret").put("sub/page", b"page");
+    folder.put("..2026_11_22/key", b"of a volume").put(".well-known/acme", b"token");
+    for (target, link) in [
+        (".secret", "file"),
+        (".git", "folder"),
+        ("../.secret", "sub/up"),
+        ("file", "twice"),
+        (".site/index.html", "index.html"),
+        (".site", "site"),
+        (".packed", "plain.js.gz"),
+        ("sub", ".way"),
+        (".way/page", "through"),
+        ("..2026_11_22", "..data"),
+        ("..data/key", "key"),
+        (".well-known/acme", "acme"),
+    ] {
+        symlink(target, folder.0.path().join(link)).expect("linked");
+    }
+    for path in ["/file", "/folder/config", "/folder/", "/sub/up", "/twice", "/site/", "/site"] {
+        assert_eq!(folder.get(path, "").status(), 404, "{path}");
+    }
+    assert_eq!(folder.get("/", "").status(), 403, "its index.html leads to a hidden file");
+    // What counts is the file that is served, not the way to it.
+    for (path, body) in [("/through", "page"), ("/key", "of a volume"), ("/acme", "token")] {
+        let answer = folder.get(path, "");
+        assert_eq!((answer.status(), answer.body.as_slice()), (200, body.as_bytes()), "{path}");
+    }
+    let packed = "GET /plain.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
+    assert_eq!(folder.ask("precompressed = true", packed).body, b"plain");
+    let page = folder.ask("listing = true", "GET / HTTP/1.1\r\nHost: a\r\n\r\n").body;
+    let page = String::from_utf8(page).expect("text");
+    for shown in ["./through\"", "./key\"", "./acme\"", "./plain.js\"", "./sub/\""] {
+        assert!(page.contains(shown), "{shown} in {page}");
+    }
+    for hidden in ["./file\"", "./folder", "./twice\"", "./index.html\"", "./site", "plain.js.gz"] {
+        assert!(!page.contains(hidden), "{hidden} in {page}");
+    }
+}
+
+#[test]
 fn folders_are_redirected_indexed_listed_or_forbidden() {
     let folder = Folder::new();
     folder.put("with/index.html", b"<p>").put("with out/x", b"");
