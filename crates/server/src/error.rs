@@ -32,6 +32,15 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// An address cannot be listened on.
+    #[error("{reason}")]
+    Listen {
+        /// Which address, who has it or what it needs, and what to do.
+        reason: String,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
     /// Loops could not be started, or ended with an error.
     #[error("the {part} could not be run")]
     Group {

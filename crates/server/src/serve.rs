@@ -10,6 +10,7 @@
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
 mod describe;
+mod listen;
 mod watch;
 
 use std::fs::Permissions;
@@ -29,6 +30,7 @@ use crate::log::{ErrorWriter, Event, unix_s};
 use crate::stats::{ControlSession, ControlShared, Overview};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, overview, url};
+use listen::explained;
 use watch::Watch;
 
 /// What is tried when no poller is named, best first.
@@ -217,7 +219,7 @@ impl Server {
             let overview = Arc::clone(&self.overview);
             let make = move |_| Ok::<_, ServerError>(Shared::for_metrics(Arc::clone(&overview)));
             let group = Group::start::<HttpSession, _, _>(&endpoint(address.clone()), make);
-            let group = group.map_err(|cause| ServerError::Group { part: STATS, cause })?;
+            let group = group.map_err(|cause| explained(STATS, "--stats", cause))?;
             self.banner.push(format!("metrics: {}", url(&group.addresses()[0], "/metrics")));
             self.endpoints.push((STATS, group));
         }
@@ -226,7 +228,7 @@ impl Server {
             let make = move |_| Ok::<_, ServerError>(shared.clone());
             let address = ListenAddress::Unix(path.clone());
             let group = Group::start::<ControlSession, _, _>(&endpoint(address), make);
-            let group = group.map_err(|cause| ServerError::Group { part: CONTROL, cause })?;
+            let group = group.map_err(|cause| explained(CONTROL, "--control", cause))?;
             self.endpoints.push((CONTROL, group));
             close_to_others(path)?;
             self.banner.push(format!("control: unix:{}", path.display()));
@@ -260,7 +262,7 @@ fn start_group(
                 refused.push(format!("{driver} was refused: {cause}"));
                 last = Some(cause);
             }
-            Err(cause) => return Err(ServerError::Group { part: SERVER, cause }),
+            Err(cause) => return Err(explained(SERVER, "--listen", cause)),
         }
     }
     Err(ServerError::Group { part: SERVER, cause: last.expect("at least one was tried") })

@@ -190,7 +190,7 @@ fn lines_that_the_access_log_lost_are_told_once_a_minute_with_the_reason() {
     let mut told = Told::start("reply = 0\naccess_log = \"/dev/full\"");
     let mut client = told.connect();
     ask(&mut client, GET);
-    told.await_line("warn: the access log /dev/full lost 1 lines: No space left on device");
+    told.await_line("warn: the access log /dev/full lost 1 line: No space left on device");
     for _ in 0..5 {
         ask(&mut client, GET);
         told.server.look();

@@ -108,8 +108,9 @@ impl Watch {
             Some(errno) => std::io::Error::from(errno).to_string(),
             None => "its reader is too slow".to_owned(),
         };
+        let word = if lines == 1 { "line" } else { "lines" };
         let log = self.access_log.as_deref().unwrap_or("access log".as_ref()).display();
-        format!("the access log {log} lost {lines} lines: {why}")
+        format!("the access log {log} lost {lines} {word}: {why}")
     }
 }
 
