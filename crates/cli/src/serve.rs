@@ -86,7 +86,9 @@ fn flag(setting: &'static Setting) -> Arg {
         (Takes::Switch, _) | (_, "") => String::new(),
         (_, default) => format!(" [default: {default}]"),
     };
-    let help = format!("{}{default}", setting.about);
+    let (about, values) = setting.about.split_once('\n').unwrap_or((setting.about, ""));
+    let values: String = values.lines().map(|line| format!("\n- {line}")).collect();
+    let help = format!("{about}{default}{values}");
     let arg = Arg::new(setting.name).help(help).help_heading(setting.heading);
     let arg = match setting.takes {
         Takes::Switch => arg.action(ArgAction::SetTrue),

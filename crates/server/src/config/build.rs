@@ -42,6 +42,7 @@ impl Given {
         // What a broken file did not say is no mistake of its own.
         let is_told = |found: &Mistake| self.mistakes().is_empty() || found.place != Place::Whole;
         mistakes.extend(reader.mistakes.into_iter().filter(is_told));
+        mistakes.sort_by_key(|mistake| mistake.place.order());
         match config {
             Some(config) if mistakes.is_empty() => Ok(config),
             _ => Err(ConfigError { mistakes }),

@@ -174,6 +174,7 @@ mod tests {
         let told = Given::from_toml(text, "p.toml").build().expect_err("four").to_string();
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(lines.len(), 4, "{told}");
+        assert!(lines.is_sorted(), "from its top: {told}");
         assert!(
             told.contains("p.toml:1:1: heade_timeout is no setting; did you mean header_timeout?")
         );

@@ -51,6 +51,14 @@ impl Place {
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Self::File { file: file.to_owned(), line, column }
     }
+
+    /// Flags first, then the file from its top.
+    pub(super) fn order(&self) -> (usize, usize) {
+        match self {
+            Self::File { line, column, .. } => (*line, *column),
+            Self::Flag(_) | Self::Whole => (0, 0),
+        }
+    }
 }
 
 impl fmt::Display for Mistake {

@@ -27,7 +27,7 @@ pub struct Setting {
     pub default: &'static str,
     /// Heading in help texts.
     pub heading: &'static str,
-    /// What it does, in one line.
+    /// What it does, in one line; values that need a word, in a line each behind it.
     pub about: &'static str,
 }
 
@@ -83,7 +83,7 @@ pub const SETTINGS: &[Setting] = &[
         value: "ADDRESS",
         default: "127.0.0.1:8080",
         heading: PLACE,
-        about: "HOST:PORT, [IPV6]:PORT or unix:PATH; repeatable; port 0 takes a free one",
+        about: "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; repeatable; port 0 takes a free one",
     },
     value(
         LOOPS,
@@ -98,7 +98,11 @@ pub const SETTINGS: &[Setting] = &[
         "listeners",
         "HOW",
         "reuseport",
-        "How threads share the address: reuseport, shared (with other processes too), exclusive or single",
+        "How threads share the address
+reuseport: a listener for each thread, the kernel spreads connections over them
+shared: the same, and other processes of this user may listen there too
+exclusive: one listener that all threads watch, the kernel wakes one of them
+single: the first thread accepts and hands each connection to the one with the fewest",
     ),
     value(LOOPS, "pin", "CPULIST", "", "Pin the threads to these CPUs in turn, such as 0,2-3"),
     switch(LOOPS, "busy-poll", "Spin instead of sleeping: lower latency, a whole CPU per thread"),
@@ -122,7 +126,7 @@ pub const SETTINGS: &[Setting] = &[
         "body-rate-min",
         "SIZE",
         "1KiB",
-        "Each such amount of body allows a second more; 0 allows none",
+        "Bodies slower than this per second are refused with 408 once --body-timeout is over; with 0 all that take longer",
     ),
     value(LIMITS, "idle-timeout", "TIME", "60s", "Time between two requests of a connection"),
     value(

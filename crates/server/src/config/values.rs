@@ -1,28 +1,48 @@
 //! Reads single values as people write them: durations, sizes, addresses, numbers.
 //!
 //! The builder of the configuration calls these; each answers with the value or with one line
-//! that says what is wrong and what would be right. Host names are looked up here, nothing else
-//! leaves the process.
+//! that says what is wrong and what would be right. Host names are looked up here, and the kernel is
+//! asked for IPv6; nothing else leaves the process.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::fmt::friendly::SpanParser;
 use pollux_engine::{ListenAddress, ListenError};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, socket};
 
 /// Longest path of a unix socket: `sun_path` holds 108 bytes with the final zero.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// Reads `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`.
+/// Reads `HOST:PORT`, `:PORT`, `[IPV6]:PORT` or `unix:PATH`. `:PORT` is every address of the machine.
 pub(super) fn address(text: &str) -> Result<ListenAddress, String> {
-    let right = "expected HOST:PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080";
+    let expected =
+        "expected HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:8080 or :8080";
+    if let Some(port) = text.strip_prefix(':').and_then(plain_number) {
+        let port = u16::try_from(port).map_err(|_| "expected a port from 0 to 65535".to_owned())?;
+        return Ok(ListenAddress::Tcp(SocketAddr::new(every_address(), port)));
+    }
     match text.parse() {
         Ok(ListenAddress::Unix(path)) if path.as_os_str().len() > UNIX_PATH_BYTES_MAX => {
             Err(format!("paths of unix sockets have at most {UNIX_PATH_BYTES_MAX} bytes"))
         }
         Ok(address) => Ok(address),
-        Err(ListenError::Address { why, .. }) => Err(format!("{why}; {right}")),
-        Err(_) => Err(right.to_owned()),
+        Err(_) if text.contains("://") => Err(format!("a URL; {expected}")),
+        Err(_) if plain_number(text).is_some() => {
+            Err(format!("a port without its colon; {expected}"))
+        }
+        Err(ListenError::Address { why, .. }) => Err(format!("{why}; {expected}")),
+        Err(_) => Err(expected.to_owned()),
+    }
+}
+
+/// `::`, which takes IPv4 as well, unless the kernel has no IPv6 (`ipv6(7)`: EAFNOSUPPORT).
+fn every_address() -> IpAddr {
+    match socket(AddressFamily::INET6, SocketType::STREAM, None) {
+        Err(Errno::AFNOSUPPORT) => Ipv4Addr::UNSPECIFIED.into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
     }
 }
 
@@ -121,9 +141,14 @@ mod tests {
         assert_eq!(address("127.0.0.1:80"), Ok(tcp("127.0.0.1:80")));
         assert_eq!(address("[::1]:0"), Ok(tcp("[::1]:0")));
         assert_eq!(address("unix:/a b"), Ok(ListenAddress::Unix("/a b".into())));
-        for wrong in ["", "8080", "127.0.0.1", "127.0.0.1:70000", "unix:"] {
+        let ListenAddress::Tcp(every) = address(":8080").expect("a port") else { panic!("TCP") };
+        assert!(every.ip().is_unspecified() && every.port() == 8080, "{every}");
+        for wrong in ["", ":", ":x", ":70000", "8080", "127.0.0.1", "127.0.0.1:70000", "unix:"] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
+        let told = |text| address(text).expect_err("wrong");
+        assert!(told("8080").starts_with("a port without its colon; expected HOST:PORT"));
+        assert!(told("http://localhost:80/").starts_with("a URL; expected HOST:PORT"));
         assert!(address(&format!("unix:/{}", "x".repeat(107))).is_err());
         assert!(unix_path("127.0.0.1:80").is_err());
     }
