@@ -30,6 +30,15 @@ pub enum StoreError {
         #[source]
         cause: io::Error,
     },
+    /// The folder for results can't be made or written to.
+    #[error("results can't be written to {}: {cause}; --out DIR names another folder", path.display())]
+    Folder {
+        /// Which folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
     /// The file is not a result file.
     #[error("{}: not a result of pollux lab: {cause}", path.display())]
     Format {
@@ -60,43 +69,50 @@ pub enum StoreError {
 /// Makes `folder` and tries that it can be written to, before anything is measured.
 ///
 /// # Errors
-/// [`StoreError::Io`] with what refused.
+/// [`StoreError::Folder`] with what refused.
 pub fn prepare(folder: &Path) -> Result<(), StoreError> {
-    let probe = folder.join(format!(".{RESULT_FILE}.partial"));
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |cause| StoreError::Io { path, cause }
-    };
-    std::fs::create_dir_all(folder).map_err(io(folder))?;
-    std::fs::write(&probe, "").map_err(io(&probe))?;
-    std::fs::remove_file(&probe).map_err(io(&probe))
+    let probe = partial(&folder.join(RESULT_FILE));
+    let tried = std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&probe, ""))
+        .and_then(|()| std::fs::remove_file(&probe));
+    tried.map_err(|cause| StoreError::Folder { path: folder.to_owned(), cause })
+}
+
+/// Writes `text` to `path`, which is replaced as a whole or, where that fails, left as it was.
+///
+/// # Errors
+/// [`StoreError::Io`] with `path`.
+pub fn replace(path: &Path, text: &str) -> Result<(), StoreError> {
+    let partial = partial(path);
+    std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path)).map_err(|cause| {
+        // On a full disk it holds room that others need; if it can't be removed, nothing can.
+        let _ = std::fs::remove_file(&partial);
+        StoreError::Io { path: path.to_owned(), cause }
+    })
+}
+
+/// What a file is written as until all of it is there.
+fn partial(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.partial"))
 }
 
 /// Writes result, report, summary and job into `folder`, which is made if need be. Each file is
 /// replaced as a whole, so that a reader never sees half of one.
 ///
 /// # Errors
-/// [`StoreError::Io`] with the file that could not be written.
+/// [`StoreError::Folder`] or, with the file that could not be written, [`StoreError::Io`].
 pub fn save(folder: &Path, record: &Record) -> Result<(), StoreError> {
     let json = serde_json::to_string_pretty(record).expect("a record is plain data");
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |cause| StoreError::Io { path, cause }
-    };
-    std::fs::create_dir_all(folder).map_err(io(folder))?;
+    let folder_error = |cause| StoreError::Folder { path: folder.to_owned(), cause };
+    std::fs::create_dir_all(folder).map_err(folder_error)?;
     let files = [
         (RESULT_FILE, json),
         (REPORT_FILE, report::html(record)),
         (SUMMARY_FILE, report::markdown(record)),
         (JOB_FILE, record.job.toml.clone()),
     ];
-    for (name, text) in files {
-        let path = folder.join(name);
-        let partial = folder.join(format!(".{name}.partial"));
-        std::fs::write(&partial, text).map_err(io(&partial))?;
-        std::fs::rename(&partial, &path).map_err(io(&path))?;
-    }
-    Ok(())
+    files.iter().try_for_each(|(name, text)| replace(&folder.join(name), text))
 }
 
 /// Reads the record in `path`: a folder that [`save`] wrote, or a result file.
@@ -118,5 +134,44 @@ pub fn load(path: &Path) -> Result<Record, StoreError> {
             Err(StoreError::Newer { path: file, found })
         }
         _ => serde_json::from_value(any).map_err(format),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_written_leaves_nothing_hidden_and_is_named_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A folder stands where the file belongs: the last step fails, as on a full disk the first.
+        let path = folder.path().join(RESULT_FILE);
+        std::fs::create_dir(&path).expect("a folder in it");
+        let error = save(folder.path(), &Record::empty()).expect_err("it is a folder");
+        let said = error.to_string();
+        assert!(said.contains("/result.json: ") && !said.contains(".partial"), "{said}");
+        assert_eq!(names(folder.path()), [RESULT_FILE]);
+    }
+
+    #[test]
+    fn a_folder_that_can_not_be_used_comes_with_a_remedy() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("afile");
+        std::fs::write(&file, "").expect("a file");
+        let said = prepare(&file).expect_err("it is a file").to_string();
+        assert!(said.starts_with("results can't be written to "), "{said}");
+        assert!(
+            said.contains("afile") && said.ends_with("--out DIR names another folder"),
+            "{said}"
+        );
+        replace(&file, "all of it").expect("written");
+        assert_eq!(std::fs::read_to_string(&file).expect("read"), "all of it");
+        assert_eq!(names(folder.path()), ["afile"]);
     }
 }

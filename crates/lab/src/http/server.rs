@@ -200,13 +200,17 @@ fn free_address() -> Result<SocketAddr, MeasureError> {
     address.map_err(|cause| setup("a free port", cause))
 }
 
+/// What is said of a program that ends or waits without the line that servers of pollux begin with.
+const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that has `serve`, which \
+                          prints \"http://ADDRESS:PORT\" when it is ready";
+
 /// The address and what stands in brackets behind it: `…: http://127.0.0.1:8080 (epoll-et)`.
 fn announced(process: &mut Process) -> Result<(SocketAddr, Option<String>), MeasureError> {
     let start = Instant::now();
     loop {
         let left = READY_PATIENCE.saturating_sub(start.elapsed());
         let Some(line) = process.line_within(left) else {
-            return Err(process.failed("said no address"));
+            return Err(process.failed(NO_ADDRESS));
         };
         if let Some(found) = address_in(line) {
             return Ok(found);

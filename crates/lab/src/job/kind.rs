@@ -111,7 +111,11 @@ impl Kind {
 
 /// Why a text is no value of `key`, with what would be right.
 pub(super) fn refusal(key: &Key, why: &str) -> String {
-    format!("{why}; right is {}, such as {}", key.kind.accepts(), key.example)
+    match key.kind {
+        // Of one value there is no example but itself.
+        Kind::Whole(low, high) if low == high => format!("{why}; right is {low}, {}", key.reason),
+        _ => format!("{why}; right is {}, such as {}", key.kind.accepts(), key.example),
+    }
 }
 
 /// Reads a [`Kind::Whole`].

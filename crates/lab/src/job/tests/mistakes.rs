@@ -271,7 +271,7 @@ fn a_mistake_in_the_outline_is_answered() {
         ),
         (
             format!("schema = 2\n{job}"),
-            "x.toml:1:10: schema = 2: out of bounds; right is the number 1, such as 1",
+            "x.toml:1:10: schema = 2: out of bounds; right is 1, the only version so far",
         ),
         (
             format!("runtime = \"1s\"\n{job}"),
