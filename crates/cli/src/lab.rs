@@ -100,7 +100,7 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     output::result(&match (flags.json, flags.markdown) {
         (true, _) => json(&record),
         (false, true) => report::markdown(&record),
-        (false, false) => progress::table(&record),
+        (false, false) => output::shown(&progress::table(&record)),
     })?;
     saved.map_err(Failure::failed)?;
     if !flags.quiet {
@@ -256,7 +256,11 @@ fn json(value: &impl serde::Serialize) -> String {
 
 fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, Failure> {
     let plan = plan(target, flags)?;
-    output::result(&if as_json { json(&plan.summary()) } else { plan.to_string() })?;
+    output::result(&if as_json {
+        json(&plan.summary())
+    } else {
+        output::shown(&plan.to_string())
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -267,12 +271,11 @@ fn make_report(
     html: &Path,
 ) -> Result<ExitCode, Failure> {
     let record = store::load(result).map_err(Failure::failed)?;
-    let failed = |error| Failure::failed(format!("{}: {error}", html.display()));
-    std::fs::write(html, report::html(&record)).map_err(failed)?;
+    store::replace(html, &report::html(&record)).map_err(Failure::failed)?;
     output::result(&match (as_json, markdown) {
         (true, _) => json(&record),
         (false, true) => report::markdown(&record),
-        (false, false) => progress::table(&record),
+        (false, false) => output::shown(&progress::table(&record)),
     })?;
     output::remark(&format!("report: {}", html.display()));
     Ok(ExitCode::SUCCESS)
@@ -289,7 +292,7 @@ fn compare_results(
     let a = store::load(before).map_err(Failure::failed)?;
     let b = store::load(after).map_err(Failure::failed)?;
     let rows = compare::compare(&a, &b, is_across).map_err(Failure::usage)?;
-    output::result(&if as_json { json(&rows) } else { compare::table(&rows) })?;
+    output::result(&if as_json { json(&rows) } else { output::shown(&compare::table(&rows)) })?;
     let has = |change| rows.iter().any(|row| row.change == change);
     Ok(match () {
         () if is_gate && (has(Change::Worse) || has(Change::Missing)) => ExitCode::from(3),
@@ -320,16 +323,16 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     }
     let mut text = String::from("Experiments\n");
     for experiment in Experiment::ALL {
-        text += &format!("  {:<15}{}\n", experiment.name(), experiment.about());
+        text += &output::entry(experiment.name(), 15, experiment.about());
     }
     text += "\nBuilt-in jobs\n";
     for job in job::list() {
-        text += &format!("  {:<15}{}\n", job.name, job.about);
+        text += &output::entry(job.name, 15, job.about);
     }
     for (heading, names) in [("Mechanisms", &mechanisms[..]), ("Other systems", &peers[..])] {
         text += &format!("\n{heading}\n");
         for (name, refused) in names {
-            text += &format!("  {name:<15}{}\n", refused.as_deref().unwrap_or("available"));
+            text += &output::entry(name, 15, refused.as_deref().unwrap_or("available"));
         }
     }
     text += "\nSources\n";
@@ -338,13 +341,13 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
             _ if source.available => source.gives.clone(),
             (reason, enable) => {
                 let reason = reason.as_deref().unwrap_or("unknown reason");
-                let enable = enable.as_ref().map(|command| format!("\n{:25}enable: {command}", ""));
+                let enable = enable.as_ref().map(|command| format!("; to enable: {command}"));
                 format!("n/a: {reason}{}", enable.unwrap_or_default())
             }
         };
-        text += &format!("  {:<23}{state}\n", source.name);
+        text += &output::entry(&source.name, 23, &state);
     }
-    output::result(&text)?;
+    output::result(&output::shown(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 

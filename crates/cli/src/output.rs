@@ -51,12 +51,69 @@ pub(crate) fn error(text: &str) {
     remark(&format!("{red}error:{plain} {text}"));
 }
 
-/// Columns of the terminal behind standard output; wide enough for tables elsewhere.
+/// Columns of the terminal behind standard output. A pipe or a file has no width: nothing that goes
+/// there is cut or broken.
 pub(crate) fn width_chars() -> usize {
-    const ELSEWHERE: usize = 120;
     const NARROWEST: usize = 60;
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    size.map_or(ELSEWHERE, |size| usize::from(size.ws_col).max(NARROWEST))
+    size.map_or(usize::MAX, |size| usize::from(size.ws_col).max(NARROWEST))
+}
+
+/// A name and what is said of it, over as many lines of the terminal as that takes.
+pub(crate) fn entry(name: &str, width: usize, about: &str) -> String {
+    let mut text = format!("  {name:<width$}");
+    let indent = width + 2;
+    let mut column = text.chars().count();
+    for (index, word) in about.split_whitespace().enumerate() {
+        let len = word.chars().count();
+        if index > 0 && column + 1 + len > width_chars() {
+            text.push_str(&format!("\n{:indent$}", ""));
+            column = indent;
+        } else if index > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text + "\n"
+}
+
+/// A text for people, in the letters that their locale has: signs of our own give way to ASCII where
+/// it is not UTF-8. Results for programs are never changed.
+pub(crate) fn shown(text: &str) -> String {
+    if is_utf8() { text.to_owned() } else { in_ascii(text) }
+}
+
+/// The first of these that is set decides (locale(7)). Where none is, nobody asked for ASCII.
+fn is_utf8() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+fn in_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign {
+            '±' => out.push_str("+-"),
+            '·' | '–' | '—' => out.push('-'),
+            '×' => out.push('x'),
+            'µ' => out.push('u'),
+            '▲' => out.push('^'),
+            '▼' => out.push('v'),
+            '≥' => out.push_str(">="),
+            '≤' => out.push_str("<="),
+            '…' => out.push_str("..."),
+            '→' => out.push_str("->"),
+            '←' => out.push_str("<-"),
+            '\u{2581}'..='\u{258f}' => out.push('#'),
+            _ => out.push(sign),
+        }
+    }
+    out
 }
 
 /// Whether colours make sense on standard output (<https://no-color.org>).

@@ -289,7 +289,7 @@ fn figures_that_are_no_numbers_are_shown_as_missing() {
 
 #[test]
 fn the_terminal_table_has_the_shape_of_benchstat() {
-    let text = table(&sample::record(), 110, false);
+    let text = table(&sample::record(), 160, false);
     let at = text.find("streams · pipe, 2000 streams\n").expect("a block for the point");
     let lines: Vec<_> = text[at..].lines().collect();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -344,6 +344,26 @@ fn no_line_of_the_terminal_table_is_too_wide() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }
     }
+}
+
+#[test]
+fn nothing_that_is_read_through_a_pipe_is_cut() {
+    let mut record = sample::record();
+    let long = "an-arm-with-a-name-beyond-twenty-letters";
+    record.results[1].arm = long.into();
+    record.results[1].notes = vec!["a remark ".repeat(40)];
+    let text = table(&record, usize::MAX, false);
+    assert!(!text.contains('…'), "{text}");
+    assert!(text.contains(long) && text.contains(record.results[1].notes[0].trim()));
+}
+
+#[test]
+fn on_a_narrow_terminal_the_reasons_stand_below_and_are_not_cut() {
+    let text = table(&sample::record(), 60, false);
+    assert!(!text.lines().any(|line| line.ends_with('…')), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("1 outlying block, kept"), "{text}");
+    assert!(text.lines().any(|line| line.ends_with(" inconclusive")), "{text}");
 }
 
 #[test]

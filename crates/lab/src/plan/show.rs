@@ -86,11 +86,14 @@ impl fmt::Display for Plan {
             self.job.blocks,
             minutes(forecast.total)
         )?;
+        let widest = self.points.iter().map(|point| point.point.label.chars().count()).max();
+        let widest = widest.unwrap_or_default();
         for point in &self.points {
             let names: Vec<&str> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
             let (name, label) = (self.part_name(point), &point.point.label);
             let (ramp, runtime) = (point.ramp_time, point.runtime);
-            writeln!(f, "  {name:<10} {label:<22} {ramp:?} + {runtime:?}  {}", names.join(", "))?;
+            let times = format!("ramp {ramp:?}, window {runtime:?}");
+            writeln!(f, "  {name:<10} {label:<widest$}  {times:<26}  {}", names.join(", "))?;
         }
         for left in &self.left_out {
             let LeftOut { experiment, point, arm, reason } = left;

@@ -1,8 +1,8 @@
 //! The summary for a terminal, in the shape that readers of benchstat know.
 //!
 //! `pollux lab run` shows it at the end, `pollux lab report` on request. One block for each point,
-//! a matrix for each curve. No line is wider than asked for, and no control character of the
-//! record reaches the terminal.
+//! a matrix for each curve. No line is wider than asked for, what is read through a pipe is never
+//! cut, and no control character of the record reaches the terminal.
 
 use super::view::{self, Comparison, Panel};
 use super::{number, words};
@@ -12,11 +12,14 @@ use crate::record::{Record, ResultRow, Verdict, WhyRow};
 const WIDTH_MIN: usize = 40;
 /// Between columns.
 const GAP: &str = "  ";
+/// Columns of a point's rows that give way on a narrow terminal.
+const VALUE: usize = 1;
+const WHY: usize = 4;
 /// Names longer than this are cut.
 const NAME_MAX: usize = 20;
 
 /// The record as text of at most `width_chars` columns (at least 40), with colours for a terminal
-/// or without.
+/// or without. A pipe or a file has no width: `usize::MAX` keeps every line whole.
 #[must_use]
 pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
     let mut page = Page { out: String::new(), width: width_chars.max(WIDTH_MIN), colour };
@@ -133,6 +136,24 @@ impl Page {
         self.out.push('\n');
     }
 
+    /// A name, cut only where lines have an end.
+    fn name(&self, text: &str) -> String {
+        if self.width == usize::MAX { text.to_owned() } else { cut(text, NAME_MAX) }
+    }
+
+    /// Where rows would be cut: moves the words of one of their columns into `below`.
+    fn take_column(&self, column: usize, rows: &mut [Vec<Piece>], below: &mut [Vec<String>]) {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widest =
+            |column: usize| rows.iter().filter_map(|row| Some(row.get(column)?.width())).max();
+        let width: usize = (0..columns).filter_map(widest).map(|width| width + GAP.len()).sum();
+        if width.saturating_sub(GAP.len()) > self.width {
+            for (row, below) in rows.iter_mut().zip(below) {
+                below.push(row.remove(column).text);
+            }
+        }
+    }
+
     /// Rows with aligned columns.
     fn grid(&mut self, rows: Vec<Vec<Piece>>) {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -178,18 +199,29 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
         let value = format!("{} (95% CI)", comparison.unit());
         let versus = format!("vs {}", comparison.baseline());
         let heading = ["arm", &value, &versus, "verdict", "why"];
-        let mut rows =
-            vec![heading.map(|text| Piece::new(&cut(text, NAME_MAX), Style::Dim)).into()];
+        let mut rows: Vec<Vec<Piece>> =
+            vec![heading.map(|text| Piece::new(&page.name(text), Style::Dim)).into()];
         for row in comparison.at(point) {
             rows.push(vec![
-                Piece::new(&cut(&row.arm, NAME_MAX), Style::Plain),
+                Piece::new(&page.name(&row.arm), Style::Plain),
                 Piece::new(&words::value(row), Style::Plain),
                 Piece::new(&words::ratio_and_interval(row), Style::Plain),
                 Piece::new(words::verdict(row.verdict, row.more_is_better), Style::of(row.verdict)),
                 Piece::new(&why(record, row), Style::Dim),
             ]);
         }
+        // Arm, ratio and verdict stay in the row; what has no room beside them stands below.
+        let mut below = vec![Vec::new(); rows.len()];
+        for column in [WHY, VALUE] {
+            page.take_column(column, &mut rows, &mut below);
+        }
         page.grid(rows);
+        for (row, words) in comparison.at(point).zip(below.into_iter().skip(1)) {
+            let words: Vec<_> = words.into_iter().rev().filter(|words| !words.is_empty()).collect();
+            if !words.is_empty() {
+                page.paragraph(&format!("{}: {}", row.arm, words.join("; ")), Style::Dim, 4);
+            }
+        }
         for row in comparison.at(point).filter(|row| row.verdict == Verdict::Failed) {
             let reason = view::gap_reason(record, &row.experiment, point, &row.arm);
             let reason = reason.unwrap_or("no reason was recorded");
@@ -245,14 +277,14 @@ fn matrix(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: 
     );
     page.paragraph(&about, Style::Dim, 0);
     for values in panel.values.chunks(columns) {
-        let mut rows = vec![vec![Piece::new(&cut(panel.axis, NAME_MAX), Style::Dim)]];
+        let mut rows = vec![vec![Piece::new(&page.name(panel.axis), Style::Dim)]];
         rows[0].extend(
             values
                 .iter()
                 .map(|(written, _)| Piece::figure(&number::axis_value(written), Style::Dim)),
         );
         for arm in &arms {
-            let mut row = vec![Piece::new(&cut(arm, NAME_MAX), Style::Plain)];
+            let mut row = vec![Piece::new(&page.name(arm), Style::Plain)];
             row.extend(values.iter().map(|(written, _)| matrix_piece(panel.row(arm, written))));
             rows.push(row);
         }
