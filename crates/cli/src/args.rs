@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_lab::doctor::{Asked, Concern};
+use pollux_lab::doctor::Asked;
 
 use crate::axis_flags::AxisFlags;
 use crate::fld::FldFlags;
@@ -63,14 +63,14 @@ pub(crate) struct DoctorFlags {
     /// As JSON (see docs/doctor.md)
     #[arg(long)]
     pub(crate) json: bool,
+    /// As a shell script with every remedy once, to be read and then run by root
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) fix_script: bool,
 }
 
 /// The names of the lab's own tables.
 fn asked() -> impl TypedValueParser<Value = Asked> {
-    let values = Asked::names().map(|(name, about)| {
-        let aliases = Concern::by_name(name).map_or(&[][..], Concern::aliases);
-        PossibleValue::new(name).help(about).aliases(aliases)
-    });
+    let values = Asked::names().map(|(name, about)| PossibleValue::new(name).help(about));
     PossibleValuesParser::new(values)
         .map(|name| Asked::by_name(&name).expect("one of the possible values"))
 }

@@ -1,4 +1,5 @@
-//! `pollux doctor`: reads the machine once, prints what the lab's checks say of it.
+//! `pollux doctor`: reads the machine once, prints what the lab's checks say of it, or the script
+//! that mends it.
 
 use std::process::ExitCode;
 
@@ -10,11 +11,17 @@ use crate::output::{self, Failure};
 /// Prints the diagnosis; the exit code says whether something blocks what was asked for.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
     let diagnosis = Diagnosis::of(&Readings::take(), flags.asked.clone());
+    if flags.fix_script {
+        output::result(&diagnosis.fix_script())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let text = if flags.json {
         serde_json::to_string_pretty(&diagnosis.json()).expect("plain data")
     } else {
-        diagnosis
-            .text(Look { is_colourful: output::is_colourful(), width_chars: output::width_chars() })
+        output::shown(&diagnosis.text(Look {
+            is_colourful: output::is_colourful(),
+            width_chars: output::width_chars(),
+        }))
     };
     output::result(&text)?;
     Ok(if diagnosis.is_blocked() { ExitCode::from(1) } else { ExitCode::SUCCESS })

@@ -1,6 +1,7 @@
 //! `pollux doctor` as a user runs it: on this machine, whatever it is.
 
-use std::process::{Command, Output};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -18,17 +19,28 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn the_table_is_plain_in_a_pipe_and_ends_with_the_summary() {
+fn the_table_is_plain_in_a_pipe_and_begins_with_the_summary() {
     let start = Instant::now();
     let output = doctor(&[]);
     assert!(start.elapsed() < PATIENCE);
     let text = text(&output);
     assert!(!text.contains('\x1b'), "{text}");
-    let summary = text.lines().last().expect("a last line");
-    assert!(summary.contains(" limits, ") && summary.contains(" blocks"), "{summary}");
+    let summary = text.lines().next().expect("a first line");
+    assert!(summary.contains(" limit") && summary.contains(" block"), "{summary}");
+    assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("What to do now: ")), "{text}");
     let is_free = summary.ends_with("nothing keeps `pollux lab` from running");
     assert_eq!(output.status.code(), Some(i32::from(!is_free)));
     assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn the_script_of_fixes_is_one_that_a_shell_can_read() {
+    let output = doctor(&["--fix-script"]);
+    assert!(output.status.success());
+    let mut shell = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn().expect("a shell");
+    shell.stdin.take().expect("piped").write_all(&output.stdout).expect("written");
+    assert!(shell.wait().expect("it ends").success(), "{}", text(&output));
+    assert!(text(&output).starts_with("#!/bin/sh\n"));
 }
 
 #[test]

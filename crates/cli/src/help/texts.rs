@@ -136,6 +136,8 @@ const DOCTOR: &[Section] = &[
 pollux doctor
 # what many dead connections would meet
 pollux doctor --for dead
+# what would change what, to be read before root runs it
+pollux doctor --fix-script
 pollux doctor --json | jq '.checks[] | select(.verdict != \"ok\")'
 pollux doctor >/dev/null && pollux lab",
     ),

@@ -31,11 +31,15 @@ impl Asked {
         Some(Self { name: name.to_owned(), concerns })
     }
 
-    /// Every name with its meaning in a few words: concerns, then the jobs that are no concern.
+    /// Every name with its meaning in a few words: concerns under each of their names, then the
+    /// jobs that are no concern.
     pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-        let concerns = Concern::ALL.into_iter().map(|concern| (concern.name(), concern.title()));
+        let concerns = Concern::ALL.into_iter().flat_map(|concern| {
+            let names = std::iter::once(concern.name()).chain(concern.aliases().iter().copied());
+            names.map(move |name| (name, concern.title()))
+        });
         let jobs = job::list().iter().filter(|job| Concern::by_name(job.name).is_none());
-        concerns.chain(jobs.map(|job| (job.name, "the job of this name")))
+        concerns.chain(jobs.map(|job| (job.name, job.about)))
     }
 }
 

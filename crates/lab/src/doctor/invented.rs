@@ -74,6 +74,7 @@ pub(super) fn sound() -> Readings {
         },
         files,
         steal_percent: Reading::Value(0.0),
+        busy_percent: Reading::Value(30.0),
         quota: Reading::Value(Quota::Unlimited),
         ring: Reading::Value(()),
         wrk: Some(PathBuf::from("/usr/bin/wrk")),

@@ -19,6 +19,7 @@ mod quota;
 mod readings;
 mod remedy;
 mod rings;
+mod script;
 mod show;
 
 #[cfg(test)]
@@ -83,6 +84,7 @@ impl Diagnosis {
         }
         // Stable: within a verdict the order of the files above stays.
         checks.sort_by_key(|check| (check.concerns[0], check.verdict));
+        remedy::agree(&mut checks);
         Self { checks, asked }
     }
 

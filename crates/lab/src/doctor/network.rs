@@ -211,10 +211,8 @@ fn drops(readings: &Readings) -> Check {
         unit: Some("packets"),
         concerns: &[Http, Streams, Churn],
     };
-    subject.judge(found, "0", |drops| {
-        let remedy = Remedy::sysctl("net.core.netdev_max_backlog", 8 * PACKETS);
-        Judgement::unless(*drops == 0, "the kernel's input queue was too short").mended_by(remedy)
-    })
+    // It never falls, so a limit that was mended long ago would still be told.
+    subject.judge(found, "not judged: it counts since boot", |_| Judgement::ok())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rustix::event::Timespec;
 
 use super::quota::{self, Quota};
 use crate::host::environment::Environment;
-use crate::host::machine::HostSample;
+use crate::host::machine::{CpuTicks, HostSample};
 use crate::host::sources::Sources;
 use crate::host::{Reading, programs};
 
@@ -68,6 +68,8 @@ pub struct Readings {
     pub files: Files,
     /// Share of CPU time that the hypervisor took in the last second, in percent.
     pub steal_percent: Reading<f64>,
+    /// Share of CPU time that was used at all while doctor itself only waited, in percent.
+    pub busy_percent: Reading<f64>,
     /// CPUs that the control group may use; without a bound where it has no quota.
     pub quota: Reading<Quota>,
     /// A ring was opened, or who forbids it.
@@ -92,15 +94,20 @@ impl Readings {
             environment: Environment::read(),
             files: Files::read(),
             steal_percent: Reading::unavailable("not watched yet"),
+            busy_percent: Reading::unavailable("not watched yet"),
             quota: quota::read(),
             ring: ring(),
             wrk: programs::find("wrk"),
             ab: programs::find("ab"),
             sources,
         };
-        wait_until(before.taken_at + WATCHED);
-        let steal_percent = stolen(&before, &HostSample::take(), &readings.sources);
-        Self { steal_percent, ..readings }
+        // The probes burn CPU time; from here on all of it is that of others.
+        let idle = HostSample::take();
+        wait_until((before.taken_at + WATCHED).max(idle.taken_at + WATCHED / 2));
+        let after = HostSample::take();
+        let steal_percent = stolen(&before, &after, &readings.sources);
+        let busy_percent = share(&idle, &after, CpuTicks::busy);
+        Self { steal_percent, busy_percent, ..readings }
     }
 }
 
@@ -176,11 +183,16 @@ fn stolen(before: &HostSample, after: &HostSample, sources: &Sources) -> Reading
     if let Some(reason) = sources.status("steal").and_then(|status| status.reason.clone()) {
         return Reading::unavailable(reason);
     }
+    share(before, after, |ticks| ticks.steal)
+}
+
+/// The part of all CPU time between two samples that was spent so, in percent.
+fn share(before: &HostSample, after: &HostSample, part: fn(&CpuTicks) -> u64) -> Reading<f64> {
     let ticks =
         before.cpu.as_ref().and_then(|before| after.cpu.clone().map(|now| now.since(before)));
     ticks.and_then(|ticks| match ticks.total() {
         0 => Reading::unavailable("no tick of CPU time was counted in a second"),
-        total => Reading::Value(100.0 * ticks.steal as f64 / total as f64),
+        total => Reading::Value(100.0 * part(&ticks) as f64 / total as f64),
     })
 }
 

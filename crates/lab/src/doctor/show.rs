@@ -1,8 +1,10 @@
-//! The checks as text: a group for each concern, problems first, a summary last.
+//! The checks as text: what to do now, then a group for each concern, problems first.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::check::{Check, Concern, Verdict};
+use super::remedy::{AND, Remedy};
 use super::{Counts, Diagnosis};
 use crate::job::DEFAULT_JOB;
 
@@ -21,10 +23,12 @@ pub struct Look {
 }
 
 impl Diagnosis {
-    /// The table and, as its last line, the summary.
+    /// The summary with what to do now, and the table. A command is printed once, where it is
+    /// first of use.
     #[must_use]
     pub fn text(&self, look: Look) -> String {
-        let mut out = String::new();
+        let mut out = format!("{}\n{}\n\n", look.paint(&self.summary(), "1"), self.what_to_do());
+        let mut told = BTreeSet::new();
         let mut groups: Vec<Concern> = self.checks.iter().map(|check| check.concerns[0]).collect();
         groups.dedup();
         // The sort is stable: groups of the same worst verdict stay in the order of `Concern`.
@@ -32,14 +36,26 @@ impl Diagnosis {
         for group in groups {
             let _ = writeln!(out, "{}", look.paint(group.title(), "1"));
             for check in self.checks.iter().filter(|check| check.concerns[0] == group) {
-                show(&mut out, check, look);
+                show(&mut out, check, &mut told, look);
             }
             out.push('\n');
         }
-        out + &self.summary() + "\n"
+        out.truncate(out.trim_end().len());
+        out + "\n"
     }
 
-    /// "3 limits, 1 blocks; nothing keeps `pollux lab` from running".
+    fn what_to_do(&self) -> String {
+        let asked =
+            self.asked.as_ref().map_or(String::new(), |asked| format!("--for {} ", asked.name));
+        match self.has_fixes() {
+            true => format!(
+                "What to do now: pollux doctor {asked}--fix-script | sudo sh   (read it first)"
+            ),
+            false => "What to do now: nothing that a command could mend".to_owned(),
+        }
+    }
+
+    /// "3 limits, 1 block; nothing keeps `pollux lab` from running".
     #[must_use]
     pub fn summary(&self) -> String {
         let Counts { blocks, limits, not_available, .. } = self.counts();
@@ -63,7 +79,8 @@ impl Diagnosis {
             }
             (names, Some(_)) => format!("{} keeps {run} from running", names.join(", ")),
         };
-        format!("{limits} limits, {blocks} blocks{unread}; {end}")
+        let counted = |count, name| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
+        format!("{}, {}{unread}; {end}", counted(limits, "limit"), counted(blocks, "block"))
     }
 
     fn worst(&self, group: Concern) -> Option<Verdict> {
@@ -78,10 +95,10 @@ impl Look {
     }
 }
 
-fn show(out: &mut String, check: &Check, look: Look) {
+fn show(out: &mut String, check: &Check, told: &mut BTreeSet<String>, look: Look) {
     let (word, colour) = match check.verdict {
         Verdict::Blocks => ("blocks", "31;1"),
-        Verdict::Limits => ("limits", "33"),
+        Verdict::Limits => ("limit", "33"),
         Verdict::NotAvailable => ("n/a", "2"),
         Verdict::Ok => ("ok", "32"),
     };
@@ -94,14 +111,23 @@ fn show(out: &mut String, check: &Check, look: Look) {
         let _ = write!(out, "\n{}", broken("wanted  ", &check.wanted, look));
     }
     if let Some(limits) = &check.limits {
-        let _ = write!(out, "\n{}", broken("limits  ", limits, look));
+        let _ = write!(out, "\n{}", broken("effect  ", limits, look));
     }
     if let Some(remedy) = &check.remedy {
-        let root = if remedy.needs_root { "   (root)" } else { "" };
-        let command = look.paint(&remedy.command, "36");
-        let _ = write!(out, "\n{INDENT}mend    {command}{root}");
+        let _ = write!(out, "\n{INDENT}fix     {}", fix(remedy, told, look));
     }
     out.push('\n');
+}
+
+/// The steps that no check before this one has told.
+fn fix(remedy: &Remedy, told: &mut BTreeSet<String>, look: Look) -> String {
+    let new: Vec<&str> = remedy.steps().filter(|step| told.insert((*step).to_owned())).collect();
+    if new.is_empty() {
+        return "as above".to_owned();
+    }
+    let root = if remedy.needs_root { "   (root)" } else { "" };
+    let above = if new.len() < remedy.steps().count() { ", beside what stands above" } else { "" };
+    format!("{}{root}{above}", look.paint(&new.join(AND), "36"))
 }
 
 fn found(check: &Check) -> String {

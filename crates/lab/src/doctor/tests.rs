@@ -1,7 +1,7 @@
 //! The checks over invented machines: each verdict both ways, reasons of n/a, JSON, text.
 
 use super::invented::{changed, sound, with, without};
-use super::{Check, Concern, Diagnosis, Files, Look, Quota, Readings, Verdict};
+use super::{Check, Concern, Diagnosis, Files, Found, Look, Quota, Readings, Remedy, Verdict};
 use crate::host::Reading;
 use crate::host::environment::ResourceLimit;
 
@@ -46,7 +46,6 @@ fn a_sound_machine_has_nothing_to_mend() {
 fn every_value_of_a_file_that_is_too_small_or_too_slow_limits_something() {
     let cases = [
         ("/proc/loadavg", "3.50 1.0 1.0 1/1 1", "load_average_1min", "others use the CPUs"),
-        ("/proc/net/softnet_stat", "1 0000000a 0", "packets_dropped_since_boot", "too short"),
         ("/proc/self/timerslack_ns", "90000", "timer_slack_ns", "90,000 ns late"),
         ("/proc/sys/fs/aio-max-nr", "65536", "fs.aio-max-nr_free", "past 32,768"),
         ("/proc/sys/fs/file-max", "100000", "fs.file-max_free", "past 49,180"),
@@ -196,7 +195,7 @@ fn rings_programs_and_sources_that_are_refused_are_answers() {
         (r.wrk, r.ab) = (None, None);
     });
     let sysctl = spoiled(&refused, "kernel.io_uring_disabled", Verdict::Limits, "nobody");
-    mended(&sysctl, "sudo sysctl -w kernel.io_uring_disabled=\"0\"", true);
+    mended(&sysctl, "sudo sysctl -w kernel.io_uring_disabled=0", true);
     spoiled(&refused, "io_uring_opens", Verdict::Limits, "the sysctl forbids it");
     spoiled(&refused, "locked_memory_soft_bytes", Verdict::Limits, "opened smaller");
     spoiled(&refused, "wrk", Verdict::Limits, "--generator wrk");
@@ -210,16 +209,111 @@ fn rings_programs_and_sources_that_are_refused_are_answers() {
         let status = status.expect("listed");
         status.available = false;
         status.reason = Some("not permitted".to_owned());
-        status.enable = Some("sudo sysctl kernel.perf_event_paranoid=0".to_owned());
+        status.enable = Some("sudo sysctl -w kernel.perf_event_paranoid=0".to_owned());
         r.environment.perf_event_paranoid = Reading::Value(2);
         r.sources.sys_enter = Reading::unavailable("not permitted");
         r.files.set("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id", None);
     });
     let waking = spoiled(&blind, "sched:sched_waking", Verdict::Limits, "(not permitted)");
-    mended(&waking, "sudo sysctl kernel.perf_event_paranoid=0", true);
+    mended(&waking, "sudo sysctl -w kernel.perf_event_paranoid=0", true);
     spoiled(&blind, "kernel.perf_event_paranoid", Verdict::Limits, "refused, or read 0");
     let tracefs = spoiled(&blind, "tracefs", Verdict::Limits, "cannot be counted");
     assert!(tracefs.remedy.is_some_and(|remedy| remedy.command.contains("remount")));
+}
+
+/// A machine on which an ordinary user may count nothing.
+fn blind() -> Readings {
+    changed(|r| {
+        let mount = "sudo mount -t tracefs -o gid=$(id -g),mode=750 tracefs /sys/kernel/tracing";
+        let enables = [
+            (
+                "raw_syscalls:sys_enter",
+                format!("{mount} && sudo sysctl -w kernel.perf_event_paranoid=1"),
+            ),
+            (
+                "sched:sched_waking",
+                format!("{mount} && sudo sysctl -w kernel.perf_event_paranoid=0"),
+            ),
+            ("kernel samples", "sudo sysctl -w kernel.perf_event_paranoid=1".to_owned()),
+        ];
+        for (name, enable) in enables {
+            let status = r.sources.statuses.iter_mut().find(|status| status.name == name);
+            let status = status.expect("listed");
+            (status.available, status.reason) = (false, Some("not permitted".to_owned()));
+            status.enable = Some(enable);
+        }
+        r.environment.perf_event_paranoid = Reading::Value(2);
+        r.environment.limits.open_files = ResourceLimit { soft: Some(1024), hard: Some(131_072) };
+    })
+}
+
+#[test]
+fn remedies_of_one_thing_agree_on_the_strictest_need_and_are_told_once() {
+    let diagnosis = Diagnosis::of(&blind(), None);
+    let text = diagnosis.text(PLAIN);
+    let setting = "sudo sysctl -w kernel.perf_event_paranoid=";
+    assert_eq!(text.matches(setting).count(), 1, "{text}");
+    assert!(text.contains(&format!("{setting}0")), "sched:sched_waking needs 0: {text}");
+    assert_eq!(text.matches("sudo mount -t tracefs").count(), 1, "{text}");
+    assert!(text.matches("fix     as above\n").count() >= 2, "{text}");
+    // Whoever takes a single check has all that it needs.
+    for check in diagnosis.checks.iter().filter(|check| check.name == "kernel samples") {
+        assert_eq!(check.remedy.as_ref().expect("a remedy").command, format!("{setting}0"));
+    }
+    let more = Remedy::sysctl("net.core.netdev_max_backlog", 4000);
+    let most = Remedy::sysctl("net.core.netdev_max_backlog", 8000);
+    let mut checks = diagnosis.checks;
+    (checks[0].remedy, checks[1].remedy) = (Some(most.clone()), Some(more));
+    super::remedy::agree(&mut checks);
+    assert_eq!(checks[1].remedy, Some(most), "of most settings more is stricter");
+}
+
+#[test]
+fn the_script_has_each_command_once_and_leaves_the_shells_own_to_the_user() {
+    let script = Diagnosis::of(&blind(), None).fix_script();
+    let commands: Vec<&str> =
+        script.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    assert_eq!(
+        commands[4..],
+        [
+            "sysctl -w kernel.perf_event_paranoid=0",
+            "mount -t tracefs -o gid=${SUDO_GID:-$(id -g)},mode=750 tracefs /sys/kernel/tracing",
+        ],
+        "{script}"
+    );
+    assert!(script.contains("# sched:sched_waking: n/a in reports"), "{script}");
+    assert!(script.contains("#   ulimit -Sn $(ulimit -Hn)\n"), "{script}");
+    let nothing = Diagnosis::of(&sound(), None).fix_script();
+    assert!(nothing.contains("nothing that a command could mend"), "{nothing}");
+}
+
+#[test]
+fn what_was_dropped_since_boot_is_told_and_not_judged() {
+    let dropped =
+        check(&with("/proc/net/softnet_stat", "1 0000000a 0"), "packets_dropped_since_boot");
+    assert_eq!((dropped.verdict, dropped.remedy), (Verdict::Ok, None));
+    assert_eq!(dropped.found.value(), Some(&Found::Number(10)));
+}
+
+#[test]
+fn a_load_that_is_over_is_no_limit() {
+    let mut readings = with("/proc/loadavg", "3.50 1.0 1.0 1/1 1");
+    readings.busy_percent = Reading::Value(1.0);
+    assert_eq!(check(&readings, "load_average_1min").verdict, Verdict::Ok);
+    readings.busy_percent = Reading::Value(60.0);
+    spoiled(&readings, "load_average_1min", Verdict::Limits, "60 % of their time just now");
+    readings.busy_percent = Reading::unavailable("no ticks");
+    spoiled(&readings, "load_average_1min", Verdict::Limits, "others use the CPUs:");
+}
+
+#[test]
+fn a_tracefs_that_pollux_mounts_itself_is_said_so() {
+    let mut readings =
+        with("/proc/self/mountinfo", "29 28 0:12 / /proc rw shared:9 - proc proc rw");
+    readings.files.set("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id", None);
+    let own = check(&readings, "tracefs");
+    assert_eq!(own.verdict, Verdict::Ok);
+    assert_eq!(own.found.value(), Some(&Found::Text("not mounted (pollux mounts its own)".into())));
 }
 
 #[test]
@@ -273,7 +367,7 @@ fn json_has_the_shape_that_its_page_describes() {
         "wanted": "4,096: what pollux listens with",
         "verdict": "limits",
         "limits": "bursts past 128 connections wait a second for a second SYN",
-        "remedy": { "command": "sudo sysctl -w net.core.somaxconn=\"4096\"", "needs_root": true },
+        "remedy": { "command": "sudo sysctl -w net.core.somaxconn=4096", "needs_root": true },
         "blocks_default_job": false,
     });
     assert_eq!(*row, expected);
@@ -285,7 +379,7 @@ fn json_has_the_shape_that_its_page_describes() {
 }
 
 #[test]
-fn problems_stand_first_and_the_summary_last() {
+fn the_summary_stands_first_then_problems() {
     let readings = changed(|r| {
         r.environment.limits.message_queue_bytes.soft = Some(1000);
         r.steal_percent = Reading::Value(5.0);
@@ -293,9 +387,10 @@ fn problems_stand_first_and_the_summary_last() {
     let text = Diagnosis::of(&readings, None).text(PLAIN);
     let groups: Vec<&str> =
         text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
-    assert_eq!(groups[..2], [Concern::Herd.title(), Concern::Everything.title()]);
-    let last = text.lines().last();
-    assert_eq!(last, Some("1 limits, 1 blocks; nothing keeps `pollux lab` from running"));
+    assert_eq!(groups[0], "1 limit, 1 block; nothing keeps `pollux lab` from running");
+    assert!(groups[1].starts_with("What to do now: "), "{}", groups[1]);
+    assert_eq!(groups[2..4], [Concern::Herd.title(), Concern::Everything.title()]);
+    assert!(text.contains("\n  limit   steal_percent"), "{text}");
     assert!(!text.contains('\x1b'));
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
     let colourful = Look { is_colourful: true, ..PLAIN };

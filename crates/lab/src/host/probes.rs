@@ -36,10 +36,10 @@ const ZEROED_BYTES: usize = 256 * 1024;
 /// whose clock stands still.
 const BURN_STEPS_MAX: u32 = 10_000_000;
 
-pub(super) const ENABLE_KERNEL_EVENTS: &str = "sudo sysctl kernel.perf_event_paranoid=1";
-pub(super) const ENABLE_WHOLE_MACHINE: &str = "sudo sysctl kernel.perf_event_paranoid=0";
+pub(super) const ENABLE_KERNEL_EVENTS: &str = "sudo sysctl -w kernel.perf_event_paranoid=1";
+pub(super) const ENABLE_WHOLE_MACHINE: &str = "sudo sysctl -w kernel.perf_event_paranoid=0";
 pub(super) const ENABLE_SYMBOLS: &str =
-    "sudo sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0";
+    "sudo sysctl -w kernel.perf_event_paranoid=1 && sudo sysctl -w kernel.kptr_restrict=0";
 
 /// Enters the kernel `calls` times from this thread.
 pub(super) fn known_syscalls(calls: u32) {

@@ -19,9 +19,9 @@ const SCHED_WAKING: Tracepoint = Tracepoint { group: "sched", name: "sched_wakin
 
 /// Lets one user's group read tracepoint numbers; the counters need the sysctl beside it.
 const ENABLE_TRACEPOINTS: &str = "sudo mount -t tracefs -o gid=$(id -g),mode=750 tracefs \
-    /sys/kernel/tracing && sudo sysctl kernel.perf_event_paranoid=1";
+    /sys/kernel/tracing && sudo sysctl -w kernel.perf_event_paranoid=1";
 const ENABLE_WAKEUPS: &str = "sudo mount -t tracefs -o gid=$(id -g),mode=750 tracefs \
-    /sys/kernel/tracing && sudo sysctl kernel.perf_event_paranoid=0";
+    /sys/kernel/tracing && sudo sysctl -w kernel.perf_event_paranoid=0";
 
 /// The sources of this machine. Can be stored and handed to a child process, which then need not
 /// probe again; it is valid until the next boot and for the same user.
