@@ -18,7 +18,7 @@ mod times;
 pub use times::{RequestTimes, RequestTimesRun, TimeBucket};
 
 /// Version of the file format; readers refuse a newer one.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// One lab run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -263,12 +263,37 @@ pub struct Measurement {
     /// Events in the window, to which the CPU times belong; absent for external commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
+    /// How the value was measured where arms took turns; absent where a run stands for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
     /// CPU time of the measured thread, of the server's processes, or of a herd's workers and
     /// callers, over the window.
     pub cpu_ns: Reading<u64>,
     /// CPU time of the whole process over the window; of a load generator or a herd's callers where
     /// there are some.
     pub process_cpu_ns: Reading<u64>,
+}
+
+/// What interleaved turns gave for one arm in one set of fresh processes.
+///
+/// All arms of a point live at once, asleep, and the controller hands out turns in random order,
+/// every arm once in each round. The ratio is formed within each round, so what drifts more slowly
+/// than a round falls out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turns {
+    /// Rounds in which both this arm and the baseline had a turn with a figure.
+    pub rounds: u32,
+    /// Length of a turn, without its lead-in.
+    pub turn_us: u64,
+    /// Length of the lead-in of each turn, whose cost is not counted.
+    pub lead_in_us: u64,
+    /// Trimmed mean (10 % at each end) over the rounds of ln(cost of this arm / cost of the
+    /// baseline); absent for the baseline itself, and where the baseline had no figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_ratio: Option<f64>,
+    /// Standard deviation of the same over the rounds that the trimming kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_sd: Option<f64>,
 }
 
 /// One interval of a run.

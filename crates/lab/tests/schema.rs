@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 /// Fields that are written only when there is something to say, and those that results of earlier
 /// versions do not have.
-const OPTIONAL: [&str; 11] = [
+const OPTIONAL: [&str; 14] = [
     "figures",
     "generator",
     "page_faults_per_event",
@@ -23,6 +23,9 @@ const OPTIONAL: [&str; 11] = [
     "more_blocks",
     "request_times",
     "worker_calls",
+    "turns",
+    "log_ratio",
+    "round_sd",
 ];
 
 fn schema() -> Value {

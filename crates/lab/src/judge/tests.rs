@@ -136,6 +136,7 @@ fn run(block: u32, arm: &str, findings: &[(&str, &str)]) -> Run {
         window_s: 1.0,
         intervals: Vec::new(),
         steadiness: Steady { kind: SteadyKind::TooShort, detail: String::new() },
+        turns: None,
         worker_calls: Vec::new(),
         events: Some(1000),
         cpu_ns: Reading::Value(8_000_000),

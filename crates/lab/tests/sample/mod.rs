@@ -239,6 +239,7 @@ fn outcome(point: &str, arm: &str, rate: f64, block: u32, noise: &mut Noise) -> 
         mechanism: (arm != HOSTILE).then(|| arm.into()),
         window_s: 1.5,
         intervals,
+        turns: None,
         steadiness: Steady {
             kind,
             detail: if is_two_regime {
