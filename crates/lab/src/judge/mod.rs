@@ -247,14 +247,12 @@ fn correct_for_many(results: &mut [ResultRow], compared: Vec<(usize, Row)>) {
     for (index, row) in indices.into_iter().zip(rows) {
         let result = &mut results[index];
         (result.verdict, result.more_blocks) = match row.verdict {
-            stats::Verdict::Baseline => (Verdict::Baseline, None),
             stats::Verdict::Faster => (Verdict::Faster, None),
             stats::Verdict::Slower => (Verdict::Slower, None),
             stats::Verdict::Equivalent => (Verdict::Equivalent, None),
             stats::Verdict::Inconclusive { more_blocks } => {
                 (Verdict::Inconclusive, Some(more_blocks))
             }
-            stats::Verdict::Failed => (Verdict::Failed, None),
         };
     }
 }

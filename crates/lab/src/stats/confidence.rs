@@ -3,8 +3,6 @@
 //! Called by `ratio`, which chooses the method. It must never resample from a seed that changes, nor
 //! report a bound beyond what the data can support.
 
-use serde::{Deserialize, Serialize};
-
 use super::rng::Rng;
 use super::student::student_t_quantile;
 use super::summary::quantile_of_sorted;
@@ -17,7 +15,7 @@ const RESAMPLING_SEED: u64 = 20_061_106;
 const ZERO_SPREAD: f64 = 1e-12;
 
 /// A closed interval of ratios.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// Lower bound.
     pub lo: f64,
@@ -26,8 +24,7 @@ pub struct Interval {
 }
 
 /// How the intervals of a [`RatioEstimate`](super::RatioEstimate) were computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Studentised bootstrap over blocks.
     Bootstrap,

@@ -4,8 +4,6 @@
 //! ones: leaving out rows because they showed nothing undoes the correction. The A/A row is a control
 //! and not a question, so it stays out, as do baselines and failed arms.
 
-use serde::{Deserialize, Serialize};
-
 use super::ratio::RatioEstimate;
 use super::student::{student_t_cdf, student_t_quantile};
 use super::verdict::{Delta, Direction, Verdict, band_log, clearance, more_blocks};
@@ -16,7 +14,7 @@ pub const FAMILY_ERROR_RATE: f64 = 0.05;
 const ROWS_MAX: usize = 1_000_000;
 
 /// One judged comparison of a table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// Arm against baseline.
     pub estimate: RatioEstimate,

@@ -27,8 +27,8 @@
 //!    would settle it. A table of many rows is then corrected by [`holm`] (Holm 1979).
 //! 7. Inside a run, [`steadiness`] says whether there was one level at all: a run may never reach a
 //!    steady state (Barrett et al., OOPSLA 2017), and then its mean describes nothing.
-//! 8. [`tukey_flags`] marks outliers (Tukey 1977) and [`is_bimodal`] two clusters; every value stays
-//!    in. Dropping what looks odd is how benchmarks lie (Hoefler & Belli, SC'15).
+//! 8. [`tukey_flags`] marks outliers (Tukey 1977); every value stays in. Dropping what looks odd is
+//!    how benchmarks lie (Hoefler & Belli, SC'15).
 
 mod blocks;
 mod confidence;
@@ -49,15 +49,12 @@ mod acceptance;
 pub use blocks::block_order;
 pub use confidence::{Interval, Method, Resampling};
 pub use holm::{FAMILY_ERROR_RATE, Row, holm};
-pub use outlier::{Outlier, is_bimodal, tukey_flags};
+pub use outlier::{Outlier, tukey_flags};
 pub use ratio::{RatioError, RatioEstimate, log_ratios};
 pub use rng::Rng;
 pub use share::{gini, lorenz};
 pub use steady::{Steadiness, steadiness};
 pub use stopping::StoppingRule;
 pub use student::{student_t_cdf, student_t_quantile};
-pub use summary::{
-    Summary, coefficient_of_variation, geometric_mean, mean, mean_half_width_rel, median, quantile,
-    standard_deviation,
-};
+pub use summary::{mean, mean_half_width_rel, median, quantile, standard_deviation};
 pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_floor};

@@ -3,8 +3,6 @@
 //! Called by the runner after each block (for the stopping rule) and by the result writer. It must
 //! never see single events, only one value per run, and it never drops a block.
 
-use serde::{Deserialize, Serialize};
-
 use super::confidence::{Interval, Method, Resampling, intervals};
 use super::summary::{mean, median, standard_deviation};
 
@@ -14,7 +12,7 @@ const BOOTSTRAP_BLOCKS_MIN: usize = 10;
 const AUTOCORRELATION_MAX: f64 = 0.3;
 
 /// How much an arm's value is of the baseline's, from one pair of values per block.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RatioEstimate {
     /// Geometric mean of the per-block ratios: 1.08 means 8 % above the baseline.
     pub ratio: f64,
@@ -205,15 +203,5 @@ mod tests {
         assert_eq!(plain.method, Method::Bootstrap);
         let width = |of: RatioEstimate| of.ci95.expect("twelve blocks").half_width_log();
         assert!(width(found) > 1.2 * width(plain));
-    }
-
-    #[test]
-    fn an_estimate_survives_its_file_format() {
-        let before = estimate(&[0.0, 0.25, 0.5]);
-        let text = serde_json::to_string(&before).expect("plain numbers");
-        assert!(text.contains("\"method\":\"student_t\""), "{text}");
-        let after: RatioEstimate = serde_json::from_str(&text).expect("what was just written");
-        close(after.ratio, before.ratio);
-        assert_eq!(after.n, 3);
     }
 }

@@ -3,8 +3,6 @@
 //! Called by the result writer on the interval rates of one run. It must never mend a run: a run that
 //! changed its level half-way keeps all its intervals and gets the name of what happened.
 
-use serde::{Deserialize, Serialize};
-
 use super::rng::Rng;
 use super::summary::median;
 
@@ -24,8 +22,7 @@ const SHUFFLES: usize = 999;
 const SHUFFLE_SEED: u64 = 1_602_006;
 
 /// What happened to the level inside one run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Steadiness {
     /// One level, as far as the intervals can tell.
     Steady,

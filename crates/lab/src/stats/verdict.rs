@@ -3,21 +3,14 @@
 //! Called by the result writer and by `compare`. It must never turn missing evidence into
 //! "equivalent", and it never looks at a point estimate alone.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 use super::ratio::RatioEstimate;
 
 /// No forecast goes beyond this: whoever needs a thousand more blocks needs another machine.
 pub const MORE_BLOCKS_MAX: u32 = 1_000;
 
 /// What the measurements allow to say about an arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The arm is what the others are compared with.
-    Baseline,
     /// Better than the baseline by more than the effect that counts.
     Faster,
     /// Worse than the baseline by more than the effect that counts.
@@ -29,13 +22,10 @@ pub enum Verdict {
         /// About how many more blocks would, if the estimate stands; at least 1.
         more_blocks: u32,
     },
-    /// The arm did not run or gave no usable value.
-    Failed,
 }
 
 /// Which way a metric gets better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Rates: events per second.
     HigherIsBetter,
@@ -83,25 +73,6 @@ impl Verdict {
             Self::Faster
         } else {
             Self::Slower
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Baseline => f.pad("baseline"),
-            Self::Faster => f.pad("faster"),
-            Self::Slower => f.pad("slower"),
-            Self::Equivalent => f.pad("equivalent"),
-            Self::Failed => f.pad("failed"),
-            Self::Inconclusive { more_blocks: 1 } => f.pad("inconclusive, about 1 more block"),
-            Self::Inconclusive { more_blocks: MORE_BLOCKS_MAX } => {
-                f.pad(&format!("inconclusive, {MORE_BLOCKS_MAX} more blocks or beyond"))
-            }
-            Self::Inconclusive { more_blocks } => {
-                f.pad(&format!("inconclusive, about {more_blocks} more blocks"))
-            }
         }
     }
 }
@@ -270,23 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn words_on_the_terminal_and_in_the_file() {
-        let open = Verdict::Inconclusive { more_blocks: 5 };
-        assert_eq!(open.to_string(), "inconclusive, about 5 more blocks");
-        assert_eq!(format!("{:>8}|", Verdict::Slower), "  slower|");
-        let text = serde_json::to_string(&[Verdict::Faster, open]).expect("plain data");
-        assert_eq!(text, r#"["faster",{"inconclusive":{"more_blocks":5}}]"#);
-        let back: Vec<Verdict> = serde_json::from_str(&text).expect("what was just written");
-        assert_eq!(back, [Verdict::Faster, open]);
-    }
-
-    #[test]
     fn noise_makes_nothing_equivalent() {
         let delta = decision_delta(0.03, Some(0.5));
         assert_eq!(delta, Delta { difference: 0.5, equivalence: 0.03 });
         let wide = estimate(1.0, 0.2, 0.15);
         let verdict = Verdict::of(&wide, delta, HigherIsBetter);
-        assert!(matches!(verdict, Verdict::Inconclusive { .. }), "{verdict}");
+        assert!(matches!(verdict, Verdict::Inconclusive { .. }), "{verdict:?}");
         assert_eq!(
             Verdict::of(&estimate(1.0, 0.025, 0.02), delta, HigherIsBetter),
             Verdict::Equivalent
