@@ -126,7 +126,8 @@ fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
     if record.results.is_empty() || has(Verdict::Failed) {
         return ExitCode::from(1);
     }
-    let is_unsure = record.trust.badge != Badge::Quiet || has(Verdict::Inconclusive);
+    let is_unsure = !matches!(record.trust.badge, Badge::Quiet | Badge::Controlled)
+        || has(Verdict::Inconclusive);
     if is_strict && is_unsure { ExitCode::from(4) } else { ExitCode::SUCCESS }
 }
 

@@ -14,8 +14,10 @@ pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
 
 mod times;
+mod turns;
 
 pub use times::{RequestTimes, RequestTimesRun, TimeBucket};
+pub use turns::{RowTurns, Turns, TurnsTrust};
 
 /// Version of the file format; readers refuse a newer one.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -110,6 +112,7 @@ impl Record {
                 runs_failed: 0,
                 runs: 0,
                 hardware_counters: Reading::unavailable("nothing was run"),
+                turns: None,
             },
             answers: Vec::new(),
         }
@@ -274,28 +277,6 @@ pub struct Measurement {
     pub process_cpu_ns: Reading<u64>,
 }
 
-/// What interleaved turns gave for one arm in one set of fresh processes.
-///
-/// All arms of a point live at once, asleep, and the controller hands out turns in random order,
-/// every arm once in each round. The ratio is formed within each round, so what drifts more slowly
-/// than a round falls out of it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Turns {
-    /// Rounds in which both this arm and the baseline had a turn with a figure.
-    pub rounds: u32,
-    /// Length of a turn, without its lead-in.
-    pub turn_us: u64,
-    /// Length of the lead-in of each turn, whose cost is not counted.
-    pub lead_in_us: u64,
-    /// Trimmed mean (10 % at each end) over the rounds of ln(cost of this arm / cost of the
-    /// baseline); absent for the baseline itself, and where the baseline had no figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log_ratio: Option<f64>,
-    /// Standard deviation of the same over the rounds that the trimming kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub round_sd: Option<f64>,
-}
-
 /// One interval of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
@@ -404,12 +385,17 @@ pub struct ResultRow {
     pub ci_high: Option<f64>,
     /// The judgement.
     pub verdict: Verdict,
-    /// For `inconclusive`: about how many more blocks would decide.
+    /// For `inconclusive`: about how many more blocks, or sets, would decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_blocks: Option<u32>,
-    /// Blocks that stand behind it.
+    /// Blocks, or sets, that stand behind it.
     pub blocks: u32,
-    /// Effects up to this are called no difference: the larger of minimum effect and noise.
+    /// How it was measured where the arms took turns; absent where whole runs were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<RowTurns>,
+    /// Effects up to this are called no difference: of whole runs the larger of minimum effect and
+    /// noise. Where arms took turns it is the minimum effect, and a difference within it that is
+    /// certain keeps its direction and is a small one.
     pub no_difference: f64,
     /// How the interval was computed.
     pub method: String,
@@ -419,21 +405,40 @@ pub struct ResultRow {
     pub notes: Vec<String>,
 }
 
+impl ResultRow {
+    /// Whether all of the interval lies within the minimum effect although the arms differ; only said
+    /// of arms that took turns.
+    #[must_use]
+    pub fn is_small_difference(&self) -> bool {
+        matches!(self.verdict, Verdict::Faster | Verdict::Slower)
+            && self.turns.is_some()
+            && self.is_within_minimum()
+    }
+
+    /// Whether all of the interval lies within the band of no difference.
+    pub(crate) fn is_within_minimum(&self) -> bool {
+        let most = 1.0 + self.no_difference;
+        self.ci_low.is_some_and(|low| low >= 1.0 / most)
+            && self.ci_high.is_some_and(|high| high <= most)
+    }
+}
+
 /// A judgement on one arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The arm that the others are compared with.
     Baseline,
-    /// The baseline run a second time: shows the noise of the machine.
+    /// The baseline run a second time: shows the noise of the machine, or that turns hold what they
+    /// promise.
     NoiseFloor,
-    /// Better by more than the band of no difference.
+    /// Better: whole runs by more than the band of no difference, turns by any amount that is certain.
     Faster,
-    /// Worse by more than the band.
+    /// Worse, likewise.
     Slower,
-    /// Within the band.
+    /// Within the minimum effect.
     Equivalent,
-    /// The blocks do not decide.
+    /// The blocks, or sets, do not decide.
     Inconclusive,
     /// Every run failed.
     Failed,
@@ -497,6 +502,9 @@ pub struct Trust {
     pub runs: u32,
     /// State of the hardware counters.
     pub hardware_counters: Reading<String>,
+    /// What speaks for the rows in which arms took turns; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<TurnsTrust>,
 }
 
 /// The word in the report's corner.
@@ -511,7 +519,12 @@ pub enum Badge {
     Noisy,
     /// Not one gate could be read: the blocks were too short or the host does not say.
     Unwatched,
-    /// The A/A arm differs from itself, or nothing could be measured.
+    /// Every row took turns, which no disturbance that lasts can bend, and no A/A arm differs from
+    /// itself.
+    Controlled,
+    /// Where arms took turns, an A/A arm differs from itself, if only by little.
+    Biased,
+    /// The A/A arm differs from itself by much, or nothing could be measured.
     Invalid,
 }
 

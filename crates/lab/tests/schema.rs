@@ -4,14 +4,14 @@
 mod sample;
 
 use jsonschema::Validator;
-use pollux_lab::record::{Outcome, Record, SCHEMA_VERSION};
+use pollux_lab::record::{Outcome, Record, RowTurns, SCHEMA_VERSION, Turns, TurnsTrust};
 use serde_json::{Value, json};
 
 /// Maps whose keys are names from outside; the schema cannot know them.
 const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 /// Fields that are written only when there is something to say, and those that results of earlier
 /// versions do not have.
-const OPTIONAL: [&str; 14] = [
+const OPTIONAL: [&str; 17] = [
     "figures",
     "generator",
     "page_faults_per_event",
@@ -26,6 +26,9 @@ const OPTIONAL: [&str; 14] = [
     "turns",
     "log_ratio",
     "round_sd",
+    "between_sets",
+    "within_set",
+    "load_average",
 ];
 
 fn schema() -> Value {
@@ -50,7 +53,31 @@ fn small_record() -> Record {
     if let Outcome::Measured(measurement) = &mut record.runs[0].outcome {
         measurement.intervals.truncate(1);
         measurement.intervals[0].machine_switches_per_s = Some(5.0);
+        measurement.turns = Some(Turns {
+            rounds: 80,
+            turn_us: 5000,
+            lead_in_us: 1250,
+            log_ratio: Some(-0.016),
+            round_sd: Some(0.06),
+        });
     }
+    record.results[0].turns = Some(RowTurns {
+        rounds: 80,
+        turn_us: 5000,
+        between_sets: Some(0.004),
+        within_set: Some(0.06),
+    });
+    record.trust.turns = Some(TurnsTrust {
+        rows: 6,
+        rows_of_whole_runs: 0,
+        half_width_max: Some(0.01),
+        sets: [8, 8],
+        rounds: [80, 80],
+        controls: 1,
+        controls_hold: 1,
+        controls_differ: 0,
+        load_average: Some("0.05, 0.10, 0.20".to_owned()),
+    });
     record
 }
 

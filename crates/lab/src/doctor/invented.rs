@@ -125,6 +125,7 @@ fn environment() -> Environment {
         cpus_allowed: Reading::Value(8),
         memory_kib: Reading::Value(64 << 20),
         clocksource: Reading::Value("tsc".to_owned()),
+        load_average: Reading::Value("0.05, 0.10, 0.20".to_owned()),
         governor: Reading::Value("performance".to_owned()),
         is_virtual: Reading::Value(false),
         limits: Limits {

@@ -32,6 +32,8 @@ pub struct Environment {
     pub memory_kib: Reading<u64>,
     /// The kernel's clock source.
     pub clocksource: Reading<String>,
+    /// Load averages over 1, 5 and 15 minutes.
+    pub load_average: Reading<String>,
     /// Frequency governor of the first CPU; absent in most virtual machines.
     pub governor: Reading<String>,
     /// The processor says that it is a virtual one.
@@ -120,6 +122,8 @@ impl Environment {
             clocksource: Reading::of_file(
                 "/sys/devices/system/clocksource/clocksource0/current_clocksource",
             ),
+            load_average: Reading::of_file("/proc/loadavg")
+                .map(|text: String| text.split_whitespace().take(3).collect::<Vec<_>>().join(", ")),
             governor: Reading::of_file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             is_virtual: is_virtual(),
             limits: Limits::read(),

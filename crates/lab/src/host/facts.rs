@@ -6,6 +6,9 @@ use super::Reading;
 use super::environment::{Environment, ResourceLimit};
 use crate::record::Fact;
 
+/// The fact that tells how much else the machine did just before.
+pub(crate) const LOAD_AVERAGE: &str = "load average";
+
 impl Environment {
     /// One line for each thing that a reader would ask about the machine.
     #[must_use]
@@ -29,6 +32,7 @@ impl Environment {
             fact("memory", &self.memory_kib.clone().map(|kib| format!("{} GiB", kib >> 20))),
             fact("virtual machine", &self.is_virtual.clone().map(yes_or_no)),
             fact("clock source", &self.clocksource),
+            fact(LOAD_AVERAGE, &self.load_average),
             fact("frequency governor", &self.governor),
             fact("mitigations", &mitigations),
             known("open files limit", &limit(self.limits.open_files)),

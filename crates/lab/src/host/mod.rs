@@ -27,6 +27,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub(crate) use facts::LOAD_AVERAGE;
+
 /// A figure, or the reason why there is none.
 ///
 /// As JSON: `{"value": x}` or `{"unavailable": "reason", "enable": "command"}`, the command only

@@ -104,15 +104,16 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
 
 /// Those that were shown to be better than the baseline and no worse than the best of them; where
 /// there are none, everything that was not shown to be worse. Where nothing was shown, what the
-/// intervals still allow to say.
+/// intervals still allow to say. A small difference, one within the minimum effect, chooses nothing.
 fn choice(rows: &[&ResultRow]) -> Leaning {
     let decided = |choice: String| Leaning { choice, remark: None };
-    let best = leaders(rows, &|row| row.verdict == Verdict::Faster);
+    let is = |row: &ResultRow, verdict| row.verdict == verdict && !row.is_small_difference();
+    let best = leaders(rows, &|row| is(row, Verdict::Faster));
     if !best.is_empty() {
         return decided(reason::one_or_more(&best));
     }
     let names = |is_slower: bool| -> Vec<&str> {
-        let wanted = rows.iter().filter(|row| (row.verdict == Verdict::Slower) == is_slower);
+        let wanted = rows.iter().filter(|row| is(row, Verdict::Slower) == is_slower);
         wanted.map(|row| row.arm.as_str()).collect()
     };
     let (slower, rest) = (names(true), names(false));
@@ -123,7 +124,7 @@ fn choice(rows: &[&ResultRow]) -> Leaning {
     match rest.len() {
         1 => decided(rest[0].to_owned()),
         _ if is_open => undecided::leaning(rows),
-        _ => decided("no difference".to_owned()),
+        _ => decided(undecided::equal(rows)),
     }
 }
 
@@ -204,7 +205,7 @@ fn measured<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::row_for_tests;
+    use crate::judge::{row_for_tests, row_in_turns};
 
     fn row(arm: &str, interval: [f64; 2], verdict: Verdict) -> ResultRow {
         ResultRow {
@@ -244,6 +245,25 @@ mod tests {
         assert_eq!(chosen(&[same("a"), same("b"), slower("c")]), "a or b");
         let many = [same("a"), same("b"), same("c"), same("d"), slower("e"), slower("f")];
         assert_eq!(chosen(&many), "any but e and f");
+    }
+
+    #[test]
+    fn where_arms_took_turns_a_mechanism_is_named_or_all_are_equal_within_the_minimum_effect() {
+        use Verdict::{Equivalent, Faster, Slower};
+        let turned = |arm, [low, high]: [f64; 2], verdict| ResultRow {
+            more_is_better: false,
+            turns: row_in_turns(arm, verdict).turns,
+            no_difference: 0.02,
+            ..row(arm, [low, high], verdict)
+        };
+        let base = || ResultRow { ratio: Some(1.0), ..row_in_turns("epoll", Verdict::Baseline) };
+        let et = || turned("epoll-et", [0.978, 0.990], Faster);
+        let small = || turned("uring-poll", [0.985, 0.998], Faster);
+        let same = || turned("poll", [0.995, 1.012], Equivalent);
+        let oneshot = || turned("epoll-oneshot", [1.049, 1.077], Slower);
+        assert_eq!(chosen(&[base(), et(), small(), same(), oneshot()]), "epoll-et");
+        assert_eq!(chosen(&[base(), small(), same()]), "equal within 2 %");
+        assert_eq!(chosen(&[base(), small(), same(), oneshot()]), "epoll, uring-poll or poll");
     }
 
     #[test]

@@ -1,48 +1,50 @@
 //! From raw runs to judged rows: what is faster, by how much, and whether to believe it.
 //!
 //! A pure function of the plan and of the runs, blocks and counts in a record. The runner calls
-//! it after every block, so that a run that is stopped has its results. The statistics are in
-//! `stats`; here they are applied block by block, arm by arm.
-
-use std::collections::BTreeMap;
+//! it after every block or set, so that a run that is stopped has its results. The statistics are in
+//! `stats`; here they are applied arm by arm.
 
 use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
-use crate::record::{Outcome, Record, ResultRow, Run, Verdict};
+use crate::record::{Record, ResultRow, RowTurns, Verdict};
 use crate::stats::{
-    self, Delta, Direction, Outlier, RatioEstimate, Resampling, Row, decision_delta, holm,
-    log_ratios, median, noise_floor, tukey_flags,
+    self, Delta, Direction, RatioEstimate, Row, decision_delta, holm, median, noise_floor,
 };
+use runs::{Estimated, PointRuns};
 
 mod answer;
+mod change;
 mod reason;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod trust;
 mod undecided;
 mod why;
 
+pub(crate) use change::{change_in_words, effect_in_words, size_in_words};
 pub(crate) use trust::is_noisy;
 
-/// With fewer undisturbed blocks than this the disturbed ones are used as well.
-const UNDISTURBED_MIN: usize = 3;
-/// Findings that are about the generator's own figures, which stand in the section on the load with
-/// how busy it was: a row compares CPU time of the server.
-const OF_THE_GENERATOR: [&str; 2] = ["generator-bound", "few-answers"];
-/// Outcomes of runs by block, for one arm at one point.
-type Series = Vec<(u32, f64)>;
+/// The comparisons of a record by the place of their row: those that answer a question, and those of
+/// A/A arms that took turns, which are controls. Each kind is corrected for its own number.
+#[derive(Default)]
+struct Compared {
+    questions: Vec<(usize, Row)>,
+    controls: Vec<(usize, Row)>,
+}
 
 /// Fills `results`, `why`, `trust` and `answers` of the record from its runs.
 pub fn judge(plan: &Plan, record: &mut Record) {
     record.why = why::rows(plan, record);
     let mut results = Vec::new();
-    let mut compared = Vec::new();
+    let mut compared = Compared::default();
     for point in &plan.points {
         judge_point(plan, point, record, &mut results, &mut compared);
     }
-    correct_for_many(&mut results, compared);
+    correct_for_many(&mut results, compared.questions);
+    let controls_differ = differing_controls(&mut results, compared.controls);
     why::flag_unexplained(&mut results, &record.why);
     record.results = results;
-    record.trust = trust::of(record);
+    record.trust = trust::of(record, controls_differ);
     record.answers = answer::of(plan, record);
 }
 
@@ -59,100 +61,9 @@ pub fn headline(plan: &Plan, record: &Record) -> Vec<RatioEstimate> {
         seen_parts.push(point.part);
         let runs = PointRuns::of(plan, point, record);
         let others = point.arms.iter().enumerate().filter(|(index, _)| *index != point.baseline);
-        estimates.extend(others.filter_map(|(_, arm)| runs.estimate(arm).map(|found| found.0)));
+        estimates.extend(others.filter_map(|(_, arm)| Some(runs.estimate(arm)?.estimate)));
     }
     estimates
-}
-
-/// The usable runs of one point.
-struct PointRuns<'a> {
-    point: &'a PlannedPoint,
-    part: &'a str,
-    runs: Vec<&'a Run>,
-    disturbed: Vec<u32>,
-}
-
-impl<'a> PointRuns<'a> {
-    fn of(plan: &'a Plan, point: &'a PlannedPoint, record: &'a Record) -> Self {
-        let part = plan.part_name(point);
-        let of_point = |run: &&Run| run.experiment == part && run.point == point.point.label;
-        let disturbed = record.blocks.iter().filter(|block| !block.disturbances.is_empty());
-        Self {
-            point,
-            part,
-            runs: record.runs.iter().filter(of_point).collect(),
-            disturbed: disturbed.map(|block| block.block).collect(),
-        }
-    }
-
-    /// The values of an arm by block.
-    fn values(&self, arm: &Arm) -> Series {
-        let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
-        of_arm
-            .filter_map(|run| match &run.outcome {
-                Outcome::Measured(measured) => Some((run.block, measured.value)),
-                Outcome::Failed { .. } => None,
-            })
-            .collect()
-    }
-
-    /// Reasons of the runs of an arm that failed.
-    fn failures(&self, arm: &Arm) -> Vec<&str> {
-        let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
-        of_arm
-            .filter_map(|run| match &run.outcome {
-                Outcome::Failed { reason } => Some(reason.as_str()),
-                Outcome::Measured(_) => None,
-            })
-            .collect()
-    }
-
-    /// What the load generator found about the runs of an arm, once for each kind.
-    fn findings(&self, arm: &Arm) -> Vec<String> {
-        let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
-        let measured: Vec<_> = of_arm
-            .filter_map(|run| match &run.outcome {
-                Outcome::Measured(measured) => Some(&measured.findings),
-                Outcome::Failed { .. } => None,
-            })
-            .collect();
-        let mut found: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-        for (kind, text) in measured.iter().copied().flatten() {
-            let (count, last) = found.entry(kind).or_default();
-            (*count, *last) = (*count + 1, text);
-        }
-        let told = found.into_iter().filter(|(kind, _)| !OF_THE_GENERATOR.contains(kind));
-        let all = measured.len();
-        told.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
-    }
-
-    /// Arm and baseline in the blocks that have both; without disturbed blocks when enough are
-    /// left. The flag says whether disturbed blocks were left out.
-    fn pairs(&self, arm: &Arm) -> (Vec<f64>, Vec<f64>, bool) {
-        let baseline = self.values(&self.point.arms[self.point.baseline]);
-        let both: Vec<(u32, f64, f64)> = self
-            .values(arm)
-            .into_iter()
-            .filter_map(|(block, value)| {
-                let of_baseline = baseline.iter().find(|(other, _)| *other == block)?;
-                Some((block, value, of_baseline.1))
-            })
-            .collect();
-        let quiet: Vec<_> =
-            both.iter().copied().filter(|(block, ..)| !self.disturbed.contains(block)).collect();
-        let has_left_out = quiet.len() >= UNDISTURBED_MIN && quiet.len() < both.len();
-        let used = if has_left_out { quiet } else { both };
-        let arm_values = used.iter().map(|(_, value, _)| *value).collect();
-        (arm_values, used.iter().map(|(_, _, baseline)| *baseline).collect(), has_left_out)
-    }
-
-    fn estimate(&self, arm: &Arm) -> Option<(RatioEstimate, u32, bool)> {
-        let (values, baseline, has_left_out) = self.pairs(arm);
-        let estimate = RatioEstimate::from_pairs(&values, &baseline, Resampling::default()).ok()?;
-        let ratios = log_ratios(&values, &baseline).ok()?;
-        let outliers = tukey_flags(&ratios).iter().filter(|flag| **flag != Outlier::None).count();
-        Some((estimate, outliers as u32, has_left_out))
-    }
 }
 
 fn judge_point(
@@ -160,48 +71,66 @@ fn judge_point(
     point: &PlannedPoint,
     record: &Record,
     results: &mut Vec<ResultRow>,
-    compared: &mut Vec<(usize, Row)>,
+    compared: &mut Compared,
 ) {
     let runs = PointRuns::of(plan, point, record);
+    let min_effect = plan.job.min_effect;
     let same_again = point.arms.iter().find(|arm| arm.name == SAME_AGAIN);
-    let noise = same_again.and_then(|arm| runs.estimate(arm)).and_then(|(aa, ..)| noise_floor(&aa));
-    let delta = decision_delta(plan.job.min_effect, noise);
+    let same_again = same_again.and_then(|arm| runs.estimate(arm));
+    // Turns have a control in place of a floor.
+    let noise = same_again.filter(|aa| aa.turns.is_none()).and_then(|aa| noise_floor(&aa.estimate));
     for (index, arm) in point.arms.iter().enumerate() {
-        let mut row = unjudged(&runs, arm, delta);
+        let delta = match runs.turns(arm) {
+            Some(_) => Delta::in_turns(min_effect),
+            None => decision_delta(min_effect, noise),
+        };
+        let mut row = unjudged(&runs, arm, delta.difference.max(delta.equivalence));
+        let is_whole = row.turns.is_none();
         if index == point.baseline {
             if row.value.is_some() {
                 (row.verdict, row.ratio, row.ratio_median) =
                     (Verdict::Baseline, Some(1.0), Some(1.0));
             }
-        } else if let Some((estimate, outliers, has_left_out)) = runs.estimate(arm) {
-            row.ratio = Some(estimate.ratio);
-            row.ratio_median = Some(estimate.median_ratio);
-            row.ci_low = estimate.ci95.map(|ci| ci.lo);
-            row.ci_high = estimate.ci95.map(|ci| ci.hi);
-            row.blocks = estimate.n as u32;
-            row.method = method(&estimate);
-            row.outliers = outliers;
-            if has_left_out {
-                row.notes.push("disturbed blocks left out".to_owned());
+        } else if let Some(found) = runs.estimate(arm) {
+            let judged = Row::judged(found.estimate, delta, point.metric().direction);
+            estimated(&mut row, &found);
+            let is_control = arm.name == SAME_AGAIN;
+            match (is_control, is_whole) {
+                (false, _) => compared.questions.push((results.len(), judged)),
+                (true, false) => compared.controls.push((results.len(), judged)),
+                (true, true) => {}
             }
-            if arm.name == SAME_AGAIN {
+            if is_control {
                 row.verdict = Verdict::NoiseFloor;
-            } else {
-                let direction = point.metric().direction;
-                compared.push((results.len(), Row::judged(estimate, delta, direction)));
             }
         }
-        if noise.is_none() && row.verdict != Verdict::Failed && index != point.baseline {
+        let has_floor = noise.is_some() || !is_whole;
+        if !has_floor && row.verdict != Verdict::Failed && index != point.baseline {
             row.notes.push("no noise floor: the A/A arm has no interval".to_owned());
         }
         results.push(row);
     }
 }
 
+/// What the comparison with the baseline gave, but for the verdict.
+fn estimated(row: &mut ResultRow, found: &Estimated) {
+    let estimate = &found.estimate;
+    row.ratio = Some(estimate.ratio);
+    row.ratio_median = Some(estimate.median_ratio);
+    row.ci_low = estimate.ci95.map(|ci| ci.lo);
+    row.ci_high = estimate.ci95.map(|ci| ci.hi);
+    row.blocks = estimate.n as u32;
+    row.method = method(found);
+    row.outliers = found.outliers;
+    if found.has_left_out {
+        row.notes.push("disturbed blocks left out".to_owned());
+    }
+}
+
 /// A row with everything but the comparison.
-fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
+fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
     let metric = runs.point.metric();
-    let values: Vec<f64> = runs.values(arm).into_iter().map(|(_, value)| value).collect();
+    let values = runs.values(arm);
     let failures = runs.failures(arm);
     let mut notes = Vec::new();
     if values.is_empty() && failures.is_empty() {
@@ -233,7 +162,8 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, delta: Delta) -> ResultRow {
         },
         more_blocks: None,
         blocks: values.len() as u32,
-        no_difference: delta.difference,
+        turns: runs.turns(arm),
+        no_difference,
         method: "none".to_owned(),
         outliers: 0,
         notes,
@@ -257,10 +187,32 @@ fn correct_for_many(results: &mut [ResultRow], compared: Vec<(usize, Row)>) {
     }
 }
 
-fn method(estimate: &RatioEstimate) -> String {
-    match estimate.method {
+/// Marks the points at which an A/A arm that took turns differs from the baseline after the correction
+/// for all such arms; gives their number.
+fn differing_controls(results: &mut [ResultRow], controls: Vec<(usize, Row)>) -> u32 {
+    let (indices, mut rows): (Vec<usize>, Vec<Row>) = controls.into_iter().unzip();
+    holm(&mut rows);
+    let mut differing = 0;
+    for (index, _) in indices.into_iter().zip(rows).filter(|(_, row)| row.is_significant()) {
+        differing += 1;
+        let (experiment, point) = (results[index].experiment.clone(), results[index].point.clone());
+        for row in
+            results.iter_mut().filter(|row| row.experiment == experiment && row.point == point)
+        {
+            row.notes.push("the same program twice differs at this point".to_owned());
+        }
+    }
+    differing
+}
+
+fn method(found: &Estimated) -> String {
+    if let Some(RowTurns { rounds, turn_us, .. }) = found.turns {
+        let (sets, turn_ms) = (found.estimate.n, turn_us as f64 / 1e3);
+        return format!("{sets} sets × {rounds} rounds of {turn_ms} ms, Student t over sets");
+    }
+    match found.estimate.method {
         stats::Method::Bootstrap => "studentised bootstrap over blocks",
-        stats::Method::StudentT => "Student t over blocks",
+        stats::Method::StudentT | stats::Method::Sets => "Student t over blocks",
         stats::Method::MovingBlockBootstrap => {
             "moving-block bootstrap: successive blocks resemble each other"
         }
@@ -283,7 +235,7 @@ pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
     ResultRow {
         experiment: "streams".into(),
         point: "pipe".into(),
-        axes: BTreeMap::new(),
+        axes: std::collections::BTreeMap::new(),
         arm: arm.into(),
         metric: "events per second".into(),
         more_is_better: true,
@@ -298,9 +250,18 @@ pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
         verdict,
         more_blocks: None,
         blocks: 12,
+        turns: None,
         no_difference: 0.03,
         method: String::new(),
         outliers: 0,
         notes: Vec::new(),
     }
+}
+
+/// The same for an arm that took turns.
+#[cfg(test)]
+pub(crate) fn row_in_turns(arm: &str, verdict: Verdict) -> ResultRow {
+    let turns =
+        RowTurns { rounds: 80, turn_us: 5000, between_sets: Some(0.005), within_set: Some(0.08) };
+    ResultRow { turns: Some(turns), no_difference: 0.02, ..row_for_tests(arm, verdict) }
 }

@@ -1,14 +1,13 @@
 //! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
 use super::answer::{is_same_curve, place, rows_of};
+use super::change::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
 use crate::experiment::{Curve, Experiment, Generator, PROCESSES, is_split};
 use crate::plan::{Plan, PlannedPoint, counted};
 use crate::record::{Record, ResultRow, Verdict};
 
 /// A value counts as kept over an axis when it gets worse by less than this.
 const KEPT: f64 = 0.15;
-/// From this ratio on a change is told in times and not in percent.
-const TIMES_MIN: f64 = 2.0;
 /// Most other systems that an answer names.
 const BESIDE_MAX: usize = 5;
 
@@ -168,6 +167,9 @@ fn difference(row: &ResultRow) -> String {
         return format!("{arm} is the baseline");
     }
     let Some(ratio) = row.ratio else { return format!("{arm}: not measured") };
+    if let (Some(_), Some(low), Some(high)) = (row.turns, row.ci_low, row.ci_high) {
+        return in_turns(row, [ratio, low, high]);
+    }
     let interval = match (row.ci_low, row.ci_high) {
         (Some(low), Some(high)) => format!(" [{low:.2}, {high:.2}]"),
         _ => String::new(),
@@ -189,10 +191,30 @@ fn less(metric: &str) -> &'static str {
     if first.ends_with('s') { "fewer" } else { "less" }
 }
 
+/// The same of an arm that took turns, whose interval is narrow enough for tenths of a percent.
+fn in_turns(row: &ResultRow, [ratio, low, high]: [f64; 3]) -> String {
+    let ResultRow { arm, metric, baseline, .. } = row;
+    let (size, interval) = (size_in_words(ratio), interval_in_words(ratio, low, high));
+    let words = match row.verdict {
+        Verdict::Equivalent => {
+            let effect = effect_in_words(row.no_difference);
+            format!("{arm}: as much {metric} as {baseline} within {effect}: {size} {interval}")
+        }
+        _ if ratio >= TIMES_MIN => format!("{arm}: {size} the {metric} of {baseline} {interval}"),
+        _ => format!("{arm}: {size} {metric} than {baseline} {interval}"),
+    };
+    let remark = match row.verdict {
+        Verdict::Inconclusive => ", undecided",
+        _ if row.is_small_difference() => ", a small difference",
+        _ => "",
+    };
+    words + remark
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::row_for_tests;
+    use crate::judge::{row_for_tests, row_in_turns};
 
     fn row(ratio: f64, verdict: Verdict) -> ResultRow {
         ResultRow {
@@ -222,5 +244,46 @@ mod tests {
         let fewer = "poll: 10 % fewer events per second than epoll [0.89, 0.91]";
         assert_eq!(difference(&row(0.9, Verdict::Slower)), fewer);
         assert_eq!(difference(&row(1.0, Verdict::Baseline)), "poll is the baseline");
+    }
+
+    #[test]
+    fn what_took_turns_is_told_to_a_tenth_of_a_percent() {
+        let turned = |[ratio, ci_low, ci_high]: [f64; 3], verdict| ResultRow {
+            metric: "CPU per event".to_owned(),
+            more_is_better: false,
+            ratio: Some(ratio),
+            ci_low: Some(ci_low),
+            ci_high: Some(ci_high),
+            ..row_in_turns("poll", verdict)
+        };
+        for (interval, verdict, words) in [
+            (
+                [0.984, 0.978, 0.99],
+                Verdict::Faster,
+                "1.6 % less CPU per event than epoll [1.0, 2.2]",
+            ),
+            (
+                [1.008, 1.004, 1.012],
+                Verdict::Slower,
+                "0.8 % more CPU per event than epoll [0.4, 1.2], a small difference",
+            ),
+            (
+                [1.002, 0.995, 1.009],
+                Verdict::Equivalent,
+                "as much CPU per event as epoll within 2 %: 0.2 % more [-0.5, 0.9]",
+            ),
+            (
+                [1.014, 0.995, 1.033],
+                Verdict::Inconclusive,
+                "1.4 % more CPU per event than epoll [-0.5, 3.3], undecided",
+            ),
+            (
+                [22.8, 22.5, 23.1],
+                Verdict::Slower,
+                "22.8 times the CPU per event of epoll [22.5, 23.1]",
+            ),
+        ] {
+            assert_eq!(difference(&turned(interval, verdict)), format!("poll: {words}"));
+        }
     }
 }

@@ -7,13 +7,13 @@ use crate::host::Reading;
 use crate::job::Job;
 use crate::plan::{Machine, Plan, Resources};
 use crate::record::{
-    Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Steady, SteadyKind, Verdict,
+    Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Steady, SteadyKind, Turns, Verdict,
 };
 
 use super::{answer, judge, row_for_tests, trust};
 
 /// An HTTP server on 64 connections, and one beside up to 60000 dead ones.
-const JOB: &str = "[global]\npollers = [\"select\", \"epoll\", \"uring\"]\npeers = \"none\"\n\
+const JOB: &str = "[global]\nmin_effect = \"2%\"\npollers = [\"select\", \"epoll\", \"uring\"]\npeers = \"none\"\n\
                    [[job]]\nname = \"http\"\nexperiment = \"http\"\nconnections = 64\n\
                    keepalive = [true, false]\n\
                    [[job]]\nname = \"dead\"\nexperiment = \"http\"\nconnections = 100\n\
@@ -46,16 +46,7 @@ fn row(place: [&str; 3], value: f64, ratio: f64, verdict: Verdict) -> ResultRow 
 fn a_wide_interval_of_the_same_program_twice_is_no_quiet_machine() {
     let mut record = Record::empty();
     record.runs = vec![run(0, "epoll", &[])];
-    record.blocks = vec![Block {
-        block: 0,
-        repeats: None,
-        start_s: 0.0,
-        duration_s: 10.0,
-        steal: Reading::Value(0.0),
-        foreign_cpu: Reading::Value(0.0),
-        pressure: Reading::Value(0.0),
-        disturbances: Vec::new(),
-    }];
+    record.blocks = vec![block(0, &[])];
     let mut badge = |low: f64, high: f64| {
         record.results = vec![ResultRow {
             ratio: Some(1.0),
@@ -63,7 +54,7 @@ fn a_wide_interval_of_the_same_program_twice_is_no_quiet_machine() {
             ci_high: Some(high),
             ..row_for_tests("A/A", Verdict::NoiseFloor)
         }];
-        trust::of(&record).badge
+        trust::of(&record, 0).badge
     };
     assert_eq!(badge(0.96, 1.05), Badge::Quiet);
     assert_eq!(badge(0.92, 1.05), Badge::Quiet, "1/1.08");
@@ -125,6 +116,19 @@ fn every_load_of_a_server_has_its_answer_and_a_curve_has_one() {
     );
 }
 
+fn block(block: u32, disturbances: &[&str]) -> Block {
+    Block {
+        block,
+        repeats: None,
+        start_s: 0.0,
+        duration_s: 10.0,
+        steal: Reading::Value(0.0),
+        foreign_cpu: Reading::Value(0.0),
+        pressure: Reading::Value(0.0),
+        disturbances: disturbances.iter().map(|&text| text.to_owned()).collect(),
+    }
+}
+
 fn run(block: u32, arm: &str, findings: &[(&str, &str)]) -> Run {
     let findings = findings.iter().map(|(kind, text)| ((*kind).into(), (*text).into()));
     let measured = Measurement {
@@ -170,4 +174,110 @@ fn a_row_tells_what_the_generator_found_of_the_server_and_not_of_itself() {
     };
     assert!(notes("uring").contains(&format!("in 1 of 2 runs: {}", stall.1)), "{}", notes("uring"));
     assert!(!notes("uring").contains(bound.1) && !notes("epoll").contains(bound.1));
+}
+
+/// One arm in one set, whose rounds gave this ratio to the baseline; none for the baseline.
+fn in_set(set: u32, arm: &str, ratio: Option<f64>) -> Run {
+    let mut run = run(set, arm, &[]);
+    if let Outcome::Measured(measured) = &mut run.outcome {
+        // Values drift from set to set by more than any difference: only the ratio may count.
+        measured.value = 8.0 + f64::from(set);
+        measured.turns = Some(Turns {
+            rounds: 80,
+            turn_us: 5000,
+            lead_in_us: 1250,
+            log_ratio: ratio.map(f64::ln),
+            round_sd: ratio.map(|_| 0.06),
+        });
+    }
+    run
+}
+
+/// Eight sets, half of them disturbed, in which the arms cost these ratios give or take half a
+/// percent.
+fn turned(ratios: &[(&str, f64)]) -> Record {
+    let mut record = Record::empty();
+    for set in 0..8 {
+        let give = 0.005 * f64::from(set % 2 * 2) - 0.005;
+        record.blocks.push(block(set, if set < 4 { &["other processes"] } else { &[] }));
+        record.runs.push(in_set(set, "epoll", None));
+        record.runs.extend(ratios.iter().map(|(arm, ratio)| in_set(set, arm, Some(ratio + give))));
+    }
+    judge(&plan(), &mut record);
+    record
+}
+
+fn judged<'a>(record: &'a Record, arm: &str) -> &'a ResultRow {
+    let is_it = |row: &&ResultRow| row.arm == arm && row.point == "64 connections";
+    record.results.iter().find(is_it).expect("a row")
+}
+
+#[test]
+fn arms_in_turns_are_judged_over_all_sets_by_the_ratios_of_their_rounds() {
+    let record = turned(&[("select", 1.002), ("uring", 0.96), ("A/A", 1.001)]);
+    let uring = judged(&record, "uring");
+    assert_eq!((uring.verdict, uring.blocks, uring.no_difference), (Verdict::Faster, 8, 0.02));
+    assert!((uring.ratio.expect("a ratio") - 0.96).abs() < 1e-4, "{uring:?}");
+    assert_eq!(uring.method, "8 sets × 80 rounds of 5 ms, Student t over sets");
+    let turns = uring.turns.expect("turns");
+    assert_eq!((turns.rounds, turns.turn_us), (80, 5000));
+    assert_eq!(judged(&record, "select").verdict, Verdict::Equivalent);
+    assert_eq!(judged(&record, "epoll").verdict, Verdict::Baseline);
+    assert_eq!(judged(&record, "A/A").verdict, Verdict::NoiseFloor);
+    let answer = record.answers.first().expect("an answer");
+    assert_eq!(answer.choice, "uring");
+    assert!(answer.reason.starts_with("uring: 4.0 % less"), "{}", answer.reason);
+}
+
+#[test]
+fn trust_in_turns_rests_on_the_control_and_not_on_quiet_sets() {
+    let record = turned(&[("uring", 1.002), ("A/A", 1.001)]);
+    let trust = &record.trust;
+    assert_eq!((trust.badge, trust.blocks_disturbed), (Badge::Controlled, 4));
+    assert_eq!(trust.noise, None, "no band of noise");
+    let turns = trust.turns.as_ref().expect("turns");
+    assert_eq!((turns.rows, turns.rows_of_whole_runs, turns.sets), (1, 0, [8, 8]));
+    assert_eq!((turns.controls, turns.controls_hold, turns.controls_differ), (1, 1, 0));
+    assert!(turns.half_width_max.is_some_and(|half| (0.003..0.006).contains(&half)), "{turns:?}");
+    assert_eq!(record.answers[0].choice, "equal within 2 %");
+}
+
+#[test]
+fn a_control_that_differs_is_told_at_every_row_of_its_point() {
+    let record = turned(&[("uring", 0.96), ("A/A", 1.015)]);
+    assert_eq!(record.trust.badge, Badge::Biased);
+    assert_eq!(record.trust.turns.as_ref().expect("turns").controls_differ, 1);
+    let note = "the same program twice differs at this point".to_owned();
+    assert!(judged(&record, "uring").notes.contains(&note));
+    assert_eq!(judged(&record, "uring").verdict, Verdict::Faster, "its own interval decides");
+}
+
+#[test]
+fn whole_runs_beside_turns_keep_their_rules() {
+    let mut record = Record::empty();
+    let other = "64 connections, no keepalive";
+    for set in 0..8 {
+        record.blocks.push(block(set, &[]));
+        record.runs.push(in_set(set, "epoll", None));
+        record.runs.push(in_set(set, "uring", Some(1.0 + 0.001 * f64::from(set))));
+        for (arm, value) in [("epoll", 8.0), ("uring", 8.1), ("A/A", 8.4)] {
+            let mut whole = run(set, arm, &[]);
+            whole.point = other.to_owned();
+            if let Outcome::Measured(measured) = &mut whole.outcome {
+                measured.value = value + 0.01 * f64::from(set % 2);
+            }
+            record.runs.push(whole);
+        }
+    }
+    judge(&plan(), &mut record);
+    let whole = |arm: &str| {
+        let is_it = |row: &&ResultRow| row.arm == arm && row.point == other;
+        record.results.iter().find(is_it).expect("a row")
+    };
+    assert_eq!(whole("uring").turns, None);
+    assert!(whole("uring").no_difference > 0.04, "the noise of the A/A arm");
+    assert_eq!(judged(&record, "uring").no_difference, 0.02);
+    let turns = record.trust.turns.as_ref().expect("turns");
+    assert_eq!((turns.rows, turns.rows_of_whole_runs), (1, 1));
+    assert_eq!(record.trust.badge, Badge::Quiet, "of the whole runs");
 }

@@ -1,7 +1,11 @@
-//! Whether to believe a record: noise, disturbed blocks, steadiness, failures.
+//! Whether to believe a record: noise, disturbed blocks, steadiness, failures, controls.
+//!
+//! Whole runs stand and fall with a quiet machine, so gates and noise make their badge. Where arms took
+//! turns, a disturbance hits both sides of a ratio alike; what speaks for such rows is that the same
+//! program twice is not told apart.
 
-use crate::host::Reading;
-use crate::record::{Badge, Outcome, Record, ResultRow, SteadyKind, Trust, Verdict};
+use crate::host::{LOAD_AVERAGE, Reading};
+use crate::record::{Badge, Outcome, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
 /// More disturbed blocks than this share make the whole record disturbed.
 const DISTURBED_SHARE_MAX: f64 = 0.1;
@@ -12,8 +16,9 @@ const SELF_DIFFERENCE_MAX: f64 = 0.05;
 /// which most people ask for, are then told from noise at no such point.
 const NOISE_MAX: f64 = 0.1;
 
-/// Summarises what the gates and the A/A arms say.
-pub(super) fn of(record: &Record) -> Trust {
+/// Summarises what the gates and the A/A arms say; so many of those that took turns differ from
+/// themselves after the correction.
+pub(super) fn of(record: &Record, controls_differ: u32) -> Trust {
     let blocks = record.blocks.len() as u32;
     let blocks_disturbed =
         record.blocks.iter().filter(|block| !block.disturbances.is_empty()).count() as u32;
@@ -33,8 +38,14 @@ pub(super) fn of(record: &Record) -> Trust {
     let noise = widest_noise(&record.results);
     let is_invalid = kinds().next().is_none() || record.results.iter().any(differs_from_itself);
     let is_disturbed = f64::from(blocks_disturbed) > DISTURBED_SHARE_MAX * f64::from(blocks);
+    let turns = turns(record, controls_differ);
+    let is_all_turns = turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
+    let is_controlled = turns.as_ref().is_some_and(|turns| turns.controls > 0);
     let badge = match () {
         () if is_invalid => Badge::Invalid,
+        () if controls_differ > 0 => Badge::Biased,
+        () if is_all_turns && is_controlled => Badge::Controlled,
+        () if is_all_turns => Badge::Unwatched,
         () if is_disturbed => Badge::Disturbed,
         () if is_noisy(noise) => Badge::Noisy,
         () if !is_watched => Badge::Unwatched,
@@ -52,13 +63,45 @@ pub(super) fn of(record: &Record) -> Trust {
         runs_failed: (record.runs.len() - kinds().count()) as u32,
         runs: record.runs.len() as u32,
         hardware_counters: hardware(record),
+        turns,
     }
 }
 
-/// The A/A row whose interval reaches farthest from 1.
+/// What speaks for the rows in turns; none where there are none.
+fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
+    let has_ratio = |row: &&ResultRow| row.ratio.is_some() && row.verdict != Verdict::Baseline;
+    let (in_turns, whole): (Vec<&ResultRow>, Vec<&ResultRow>) =
+        record.results.iter().filter(has_ratio).partition(|row| row.turns.is_some());
+    let is_control = |row: &&ResultRow| row.verdict == Verdict::NoiseFloor;
+    let interval = |row: &&ResultRow| row.ci_low.zip(row.ci_high);
+    let half_width = |(low, high): (f64, f64)| ((high / low).ln() / 2.0).exp_m1();
+    let controls: Vec<(f64, f64)> =
+        in_turns.iter().copied().filter(is_control).filter_map(|row| interval(&row)).collect();
+    let rows: Vec<&ResultRow> = in_turns.iter().copied().filter(|row| !is_control(row)).collect();
+    let range = |values: &dyn Fn(&ResultRow) -> u32| {
+        let values = in_turns.iter().map(|row| values(row));
+        Some([values.clone().min()?, values.max()?])
+    };
+    let load = record.environment.iter().find(|fact| fact.name == LOAD_AVERAGE);
+    Some(TurnsTrust {
+        sets: range(&|row| row.blocks)?,
+        rounds: range(&|row| row.turns.map_or(0, |turns| turns.rounds))?,
+        rows: rows.len() as u32,
+        rows_of_whole_runs: whole.iter().filter(|row| !is_control(row)).count() as u32,
+        half_width_max: rows.iter().filter_map(interval).map(half_width).reduce(f64::max),
+        controls: controls.len() as u32,
+        controls_hold: controls.iter().filter(|(low, high)| *low <= 1.0 && 1.0 <= *high).count()
+            as u32,
+        controls_differ,
+        load_average: load.and_then(|fact| fact.reading.value().cloned()),
+    })
+}
+
+/// The A/A row of whole runs whose interval reaches farthest from 1.
 fn widest_noise(results: &[ResultRow]) -> Option<[f64; 3]> {
     let of_row = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
-    let noise = results.iter().filter(|row| row.verdict == Verdict::NoiseFloor).filter_map(of_row);
+    let is_floor = |row: &&ResultRow| row.verdict == Verdict::NoiseFloor && row.turns.is_none();
+    let noise = results.iter().filter(is_floor).filter_map(of_row);
     noise.max_by(|a, b| reach(a).total_cmp(&reach(b)))
 }
 

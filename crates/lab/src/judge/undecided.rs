@@ -6,6 +6,7 @@
 //! called a verdict: it says "probably", or names the bound.
 
 use super::answer::{any_but, gain, leaders};
+use super::change::effect_in_words;
 use super::reason::one_or_more;
 use crate::record::{ResultRow, Verdict};
 
@@ -27,13 +28,12 @@ pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
         choice: format!("probably {names}"),
         remark: Some(LIKELY.to_owned()),
     };
-    let best =
-        leaders(rows, &|row| gain(row).is_some_and(|gain| gain.low > 1.0 + row.no_difference));
+    let best = leaders(rows, &|row| gain(row).is_some_and(|gain| gain.low > counts_from(row)));
     if !best.is_empty() {
         return likely(&one_or_more(&best));
     }
     let is_behind =
-        |row: &ResultRow| gain(row).is_some_and(|gain| gain.high < 1.0 / (1.0 + row.no_difference));
+        |row: &ResultRow| gain(row).is_some_and(|gain| gain.high < 1.0 / counts_from(row));
     let names = |is_wanted: bool| -> Vec<&str> {
         rows.iter().filter(|row| is_behind(row) == is_wanted).map(|row| &*row.arm).collect()
     };
@@ -45,6 +45,21 @@ pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
 fn not(behind: &[&str], rest: &[&str]) -> String {
     let any_but = any_but(behind, rest);
     any_but.strip_prefix("any but ").map_or(any_but.clone(), |names| format!("not {names}"))
+}
+
+/// Where all arms are decided and none is chosen or ruled out.
+pub(super) fn equal(rows: &[&ResultRow]) -> String {
+    let in_turns = rows.iter().filter(|row| row.turns.is_some());
+    match in_turns.map(|row| row.no_difference).reduce(f64::max) {
+        Some(effect) => format!("equal within {}", effect_in_words(effect)),
+        None => "no difference".to_owned(),
+    }
+}
+
+/// The ratio beyond which an interval leans to one side: of whole runs it must leave the noise behind,
+/// turns have none.
+fn counts_from(row: &ResultRow) -> f64 {
+    if row.turns.is_some() && !row.is_within_minimum() { 1.0 } else { 1.0 + row.no_difference }
 }
 
 /// How far the farthest interval reaches from the baseline, if that says anything. An arm without an
@@ -63,18 +78,25 @@ fn bounded(rows: &[&ResultRow]) -> Leaning {
     };
     let percent = ((farthest - 1.0) * 100.0).ceil();
     let baseline = rows[0].baseline.as_str();
-    Leaning {
-        choice: format!("no difference larger than {percent:.0} % was found"),
-        remark: Some(format!(
-            "by 95 % intervals none is farther from {baseline} than {percent:.0} %"
-        )),
+    let remark = format!("by 95 % intervals none is farther from {baseline} than {percent:.0} %");
+    let choice = format!("no difference larger than {percent:.0} % was found");
+    Leaning { choice, remark: Some(remark + &more(rows)) }
+}
+
+/// What would decide, where the arms took turns.
+fn more(rows: &[&ResultRow]) -> String {
+    let in_turns = rows.iter().filter(|row| row.turns.is_some());
+    match in_turns.filter_map(|row| row.more_blocks).max() {
+        Some(1) => "; about 1 more set would decide".to_owned(),
+        Some(sets) => format!("; about {sets} more sets would decide"),
+        None => String::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::row_for_tests;
+    use crate::judge::{row_for_tests, row_in_turns};
 
     fn row(arm: &str, interval: [f64; 2]) -> ResultRow {
         ResultRow {
@@ -129,5 +151,29 @@ mod tests {
         let cost = |arm, interval| ResultRow { more_is_better: false, ..row(arm, interval) };
         assert_eq!(said(vec![cost("uring", [0.75, 0.85])]).0, "probably uring");
         assert_eq!(said(vec![cost("poll", [3.0, 4.0])]).0, "probably epoll");
+    }
+
+    #[test]
+    fn turns_have_no_noise_to_leave_behind_and_say_how_many_sets_are_missing() {
+        let turned = |arm, interval, more_blocks| ResultRow {
+            no_difference: 0.02,
+            more_is_better: false,
+            more_blocks,
+            turns: row_in_turns(arm, Verdict::Inconclusive).turns,
+            ..row(arm, interval)
+        };
+        assert_eq!(said(vec![turned("uring", [0.965, 0.995], Some(2))]).0, "probably uring");
+        let open =
+            vec![turned("uring", [0.985, 1.028], Some(3)), turned("poll", [0.99, 1.01], None)];
+        let (choice, remark) = said(open);
+        assert_eq!(choice, "no difference larger than 3 % was found");
+        assert_eq!(
+            remark,
+            "by 95 % intervals none is farther from epoll than 3 %; about 3 more sets would decide"
+        );
+        let small =
+            vec![turned("uring", [0.985, 0.998], Some(1)), turned("poll", [0.9, 1.1], None)];
+        let nothing = "no difference larger than 12 % was found";
+        assert_eq!(said(small).0, nothing, "a small difference chooses nothing");
     }
 }

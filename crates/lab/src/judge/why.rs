@@ -52,6 +52,9 @@ pub(super) fn flag_unexplained(results: &mut [ResultRow], why: &[WhyRow]) {
         ) else {
             continue;
         };
+        // A small difference need not move a count that far.
+        let is_small = result.ratio.is_some_and(|ratio| ratio.ln().abs() < MOVED.ln_1p());
+        let is_claim = is_claim && !(is_small && result.turns.is_some());
         if is_claim && has_common_count(row, baseline) && moves(row, baseline).is_empty() {
             let percent = MOVED * 100.0;
             result.notes.push(format!("unexplained: no count moved by {percent:.0} %"));

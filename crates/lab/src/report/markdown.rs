@@ -61,7 +61,7 @@ fn table(out: &mut String, comparison: &Comparison<'_>, point: &str) {
     );
     out.push_str("|:--|--:|--:|:--|:--|\n");
     for row in comparison.at(point) {
-        let verdict = words::verdict(row.verdict, row.more_is_better);
+        let verdict = words::judgement(row);
         let (value, ratio) = (words::value(row), words::ratio_and_interval(row));
         let notes = escape(&words::row_notes(row));
         let _ = writeln!(out, "| {} | {value} | {ratio} | {verdict} | {notes} |", escape(&row.arm));
@@ -93,7 +93,7 @@ fn matrix_cell(row: Option<&ResultRow>) -> String {
         (verdict, _, Some(ratio)) => {
             format!("{} {}", words::verdict_sign(verdict), number::ratio(ratio))
         }
-        (verdict, ..) => words::verdict(verdict, row.more_is_better).to_owned(),
+        _ => words::verdict(row).to_owned(),
     }
 }
 

@@ -34,6 +34,14 @@ pub(super) fn ratio_and_interval(value: f64, low: f64, high: f64) -> String {
     format!("{} [{}, {}]", ratio_like(value, low), ratio_like(low, low), ratio_like(high, low))
 }
 
+/// The same where intervals are a percent wide: one place more up to a ratio of ten.
+pub(super) fn close_ratio_and_interval(value: f64, low: f64, high: f64) -> String {
+    match low {
+        0.1..10.0 => format!("{value:.3} [{low:.3}, {high:.3}]"),
+        _ => ratio_and_interval(value, low, high),
+    }
+}
+
 /// A ratio with the places that another one needs.
 fn ratio_like(value: f64, like: f64) -> String {
     let places = match like.abs() {

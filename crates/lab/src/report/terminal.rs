@@ -206,7 +206,7 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
                 Piece::new(&page.name(&row.arm), Style::Plain),
                 Piece::new(&words::value(row), Style::Plain),
                 Piece::new(&words::ratio_and_interval(row), Style::Plain),
-                Piece::new(words::verdict(row.verdict, row.more_is_better), Style::of(row.verdict)),
+                Piece::new(&words::judgement(row), Style::of(row.verdict)),
                 Piece::new(&why(record, row), Style::Dim),
             ]);
         }

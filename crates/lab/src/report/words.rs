@@ -3,14 +3,51 @@
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
 use super::number;
-use crate::judge::is_noisy;
-use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, Verdict};
+use crate::judge::{effect_in_words, is_noisy, size_in_words};
+use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
 /// Nobody runs more blocks than this for one row: what needs them is too noisy.
 const MORE_BLOCKS_MAX: u32 = 100;
 
-/// The verdict in one or two words. A metric of which less is better is a cost.
-pub(super) fn verdict(verdict: Verdict, more_is_better: bool) -> &'static str {
+/// The verdict on a row in one or two words, for where the figures stand beside it. A metric of which
+/// less is better is a cost.
+pub(super) fn verdict(row: &ResultRow) -> &'static str {
+    let in_turns = row.turns.is_some();
+    let is_small = row.is_small_difference();
+    match (row.verdict, row.more_is_better) {
+        (Verdict::NoiseFloor, _) if in_turns => "control",
+        (Verdict::Faster, false) | (Verdict::Slower, true) if is_small => "less, small",
+        (Verdict::Faster, true) | (Verdict::Slower, false) if is_small => "more, small",
+        (Verdict::Faster, true) | (Verdict::Slower, false) if in_turns => "more",
+        (Verdict::Slower, true) if in_turns => "less",
+        (Verdict::Equivalent, _) if in_turns => "equal",
+        (Verdict::Inconclusive, _) if in_turns => "undecided",
+        (verdict, more_is_better) => verdict_of_runs(verdict, more_is_better),
+    }
+}
+
+/// The verdict on a row whose arms took turns with its size, such as `1.6 % less`, for where only the
+/// ratio stands beside it; of whole runs what [`verdict`] says.
+pub(super) fn judgement(row: &ResultRow) -> String {
+    let short = verdict(row).to_owned();
+    let (Some(_), Some(ratio)) = (row.turns, row.ratio) else { return short };
+    match row.verdict {
+        Verdict::Faster | Verdict::Slower if row.is_small_difference() => {
+            format!("{}, small", size_in_words(ratio))
+        }
+        Verdict::Faster | Verdict::Slower => size_in_words(ratio),
+        Verdict::Equivalent => format!("equal within {}", effect_in_words(row.no_difference)),
+        Verdict::Inconclusive => match row.more_blocks {
+            Some(1) => "undecided: about 1 more set".to_owned(),
+            Some(sets) => format!("undecided: about {sets} more sets"),
+            None => short,
+        },
+        _ => short,
+    }
+}
+
+/// The verdict on whole runs.
+fn verdict_of_runs(verdict: Verdict, more_is_better: bool) -> &'static str {
     match verdict {
         Verdict::Baseline => "baseline",
         Verdict::NoiseFloor => "noise floor",
@@ -53,6 +90,8 @@ pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
         Badge::Disturbed => ("disturbed machine", "open"),
         Badge::Noisy => return (noisy(trust), "open"),
         Badge::Unwatched => ("unwatched machine", "open"),
+        Badge::Controlled => ("A/A control holds", "good"),
+        Badge::Biased => ("A/A control fails", "open"),
         Badge::Invalid => return (invalid(trust), "bad"),
     };
     (words.to_owned(), class)
@@ -100,10 +139,6 @@ pub(super) fn steady(kind: SteadyKind) -> &'static str {
 
 /// What the trust strip says: a name and a value for each item.
 pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
-    let noise = trust.noise.map_or_else(
-        || "n/a: no A/A arm with an interval".to_owned(),
-        |[ratio, low, high]| number::ratio_and_interval(ratio, low, high),
-    );
     let steal = match trust.steal.value() {
         Some(share) => number::percent(*share),
         None => missing(trust.steal.reason()),
@@ -112,18 +147,55 @@ pub(super) fn trust(trust: &Trust) -> Vec<(&'static str, String)> {
         Some(state) => state.clone(),
         None => missing(trust.hardware_counters.reason()),
     };
-    let mut items = vec![
-        ("A/A, same program twice", noise),
-        ("disturbed blocks", format!("{} of {}", trust.blocks_disturbed, trust.blocks)),
-        ("stolen CPU", steal),
-        ("steady state", steady_state(trust)),
-        ("hardware counters", counters),
-    ];
+    let mut items = trust.turns.as_ref().map(in_turns).unwrap_or_default();
+    let disturbed = format!("{} of {}", trust.blocks_disturbed, trust.blocks);
+    let is_all_turns = trust.turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
+    if is_all_turns {
+        items.push(("disturbed sets", format!("{disturbed}, used: both sides of a ratio were")));
+        items.push(("stolen CPU", steal));
+    } else {
+        let noise = trust.noise.map_or_else(
+            || "n/a: no A/A arm with an interval".to_owned(),
+            |[ratio, low, high]| number::ratio_and_interval(ratio, low, high),
+        );
+        items.push(("A/A, same program twice", noise));
+        items.push(("disturbed blocks", disturbed));
+        items.push(("stolen CPU", steal));
+        items.push(("steady state", steady_state(trust)));
+    }
+    items.push(("hardware counters", counters));
     if trust.runs_failed > 0 {
         items.push((
             "failed runs",
             format!("{} of {}", trust.runs_failed, number::count(trust.runs.into())),
         ));
+    }
+    items
+}
+
+/// What speaks for the rows in turns.
+fn in_turns(turns: &TurnsTrust) -> Vec<(&'static str, String)> {
+    let TurnsTrust { controls, controls_hold, controls_differ, .. } = turns;
+    let control = match controls {
+        0 => "n/a: no A/A arm with an interval".to_owned(),
+        _ => format!(
+            "1 within the interval in {controls_hold} of {controls} rows, {controls_differ} differ \
+             after correction"
+        ),
+    };
+    let span = |[least, most]: [u32; 2]| match least == most {
+        true => least.to_string(),
+        false => format!("{least} to {most}"),
+    };
+    let mut items = vec![
+        ("A/A control", control),
+        ("sets × rounds", format!("{} × {}", span(turns.sets), span(turns.rounds))),
+    ];
+    if let Some(widest) = turns.half_width_max {
+        items.push(("widest interval", format!("± {}", number::percent(widest))));
+    }
+    if let Some(load) = &turns.load_average {
+        items.push(("load average before", load.clone()));
     }
     items
 }
@@ -151,6 +223,9 @@ pub(super) fn missing(reason: Option<&str>) -> String {
 pub(super) fn ratio_and_interval(row: &ResultRow) -> String {
     match (row.verdict, row.ratio, row.ci_low, row.ci_high) {
         (Verdict::Baseline, ..) => "1".to_owned(),
+        (_, Some(ratio), Some(low), Some(high)) if row.turns.is_some() => {
+            number::close_ratio_and_interval(ratio, low, high)
+        }
         (_, Some(ratio), Some(low), Some(high)) => number::ratio_and_interval(ratio, low, high),
         (_, Some(ratio), ..) => number::ratio(ratio),
         _ => "–".to_owned(),
@@ -170,7 +245,8 @@ pub(super) fn value(row: &ResultRow) -> String {
 /// Everything that the row wants to be known, in one line.
 pub(super) fn row_notes(row: &ResultRow) -> String {
     let mut notes = row.notes.clone();
-    if let Some(more) = row.more_blocks {
+    let unit = if row.turns.is_some() { "set" } else { "block" };
+    if let Some(more) = row.more_blocks.filter(|_| row.turns.is_none()) {
         notes.push(match more {
             1 => "about 1 more block would decide".to_owned(),
             2..=MORE_BLOCKS_MAX => format!("about {more} more blocks would decide"),
@@ -179,8 +255,8 @@ pub(super) fn row_notes(row: &ResultRow) -> String {
     }
     match row.outliers {
         0 => {}
-        1 => notes.push("1 outlying block, kept".to_owned()),
-        many => notes.push(format!("{many} outlying blocks, kept")),
+        1 => notes.push(format!("1 outlying {unit}, kept")),
+        many => notes.push(format!("{many} outlying {unit}s, kept")),
     }
     notes.join("; ")
 }
@@ -232,6 +308,7 @@ pub(super) fn command_line(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::{row_for_tests, row_in_turns};
 
     #[test]
     fn a_command_line_survives_the_shell() {
@@ -241,7 +318,71 @@ mod tests {
 
     #[test]
     fn a_cost_is_less_or_more() {
-        assert_eq!(verdict(Verdict::Faster, false), "less");
-        assert_eq!(verdict(Verdict::Slower, true), "slower");
+        let mut row = row_for_tests("poll", Verdict::Slower);
+        assert_eq!(verdict(&row), "slower");
+        (row.verdict, row.more_is_better) = (Verdict::Faster, false);
+        assert_eq!(verdict(&row), "less");
+    }
+
+    #[test]
+    fn rows_in_turns_tell_direction_and_size() {
+        let said = |of_row, [ratio, low, high]: [f64; 3], more_blocks| {
+            let row = ResultRow {
+                more_is_better: false,
+                ratio: Some(ratio),
+                ci_low: Some(low),
+                ci_high: Some(high),
+                more_blocks,
+                ..row_in_turns("epoll-et", of_row)
+            };
+            (verdict(&row), judgement(&row), ratio_and_interval(&row))
+        };
+        let told = |short, long: &str, ratio: &str| (short, long.to_owned(), ratio.to_owned());
+        assert_eq!(
+            said(Verdict::Faster, [0.984, 0.978, 0.990], None),
+            told("less", "1.6 % less", "0.984 [0.978, 0.990]")
+        );
+        assert_eq!(
+            said(Verdict::Slower, [1.005, 1.002, 1.008], None),
+            told("more, small", "0.5 % more, small", "1.005 [1.002, 1.008]")
+        );
+        assert_eq!(
+            said(Verdict::Equivalent, [1.001, 0.993, 1.009], None),
+            told("equal", "equal within 2 %", "1.001 [0.993, 1.009]")
+        );
+        assert_eq!(
+            said(Verdict::Inconclusive, [1.02, 0.99, 1.05], Some(3)),
+            told("undecided", "undecided: about 3 more sets", "1.020 [0.990, 1.050]")
+        );
+        assert_eq!(said(Verdict::NoiseFloor, [1.0, 0.99, 1.01], None).1, "control");
+    }
+
+    #[test]
+    fn trust_in_turns_is_about_the_control_and_not_about_a_quiet_machine() {
+        let mut of_run = Record::empty().trust;
+        (of_run.blocks, of_run.blocks_disturbed) = (8, 3);
+        of_run.turns = Some(TurnsTrust {
+            rows: 40,
+            rows_of_whole_runs: 0,
+            half_width_max: Some(0.013),
+            sets: [8, 8],
+            rounds: [40, 80],
+            controls: 12,
+            controls_hold: 11,
+            controls_differ: 0,
+            load_average: Some("7.9, 8.3, 4.1".to_owned()),
+        });
+        let said: Vec<String> =
+            trust(&of_run).into_iter().map(|(name, value)| format!("{name} {value}")).collect();
+        assert_eq!(
+            said[..5],
+            [
+                "A/A control 1 within the interval in 11 of 12 rows, 0 differ after correction",
+                "sets × rounds 8 × 40 to 80",
+                "widest interval ± 1.3 %",
+                "load average before 7.9, 8.3, 4.1",
+                "disturbed sets 3 of 8, used: both sides of a ratio were",
+            ]
+        );
     }
 }

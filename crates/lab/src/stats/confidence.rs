@@ -32,6 +32,8 @@ pub enum Method {
     StudentT,
     /// Studentised bootstrap over runs of neighbouring blocks, which keeps their likeness.
     MovingBlockBootstrap,
+    /// Student's t over sets in which the arms took turns.
+    Sets,
 }
 
 /// How often and from which seed to resample.
@@ -78,7 +80,7 @@ pub(super) fn intervals(
 ) -> (Interval, Interval) {
     let standard_error = sd / (d.len() as f64).sqrt();
     match method {
-        Method::StudentT => student_intervals(centre, standard_error, d.len()),
+        Method::StudentT | Method::Sets => student_intervals(centre, standard_error, d.len()),
         Method::Bootstrap => bootstrap_intervals(d, centre, standard_error, 1, resampling),
         Method::MovingBlockBootstrap => {
             let run = (d.len() as f64).sqrt().ceil() as usize;

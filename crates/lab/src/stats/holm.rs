@@ -6,7 +6,7 @@
 
 use super::ratio::RatioEstimate;
 use super::student::{student_t_cdf, student_t_quantile};
-use super::verdict::{Delta, Direction, Verdict, band_log, clearance, more_blocks};
+use super::verdict::{Delta, Direction, Verdict, band_log, clearance, degrees_of_freedom};
 
 /// The chance, at most, that a table with no real difference shows even one.
 pub const FAMILY_ERROR_RATE: f64 = 0.05;
@@ -18,8 +18,8 @@ const ROWS_MAX: usize = 1_000_000;
 pub struct Row {
     /// Arm against baseline.
     pub estimate: RatioEstimate,
-    /// The effect that counted in the verdict.
-    pub delta: f64,
+    /// The effects that counted in the verdict.
+    pub delta: Delta,
     /// The verdict; after [`holm`] the one that holds for the table as a whole.
     pub verdict: Verdict,
     /// Two-sided probability of data this far outside the band when the truth lies on its edge.
@@ -49,15 +49,25 @@ impl Row {
             p_value: p_beyond(&estimate, delta.difference),
             p_holm: None,
             estimate,
-            delta: delta.difference,
+            delta,
         }
+    }
+}
+
+impl Row {
+    /// Whether the row lies beyond the band of difference after the correction of [`holm`], whatever
+    /// its verdict.
+    #[must_use]
+    pub fn is_significant(&self) -> bool {
+        self.p_holm.is_some_and(|p| p < FAMILY_ERROR_RATE)
     }
 }
 
 /// Corrects the verdicts of all rows of one table by Holm's step-down method (Holm 1979).
 ///
 /// A row that claims a difference and does not survive at [`FAMILY_ERROR_RATE`] becomes inconclusive,
-/// with the blocks that it would need at its stricter level. Rows that claim equivalence keep their
+/// with the blocks that it would need at its stricter level, or equivalent where it was shown to be
+/// within the least effect (which only happens over sets, where any difference counts). Rows that claim equivalence keep their
 /// verdict: the family is the claims of difference, and equivalence has its own test at 5 % per row.
 ///
 /// # Panics
@@ -75,9 +85,8 @@ pub fn holm(rows: &mut [Row]) {
         row.p_holm = Some(p_least);
         // Strictly below, as in "the interval lies wholly outside the band".
         if row.verdict.is_difference() && p_least >= FAMILY_ERROR_RATE {
-            row.verdict = Verdict::Inconclusive {
-                more_blocks: more_blocks_at(row, FAMILY_ERROR_RATE / still_open as f64),
-            };
+            let level = FAMILY_ERROR_RATE / still_open as f64;
+            row.verdict = Verdict::no_difference(&row.estimate, row.delta, level);
         }
         still_open -= 1;
     }
@@ -89,19 +98,6 @@ fn p_beyond(estimate: &RatioEstimate, delta: f64) -> Option<f64> {
     let df = degrees_of_freedom(estimate);
     let t = half_widths * student_t_quantile(0.975, df);
     Some((2.0 * student_t_cdf(-t, df)).min(1.0))
-}
-
-/// Blocks still missing for this row to be significant at `level`.
-fn more_blocks_at(row: &Row, level: f64) -> u32 {
-    let df = degrees_of_freedom(&row.estimate);
-    let stricter = student_t_quantile(1.0 - level / 2.0, df) / student_t_quantile(0.975, df);
-    let clearance = clearance(&row.estimate, band_log(row.delta)).unwrap_or(0.0);
-    more_blocks(row.estimate.n, clearance / stricter)
-}
-
-/// One less than the blocks; at least 1, for the quantile's sake.
-fn degrees_of_freedom(estimate: &RatioEstimate) -> u32 {
-    u32::try_from(estimate.n.saturating_sub(1)).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -171,5 +167,20 @@ mod tests {
         };
         assert_eq!(judged(1.5), Some(0.0));
         assert_eq!(judged(1.01), Some(1.0));
+    }
+
+    #[test]
+    fn over_sets_a_difference_that_does_not_survive_may_still_be_shown_to_be_small() {
+        let over = |centre: f64| {
+            let d: Vec<f64> = (0..8).map(|i| centre + 0.004 * f64::from(i % 2 * 2 - 1)).collect();
+            let estimate = RatioEstimate::over_sets(&d).expect("eight sets");
+            Row::judged(estimate, Delta::in_turns(0.02), Direction::LowerIsBetter)
+        };
+        let mut rows = vec![over(0.004); 8];
+        rows.push(over(0.018));
+        assert!(rows.iter().all(|row| row.verdict == Verdict::Slower), "{rows:?}");
+        holm(&mut rows);
+        assert!(rows[..8].iter().all(|row| row.verdict == Verdict::Equivalent), "{rows:?}");
+        assert_eq!(rows[8].verdict, Verdict::Slower);
     }
 }

@@ -5,7 +5,15 @@
 //! arguments: no I/O, no clock, no global state, and every random draw comes from a seed that the
 //! caller can see, so a result file always gives the same numbers again.
 //!
-//! # The recipe
+//! # The recipe for costs: turns
+//!
+//! Where arms can take turns, `turns` forms the ratio within each round, its trimmed mean is the figure
+//! of one set of fresh processes, and the interval is Student's over sets
+//! ([`RatioEstimate::over_sets`]). Any difference that survives the correction counts, however small,
+//! and equivalence is shown within the least effect ([`Delta::in_turns`]). The A/A arm is a control
+//! whose interval must hold 1; no other row has to leave a band of noise.
+//!
+//! # The recipe for whole runs
 //!
 //! 1. The sample is one *fresh process run*; events inside a run share its luck and are never
 //!    counted as samples (Kalibera & Jones, "Quantifying performance changes with effect size
@@ -41,10 +49,13 @@ mod steady;
 mod stopping;
 mod student;
 mod summary;
+mod turns;
 mod verdict;
 
 #[cfg(test)]
 mod acceptance;
+#[cfg(test)]
+mod turns_acceptance;
 
 pub use blocks::block_order;
 pub use confidence::{Interval, Method, Resampling};
@@ -57,4 +68,8 @@ pub use steady::{Steadiness, steadiness};
 pub use stopping::StoppingRule;
 pub use student::{student_t_cdf, student_t_quantile};
 pub use summary::{mean, mean_half_width_rel, median, quantile, standard_deviation};
+pub use turns::{
+    Effort, Levels, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SetRatio, Step, best_rounds,
+    next_step, set_ratio,
+};
 pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_floor};

@@ -11,7 +11,8 @@ const BOOTSTRAP_BLOCKS_MIN: usize = 10;
 /// Above this lag-1 autocorrelation neighbouring blocks cannot pass for independent.
 const AUTOCORRELATION_MAX: f64 = 0.3;
 
-/// How much an arm's value is of the baseline's, from one pair of values per block.
+/// How much an arm's value is of the baseline's, from one pair of values per block, or from one log
+/// ratio per set; what is said of blocks then holds of sets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RatioEstimate {
     /// Geometric mean of the per-block ratios: 1.08 means 8 % above the baseline.
@@ -20,7 +21,7 @@ pub struct RatioEstimate {
     pub median_ratio: f64,
     /// 95 % interval of the ratio; none below two blocks.
     pub ci95: Option<Interval>,
-    /// 90 % interval of the ratio, for equivalence; none below two blocks.
+    /// 90 % interval of the ratio, for equivalence of whole runs; none below two blocks.
     pub ci90: Option<Interval>,
     /// Blocks that went in.
     pub n: usize,
@@ -66,13 +67,35 @@ impl RatioEstimate {
         Ok(Self::from_log_ratios(&log_ratios(arm, baseline)?, resampling))
     }
 
+    /// Estimates from the log ratio of each set in which arm and baseline took turns; none without a
+    /// set.
+    #[must_use]
+    pub fn over_sets(log_ratios: &[f64]) -> Option<Self> {
+        let is_usable = !log_ratios.is_empty() && log_ratios.iter().all(|log| log.is_finite());
+        is_usable.then(|| Self::by(Method::Sets, log_ratios, Resampling::default()))
+    }
+
+    /// Whether the arm was shown to be within `effect` of the baseline, 0.02 for 1/1.02 to 1.02.
+    ///
+    /// By the 90 % interval (two one-sided tests at 5 %); over sets by the 95 % interval, so that
+    /// whoever sees the interval sees why.
+    pub(super) fn is_within(&self, effect: f64) -> bool {
+        let interval = if self.method == Method::Sets { self.ci95 } else { self.ci90 };
+        let band = effect.ln_1p();
+        interval.is_some_and(|ci| -band <= ci.lo.ln() && ci.hi.ln() <= band)
+    }
+
     /// Estimates from `d`, at least one log ratio.
     pub(super) fn from_log_ratios(d: &[f64], resampling: Resampling) -> Self {
+        let method = method_for(d.len(), standard_deviation(d), autocorrelation_lag1(d));
+        Self::by(method, d, resampling)
+    }
+
+    fn by(method: Method, d: &[f64], resampling: Resampling) -> Self {
         let autocorrelation_lag1 = autocorrelation_lag1(d);
         let sd_log = standard_deviation(d);
         // The mean of equal values is that value, whatever rounding makes of their sum.
         let centre = if sd_log == Some(0.0) { d[0] } else { mean(d).unwrap_or(d[0]) };
-        let method = method_for(d.len(), sd_log, autocorrelation_lag1);
         let ci = sd_log.map(|sd| intervals(d, centre, sd, method, resampling));
         Self {
             ratio: centre.exp(),
@@ -203,5 +226,16 @@ mod tests {
         assert_eq!(plain.method, Method::Bootstrap);
         let width = |of: RatioEstimate| of.ci95.expect("twelve blocks").half_width_log();
         assert!(width(found) > 1.2 * width(plain));
+    }
+
+    #[test]
+    fn sets_are_judged_by_students_interval_however_many_there_are() {
+        let d: Vec<f64> = (0..20).map(|i| 0.01 + 0.002 * f64::from(i / 10)).collect();
+        let found = RatioEstimate::over_sets(&d).expect("twenty sets");
+        assert_eq!(found.method, Method::Sets);
+        let half = found.ci95.expect("twenty sets").half_width_log();
+        close(half, 2.093_024_05 * found.sd_log.expect("a deviation") / 20.0_f64.sqrt());
+        assert_eq!(RatioEstimate::over_sets(&[]), None);
+        assert_eq!(RatioEstimate::over_sets(&[0.0, f64::NAN]), None);
     }
 }

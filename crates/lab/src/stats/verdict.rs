@@ -3,7 +3,11 @@
 //! Called by the result writer and by `compare`. It must never turn missing evidence into
 //! "equivalent", and it never looks at a point estimate alone.
 
+use super::confidence::Method;
+use super::holm::FAMILY_ERROR_RATE;
 use super::ratio::RatioEstimate;
+use super::student::student_t_quantile;
+use super::turns::more_sets;
 
 /// No forecast goes beyond this: whoever needs a thousand more blocks needs another machine.
 pub const MORE_BLOCKS_MAX: u32 = 1_000;
@@ -34,31 +38,30 @@ pub enum Direction {
 }
 
 impl Verdict {
-    /// Judges an arm against the band `1/(1+delta)..=1+delta`.
+    /// Judges an arm against the bands of `delta`.
     ///
-    /// Faster or slower when the 95 % interval lies wholly outside the band, equivalent when the 90 %
-    /// interval lies wholly inside the band of equivalence (two one-sided tests at 5 %), inconclusive
-    /// otherwise.
+    /// Faster or slower when the 95 % interval lies wholly beyond the band of difference, equivalent
+    /// when the arm was shown to be within the band of equivalence, inconclusive otherwise.
     ///
     /// # Panics
     ///
-    /// When `delta` is negative or not a number.
+    /// When an effect of `delta` is negative or not a number.
     #[must_use]
     pub fn of(estimate: &RatioEstimate, delta: impl Into<Delta>, direction: Direction) -> Self {
         let delta = delta.into();
-        let (band, inner) = (band_log(delta.difference), band_log(delta.equivalence));
-        let (Some(ci95), Some(ci90)) = (estimate.ci95, estimate.ci90) else {
-            return Self::Inconclusive { more_blocks: 1 };
-        };
-        if ci95.lo.ln() > band {
-            Self::outside(true, direction)
-        } else if ci95.hi.ln() < -band {
-            Self::outside(false, direction)
-        } else if -inner <= ci90.lo.ln() && ci90.hi.ln() <= inner {
-            Self::Equivalent
-        } else {
-            let more_blocks = more_blocks(estimate.n, width_factor(estimate, band, inner));
-            Self::Inconclusive { more_blocks }
+        let band = band_log(delta.difference);
+        match estimate.ci95 {
+            Some(ci95) if ci95.lo.ln() > band => Self::outside(true, direction),
+            Some(ci95) if ci95.hi.ln() < -band => Self::outside(false, direction),
+            _ => Self::no_difference(estimate, delta, FAMILY_ERROR_RATE),
+        }
+    }
+
+    /// Equivalent or inconclusive: what is left where no difference was shown at `level`.
+    pub(super) fn no_difference(estimate: &RatioEstimate, delta: Delta, level: f64) -> Self {
+        match estimate.is_within(delta.equivalence) {
+            true => Self::Equivalent,
+            false => Self::Inconclusive { more_blocks: missing(estimate, delta, level) },
         }
     }
 
@@ -94,6 +97,15 @@ pub struct Delta {
     pub difference: f64,
     /// Equivalence must be shown within this.
     pub equivalence: f64,
+}
+
+impl Delta {
+    /// Where arms took turns: any difference that the interval shows counts, however small, and
+    /// equivalence is shown within the least effect.
+    #[must_use]
+    pub fn in_turns(min_effect: f64) -> Self {
+        Self { difference: 0.0, equivalence: min_effect }
+    }
 }
 
 impl From<f64> for Delta {
@@ -133,24 +145,43 @@ pub(super) fn clearance(estimate: &RatioEstimate, band: f64) -> Option<f64> {
     }
 }
 
-/// By which factor the interval must shrink so that the estimate, should it stand, is decided.
-fn width_factor(estimate: &RatioEstimate, band: f64, inner: f64) -> f64 {
-    match (clearance(estimate, band), estimate.ci90) {
-        (Some(clearance), _) if clearance > 0.0 => clearance,
-        (_, Some(ci90)) => {
-            let centre = estimate.ratio.ln();
-            let above = (inner - centre) / (ci90.hi.ln() - centre);
-            let below = (inner + centre) / (centre - ci90.lo.ln());
-            above.min(below)
+/// Blocks (sets) still missing until the estimate, should it stand, is a difference at `level` or
+/// equivalent, whichever comes first.
+fn missing(estimate: &RatioEstimate, delta: Delta, level: f64) -> u32 {
+    let (band, inner) = (band_log(delta.difference), band_log(delta.equivalence));
+    let centre = estimate.ratio.ln();
+    let df = degrees_of_freedom(estimate);
+    match (estimate.sd_log, estimate.method) {
+        (Some(sd), Method::Sets) => {
+            let until = |distance, level| more_sets(estimate.n, sd, distance, level);
+            until(centre.abs() - band, level).min(until(inner - centre.abs(), FAMILY_ERROR_RATE))
         }
-        (_, None) => 0.0,
+        _ => {
+            let stricter =
+                student_t_quantile(1.0 - level / 2.0, df) / student_t_quantile(0.975, df);
+            let apart = clearance(estimate, band).map_or(0.0, |clearance| clearance / stricter);
+            let within = estimate.ci90.map_or(0.0, |ci90| {
+                let above = (inner - centre) / (ci90.hi.ln() - centre);
+                let below = (inner + centre) / (centre - ci90.lo.ln());
+                above.min(below)
+            });
+            match estimate.ci95 {
+                Some(_) => more_blocks(estimate.n, apart.max(within).max(0.0)),
+                None => 1,
+            }
+        }
     }
+}
+
+/// One less than the blocks; at least 1, for the quantile's sake.
+pub(super) fn degrees_of_freedom(estimate: &RatioEstimate) -> u32 {
+    u32::try_from(estimate.n.saturating_sub(1)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Blocks still missing when the interval of `n` blocks must shrink to `width_factor` of its width.
 ///
 /// Widths fall with the root of n, which is the familiar `n = (t s / distance)^2`.
-pub(super) fn more_blocks(n: usize, width_factor: f64) -> u32 {
+fn more_blocks(n: usize, width_factor: f64) -> u32 {
     let needed = (n as f64 / (width_factor * width_factor)).ceil();
     // A factor of 0 (the estimate lies on the boundary) makes this infinite, and the limit holds.
     let missing = (needed - n as f64).clamp(1.0, f64::from(MORE_BLOCKS_MAX));
@@ -159,7 +190,7 @@ pub(super) fn more_blocks(n: usize, width_factor: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::confidence::{Interval, Method};
+    use super::super::confidence::Interval;
     use super::*;
     use Direction::{HigherIsBetter, LowerIsBetter};
 
@@ -238,6 +269,37 @@ mod tests {
         );
         assert_eq!(decision_delta(0.05, Some(floor)), 0.05.into());
         assert_eq!(decision_delta(0.05, None), 0.05.into());
+    }
+
+    #[test]
+    fn over_sets_any_difference_counts_and_the_shown_interval_decides_equivalence() {
+        let judged = |ratio, reach95, reach90| {
+            let estimate =
+                RatioEstimate { method: Method::Sets, ..estimate(ratio, reach95, reach90) };
+            Verdict::of(&estimate, Delta::in_turns(0.02), LowerIsBetter)
+        };
+        assert_eq!(judged(0.984, 0.006, 0.005), Verdict::Faster);
+        assert_eq!(judged(1.005, 0.004, 0.003), Verdict::Slower, "a small one too");
+        assert_eq!(judged(1.003, 0.012, 0.010), Verdict::Equivalent);
+        // The 90 % interval ends below 1.02, the 95 % interval that is shown beyond it.
+        assert!(matches!(judged(1.003, 0.018, 0.015), Verdict::Inconclusive { .. }));
+    }
+
+    #[test]
+    fn over_sets_the_forecast_takes_the_shorter_way_to_a_decision() {
+        let forecast = |centre: f64, sd: f64| {
+            let d: Vec<f64> = (0..6).map(|i| centre + sd * f64::from(i % 2 * 2 - 1)).collect();
+            let estimate = RatioEstimate::over_sets(&d).expect("six sets");
+            match Verdict::of(&estimate, Delta::in_turns(0.02), LowerIsBetter) {
+                Verdict::Inconclusive { more_blocks } => more_blocks,
+                other => panic!("{other:?} at {centre}"),
+            }
+        };
+        // Half-widths are 2.3 %. Near 1 it is equivalence that comes first, far from it a difference.
+        let (near, middle, far) =
+            (forecast(0.001, 0.02), forecast(0.01, 0.02), forecast(0.02, 0.02));
+        assert!(near < middle && far < middle, "{near}, {middle}, {far}");
+        assert!((1..=6).contains(&near) && (1..=6).contains(&far), "{near}, {far}");
     }
 
     #[test]

@@ -351,6 +351,7 @@ fn trust(runs: &[Run]) -> Trust {
         runs_failed: count(&|run| matches!(run.outcome, Outcome::Failed { .. })),
         runs: runs.len() as u32,
         hardware_counters: unread(NO_PMU, None),
+        turns: None,
     }
 }
 

@@ -110,8 +110,7 @@ fn table(record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) -> Str
 }
 
 fn row_cells(row: &ResultRow) -> [Cell; 3] {
-    let verdict = Cell::text(words::verdict(row.verdict, row.more_is_better))
-        .class(words::verdict_class(row.verdict));
+    let verdict = Cell::text(&words::judgement(row)).class(words::verdict_class(row.verdict));
     let ratio = Cell::number(&words::ratio_and_interval(row), row.ratio.unwrap_or(1.0));
     match row.value {
         Some(value) => [Cell::number(&words::value(row), value), ratio, verdict],
@@ -276,7 +275,7 @@ impl<'a> Chart<'a> {
     fn marks(&self, svg: &mut Svg, line: &Line<'_>, marker: Marker) {
         for vertex in line.pieces.iter().flatten() {
             let row = vertex.row;
-            let verdict = words::verdict(row.verdict, row.more_is_better);
+            let verdict = words::judgement(row);
             let tip = format!(
                 "{}, {}: {} {}; {} {verdict}",
                 row.point,

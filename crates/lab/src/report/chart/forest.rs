@@ -29,13 +29,19 @@ const TICKS: usize = 7;
 /// The plot of one comparison with its table.
 pub(crate) fn forest(record: &Record, comparison: &Comparison<'_>) -> String {
     let plot = Plot::new(comparison);
-    let about = format!("<figcaption>{CAPTION}</figcaption>");
+    let in_turns = comparison.rows.iter().any(|row| row.turns.is_some());
+    let caption = if in_turns { CAPTION_OF_TURNS } else { CAPTION };
+    let about = format!("<figcaption>{caption}</figcaption>");
     figure("forest", &plot.rows(record, comparison), &about, &table(comparison))
 }
 
 /// How to read the marks.
 const CAPTION: &str = "Marks are geometric means over blocks of arm over baseline, lines their 95 % intervals; inside \
                        the shaded band a difference is too small to count or no larger than the noise.";
+
+/// The same where arms took turns.
+const CAPTION_OF_TURNS: &str = "Marks are means over sets of fresh processes of arm over baseline, lines their 95 % \
+                                intervals; the shaded band is the minimum effect.";
 
 /// The comparisons in full, one row each.
 fn table(comparison: &Comparison<'_>) -> String {
@@ -74,8 +80,7 @@ fn cells(row: &ResultRow) -> [Cell; 8] {
         ratio,
         number_or_dash(row.ratio_median, row.ratio_median.map(number::ratio).unwrap_or_default()),
         Cell::number(&format!("± {}", number::percent(row.no_difference)), row.no_difference),
-        Cell::text(words::verdict(row.verdict, row.more_is_better))
-            .class(words::verdict_class(row.verdict)),
+        Cell::text(&words::judgement(row)).class(words::verdict_class(row.verdict)),
         Cell::number(&row.blocks.to_string(), f64::from(row.blocks)),
         Cell::text(&words::row_notes(row)).class("wide"),
     ]
@@ -112,8 +117,7 @@ impl Plot {
                     Cell::number(&words::value(row), row.value.unwrap_or(f64::NAN))
                         .class("num dim"),
                     plot,
-                    Cell::text(words::verdict(row.verdict, row.more_is_better))
-                        .class(verdict_class(row)),
+                    Cell::text(&words::judgement(row)).class(verdict_class(row)),
                     Cell::number(&words::ratio_and_interval(row), row.ratio.unwrap_or(f64::NAN)),
                 ]);
             }
@@ -181,7 +185,7 @@ fn estimate(row: &ResultRow) -> Option<(f64, f64, f64)> {
 /// The mark at a place in percent: a disc where a difference was shown, a square where there is
 /// none, a ring where it is open.
 fn mark(row: &ResultRow, x: f64) -> String {
-    let verdict = words::verdict(row.verdict, row.more_is_better);
+    let verdict = words::judgement(row);
     let tip = format!("{}, {}: {}, {verdict}", row.point, row.arm, words::ratio_and_interval(row));
     let tip = format!("<title>{}</title>", escape(&tip));
     let y = ROW / 2;

@@ -106,7 +106,7 @@ fn matrix_cell(
                 "open" => "num open",
                 _ => "num same",
             };
-            let word = words::verdict(verdict, row.more_is_better);
+            let word = words::judgement(row);
             let sign = words::verdict_sign(verdict);
             let title = format!("{word}: {}", words::ratio_and_interval(row));
             Cell::number(&format!("{sign} {}", number::ratio(ratio)), ratio)

@@ -1,0 +1,113 @@
+//! Simulated measurements in turns: does the recipe as a whole keep its promises?
+//!
+//! Test code only. The costs of arm and baseline drift together from round to round, single rounds are
+//! wild, and each set has a start of its own: two levels of variance, as they were found on machines
+//! with neighbours. Every simulated row goes through [`set_ratio`], [`RatioEstimate::over_sets`] and
+//! [`holm`], as measured ones do.
+
+use std::time::Duration;
+
+use super::holm::{Row, holm};
+use super::ratio::RatioEstimate;
+use super::rng::Rng;
+use super::turns::{Effort, SetRatio, next_step, set_ratio};
+use super::verdict::{Delta, Direction, Verdict};
+
+const MIN_EFFECT: f64 = 0.02;
+/// Deviations of a set's start and of a round's log ratio, wild rounds included.
+const MACHINES: [(f64, f64); 3] = [(0.004, 0.06), (0.009, 0.06), (0.009, 0.20)];
+/// One round in so many is wild, by this factor.
+const WILD: (usize, f64) = (12, 5.0);
+/// A round of three arms with turns of 5 ms and a set that starts in half a second.
+const EFFORT: Effort = Effort { set: Duration::from_millis(500), round: Duration::from_millis(22) };
+const BUDGET: Duration = Duration::from_secs(60);
+
+/// One set of so many rounds in which the arm costs `ratio` times the baseline.
+fn set(ratio: f64, (between, within): (f64, f64), rounds: u32, rng: &mut Rng) -> SetRatio {
+    let of_the_start = ratio * (between * rng.normal()).exp();
+    let mut drift = 0.0;
+    let of_the_wild = 1.0 + (WILD.1.powi(2) - 1.0) / WILD.0 as f64;
+    let each = within / (2.0 * of_the_wild).sqrt();
+    let (arm, baseline): (Vec<f64>, Vec<f64>) = (0..rounds)
+        .map(|_| {
+            drift += 0.02 * rng.normal();
+            let mut cost = |of_the_arm: f64| {
+                let wild = if rng.below(WILD.0) == 0 { WILD.1 } else { 1.0 };
+                of_the_arm * (drift + each * wild * rng.normal()).exp()
+            };
+            (cost(of_the_start), cost(1.0))
+        })
+        .unzip();
+    set_ratio(&arm, &baseline).expect("rounds with figures")
+}
+
+fn row(sets: &[SetRatio]) -> Row {
+    let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
+    let estimate = RatioEstimate::over_sets(&logs).expect("sets");
+    Row::judged(estimate, Delta::in_turns(MIN_EFFECT), Direction::LowerIsBetter)
+}
+
+/// A row measured until it is as narrow as asked or the budget is over, in the steps of the forecast.
+fn measured(ratio: f64, machine: (f64, f64), half_width: f64, rng: &mut Rng) -> Row {
+    let mut sets = Vec::new();
+    let mut left = BUDGET;
+    while let Some(step) = next_step(&sets, half_width, EFFORT) {
+        let one = EFFORT.set + EFFORT.round * step.rounds;
+        // A few at a time, as a forecast from few sets is a rough one.
+        for _ in 0..step.sets.min(3) {
+            let Some(rest) = left.checked_sub(one) else { return row(&sets) };
+            left = rest;
+            sets.push(set(ratio, machine, step.rounds, rng));
+        }
+    }
+    row(&sets)
+}
+
+#[test]
+fn a_planted_slowdown_of_two_percent_is_found_within_a_minute() {
+    const RUNS: usize = 40;
+    let mut rng = Rng::seeded(13);
+    for machine in MACHINES {
+        let found = (0..RUNS)
+            .filter(|_| measured(1.02, machine, 0.005, &mut rng).verdict == Verdict::Slower)
+            .count();
+        assert!(found * 100 >= RUNS * 95, "{found} of {RUNS} at {machine:?}");
+    }
+}
+
+#[test]
+fn the_same_program_twice_is_held_by_its_interval_and_hardly_ever_called_different() {
+    const ROWS: usize = 2_400;
+    /// Rows of one table, which are corrected together.
+    const TABLE: usize = 40;
+    let mut rng = Rng::seeded(14);
+    let mut rows: Vec<Row> = (0..ROWS)
+        .map(|index| {
+            let machine = MACHINES[index % MACHINES.len()];
+            let sets: Vec<SetRatio> = (0..6).map(|_| set(1.0, machine, 25, &mut rng)).collect();
+            row(&sets)
+        })
+        .collect();
+    let holds = |row: &&Row| row.estimate.ci95.is_some_and(|ci| ci.lo <= 1.0 && 1.0 <= ci.hi);
+    let held = rows.iter().filter(holds).count();
+    assert!((ROWS * 93..=ROWS * 98).contains(&(held * 100)), "{held} of {ROWS}");
+    rows.chunks_mut(TABLE).for_each(holm);
+    let different = rows.iter().filter(|row| row.verdict.is_difference()).count();
+    assert!(different * 100 <= ROWS, "{different} of {ROWS}");
+}
+
+#[test]
+fn stopping_when_the_interval_is_narrow_keeps_what_the_interval_promises() {
+    const ROWS: usize = 500;
+    let mut rng = Rng::seeded(15);
+    let mut held = 0;
+    let mut narrow = 0;
+    for _ in 0..ROWS {
+        let row = measured(1.0, (0.009, 0.03), 0.006, &mut rng);
+        let ci = row.estimate.ci95.expect("sets");
+        held += usize::from(ci.lo <= 1.0 && 1.0 <= ci.hi);
+        narrow += usize::from(ci.half_width_log() <= 0.006);
+    }
+    assert!((ROWS * 92..=ROWS * 98).contains(&(held * 100)), "{held} of {ROWS}");
+    assert!(narrow * 100 >= ROWS * 95, "{narrow} of {ROWS} within the budget");
+}
