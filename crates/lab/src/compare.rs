@@ -5,13 +5,20 @@
 //! interval of its own, whose half-width is that of both runs' intervals in quadrature, on a
 //! logarithmic scale: their errors are independent, so two intervals may touch and the change be
 //! certain. A row has changed when all of that interval lies beyond the wider band of no difference
-//! of the two runs, and is the same when all of it lies within.
+//! of the two runs (the minimum effect, or the noise of whole runs where that is more), and is the
+//! same when all of it lies within the minimum effect: noise makes nothing the same.
+//!
+//! A gate that finds nothing says how many rows could have shown something.
 
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::judge::{change_in_words, effect_in_words};
 use crate::record::{Record, ResultRow, Verdict};
+
+/// The change for which a gate counts the rows that could have shown it.
+const GATE_EFFECT: f64 = 0.1;
 
 /// Why two records can't be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,9 +55,9 @@ pub enum Change {
     Worse,
     /// Its ratio moved the other way, beyond noise.
     Better,
-    /// The interval of the change lies within the band of no difference.
+    /// The interval of the change lies within the minimum effect.
     Same,
-    /// That interval reaches over an edge of the band: too wide to tell.
+    /// Neither: too wide to tell, or too near to the noise.
     Unclear,
     /// It was measured in the first record, but failed or was not run in the second.
     Missing,
@@ -71,20 +78,25 @@ pub struct Compared {
     pub before: [f64; 3],
     /// The same in the second, where it was measured.
     pub after: Option<[f64; 3]>,
-    /// A change that is smaller than this share is called none: the wider of the two runs' own
-    /// bands, which are as wide as their noise.
-    pub no_difference: f64,
+    /// Second ratio over the first with the interval of the change, where both were measured.
+    pub ratio: Option<[f64; 3]>,
+    /// Noise of whole runs where it is more than the minimum effect, 0.1 for 1/1.1 to 1.1: only a change
+    /// beyond it is one.
+    pub noise: Option<f64>,
+    /// The least change that the interval could have told from none, 0.1 for 10 %.
+    pub could_show: Option<f64>,
     /// The judgement.
     pub change: Change,
 }
 
 impl Compared {
-    /// The judgement, with the band where it is the band that decides.
+    /// The judgement, with the noise where that may be why nothing is clear.
     fn words(&self) -> String {
-        let percent = (self.no_difference * 100.0).ceil();
-        match self.change {
-            Change::Same => format!("same (within {percent:.0} %)"),
-            change => change.to_string(),
+        match (self.change, self.noise) {
+            (Change::Unclear, Some(noise)) => {
+                format!("unclear (noise ± {})", effect_in_words(noise))
+            }
+            (change, _) => change.to_string(),
         }
     }
 }
@@ -116,6 +128,7 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
             return Err(CompareError::Jobs { a, b });
         }
     }
+    let min_effect = a.job.min_effect.max(b.job.min_effect);
     let rows: Vec<Compared> = a
         .results
         .iter()
@@ -127,7 +140,10 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
                     && row.arm == before.arm
                     && row.baseline == before.baseline
             };
-            compared(before, b.results.iter().find(is_same))
+            let after = b.results.iter().find(is_same);
+            // An older pollux may have asked another question at the same place.
+            let is_same_question = after.is_none_or(|after| after.metric == before.metric);
+            is_same_question.then(|| compared(before, after, min_effect))?
         })
         .collect();
     let has_common = rows.iter().any(|row| row.after.is_some());
@@ -141,20 +157,34 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
 /// The rows for a terminal.
 #[must_use]
 pub fn table(rows: &[Compared]) -> String {
-    let estimate = |[ratio, low, high]: [f64; 3]| format!("{ratio:.2} [{low:.2}, {high:.2}]");
+    let estimate = |[ratio, low, high]: [f64; 3]| format!("{ratio:.3} [{low:.3}, {high:.3}]");
     let mut text = format!(
-        "{:<34} {:<16} {:<22} {:<22} {}\n",
-        "experiment, point", "arm", "before", "after", "change"
+        "{:<34} {:<16} {:<22} {:<22} {:<26} {}\n",
+        "experiment, point", "arm", "before", "after", "change", "verdict"
     );
     for row in rows {
         let place = format!("{}, {}", row.experiment, row.point);
         let before = estimate(row.before);
         let after = row.after.map_or("not measured".to_owned(), estimate);
-        text += &format!("{place:<34} {:<16} {before:<22} {after:<22} {}\n", row.arm, row.words());
+        let change = row
+            .ratio
+            .map_or_else(String::new, |[ratio, low, high]| change_in_words(ratio, low, high));
+        text += &format!(
+            "{place:<34} {:<16} {before:<22} {after:<22} {change:<26} {}\n",
+            row.arm,
+            row.words()
+        );
     }
-    text += "ratios to each run's own baseline, with 95 % intervals; \"same\" names the band of no \
-             difference,\nwhich is as wide as the noise of the two runs: a smaller change is not seen\n";
+    text += "ratios to each run's own baseline and the change between them, with 95 % intervals\n";
+    text += &format!("{}\n", sensitivity(rows));
     text
+}
+
+/// How many rows could have shown a change that a gate should find.
+fn sensitivity(rows: &[Compared]) -> String {
+    let could = |row: &&Compared| row.could_show.is_some_and(|least| least <= GATE_EFFECT);
+    let (could, all) = (rows.iter().filter(could).count(), rows.len());
+    format!("{could} of {all} rows could have shown a change of {}", effect_in_words(GATE_EFFECT))
 }
 
 fn same_machine(a: &Record, b: &Record) -> Result<(), CompareError> {
@@ -171,11 +201,13 @@ fn same_machine(a: &Record, b: &Record) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn compared(before: &ResultRow, after: Option<&ResultRow>) -> Option<Compared> {
+fn compared(before: &ResultRow, after: Option<&ResultRow>, min_effect: f64) -> Option<Compared> {
     let estimate = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
     let first = estimate(before)?;
     let second = after.and_then(estimate);
-    let delta = after.map_or(0.0, |after| after.no_difference).max(before.no_difference);
+    let noise = after.map_or(0.0, |after| after.no_difference).max(before.no_difference);
+    let band = noise.max(min_effect);
+    let of_both = second.map(|second| Moved::between(first, second));
     Some(Compared {
         experiment: before.experiment.clone(),
         point: before.point.clone(),
@@ -183,32 +215,56 @@ fn compared(before: &ResultRow, after: Option<&ResultRow>) -> Option<Compared> {
         baseline: before.baseline.clone(),
         before: first,
         after: second,
-        no_difference: delta,
-        change: second.map_or(Change::Missing, |second| match before.more_is_better {
-            true => change(first, second, delta),
-            false => change(first.map(f64::recip), second.map(f64::recip), delta),
+        ratio: of_both.map(|moved| moved.bounds().map(f64::exp)),
+        noise: (noise > min_effect).then_some(noise),
+        could_show: of_both.map(|moved| (band.ln_1p() + moved.reach).exp_m1()),
+        change: of_both.map_or(Change::Missing, |moved| match before.more_is_better {
+            true => moved.judged(band, min_effect),
+            false => Moved { centre: -moved.centre, ..moved }.judged(band, min_effect),
         }),
     })
 }
 
-/// The ratio of the two ratios, with an interval from the two half-widths in quadrature. More is
-/// better here; ratios of costs come in turned over.
-fn change(before: [f64; 3], after: [f64; 3], delta: f64) -> Change {
-    let centre = (after[0] / before[0]).ln();
-    let half = |estimate: [f64; 3]| (estimate[2] / estimate[1]).ln().abs() / 2.0;
-    let reach = half(before).hypot(half(after));
-    let band = delta.ln_1p();
-    match (centre - reach, centre + reach) {
-        (_, high) if high < -band => Change::Worse,
-        (low, _) if low > band => Change::Better,
-        (low, high) if low >= -band && high <= band => Change::Same,
-        _ => Change::Unclear,
+/// The change of a ratio from one record to the other, in logarithms.
+#[derive(Clone, Copy)]
+struct Moved {
+    centre: f64,
+    /// Half-width of its interval: the two half-widths in quadrature.
+    reach: f64,
+}
+
+impl Moved {
+    fn between(before: [f64; 3], after: [f64; 3]) -> Self {
+        let half = |estimate: [f64; 3]| (estimate[2] / estimate[1]).ln().abs() / 2.0;
+        let centre = (after[0] / before[0]).ln();
+        Self { centre, reach: half(before).hypot(half(after)) }
+    }
+
+    /// Centre, low and high.
+    fn bounds(self) -> [f64; 3] {
+        [self.centre, self.centre - self.reach, self.centre + self.reach]
+    }
+
+    /// More is better here; ratios of costs come in turned over.
+    fn judged(self, band: f64, min_effect: f64) -> Change {
+        let [_, low, high] = self.bounds();
+        let (band, least) = (band.ln_1p(), min_effect.ln_1p());
+        match () {
+            () if high < -band => Change::Worse,
+            () if low > band => Change::Better,
+            () if low >= -least && high <= least => Change::Same,
+            () => Change::Unclear,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn change(before: [f64; 3], after: [f64; 3], band: f64) -> Change {
+        Moved::between(before, after).judged(band, band)
+    }
 
     #[test]
     fn a_fall_beyond_both_intervals_and_the_band_is_worse() {
@@ -235,34 +291,66 @@ mod tests {
         assert_eq!(change(before, after, 0.03), Change::Unclear, "but may be within the band");
     }
 
-    #[test]
-    fn a_row_that_is_the_same_says_within_which_band() {
-        let row = ResultRow {
-            ratio: Some(1.0),
-            ci_low: Some(0.99),
-            ci_high: Some(1.01),
-            no_difference: 0.64,
-            ..crate::judge::row_for_tests("uring", Verdict::Inconclusive)
-        };
-        let same = compared(&row, Some(&row)).expect("both were measured");
-        let shown = table(&[same]);
-        assert!(shown.contains("same (within 64 %)\n"), "{shown}");
-        assert!(shown.contains("as wide as the noise of the two runs"), "{shown}");
+    fn row(ratio: f64, half: f64) -> ResultRow {
+        ResultRow {
+            ratio: Some(ratio),
+            ci_low: Some(ratio / (1.0 + half)),
+            ci_high: Some(ratio * (1.0 + half)),
+            more_is_better: false,
+            ..crate::judge::row_for_tests("uring", Verdict::Faster)
+        }
     }
 
     #[test]
     fn a_cost_that_fell_is_better() {
-        let row = |ratio: f64| ResultRow {
-            ratio: Some(ratio),
-            ci_low: Some(ratio * 0.99),
-            ci_high: Some(ratio * 1.01),
-            more_is_better: false,
-            ..crate::judge::row_for_tests("uring", Verdict::Faster)
+        let changed = |ratio| {
+            compared(&row(1.0, 0.01), Some(&row(ratio, 0.01)), 0.02).expect("both were measured")
         };
-        let fell = compared(&row(1.0), Some(&row(0.8))).expect("both were measured");
-        assert_eq!(fell.change, Change::Better);
-        let rose = compared(&row(1.0), Some(&row(1.2))).expect("both were measured");
-        assert_eq!(rose.change, Change::Worse);
+        assert_eq!(changed(0.8).change, Change::Better);
+        assert_eq!(changed(1.2).change, Change::Worse);
+    }
+
+    #[test]
+    fn a_large_fall_between_noisy_runs_is_unclear_and_its_size_is_told() {
+        // Two runs on a busy machine: noise of 265 %, and a ratio that fell by a quarter.
+        let noisy =
+            |ratio| ResultRow { no_difference: 2.65, more_is_better: true, ..row(ratio, 0.4) };
+        let noisy = compared(&noisy(1.12), Some(&noisy(0.84)), 0.03).expect("both were measured");
+        assert_eq!(noisy.change, Change::Unclear);
+        let narrow = compared(&row(1.0, 0.005), Some(&row(1.001, 0.005)), 0.03).expect("both");
+        assert_eq!(narrow.change, Change::Same);
+        let text = table(&[noisy, narrow]);
+        assert!(text.contains("25.0 % less [-20.7, 53.4]  unclear (noise ± 265 %)\n"), "{text}");
+        assert!(text.contains("0.1 % more [-0.6, 0.8]     same\n"), "{text}");
+        assert!(text.ends_with("1 of 2 rows could have shown a change of 10 %\n"), "{text}");
+    }
+
+    #[test]
+    fn a_row_of_another_question_is_not_compared() {
+        let (mut a, mut b) = (Record::empty(), Record::empty());
+        a.results = vec![row(1.0, 0.01)];
+        b.results = vec![ResultRow { metric: "CPU per event".to_owned(), ..row(0.9, 0.01) }];
+        assert_eq!(compare(&a, &b, true), Err(CompareError::NothingInCommon));
+    }
+
+    #[test]
+    fn a_result_of_the_first_schema_is_read_and_compared() {
+        let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../runs/2026-11-22-quick/result.json");
+        let old = crate::store::load(&kept).expect("a kept result");
+        assert_eq!(old.schema, 1);
+        let rows = compare(&old, &old, false).expect("the same rows");
+        assert!(rows.iter().all(|row| matches!(row.change, Change::Same | Change::Unclear)));
+        // The same rows as a newer pollux writes them, whose arms took turns.
+        let mut new = old.clone();
+        new.schema = crate::record::SCHEMA_VERSION;
+        for row in new.results.iter_mut().filter(|row| row.ratio.is_some()) {
+            row.turns = crate::judge::row_in_turns(&row.arm, row.verdict).turns;
+            row.no_difference = new.job.min_effect;
+        }
+        let text = serde_json::to_string(&new).expect("plain data");
+        let new: Record = serde_json::from_str(&text).expect("what was just written");
+        assert_eq!(compare(&old, &new, false).expect("the same rows").len(), rows.len());
     }
 
     #[test]
