@@ -74,6 +74,9 @@ named! {
         SendsShort = "sends_short",
         /// Looks at what a quiet or slow peer has not taken yet.
         UntakenLooks = "untaken_looks",
+        /// Looks that found output waiting for a socket that was empty: the event that tells of
+        /// room is on its way, or was lost. The loop sends on.
+        RoomUntold = "room_untold",
         /// Events and completions of connections that were closed meanwhile, dropped.
         Stale = "stale",
         /// Wishes for readiness that were recorded for the kernel.

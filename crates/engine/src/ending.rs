@@ -31,6 +31,8 @@ pub(crate) enum Due {
     Close(CloseCause),
     /// The session is told.
     Session,
+    /// Output waits for room in a socket that is empty: it is sent on.
+    Flush,
     /// Nothing yet.
     Later(Moment),
 }
@@ -92,6 +94,11 @@ impl Tail {
             if !flow.look(untaken_bytes, self.is_waiting(), now, limits) {
                 return Due::Close(CloseCause::SlowReader);
             }
+            let waits_for_room = matches!(self, Self::Waiting(output) if output.is_blocked());
+            if waits_for_room && untaken_bytes == 0 {
+                counters.count(Counter::RoomUntold);
+                return Due::Flush;
+            }
             if let (Self::Lingering(linger), true) = (&mut *self, is_over) {
                 if untaken_bytes == 0 {
                     return Due::Close(CloseCause::Session);
@@ -113,5 +120,30 @@ impl Tail {
 
     pub(crate) fn is_lingering(&self) -> bool {
         matches!(self, Self::Lingering(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn output_that_waits_for_an_empty_socket_is_sent_on_though_no_event_came() {
+        let (socket, _peer) = UnixStream::pair().expect("two descriptors");
+        let (limits, counters) = (Limits::default(), Counters::default());
+        let mut output = Output::default();
+        output.push_bytes(b"rest").expect("within the bound");
+        output.blocked();
+        let mut tail = Tail::Waiting(Box::new(output));
+        let mut flow = Flow::Quiet;
+        flow.is_full(Moment::default(), &limits);
+        let now = tail.deadline(&flow, Moment::NEVER);
+        let due = tail.due(&mut flow, socket.as_fd(), Moment::NEVER, now, &limits, &counters);
+        assert_eq!(due, Due::Flush);
+        assert_eq!(counters.value(Counter::RoomUntold), 1);
+        assert!(tail.deadline(&flow, Moment::NEVER) > now, "it is looked at again");
     }
 }

@@ -362,6 +362,10 @@ impl<S: Session> CompletionLoop<S> {
             Due::Later(deadline) => {
                 self.timers.set(token.slot(), deadline);
             }
+            // The request that waits for room has the output, or tells of it.
+            Due::Flush => {
+                self.timers.set(token.slot(), tail.deadline(flow, deadline));
+            }
             Due::Session => {
                 connection.conversation.deadline_fired();
                 self.play(token, Some(Occasion::Deadline), None);

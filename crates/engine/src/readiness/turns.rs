@@ -227,6 +227,10 @@ impl<S: Session> ReadinessLoop<S> {
             Due::Later(deadline) => {
                 self.timers.set(token.slot(), deadline);
             }
+            Due::Flush => {
+                self.timers.set(token.slot(), tail.deadline(flow, deadline));
+                self.flush(token);
+            }
             Due::Session => {
                 connection.conversation.deadline_fired();
                 self.play(token, Some(Occasion::Deadline), 0);
