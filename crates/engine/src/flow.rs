@@ -87,6 +87,14 @@ impl Flow {
         }
     }
 
+    /// Whether the peer had not taken everything when it was known last. To close then would
+    /// leave the rest to the kernel, whose patience is its own, and lose it if the peer says one
+    /// word more.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self, Self::Watched(_))
+    }
+
     /// When to look next.
     #[inline]
     pub(crate) fn look_at(&self) -> Moment {

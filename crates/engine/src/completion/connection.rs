@@ -157,7 +157,8 @@ impl<S: Session> CompletionLoop<S> {
             }
             (Tail::None, Some(ending)) => {
                 let has_ended = connection.conversation.has_peer_ended();
-                if ending == Ending::Close || has_ended {
+                let is_watched = connection.flow.is_watched();
+                if has_ended || (ending == Ending::Close && !is_watched) {
                     let cause =
                         if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
                     return self.close(token, cause);

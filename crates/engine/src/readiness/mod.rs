@@ -281,7 +281,7 @@ impl<S: Session> ReadinessLoop<S> {
             }
         } else if let (Some(ending), Tail::None) = (conversation.ending(), &tail) {
             let has_ended = conversation.has_peer_ended();
-            if ending == Ending::Close || has_ended {
+            if has_ended || (ending == Ending::Close && !flow.is_watched()) {
                 let cause = if has_ended { CloseCause::PeerClosed } else { CloseCause::Session };
                 return self.close(token, cause);
             }
