@@ -36,7 +36,7 @@ pub mod stats;
 
 pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
 pub use error::ServerError;
-pub use log::{ErrorLog, Logs};
+pub use log::Logs;
 pub use request_times::RequestTimes;
 pub use serve::Server;
 pub use session::HttpSession;

@@ -26,7 +26,7 @@ const TEXT_CHARS_MAX: usize = 1000;
 
 /// Where all parts of a server report what goes wrong. From any thread.
 #[derive(Debug)]
-pub struct ErrorLog {
+pub(crate) struct ErrorLog {
     level: LogLevel,
     state: Mutex<State>,
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) use access::AccessLog;
-pub use error::ErrorLog;
+pub(crate) use error::ErrorLog;
 pub(crate) use error::{ErrorWriter, unix_s};
 pub(crate) use event::Event;
 pub(crate) use line::Entry;
