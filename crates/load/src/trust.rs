@@ -6,12 +6,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore,
+    SignatureScheme,
+};
 
 use crate::{LoadError, Trust};
 
@@ -26,7 +30,15 @@ pub(crate) fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, LoadErro
             let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
             believing(roots, &provider)?
         }
-        Trust::File(path) => believing(read(path)?, &provider)?,
+        Trust::File(path) => {
+            let named = read(path)?;
+            let mut roots = RootCertStore::empty();
+            for certificate in &named {
+                let wrong = |error: rustls::Error| refused(format!("{}: {error}", path.display()));
+                roots.add(certificate.clone()).map_err(wrong)?;
+            }
+            Arc::new(Named { named, others: believing(roots, &provider)? })
+        }
         Trust::Anybody => Arc::new(Believing(Arc::clone(&provider))),
     };
     let builder = ClientConfig::builder_with_provider(provider)
@@ -47,22 +59,86 @@ fn believing(
     Ok(verifier)
 }
 
-fn read(path: &Path) -> Result<RootCertStore, LoadError> {
+/// The certificates of a PEM file; at least one.
+fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let wrong = |why: String| refused(format!("{}: {why}", path.display()));
     let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in found {
-        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    let found: Result<Vec<_>, _> = found.collect();
+    match found.map_err(|error| wrong(error.to_string()))? {
+        none if none.is_empty() => {
+            Err(wrong("no certificate in it; expected a PEM file with CERTIFICATE".to_owned()))
+        }
+        some => Ok(some),
     }
-    if roots.is_empty() {
-        return Err(wrong("no certificate in it; a PEM file with CERTIFICATE is right".to_owned()));
-    }
-    Ok(roots)
 }
 
 fn refused(why: String) -> LoadError {
     LoadError::Plan { what: "--cacert", why }
+}
+
+/// Believes a server that shows a certificate of the file itself, and those that the authorities
+/// in it have signed. The first kind is what servers with a certificate that they signed themselves
+/// show; many of these say that they are authorities, which no server's certificate may say
+/// otherwise.
+#[derive(Debug)]
+struct Named {
+    named: Vec<CertificateDer<'static>>,
+    others: Arc<dyn ServerCertVerifier>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let others = &self.others;
+        match others.verify_server_cert(end_entity, intermediates, name, ocsp_response, now) {
+            // Dates are looked at before the issuer, so they are right here.
+            Err(error) if self.named.contains(end_entity) && is_of_the_issuer(&error) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.others.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.others.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.others.supported_verify_schemes()
+    }
+}
+
+/// Whether nothing is wrong with a certificate but who signed it, or that it is an authority's.
+fn is_of_the_issuer(error: &rustls::Error) -> bool {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
+            let error = other.downcast_ref::<webpki::Error>();
+            error.is_some_and(|error| *error == webpki::Error::CaUsedAsEndEntity)
+        }
+        _ => false,
+    }
 }
 
 /// Believes every certificate.

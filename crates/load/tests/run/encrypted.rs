@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use pollux_engine::Driver;
 use pollux_load::{Crowd, Load, LoadError, Plan, Target, Trust};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -23,7 +24,19 @@ struct Encrypted {
 }
 
 fn start() -> Encrypted {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("made");
+    start_with(&certificate())
+}
+
+/// What a certificate for `localhost` says.
+fn certificate() -> CertificateParams {
+    CertificateParams::new(["localhost".to_owned()]).expect("a name")
+}
+
+/// A server whose certificate says `what`, signed by itself.
+fn start_with(what: &CertificateParams) -> Encrypted {
+    let signing_key = KeyPair::generate().expect("a key");
+    let cert = what.self_signed(&signing_key).expect("made");
+    let made = CertifiedKey { cert, signing_key };
     let folder = tempfile::tempdir().expect("a folder");
     let certificate = folder.path().join("certificate.pem");
     std::fs::write(&certificate, made.cert.pem()).expect("written");
@@ -116,6 +129,55 @@ fn who_is_not_believed_is_an_error_of_tls() {
     }
 }
 
+/// Runs against `server` as `host`; says why the first connection failed.
+fn first_failure(server: &Encrypted, host: &str, trust: Trust) -> String {
+    let plan = encrypted(Driver::ALL[0], server, host, trust, 5);
+    let outcome = try_run(plan).expect("the first driver is everywhere");
+    assert_eq!((outcome.totals.answered, outcome.errors.tls), (0, 5), "{:?}", outcome.errors);
+    outcome.first_failure.expect("a reason")
+}
+
+#[test]
+fn a_handshake_that_fails_says_why_and_what_to_do() {
+    let server = start();
+    let own = Trust::File(server.certificate.clone());
+    let mut old = certificate();
+    old.not_after = date_time_ymd(2020, 1, 2);
+    let expired = start_with(&old);
+    for (server, host, trust, words) in [
+        (&server, "localhost", Trust::Public, &["authority is unknown", "--cacert FILE"][..]),
+        (&server, "127.0.0.1", own, &["the certificate is for \"localhost\", not \"127.0.0.1\""]),
+        (
+            &expired,
+            "localhost",
+            Trust::File(expired.certificate.clone()),
+            &["expired on 2020-01-02", "--insecure"],
+        ),
+    ] {
+        let why = first_failure(server, host, trust);
+        assert!(why.starts_with(&format!("TLS with {host}:{} failed: ", server.port)), "{why}");
+        assert!(words.iter().all(|words| why.contains(words)), "{why}");
+    }
+}
+
+/// As `openssl req -x509` makes them: signed by itself, and an authority.
+#[test]
+fn a_certificate_that_signed_itself_is_believed_when_it_is_named() {
+    let mut of_openssl = certificate();
+    of_openssl.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let server = start_with(&of_openssl);
+    let own = Trust::File(server.certificate.clone());
+    let plan = encrypted(Driver::ALL[0], &server, "localhost", own.clone(), 6);
+    let outcome = try_run(plan).expect("the first driver is everywhere");
+    assert_eq!(outcome.totals.right, 6, "{:?}", outcome.first_failure);
+    // Another server's is not.
+    let other = start_with(&certificate());
+    let why = first_failure(&other, "localhost", own.clone());
+    assert!(why.contains("TLS with localhost"), "{why}");
+    let why = first_failure(&server, "127.0.0.1", own);
+    assert!(why.contains("for \"localhost\", not \"127.0.0.1\""), "{why}");
+}
+
 #[test]
 fn a_server_that_speaks_no_tls_is_an_error_of_tls() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
@@ -130,6 +192,8 @@ fn a_server_that_speaks_no_tls_is_an_error_of_tls() {
     let outcome = try_run(plan).expect("the first driver is everywhere");
     assert_eq!((outcome.totals.answered, outcome.errors.total()), (0, 3), "{:?}", outcome.errors);
     assert!(outcome.errors.tls > 0, "{:?}", outcome.errors);
+    let why = outcome.first_failure.expect("a reason");
+    assert!(why.contains("speak TLS (is it http://?)"), "{why}");
 }
 
 #[test]
