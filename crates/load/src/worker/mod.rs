@@ -9,6 +9,7 @@
 //! Sessions never open connections, and an idle one can't begin by itself: they leave both to
 //! the worker, in what they share with it.
 
+mod finish;
 mod set_up;
 
 use std::num::NonZeroU64;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use pollux_engine::{CloseCause, ConnectError, ConnectionId, EventLoop, Limits, Moment};
+use pollux_engine::{ConnectError, ConnectionId, EventLoop, Limits, Moment};
 use rustix::thread::set_current_timer_slack;
 
 use crate::active::Active;
@@ -29,7 +30,7 @@ use crate::opener::Opener;
 use crate::own_use::OwnUse;
 use crate::requests::Requests;
 use crate::session::ClientSession;
-use crate::shared::{Reopen, Shared, Stage, monotonic_ns};
+use crate::shared::{Reopen, Shared, monotonic_ns};
 use crate::supply::{Budget, Supply};
 use crate::tally::Interval;
 use crate::tls::Tls;
@@ -49,18 +50,7 @@ const SPIN: Duration = Duration::from_micros(30);
 const SPUN_MAX_NS: u64 = 20_000;
 /// The shortest slack of timers that the kernel takes (`prctl(2)`, PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: u64 = 1;
-/// What a request may outlive its time limit: deadlines fire a tick late.
-const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
-/// How long what is under way is waited for after a stop, at most.
-const STOP_GRACE: Duration = Duration::from_secs(1);
-/// A server that has said nothing since the end is waited for until its silence is so long: then
-/// it is known to stand still, and not only to be slow.
-const SILENCE: Duration = Duration::from_millis(1_040);
-/// From such a time on a run that nobody ever answered has nothing more to wait for.
-const HOPELESS: Duration = Duration::from_secs(1);
 const SECOND_NS: u64 = 1_000_000_000;
-/// A last interval that is shorter belongs to the one before.
-const INTERVAL_MIN_NS: u64 = SECOND_NS / 10;
 
 /// What a worker is made from.
 pub(crate) struct Seat {
@@ -300,115 +290,6 @@ impl Worker {
         let handed = Handed { thread: self.thread, interval, end_ns, open, counted };
         // Nobody listens any more only when the gathering thread has failed; it tells of that.
         let _ = self.sender.send(handed);
-    }
-
-    /// Waits for what is under way, then for the other threads, and ends.
-    fn finish(mut self, set_up: Duration) -> Result<ThreadOutcome, LoadError> {
-        self.control.finishing();
-        let ended_ns = monotonic_ns();
-        self.count_unsent();
-        let mut give_up_ns = ended_ns.saturating_add(self.patience_ns(ended_ns));
-        let mut was_stopped = false;
-        while self.shared().under_way > 0
-            && monotonic_ns() < self.at_least_silence(ended_ns, give_up_ns)
-        {
-            let now_ns = monotonic_ns();
-            // A stop may also come while this waits.
-            if self.control.is_stopped() && !std::mem::replace(&mut was_stopped, true) {
-                give_up_ns = give_up_ns.min(now_ns + STOP_GRACE.as_nanos() as u64);
-            }
-            if now_ns >= self.boundary_ns {
-                self.hand_over(now_ns);
-            }
-            let left = Duration::from_nanos(
-                self.at_least_silence(ended_ns, give_up_ns).saturating_sub(now_ns),
-            );
-            self.turn_and_look(left.min(WAIT_MAX))?;
-        }
-        let now_ns = monotonic_ns();
-        let (before, measured_ns) = match self.before {
-            Some((before, since_ns)) => (before, now_ns - since_ns),
-            None => (OwnUse::read(), 0),
-        };
-        let used = OwnUse::read().since(&before);
-        self.control.finished();
-        while !self.control.are_all_finished() {
-            self.turn(WAIT_READY)?;
-        }
-        // What is out now is booked as that, before the last is handed over.
-        let open = self.shared().open;
-        self.event_loop.close_all(CloseCause::LoopEnded);
-        self.send_last(now_ns, open);
-        Ok(self.outcome(used, measured_ns, (ended_ns, now_ns), set_up))
-    }
-
-    /// How long what is under way is waited for from `ended_ns` on.
-    fn patience_ns(&mut self, ended_ns: u64) -> u64 {
-        let run_ns =
-            self.control.origin_ns().map_or(0, |origin_ns| ended_ns.saturating_sub(origin_ns));
-        let hopeless_ns = HOPELESS.as_nanos() as u64;
-        if !self.control.was_answered() && run_ns >= hopeless_ns && !self.shared().is_spent() {
-            return 0;
-        }
-        // A run that ends by number is to have all of them, but not longer than it may take.
-        let grace_ns = self.plan.grace.as_nanos() as u64;
-        if self.shared().is_spent() {
-            let whole_ns = (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
-            let left_ns = self.shared().end_ns.saturating_sub(ended_ns);
-            return whole_ns.min(left_ns.saturating_add(grace_ns));
-        }
-        grace_ns
-    }
-
-    /// `give_up_ns`, or later while the server has said nothing since the end.
-    fn at_least_silence(&mut self, ended_ns: u64, give_up_ns: u64) -> u64 {
-        let last_ns = self.shared().last_answer_ns;
-        if last_ns == 0 || last_ns >= ended_ns || self.control.is_stopped() {
-            return give_up_ns;
-        }
-        give_up_ns
-            .max((last_ns + SILENCE.as_nanos() as u64).min(ended_ns + STOP_GRACE.as_nanos() as u64))
-    }
-
-    /// The open loop's requests that were due and found no connection.
-    fn count_unsent(&mut self) {
-        let shared = self.event_loop.shared();
-        let end_ns = shared.end_ns.min(monotonic_ns());
-        shared.count_unsent(end_ns);
-        shared.stage = Stage::Ending;
-    }
-
-    /// Hands over what was counted last; a moment's worth goes to the interval before.
-    fn send_last(&mut self, now_ns: u64, open: u32) {
-        let began_ns = self.boundary_ns.saturating_sub(SECOND_NS);
-        let is_short = now_ns.saturating_sub(began_ns) < INTERVAL_MIN_NS;
-        // What counts does not go into a second of the warm-up.
-        let is_first = self.control.measure_from_ns().is_none_or(|from_ns| began_ns <= from_ns);
-        let is_short = is_short && !is_first && self.interval > 0;
-        self.send(self.interval - u32::from(is_short), now_ns, open);
-    }
-
-    fn outcome(
-        mut self,
-        used: OwnUse,
-        measured_ns: u64,
-        (ended_ns, waited_until_ns): (u64, u64),
-        set_up: Duration,
-    ) -> ThreadOutcome {
-        let shared = self.event_loop.shared();
-        let mut crowd = shared.crowd.outcomes();
-        crowd.iter_mut().for_each(|kind| kind.set_up_s = set_up.as_secs_f64());
-        ThreadOutcome {
-            used,
-            spun: Duration::from_nanos(self.spun_ns),
-            measured: Duration::from_nanos(measured_ns),
-            ended_ns,
-            waited_until_ns,
-            last_outcome_ns: shared.last_outcome_ns,
-            last_answer_ns: shared.last_answer_ns,
-            course: self.course,
-            crowd,
-        }
     }
 
     fn turn(&mut self, at_most: Duration) -> Result<(), LoadError> {
