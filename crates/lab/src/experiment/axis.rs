@@ -284,7 +284,7 @@ pub struct AxisValueError {
 
 impl fmt::Display for AxisValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = \"{}\" is not accepted; right is: {}", self.axis, self.value, self.accepts)
+        write!(f, "{} = \"{}\" is not accepted; expected {}", self.axis, self.value, self.accepts)
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
         let error = STREAMS[0].check("tpc").expect_err("no such transport");
         assert_eq!(
             error.to_string(),
-            "transport = \"tpc\" is not accepted; right is: pipe, unix, tcp"
+            "transport = \"tpc\" is not accepted; expected pipe, unix, tcp"
         );
     }
 

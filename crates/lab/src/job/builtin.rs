@@ -131,7 +131,7 @@ fn unknown(target: &str) -> String {
     let experiments = Experiment::ALL.map(Experiment::name);
     let suggestion = did_you_mean(target, jobs.iter().copied().chain(experiments));
     format!(
-        "\"{target}\" is no job; right is a path to a .toml file, a built-in job ({}) or an \
+        "\"{target}\" is no job; expected a path to a .toml file, a built-in job ({}) or an \
          experiment ({}){suggestion}",
         jobs.join(", "),
         experiments.join(", ")

@@ -111,10 +111,11 @@ impl Kind {
 
 /// Why a text is no value of `key`, with what would be right.
 pub(super) fn refusal(key: &Key, why: &str) -> String {
+    let accepts = key.kind.accepts();
     match key.kind {
         // Of one value there is no example but itself.
-        Kind::Whole(low, high) if low == high => format!("{why}; right is {low}, {}", key.reason),
-        _ => format!("{why}; right is {}, such as {}", key.kind.accepts(), key.example),
+        Kind::Whole(low, high) if low == high => format!("{why}; expected {low}, {}", key.reason),
+        _ => format!("{why}; expected {accepts}, such as {}", key.example),
     }
 }
 
@@ -199,7 +200,7 @@ pub(super) fn profile(key: &Key, text: &str) -> Result<u32, String> {
 pub(super) fn experiment(key: &Key, text: &str) -> Result<Experiment, String> {
     Experiment::by_name(text).ok_or_else(|| {
         let suggestion = did_you_mean(text, Experiment::ALL.map(Experiment::name));
-        format!("no such experiment; right is {}{suggestion}", key.kind.accepts())
+        format!("no such experiment; expected {}{suggestion}", key.kind.accepts())
     })
 }
 

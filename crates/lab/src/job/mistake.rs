@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+/// Shortest word for which a similar one is looked for: any letter is near any other.
+const SUGGESTED_CHARS_MIN: usize = 2;
 /// Longest word for which a similar one is looked for; longer ones are not typing errors.
 const SUGGESTED_CHARS_MAX: usize = 40;
 
@@ -73,13 +75,11 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The end of a message: `; did you mean "x"?`, or nothing where no candidate is near.
-pub(super) fn did_you_mean<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> String {
+/// The end of a message about a name that is not known: `; did you mean "x"?`, or nothing where no
+/// candidate is near: a third of the letters may be wrong, of 2 to 40.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let length = word.chars().count();
-    if length > SUGGESTED_CHARS_MAX {
+    if !(SUGGESTED_CHARS_MIN..=SUGGESTED_CHARS_MAX).contains(&length) {
         return String::new();
     }
     // A third of the letters may be wrong, but always one: short words differ by little.
@@ -115,6 +115,7 @@ mod tests {
         let words = ["blocks", "budget", "seed"];
         assert_eq!(did_you_mean("blcoks", words), "; did you mean \"blocks\"?");
         assert_eq!(did_you_mean("transport", words), "");
+        assert_eq!(did_you_mean("3", ["0", "1"]), "");
         assert_eq!(did_you_mean(&"b".repeat(100_000), words), "");
     }
 }

@@ -20,7 +20,7 @@ pub use builtin::{Builtin, DEFAULT_JOB, builtin, find, list};
 pub use documentation::documentation_page;
 pub use keys::{KEYS, Key, SCHEMA, Section};
 pub use kind::Kind;
-pub use mistake::{JobError, Mistake, Place};
+pub use mistake::{JobError, Mistake, Place, did_you_mean};
 pub use overrides::{Overrides, commands_from_flags};
 pub(crate) use rules::default_baseline;
 

@@ -125,7 +125,7 @@ pub fn commands_from_flags(arms: &[String], patterns: &[String]) -> Result<Vec<C
     let is_matched = patterns.len() == arms.len() || (patterns.len() == 1 && !arms.is_empty());
     if !is_matched {
         let found = format!("{} of them for {} --arm", patterns.len(), arms.len());
-        flags.note("--arm-pattern", format!("{found}; right is one for all or one for each"));
+        flags.note("--arm-pattern", format!("{found}; expected one for all or one for each"));
     }
     let patterns = patterns.iter().cycle().map(String::as_str).chain(std::iter::repeat(""));
     let mut commands = Vec::new();
@@ -134,7 +134,7 @@ pub fn commands_from_flags(arms: &[String], patterns: &[String]) -> Result<Vec<C
             let [name, line, pattern] = [name, line, pattern].map(|text| text.trim().to_owned());
             commands.push(Command { name, line, pattern });
         } else {
-            flags.note(&format!("--arm {arm}"), "right is 'name=command'".to_owned());
+            flags.note(&format!("--arm {arm}"), "expected 'name=command'".to_owned());
         }
     }
     if flags.mistakes.is_empty() {
@@ -180,7 +180,7 @@ impl Flags {
         for name in only {
             if !known.contains(name) {
                 let suggestion = did_you_mean(name, known.iter().map(String::as_str));
-                let what = format!("no such part; right is {}{suggestion}", known.join(", "));
+                let what = format!("no such part; expected {}{suggestion}", known.join(", "));
                 self.note(&flag("only", name), what);
             }
         }
@@ -238,7 +238,7 @@ impl Flags {
 
     fn axis_values(&mut self, axis: &Axis, values: &[String]) -> Option<Vec<String>> {
         if axis.kind == AxisKind::Switch && values.len() > 1 {
-            self.note(&flag(axis.name, &values.join(",")), "right is one value".to_owned());
+            self.note(&flag(axis.name, &values.join(",")), "expected one value".to_owned());
             return None;
         }
         let texts: Vec<&str> = values.iter().map(String::as_str).collect();

@@ -34,9 +34,14 @@ impl Job {
     pub fn parse(text: &str, file_name: &str) -> Result<Self, JobError> {
         let mut walk = Walk::new(file_name, text);
         let (document, errors) = DeTable::parse_recoverable(text);
+        let mut line_before = None;
         for error in &errors {
             let at = error.span().map_or(0, |span| span.start);
-            walk.note(at, format!("not TOML: {}", error.message().replace('\n', ", ")));
+            // What follows a fault in its line follows from it.
+            let line = text.get(..at).map(|before| before.matches('\n').count());
+            if line_before.replace(line) != Some(line) {
+                walk.note(at, format!("not TOML: {}", syntax_fault(error.message())));
+            }
         }
         if !errors.is_empty() {
             return walk.finish(None);
@@ -44,6 +49,16 @@ impl Job {
         let job = read_job(&mut walk, Table::top(&document), file_name);
         walk.finish(job)
     }
+}
+
+/// What is wrong with the syntax, in words that do not need the grammar of TOML.
+fn syntax_fault(message: &str) -> String {
+    const OF_VALUES: [&str; 5] = ["must be quoted", "float", "integer", "mantissa", "exponent"];
+    if OF_VALUES.iter().any(|word| message.contains(word)) {
+        return "expected a text in quotes, such as \"200ms\", a number, true, false or a list"
+            .to_owned();
+    }
+    message.replace('\n', ", ")
 }
 
 /// The settings of a run as one section gives them.
@@ -118,7 +133,7 @@ fn read_job<'a>(walk: &mut Walk<'a>, top: Table<'a>, file_name: &str) -> Option<
     let is_misshapen = top.has("job") && !top.has_list("job");
     if !is_misshapen && !(1..=PARTS_MAX).contains(&tables.len()) {
         let found = tables.len();
-        walk.note(top.at, format!("{found} [[job]] sections; right is from 1 to {PARTS_MAX}"));
+        walk.note(top.at, format!("{found} [[job]] sections; expected from 1 to {PARTS_MAX}"));
     }
     for table in tables.iter().take(PARTS_MAX) {
         if let Some(part) = read_part(walk, *table, settings.clone()) {
@@ -344,7 +359,7 @@ fn read_window(walk: &mut Walk<'_>, settings: &RunSettings) -> (Duration, Durati
 }
 
 fn read_axis<'a>(walk: &mut Walk<'a>, table: Table<'a>, axis: &Axis) -> Vec<String> {
-    let right = format!("right is {}", axis.accepts());
+    let right = format!("expected {}", axis.accepts());
     if axis.kind == AxisKind::Switch && table.has_list(axis.name) {
         walk.refuse(table, axis.name, &format!("this is a list; {right}, once"));
         return Vec::new();

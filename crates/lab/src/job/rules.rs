@@ -116,7 +116,7 @@ fn choice<T: PartialEq>(
 pub(super) fn builds(items: &[&str]) -> Result<Vec<Build>, ItemMistakes> {
     let key = keys::key(Section::Job, "binaries");
     if items.len() > BUILDS_MAX {
-        let what = format!("{} builds; right is at most {BUILDS_MAX}", items.len());
+        let what = format!("{} builds; expected at most {BUILDS_MAX}", items.len());
         return Err(vec![(BUILDS_MAX, what)]);
     }
     let read = |item: &str| {
@@ -129,7 +129,7 @@ pub(super) fn builds(items: &[&str]) -> Result<Vec<Build>, ItemMistakes> {
         None => Ok(builds),
         Some(at) => {
             let name = &builds[at].name;
-            Err(vec![(at, format!("two builds are called \"{name}\"; right is a name for each"))])
+            Err(vec![(at, format!("two builds are called \"{name}\"; expected a name for each"))])
         }
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn builds(items: &[&str]) -> Result<Vec<Build>, ItemMistakes> {
 /// Reads the values of an axis in their canonical form.
 pub(super) fn axis_values(axis: &Axis, items: &[&str]) -> Result<Vec<String>, ItemMistakes> {
     if items.is_empty() {
-        return Err(vec![(0, format!("an empty list; right is {}", axis.accepts()))]);
+        return Err(vec![(0, format!("an empty list; expected {}", axis.accepts()))]);
     }
     if items.len() > AXIS_VALUES_MAX {
         let what = format!("{} values; at most {AXIS_VALUES_MAX} make points", items.len());
@@ -147,7 +147,7 @@ pub(super) fn axis_values(axis: &Axis, items: &[&str]) -> Result<Vec<String>, It
         axis.check(value).map_err(|_| {
             let words = axis.accepts();
             let suggestion = did_you_mean(value, words.split(", "));
-            format!("not accepted; right is {words}{suggestion}")
+            format!("not accepted; expected {words}{suggestion}")
         })
     })
 }
@@ -157,7 +157,7 @@ pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
     let (last, others) = commands.split_last()?;
     let name = &last.name;
     if commands.len() > COMMANDS_MAX {
-        return Some(format!("too many external arms; right is at most {COMMANDS_MAX}"));
+        return Some(format!("too many external arms; expected at most {COMMANDS_MAX}"));
     }
     if let Some(fault) = name_fault(name) {
         return Some(fault);
@@ -165,7 +165,7 @@ pub(super) fn last_command_fault(commands: &[Command]) -> Option<String> {
     others
         .iter()
         .any(|other| other.name == *name)
-        .then(|| format!("two arms are called \"{name}\"; right is a name for each"))
+        .then(|| format!("two arms are called \"{name}\"; expected a name for each"))
 }
 
 /// Why an arm may not be called so, if so.
@@ -176,7 +176,7 @@ fn name_fault(name: &str) -> Option<String> {
         (.., Some(_)) => "way of waiting",
         _ => return None,
     };
-    Some(format!("\"{name}\" is the name of a {owner}; right is a name of its own"))
+    Some(format!("\"{name}\" is the name of a {owner}; expected a name of its own"))
 }
 
 /// The names of the arms: those of pollux in their order, the ways of waiting, the peers, then the
@@ -198,7 +198,7 @@ pub(super) fn arms(
 /// Why the arms are no arms, if two of them have one name.
 pub(super) fn arms_fault(arms: &[String]) -> Option<String> {
     let second = (0..arms.len()).find(|&at| arms[..at].contains(&arms[at]))?;
-    Some(format!("two arms are called \"{}\"; right is a name for each", arms[second]))
+    Some(format!("two arms are called \"{}\"; expected a name for each", arms[second]))
 }
 
 /// The baseline when none is named: the usual one where it is an arm, else the first arm.
@@ -221,13 +221,13 @@ pub(super) fn interval_fault(runtime: Duration, interval: Duration) -> Option<St
     let (runtime_text, text) = (length_text(runtime), length_text(interval));
     if interval > runtime {
         return Some(format!(
-            "an interval of {text} is longer than the runtime of {runtime_text}; right is at \
+            "an interval of {text} is longer than the runtime of {runtime_text}; expected at \
              most {runtime_text}"
         ));
     }
     (runtime.as_nanos() / interval.as_nanos() > INTERVALS_MAX).then(|| {
         format!(
-            "intervals of {text} cut the runtime of {runtime_text} into too many; right is at \
+            "intervals of {text} cut the runtime of {runtime_text} into too many; expected at \
              most {INTERVALS_MAX}"
         )
     })
@@ -236,7 +236,7 @@ pub(super) fn interval_fault(runtime: Duration, interval: Duration) -> Option<St
 /// Why these numbers of blocks do not go together, if so.
 pub(super) fn blocks_fault(blocks: u32, blocks_max: u32) -> Option<String> {
     (blocks > blocks_max).then(|| {
-        format!("{blocks} blocks are more than max_blocks = {blocks_max}; right is at most that")
+        format!("{blocks} blocks are more than max_blocks = {blocks_max}; expected at most that")
     })
 }
 
@@ -245,7 +245,7 @@ fn wait(name: &str) -> Result<Wait, String> {
         let names = Wait::ALL.map(Wait::name);
         let suggestion = did_you_mean(name, names.into_iter().chain(["all", "none"]));
         let names = names.join(", ");
-        format!("no such way of waiting; right is \"all\", \"none\" or {names}{suggestion}")
+        format!("no such way of waiting; expected \"all\", \"none\" or {names}{suggestion}")
     })
 }
 
@@ -253,7 +253,7 @@ fn peer(name: &str) -> Result<Peer, String> {
     Peer::by_name(name).ok_or_else(|| {
         let names = Peer::ALL.map(Peer::name);
         let suggestion = did_you_mean(name, names.into_iter().chain(["all", "none"]));
-        format!("no such peer; right is \"all\", \"none\" or {}{suggestion}", names.join(", "))
+        format!("no such peer; expected \"all\", \"none\" or {}{suggestion}", names.join(", "))
     })
 }
 
@@ -261,7 +261,7 @@ fn poller(name: &str) -> Result<Driver, String> {
     name.parse::<Driver>().map_err(|_| {
         let names = Driver::ALL.map(Driver::name);
         let suggestion = did_you_mean(name, names.into_iter().chain(["all", "none"]));
-        format!("no such poller; right is \"all\", \"none\" or {}{suggestion}", names.join(", "))
+        format!("no such poller; expected \"all\", \"none\" or {}{suggestion}", names.join(", "))
     })
 }
 
@@ -275,7 +275,7 @@ pub(super) fn distinct<T: PartialEq>(
     for (at, item) in items.iter().enumerate() {
         match read(item) {
             Ok(value) if values.contains(&value) => {
-                mistakes.push((at, "stands here twice; right is once".to_owned()));
+                mistakes.push((at, "stands here twice; expected once".to_owned()));
             }
             Ok(value) => values.push(value),
             Err(what) => mistakes.push((at, what)),

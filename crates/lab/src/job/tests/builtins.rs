@@ -147,7 +147,7 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     let error = find("quik").expect_err("no such job").to_string();
     assert_eq!(
         error,
-        "\"quik\" is no job; right is a path to a .toml file, a built-in job (quick, seed0, \
+        "\"quik\" is no job; expected a path to a .toml file, a built-in job (quick, seed0, \
          seed1, chain, http, dead, seed2, herd, seed4, version) or an experiment (streams, pipes, chain, \
          http, herd); did you mean \"quick\"?"
     );

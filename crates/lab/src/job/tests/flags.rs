@@ -93,8 +93,8 @@ fn wrong_arm_flags_are_named() {
         let result = commands_from_flags(&texts(arms), &texts(patterns));
         result.expect_err("the flags are wrong").to_string()
     };
-    assert_eq!(answer(&["bench"], &["(.)"]), "--arm bench: right is 'name=command'");
-    assert!(answer(&["a=b"], &[]).starts_with("--arm-pattern: 0 of them for 1 --arm; right is"));
+    assert_eq!(answer(&["bench"], &["(.)"]), "--arm bench: expected 'name=command'");
+    assert!(answer(&["a=b"], &[]).starts_with("--arm-pattern: 0 of them for 1 --arm; expected"));
     assert!(answer(&["a=b"], &["x"]).starts_with("--arm-pattern x: has no capture group"));
     assert!(answer(&["a="], &["(.)"]).starts_with("--arm a=: not one line of text"));
     assert!(answer(&["=b"], &["(.)"]).starts_with("--arm: not a usable name"));
@@ -104,7 +104,7 @@ fn wrong_arm_flags_are_named() {
 fn a_wrong_flag_is_named_with_what_would_be_right() {
     assert_eq!(
         answer(&axis("transport", &["pipe", "tpc"])),
-        "--transport tpc: not accepted; right is pipe, unix, tcp; did you mean \"tcp\"?"
+        "--transport tpc: not accepted; expected pipe, unix, tcp; did you mean \"tcp\"?"
     );
     assert_eq!(
         answer(&axis("pipes", &["100"])),
@@ -116,7 +116,7 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
     );
     assert_eq!(
         answer(&axis("no-poller", &["true", "false"])),
-        "--no-poller true,false: right is one value"
+        "--no-poller true,false: expected one value"
     );
     let flag = |set: fn(&mut Overrides)| {
         let mut overrides = Overrides::default();
@@ -130,12 +130,12 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
     );
     assert_eq!(
         flag(|flags| flags.blocks = Some("many".to_owned())),
-        "--blocks many: not a whole number in bounds; right is a whole number from 1 to 1000, such \
+        "--blocks many: not a whole number in bounds; expected a whole number from 1 to 1000, such \
          as 12"
     );
     assert_eq!(
         flag(|flags| flags.pollers = texts(&["pol"])),
-        "--poller pol: no such poller; right is \"all\", \"none\" or select, poll, aio, epoll, \
+        "--poller pol: no such poller; expected \"all\", \"none\" or select, poll, aio, epoll, \
          epoll-et, epoll-oneshot, uring-poll, uring; did you mean \"poll\"?"
     );
     assert_eq!(
@@ -144,21 +144,21 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
     );
     assert_eq!(
         flag(|flags| flags.only = texts(&["stream"])),
-        "--only stream: no such part; right is streams; did you mean \"streams\"?"
+        "--only stream: no such part; expected streams; did you mean \"streams\"?"
     );
     assert_eq!(
         flag(|flags| {
             flags.runtime = Some("1s".to_owned());
             flags.interval = Some("2s".to_owned());
         }),
-        "--interval 2s: an interval of 2s is longer than the runtime of 1s; right is at most 1s"
+        "--interval 2s: an interval of 2s is longer than the runtime of 1s; expected at most 1s"
     );
     assert_eq!(
         flag(|flags| {
             flags.blocks = Some("9".to_owned());
             flags.max_blocks = Some("8".to_owned());
         }),
-        "--blocks 9: 9 blocks are more than max_blocks = 8; right is at most that"
+        "--blocks 9: 9 blocks are more than max_blocks = 8; expected at most that"
     );
 }
 

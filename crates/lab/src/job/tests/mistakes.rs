@@ -41,86 +41,86 @@ fn a_mistake_in_global_is_answered_with_its_place_and_the_right_way() {
         ),
         (
             "blocks = \"12\"",
-            "x.toml:2:10: blocks = \"12\": this is a text; right is a whole number from 1 to 1000, \
+            "x.toml:2:10: blocks = \"12\": this is a text; expected a whole number from 1 to 1000, \
              such as 12",
         ),
         (
             "blocks = 0",
-            "x.toml:2:10: blocks = 0: out of bounds; right is a whole number from 1 to 1000, such \
+            "x.toml:2:10: blocks = 0: out of bounds; expected a whole number from 1 to 1000, such \
              as 12",
         ),
         (
             "seed = -1",
-            "x.toml:2:8: seed = -1: not a whole number in bounds; right is a whole number from 0 \
+            "x.toml:2:8: seed = -1: not a whole number in bounds; expected a whole number from 0 \
              to 9223372036854775807, such as 20061106",
         ),
         (
             "blocks = 9\nmax_blocks = 8",
-            "x.toml:2:10: 9 blocks are more than max_blocks = 8; right is at most that",
+            "x.toml:2:10: 9 blocks are more than max_blocks = 8; expected at most that",
         ),
         (
             "min_effect = 3",
-            "x.toml:2:14: min_effect = 3: this is a whole number; right is a share from 0.1% to \
+            "x.toml:2:14: min_effect = 3: this is a whole number; expected a share from 0.1% to \
              100%, such as \"3%\"",
         ),
         (
             "target_ci = \"three\"",
-            "x.toml:2:13: target_ci = \"three\": not a share; right is a share from 0.1% to 50%, \
+            "x.toml:2:13: target_ci = \"three\": not a share; expected a share from 0.1% to 50%, \
              such as \"1.5%\"",
         ),
         (
             "runtime = 2",
-            "x.toml:2:11: runtime = 2: this is a whole number; right is a duration from 10ms to \
+            "x.toml:2:11: runtime = 2: this is a whole number; expected a duration from 10ms to \
              10m, such as \"2s\"",
         ),
         (
             "budget = \"20\"",
-            "x.toml:2:10: budget = \"20\": not a duration; right is a duration from 1s to 168h, \
+            "x.toml:2:10: budget = \"20\": not a duration; expected a duration from 1s to 168h, \
              such as \"20m\"",
         ),
         (
             "ramp_time = \"1h\"",
-            "x.toml:2:13: ramp_time = \"1h\": out of bounds; right is a duration from 0s to 10m, \
+            "x.toml:2:13: ramp_time = \"1h\": out of bounds; expected a duration from 0s to 10m, \
              such as \"500ms\"",
         ),
         (
             "runtime = \"1s\"\ninterval = \"2s\"",
-            "x.toml:3:12: an interval of 2s is longer than the runtime of 1s; right is at most 1s",
+            "x.toml:3:12: an interval of 2s is longer than the runtime of 1s; expected at most 1s",
         ),
         (
             "profile = \"cycles:99\"",
             "x.toml:2:11: profile = \"cycles:99\": the event \"cycles\" is not known, only \
-             cpu-clock; right is samples per second from 1 to 10000, such as \"cpu-clock:999\"",
+             cpu-clock; expected samples per second from 1 to 10000, such as \"cpu-clock:999\"",
         ),
         (
             "show_intervals = \"yes\"",
-            "x.toml:2:18: show_intervals = \"yes\": this is a text; right is true or false, such \
+            "x.toml:2:18: show_intervals = \"yes\": this is a text; expected true or false, such \
              as true",
         ),
         (
             "require = \"perf\"",
-            "x.toml:2:11: require = \"perf\": not a list; right is a list of texts, such as \
+            "x.toml:2:11: require = \"perf\": not a list; expected a list of texts, such as \
              [\"tracepoint raw_syscalls:sys_enter\"]",
         ),
         (
             "name = \"a/b\"",
-            "x.toml:2:8: name = \"a/b\": not a usable name; right is a name of at most 60 letters, \
+            "x.toml:2:8: name = \"a/b\": not a usable name; expected a name of at most 60 letters, \
              digits, \"-\", \"_\" or \".\" that begins with a letter or digit, such as \"quick\"",
         ),
         (
             "question = \"\"",
-            "x.toml:2:12: question = \"\": not one line of text; right is one line of text, such \
+            "x.toml:2:12: question = \"\": not one line of text; expected one line of text, such \
              as \"Which event mechanism for which load?\"",
         ),
         (
             "pollers = [\"epoll\", \"epol-et\"]",
-            "x.toml:2:21: pollers = \"epol-et\": no such poller; right is \"all\", \"none\" or \
+            "x.toml:2:21: pollers = \"epol-et\": no such poller; expected \"all\", \"none\" or \
              select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring; did you mean \
              \"epoll-et\"?",
         ),
         (
             "pollers = [\"poll\", \"poll\"]",
-            "x.toml:2:20: pollers = \"poll\": stands here twice; right is once",
+            "x.toml:2:20: pollers = \"poll\": stands here twice; expected once",
         ),
         (
             "pollers = []",
@@ -128,13 +128,13 @@ fn a_mistake_in_global_is_answered_with_its_place_and_the_right_way() {
         ),
         (
             "pollers = 7",
-            "x.toml:2:11: pollers = 7: this is a whole number; right is \"all\", \"none\" or a \
+            "x.toml:2:11: pollers = 7: this is a whole number; expected \"all\", \"none\" or a \
              list of select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring, such as \
              [\"epoll\", \"poll\"]",
         ),
         (
             "peers = [\"nginks\"]",
-            "x.toml:2:10: peers = \"nginks\": no such peer; right is \"all\", \"none\" or raw-epoll, \
+            "x.toml:2:10: peers = \"nginks\": no such peer; expected \"all\", \"none\" or raw-epoll, \
              raw-uring, raw-c, nginx, haproxy, h2o, lighttpd, libev, libuv, libevent, mio, polling, pool, \
              pool-epoll; \
              did you mean \"nginx\"?",
@@ -165,22 +165,22 @@ fn a_mistake_in_a_job_is_answered_with_its_place_and_the_right_way() {
         ("blocks = 3", "x.toml:3:1: the key \"blocks\" is not for [[job]]; it belongs to [global]"),
         (
             "transport = [\"pipe\", \"tpc\"]",
-            "x.toml:3:22: transport = \"tpc\": not accepted; right is pipe, unix, tcp; did you \
+            "x.toml:3:22: transport = \"tpc\": not accepted; expected pipe, unix, tcp; did you \
              mean \"tcp\"?",
         ),
-        ("transport = []", "x.toml:3:13: transport = []: an empty list; right is pipe, unix, tcp"),
+        ("transport = []", "x.toml:3:13: transport = []: an empty list; expected pipe, unix, tcp"),
         (
             "nfds = [100, 0]",
-            "x.toml:3:14: nfds = 0: not accepted; right is a whole number from 1 to 500000",
+            "x.toml:3:14: nfds = 0: not accepted; expected a whole number from 1 to 500000",
         ),
-        ("nfds = [100, 0x64]", "x.toml:3:14: nfds = 0x64: stands here twice; right is once"),
+        ("nfds = [100, 0x64]", "x.toml:3:14: nfds = 0x64: stands here twice; expected once"),
         (
             "nfds = \"100\"",
-            "x.toml:3:8: nfds = \"100\": this is a text; right is a whole number from 1 to 500000",
+            "x.toml:3:8: nfds = \"100\": this is a text; expected a whole number from 1 to 500000",
         ),
         (
             "no_poller = [true]",
-            "x.toml:3:13: no_poller = [true]: this is a list; right is true or false, once",
+            "x.toml:3:13: no_poller = [true]: this is a list; expected true or false, once",
         ),
         ("arm = 1", "x.toml:3:1: \"arm\" is written [[job.arm]] in a job file"),
         (
@@ -189,12 +189,12 @@ fn a_mistake_in_a_job_is_answered_with_its_place_and_the_right_way() {
         ),
         (
             "[[job]]\nname = \"other\"",
-            "x.toml:3:1: [[job]] lacks the key \"experiment\"; right is one of streams, pipes, chain, http, \
+            "x.toml:3:1: [[job]] lacks the key \"experiment\"; expected one of streams, pipes, chain, http, \
              herd, such as \"streams\"",
         ),
         (
             "[[job]]\nexperiment = \"pipe\"",
-            "x.toml:4:14: experiment = \"pipe\": no such experiment; right is one of streams, \
+            "x.toml:4:14: experiment = \"pipe\": no such experiment; expected one of streams, \
              pipes, chain, http, herd; did you mean \"pipes\"?",
         ),
     ] {
@@ -207,12 +207,12 @@ fn a_generator_or_dead_connections_that_cannot_be_are_answered() {
     for (line, expected) in [
         (
             "generator = [\"pollux\", \"wrk2\"]",
-            "x.toml:3:24: generator = \"wrk2\": not accepted; right is pollux, wrk, ab; did you \
+            "x.toml:3:24: generator = \"wrk2\": not accepted; expected pollux, wrk, ab; did you \
              mean \"wrk\"?",
         ),
         (
             "dead = 500001",
-            "x.toml:3:8: dead = 500001: not accepted; right is a whole number from 0 to 500000",
+            "x.toml:3:8: dead = 500001: not accepted; expected a whole number from 0 to 500000",
         ),
         ("processes = 2", "x.toml:3:1: unknown key \"processes\" in [[job]]"),
     ] {
@@ -264,14 +264,14 @@ fn a_mistake_in_an_arm_is_answered_with_its_place_and_the_right_way() {
 fn a_mistake_in_the_outline_is_answered() {
     let job = "[[job]]\nexperiment = \"streams\"\n";
     for (text, expected) in [
-        (String::new(), "x.toml:1:1: 0 [[job]] sections; right is from 1 to 64"),
+        (String::new(), "x.toml:1:1: 0 [[job]] sections; expected from 1 to 64"),
         (
             format!("[globl]\n{job}"),
             "x.toml:1:2: unknown key \"globl\" at the top of the file; did you mean \"global\"?",
         ),
         (
             format!("schema = 2\n{job}"),
-            "x.toml:1:10: schema = 2: out of bounds; right is 1, the only version so far",
+            "x.toml:1:10: schema = 2: out of bounds; expected 1, the only version so far",
         ),
         (
             format!("runtime = \"1s\"\n{job}"),
@@ -285,14 +285,14 @@ fn a_mistake_in_the_outline_is_answered() {
     let answers = answer("[job]\nexperiment = \"streams\"\n");
     assert_eq!(answers, ["x.toml:1:2: \"job\" is written [[job]] in a job file"]);
     let empty_list = answer("job = []\n");
-    assert_eq!(empty_list, ["x.toml:1:1: 0 [[job]] sections; right is from 1 to 64"]);
+    assert_eq!(empty_list, ["x.toml:1:1: 0 [[job]] sections; expected from 1 to 64"]);
 }
 
 #[test]
 fn a_wrong_global_setting_is_told_once_for_all_jobs() {
     let text = "[global]\ninterval = \"3s\"\n[[job]]\nexperiment = \"streams\"\n[[job]]\n\
                 experiment = \"pipes\"\n";
-    let expected = "x.toml:2:12: an interval of 3s is longer than the runtime of 2s; right is at \
+    let expected = "x.toml:2:12: an interval of 3s is longer than the runtime of 2s; expected at \
                     most 2s";
     assert_eq!(answer(text), [expected]);
 }
