@@ -72,7 +72,12 @@ pub enum StoreError {
 /// [`StoreError::Folder`] with what refused.
 pub fn prepare(folder: &Path) -> Result<(), StoreError> {
     let probe = partial(&folder.join(RESULT_FILE));
-    let tried = std::fs::create_dir_all(folder)
+    let is_folder = match std::fs::metadata(folder) {
+        Ok(found) if !found.is_dir() => Err(io::Error::other("expected a folder, this is a file")),
+        _ => Ok(()),
+    };
+    let tried = is_folder
+        .and_then(|()| std::fs::create_dir_all(folder))
         .and_then(|()| std::fs::write(&probe, ""))
         .and_then(|()| std::fs::remove_file(&probe));
     tried.map_err(|cause| StoreError::Folder { path: folder.to_owned(), cause })
