@@ -46,9 +46,11 @@ pub(super) fn check(
     clients: u32,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let file = config_file(config)?;
-    let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
     let environment = environment()?;
+    // Without a word the configuration of the pool that runs is meant.
+    let file =
+        config_file(config).or_else(|none| config_of_running(&environment.prefix).ok_or(none))?;
+    let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
     let sizes = Sizes::new(&environment);
     let counted = count_queues(&environment.prefix);
     let estimate = config.entries.len() as u64 * SERVICES_OF_A_PROGRAM;
@@ -91,6 +93,19 @@ impl Findings {
         let Self { missing_programs, unwritable_outputs, short_limits, .. } = self;
         [missing_programs, unwritable_outputs, short_limits].iter().all(|list| list.is_empty())
     }
+}
+
+/// The configuration of the pool with this prefix, if it runs and is ours.
+fn config_of_running(prefix: &Prefix) -> Option<PathBuf> {
+    let mut file = None;
+    let mut control = Control::connect(prefix).ok()?;
+    let mut each = |answer| {
+        if let Answer::Info(info) = answer {
+            file = Some(PathBuf::from(info.config));
+        }
+    };
+    control.ask(&Request::Info, SILENCE, &mut each).ok()?;
+    file
 }
 
 /// The queues of services of the pool with this prefix, if it runs, is ours and has none to make

@@ -209,6 +209,11 @@ fn a_restart_of_what_is_down_returns() {
     let (said, _) = bank.good(&["check", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&found["is_running"], &found["service_queues"]), (&true.into(), &1.into()));
+    // Where nothing names a configuration, that of the pool that runs is checked.
+    let mut check = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    bank.surround(check.args(["pool", "check", "--json"]));
+    let output = check.env_remove("NDRX_CONFIG").output().expect("pollux runs");
+    assert_eq!(texts(&output).0, said, "{}", texts(&output).1);
     bank.good(&["stop"]);
 }
 
