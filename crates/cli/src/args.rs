@@ -3,16 +3,18 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::TypedValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pollux_lab::doctor::Asked;
+use pollux_lab::experiment::Experiment;
 
 use crate::axis_flags::AxisFlags;
 use crate::fld::FldFlags;
-use crate::help;
 use crate::load::LoadFlags;
 use crate::pool::PoolCommand;
 use crate::serve::ServeFlags;
+use crate::values::Choice;
+use crate::{help, mistakes, values};
 
 /// Event loops for Linux servers, and the laboratory that proves them.
 #[derive(Debug, Parser)]
@@ -24,7 +26,7 @@ pub(crate) struct Cli {
 
 /// The command line with everything that its help says.
 pub(crate) fn command() -> clap::Command {
-    help::decorated(Cli::command())
+    mistakes::with_negative_numbers(help::decorated(Cli::command()))
 }
 
 #[derive(Debug, Subcommand)]
@@ -70,9 +72,11 @@ pub(crate) struct DoctorFlags {
 
 /// The names of the lab's own tables.
 fn asked() -> impl TypedValueParser<Value = Asked> {
-    let values = Asked::names().map(|(name, about)| PossibleValue::new(name).help(about));
-    PossibleValuesParser::new(values)
-        .map(|name| Asked::by_name(&name).expect("one of the possible values"))
+    let known = |name| Asked::by_name(name).expect("its own name");
+    Choice::new(
+        "experiment or job",
+        Asked::names().map(|(name, about)| (name.to_owned(), about, known(name))),
+    )
 }
 
 #[derive(Debug, Args)]
@@ -92,6 +96,12 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show what the experiments vary: the flags for it, their values and defaults
+    Axes {
+        /// Only those of this experiment
+        #[arg(value_name = "EXPERIMENT", value_parser = values::experiment())]
+        experiment: Option<Experiment>,
+    },
     /// Show what a job would run, what it would leave out, and how long it would take
     Plan {
         #[command(flatten)]
@@ -109,12 +119,12 @@ pub(crate) enum LabCommand {
         #[command(flatten)]
         run: RunFlags,
     },
-    /// Repeat one of the documents that pollux grew from: 0 (epoll_bench), 1 (pipetest and dphttpd),
-    /// 2 (epoll against io_uring under ab), 4 (EPOLLEXCLUSIVE with 250 servers)
+    /// Repeat a published benchmark: 0 = epoll_bench (2006), 1 = pipetest and dphttpd (2002),
+    /// 2 = epoll against io_uring (2020), 4 = EPOLLEXCLUSIVE (2015)
     Seed {
-        /// Number of the seed
-        #[arg(value_parser = clap::value_parser!(u8).range(0..=4))]
-        number: u8,
+        /// Which one
+        #[arg(value_name = "SEED", value_parser = values::seed())]
+        number: &'static str,
         #[command(flatten)]
         run: RunFlags,
     },
@@ -138,7 +148,8 @@ pub(crate) enum LabCommand {
         before: PathBuf,
         /// The later result
         after: PathBuf,
-        /// Exit with 3 when an arm got worse in relation to its baseline, or is missing
+        /// Exit with 3 when an arm got worse in relation to its baseline, or is missing. An unclear row
+        /// passes: see --strict
         #[arg(long)]
         gate: bool,
         /// Exit with 4 when a row is unclear
@@ -219,32 +230,35 @@ pub(crate) enum LabCommand {
 pub(crate) struct Target {
     /// A job file, a built-in job (see `pollux lab list`) or an experiment: streams, pipes, chain, http,
     /// herd
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = values::jobs(), hide_possible_values = true)]
     pub(crate) job: String,
 }
 
 /// Flags that change the job; each is the job key of the same name.
 #[derive(Debug, Args)]
 pub(crate) struct JobFlags {
-    /// Only these parts or experiments of the job
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Job")]
+    /// Only these parts or experiments of the job (`pollux lab plan JOB` names them)
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::parts(),
+          hide_possible_values = true, help_heading = "Job")]
     pub(crate) only: Vec<String>,
     /// Blocks: each runs every arm at every point once [default: the job's, else 12]
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) blocks: Option<String>,
-    /// Most blocks, added while the interval is wider than the target
+    /// Most blocks, added while the interval is wider than --target-ci; disturbed blocks are
+    /// repeated beyond it
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) max_blocks: Option<String>,
-    /// Most time for everything; the plan is cut to fit and says what it cut
+    /// Aim for this much time: fewer blocks, shorter windows, fewer points; a block that has begun
+    /// is ended
     #[arg(long, value_name = "TIME", help_heading = "Job")]
     pub(crate) budget: Option<String>,
     /// Seed of block order and workloads
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) seed: Option<String>,
-    /// Smallest effect that counts, such as 3%
+    /// Differences below this are called equivalent, such as 3%
     #[arg(long, value_name = "PERCENT", help_heading = "Job")]
     pub(crate) min_effect: Option<String>,
-    /// Wanted half-width of the 95 % interval, such as 1.5%
+    /// Add blocks until the 95 % interval is this much to either side, such as 1.5%
     #[arg(long, value_name = "PERCENT", help_heading = "Job")]
     pub(crate) target_ci: Option<String>,
     /// Sample the CPU clock in a pass of its own: kernel symbols with shares [default rate: 999]
@@ -259,22 +273,29 @@ pub(crate) struct JobFlags {
     pub(crate) show_intervals: bool,
     /// Mechanisms to compare: all, or some of select, poll, aio, epoll, epoll-et,
     /// epoll-oneshot, uring-poll, uring
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::drivers(),
+          hide_possible_values = true, help_heading = "Arms")]
     pub(crate) poller: Vec<String>,
     /// A build of pollux as an arm, for each of the pollers; twice or more to compare builds
     #[arg(long, value_name = "NAME=PATH", help_heading = "Arms")]
     pub(crate) binary: Vec<String>,
-    /// Ways of waiting to compare, of a herd: all, or some of exclusive, epoll, edge, shared, block,
+    /// herd only: how workers wait for work: all, or some of exclusive, epoll, edge, shared, block,
     /// uring
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::waits(),
+          hide_possible_values = true, help_heading = "Arms")]
     pub(crate) wait: Vec<String>,
-    /// Floors and other systems to compare with: all, none, or names such as raw-epoll, nginx, libev
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Arms")]
+    /// Other programs beside pollux: all, none, or some of bare loops in C (raw-epoll, raw-uring,
+    /// raw-c), servers (nginx, haproxy, h2o, lighttpd), libraries (libev, libuv, libevent, mio,
+    /// polling) and pools (pool, pool-epoll)
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::peers(),
+          hide_possible_values = true, help_heading = "Arms")]
     pub(crate) peer: Vec<String>,
     /// The arm that the others are compared with
     #[arg(long, value_name = "ARM", help_heading = "Arms")]
     pub(crate) baseline: Option<String>,
-    /// An external program as an arm; {pipes} and the like stand for the point's value
+    /// An external program as an arm. {NAME} is replaced by the axis of that name, as in
+    /// {connections}. Its figure is in the unit of the experiment: events or calls per second for
+    /// streams, pipes and herd, ns per event for chain, µs of CPU per request for http
     #[arg(long, value_name = "NAME=COMMAND", help_heading = "Arms")]
     pub(crate) arm: Vec<String>,
     /// Where that program prints its figure: a regular expression with one group

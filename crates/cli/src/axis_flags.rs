@@ -3,6 +3,8 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use pollux_lab::experiment::{Axis, AxisKind, Experiment};
 
+use crate::values::Offered;
+
 /// The axes that were given, each with its values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AxisFlags(pub(crate) Vec<(String, Vec<String>)>);
@@ -41,6 +43,33 @@ fn axes() -> impl Iterator<Item = (Experiment, &'static Axis)> {
         .flat_map(|experiment| experiment.axes().iter().map(move |axis| (experiment, axis)))
 }
 
+/// What `pollux lab axes` prints: the axes of one experiment, or of all.
+pub(crate) fn text(only: Option<Experiment>) -> String {
+    let mut text = String::new();
+    for experiment in Experiment::ALL.into_iter().filter(|each| only.is_none_or(|one| one == *each))
+    {
+        let blank = if text.is_empty() { "" } else { "\n" };
+        text += &format!("{blank}{experiment}: {}\n", experiment.about());
+        for axis in experiment.axes() {
+            let original = axis.original.map(|option| format!("; {option} of the original"));
+            text += &format!(
+                "  --{:<16} {} ({}{}) [default: {}]\n",
+                axis.flag(),
+                axis.about,
+                axis.accepts(),
+                original.unwrap_or_default(),
+                axis.default.join(","),
+            );
+        }
+    }
+    text
+}
+
+fn list(arg: Arg, value: &'static str) -> Arg {
+    let arg = arg.action(ArgAction::Append).value_delimiter(',').value_name(value);
+    arg.hide_possible_values(true)
+}
+
 fn flag(experiment: Experiment, axis: &'static Axis) -> Arg {
     let original = axis.original.map(|option| format!("; {option} of the original"));
     let default = axis.default.join(",");
@@ -53,11 +82,16 @@ fn flag(experiment: Experiment, axis: &'static Axis) -> Arg {
     let arg = Arg::new(axis.name)
         .long(axis.flag())
         .help(help)
-        .help_heading("Axes (a list makes a point of each value)");
+        .help_heading("Axes (a list makes a point of each value)")
+        // Some thirty flags: `pollux lab axes` shows them, completions and the manual know them.
+        .hide_short_help(true)
+        .hide_long_help(true);
     match axis.kind {
         AxisKind::Switch => arg.action(ArgAction::SetTrue),
-        AxisKind::Word(_) => arg.action(ArgAction::Append).value_delimiter(',').value_name("WORD"),
-        AxisKind::Either => arg.action(ArgAction::Append).value_delimiter(',').value_name("BOOL"),
-        AxisKind::Count(..) => arg.action(ArgAction::Append).value_delimiter(',').value_name("N"),
+        AxisKind::Word(words) => {
+            list(arg, "WORD").value_parser(Offered::names(words.iter().copied()))
+        }
+        AxisKind::Either => list(arg, "BOOL").value_parser(Offered::names(["true", "false"])),
+        AxisKind::Count(..) => list(arg, "N"),
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::time::Duration;
 
 use pollux_engine::Driver;
@@ -22,12 +22,11 @@ use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
+use crate::axis_flags;
 use crate::lab_parts as parts;
 use crate::output::{self, Failure};
 use crate::progress::{self, Progress};
 
-/// Built-in jobs by the number of their seed.
-const SEEDS: [(u8, &str); 4] = [(0, "seed0"), (1, "seed1"), (2, "seed2"), (4, "seed4")];
 /// Folder for results when none is named.
 const OUT: &str = "pollux-out";
 /// Longest run description that `measure` reads.
@@ -38,7 +37,11 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
     match lab.command {
         None => run_job(DEFAULT_JOB, lab.run),
         Some(LabCommand::Run { target, run }) => run_job(&target.job, run),
-        Some(LabCommand::Seed { number, run }) => run_job(seed_job(number)?, run),
+        Some(LabCommand::Seed { number, run }) => run_job(number, run),
+        Some(LabCommand::Axes { experiment }) => {
+            output::result(&axis_flags::text(experiment))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Some(LabCommand::List { json }) => list(json),
         Some(LabCommand::Plan { target, job, json }) => show_plan(&target.job, job, json),
         Some(LabCommand::Report { result, markdown, json, html }) => {
@@ -83,7 +86,7 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
         announce(&plan, &sources, &folder);
     }
     let stop = Stop::default();
-    listen_for_interrupts(&stop)?;
+    let ended_by = listen_for_interrupts(&stop)?;
     let mut progress = Progress::new(&plan, folder.clone(), flags.quiet);
     let record = Runner {
         plan: &plan,
@@ -106,22 +109,14 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     if !flags.quiet {
         output::remark(&format!("report: {}", folder.join(store::REPORT_FILE).display()));
     }
-    Ok(exit_code(&record, flags.strict))
+    Ok(exit_code(&record, flags.strict, ended_by.load(Relaxed)))
 }
 
-fn seed_job(number: u8) -> Result<&'static str, Failure> {
-    let job = SEEDS.iter().find(|(known, _)| *known == number);
-    job.map(|(_, job)| *job).ok_or_else(|| {
-        let known: Vec<String> = SEEDS.iter().map(|(known, _)| known.to_string()).collect();
-        let known = known.join(", ");
-        Failure::usage(format!("no job repeats seed {number}; right is one of {known}"))
-    })
-}
-
-fn exit_code(record: &Record, is_strict: bool) -> ExitCode {
+/// `signal` is the one that interrupted the run, if one did.
+fn exit_code(record: &Record, is_strict: bool, signal: i32) -> ExitCode {
     let has = |verdict| record.results.iter().any(|row| row.verdict == verdict);
     if record.ending == Ending::Interrupted {
-        return ExitCode::from(130);
+        return output::ended_by(signal);
     }
     if record.results.is_empty() || has(Verdict::Failed) {
         return ExitCode::from(1);
@@ -221,15 +216,21 @@ fn announce(plan: &Plan, sources: &Sources, folder: &Path) {
 }
 
 /// The first Ctrl-C or SIGTERM ends the run after its block, the second at once.
-fn listen_for_interrupts(stop: &Stop) -> Result<(), Failure> {
+/// Gives the number of the first.
+fn listen_for_interrupts(stop: &Stop) -> Result<Arc<AtomicI32>, Failure> {
     let mut signals = signal_hook::iterator::Signals::new([
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGTERM,
     ])
     .map_err(Failure::failed)?;
     let stop = stop.clone();
+    let first = Arc::new(AtomicI32::new(signal_hook::consts::SIGINT));
+    let ended_by = Arc::clone(&first);
     std::thread::spawn(move || {
-        for (count, _) in signals.forever().enumerate() {
+        for (count, signal) in signals.forever().enumerate() {
+            if count == 0 {
+                first.store(signal, Relaxed);
+            }
             stop.ask();
             output::remark(match count {
                 0 => "stopping after this block; once more stops at once",
@@ -237,7 +238,7 @@ fn listen_for_interrupts(stop: &Stop) -> Result<(), Failure> {
             });
         }
     });
-    Ok(())
+    Ok(ended_by)
 }
 
 fn default_folder(job: &str) -> PathBuf {

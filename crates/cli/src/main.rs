@@ -20,12 +20,14 @@ mod help;
 mod lab;
 mod lab_parts;
 mod load;
+mod mistakes;
 mod output;
 mod pages;
 mod pool;
 mod progress;
 mod serve;
 mod service_table;
+mod values;
 
 use args::{Cli, Command};
 
@@ -49,7 +51,7 @@ fn parsed() -> Cli {
     let mut command = args::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    cli.unwrap_or_else(|error| error.format(&mut command).exit())
+    cli.unwrap_or_else(|error| mistakes::end(error, &mut command))
 }
 
 fn run(command: Command) -> Result<ExitCode, output::Failure> {

@@ -26,6 +26,13 @@ impl Failure {
     }
 }
 
+/// The exit code of a command that a signal ended: what a shell shows for a program that does not
+/// catch it.
+pub(crate) fn ended_by(signal: i32) -> ExitCode {
+    const BASE: i32 = 128;
+    ExitCode::from(u8::try_from(BASE + signal).unwrap_or(u8::MAX))
+}
+
 /// Prints a result.
 pub(crate) fn result(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();

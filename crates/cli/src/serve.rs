@@ -6,12 +6,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::TypedValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use pollux_engine::{Signal, Signals};
 use pollux_server::Server;
 use pollux_server::config::{Given, SETTINGS, Setting, Takes};
 
 use crate::output::{self, Failure};
+use crate::values;
 
 /// The setting that is written without a flag.
 const POSITIONAL: &str = "dir";
@@ -94,6 +96,13 @@ fn flag(setting: &'static Setting) -> Arg {
         Takes::Switch => arg.action(ArgAction::SetTrue),
         Takes::Value => arg.action(ArgAction::Set).value_name(setting.value),
         Takes::List => arg.action(ArgAction::Append).value_name(setting.value),
+    };
+    // The server reads the texts of flags and file; a name is refused here as by every command.
+    let arg = match setting.name {
+        "poller" => arg
+            .value_parser(values::driver().map(|driver| driver.name().to_owned()))
+            .hide_possible_values(true),
+        _ => arg,
     };
     if setting.name == POSITIONAL { arg } else { arg.long(setting.name) }
 }

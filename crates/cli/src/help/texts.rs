@@ -8,6 +8,7 @@ pub(super) fn of(path: &str) -> &'static [Section] {
     use Section::Examples;
     match path {
         "pollux lab" => LAB,
+        "pollux lab axes" => &[Examples("pollux lab axes\npollux lab axes http")],
         "pollux lab plan" => &[Examples("pollux lab plan quick --budget 1m")],
         "pollux lab run" => LAB_RUN,
         "pollux lab seed" => &[
@@ -15,6 +16,7 @@ pub(super) fn of(path: &str) -> &'static [Section] {
                 "pollux lab seed 0 --blocks 1 --runtime 5s\n\
                  pollux lab seed 1 --only dead",
             ),
+            SEE_AXES,
             LAB_SIGNALS,
             LAB_EXIT_CODES,
         ],
@@ -37,6 +39,12 @@ pub(super) fn of(path: &str) -> &'static [Section] {
     }
 }
 
+const SEE_AXES: Section = Section::Text(
+    "Axes",
+    "Each experiment has flags for what it varies, such as --nfds or --connections; a list makes \
+     a point of each value. `pollux lab axes` lists them, `pollux lab axes http` those of one.",
+);
+
 const LAB_SIGNALS: Section = Section::Signals(&[(
     "SIGINT, SIGTERM",
     "end the run after its block and report the blocks until then; a second one ends at once",
@@ -48,7 +56,8 @@ const LAB_EXIT_CODES: Section = Section::ExitCodes(&[
     ("2", "wrong flags or a wrong job file"),
     ("4", "inconclusive, disturbed or invalid (only with --strict)"),
     ("5", "a required source is missing (require = [...] in the job)"),
-    ("130", "ended by a signal; the blocks until then were reported"),
+    ("130", "ended by SIGINT (Ctrl-C); the blocks until then were reported"),
+    ("143", "ended by SIGTERM; the blocks until then were reported"),
 ]);
 
 const LAB_COMPARE_EXIT_CODES: Section = Section::ExitCodes(&[
@@ -70,6 +79,7 @@ pollux lab run http --connections 64,256
 pollux lab seed 0
 pollux lab compare before after --gate",
     ),
+    SEE_AXES,
     LAB_SIGNALS,
     LAB_EXIT_CODES,
 ];
@@ -87,6 +97,7 @@ pollux lab run streams --transport pipe --poller epoll-et \\
 pollux lab run version --binary old=../old/target/release/pollux \\
     --binary new=target/release/pollux",
     ),
+    SEE_AXES,
     LAB_SIGNALS,
     LAB_EXIT_CODES,
 ];

@@ -8,11 +8,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use pollux_engine::{CpuList, Driver};
 use pollux_load::{Objective, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
 
 use super::values::{self, Weighted};
+use crate::values::{driver, duration, length, whole_in};
 
 /// Connections when none are asked for: enough to keep most servers busy on one machine, few
 /// enough that the latency is not all queue.
@@ -89,19 +91,18 @@ pub(crate) struct LoadFlags {
 
     /// Active connections over all threads
     #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS,
-          value_parser = values::whole::<u32>(1, u32::MAX.into()), allow_negative_numbers = true,
-          help_heading = LOAD)]
+          value_parser = whole_in::<u32>(1, u32::MAX.into()), help_heading = LOAD)]
     pub(crate) connections: u32,
     /// End after so many requests, those of the warm-up aside
-    #[arg(short = 'n', long, value_name = "N", value_parser = values::whole::<u64>(1, u64::MAX),
-          allow_negative_numbers = true, help_heading = LOAD)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole_in::<u64>(1, u64::MAX),
+          help_heading = LOAD)]
     pub(crate) requests: Option<u64>,
     /// End after this time, warm-up aside; with --requests whichever comes first
     /// [default: 10s, all of --rate where its last stage has an end, none with --requests]
-    #[arg(short, long, value_name = "TIME", value_parser = values::length, help_heading = LOAD)]
+    #[arg(short, long, value_name = "TIME", value_parser = length, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
     /// Time at the start whose requests are not counted [default: 1s, none with --requests]
-    #[arg(long, value_name = "TIME", value_parser = values::duration, help_heading = LOAD)]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOAD)]
     pub(crate) warm_up: Option<Duration>,
     /// Requests per second by a schedule, whether or not earlier ones were answered: 5000,
     /// 1000@10s,2000@20s for steps, 100..5000@60s for a ramp [default: as fast as answers come]
@@ -112,37 +113,39 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "KIND", help_heading = LOAD)]
     pub(crate) arrival: Option<ArrivalFlag>,
     /// Time between an answer and the next request of its connection
-    #[arg(long, value_name = "TIME", value_parser = values::duration,
+    #[arg(long, value_name = "TIME", value_parser = duration,
           conflicts_with_all = ["rate", "find_capacity"], help_heading = LOAD)]
     pub(crate) think: Option<Duration>,
     /// Close a connection after so many requests and open another
-    #[arg(long, value_name = "N", value_parser = values::nonzero, allow_negative_numbers = true,
-          help_heading = LOAD)]
+    #[arg(long, value_name = "N", value_parser = at_least_one(), help_heading = LOAD)]
     pub(crate) requests_per_connection: Option<NonZeroU32>,
     /// A connection for each request
     #[arg(long, conflicts_with = "requests_per_connection", help_heading = LOAD)]
     pub(crate) no_keepalive: bool,
     /// Requests under way on one connection at the same time
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = values::whole::<u32>(1, PIPELINE_MAX.into()),
-          allow_negative_numbers = true, help_heading = LOAD)]
+          value_parser = whole_in::<u32>(1, PIPELINE_MAX.into()),
+          help_heading = LOAD)]
     pub(crate) pipeline: u32,
     /// Seed of everything random: Poisson arrivals, the choice among URLs [default: 1]
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>(0, u64::MAX),
-          allow_negative_numbers = true, help_heading = LOAD)]
+    #[arg(long, value_name = "N", value_parser = whole_in::<u64>(0, u64::MAX),
+          help_heading = LOAD)]
     pub(crate) seed: Option<u64>,
 
     /// Ask once, then never again
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = CROWD)]
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = whole_in::<u32>(0, u32::MAX.into()), help_heading = CROWD)]
     pub(crate) dead: u32,
     /// Never send anything
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = CROWD)]
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = whole_in::<u32>(0, u32::MAX.into()), help_heading = CROWD)]
     pub(crate) silent: u32,
     /// Send a request byte by byte
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = CROWD)]
+    #[arg(long, value_name = "N", default_value_t = 0,
+          value_parser = whole_in::<u32>(0, u32::MAX.into()), help_heading = CROWD)]
     pub(crate) slow: u32,
     /// Time between two bytes of a slow connection [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = values::length, help_heading = CROWD)]
+    #[arg(long, value_name = "TIME", value_parser = length, help_heading = CROWD)]
     pub(crate) drip: Option<Duration>,
 
     /// For https: believe servers whose certificate an authority in this PEM file has signed
@@ -162,34 +165,34 @@ pub(crate) struct LoadFlags {
     pub(crate) sources: Vec<Sources>,
     /// Threads of the generator
     #[arg(short, long, value_name = "N", default_value_t = 1,
-          value_parser = values::whole::<u32>(1, THREADS_MAX.into()), allow_negative_numbers = true,
-          help_heading = PLACE)]
+          value_parser = whole_in::<u32>(1, THREADS_MAX.into()), help_heading = PLACE)]
     pub(crate) threads: u32,
     /// CPUs that the threads are pinned to in turn, such as 0,2-3
     #[arg(long, value_name = "LIST", help_heading = PLACE)]
     pub(crate) cpus: Option<CpuList>,
     /// The generator's own event mechanism: select, poll, aio, epoll, epoll-et, epoll-oneshot,
     /// uring-poll, uring [default: uring where it can be opened, else epoll-et]
-    #[arg(long, value_name = "NAME", help_heading = PLACE)]
+    #[arg(long, value_name = "NAME", value_parser = driver(), hide_possible_values = true,
+          help_heading = PLACE)]
     pub(crate) poller: Option<Driver>,
 
     /// A connect that takes longer has failed
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::length,
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = length,
           help_heading = JUDGE)]
     pub(crate) connect_timeout: Duration,
     /// An answer that takes longer has failed, and its connection is closed; the end of the run
     /// does not wait for it: what is out then is waited for 250 ms, and a second if nothing at
     /// all is answered any more
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::length,
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length,
           help_heading = JUDGE)]
     pub(crate) timeout: Duration,
     /// The status that is right [default: any of 200 to 399]
-    #[arg(long, value_name = "STATUS", value_parser = values::status,
-          allow_negative_numbers = true, help_heading = JUDGE)]
+    #[arg(long, value_name = "STATUS", value_parser = whole_in::<u16>(100, 599),
+          help_heading = JUDGE)]
     pub(crate) expect_status: Option<u16>,
     /// The length of the body that is right
-    #[arg(long, value_name = "BYTES", value_parser = values::whole::<u64>(0, u64::MAX),
-          allow_negative_numbers = true, help_heading = JUDGE)]
+    #[arg(long, value_name = "BYTES", value_parser = whole_in::<u64>(0, u64::MAX),
+          help_heading = JUDGE)]
     pub(crate) expect_bytes: Option<u64>,
 
     /// What the latency has to keep to, such as p99=5ms or p99.9=250us; a run that does not ends
@@ -203,7 +206,7 @@ pub(crate) struct LoadFlags {
           help_heading = CAPACITY)]
     pub(crate) find_capacity: bool,
     /// Length of a trial [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = values::length, help_heading = CAPACITY)]
+    #[arg(long, value_name = "TIME", value_parser = length, help_heading = CAPACITY)]
     pub(crate) trial: Option<Duration>,
 
     /// The result as JSON; - for FILE, here and below, prints it instead of the table
@@ -224,6 +227,10 @@ pub(crate) struct LoadFlags {
     /// No progress
     #[arg(short, long, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
+}
+
+fn at_least_one() -> impl TypedValueParser<Value = NonZeroU32> {
+    whole_in::<u32>(1, u32::MAX.into()).map(|n| NonZeroU32::new(n).expect("not below one"))
 }
 
 fn body(text: &str) -> Result<Body, String> {

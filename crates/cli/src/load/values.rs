@@ -5,19 +5,12 @@
 
 use std::io::Read;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
 use std::path::Path;
-use std::time::Duration;
-
-use jiff::fmt::friendly::SpanParser;
-use pollux_load::render::count;
 
 /// Longest body that is sent: a request is kept in memory whole.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 /// Source addresses at most: each is good for some 28,000 connections.
 const SOURCES_MAX: u128 = 1024;
-/// Longest duration: more than a week of load is a slip of the pen.
-const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A URL and how often it is asked for in relation to the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,45 +32,6 @@ pub(crate) fn weighted(text: &str) -> Result<Weighted, String> {
         Ok(0) => Err("weight 0 means never; leave the URL out".to_owned()),
         Ok(weight) => Ok(Weighted { url, weight }),
         Err(_) => Err(format!("weight {weight} is beyond {}", u32::MAX)),
-    }
-}
-
-/// A whole number from `least` to `most`.
-pub(crate) fn whole<T: TryFrom<u64> + 'static>(
-    least: u64,
-    most: u64,
-) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
-    move |text| {
-        let read = text.parse().ok().filter(|number| (least..=most).contains(number));
-        read.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
-            format!("expected a whole number from {} to {}", count(least), count(most))
-        })
-    }
-}
-
-/// A number of requests that is not zero.
-pub(crate) fn nonzero(text: &str) -> Result<NonZeroU32, String> {
-    whole(1, u32::MAX.into())(text)
-        .map(|number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
-}
-
-/// A status of HTTP.
-pub(crate) fn status(text: &str) -> Result<u16, String> {
-    whole(100, 599)(text).map_err(|_| "expected a status from 100 to 599".to_owned())
-}
-
-/// `500ms`, `10s`, `1m30s`; `0s` only where a zero makes sense.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let read = SpanParser::new().parse_unsigned_duration(text).ok();
-    let right = "write a time with its unit, such as 500ms, 10s or 1m30s (a week at most)";
-    read.filter(|read| *read <= DURATION_MAX).ok_or_else(|| right.to_owned())
-}
-
-/// A duration that is not zero.
-pub(crate) fn length(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err("zero is too short".to_owned()),
-        length => Ok(length),
     }
 }
 
@@ -170,16 +124,6 @@ mod tests {
         for (text, why) in [("0@http://h/", "never"), ("99999999999@http://h/", "beyond")] {
             assert!(weighted(text).expect_err(text).contains(why));
         }
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("0s"), Ok(Duration::ZERO));
-        for text in ["", "5", "fast", "-1s", "9999h"] {
-            assert!(duration(text).expect_err(text).contains("500ms"), "{text}");
-        }
-        assert!(length("0ms").expect_err("zero").contains("zero"));
     }
 
     #[test]

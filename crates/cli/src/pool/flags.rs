@@ -9,6 +9,7 @@ use pollux_xatmi::worker::Wake;
 
 use crate::build_program::{self, BuildClientFlags, BuildServerFlags, LayOutFlags};
 use crate::help::Section;
+use crate::values::whole_in;
 
 /// What stands below the flags of `pollux pool`, and in the manual page.
 pub(crate) const NOTES: &[Section] = &[
@@ -128,11 +129,11 @@ pub(crate) enum PoolCommand {
     },
     /// Check a configuration: mistakes, missing programs, limits of this machine
     Check {
-        /// The configuration [default: NDRX_CONFIG]
+        /// The configuration [default: NDRX_CONFIG, else that of the pool that runs]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Client threads to reckon with; each has a reply queue
-        #[arg(long, default_value_t = 10, value_name = "N")]
+        #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole_in::<u32>(0, u32::MAX.into()))]
         clients: u32,
         /// As JSON
         #[arg(long)]
@@ -179,7 +180,7 @@ pub(crate) struct Which {
     #[arg(long, short = 's', value_name = "PROGRAM", conflicts_with = "id")]
     name: Option<String>,
     /// Only the worker with this server id
-    #[arg(long, short = 'i', value_name = "SRVID")]
+    #[arg(long, short = 'i', value_name = "SRVID", value_parser = whole_in::<u32>(0, u32::MAX.into()))]
     id: Option<u32>,
 }
 

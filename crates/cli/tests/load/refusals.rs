@@ -66,7 +66,7 @@ fn numbers_and_addresses_are_refused_in_plain_words() {
         (&["-c", "ten", url], "expected a whole number from 1"),
         (&["-c", "-5", url], "expected a whole number from 1"),
         (&["--pipeline", "2000", url], "expected a whole number from 1 to 1,024"),
-        (&["--expect-status", "7", url], "expected a status from 100 to 599"),
+        (&["--expect-status", "7", url], "expected a whole number from 100 to 599"),
         (&["--requests-per-connection", "0", url], "expected a whole number from 1"),
         (&["127.0.0.1:8080"], "write http://127.0.0.1:8080"),
         (&["localhost:8080/a"], "write http://localhost:8080/a"),

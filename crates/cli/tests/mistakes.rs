@@ -1,0 +1,183 @@
+//! What a wrong command line is answered with, and what a shell completes.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+const POLLERS: &str = "select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring";
+
+/// The standard error of a command that has to end with `code`.
+fn refused(code: i32, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    let output = command.args(words).stdin(Stdio::null()).output().expect("pollux runs");
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+    said
+}
+
+#[test]
+fn an_unknown_poller_is_answered_alike_by_every_command() {
+    let end = format!("{POLLERS}; did you mean \"epoll\"?\n");
+    for words in [
+        &["load", "--poller", "eppoll", "http://h/"][..],
+        &["serve", "--poller", "eppoll", "."],
+        &["lab", "plan", "quick", "--poller", "eppoll"],
+    ] {
+        let said = refused(2, words);
+        assert!(said.starts_with("error: --poller eppoll: no such poller; expected "), "{said}");
+        assert!(said.ends_with(&end), "{said}");
+    }
+}
+
+#[test]
+fn wrong_values_say_what_was_expected_in_one_line() {
+    for (line, answer) in [
+        ("load -c 0 http://h/", "--connections 0: expected a whole number from 1 to 4,294,967,295"),
+        (
+            "load -c -5 http://h/",
+            "--connections -5: expected a whole number from 1 to 4,294,967,295",
+        ),
+        (
+            "load --dead ten http://h/",
+            "--dead ten: expected a whole number from 0 to 4,294,967,295",
+        ),
+        (
+            "load --expect-status 7 http://h/",
+            "--expect-status 7: expected a whole number from 100 to 599",
+        ),
+        (
+            "load -d 5 http://h/",
+            "--duration 5: expected a duration with its unit, such as 500ms, 10s or 1m30s; 7 days at most",
+        ),
+        ("load --as wkr http://h/", "--as wkr: expected ab, wrk, httperf; did you mean \"wrk\"?"),
+        ("lab seed 7", "SEED 7: no such seed; expected 0, 1, 2, 4"),
+        (
+            "lab axes htp",
+            "EXPERIMENT htp: no such experiment; expected streams, pipes, chain, http, herd; did you \
+             mean \"http\"?",
+        ),
+        ("pool start --id x", "--id x: expected a whole number from 0 to 4,294,967,295"),
+        (
+            "load 127.0.0.1:80",
+            "\"127.0.0.1:80\" can't be asked for: it has no scheme; write http://127.0.0.1:80 or \
+             https://…",
+        ),
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        assert_eq!(refused(2, &words), format!("error: {answer}\n"), "{line}");
+    }
+}
+
+#[test]
+fn a_flag_of_another_program_is_answered_with_the_one_here() {
+    for (line, hint) in [
+        ("serve --port 8080 .", "tip: the port stands in --listen"),
+        ("serve --tls .", "tip: TLS is not served"),
+        ("load --tls http://h/", "tip: TLS is asked for by the URL"),
+        ("lab run quick --blcoks 3", "tip: a similar argument exists: '--blocks'"),
+        ("doctor --verbose", "error: unexpected argument '--verbose' found"),
+    ] {
+        let said = refused(2, &line.split(' ').collect::<Vec<_>>());
+        assert!(said.contains(hint) && !said.contains("'-- "), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_folder_for_results_that_cannot_be_one_is_refused_with_the_flag() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = file.path().to_str().expect("UTF-8");
+    let said = refused(1, &["lab", "run", "streams", "--quiet", "--out", path]);
+    let why = "expected a folder, this is a file; --out DIR names another folder";
+    assert_eq!(said, format!("error: results can't be written to {path}: {why}\n"));
+    let said = refused(1, &["lab", "run", "streams", "--quiet", "--out", "/proc/x"]);
+    assert!(said.contains("results can't be written to /proc/x: No such file"), "{said}");
+}
+
+#[test]
+fn a_text_without_quotes_in_a_job_file_is_one_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("job.toml");
+    for value in ["200ms", "1.5%", "quick"] {
+        std::fs::write(&path, format!("schema = 1\n[global]\nbudget = {value}\n"))
+            .expect("written");
+        let said = refused(2, &["lab", "plan", path.to_str().expect("UTF-8")]);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains(":3:1") && said.contains("not TOML: expected a text in quotes"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_lab_that_sigterm_ends_says_so_by_its_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["lab", "run", "streams", "--poller", "epoll,poll", "--nfds", "10"]);
+    command.args(["--transport", "pipe", "--blocks", "500", "--ramp-time", "10ms"]);
+    command.args(["--runtime", "50ms", "--interval", "10ms", "--out"]).arg(folder.path());
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut lab = command.spawn().expect("pollux starts");
+    let mut lines = BufReader::new(lab.stderr.take().expect("piped")).lines();
+    let is_running = |line: std::io::Result<String>| line.expect("UTF-8").starts_with("block 1/");
+    assert!(lines.any(is_running), "ended before its first block");
+    let id = rustix::process::Pid::from_child(&lab);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+    // Whoever writes to a pipe that nobody reads would stand still.
+    let rest: Vec<_> = lines.map_while(Result::ok).collect();
+    assert_eq!(lab.wait().expect("it ends").code(), Some(143), "{}", rest.join("\n"));
+}
+
+/// What bash offers at the end of `line`.
+fn completed(line: &str) -> Vec<String> {
+    // The function of the script is called as bash does on the tabulator key.
+    let words: Vec<_> = line.split(' ').collect();
+    let script = format!(
+        "source <(\"$POLLUX\" completions bash)\nCOMP_WORDS=({})\nCOMP_CWORD={}\n\
+         _pollux pollux \"${{COMP_WORDS[$COMP_CWORD]}}\" \"${{COMP_WORDS[$COMP_CWORD-1]}}\"\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len() - 1,
+    );
+    let output = Command::new("bash")
+        .args(["--norc", "-c", &script])
+        .env("POLLUX", env!("CARGO_BIN_EXE_pollux"))
+        .output()
+        .expect("bash runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_mechanisms_jobs_and_seeds() {
+    for (line, expected) in [
+        ("pollux lab run quick --poller epoll-", &["epoll-et", "epoll-oneshot"][..]),
+        ("pollux serve --poller ur", &["uring-poll", "uring"]),
+        ("pollux load --poller se", &["select"]),
+        ("pollux lab run st", &["streams"]),
+        ("pollux lab plan see", &["seed0", "seed1", "seed2", "seed4"]),
+        ("pollux lab --only dea", &["dead"]),
+        ("pollux lab run http --peer ngi", &["nginx"]),
+        ("pollux lab run streams --transport t", &["tcp"]),
+        ("pollux lab run herd --wait ex", &["exclusive"]),
+        ("pollux doctor --for dea", &["dead"]),
+        ("pollux lab axes ch", &["chain"]),
+    ] {
+        assert_eq!(completed(line), expected, "{line}");
+    }
+    let seeds = completed("pollux lab seed ");
+    for seed in ["0", "1", "2", "4"] {
+        assert!(seeds.iter().any(|offered| offered == seed), "{seed} in {seeds:?}");
+    }
+}
+
+#[test]
+fn zsh_and_fish_are_given_the_same_names() {
+    for (shell, part) in [("zsh", "epoll-oneshot uring-poll"), ("fish", "epoll-oneshot")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        let output = command.args(["completions", shell]).output().expect("pollux runs");
+        let script = String::from_utf8(output.stdout).expect("UTF-8");
+        for part in [part, "seed4", "nginx", "exclusive"] {
+            assert!(script.contains(part), "{shell}: no {part}");
+        }
+    }
+}
