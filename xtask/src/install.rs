@@ -22,11 +22,8 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
     let bin = prefix.join("bin");
     // Before the build, which takes minutes: a prefix that cannot be written is told at once.
     create(&bin)?;
-    done(
-        Command::new("cargo")
-            .args(["build", "--release", "--locked", "-p", "pollux-cli", "-p", "pollux-xatmi-c"])
-            .current_dir(root),
-    )?;
+    // What `cargo build --release` and `cargo run --release` build, so that they need not do it again.
+    done(crate::cargo().args(["build", "--release", "--locked"]).current_dir(root))?;
     let built = target(root).join("release");
     let pollux = bin.join("pollux");
     // Beside and renamed: a pollux that runs keeps its file.
@@ -40,7 +37,7 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
         std::fs::write(&path, output(Command::new(&pollux).args(["completions", shell]))?)
             .map_err(at(&path))?;
     }
-    let library = built.join("libpollux_xatmi_c.so");
+    let library = built.join("deps/libpollux_xatmi_c.so");
     done(
         Command::new(&pollux).args(["pool", "lay-out"]).arg(&prefix).arg("--library").arg(library),
     )?;

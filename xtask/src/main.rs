@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 }
             }
         }
-        Some("bless") => run(Command::new("cargo")
+        Some("bless") => run(cargo()
             .args(["test", "--quiet", "--workspace"])
             .env("POLLUX_BLESS", "1")
             .current_dir(root)),
@@ -49,6 +49,21 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// cargo as the shell of the user would start it.
+///
+/// `cargo run` tells this program of its own package in variables. Build scripts look at some (that of
+/// ring at CARGO_MANIFEST_DIR), so that with them half of the workspace would be compiled again.
+fn cargo() -> Command {
+    let mut cargo = Command::new("cargo");
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|start| text.starts_with(start)) {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
 }
 
 fn check_floors(root: &Path) -> ExitCode {
@@ -76,5 +91,22 @@ fn run(command: &mut Command) -> ExitCode {
             eprintln!("{}: {error}", command.get_program().to_string_lossy());
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_is_not_told_of_the_package_that_starts_it() {
+        // A test has these variables, as `cargo run` has.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let cargo = cargo();
+        let removed: Vec<_> = cargo.get_envs().filter(|(_, value)| value.is_none()).collect();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION"] {
+            assert!(removed.iter().any(|(removed, _)| *removed == name), "{name}: {removed:?}");
+        }
+        assert!(removed.iter().all(|(name, _)| *name != "CARGO_HOME"), "{removed:?}");
     }
 }
