@@ -18,10 +18,17 @@ use crate::{help, mistakes, values};
 
 /// Event loops for Linux servers, and the laboratory that proves them.
 #[derive(Debug, Parser)]
-#[command(name = "pollux", version, propagate_version = true)]
+#[command(name = "pollux", version, long_version = long_version(), propagate_version = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The version with the commit that was built, where the build knew it.
+fn long_version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
+    format!("{version}{}", commit.unwrap_or_default())
 }
 
 /// The command line with everything that its help says.

@@ -127,6 +127,21 @@ fn a_lab_that_sigterm_ends_says_so_by_its_code() {
     assert_eq!(lab.wait().expect("it ends").code(), Some(143), "{}", rest.join("\n"));
 }
 
+#[test]
+fn the_version_names_a_commit_or_nothing() {
+    let said = |flag| {
+        let output = Command::new(env!("CARGO_BIN_EXE_pollux")).arg(flag).output();
+        String::from_utf8(output.expect("pollux runs").stdout).expect("UTF-8")
+    };
+    let version = said("-V");
+    assert_eq!(version, format!("pollux {}\n", env!("CARGO_PKG_VERSION")));
+    let long = said("--version");
+    let commit = long.trim_end().strip_prefix(version.trim_end()).expect("the version first");
+    let digits = commit.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
+    let is_commit = |text: &str| text.len() >= 12 && text.chars().all(|c| c.is_ascii_hexdigit());
+    assert!(commit.is_empty() || digits.is_some_and(is_commit), "{long}");
+}
+
 /// What bash offers at the end of `line`.
 fn completed(line: &str) -> Vec<String> {
     // The function of the script is called as bash does on the tabulator key.
