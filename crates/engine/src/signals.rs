@@ -51,7 +51,9 @@ impl Signal {
         }
     }
 
-    const fn number(self) -> i32 {
+    /// The number as in `signal(7)`.
+    #[must_use]
+    pub const fn number(self) -> i32 {
         match self {
             Self::Terminate => consts::SIGTERM,
             Self::Interrupt => consts::SIGINT,

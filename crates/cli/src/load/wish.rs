@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use pollux_engine::Signal;
 
+use crate::output;
+
 /// Who wishes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
@@ -17,13 +19,11 @@ impl Wish {
     /// The signals that end a run.
     pub(crate) const SIGNALS: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
 
-    /// What a shell shows for a command that a signal ended: 128 and its number (`signal(7)`).
+    /// That of a command which the signal ended.
     pub(crate) fn exit_code(self) -> ExitCode {
-        const BY_A_SIGNAL: u8 = 128;
-        ExitCode::from(match self {
-            Self::Signal(Signal::HangUp) => BY_A_SIGNAL + 1,
-            Self::Signal(Signal::Terminate) => BY_A_SIGNAL + 15,
-            Self::Signal(_) | Self::Key => BY_A_SIGNAL + 2,
+        output::ended_by(match self {
+            Self::Signal(signal) => signal.number(),
+            Self::Key => Signal::Interrupt.number(),
         })
     }
 }
