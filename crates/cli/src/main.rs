@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let ran = match started_as().as_deref().and_then(OsStr::to_str) {
         Some(pollux_xatmi::pool::BRIDGE_PROGRAM) => return pool::bridge(),
         Some(pollux_lab::herd::bank::PROGRAM) => lab_parts::herd_server(),
-        _ => run(parsed().command),
+        _ => parsed_and_run(),
     };
     match ran {
         Ok(code) => code,
@@ -46,12 +46,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line as it was given; ends the program where it is wrong or asks for help.
-fn parsed() -> Cli {
+/// Does what the command line says, or what is due where it is wrong or asks for help.
+fn parsed_and_run() -> Result<ExitCode, output::Failure> {
     let mut command = args::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    cli.unwrap_or_else(|error| mistakes::end(error, &mut command))
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => run(cli.command),
+        Err(error) => mistakes::answer(error, &mut command),
+    }
 }
 
 fn run(command: Command) -> Result<ExitCode, output::Failure> {

@@ -4,8 +4,12 @@
 //! clap finds the mistakes and words those of its own; here values that a parser refused are worded
 //! alike for all commands, and hints that would mislead are replaced or left out.
 
+use std::process::ExitCode;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
+
+use crate::output::{self, Failure};
 
 /// Longest value that is repeated.
 const VALUE_CHARS_MAX: usize = 60;
@@ -31,14 +35,16 @@ pub(crate) fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Ends the program with what is to be said; a request for help is no mistake. `command` is the
-/// command line that refused.
-pub(crate) fn end(error: clap::Error, command: &mut Command) -> ! {
+/// Says what is to be said. A request for help is no mistake: it is printed as any other result.
+/// `command` is the command line that refused.
+pub(crate) fn answer(error: clap::Error, command: &mut Command) -> Result<ExitCode, Failure> {
+    if !error.use_stderr() {
+        let text = error.render();
+        let text = if output::is_colourful() { text.ansi().to_string() } else { text.to_string() };
+        return output::result(&text).map(|()| ExitCode::SUCCESS);
+    }
     match in_one_line(&error) {
-        Some(line) => {
-            crate::output::error(&line);
-            std::process::exit(error.exit_code())
-        }
+        Some(line) => Err(Failure::usage(line)),
         None => with_right_hints(error).format(command).exit(),
     }
 }
