@@ -78,19 +78,21 @@ fn run_once(
 
 /// Prints the result in the form that was asked for.
 fn show(flags: &LoadFlags, files: &Files, outcome: &Outcome) -> Result<(), Failure> {
+    let table = || render::table(outcome, output::width_chars(), output::is_colourful());
     output::result(&match (files.printed(outcome), flags.style) {
         (Some(file), _) => file,
         (None, Some(Style::Ab)) => render::ab(outcome),
         (None, Some(Style::Wrk)) => render::wrk(outcome),
         (None, Some(Style::Httperf)) => render::httperf(outcome),
-        (None, None) => render::table(outcome, output::width_chars(), output::is_colourful()),
+        (None, None) => output::shown(&table()),
     })
 }
 
 /// Prints findings where nobody who looks only at the figures misses them.
 fn shout(findings: &[Finding]) {
     for Finding { text, advice, .. } in findings {
-        output::remark(&format!("pollux load: !! {text}\n                {advice}"));
+        let text = format!("pollux load: !! {text}\n                {advice}");
+        output::remark(&output::shown(&text));
     }
 }
 

@@ -101,9 +101,10 @@ struct Lines {
 
 impl Lines {
     fn print(&self, text: &str) -> Result<(), Failure> {
+        let text = output::shown(text);
         match self {
-            Self { are_beside: false, .. } => output::result(text)?,
-            Self { is_quiet: false, .. } => output::remark(text),
+            Self { are_beside: false, .. } => output::result(&text)?,
+            Self { is_quiet: false, .. } => output::remark(&text),
             Self { .. } => {}
         }
         Ok(())

@@ -29,7 +29,7 @@ impl Lines {
             output::remark(&format!("{connected} of {} connections beside", self.crowd));
         }
         if let Some(second) = progress.last.as_ref().filter(|last| last.end_s > self.told_s) {
-            output::remark(&line(second, rate_per_s(second, self.told_s)));
+            output::remark(&output::shown(&line(second, rate_per_s(second, self.told_s))));
             self.told_s = second.end_s;
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::Value;
 
-use crate::run::{Server, load, load_well};
+use crate::run::{Server, command, load, load_well};
 
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().expect("UTF-8").to_owned()
@@ -22,6 +22,24 @@ fn the_table_is_what_a_url_alone_gives() {
     assert!(said.stderr.contains("/s  p50 "), "{said:?}");
     let quiet = load_well(&["-n", "2000", "-c", "2", "--quiet", &server.url]);
     assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn a_locale_without_utf_8_gets_ascii_and_programs_get_the_same_signs() {
+    let server = Server::start();
+    let slo = ["-d", "300ms", "--warm-up", "0s", "-c", "2", "--slo", "p50=1us"];
+    let said = |locale, form: &[&str]| {
+        let mut command = command(&[&slo[..], form, &[&server.url]].concat());
+        let output = command.env("LC_ALL", locale).output().expect("pollux starts");
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8"))
+    };
+    let [table, lines] = said("C", &[]);
+    assert!(table.is_ascii() && table.contains("p50 at most 1.00 us"), "{table}");
+    assert!(lines.is_ascii() && lines.contains("  p50 "), "{lines}");
+    assert!(said("C.UTF-8", &[])[0].contains("p50 at most 1.00 µs"));
+    let [json, findings] = said("C", &["--json", "-"]);
+    assert!(json.contains("p50 at most 1.00 µs"), "{json}");
+    assert!(findings.is_ascii() && findings.contains("1.00 us"), "{findings}");
 }
 
 #[test]
