@@ -57,6 +57,29 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         ),
         ("pool start --id x", "--id x: expected a whole number from 0 to 4,294,967,295"),
         (
+            "load --rate fast http://h/",
+            "--rate fast: \"fast\": not a number; expected 1000 for a rate, 1000@10s,2000@10s for \
+             steps, 100..5000@60s for a ramp (requests per second)",
+        ),
+        (
+            "load --slo p99=5 http://h/",
+            "--slo p99=5: a time without its unit (us, ms or s); expected p99=5ms or p99.9=250us",
+        ),
+        (
+            "load --cpus x http://h/",
+            "--cpus x: \"x\" is not a list of CPUs; expected numbers and ranges such as 0,2-3",
+        ),
+        (
+            "serve --listeners x .",
+            "--listeners: \"x\": no such listener strategy; expected reuseport, shared, exclusive, \
+             single",
+        ),
+        (
+            "serve --listen localhost .",
+            "--listen: \"localhost\": no port; expected HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH, \
+             such as 127.0.0.1:8080 or :8080",
+        ),
+        (
             "load 127.0.0.1:80",
             "\"127.0.0.1:80\" can't be asked for: it has no scheme; write http://127.0.0.1:80 or \
              https://…",
@@ -64,6 +87,18 @@ fn wrong_values_say_what_was_expected_in_one_line() {
     ] {
         let words: Vec<_> = line.split(' ').collect();
         assert_eq!(refused(2, &words), format!("error: {answer}\n"), "{line}");
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for words in [&["--help"][..], &["-V"], &["load", "--help"], &["serve", "-h"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        let output = command.args(words).stdout(full).output().expect("pollux runs");
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.starts_with("error: standard output: No space left"), "{words:?}: {said}");
     }
 }
 

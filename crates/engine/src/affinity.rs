@@ -131,7 +131,10 @@ impl fmt::Display for CpuError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAList { text } => {
-                write!(f, "\"{text}\" is no list of CPUs: write numbers and ranges as in 0,2-3")
+                write!(
+                    f,
+                    "\"{text}\" is not a list of CPUs; expected numbers and ranges such as 0,2-3"
+                )
             }
             Self::TooHigh { cpu } => {
                 write!(f, "CPU {cpu} is beyond {}, the highest number", CpuList::CPUS_MAX - 1)
@@ -195,7 +198,7 @@ mod tests {
     fn what_is_no_list_is_refused_with_the_reason() {
         for text in ["", ",", "1,", "a", "1-", "-1", "+1", "2-1", "1-2-3", "1 2", "0x1", "٣"] {
             let said = refusal(text);
-            assert!(said.starts_with(&format!("\"{text}\" is no list")), "{said}");
+            assert!(said.starts_with(&format!("\"{text}\" is not a list")), "{said}");
         }
         assert_eq!(refusal("0-3,2"), "CPU 2 is named twice");
         assert_eq!(refusal("1024"), "CPU 1024 is beyond 1023, the highest number");

@@ -68,7 +68,7 @@ impl FromStr for Listeners {
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|known| known.name() == name);
         let known = Self::ALL.map(Self::name).join(", ");
-        found.ok_or_else(|| format!("no listener strategy is called \"{name}\"; there are {known}"))
+        found.ok_or_else(|| format!("no such listener strategy; expected {known}"))
     }
 }
 

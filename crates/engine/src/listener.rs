@@ -42,7 +42,15 @@ impl FromStr for ListenAddress {
             return Ok(Self::Unix(path.into()));
         }
         let wrong = |why: String| ListenError::Address { text: text.to_owned(), why };
-        let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("no port".to_owned()))?;
+        if port.parse::<u16>().is_err() {
+            return Err(wrong(format!("\"{port}\" is not a port from 0 to 65535")));
+        }
+        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+            return Err(wrong("an IPv6 address without its brackets".to_owned()));
+        }
+        let unknown = |error| wrong(format!("\"{host}\" can't be looked up: {error}"));
+        let mut found = text.to_socket_addrs().map_err(unknown)?;
         found.next().map(Self::Tcp).ok_or_else(|| wrong("the name has no address".to_owned()))
     }
 }
@@ -287,6 +295,24 @@ mod tests {
         }
         let error = "8080".parse::<ListenAddress>().expect_err("no host");
         assert!(error.to_string().contains("HOST:PORT"), "{error}");
+    }
+
+    #[test]
+    fn wrong_addresses_say_which_part_is_wrong() {
+        for (text, part) in [
+            ("localhost", "no port"),
+            ("127.0.0.1:99999", "\"99999\" is not a port"),
+            ("127.0.0.1:", "\"\" is not a port"),
+            ("::1:80", "brackets"),
+            ("[::1:80", "brackets"),
+            ("pollux.invalid:80", "\"pollux.invalid\" can't be looked up"),
+            ("unix:", "no path"),
+        ] {
+            match text.parse::<ListenAddress>() {
+                Err(ListenError::Address { why, .. }) => assert!(why.contains(part), "{why}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -98,10 +98,10 @@ impl FromStr for Objective {
 
     /// `p99=5ms`, `p99.9=250us`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("\"{text}\": {why}; write p99=5ms or p99.9=250us");
-        let (quantile, time) = text.split_once('=').ok_or_else(|| wrong("it has no \"=\""))?;
+        let wrong = |why: &str| format!("{why}; expected p99=5ms or p99.9=250us");
+        let (quantile, time) = text.split_once('=').ok_or_else(|| wrong("no \"=\" in it"))?;
         let percent = quantile.trim().strip_prefix('p').and_then(|digits| digits.parse().ok());
-        let percent: f64 = percent.ok_or_else(|| wrong("it has no percentile"))?;
+        let percent: f64 = percent.ok_or_else(|| wrong("no percentile before the \"=\""))?;
         if !(percent > 0.0 && percent < 100.0) {
             return Err(wrong("a percentile lies between 0 and 100"));
         }
@@ -109,10 +109,11 @@ impl FromStr for Objective {
         let time = time.trim();
         let found =
             units.iter().find_map(|(unit, factor)| Some((time.strip_suffix(unit)?, factor)));
-        let (digits, factor) = found.ok_or_else(|| wrong("a time has a unit: us, ms or s"))?;
-        let seconds: f64 = digits.trim().parse().map_err(|_| wrong("that is not a time"))?;
-        let at_most = Duration::try_from_secs_f64(seconds * factor)
-            .map_err(|_| wrong("that is not a time"))?;
+        let (digits, factor) =
+            found.ok_or_else(|| wrong("a time without its unit (us, ms or s)"))?;
+        let seconds: f64 = digits.trim().parse().map_err(|_| wrong("not a time"))?;
+        let at_most =
+            Duration::try_from_secs_f64(seconds * factor).map_err(|_| wrong("not a time"))?;
         match at_most.is_zero() {
             true => Err(wrong("a time of zero never holds")),
             false => Ok(Self { quantile: percent / 100.0, at_most }),
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(objective.broken_by(&failing), None);
         for (text, why) in [
             ("p99", "no \"=\""),
-            ("99=5ms", "has no percentile"),
+            ("99=5ms", "no percentile"),
             ("p100=5ms", "between"),
             ("p99=5", "unit"),
             ("p99=0ms", "zero"),

@@ -21,8 +21,8 @@ impl fmt::Display for RateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "\"{}\": {}; write 1000 for a rate, 1000@10s,2000@10s for steps, 100..5000@60s for a \
-             ramp (requests per second)",
+            "\"{}\": {}; expected 1000 for a rate, 1000@10s,2000@10s for steps, 100..5000@60s for \
+             a ramp (requests per second)",
             self.part, self.why
         )
     }
@@ -74,9 +74,9 @@ fn parse_number(text: &str) -> Result<f64, &'static str> {
         None => (text.trim(), 1.0),
     };
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number: f64 = digits.parse().map_err(|_| "no number")?;
+    let number: f64 = digits.parse().map_err(|_| "not a number")?;
     match number * factor {
-        _ if !is_plain => Err("no number"),
+        _ if !is_plain => Err("not a number"),
         rate if rate > RATE_MAX => Err("more than a request in a nanosecond"),
         rate => Ok(rate),
     }
@@ -86,9 +86,9 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     let text = text.trim();
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
     let found = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
-    let (digits, factor) = found.ok_or("a duration has a unit: ms, s, m or h")?;
-    let number: f64 = digits.trim().parse().map_err(|_| "no duration")?;
-    let duration = Duration::try_from_secs_f64(number * factor).map_err(|_| "no duration")?;
+    let (digits, factor) = found.ok_or("a duration without its unit (ms, s, m or h)")?;
+    let number: f64 = digits.trim().parse().map_err(|_| "not a duration")?;
+    let duration = Duration::try_from_secs_f64(number * factor).map_err(|_| "not a duration")?;
     if duration.is_zero() { Err("a duration of zero") } else { Ok(duration) }
 }
 
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn wrong_rates_say_which_part_and_why() {
         for (text, part, why) in [
-            ("", "", "no number"),
-            ("fast", "fast", "no number"),
-            ("-5", "-5", "no number"),
-            ("1e99", "1e99", "no number"),
+            ("", "", "not a number"),
+            ("fast", "fast", "not a number"),
+            ("-5", "-5", "not a number"),
+            ("1e99", "1e99", "not a number"),
             ("99999999999", "99999999999", "nanosecond"),
             ("1000,2000@5s", "1000", "only the last"),
             ("1..2", "1..2", "ramp needs"),

@@ -46,7 +46,9 @@ impl Servers {
             };
             let address = format!("{scheme}://{host}");
             let wrong = |why: &str| {
-                format!("`{address}` is no address of a broker: {why}; right is nats://HOST:PORT")
+                format!(
+                    "`{address}` is not an address of a broker: {why}; expected nats://HOST:PORT"
+                )
             };
             let read: ServerAddr = address.parse().map_err(|error| wrong(&format!("{error}")))?;
             if !matches!(scheme, "nats" | "tls") || read.host().is_empty() {
@@ -129,7 +131,7 @@ mod tests {
         for bad in ["http://u:secret@h", "ws://h", "nats://", "nats://u:secret@h:port", "", "a,,b"]
         {
             let said = Servers::new(bad).expect_err(bad);
-            assert!(said.contains("right is nats://HOST:PORT"), "{said}");
+            assert!(said.contains("expected nats://HOST:PORT"), "{said}");
             assert!(!said.contains("secret"), "{said}");
         }
     }

@@ -75,7 +75,7 @@ impl Settings {
         let pool = arguments.pool.unwrap_or_else(|| format!("{}{}", host(), environment.prefix));
         if pool.len() > POOL_LEN_BYTES_MAX {
             let len = pool.len();
-            return Err(format!("--pool: {len} bytes; right is {POOL_LEN_BYTES_MAX} at most"));
+            return Err(format!("--pool: {len} bytes; expected {POOL_LEN_BYTES_MAX} at most"));
         }
         Ok(Self {
             servers,

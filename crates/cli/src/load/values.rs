@@ -78,7 +78,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// An address, or all from one to another: `127.0.0.2-127.0.0.9`.
 pub(crate) fn sources(text: &str) -> Result<Vec<IpAddr>, String> {
     let read = |part: &str| {
-        let right = "write addresses as 127.0.0.2,127.0.0.3 or 127.0.0.2-127.0.0.9";
+        let right = "expected addresses such as 127.0.0.2,127.0.0.3 or 127.0.0.2-127.0.0.9";
         part.trim().parse().map_err(|_| format!("\"{part}\" is not an IP address; {right}"))
     };
     let Some((first, last)) = text.split_once('-') else { return Ok(vec![read(text)?]) };
