@@ -13,8 +13,6 @@ const STALL_NS: u64 = 100_000_000;
 /// Steps without an answer that lie within a second of silence: it begins and ends within steps
 /// that had answers.
 const STANDSTILL_STEPS: u64 = 1_000_000_000 / STEP_NS - 1;
-/// A stall of the generator that is worth a word.
-const STALL_TOLD_NS: u64 = 500_000_000;
 
 /// A time in which nothing went on.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -77,10 +75,8 @@ impl Course {
 
     #[cold]
     fn stalled(&mut self, passed_ns: u64) {
-        if passed_ns >= STALL_TOLD_NS {
-            let from_ns = self.looked_ns - self.origin_ns;
-            self.stalls.push(Standstill::of_ns(from_ns, passed_ns));
-        }
+        let from_ns = self.looked_ns - self.origin_ns;
+        self.stalls.push(Standstill::of_ns(from_ns, passed_ns));
     }
 
     fn step(&self, at_ns: u64) -> u64 {
@@ -111,7 +107,8 @@ pub(crate) fn standstills(courses: &[&Course]) -> Vec<Standstill> {
     found
 }
 
-/// The times of half a second or more in which a thread of the generator did not run, by thread.
+/// The times in which a thread of the generator did not run and that no standstill can have in its
+/// length, by thread.
 pub(crate) fn stalls(courses: &[&Course]) -> Vec<Standstill> {
     courses.iter().flat_map(|course| course.stalls.iter().copied()).collect()
 }
@@ -215,6 +212,16 @@ mod tests {
         // Asked for 300 ms of each second, it takes three of them to a second of silence less.
         let seldom = course(9_000, |at| at % 3_000 == 0, |at| at % 1_000 < 300, never);
         assert_eq!(standstills(&[&seldom]), []);
+    }
+
+    #[test]
+    fn what_a_standstill_is_short_of_is_told() {
+        let gone = |at| (2_000..2_300).contains(&at);
+        let course = course(6_000, |at| !(1_000..4_000).contains(&at), always, gone);
+        let [silence] = standstills(&[&course])[..] else { panic!("one") };
+        let [lost] = stalls(&[&course])[..] else { panic!("one") };
+        let all_s = silence.lasted_s + lost.lasted_s;
+        assert!((all_s - 3.0).abs() <= 0.06, "{silence:?} {lost:?}");
     }
 
     #[test]

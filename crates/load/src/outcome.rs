@@ -249,7 +249,8 @@ pub struct Generator {
     /// How much later than intended requests were sent although a connection was free (open
     /// loop); turn lengths in a closed loop.
     pub lag: Distribution,
-    /// Times of half a second or more in which a thread of it did not run although it was to.
+    /// Times of a tenth of a second or more in which a thread of it did not run although it was to;
+    /// no standstill has them in its length.
     pub stalls: Vec<Standstill>,
     /// Times that a thread was taken from its CPU.
     pub involuntary_switches: Option<u64>,
