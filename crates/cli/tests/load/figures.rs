@@ -9,7 +9,9 @@
 use std::fs;
 use std::io::BufReader;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
@@ -116,8 +118,9 @@ fn end(mut load: Child, mut stderr: BufReader<ChildStderr>) -> (Value, String) {
 }
 
 /// Quantiles of the generator are never below those that the responder gave, and as near to them
-/// as the way to it allows; the nearest of a few tries, for others use this machine too. Most of
-/// the difference is the time that an idle CPU takes to wake up, so it is looked at once more with
+/// as the way to it allows; the nearest of a few tries, for others use this machine too. Where they
+/// use it all the time, what they took from a witness and from the responder is allowed beside. Most
+/// of the difference is the time that an idle CPU takes to wake up, so it is looked at once more with
 /// CPUs that are kept awake.
 #[test]
 fn quantiles_are_those_of_a_responder_that_is_known() {
@@ -156,19 +159,57 @@ impl Drop for KeptAwake {
     }
 }
 
+/// A thread that sleeps for short times, and so meets what else runs on the machine as the generator
+/// does.
+struct Witness(Sender<()>, JoinHandle<Duration>);
+
+impl Witness {
+    fn start() -> Self {
+        const SLEEP: Duration = Duration::from_millis(5);
+        let (end, ended) = channel();
+        let sleeping = std::thread::spawn(move || {
+            let mut latest = Duration::ZERO;
+            let mut began = Instant::now();
+            while ended.recv_timeout(SLEEP) == Err(RecvTimeoutError::Timeout) {
+                latest = latest.max(began.elapsed().saturating_sub(SLEEP));
+                began = Instant::now();
+            }
+            latest
+        });
+        Self(end, sleeping)
+    }
+
+    /// So late it woke up, at most, in seconds.
+    fn late_s(self) -> f64 {
+        drop(self.0);
+        self.1.join().expect("it slept").as_secs_f64()
+    }
+}
+
 fn are_near(how: &str) {
+    /// Tries with nobody else on the CPUs.
     const TRIES: u32 = 5;
-    /// Threads that wake up on both sides are this late on a CPU that others use.
+    const TRIES_MAX: u32 = 12;
+    /// So late is a thread that wakes up on a machine of its own.
     const WAKE_S: f64 = 500e-6;
-    let mut is_near = false;
+    /// Shorter than the time for which the scheduler gives a CPU to somebody else.
+    const ALONE_S: f64 = 2e-3;
+    let (mut tries_alone, mut was_within) = (0, false);
     println!("{how}:");
-    for _ in 0..TRIES {
+    for _ in 0..TRIES_MAX {
         let responder = Responder::start(4);
         let flags = ["-n", "2000", "-c", "4", "--json", "-", "-q", &responder.url];
+        let witness = Witness::start();
         let json = load(&flags).json();
-        let given = responder.given_s();
+        let late_s = witness.late_s();
+        let (given, away_s) = responder.given_s();
         assert_eq!(given.len(), 2_000);
-        let mut is_all_near = true;
+        println!(
+            "a witness woke up {:.0} µs late at most, the responder was away for {:.0} µs at most",
+            late_s * 1e6,
+            away_s * 1e6
+        );
+        let (mut is_near, mut is_within) = (true, true);
         for quantile in [0.5, 0.9, 0.99, 0.999] {
             let given_s = given[(quantile * given.len() as f64).ceil() as usize - 1];
             let found_s = quantile_s(&json, quantile);
@@ -182,14 +223,18 @@ fn are_near(how: &str) {
             );
             // The histogram has three digits.
             assert!(over > -0.001, "{found_s} is less than {given_s}");
-            is_all_near &= over < 0.05 || found_s - given_s < WAKE_S;
+            is_near &= over < 0.05 || found_s - given_s < WAKE_S;
+            is_within &= over < 0.05 || found_s - given_s < WAKE_S + late_s + away_s;
         }
-        is_near |= is_all_near;
         if is_near {
-            break;
+            return;
         }
+        tries_alone += u32::from(late_s.max(away_s) < ALONE_S);
+        assert!(tries_alone < TRIES, "{how}: not near in {TRIES} tries on idle CPUs");
+        was_within |= is_within;
     }
-    assert!(is_near, "{how}: not near in {TRIES} tries");
+    assert!(was_within, "{how}: further off in {TRIES_MAX} tries than what was taken away");
+    println!("{how}: others used the CPUs all the time; within what they took");
 }
 
 #[test]

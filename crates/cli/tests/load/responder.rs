@@ -26,7 +26,7 @@ fn delay(number: usize) -> Duration {
 /// One thread for all connections.
 pub(crate) struct Responder {
     pub(crate) url: String,
-    serving: JoinHandle<Vec<f64>>,
+    serving: JoinHandle<(Vec<f64>, Duration)>,
 }
 
 impl Responder {
@@ -42,22 +42,26 @@ impl Responder {
     }
 
     /// The times from a request to its answer that it gave, in seconds, shortest first; once its
-    /// connections have ended.
-    pub(crate) fn given_s(self) -> Vec<f64> {
-        let mut times_s = self.serving.join().expect("it served");
+    /// connections have ended. And the longest time in which it looked at nothing, which a request
+    /// that came meanwhile took longer than is known here.
+    pub(crate) fn given_s(self) -> (Vec<f64>, f64) {
+        let (mut times_s, away) = self.serving.join().expect("it served");
         times_s.sort_by(f64::total_cmp);
-        times_s
+        (times_s, away.as_secs_f64())
     }
 }
 
-fn serve(mut clients: Vec<Client>) -> Vec<f64> {
-    let end = Instant::now() + PATIENCE;
+fn serve(mut clients: Vec<Client>) -> (Vec<f64>, Duration) {
     let (mut requests, mut given_s) = (0, Vec::new());
+    let (mut looked, mut away) = (Instant::now(), Duration::ZERO);
+    let end = looked + PATIENCE;
     while !clients.is_empty() {
-        assert!(Instant::now() < end, "its clients stay");
         clients.retain_mut(|client| client.go_on(&mut requests, &mut given_s));
+        away = away.max(looked.elapsed());
+        looked = Instant::now();
+        assert!(looked < end, "its clients stay");
     }
-    given_s
+    (given_s, away)
 }
 
 struct Client {
