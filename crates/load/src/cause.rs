@@ -8,12 +8,13 @@ use std::time::Duration;
 use pollux_engine::ListenAddress;
 use rustls::CertificateError::{
     ApplicationVerificationFailure, Expired, ExpiredContext, NotValidForName,
-    NotValidForNameContext, NotValidYet, NotValidYetContext, UnknownIssuer,
+    NotValidForNameContext, NotValidYet, NotValidYetContext,
 };
 
 use crate::Plan;
 use crate::render::date;
 use crate::tally::Fault;
+use crate::trust::is_of_the_issuer;
 
 /// What ended an attempt.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Blame {
 fn handshake(error: &rustls::Error) -> String {
     use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
     match error {
-        InvalidCertificate(UnknownIssuer) => {
+        error if is_of_the_issuer(error) => {
             "the certificate's authority is unknown; give its certificate with --cacert FILE, or \
              --insecure to accept any"
                 .to_owned()

@@ -129,8 +129,9 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Whether nothing is wrong with a certificate but who signed it, or that it is an authority's.
-fn is_of_the_issuer(error: &rustls::Error) -> bool {
+/// Whether nothing is wrong with a certificate but who signed it, or that it is an authority's: such
+/// are most that a server has signed itself.
+pub(crate) fn is_of_the_issuer(error: &rustls::Error) -> bool {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {

@@ -176,6 +176,9 @@ fn a_certificate_that_signed_itself_is_believed_when_it_is_named() {
     assert!(why.contains("TLS with localhost"), "{why}");
     let why = first_failure(&server, "127.0.0.1", own);
     assert!(why.contains("for \"localhost\", not \"127.0.0.1\""), "{why}");
+    // Where nobody named it, what to do is said, and not what the library calls it.
+    let why = first_failure(&server, "localhost", Trust::Public);
+    assert!(why.contains("authority is unknown") && why.contains("--cacert FILE"), "{why}");
 }
 
 #[test]
