@@ -50,7 +50,7 @@ impl Tls {
         let mut tls = tls.expect("the configuration was checked when it was made");
         // What the session sends is bounded by the room that it has.
         tls.set_buffer_limit(None);
-        Encrypted { inner: session, tls, plain: Vec::new(), is_open: false }
+        Encrypted { inner: session, tls, plain: Vec::new(), is_open: false, has_ended: false }
     }
 }
 
@@ -63,6 +63,8 @@ pub(crate) struct Encrypted {
     plain: Vec<u8>,
     /// The handshake is through.
     is_open: bool,
+    /// The peer has said that it sends no more.
+    has_ended: bool,
 }
 
 impl Encrypted {
@@ -86,14 +88,20 @@ impl Encrypted {
         input: &[u8],
     ) -> usize {
         let mut rest = input;
-        while !rest.is_empty() {
+        while !rest.is_empty() && !self.has_ended {
             if let Err(error) = self.decrypt(&mut rest) {
                 // The alert that says why is still sent.
                 self.flush(actions);
                 self.fail(shared, actions, &error);
-                break;
+                return input.len();
             }
             self.pass_on(shared, actions);
+        }
+        if self.has_ended {
+            // The peer may wait for our end before it closes the socket (RFC 8446, section 6.1).
+            self.on_end(shared);
+            self.tls.send_close_notify();
+            actions.close();
         }
         self.flush(actions);
         input.len()
@@ -136,7 +144,9 @@ impl Encrypted {
     fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), rustls::Error> {
         let unread = |error: std::io::Error| rustls::Error::General(error.to_string());
         self.tls.read_tls(rest).map_err(unread)?;
-        let len = self.tls.process_new_packets()?.plaintext_bytes_to_read();
+        let state = self.tls.process_new_packets()?;
+        self.has_ended |= state.peer_has_closed();
+        let len = state.plaintext_bytes_to_read();
         let at = self.plain.len();
         self.plain.resize(at + len, 0);
         match len {

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_load::{Crowd, Load, LoadError, Plan, Target, Trust};
@@ -73,12 +74,29 @@ fn serve(config: Arc<ServerConfig>, stream: TcpStream) {
     while let Ok(len @ 1..) = stream.read(&mut piece) {
         kept.extend_from_slice(&piece[..len]);
         while let Some(end) = kept.windows(4).position(|window| window == b"\r\n\r\n") {
+            if kept.starts_with(UNTIL_CLOSE) {
+                return end_of_tls_alone(stream);
+            }
             kept.drain(..end + 4);
             if stream.write_all(&answer).and_then(|()| stream.flush()).is_err() {
                 return;
             }
         }
     }
+}
+
+/// A request that is answered by a body without a length.
+const UNTIL_CLOSE: &[u8] = b"GET /until-close ";
+
+/// Ends the answer by close_notify and leaves the end of the connection to the client, as OpenSSL's
+/// own server does.
+fn end_of_tls_alone(mut stream: StreamOwned<ServerConnection, TcpStream>) {
+    let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall of it";
+    stream.write_all(answer).expect("the client reads");
+    stream.conn.send_close_notify();
+    stream.flush().expect("the client reads");
+    let mut piece = [0; 4096];
+    while matches!(stream.sock.read(&mut piece), Ok(1..)) {}
 }
 
 fn encrypted(driver: Driver, server: &Encrypted, host: &str, trust: Trust, requests: u64) -> Plan {
@@ -179,6 +197,21 @@ fn a_certificate_that_signed_itself_is_believed_when_it_is_named() {
     // Where nobody named it, what to do is said, and not what the library calls it.
     let why = first_failure(&server, "localhost", Trust::Public);
     assert!(why.contains("authority is unknown") && why.contains("--cacert FILE"), "{why}");
+}
+
+#[test]
+fn a_body_that_close_notify_ends_is_an_answer() {
+    let server = start();
+    let url = format!("https://localhost:{}/until-close", server.port);
+    on_every_driver(
+        |driver| {
+            let request_timeout = Duration::from_secs(5);
+            Plan { trust: Trust::Anybody, request_timeout, ..plan(driver, &url, 2, 6) }
+        },
+        |outcome| {
+            assert_eq!((outcome.totals.right, outcome.errors.total()), (6, 0), "{outcome:?}");
+        },
+    );
 }
 
 #[test]
