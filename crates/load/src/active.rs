@@ -290,6 +290,7 @@ impl Active {
         shared.under_way += 1;
         self.left -= 1;
         self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target });
+        shared.last_sent_ns = now_ns;
         if actions.room() >= len {
             actions.send(&shared.requests.target(target).bytes);
         } else {

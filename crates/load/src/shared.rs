@@ -98,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) last_outcome_ns: u64,
     /// When the last one was answered.
     pub(crate) last_answer_ns: u64,
+    /// When the last request was sent.
+    pub(crate) last_sent_ns: u64,
     /// Whether an active connection ever came about.
     pub(crate) was_connected: bool,
     /// Why the first one that failed did not, in words.
@@ -141,6 +143,7 @@ impl Shared {
             crowd: CrowdTally::new(&plan.crowd),
             last_outcome_ns: 0,
             last_answer_ns: 0,
+            last_sent_ns: 0,
             was_connected: false,
             first_failure: None,
             blame: Blame::new(plan),
@@ -199,9 +202,14 @@ impl Shared {
         self.waited(start_ns, now_ns);
     }
 
-    /// Whether somebody waits for an answer, or for the connection that it takes.
+    /// Whether somebody waits for an answer, or for the connection that it takes. After the end of the
+    /// time those do who were asked since the last answer: a server that answered all that it serves
+    /// has nothing more to say, and who waited before is never served.
     pub(crate) fn is_asking(&self) -> bool {
         let is_running = self.stage == Stage::Running;
+        if !is_running && !self.is_spent() && self.last_sent_ns < self.last_answer_ns {
+            return false;
+        }
         let wants = || match &self.supply {
             Supply::Closed => self.connecting > 0 || !self.reopen.is_empty(),
             Supply::Open(due) => due.is_behind(self.turn_ns),

@@ -232,6 +232,8 @@ fn connections_that_are_never_served_neither_lower_the_rate_nor_lengthen_the_run
     assert_eq!(json["unanswered"]["count"], 6, "{said:?}");
     assert!(json["waited_s"].as_f64() >= Some(0.2), "{said:?}");
     assert!(kinds(&json).contains(&"unanswered") && said.code == Some(3), "{said:?}");
+    // Those that it serves were answered to the end; nobody asked them for more.
+    assert!(!kinds(&json).contains(&"outage"), "{said:?}");
     let table = load(&["-d", "1s", "--warm-up", "1s", "-c", "8", "-q", &server.url]);
     assert!(table.stdout.contains("never answered"), "{table:?}");
 }

@@ -84,7 +84,8 @@ impl Worker {
     /// `give_up_ns`, or later while the server has said nothing since the end.
     fn at_least_silence(&mut self, ended_ns: u64, give_up_ns: u64) -> u64 {
         let last_ns = self.shared().last_answer_ns;
-        if last_ns == 0 || last_ns >= ended_ns || self.control.is_stopped() {
+        let is_asking = self.shared().is_asking();
+        if last_ns == 0 || last_ns >= ended_ns || !is_asking || self.control.is_stopped() {
             return give_up_ns;
         }
         give_up_ns
