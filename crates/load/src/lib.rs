@@ -35,6 +35,7 @@ mod tally;
 mod target;
 mod tls;
 mod trust;
+mod turns;
 mod watch;
 mod worker;
 
@@ -53,4 +54,5 @@ pub use rate::{RateError, parse_rate, rate_in_words};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, Schedule};
 pub use target::Target;
+pub use turns::{Turned, Turns};
 pub use watch::findings;

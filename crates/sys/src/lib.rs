@@ -14,3 +14,4 @@ pub mod readiness;
 pub mod ring;
 pub mod shared;
 pub mod socket;
+pub mod task;

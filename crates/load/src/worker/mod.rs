@@ -11,6 +11,7 @@
 
 mod finish;
 mod set_up;
+mod turns;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

@@ -1,0 +1,180 @@
+//! A load that comes in turns: for measuring servers beside each other, each in its turn.
+//!
+//! The lab calls it. Connections are opened once and stay open and idle between turns, so that a
+//! server falls asleep when its turn is over, and what it has used can be read.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::check::check;
+use crate::control::Control;
+use crate::requests::Requests;
+use crate::supply::{Budget, Supply};
+use crate::tls::Tls;
+use crate::worker::{Seat, Worker};
+use crate::{LoadError, Plan};
+
+/// What one turn brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turned {
+    /// Right answers to the requests of the turn.
+    pub right: u64,
+    /// Requests and connects that failed, those that were given up included.
+    pub failed: u64,
+    /// From the first request to the last answer.
+    pub took: Duration,
+}
+
+/// A closed loop on the calling thread that runs when it is told to.
+pub struct Turns {
+    worker: Worker,
+}
+
+impl std::fmt::Debug for Turns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Turns").finish_non_exhaustive()
+    }
+}
+
+impl Turns {
+    /// Opens the connections of `plan`, its crowd among them, on the calling thread. Its end, its
+    /// warm-up and its number of threads don't matter; its pace is a closed loop.
+    ///
+    /// # Errors
+    /// [`LoadError`]: the plan makes no sense, its driver is not to be had, or the loop failed.
+    /// Connections that were refused are tried again in the turns.
+    pub fn open(plan: Plan) -> Result<Self, LoadError> {
+        let plan = Plan { threads: 1, warm_up: Duration::ZERO, ..plan };
+        check(&plan)?;
+        let tls = Tls::of(&plan)?;
+        // Nobody gathers: what was counted stays with the worker.
+        let (sender, _) = channel();
+        let (_, spares) = channel();
+        let seat = Seat {
+            thread: 0,
+            control: Arc::new(Control::new(1, Duration::ZERO)),
+            requests: Requests::new(&plan, 0)?,
+            supply: Supply::Closed,
+            budget: Budget::unlimited(),
+            tls,
+            sender,
+            spares,
+            plan: Arc::new(plan),
+        };
+        let mut worker = Worker::open(seat)?;
+        worker.set_up_for_turns()?;
+        Ok(Self { worker })
+    }
+
+    /// Requests begin for `length`, on every connection as soon as the one before was answered.
+    /// Returns when the last of them was answered or given up; then nothing is under way.
+    ///
+    /// # Errors
+    /// [`LoadError::Loop`] when the loop failed. Requests that failed are counted.
+    pub fn turn(&mut self, length: Duration) -> Result<Turned, LoadError> {
+        self.worker.turn_for(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+    use std::num::NonZeroU32;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use pollux_engine::Driver;
+
+    use super::*;
+    use crate::{Crowd, End, Expect, Pace, Target, Trust};
+
+    /// Counts the requests that it answers, and the connections.
+    #[derive(Default)]
+    struct Counts {
+        requests: AtomicU64,
+        connections: AtomicU64,
+    }
+
+    fn server(counts: &Arc<Counts>, closes: bool) -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let counts = Arc::clone(counts);
+        std::thread::spawn(move || {
+            while let Ok((mut connection, _)) = listener.accept() {
+                counts.connections.fetch_add(1, Relaxed);
+                let counts = Arc::clone(&counts);
+                std::thread::spawn(move || {
+                    let mut request = [0; 4096];
+                    while let Ok(1..) = connection.read(&mut request) {
+                        counts.requests.fetch_add(1, Relaxed);
+                        let answer: &[u8] = match closes {
+                            true => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+                            false => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+                        };
+                        if connection.write_all(answer).is_err() || closes {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn plan(to: SocketAddr, per_connection: Option<NonZeroU32>) -> Plan {
+        Plan {
+            targets: vec![Target::parse(&format!("http://{to}/"), None).expect("a URL")],
+            driver: "epoll".parse::<Driver>().expect("a driver"),
+            threads: 1,
+            cpus: None,
+            connections: 4,
+            pace: Pace::Closed,
+            end: End { requests: None, after: Some(Duration::from_secs(1)) },
+            warm_up: Duration::ZERO,
+            requests_per_connection: per_connection,
+            pipeline: 1,
+            think_time: Duration::ZERO,
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(5),
+            expect: Expect { status: Some(200), body_bytes: Some(3) },
+            sources: Vec::new(),
+            crowd: Crowd::default(),
+            trust: Trust::default(),
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn connections_outlive_their_turns_and_nothing_runs_between_them() {
+        let counts = Arc::new(Counts::default());
+        let address = server(&counts, false);
+        let mut turns = Turns::open(plan(address, None)).expect("connections");
+        assert_eq!(counts.requests.load(Relaxed), 0, "no request before the first turn");
+        let mut answered = 0;
+        for _ in 0..5 {
+            let turned = turns.turn(Duration::from_millis(10)).expect("a turn");
+            assert!(turned.right >= 4, "{turned:?}");
+            assert_eq!(turned.failed, 0, "{turned:?}");
+            answered += turned.right;
+            assert_eq!(counts.requests.load(Relaxed), answered);
+        }
+        assert_eq!(counts.connections.load(Relaxed), 4);
+    }
+
+    #[test]
+    fn a_connection_for_each_request_is_opened_anew_in_every_turn() {
+        let counts = Arc::new(Counts::default());
+        let address = server(&counts, true);
+        let mut turns = Turns::open(plan(address, Some(NonZeroU32::MIN))).expect("connections");
+        let mut answered = 0;
+        for _ in 0..3 {
+            let turned = turns.turn(Duration::from_millis(20)).expect("a turn");
+            assert!(turned.right >= 4, "{turned:?}");
+            assert_eq!(turned.failed, 0, "{turned:?}");
+            answered += turned.right;
+        }
+        assert_eq!(counts.requests.load(Relaxed), answered);
+        assert!(counts.connections.load(Relaxed) >= answered);
+    }
+}

@@ -1,0 +1,69 @@
+//! What the kernel books for a process, and how it schedules a thread.
+//!
+//! Called by the lab around turns. Nothing here is for a hot path.
+
+use std::io;
+use std::time::Duration;
+
+/// CPU time of a process: of all its threads, those that have ended included, exact at the moment
+/// of the call also while they run (`clock_getcpuclockid(3)`).
+///
+/// The figures of `/proc/PID/schedstat` are up to a tick behind while a thread runs.
+///
+/// # Errors
+/// `ESRCH` when there is no such process, `EPERM` when it may not be looked at.
+pub fn process_cpu_time(pid: u32) -> io::Result<Duration> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is a valid place for one clock id, and the call keeps no pointer to it.
+    let error = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for one timespec, and the call keeps no pointer to it.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
+}
+
+/// From now on the calling thread never takes the CPU away from another one by waking up: it
+/// waits until that one sleeps or yields (`SCHED_BATCH`, sched(7)).
+///
+/// # Errors
+/// Those of `sched_setscheduler(2)`; any thread may choose this policy.
+pub fn never_preempt() -> io::Result<()> {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `param` is a valid sched_param for the time of the call; 0 names the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const param) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_used_what_its_threads_have() {
+        let before = process_cpu_time(std::process::id()).expect("our own clock");
+        let spun = std::thread::spawn(|| (0..3_000_000u64).fold(1, |a, b| a ^ b.rotate_left(3)));
+        assert_ne!(spun.join().expect("arithmetic"), 0);
+        let after = process_cpu_time(std::process::id()).expect("our own clock");
+        assert!(after > before, "{before:?} to {after:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        let error = process_cpu_time(u32::MAX).expect_err("no such process");
+        assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn any_thread_may_promise_not_to_preempt() {
+        std::thread::spawn(|| never_preempt().expect("no right is needed")).join().expect("ran");
+    }
+}
