@@ -172,6 +172,9 @@ pub(crate) enum LabCommand {
     /// Run one arm once: the lab starts this in a process of its own for each run
     #[command(hide = true)]
     Measure,
+    /// Be an arm that takes turns: a description and orders on standard input
+    #[command(hide = true)]
+    Subject,
     /// Run a floor: a responder that parses nothing, to compare servers with. Not a server
     #[command(hide = true)]
     Floor {
@@ -275,6 +278,9 @@ pub(crate) struct JobFlags {
     /// Time each request inside servers of pollux, in a pass of its own
     #[arg(long, help_heading = "Job")]
     pub(crate) request_times: bool,
+    /// Measure how much is done in a second, in whole runs, instead of what it costs, in turns
+    #[arg(long, help_heading = "Job")]
+    pub(crate) rates: bool,
     /// Print every interval of every timing run
     #[arg(long, help_heading = "Job")]
     pub(crate) show_intervals: bool,

@@ -92,6 +92,6 @@ fn flag(experiment: Experiment, axis: &'static Axis) -> Arg {
             list(arg, "WORD").value_parser(Offered::names(words.iter().copied()))
         }
         AxisKind::Either => list(arg, "BOOL").value_parser(Offered::names(["true", "false"])),
-        AxisKind::Count(..) => list(arg, "N"),
+        AxisKind::Count(..) | AxisKind::WordOrCount(..) => list(arg, "N"),
     }
 }

@@ -52,6 +52,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
             compare_results(&before, &after, gate, strict, across, json)
         }
         Some(LabCommand::Measure) => measure_one(),
+        Some(LabCommand::Subject) => subject(),
         Some(LabCommand::Floor { floor, listen, reply, close }) => {
             parts::floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
         }
@@ -168,6 +169,7 @@ fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
         target_ci: flags.target_ci,
         request_times: flags.request_times,
         show_intervals: flags.show_intervals,
+        rates: flags.rates,
     })
 }
 
@@ -387,6 +389,25 @@ fn measure_one() -> Result<ExitCode, Failure> {
     );
     let done = done.map_err(|error| Failure::failed(in_words(&error)))?;
     line(&Line::Done(Box::new(done)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The process of an arm that takes turns: a description and orders on standard input, answers on
+/// standard output.
+fn subject() -> Result<ExitCode, Failure> {
+    raise_descriptor_limit().map_err(Failure::failed)?;
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    // What it has started ends with it, so it must hear that the runner is gone.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let flag = Arc::clone(&is_interrupted);
+        signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
+    }
+    let goodbye = rustix::process::Signal::TERM;
+    rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
+    let (mut orders, mut answers) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let is_interrupted = || is_interrupted.load(Relaxed);
+    pollux_lab::turns::serve(&mut orders, &mut answers, &is_interrupted)
+        .map_err(|error| Failure::failed(in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

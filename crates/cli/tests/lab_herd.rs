@@ -265,7 +265,7 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let rows = record["results"].as_array().expect("rows");
     let arms: Vec<&str> = rows.iter().filter_map(|row| row["arm"].as_str()).collect();
     assert_eq!(arms, ["exclusive", "block", "A/A"]);
-    assert_eq!((&rows[0]["unit"], &rows[0]["baseline"]), (&json!("calls/s"), &json!("exclusive")));
+    assert_eq!((&rows[0]["unit"], &rows[0]["baseline"]), (&json!("µs/call"), &json!("exclusive")));
     let why = record["why"].as_array().expect("counts");
     for row in why {
         let switches = &row["switches_per_event"];

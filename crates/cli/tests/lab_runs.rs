@@ -98,13 +98,10 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
         let requests = run["events"].as_f64().expect("requests");
         let cpu_us = run["cpu_ns"]["value"].as_f64().expect("CPU time") / 1000.0;
         let value = run["value"].as_f64().expect("the metric");
-        assert!((value - cpu_us / requests).abs() < 1e-6, "{run}");
-        assert!(
-            run["figures"]["latency_p99_us"].as_f64() >= run["figures"]["latency_p50_us"].as_f64()
-        );
-        assert!(
-            run["figures"]["latency_p999_us"].as_f64() >= run["figures"]["latency_p99_us"].as_f64()
-        );
+        // The median of the turns, beside the mean of all of them.
+        assert!((0.5..2.0).contains(&(value / (cpu_us / requests))), "{run}");
+        assert!(run["turns"]["rounds"].as_u64() >= Some(12), "{run}");
+        assert_eq!(run["turns"]["log_ratio"].is_number(), arm == "A/A", "{run}");
         assert!(run["figures"]["generator_us_per_request"].as_f64() > Some(0.0));
         assert_eq!(run["figures"]["dead_closed"], json!(0.0));
         assert!(run["generator"].as_str().is_some_and(|name| name.starts_with("pollux")));

@@ -82,7 +82,7 @@ pub fn run(options: &GenerateOptions) -> Result<Generated, LoadError> {
     Ok(Generated::of(&outcome))
 }
 
-fn plan(options: &GenerateOptions) -> Result<Plan, LoadError> {
+pub(crate) fn plan(options: &GenerateOptions) -> Result<Plan, LoadError> {
     Ok(Plan {
         targets: vec![Target::parse(&format!("http://{}/", options.to), None)?],
         driver: driver(),

@@ -21,3 +21,4 @@ pub mod run;
 pub mod seeds;
 pub mod stats;
 pub mod store;
+pub mod turns;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::Reading;
 pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
+use crate::turns::Figure;
 
 mod times;
 mod turns;
@@ -66,6 +67,9 @@ pub struct Record {
     pub trust: Trust,
     /// One line for each kind of load.
     pub answers: Vec<Answer>,
+    /// The rounds of every set; not in the result file.
+    #[serde(skip)]
+    pub rounds: Vec<RoundsOfSet>,
 }
 
 impl Record {
@@ -115,8 +119,22 @@ impl Record {
                 turns: None,
             },
             answers: Vec::new(),
+            rounds: Vec::new(),
         }
     }
+}
+
+/// The figures of all rounds of one set at a point; kept in a file of their own beside the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoundsOfSet {
+    /// Its number.
+    pub set: u32,
+    /// The experiment.
+    pub experiment: String,
+    /// Label of the point.
+    pub point: String,
+    /// Each arm with a figure for each round, none where it had none.
+    pub arms: Vec<(String, Vec<Option<Figure>>)>,
 }
 
 /// How a run ended.
@@ -420,6 +438,13 @@ impl ResultRow {
         let most = 1.0 + self.no_difference;
         self.ci_low.is_some_and(|low| low >= 1.0 / most)
             && self.ci_high.is_some_and(|high| high <= most)
+    }
+
+    /// Half-width of the 95 % interval of the ratio, relative to it; none without an interval.
+    #[must_use]
+    pub fn half_width(&self) -> Option<f64> {
+        let (low, high) = self.ci_low.zip(self.ci_high)?;
+        Some((high / low).sqrt() - 1.0)
     }
 }
 

@@ -12,6 +12,8 @@ pub const RESULT_FILE: &str = "result.json";
 pub const REPORT_FILE: &str = "report.html";
 /// Name of the summary for CI pages.
 pub const SUMMARY_FILE: &str = "report.md";
+/// Name of the figures of all rounds.
+pub const ROUNDS_FILE: &str = "rounds.tsv";
 /// Name of the job as it was run.
 pub const JOB_FILE: &str = "job.toml";
 /// A result file beyond this is not ours: the largest job writes a few megabytes.
@@ -102,7 +104,7 @@ fn partial(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.partial"))
 }
 
-/// Writes result, report, summary and job into `folder`, which is made if need be. Each file is
+/// Writes result, report, summary, rounds and job into `folder`, which is made if need be. Each file is
 /// replaced as a whole, so that a reader never sees half of one.
 ///
 /// # Errors
@@ -115,6 +117,7 @@ pub fn save(folder: &Path, record: &Record) -> Result<(), StoreError> {
         (RESULT_FILE, json),
         (REPORT_FILE, report::html(record)),
         (SUMMARY_FILE, report::markdown(record)),
+        (ROUNDS_FILE, rounds(record)),
         (JOB_FILE, record.job.toml.clone()),
     ];
     files.iter().try_for_each(|(name, text)| replace(&folder.join(name), text))
@@ -140,6 +143,25 @@ pub fn load(path: &Path) -> Result<Record, StoreError> {
         }
         _ => serde_json::from_value(any).map_err(format),
     }
+}
+
+/// The rounds of every set: a line for each arm, with units and CPU time of each of its turns.
+fn rounds(record: &Record) -> String {
+    let mut text = "set\texperiment\tpoint\tarm\tunits/cpu_ns of each round\n".to_owned();
+    for set in &record.rounds {
+        for (arm, figures) in &set.arms {
+            let figures: Vec<String> = figures
+                .iter()
+                .map(|figure| match figure {
+                    Some(figure) => format!("{}/{}", figure.units, figure.cpu_ns),
+                    None => "-".to_owned(),
+                })
+                .collect();
+            let (number, experiment, point) = (set.set, &set.experiment, &set.point);
+            text += &format!("{number}\t{experiment}\t{point}\t{arm}\t{}\n", figures.join(" "));
+        }
+    }
+    text
 }
 
 #[cfg(test)]

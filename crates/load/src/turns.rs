@@ -53,7 +53,7 @@ impl Turns {
         let (_, spares) = channel();
         let seat = Seat {
             thread: 0,
-            control: Arc::new(Control::new(1, Duration::ZERO)),
+            control: Arc::new(Control::new(1, Duration::ZERO, None)),
             requests: Requests::new(&plan, 0)?,
             supply: Supply::Closed,
             budget: Budget::unlimited(),
@@ -141,6 +141,8 @@ mod tests {
             sources: Vec::new(),
             crowd: Crowd::default(),
             trust: Trust::default(),
+            grace: Duration::from_secs(1),
+            objective: None,
             seed: 0,
         }
     }

@@ -1,4 +1,4 @@
-//! What the kernel books for a process, and how it schedules a thread.
+//! What the kernel books for a process.
 //!
 //! Called by the lab around turns. Nothing here is for a hot path.
 
@@ -29,20 +29,6 @@ pub fn process_cpu_time(pid: u32) -> io::Result<Duration> {
     Ok(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
 }
 
-/// From now on the calling thread never takes the CPU away from another one by waking up: it
-/// waits until that one sleeps or yields (`SCHED_BATCH`, sched(7)).
-///
-/// # Errors
-/// Those of `sched_setscheduler(2)`; any thread may choose this policy.
-pub fn never_preempt() -> io::Result<()> {
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `param` is a valid sched_param for the time of the call; 0 names the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const param) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,10 +46,5 @@ mod tests {
     fn a_process_that_is_not_there_is_an_error() {
         let error = process_cpu_time(u32::MAX).expect_err("no such process");
         assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
-    }
-
-    #[test]
-    fn any_thread_may_promise_not_to_preempt() {
-        std::thread::spawn(|| never_preempt().expect("no right is needed")).join().expect("ran");
     }
 }

@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn a_job_concerns_what_its_parts_do() {
-        use Concern::{Churn, Dead, Http, Streams, Sweep};
+        use Concern::{Churn, Dead, Herd, Http, Streams, Sweep};
         assert_eq!(concerns("version"), [Streams, Http, Dead]);
-        assert_eq!(concerns("quick"), [Streams, Http, Dead, Churn]);
+        assert_eq!(concerns("quick"), [Streams, Http, Dead, Churn, Herd]);
         assert_eq!(concerns("seed0"), [Streams]);
         assert_eq!(concerns("seed1"), [Streams, Http, Dead]);
         assert_eq!(concerns("seed2"), [Http, Churn, Sweep]);

@@ -30,6 +30,8 @@ pub enum AxisKind {
     Word(&'static [&'static str]),
     /// A whole number from the first to the second.
     Count(u64, u64),
+    /// One of these words, or a whole number from the first to the second.
+    WordOrCount(&'static [&'static str], u64, u64),
     /// `true` or `false`; never a list.
     Switch,
     /// `true`, `false` or a list of both.
@@ -51,6 +53,15 @@ pub(super) const STREAMS: &[Axis] = &[
         original: Some("-n"),
         kind: AxisKind::Count(1, 500_000),
         default: &["2000"],
+    },
+    Axis {
+        name: "ready",
+        about: "streams that are ready whenever the reader looks, so that it is known how many events \
+                a wait finds; free lets a writer run against the reader, as the original does, and \
+                measures the rate",
+        original: None,
+        kind: AxisKind::WordOrCount(&[super::streams::ALL, super::streams::FREE], 1, 500_000),
+        default: &["16"],
     },
     Axis {
         name: "maxevents",
@@ -245,6 +256,9 @@ impl Axis {
         match self.kind {
             AxisKind::Word(words) => words.join(", "),
             AxisKind::Count(low, high) => format!("a whole number from {low} to {high}"),
+            AxisKind::WordOrCount(words, low, high) => {
+                format!("a whole number from {low} to {high}, {}", words.join(", "))
+            }
             AxisKind::Switch => "true or false".to_owned(),
             AxisKind::Either => "true, false".to_owned(),
         }
@@ -258,7 +272,8 @@ impl Axis {
         let is_right = match self.kind {
             AxisKind::Word(words) => words.contains(&value),
             AxisKind::Switch | AxisKind::Either => matches!(value, "true" | "false"),
-            AxisKind::Count(low, high) => {
+            AxisKind::WordOrCount(words, ..) if words.contains(&value) => true,
+            AxisKind::Count(low, high) | AxisKind::WordOrCount(_, low, high) => {
                 let number = value.replace('_', "").parse::<u64>();
                 if let Ok(number) = number
                     && (low..=high).contains(&number)

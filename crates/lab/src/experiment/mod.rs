@@ -10,8 +10,11 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use crate::error::MeasureError;
-use crate::measure::{Gauge, RunSpec};
+use crate::herd::Herd;
+use crate::http::Served;
+use crate::measure::RunSpec;
 use crate::stats::Direction;
+use crate::turns::Subject;
 
 mod axis;
 pub(crate) mod chain;
@@ -57,7 +60,7 @@ pub struct Curve {
 /// Where the measured work is done.
 pub(crate) enum Workload {
     /// In a thread of the measuring process.
-    Thread(fn(&RunSpec, &Gauge) -> Result<(), MeasureError>),
+    Thread,
     /// In processes of its own, which the measuring process starts and ends: a server and its load
     /// generator.
     Server,
@@ -129,10 +132,50 @@ impl Experiment {
     /// What is measured at a point. A server whose replies wait for acknowledgements is judged by
     /// its rate: its CPU is idle most of the time, and that is the very thing to show.
     #[must_use]
-    pub fn metric_at(self, axes: &BTreeMap<String, String>) -> Metric {
+    pub fn metric_at(self, axes: &BTreeMap<String, String>, rates: bool) -> Metric {
         match self {
-            Self::Http if is_split(axes) => Metric::rate("requests per second", "requests/s"),
+            Self::Http if rates || is_split(axes) => {
+                Metric::rate("requests per second", "requests/s")
+            }
             _ => self.metric(),
+        }
+    }
+
+    /// What a unit of work costs, where arms take turns.
+    #[must_use]
+    pub const fn cost(self) -> Metric {
+        match self {
+            Self::Streams | Self::Chain => Metric::cost("CPU time per event", "ns/event"),
+            Self::Pipes => Metric::cost("CPU time per pass", "ns/pass"),
+            Self::Http => Metric::cost("server CPU per request", "µs/request"),
+            Self::Herd => Metric::cost("CPU time per call", "µs/call"),
+        }
+    }
+
+    /// Whether callers and workers share the cost of a unit, and a turn starts threads.
+    #[must_use]
+    pub const fn cost_is_shared(self) -> bool {
+        matches!(self, Self::Herd)
+    }
+
+    /// Nanoseconds in the unit of [`Self::cost`].
+    #[must_use]
+    pub const fn cost_unit_ns(self) -> f64 {
+        match self {
+            Self::Streams | Self::Chain | Self::Pipes => 1.0,
+            Self::Http | Self::Herd => 1000.0,
+        }
+    }
+
+    /// Whether what runs at a point can work and sleep in turns.
+    #[must_use]
+    pub fn takes_turns(self, axes: &BTreeMap<String, String>) -> bool {
+        let is = |axis: &str, value: &str| axes.get(axis).is_some_and(|found| found == value);
+        match self {
+            Self::Streams => !is("ready", streams::FREE),
+            Self::Pipes | Self::Chain => true,
+            Self::Http => is("generator", Generator::Pollux.name()) && !is_split(axes),
+            Self::Herd => is("calls", "0"),
         }
     }
 
@@ -181,7 +224,8 @@ impl Experiment {
     #[must_use]
     pub const fn peers(self) -> &'static [Peer] {
         match self {
-            Self::Streams | Self::Pipes => &[],
+            Self::Pipes => &[],
+            Self::Streams => &[Peer::RawC],
             Self::Herd => &[Peer::RawC, Peer::Pool, Peer::PoolEpoll],
             Self::Chain => &[
                 Peer::RawEpoll,
@@ -213,18 +257,28 @@ impl Experiment {
         }
     }
 
-    /// Whether the workload opens and closes the measured window itself, because it is a fixed
-    /// amount of work; otherwise the window is a stretch of time.
-    pub(crate) const fn has_own_window(self) -> bool {
-        matches!(self, Self::Pipes | Self::Chain)
+    /// What takes turns: the arm of a spec, set up and asleep.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when something can't be had, or the arm is none of this experiment.
+    pub(crate) fn subject<'a>(
+        self,
+        spec: &RunSpec,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+        Ok(match self {
+            Self::Streams => streams::open(spec)?,
+            Self::Pipes => Box::new(pipes::Pipes::open(spec)?),
+            Self::Chain => chain::open(spec)?,
+            Self::Http => Box::new(Served::start(spec, is_interrupted)?),
+            Self::Herd => Box::new(Herd::start(spec, is_interrupted)?),
+        })
     }
 
     /// What runs, and where.
     pub(crate) fn workload(self) -> Workload {
         match self {
-            Self::Streams => Workload::Thread(streams::run),
-            Self::Pipes => Workload::Thread(pipes::run),
-            Self::Chain => Workload::Thread(chain::run),
+            Self::Streams | Self::Pipes | Self::Chain => Workload::Thread,
             Self::Http => Workload::Server,
             Self::Herd => Workload::Herd,
         }

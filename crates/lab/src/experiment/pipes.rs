@@ -8,40 +8,77 @@
 //! the pace and the generations are chosen so that the run lasts as long as the job asks.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use pollux_poller::{Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
+use pollux_poller::{
+    CountersSnapshot, Events, Interest, Mechanism, Poller, Registration, Token, Trigger,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::error::MeasureError;
-use crate::measure::{Gauge, Notice, RunSpec};
+use crate::measure::RunSpec;
+use crate::turns::{self, Described, Subject};
 
 /// Bytes of a token: generation, target, message number, and four unused.
 const TOKEN_BYTES: usize = 16;
 /// Most events of one wait; more tokens than this are never under way.
 const EVENTS_MAX: usize = 1024;
-/// Generations before the first look at the clock while the pace is found; twice as many before
-/// each further look. With 10,000 pipes poll manages some hundred passes a second.
-const PACE_CHUNK: u32 = 8;
-/// No run is longer than this many generations, whatever the pace promises.
-const GENERATIONS_MAX: u32 = 1 << 30;
+/// No part of a turn is longer than this many generations, whatever the pace promises.
+const GENERATIONS_MAX: u32 = 1 << 24;
 
-/// Sets the pipes up, finds the pace and runs the tokens to their last generation.
-///
-/// Runs in the measured thread.
-pub(crate) fn run(spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
-    let mechanism =
-        spec.mechanism()?.ok_or_else(|| MeasureError::Spec("pipes need a poller".into()))?;
-    let mut ring = Ring::open(mechanism, spec)?;
-    gauge.announce(Notice::ready(Some(&*ring.poller)), None);
-    let mut events = Events::with_capacity(EVENTS_MAX);
-    let generations = ring.find_pace(spec, &mut events, gauge)?;
-    gauge.open_window();
-    let start = Instant::now();
-    let passes = ring.run_tokens(generations, &mut events, gauge)?;
-    gauge.close_window(passes, start.elapsed());
-    Ok(())
+/// The pipes, and the pace at which tokens went through them.
+pub(crate) struct Pipes {
+    ring: Ring,
+    events: Events,
+    /// Time of one generation in the turn before; zero before the first.
+    generation: Duration,
+}
+
+impl Pipes {
+    /// Opens the pipes and registers them, on the calling thread, which works in the turns.
+    pub(crate) fn open(spec: &RunSpec) -> Result<Self, MeasureError> {
+        let mechanism =
+            spec.mechanism()?.ok_or_else(|| MeasureError::Spec("pipes need a poller".into()))?;
+        turns::pin(turns::cpus()?[0])?;
+        let ring = Ring::open(mechanism, spec)?;
+        let events = Events::with_capacity(EVENTS_MAX);
+        Ok(Self { ring, events, generation: Duration::ZERO })
+    }
+}
+
+impl Subject for Pipes {
+    /// Looks at the clock a few times only: half of what is left is done before each look.
+    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+        let (start, mut passes) = (Instant::now(), 0);
+        loop {
+            let left = length.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(passes);
+            }
+            let fits = left.as_nanos() / 2 / self.generation.as_nanos().max(1);
+            let fits = if self.generation.is_zero() { 1 } else { fits.min(1 << 24) as u32 };
+            let generations = fits.clamp(1, GENERATIONS_MAX);
+            let began = Instant::now();
+            passes += self.ring.run_tokens(generations, &mut self.events)?;
+            self.generation = began.elapsed() / generations;
+        }
+    }
+
+    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
+        Ok(turns::own_cpu_time())
+    }
+
+    fn threads(&mut self) -> Vec<(u32, u32)> {
+        vec![turns::own_thread()]
+    }
+
+    fn counters(&self) -> Option<CountersSnapshot> {
+        Some(self.ring.poller.counters().snapshot())
+    }
+
+    fn described(&self) -> Described {
+        Described::of_poller(&*self.ring.poller, self.ring.mechanism)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +95,7 @@ struct Message {
 }
 
 struct Ring {
+    mechanism: Mechanism,
     poller: Box<dyn Poller>,
     how: Registration,
     readers: Vec<OwnedFd>,
@@ -90,6 +128,7 @@ impl Ring {
             writers.push(write);
         }
         Ok(Self {
+            mechanism,
             poller,
             how,
             readers,
@@ -102,35 +141,8 @@ impl Ring {
         })
     }
 
-    /// Runs for the ramp time and gives the generations that fill the run time at that pace.
-    fn find_pace(
-        &mut self,
-        spec: &RunSpec,
-        events: &mut Events,
-        gauge: &Gauge,
-    ) -> Result<u32, MeasureError> {
-        let ramp = spec.ramp_time().max(Duration::from_millis(1));
-        let start = Instant::now();
-        let (mut generations, mut chunk) = (0u64, PACE_CHUNK);
-        while start.elapsed() < ramp {
-            self.run_tokens(chunk, events, gauge)?;
-            generations += u64::from(chunk);
-            if start.elapsed() * 4 < ramp {
-                chunk *= 2;
-            }
-        }
-        let per_second = generations as f64 / start.elapsed().as_secs_f64();
-        let wanted = (per_second * spec.runtime().as_secs_f64()).ceil();
-        Ok((wanted as u32).clamp(PACE_CHUNK, GENERATIONS_MAX))
-    }
-
     /// Sends every message through `generations` pipes; gives the number of passes.
-    fn run_tokens(
-        &mut self,
-        generations: u32,
-        events: &mut Events,
-        gauge: &Gauge,
-    ) -> Result<u64, MeasureError> {
+    fn run_tokens(&mut self, generations: u32, events: &mut Events) -> Result<u64, MeasureError> {
         let before = self.passes;
         let mut pending: Vec<Message> = (0..self.messages)
             .map(|number| Message { generation: 0, target: self.target(0, number), number })
@@ -143,7 +155,6 @@ impl Ring {
             for event in events.iter() {
                 self.receive(event.token, generations, &mut pending)?;
             }
-            gauge.events.store(self.passes, Relaxed);
         }
         Ok(self.passes - before)
     }

@@ -5,8 +5,9 @@
 //! and its end may share one edge, and there would be no second one. A reply that the socket does
 //! not take whole ends the connection: constants are small, and a floor does not queue.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use pollux_sys::epoll::{EpollEvent, wait};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
@@ -20,6 +21,11 @@ const EVENTS_MAX: usize = 512;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Stands for the listener: no descriptor has this number.
 const LISTENER: u64 = u64::MAX;
+
+/// A timeout of `epoll_wait`.
+const FOR_EVER: i32 = -1;
+/// The flags of a peer that has ended.
+const ENDED: u32 = EventFlags::RDHUP.union(EventFlags::HUP).bits();
 
 /// A connection, with how much of a blank line its bytes so far end with.
 struct Connection {
@@ -40,22 +46,23 @@ pub(super) fn serve(listener: &OwnedFd, replies: &Replies) -> Result<(), Measure
     epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)
         .map_err(MeasureError::io("epoll_ctl"))?;
     let mut connections: Vec<Option<Connection>> = Vec::new();
-    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut events = vec![EpollEvent::NONE; EVENTS_MAX];
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(MeasureError::io("epoll_wait")(errno)),
-        }
-        for event in events.drain(..) {
-            let data = event.data.u64();
+        let found = match wait(epoll.as_fd(), &mut events, FOR_EVER) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(cause) => return Err(MeasureError::Io { call: "epoll_wait", cause }),
+        };
+        for event in &events[..found] {
+            let data = event.data();
             if data == LISTENER {
                 accept_all(&epoll, listener, &mut connections)?;
                 continue;
             }
             let slot = &mut connections[data as usize];
             let Some(connection) = slot else { continue };
-            let has_ended = { event.flags }.intersects(EventFlags::RDHUP | EventFlags::HUP);
+            let has_ended = event.flags() & ENDED != 0;
             if answer(connection, has_ended, replies, &mut buffer) == After::Closed {
                 *slot = None;
             }

@@ -39,11 +39,13 @@ pub mod pool;
 mod raw;
 mod requests;
 mod source;
+mod subject;
 mod waiting;
 pub mod worker;
 
 pub use source::Source;
 pub(crate) use source::needed_bytes;
+pub(crate) use subject::Herd;
 
 use callers::{Called, Go, Orders, PATIENCE, Served, Word};
 use crew::Crew;

@@ -61,6 +61,23 @@ enum Word {
     Failed(String),
 }
 
+/// Starts the pool and its callers.
+pub(super) fn start(
+    spec: &RunSpec,
+    wake: Wake,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<(Manager, Calling), MeasureError> {
+    if spec.word("source")? != Source::Queue.name() {
+        return Err(MeasureError::Spec("the workers of a pool wait for queues".to_owned()));
+    }
+    let (workers, callers) = (spec.count("workers")?, spec.count("callers")?);
+    let manager = Manager::start(spec, workers, wake, is_interrupted)?;
+    let pool = Some(manager.prefix.to_string());
+    let orders = CallerOrders { source: String::new(), address: None, callers, pool };
+    let calling = Calling::start(&orders, &[], is_interrupted)?;
+    Ok((manager, calling))
+}
+
 /// Runs one arm once, as [`super::measure`].
 pub(super) fn measure(
     spec: &RunSpec,
@@ -68,16 +85,9 @@ pub(super) fn measure(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    if spec.word("source")? != Source::Queue.name() {
-        return Err(MeasureError::Spec("the workers of a pool wait for queues".to_owned()));
-    }
-    let (workers, callers) = (spec.count("workers")?, spec.count("callers")?);
     let began = Instant::now();
-    let manager = Manager::start(spec, workers, wake, is_interrupted)?;
+    let (manager, mut calling) = start(spec, wake, is_interrupted)?;
     let boot_s = began.elapsed().as_secs_f64();
-    let pool = Some(manager.prefix.to_string());
-    let orders = CallerOrders { source: String::new(), address: None, callers, pool };
-    let mut calling = Calling::start(&orders, &[], is_interrupted)?;
     let nobody = || None;
     let ramp = calling.ramp(spec, &nobody, is_interrupted)?;
     let before = manager.rows()?;
@@ -101,16 +111,16 @@ pub(super) fn measure(
 
 /// A worker at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Row {
-    pid: u32,
+pub(super) struct Row {
+    pub(super) pid: u32,
     calls: u64,
 }
 
 /// Workers by their server ids.
-type Rows = BTreeMap<u32, Row>;
+pub(super) type Rows = BTreeMap<u32, Row>;
 
 /// The calls that each worker answered meanwhile.
-fn calls_between(before: &Rows, after: &Rows) -> Result<Vec<u64>, MeasureError> {
+pub(super) fn calls_between(before: &Rows, after: &Rows) -> Result<Vec<u64>, MeasureError> {
     let replaced = |id: &u32| failed(&format!("worker {id} was replaced in the window"));
     let one = |(id, then): (&u32, &Row)| match after.get(id) {
         Some(now) if now.pid == then.pid => Ok(now.calls - then.calls),
@@ -121,7 +131,7 @@ fn calls_between(before: &Rows, after: &Rows) -> Result<Vec<u64>, MeasureError> 
 
 /// The manager of the run's pool, with everything that belongs to it.
 #[derive(Debug)]
-struct Manager {
+pub(super) struct Manager {
     desk: Desk,
     child: Child,
     prefix: Prefix,
@@ -171,7 +181,7 @@ impl Manager {
     }
 
     /// All workers, as the manager counts their calls.
-    fn rows(&self) -> Result<Rows, MeasureError> {
+    pub(super) fn rows(&self) -> Result<Rows, MeasureError> {
         let mut rows = Rows::new();
         self.ask(&Request::Ps, |answer| {
             let Answer::Workers(workers) = answer else { return };
@@ -185,7 +195,7 @@ impl Manager {
     }
 
     /// Ends the pool; one that does not end well is an error.
-    fn end(mut self) -> Result<(), MeasureError> {
+    pub(super) fn end(mut self) -> Result<(), MeasureError> {
         let ended = self.told_to_end();
         let status = ended.map_err(|cause| MeasureError::Io { call: "waitpid", cause })?;
         match status.success() {

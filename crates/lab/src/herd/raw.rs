@@ -16,12 +16,11 @@ use crate::record::Interval;
 
 const PROGRAM: &str = include_str!("raw.c");
 
-/// Runs the arm once, as [`super::measure`].
-pub(super) fn measure(
+/// Starts the program, with its workers.
+pub(super) fn start(
     spec: &RunSpec,
-    on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
-) -> Result<Done, MeasureError> {
+) -> Result<Calling, MeasureError> {
     if spec.word("source")? != Source::Queue.name() {
         return Err(MeasureError::Spec("the workers in C wait for queues".to_owned()));
     }
@@ -33,7 +32,16 @@ pub(super) fn measure(
         command.stdin(Stdio::from(desk)).stdout(Stdio::null()).stderr(Stdio::null());
         command
     });
-    let mut calling = Calling::spawn(desk, command, theirs)?.ready(is_interrupted)?;
+    Calling::spawn(desk, command, theirs)?.ready(is_interrupted)
+}
+
+/// Runs the arm once, as [`super::measure`].
+pub(super) fn measure(
+    spec: &RunSpec,
+    on_interval: &mut dyn FnMut(&Interval),
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Done, MeasureError> {
+    let mut calling = start(spec, is_interrupted)?;
     let nobody = || None;
     let ramp = calling.ramp(spec, &nobody, is_interrupted)?;
     check_sum("ramp", ramp, calling.served.calls.iter().sum())?;

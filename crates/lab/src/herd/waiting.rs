@@ -12,11 +12,11 @@
 //! | uring | a poll request of the worker's ring, with EPOLLEXCLUSIVE, made again for each wait | one |
 //! | block | nothing: the receive, accept or read itself waits | one |
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use pollux_sys::epoll::{EpollEvent, wait};
 use pollux_sys::ring::{Request, Ring, Shots, Sizes};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::error::MeasureError;
 use crate::experiment::Wait;
@@ -26,6 +26,8 @@ const WORK: u64 = 0;
 const END: u64 = 1;
 /// The source and the end.
 const EVENTS_MAX: usize = 2;
+/// A timeout of `epoll_wait`.
+const FOR_EVER: i32 = -1;
 /// A ring for two requests.
 const RING: Sizes = Sizes { submission: 4, completion: 8 };
 
@@ -41,7 +43,7 @@ pub(super) enum Woken {
 /// A way of waiting, set up.
 pub(super) enum Waiting {
     /// On an epoll instance.
-    Epoll { epoll: OwnedFd, events: Vec<Event> },
+    Epoll { epoll: OwnedFd, events: Vec<EpollEvent> },
     /// On a ring.
     Ring(Box<Polls>),
     /// Not here.
@@ -74,20 +76,19 @@ impl Waiting {
             (Wait::Epoll, _) => instance(work, end, EventFlags::empty())?,
             (Wait::Edge, _) => instance(work, end, EventFlags::ET)?,
         };
-        Ok(Self::Epoll { epoll, events: Vec::with_capacity(EVENTS_MAX) })
+        Ok(Self::Epoll { epoll, events: vec![EpollEvent::NONE; EVENTS_MAX] })
     }
 
     /// Waits.
     pub(super) fn wait(&mut self) -> Result<Woken, MeasureError> {
         match self {
             Self::Epoll { epoll, events } => {
-                events.clear();
-                let room = rustix::buffer::spare_capacity(events);
-                match epoll::wait(epoll, room, None) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(errno) => return Err(MeasureError::io("epoll_wait")(errno)),
-                }
-                let is_over = events.iter().any(|event| event.data.u64() == END);
+                let found = match wait(epoll.as_fd(), events, FOR_EVER) {
+                    Ok(found) => found,
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => 0,
+                    Err(cause) => return Err(MeasureError::Io { call: "epoll_wait", cause }),
+                };
+                let is_over = events[..found].iter().any(|event| event.data() == END);
                 Ok(if is_over { Woken::End } else { Woken::Work })
             }
             Self::Ring(polls) => polls.wait(),

@@ -14,7 +14,6 @@ use crate::error::MeasureError;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
 use crate::measure::{Done, Pass, Profiling, RunSpec};
-use crate::stats::Direction;
 
 mod ab;
 mod config;
@@ -24,10 +23,12 @@ mod load;
 mod own;
 mod process;
 mod server;
+mod subject;
 mod times;
 mod wrk;
 
 pub(crate) use generator::missing;
+pub(crate) use subject::Served;
 
 use dead::Dead;
 use generator::Counted;
@@ -63,8 +64,7 @@ pub(crate) fn measure(
     if let (Some(socket), Some(before)) = (&server.times, times_before) {
         done.request_times = Some(socket.read()?.since(&before).into());
     }
-    let metric = spec.experiment()?.metric_at(&spec.axes);
-    if metric.direction == Direction::HigherIsBetter {
+    if spec.is_rate {
         done.value = done.events_per_s;
     }
     // Also because a server that is asked to end lets connections end first; these never would.

@@ -252,8 +252,8 @@ pub const KEYS: &[Key] = &[
         default: Some("all"),
         reason: "what the experiment knows how to run beside pollux; those that the machine lacks \
                  are left out with the package to install",
-        about: "floors and whole systems to compare with, each an arm; `streams` and `pipes` \
-                have none, `herd` has a floor in C and the service pool on queues",
+        about: "floors and whole systems to compare with, each an arm; `pipes` has none, `streams` and \
+                `herd` have a floor in C, and `herd` the service pool on queues",
         example: "[\"raw-epoll\", \"nginx\"]",
     },
     Key {
@@ -281,29 +281,40 @@ pub const KEYS: &[Key] = &[
         name: "ramp_time",
         sections: BOTH,
         kind: Kind::Length(Duration::ZERO, Duration::from_secs(600)),
-        default: Some("500ms"),
+        default: Some("100ms"),
         reason: "caches and the scheduler settle within it",
-        about: "time before the measured window; not part of `runtime`",
+        about: "time before the measured one; not part of `runtime`",
         example: "\"500ms\"",
     },
     Key {
         name: "runtime",
         sections: BOTH,
         kind: Kind::Length(Duration::from_millis(10), Duration::from_secs(600)),
-        default: Some("2s"),
-        reason: "hundreds of scheduler ticks; many short runs tell more than few long ones",
-        about: "length of the measured window of a run",
+        default: Some("500ms"),
+        reason: "a hundred turns; more sets, or more runs, tell more than longer ones",
+        about: "measured time of an arm: of all its turns in a set, or of a run",
         example: "\"2s\"",
     },
     Key {
         name: "interval",
         sections: BOTH,
         kind: Kind::Length(Duration::from_millis(10), Duration::from_secs(600)),
-        default: Some("100ms"),
-        reason: "twenty in a default run show whether it was steady; `runtime` where that is \
+        default: Some("20ms"),
+        reason: "twenty-five in a default run show whether it was steady; `runtime` where that is \
                  shorter",
-        about: "length of one interval within the window",
+        about: "length of one interval of a run",
         example: "\"100ms\"",
+    },
+    Key {
+        name: "rates",
+        sections: BOTH,
+        kind: Kind::Switch,
+        default: Some("false"),
+        reason: "what an event costs is decided in seconds, how many there are in a second only on \
+                 a quiet machine",
+        about: "measure how much is done in a second, in whole runs, instead of what it costs, in \
+                turns",
+        example: "true",
     },
     Key {
         name: "name",

@@ -91,6 +91,8 @@ pub struct Part {
     pub runtime: Duration,
     /// Length of one interval within it.
     pub interval: Duration,
+    /// Whether whole runs are measured for their rates, instead of costs in turns.
+    pub rates: bool,
 }
 
 /// A build of pollux as an arm, to be compared with another one.

@@ -52,6 +52,8 @@ pub struct Overrides {
     pub runtime: Option<String>,
     /// `--interval`.
     pub interval: Option<String>,
+    /// `--rates`; without it the job's own setting stands.
+    pub rates: bool,
     /// `--profile`.
     pub profile: Option<String>,
     /// `--min-effect`.
@@ -87,6 +89,7 @@ impl Job {
             ramp_time: keys::default("ramp_time", kind::length),
             runtime: keys::default("runtime", kind::length),
             interval: keys::default("interval", kind::length),
+            rates: false,
         };
         let mut job = Self::around(vec![part], experiment.name().to_owned());
         job.apply(overrides)?;
@@ -338,6 +341,7 @@ impl Flags {
             part.ramp_time = ramp_time.unwrap_or(part.ramp_time);
             part.runtime = runtime.unwrap_or(part.runtime);
             part.interval = interval.unwrap_or(part.interval.min(part.runtime));
+            part.rates |= given.rates;
             self.check_window(part.runtime, part.interval, given);
         }
     }

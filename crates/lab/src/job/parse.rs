@@ -72,6 +72,7 @@ struct RunSettings {
     ramp_time: Said<Duration>,
     runtime: Said<Duration>,
     interval: Said<Duration>,
+    rates: Said<bool>,
 }
 
 impl RunSettings {
@@ -84,6 +85,7 @@ impl RunSettings {
         ramp_time: Said::Nothing,
         runtime: Said::Nothing,
         interval: Said::Nothing,
+        rates: Said::Nothing,
     };
 
     fn read<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Self {
@@ -102,6 +104,7 @@ impl RunSettings {
             ramp_time: walk.said(table, "ramp_time", kind::length),
             runtime: walk.said(table, "runtime", kind::length),
             interval: walk.said(table, "interval", kind::length),
+            rates: walk.said(table, "rates", kind::switch),
         }
     }
 
@@ -116,6 +119,7 @@ impl RunSettings {
             ramp_time: self.ramp_time.or(global.ramp_time),
             runtime: self.runtime.or(global.runtime),
             interval: self.interval.or(global.interval),
+            rates: self.rates.or(global.rates),
         }
     }
 }
@@ -232,6 +236,7 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
     let experiment = experiment?;
     let (runtime, interval) = read_window(walk, &settings);
     let ramp_time = settings.ramp_time.clone().value();
+    let rates = settings.rates.clone().value();
     let arms = read_arms(walk, table, settings, commands.as_deref(), experiment);
     let Arms { pollers, builds, waits, peers, baseline } = arms?;
     Some(Part {
@@ -247,6 +252,7 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
         ramp_time: ramp_time.unwrap_or_else(|| keys::default("ramp_time", kind::length)),
         runtime,
         interval,
+        rates: rates.unwrap_or_else(|| keys::default("rates", kind::switch)),
     })
 }
 
@@ -368,6 +374,7 @@ fn read_axis<'a>(walk: &mut Walk<'a>, table: Table<'a>, axis: &Axis) -> Vec<Stri
         let is_right = match axis.kind {
             AxisKind::Word(_) => value.is_str(),
             AxisKind::Count(..) => value.is_integer(),
+            AxisKind::WordOrCount(..) => value.is_integer() || value.is_str(),
             AxisKind::Switch | AxisKind::Either => value.is_bool(),
         };
         if is_right { Ok(()) } else { Err(format!("{}; {right}", wrong_type(value))) }

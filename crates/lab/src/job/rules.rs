@@ -307,7 +307,7 @@ mod tests {
     fn peers_are_those_of_the_experiment() {
         let all = peers(&["all"]).expect("a word");
         assert_eq!(all.of(Experiment::Http), Experiment::Http.peers());
-        assert!(all.of(Experiment::Streams).is_empty());
+        assert!(all.of(Experiment::Pipes).is_empty());
         let some = peers(&["raw-epoll", "nginx"]).expect("two peers");
         assert_eq!(some.of(Experiment::Chain), [Peer::RawEpoll]);
         assert_eq!(some.stranger(&[Experiment::Chain]), Some(Peer::Nginx));

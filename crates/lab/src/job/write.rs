@@ -62,11 +62,16 @@ fn write_part(text: &mut String, part: &Part) {
     line("ramp_time", quoted(&length_text(part.ramp_time)));
     line("runtime", quoted(&length_text(part.runtime)));
     line("interval", quoted(&length_text(part.interval)));
+    line("rates", part.rates.to_string());
     for axis in part.experiment.axes() {
         let Some(values) = part.axes.get(axis.name) else { continue };
         let value = |value: &String| match axis.kind {
+            AxisKind::WordOrCount(words, ..) if words.contains(&value.as_str()) => quoted(value),
             AxisKind::Word(_) => quoted(value),
-            AxisKind::Count(..) | AxisKind::Switch | AxisKind::Either => value.clone(),
+            AxisKind::Count(..)
+            | AxisKind::WordOrCount(..)
+            | AxisKind::Switch
+            | AxisKind::Either => value.clone(),
         };
         match values.as_slice() {
             [only] => line(axis.name, value(only)),

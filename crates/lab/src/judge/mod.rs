@@ -4,7 +4,7 @@
 //! it after every block or set, so that a run that is stopped has its results. The statistics are in
 //! `stats`; here they are applied arm by arm.
 
-use crate::plan::{Arm, ArmKind, Plan, PlannedPoint, SAME_AGAIN};
+use crate::plan::{Arm, ArmKind, Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Record, ResultRow, RowTurns, Verdict};
 use crate::stats::{
     self, Delta, Direction, RatioEstimate, Row, decision_delta, holm, median, noise_floor,
@@ -55,7 +55,7 @@ pub fn headline(plan: &Plan, record: &Record) -> Vec<RatioEstimate> {
     let mut seen_parts = Vec::new();
     let mut estimates = Vec::new();
     for point in &plan.points {
-        if seen_parts.contains(&point.part) {
+        if point.method == Method::Turns || seen_parts.contains(&point.part) {
             continue;
         }
         seen_parts.push(point.part);

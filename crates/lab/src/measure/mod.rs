@@ -22,11 +22,9 @@ use crate::host::sources::Sources;
 use crate::record::{Interval, RequestTimes, SymbolShare};
 
 mod controller;
-mod gauge;
 mod profile;
 mod switches;
 
-pub(crate) use gauge::{Gauge, Notice};
 pub(crate) use profile::Profiling;
 pub(crate) use switches::of_machine as machine_switches;
 
@@ -60,6 +58,9 @@ pub struct RunSpec {
     pub runtime_ms: u64,
     /// Length of an interval in it.
     pub interval_ms: u64,
+    /// Whether the value of a whole run is its rate, where it could be a cost as well.
+    #[serde(default)]
+    pub is_rate: bool,
     /// What the run is for.
     pub pass: Pass,
     /// Where the counting pass may count, as probed by the runner.
@@ -167,7 +168,7 @@ pub fn measure(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
     match spec.experiment()?.workload() {
-        Workload::Thread(workload) => controller::measure(spec, workload, on_interval),
+        Workload::Thread => controller::measure(spec, on_interval, is_interrupted),
         Workload::Server => crate::http::measure(spec, is_interrupted),
         Workload::Herd => crate::herd::measure(spec, on_interval, is_interrupted),
     }
@@ -227,7 +228,7 @@ impl RunSpec {
     #[must_use]
     pub fn has_processes(&self) -> bool {
         let experiment = Experiment::by_name(&self.experiment);
-        experiment.is_some_and(|e| !matches!(e.workload(), Workload::Thread(_)))
+        experiment.is_some_and(|e| !matches!(e.workload(), Workload::Thread))
     }
 
     pub(crate) fn experiment(&self) -> Result<Experiment, MeasureError> {

@@ -1,6 +1,6 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
-use super::{Arm, ArmKind, Machine, SAME_AGAIN, Wanted, left_out_of, place};
+use super::{Arm, ArmKind, Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
 use crate::job::{Part, arms_of_pollux};
 use crate::measure::Pattern;
 use crate::record::{LeftOut, Point};
@@ -79,6 +79,15 @@ pub(super) fn at(
         }
     }
     kept
+}
+
+/// How the arms of a point are measured: in turns, where each of them can take some.
+pub(super) fn method(part: &Part, point: &Point, arms: &[Arm]) -> Method {
+    let is_program = |arm: &Arm| matches!(arm.kind, ArmKind::Command(_) | ArmKind::WithoutPoller);
+    match part.rates || arms.iter().any(is_program) || !part.experiment.takes_turns(&point.axes) {
+        true => Method::Runs,
+        false => Method::Turns,
+    }
 }
 
 /// The arms, and the baseline once more.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Plan, PlannedPoint};
+use super::{Method, Plan, PlannedPoint};
 use crate::experiment::{Experiment, Generator};
 use crate::record::LeftOut;
 
@@ -29,6 +29,8 @@ const SERVER_COST: Duration = Duration::from_millis(100);
 const WORKER_COST: Duration = Duration::from_millis(3);
 /// Opening and closing one descriptor, by transport: measured on two cores at 2.3 GHz.
 const FD_COST_NS: [(&str, u64); 3] = [("tcp", 73_000), ("unix", 10_000), ("pipe", 10_000)];
+/// What a turn costs with its lead-in, falling asleep and the words about it, over its length.
+const TURN_COST: f64 = 1.35;
 /// What a point costs on top of its runs: nothing is planned to the last second.
 const MARGIN: f64 = 1.05;
 
@@ -48,8 +50,11 @@ impl Plan {
         let block: Duration = self.points.iter().map(point_cost).sum();
         let block = block.mul_f64(MARGIN);
         let job = &self.job;
-        let passes = u32::from(job.profile_hz.is_some()) + u32::from(job.times_requests);
-        Forecast { block, total: block * (job.blocks + 1 + passes) }
+        // What takes turns is counted and profiled within its first set.
+        let has_runs = self.points.iter().any(|point| point.method == Method::Runs);
+        let passes = u32::from(has_runs) * (1 + u32::from(job.profile_hz.is_some()));
+        let passes = passes + u32::from(job.times_requests);
+        Forecast { block, total: block * (job.blocks + passes) }
     }
 
     /// Cuts until the forecast fits the budget or nothing is left to cut.
@@ -74,7 +79,10 @@ impl Plan {
             let (now, then) = (self.windows(), windows);
             self.cuts.push(format!("longest window {now:?} instead of {then:?}"));
         }
-        self.job.blocks_max = self.job.blocks_max.min(self.job.blocks);
+        // Sets are added one by one as long as there is time for another.
+        if self.points.iter().all(|point| point.method == Method::Runs) {
+            self.job.blocks_max = self.job.blocks_max.min(self.job.blocks);
+        }
     }
 
     fn windows(&self) -> Duration {
@@ -138,7 +146,11 @@ fn point_cost(point: &PlannedPoint) -> Duration {
         }
         _ => PROCESS_COST,
     };
-    let run = point.ramp_time + point.runtime + start_cost + fds_cost;
+    let window = match point.method {
+        Method::Turns => point.runtime.mul_f64(TURN_COST),
+        Method::Runs => point.runtime,
+    };
+    let run = point.ramp_time + window + start_cost + fds_cost;
     run * point.arms.len() as u32
 }
 

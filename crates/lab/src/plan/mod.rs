@@ -89,12 +89,28 @@ pub struct PlannedPoint {
     pub arms: Vec<Arm>,
     /// Index of the arm that the others are compared with.
     pub baseline: usize,
+    /// How it is measured.
+    pub method: Method,
+    /// Whether its part asks for rates.
+    pub rates: bool,
+    /// Which arms live at the same time, where they take turns: all of them, or as many as the
+    /// machine can hold, each group with the baseline in it.
+    pub groups: Vec<Vec<usize>>,
     /// Time before the window.
     pub ramp_time: Duration,
     /// Length of the window.
     pub runtime: Duration,
     /// Length of an interval.
     pub interval: Duration,
+}
+
+/// How a point is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// What a unit of work costs, in interleaved turns.
+    Turns,
+    /// How much is done in a second, or what a program prints, in whole runs.
+    Runs,
 }
 
 /// One arm.
@@ -135,7 +151,10 @@ impl PlannedPoint {
     /// What is measured here.
     #[must_use]
     pub fn metric(&self) -> Metric {
-        self.experiment.metric_at(&self.point.axes)
+        match self.method {
+            Method::Turns => self.experiment.cost(),
+            Method::Runs => self.experiment.metric_at(&self.point.axes, self.rates),
+        }
     }
 }
 
@@ -176,12 +195,18 @@ impl Plan {
                     left_out.push(left_out_of(part, &point.label, "*", reason));
                     continue;
                 };
+                let arms = arms::with_same_again(arms, baseline);
+                let method = arms::method(part, &point, &arms);
+                let groups = place::groups(machine, part.experiment, &point, &arms, baseline);
                 points.push(PlannedPoint {
                     part: index,
                     experiment: part.experiment,
                     point,
-                    arms: arms::with_same_again(arms, baseline),
+                    arms,
                     baseline,
+                    method,
+                    rates: part.rates,
+                    groups,
                     ramp_time: part.ramp_time,
                     runtime: part.runtime,
                     interval: part.interval,
@@ -267,6 +292,7 @@ pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> 
             }
             AxisKind::Word(_) => words.push(value.clone()),
             AxisKind::Count(..) => words.push(counted(value, axis.name)),
+            AxisKind::WordOrCount(..) => words.push(format!("{value} {}", axis.name)),
             AxisKind::Either if value == "false" => words.push(format!("no {}", axis.name)),
             AxisKind::Either => words.push(axis.name.to_owned()),
             AxisKind::Switch => {}
@@ -311,6 +337,7 @@ mod tests {
             ramp_time: Duration::from_millis(500),
             runtime: Duration::from_secs(2),
             interval: Duration::from_millis(100),
+            rates: false,
         }
     }
 

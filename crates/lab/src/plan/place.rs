@@ -7,7 +7,7 @@
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::{ArmKind, Machine};
+use super::{Arm, ArmKind, Machine};
 use crate::experiment::{Experiment, PROCESSES, Peer};
 use crate::herd::Source;
 use crate::record::Point;
@@ -54,6 +54,12 @@ pub(super) fn arm_fault(
     point: &Point,
     arm: &ArmKind,
 ) -> Option<String> {
+    if experiment == Experiment::Streams
+        && matches!(arm, ArmKind::Peer(Peer::RawC))
+        && !experiment.takes_turns(&point.axes)
+    {
+        return Some("the program in C takes turns and has no writer that runs free".to_owned());
+    }
     if let ArmKind::Peer(peer @ (Peer::RawC | Peer::Pool | Peer::PoolEpoll)) = arm
         && point.axes.get("source").is_some_and(|source| source != Source::Queue.name())
     {
@@ -78,6 +84,37 @@ pub(super) fn arm_fault(
         }
         _ => None,
     }
+}
+
+/// Which arms can live at the same time: as many as there is memory for, and no two pools, as one
+/// takes nearly all of the message queues that a user may have. The baseline is in every group.
+pub(super) fn groups(
+    machine: &Machine<'_>,
+    experiment: Experiment,
+    point: &Point,
+    arms: &[Arm],
+    baseline: usize,
+) -> Vec<Vec<usize>> {
+    let each = match experiment {
+        Experiment::Http => experiment.fds_needed(&point.axes) * CONNECTION_BYTES,
+        _ => 0,
+    };
+    let free = machine.resources.memory_bytes.unwrap_or(u64::MAX) / MEMORY_PARTS;
+    let most = free.checked_div(each).unwrap_or(u64::MAX).max(2);
+    let is_pool =
+        |index: &usize| matches!(arms[*index].kind, ArmKind::Peer(Peer::Pool | Peer::PoolEpoll));
+    let mut groups: Vec<Vec<usize>> = vec![vec![baseline]];
+    for arm in (0..arms.len()).filter(|arm| *arm != baseline) {
+        let has_room = |group: &&mut Vec<usize>| {
+            let pools = group.iter().filter(|member| is_pool(member)).count();
+            (group.len() as u64) < most && (pools == 0 || !is_pool(&arm))
+        };
+        match groups.iter_mut().find(has_room) {
+            Some(group) => group.push(arm),
+            None => groups.push(vec![baseline, arm]),
+        }
+    }
+    groups
 }
 
 /// How many processes the server of a point takes; one where it is no server.

@@ -1,7 +1,7 @@
 //! Runs one arm once and makes a measurement or a failure of what came back.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::job::Command;
 use crate::measure::{Done, Line, Pass, Pattern, RunSpec};
 use crate::plan::{ArmKind, PlannedPoint};
 use crate::record::{Interval, Measurement, Steady, SteadyKind};
-use crate::stats::{Steadiness, steadiness};
+use crate::stats::{Direction, Steadiness, steadiness};
 
 /// Longest life of an external command: it has its own idea of ramp and runtime, but one that
 /// takes so many times longer than the point's window is another experiment.
@@ -57,26 +57,7 @@ pub(super) fn run(
 ) -> Result<Ran, String> {
     match arm {
         ArmKind::Command(command) => run_command(command, point, context),
-        ArmKind::Driver(driver, pattern) => {
-            let subject = Subject { pattern: *pattern, ..Subject::of(*driver) };
-            run_measured(subject, point, context, on_interval)
-        }
-        ArmKind::Build(build, driver) => {
-            let subject = Subject { program: Some(&build.program), ..Subject::of(*driver) };
-            run_measured(subject, point, context, on_interval)
-        }
-        ArmKind::WithoutPoller => {
-            let subject = Subject { pattern: Pattern::Cyclic, ..Subject::NOTHING };
-            run_measured(subject, point, context, on_interval)
-        }
-        ArmKind::Wait(wait) => {
-            let subject = Subject { wait: Some(wait.name()), ..Subject::NOTHING };
-            run_measured(subject, point, context, on_interval)
-        }
-        ArmKind::Peer(peer) => {
-            let subject = Subject { peer: Some(peer.name()), ..Subject::NOTHING };
-            run_measured(subject, point, context, on_interval)
-        }
+        arm => run_measured(Subject::of_arm(arm), point, context, on_interval),
     }
 }
 
@@ -100,19 +81,45 @@ impl Subject<'_> {
     }
 }
 
-fn run_measured(
+impl<'a> Subject<'a> {
+    fn of_arm(arm: &'a ArmKind) -> Self {
+        match arm {
+            ArmKind::Driver(driver, pattern) => Self { pattern: *pattern, ..Self::of(*driver) },
+            ArmKind::Build(build, driver) => {
+                Self { program: Some(&build.program), ..Self::of(*driver) }
+            }
+            ArmKind::WithoutPoller => Self { pattern: Pattern::Cyclic, ..Self::NOTHING },
+            ArmKind::Wait(wait) => Self { wait: Some(wait.name()), ..Self::NOTHING },
+            ArmKind::Peer(peer) => Self { peer: Some(peer.name()), ..Self::NOTHING },
+            ArmKind::Command(_) => Self::NOTHING,
+        }
+    }
+}
+
+/// What the process of an arm is told when it takes turns, and another build that it is, if so.
+pub(super) fn spec_of(
+    arm: &ArmKind,
+    point: &PlannedPoint,
+    seed: u64,
+    scratch: &Path,
+) -> (RunSpec, Option<PathBuf>) {
+    spec(Subject::of_arm(arm), point, seed, Pass::Timing, None, scratch)
+}
+
+/// A run as its process reads it, and another build of pollux that the process is, if so.
+fn spec(
     subject: Subject<'_>,
     point: &PlannedPoint,
-    context: &RunContext<'_>,
-    on_interval: &mut dyn FnMut(&Interval),
-) -> Result<Ran, String> {
+    seed: u64,
+    pass: Pass,
+    sources: Option<&Sources>,
+    scratch: &Path,
+) -> (RunSpec, Option<PathBuf>) {
     // A build that is a server is measured like any other; what has its workload in the measuring
     // process is that process.
-    let is_server = !matches!(point.experiment.workload(), Workload::Thread(_));
-    let (server, program) = match is_server {
-        true => (subject.program.map(Path::to_owned), None),
-        false => (None, subject.program),
-    };
+    let is_server = !matches!(point.experiment.workload(), Workload::Thread);
+    let program = subject.program.map(Path::to_owned);
+    let (server, program) = if is_server { (program, None) } else { (None, program) };
     let spec = RunSpec {
         experiment: point.experiment.name().to_owned(),
         poller: subject.poller.map(str::to_owned),
@@ -121,16 +128,28 @@ fn run_measured(
         server,
         pattern: subject.pattern,
         axes: point.point.axes.clone(),
-        seed: context.seed,
+        seed,
         ramp_ms: point.ramp_time.as_millis() as u64,
         runtime_ms: point.runtime.as_millis() as u64,
         interval_ms: point.interval.as_millis() as u64,
-        pass: context.pass,
-        sources: (context.pass == Pass::Counting).then(|| context.sources.clone()),
-        scratch: context.scratch.to_owned(),
+        is_rate: point.metric().direction == Direction::HigherIsBetter,
+        pass,
+        sources: sources.filter(|_| pass == Pass::Counting).cloned(),
+        scratch: scratch.to_owned(),
     };
+    (spec, program)
+}
+
+fn run_measured(
+    subject: Subject<'_>,
+    point: &PlannedPoint,
+    context: &RunContext<'_>,
+    on_interval: &mut dyn FnMut(&Interval),
+) -> Result<Ran, String> {
+    let RunContext { seed, pass, sources, scratch, .. } = *context;
+    let (spec, program) = spec(subject, point, seed, pass, Some(sources), scratch);
     let input = serde_json::to_string(&spec).expect("a spec is plain data");
-    let mut process = Process::new(program.unwrap_or(context.program));
+    let mut process = Process::new(program.as_deref().unwrap_or(context.program));
     process.args(["lab", "measure"]);
     let deadline = (point.ramp_time + point.runtime) * 20 + CHILD_GRACE;
     let mut intervals = Vec::new();

@@ -44,7 +44,7 @@ pub(super) enum ChildError {
     Wait(io::Error),
 }
 
-enum Said {
+pub(super) enum Said {
     Out(String),
     Err(String),
     Closed,
@@ -63,7 +63,7 @@ pub(super) fn run(
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|cause| ChildError::Start { program, cause })?;
-    let mut child = Guard { child, is_reaped: false };
+    let mut child = Guard::of(child);
     if let Some(mut stdin) = child.child.stdin.take() {
         // A child that does not read its input says on standard error why.
         let _ = stdin.write_all(input.as_bytes());
@@ -99,14 +99,19 @@ pub(super) fn run(
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Kills what is left of a child's group, whatever happened.
-struct Guard {
+pub(super) struct Guard {
     child: Child,
     is_reaped: bool,
 }
 
 impl Guard {
+    /// Of a process that leads its own group.
+    pub(super) fn of(child: Child) -> Self {
+        Self { child, is_reaped: false }
+    }
+
     /// Whether the child has ended; it stays a zombie, so that its number is not used again.
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let ended = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
         !matches!(ended, Some(Ok(None)))
@@ -123,7 +128,7 @@ impl Guard {
     }
 
     /// Ends everything in the child's group. Nothing is there any more, in the best case.
-    fn kill_group(&self) {
+    pub(super) fn kill_group(&self) {
         if let Some(group) = self.pid() {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -143,7 +148,8 @@ impl Drop for Guard {
     }
 }
 
-fn listen(child: &mut Child) -> Receiver<Said> {
+/// What a child says, line by line as it comes.
+pub(super) fn listen(child: &mut Child) -> Receiver<Said> {
     let (sender, lines) = channel();
     if let Some(stdout) = child.stdout.take() {
         read_lines(stdout, sender.clone(), Said::Out);

@@ -22,15 +22,17 @@ use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
 use crate::judge;
 use crate::measure::Pass;
-use crate::plan::{Arm, Plan, PlannedPoint};
-use crate::record::{Block, Ending, Interval, JobRecord, Outcome, Record, Run};
+use crate::plan::{Arm, Method, Plan, PlannedPoint};
+use crate::record::{Block, Ending, Interval, JobRecord, Outcome, Record, Run, Verdict};
 use crate::stats::{StoppingRule, block_order};
 
 mod arm;
 mod build;
 mod child;
+mod living;
 mod passes;
 mod scratch;
+mod set;
 
 pub use scratch::Scratch;
 
@@ -54,6 +56,12 @@ pub struct RunLabel {
     pub pass: Pass,
     /// Unit of the value.
     pub unit: &'static str,
+}
+
+impl RunLabel {
+    fn key(&self) -> (String, String, String) {
+        (self.experiment.clone(), self.point.clone(), self.arm.clone())
+    }
 }
 
 /// Hears what happens. Called between runs, except for `interval`, which comes while a run
@@ -110,7 +118,13 @@ impl Runner<'_> {
     /// Runs the plan to its end, to the end of its budget or to a stop, and judges it.
     pub fn run(mut self) -> Record {
         let start = Instant::now();
-        let mut state = State { record: self.empty_record(), start, failures: HashMap::new() };
+        let mut state = State {
+            record: self.empty_record(),
+            start,
+            failures: HashMap::new(),
+            lengths: HashMap::new(),
+            set_times: HashMap::new(),
+        };
         self.counting_pass(&mut state);
         let mut block = 0;
         while self.wants_block(block, &mut state) {
@@ -128,12 +142,46 @@ impl Runner<'_> {
         state.record
     }
 
+    /// Whether anything at all wants another block: a set at a point that takes turns, or runs.
     fn wants_block(&self, done: u32, state: &mut State) -> bool {
-        let job = &self.plan.job;
         if self.stop.is_asked() {
             state.record.ending = Ending::Interrupted;
             return false;
         }
+        let mut points = self.plan.points.iter().filter(|point| point.method == Method::Turns);
+        let wants_set = points.any(|point| self.wants_set(done, point, state));
+        let has_runs = self.plan.points.iter().any(|point| point.method == Method::Runs);
+        wants_set || (has_runs && self.wants_runs(done, state))
+    }
+
+    /// Whether a point that takes turns should have another set: until there are enough for an
+    /// interval, and on until each of its rows is decided or as narrow as asked.
+    fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
+        let job = &self.plan.job;
+        if done < BLOCKS_WHATEVER.min(job.blocks) {
+            return true;
+        }
+        if done >= job.blocks_max {
+            return false;
+        }
+        let label = self.label(None, point, &point.arms[point.baseline], Pass::Timing);
+        let is_open = |arm: &Arm| state.is_open(&label, &arm.name, job.target_ci);
+        if done >= job.blocks && !point.arms.iter().any(is_open) {
+            return false;
+        }
+        let longest = state.set_times.get(&state.key(self.plan, point)).copied();
+        let fits = job
+            .budget
+            .is_none_or(|budget| state.start.elapsed() + longest.unwrap_or_default() <= budget);
+        if !fits {
+            state.record.ending = Ending::Budget;
+        }
+        fits
+    }
+
+    /// Whether points that are measured in whole runs want another block.
+    fn wants_runs(&self, done: u32, state: &mut State) -> bool {
+        let job = &self.plan.job;
         let rule = StoppingRule {
             blocks_min: job.blocks as usize,
             blocks_max: job.blocks_max as usize,
@@ -163,7 +211,19 @@ impl Runner<'_> {
         let own_before = cpu_with_waited_children();
         let start = Instant::now();
         let plan = self.plan;
+        let wants_runs = repeats.is_some() || self.wants_runs(block, state);
         for (index, point) in plan.points.iter().enumerate() {
+            if point.method == Method::Turns {
+                if repeats.is_none() && self.wants_set(block, point, state) {
+                    let start = Instant::now();
+                    self.set(block, point, state);
+                    state.set_times.insert(state.key(plan, point), start.elapsed());
+                }
+                continue;
+            }
+            if !wants_runs {
+                continue;
+            }
             let seed = plan.job.seed.wrapping_add(index as u64);
             let order = block_order(point.arms.len(), block as usize, seed);
             for (position, arm) in order.into_iter().enumerate() {
@@ -262,6 +322,9 @@ impl Runner<'_> {
 
     /// Disturbed blocks once more at the end, all arms and points, under new numbers.
     fn repeat_disturbed(&mut self, state: &mut State) {
+        if !self.plan.points.iter().any(|point| point.method == Method::Runs) {
+            return;
+        }
         let disturbed: Vec<u32> = state
             .record
             .blocks
@@ -329,4 +392,37 @@ struct State {
     start: Instant,
     /// Failures in a row by part, point and arm.
     failures: HashMap<(String, String, String), u32>,
+    /// Length of a turn, by part and point.
+    lengths: HashMap<(String, String), set::Length>,
+    /// How long the last set took, by part and point.
+    set_times: HashMap<(String, String), Duration>,
+}
+
+impl State {
+    fn key(&self, plan: &Plan, point: &PlannedPoint) -> (String, String) {
+        (plan.part_name(point).to_owned(), point.point.label.clone())
+    }
+
+    /// Counts the failures in a row of an arm at a point.
+    fn note_failure(&mut self, label: &RunLabel, has_failed: bool) {
+        let failures = self.failures.entry(label.key()).or_default();
+        *failures = if has_failed { *failures + 1 } else { 0 };
+    }
+
+    /// Whether the row of an arm at a point is not decided, and its interval wider than asked.
+    fn is_open(&self, label: &RunLabel, arm: &str, narrow: f64) -> bool {
+        let mut rows = self.record.results.iter().filter(|row| {
+            row.arm == arm && row.experiment == label.experiment && row.point == label.point
+        });
+        rows.any(|row| {
+            row.verdict == Verdict::Inconclusive
+                && row.half_width().is_none_or(|width| width > narrow)
+        })
+    }
+
+    /// Whether an arm failed so often in a row at a point that it is not tried again there.
+    fn is_given_up(&self, label: &RunLabel, arm: &str) -> bool {
+        let key = RunLabel { arm: arm.to_owned(), ..label.clone() }.key();
+        self.failures.get(&key).is_some_and(|failures| *failures >= FAILURES_MAX)
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{RunLabel, Runner, State, arm};
 use crate::experiment::Experiment;
 use crate::measure::{Done, Pass};
-use crate::plan::{Arm, ArmKind, PlannedPoint, SAME_AGAIN};
+use crate::plan::{Arm, ArmKind, Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{CountingRun, LeftOut, Profile, Record, RequestTimesRun};
 
 /// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
@@ -80,7 +80,9 @@ impl Runner<'_> {
         for point in &plan.points {
             for arm in &point.arms {
                 let is_over = limit.is_some_and(|limit| start.elapsed() > limit);
-                let is_left = arm.name == SAME_AGAIN || !is_wanted(point, arm);
+                // What takes turns is counted and profiled in turns.
+                let has_turns = point.method == Method::Turns && pass != Pass::RequestTimes;
+                let is_left = arm.name == SAME_AGAIN || has_turns || !is_wanted(point, arm);
                 if is_left || is_over || self.stop.is_asked() {
                     continue;
                 }

@@ -32,6 +32,7 @@ pub(crate) fn record() -> Record {
     let results = judged::results(&runs);
     let why = judged::why(&results);
     Record {
+        rounds: Vec::new(),
         schema: SCHEMA_VERSION,
         tool: "pollux 0.1.0".into(),
         started: "2026-11-21T08:40:11Z".into(),

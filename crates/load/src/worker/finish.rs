@@ -11,7 +11,7 @@ use crate::own_use::OwnUse;
 use crate::shared::{Stage, monotonic_ns};
 
 /// What a request may outlive its time limit: deadlines fire a tick late.
-const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
+pub(super) const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 /// How long what is under way is waited for after a stop, at most.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 /// A server that has said nothing since the end is waited for until its silence is so long: then

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::{TIMEOUT_SLACK, WAIT_MAX, Worker};
+use super::finish::TIMEOUT_SLACK;
+use super::{WAIT_MAX, Worker};
 use crate::shared::{Stage, monotonic_ns};
 use crate::{LoadError, Turned};
 

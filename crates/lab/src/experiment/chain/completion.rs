@@ -3,12 +3,13 @@
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use pollux_engine::Driver;
 use pollux_sys::ring::{Shots, Sizes, StreamRing, StreamSizes};
 use rustix::io::Errno;
 
-use super::{BYTE, Chain};
+use super::{BYTE, Chain, Watcher};
 use crate::error::MeasureError;
-use crate::measure::Gauge;
+use crate::turns::Described;
 
 /// The ring: room for the sends of a turn, and for the completions of many.
 const SIZES: StreamSizes = StreamSizes {
@@ -45,47 +46,6 @@ impl Completion {
         let mut completion = Self { ring, to_arm, is_filled, filled: 0 };
         completion.arm(chain)?;
         Ok(completion)
-    }
-
-    /// What the ring was granted.
-    pub(super) fn notes(&self) -> Vec<String> {
-        self.ring.setup().refused.clone()
-    }
-
-    /// One round: every completion is a byte that came, every byte goes on as a request.
-    pub(super) fn round(&mut self, chain: &mut Chain, gauge: &Gauge) -> Result<(), MeasureError> {
-        let space = chain.readers.len() / chain.active;
-        (0..chain.active).for_each(|index| self.fill(index * space));
-        while !chain.is_over() && !gauge.is_stopped() {
-            self.enter()?;
-            while let Some(completion) = self.ring.next_completion() {
-                if completion.user_data >= SEND {
-                    return Err(failed("send", completion.result));
-                }
-                let index = completion.user_data as usize;
-                if !completion.has_more {
-                    self.to_arm.push(index);
-                }
-                if std::mem::take(&mut self.is_filled[index]) {
-                    self.filled = self.filled.saturating_sub(1);
-                }
-                if let Some(received) = completion.received {
-                    let bytes = self.ring.bytes(&received).len();
-                    self.ring.give_back(received);
-                    chain.received += bytes;
-                    for _ in 0..bytes {
-                        if let Some(next) = chain.next(index) {
-                            self.send(chain, next)?;
-                            self.fill(next);
-                        }
-                    }
-                } else if completion.result != -Errno::NOBUFS.raw_os_error() {
-                    return Err(failed("receive", completion.result));
-                }
-            }
-            self.arm(chain)?;
-        }
-        Ok(())
     }
 
     fn fill(&mut self, index: usize) {
@@ -139,6 +99,50 @@ impl Completion {
             }
         }
         Ok(())
+    }
+}
+
+impl Watcher for Completion {
+    /// Every completion is a byte that came, every byte goes on as a request.
+    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError> {
+        self.enter()?;
+        while let Some(completion) = self.ring.next_completion() {
+            if completion.user_data >= SEND {
+                return Err(failed("send", completion.result));
+            }
+            let index = completion.user_data as usize;
+            if !completion.has_more {
+                self.to_arm.push(index);
+            }
+            if std::mem::take(&mut self.is_filled[index]) {
+                self.filled = self.filled.saturating_sub(1);
+            }
+            if let Some(received) = completion.received {
+                let bytes = self.ring.bytes(&received).len();
+                self.ring.give_back(received);
+                chain.received += bytes;
+                for _ in 0..bytes {
+                    if let Some(next) = chain.next(index) {
+                        self.send(chain, next)?;
+                        self.fill(next);
+                    }
+                }
+            } else if completion.result != -Errno::NOBUFS.raw_os_error() {
+                return Err(failed("receive", completion.result));
+            }
+        }
+        self.arm(chain)
+    }
+
+    fn begin(&mut self, chain: &Chain) {
+        let space = chain.readers.len() / chain.active;
+        (0..chain.active).for_each(|index| self.fill(index * space));
+    }
+
+    /// What the ring was granted.
+    fn described(&self) -> Described {
+        let notes = self.ring.setup().refused.clone();
+        Described { mechanism: Some(Driver::Completion.to_string()), generator: None, notes }
     }
 }
 

@@ -1,11 +1,9 @@
 /* The chain experiment on an event library: one program, built once for each library.
  *
- * Arguments: PAIRS ACTIVE WRITES RAMP_MS RUNTIME_MS INTERVAL_MS
- * Prints:    ready PID            everything is registered, the ramp begins
- *            open                 the window begins when a line comes in
- *            at EVENTS            now and then, events since then
- *            close EVENTS NS      the window is over; NS as if each round were the median one
- * and ends when its standard input does. Each event is one recv and one send, as in the arms that
+ * Arguments: PAIRS ACTIVE WRITES
+ * Prints "ready CPU_NS" when everything is registered; then, for each line with a number of
+ * nanoseconds on its standard input, it runs rounds for so long and prints how many events there
+ * were and the CPU time that it has used since its start. It ends when its input does. Each event is one recv and one send, as in the arms that
  * are written in Rust; a library is asked to look once and not to wait.
  */
 #define _GNU_SOURCE
@@ -29,10 +27,10 @@ static void fail(const char *what)
     exit(1);
 }
 
-static int64_t now_ns(void)
+static int64_t clock_ns(clockid_t clock)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
@@ -157,29 +155,22 @@ static void turn(void)
 #error "build with -DWITH_LIBEV, -DWITH_LIBUV or -DWITH_LIBEVENT"
 #endif
 
-/* The time of one round. */
-static int64_t round_ns(void)
+/* One round; its number of events. */
+static long run_round(void)
 {
     for (int i = 0; i < active; i++)
         send_to(i * (pairs / active));
     to_follow = writes_per_round;
     sent = active;
     received = 0;
-    int64_t start = now_ns();
     while (received != sent)
         turn();
-    return now_ns() - start;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+    return received;
 }
 
 int main(int count, char **words)
 {
-    if (count != 7)
+    if (count != 4)
         return 2;
     /* No program of the lab outlives its run. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -187,8 +178,6 @@ int main(int count, char **words)
     pairs = atoi(words[1]);
     active = atoi(words[2]);
     writes_per_round = atoi(words[3]);
-    int64_t ramp_ns = atoll(words[4]) * 1000000, runtime_ns = atoll(words[5]) * 1000000;
-    int64_t interval_ns = atoll(words[6]) * 1000000;
     pair = calloc(pairs, sizeof *pair);
     if (!pair)
         fail("calloc");
@@ -196,33 +185,14 @@ int main(int count, char **words)
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair[i]))
             fail("socketpair");
     watch_all();
-    printf("ready %d\n", (int)getpid());
-    int64_t start = now_ns();
-    while (now_ns() - start < ramp_ns)
-        round_ns();
-    printf("open\n");
-    while (getchar() != '\n')
-        if (feof(stdin))
-            return 1;
-    size_t rounds = 0, room = 1024;
-    int64_t *times = malloc(room * sizeof *times);
-    long per_round = active + writes_per_round;
-    int64_t told = start = now_ns();
-    do {
-        if (rounds == room)
-            times = realloc(times, (room *= 2) * sizeof *times);
-        if (!times)
-            fail("realloc");
-        times[rounds++] = round_ns();
-        if (now_ns() - told >= interval_ns) {
-            told = now_ns();
-            printf("at %ld\n", (long)rounds * per_round);
-        }
-    } while (now_ns() - start < runtime_ns);
-    qsort(times, rounds, sizeof *times, ascending);
-    double median = (times[rounds / 2] + times[(rounds - 1) / 2]) / 2.0;
-    printf("close %ld %.0f\n", (long)rounds * per_round, median * rounds);
-    while (getchar() != EOF)
-        ;
+    printf("ready %lld\n", (long long)clock_ns(CLOCK_THREAD_CPUTIME_ID));
+    long long length_ns;
+    while (scanf("%lld", &length_ns) == 1) {
+        int64_t start = clock_ns(CLOCK_MONOTONIC);
+        long events = 0;
+        while (clock_ns(CLOCK_MONOTONIC) - start < length_ns)
+            events += run_round();
+        printf("%ld %lld\n", events, (long long)clock_ns(CLOCK_THREAD_CPUTIME_ID));
+    }
     return 0;
 }

@@ -4,7 +4,7 @@
 //! `pairs` socket pairs are watched at one end, `active` of them, evenly spread, are sent a byte.
 //! Whoever receives a byte sends one to the next pair, until `writes` more have been sent; the
 //! round is over when all have arrived. Its figure is the time of a round over its events. Here
-//! rounds follow each other for as long as the job asks, and the median round stands for the run.
+//! rounds follow each other for as long as a turn lasts.
 //! What differs: the original also deletes and adds every pair before each round, and times that by
 //! itself; here they are registered once.
 //!
@@ -13,17 +13,17 @@
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_poller::CountersSnapshot;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::Peer;
 use crate::error::MeasureError;
-use crate::measure::{Gauge, Notice, RunSpec};
-use crate::stats::median;
+use crate::measure::RunSpec;
+use crate::turns::{self, Described, Subject};
 
 mod completion;
 pub(crate) mod library;
@@ -37,45 +37,78 @@ const BYTE: &[u8] = b"e";
 /// Events that one wait may bring, the same for every arm.
 const EVENTS_MAX: usize = 1024;
 
-/// Sets the pairs up and runs rounds for ramp and runtime.
+/// The chain of one arm.
 ///
-/// Runs in the measured thread.
-pub(crate) fn run(spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
+/// # Errors
+/// [`MeasureError`] when something can't be opened, or the arm is none of this experiment.
+pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
+    turns::pin(turns::cpus()?[0])?;
     if let Some(peer @ (Peer::Libev | Peer::Libuv | Peer::Libevent)) = spec.peer()? {
-        return library::run(peer, spec, gauge);
+        return Ok(Box::new(library::start(peer, spec)?));
     }
-    let mut chain = Chain::open(spec)?;
-    let (driver, peer) = (spec.driver()?, spec.peer()?);
-    match (driver, peer) {
+    let chain = Chain::open(spec)?;
+    Ok(match (spec.driver()?, spec.peer()?) {
         (Some(Driver::Readiness(mechanism)), _) => {
-            let mut watcher = pollux::Pollux::open(mechanism, &chain)?;
-            gauge.announce(Notice::ready(Some(watcher.poller())), None);
-            run_rounds(&mut chain, spec, gauge, &mut |chain| watch(chain, &mut watcher, gauge))
+            let watcher = pollux::Pollux::open(mechanism, &chain)?;
+            Box::new(Rounds { chain, watcher })
         }
-        (Some(driver @ Driver::Completion), _) => {
-            let mut ring = completion::Completion::open(&chain)?;
-            gauge.announce(Notice::ready_with(driver.to_string(), ring.notes()), None);
-            run_rounds(&mut chain, spec, gauge, &mut |chain| ring.round(chain, gauge))
+        (Some(Driver::Completion), _) => {
+            let watcher = completion::Completion::open(&chain)?;
+            Box::new(Rounds { chain, watcher })
         }
         (None, Some(Peer::RawEpoll)) => {
-            let mut watcher = raw::RawEpoll::open(&chain)?;
-            gauge.announce(Notice::ready(None), None);
-            run_rounds(&mut chain, spec, gauge, &mut |chain| watch(chain, &mut watcher, gauge))
+            let watcher = raw::RawEpoll::open(&chain)?;
+            Box::new(Rounds { chain, watcher })
         }
         (None, Some(Peer::Mio)) => {
-            let mut watcher = mio::Mio::open(&chain)?;
-            gauge.announce(Notice::ready(None), None);
-            run_rounds(&mut chain, spec, gauge, &mut |chain| watch(chain, &mut watcher, gauge))
+            let watcher = mio::Mio::open(&chain)?;
+            Box::new(Rounds { chain, watcher })
         }
         (None, Some(Peer::Polling)) => {
-            let mut watcher = polling::Polling::open(&chain)?;
-            gauge.announce(Notice::ready(None), None);
-            run_rounds(&mut chain, spec, gauge, &mut |chain| watch(chain, &mut watcher, gauge))
+            let watcher = polling::Polling::open(&chain)?;
+            Box::new(Rounds { chain, watcher })
         }
         (None, peer) => {
             let peer = peer.map_or("nothing", Peer::name);
-            Err(MeasureError::Spec(format!("chain does not run on {peer}")))
+            return Err(MeasureError::Spec(format!("chain does not run on {peer}")));
         }
+    })
+}
+
+/// A chain with what watches it: rounds for as long as a turn lasts.
+struct Rounds<W> {
+    chain: Chain,
+    watcher: W,
+}
+
+impl<W: Watcher> Subject for Rounds<W> {
+    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+        let (start, mut events) = (Instant::now(), 0);
+        while start.elapsed() < length {
+            self.chain.begin()?;
+            self.watcher.begin(&self.chain);
+            while !self.chain.is_over() {
+                self.watcher.turn(&mut self.chain)?;
+            }
+            events += self.chain.events() as u64;
+        }
+        Ok(events)
+    }
+
+    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
+        Ok(turns::own_cpu_time())
+    }
+
+    fn threads(&mut self) -> Vec<(u32, u32)> {
+        vec![turns::own_thread()]
+    }
+
+    fn counters(&self) -> Option<CountersSnapshot> {
+        self.watcher.counters()
+    }
+
+    fn described(&self) -> Described {
+        self.watcher.described()
     }
 }
 
@@ -83,6 +116,19 @@ pub(crate) fn run(spec: &RunSpec, gauge: &Gauge) -> Result<(), MeasureError> {
 trait Watcher {
     /// Looks once, without waiting, and receives from each pair that is ready.
     fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError>;
+
+    /// Told when a round has begun: the first bytes are on their way.
+    fn begin(&mut self, _chain: &Chain) {}
+
+    /// Its counters, where it is a poller of pollux.
+    fn counters(&self) -> Option<CountersSnapshot> {
+        None
+    }
+
+    /// What it says of itself.
+    fn described(&self) -> Described {
+        Described::default()
+    }
 }
 
 /// The pairs, and how far a round is.
@@ -174,54 +220,10 @@ fn send(writer: &OwnedFd) -> Result<(), MeasureError> {
     Ok(())
 }
 
-/// One round of a chain with a watcher.
-fn watch(chain: &mut Chain, watcher: &mut impl Watcher, gauge: &Gauge) -> Result<(), MeasureError> {
-    while !chain.is_over() && !gauge.is_stopped() {
-        watcher.turn(chain)?;
-    }
-    Ok(())
-}
-
-/// Rounds for the ramp, then for the window, which closes with the median round.
-fn run_rounds(
-    chain: &mut Chain,
-    spec: &RunSpec,
-    gauge: &Gauge,
-    round: &mut dyn FnMut(&mut Chain) -> Result<(), MeasureError>,
-) -> Result<(), MeasureError> {
-    let mut timed_round = |chain: &mut Chain| -> Result<Duration, MeasureError> {
-        chain.begin()?;
-        let start = Instant::now();
-        round(chain)?;
-        Ok(start.elapsed())
-    };
-    let ramp = Instant::now();
-    while ramp.elapsed() < spec.ramp_time() && !gauge.is_stopped() {
-        timed_round(chain)?;
-    }
-    gauge.open_window();
-    let (window, mut rounds_ns) = (Instant::now(), Vec::new());
-    while (rounds_ns.is_empty() || window.elapsed() < spec.runtime()) && !gauge.is_stopped() {
-        rounds_ns.push(timed_round(chain)?.as_nanos() as f64);
-        gauge.events.store((rounds_ns.len() * chain.events()) as u64, Relaxed);
-    }
-    let (events, elapsed) = as_median(&rounds_ns, chain.events());
-    gauge.close_window(events, elapsed);
-    Ok(())
-}
-
-/// The window as it would be if every round had taken as long as the median round.
-fn as_median(rounds_ns: &[f64], events_per_round: usize) -> (u64, Duration) {
-    let median_ns = median(rounds_ns).unwrap_or(0.0);
-    let elapsed = Duration::from_nanos((median_ns * rounds_ns.len() as f64) as u64);
-    ((rounds_ns.len() * events_per_round) as u64, elapsed)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
     use std::path::PathBuf;
-    use std::sync::mpsc::channel;
 
     use pollux_poller::Mechanism;
 
@@ -242,6 +244,7 @@ mod tests {
             ramp_ms: 0,
             runtime_ms: 1,
             interval_ms: 1,
+            is_rate: false,
             pass: Pass::Timing,
             sources: None,
             scratch: PathBuf::new(),
@@ -255,6 +258,7 @@ mod tests {
             let mut watcher = turn_of(&chain);
             for _ in 0..3 {
                 chain.begin().expect("a round");
+                watcher.begin(&chain);
                 while !chain.is_over() {
                     watcher.turn(&mut chain).expect("a turn");
                 }
@@ -283,31 +287,16 @@ mod tests {
 
     #[test]
     fn a_round_ends_by_completion() {
-        let (sender, _notices) = channel();
-        let gauge = Gauge::new(sender);
-        for (pairs, active, writes) in [(1, 1, 5), (7, 3, 100), (10, 10, 0), (50, 20, 333)] {
-            let mut chain = Chain::open(&spec(pairs, active, writes)).expect("a chain");
-            let mut ring = match completion::Completion::open(&chain) {
-                Ok(ring) => ring,
-                Err(reason) => return eprintln_skip("uring", &reason.to_string()),
-            };
-            for _ in 0..3 {
-                chain.begin().expect("a round");
-                ring.round(&mut chain, &gauge).expect("a round");
-                assert_eq!(chain.received, active + writes);
-            }
+        let chain = Chain::open(&spec(1, 1, 5)).expect("a chain");
+        if let Err(reason) = completion::Completion::open(&chain) {
+            return eprintln_skip("uring", &reason.to_string());
         }
+        one_round(|chain| Box::new(completion::Completion::open(chain).expect("a ring")));
     }
 
     #[expect(clippy::print_stderr, reason = "a skipped test says why")]
     fn eprintln_skip(name: &str, reason: &str) {
         assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{name}: {reason}");
         eprintln!("skipped: {name}: {reason}");
-    }
-
-    #[test]
-    fn the_median_round_stands_for_all() {
-        let (events, elapsed) = as_median(&[10.0, 1000.0, 20.0], 5);
-        assert_eq!((events, elapsed), (15, Duration::from_nanos(60)));
     }
 }

@@ -3,13 +3,17 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use pollux_poller::{Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
+use pollux_poller::{
+    CountersSnapshot, Events, Interest, Mechanism, Poller, Registration, Token, Trigger,
+};
 
 use super::{Chain, EVENTS_MAX, Watcher};
 use crate::error::MeasureError;
+use crate::turns::Described;
 
 /// A poller that watches the readers of a chain.
 pub(super) struct Pollux {
+    mechanism: Mechanism,
     poller: Box<dyn Poller>,
     how: Registration,
     events: Events,
@@ -22,11 +26,7 @@ impl Pollux {
         for (index, reader) in chain.readers.iter().enumerate() {
             poller.add(reader.as_fd(), Token::new(index as u32, 0), how)?;
         }
-        Ok(Self { poller, how, events: Events::with_capacity(EVENTS_MAX) })
-    }
-
-    pub(super) fn poller(&self) -> &dyn Poller {
-        &*self.poller
+        Ok(Self { mechanism, poller, how, events: Events::with_capacity(EVENTS_MAX) })
     }
 }
 
@@ -41,5 +41,13 @@ impl Watcher for Pollux {
             }
         }
         Ok(())
+    }
+
+    fn counters(&self) -> Option<CountersSnapshot> {
+        Some(self.poller.counters().snapshot())
+    }
+
+    fn described(&self) -> Described {
+        Described::of_poller(&*self.poller, self.mechanism)
     }
 }

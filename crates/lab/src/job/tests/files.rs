@@ -25,7 +25,7 @@ fn the_shortest_file_has_the_documented_defaults() {
     assert_eq!(part.pollers, Mechanism::ALL.map(Driver::Readiness));
     assert_eq!(
         (part.ramp_time, part.runtime, part.interval),
-        (Duration::from_millis(500), Duration::from_secs(2), Duration::from_millis(100))
+        (Duration::from_millis(100), Duration::from_millis(500), Duration::from_millis(20))
     );
     assert_eq!(part.axes.len(), Experiment::Streams.axes().len());
     assert_eq!(part.axes["nfds"], ["2000"]);
@@ -52,12 +52,12 @@ fn defaults_give_way_to_what_is_given() {
     assert_eq!((many.blocks, many.blocks_max), (40, 40));
     let few = with("max_blocks = 5");
     assert_eq!((few.blocks, few.blocks_max), (5, 5));
-    assert_eq!(with("runtime = \"50ms\"").parts[0].interval, Duration::from_millis(50));
+    assert_eq!(with("runtime = \"15ms\"").parts[0].interval, Duration::from_millis(15));
 }
 
 #[test]
 fn external_programs_alone_are_a_job() {
-    let job = job("[[job]]\nexperiment = \"streams\"\npollers = \"none\"\n\
+    let job = job("[[job]]\nexperiment = \"pipes\"\npollers = \"none\"\n\
                    [[job.arm]]\nname = \"old\"\ncommand = \"bench -n 2000\"\npattern = '(\\d+)'\n\
                    [[job.arm]]\nname = \"new\"\ncommand = \"bench2\"\npattern = '(\\d+)'\n");
     let part = &job.parts[0];

@@ -53,7 +53,7 @@ fn flags_replace_what_the_job_says() {
     assert_eq!(part.pollers, expected);
     assert_eq!(part.baseline, "poll");
     assert_eq!(part.axes["message_bytes"], ["1024"]);
-    let [runtime, interval] = [20, 10].map(Duration::from_millis);
+    let [runtime, interval] = [20, 20].map(Duration::from_millis);
     assert_eq!((part.runtime, part.interval), (runtime, interval));
 }
 
@@ -126,7 +126,7 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
     assert_eq!(
         flag(|flags| flags.baseline = Some("epol".to_owned())),
         "--baseline epol: in \"streams\", \"epol\" is none of the arms, which are select, poll, \
-         aio, epoll, epoll-et, epoll-oneshot, uring-poll; did you mean \"epoll\"?"
+         aio, epoll, epoll-et, epoll-oneshot, uring-poll, raw-c; did you mean \"epoll\"?"
     );
     assert_eq!(
         flag(|flags| flags.blocks = Some("many".to_owned())),
@@ -139,7 +139,10 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
          epoll-et, epoll-oneshot, uring-poll, uring; did you mean \"poll\"?"
     );
     assert_eq!(
-        flag(|flags| flags.pollers = texts(&["none"])),
+        flag(|flags| {
+            flags.pollers = texts(&["none"]);
+            flags.peers = texts(&["none"]);
+        }),
         "--poller none: leaves nothing to compare in \"streams\"; add an --arm"
     );
     assert_eq!(

@@ -10,7 +10,7 @@ fn answer(text: &str) -> Vec<String> {
 
 /// A job of one experiment with `line` in `[global]`, as line 2.
 fn in_global(line: &str) -> String {
-    format!("[global]\n{line}\n[[job]]\nexperiment = \"streams\"\n")
+    format!("[global]\n{line}\n[[job]]\nexperiment = \"pipes\"\n")
 }
 
 /// A job with `line` in its `[[job]]`, as line 3.
@@ -292,8 +292,8 @@ fn a_mistake_in_the_outline_is_answered() {
 fn a_wrong_global_setting_is_told_once_for_all_jobs() {
     let text = "[global]\ninterval = \"3s\"\n[[job]]\nexperiment = \"streams\"\n[[job]]\n\
                 experiment = \"pipes\"\n";
-    let expected = "x.toml:2:12: an interval of 3s is longer than the runtime of 2s; expected at \
-                    most 2s";
+    let expected = "x.toml:2:12: an interval of 3s is longer than the runtime of 500ms; expected \
+                    at most 500ms";
     assert_eq!(answer(text), [expected]);
 }
 

@@ -24,6 +24,9 @@ fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<String>> {
         AxisKind::Word(words) => subsequence(texts(words), 1..=words.len()).boxed(),
         AxisKind::Either => subsequence(texts(&["true", "false"]), 1..=2).boxed(),
         AxisKind::Switch => any::<bool>().prop_map(|is_on| vec![is_on.to_string()]).boxed(),
+        AxisKind::WordOrCount(words, low, high) => (subsequence(texts(words), 1), low..=high)
+            .prop_map(|(words, number)| words.into_iter().chain([number.to_string()]).collect())
+            .boxed(),
         AxisKind::Count(low, high) => proptest::collection::btree_set(low..=high, 1..5)
             .prop_map(|numbers| numbers.into_iter().map(|number| number.to_string()).collect())
             .boxed(),
@@ -91,6 +94,7 @@ fn part() -> impl Strategy<Value = Part> {
             ramp_time,
             runtime,
             interval,
+            rates: cut.is_multiple_of(2),
         }
     })
 }

@@ -1,0 +1,195 @@
+//! A herd in turns: callers call while it is its turn, and workers sleep in between.
+//!
+//! The measured side is the workers and their callers together: the kernel wakes a herd in the time
+//! of whoever calls. At the end the calls that each worker counted must add up to those that were
+//! answered in all turns.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pollux_xatmi::worker::Wake;
+
+use super::callers::{Go, Orders};
+use super::crew::Crew;
+use super::source::{Opened, Source};
+use super::{Calling, check_sum, pool, raw, requests_of, shares};
+use crate::error::MeasureError;
+use crate::experiment::{Peer, Wait};
+use crate::host::Reading;
+use crate::host::process::TaskUse;
+use crate::measure::RunSpec;
+use crate::turns::{Described, Life, Subject};
+
+/// Between two looks at whether the workers sleep.
+const LOOK: Duration = Duration::from_micros(200);
+/// Looks after which they count as never sleeping.
+const LOOKS_MAX: u32 = 20;
+
+/// Workers and their callers.
+pub(crate) struct Herd<'a> {
+    calling: Calling,
+    crew: Workers,
+    pids: Vec<u32>,
+    /// CPU time that the callers have used in all turns.
+    callers: Duration,
+    /// Calls that were answered in all turns.
+    calls: u64,
+    /// Context switches of the whole machine in all turns; none where they can't be read.
+    machine_switches: Option<u64>,
+    /// What the workers had used before the first turn.
+    before: TaskUse,
+    is_interrupted: &'a dyn Fn() -> bool,
+}
+
+/// Whose processes the workers are.
+enum Workers {
+    /// The lab's own, which wait for a source.
+    Own { crew: Crew, source: Source, opened: Opened, callers: usize, wait: Wait },
+    /// A pool's.
+    Pool { manager: pool::Manager, before: pool::Rows, wake: Wake },
+    /// Those of the program in C, which calls as well: calls of each worker so far.
+    Raw(Vec<u64>),
+}
+
+impl<'a> Herd<'a> {
+    /// Starts workers and callers of the arm.
+    pub(crate) fn start(
+        spec: &RunSpec,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Self, MeasureError> {
+        let (workers, callers) = (spec.count("workers")?, spec.count("callers")?);
+        let source = spec.word("source")?;
+        let unknown = || MeasureError::Spec(format!("no source is called {source}"));
+        let source = Source::by_name(source).ok_or_else(unknown)?;
+        let (calling, crew, pids) = match spec.peer()? {
+            None => {
+                let wait = spec.wait()?;
+                let opened = Opened::open(source, callers, wait == Wait::Block)?;
+                let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
+                let name = source.name().to_owned();
+                let orders = Orders { source: name, address: opened.address, callers, pool: None };
+                let calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
+                let pids = crew.pids();
+                (calling, Workers::Own { crew, source, opened, callers, wait }, pids)
+            }
+            Some(Peer::RawC) => {
+                let calling = raw::start(spec, is_interrupted)?;
+                let pids = calling.crew.clone();
+                (calling, Workers::Raw(vec![0; workers]), pids)
+            }
+            Some(peer @ (Peer::Pool | Peer::PoolEpoll)) => {
+                let wake = if peer == Peer::Pool { Wake::One } else { Wake::All };
+                let (manager, calling) = pool::start(spec, wake, is_interrupted)?;
+                let before = manager.rows()?;
+                let pids = before.values().map(|row| row.pid).collect();
+                (calling, Workers::Pool { manager, before, wake }, pids)
+            }
+            Some(peer) => return Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
+        };
+        let before = TaskUse::of_processes(&pids);
+        Ok(Self {
+            calling,
+            crew,
+            pids,
+            callers: Duration::ZERO,
+            calls: 0,
+            machine_switches: Some(0),
+            before,
+            is_interrupted,
+        })
+    }
+}
+
+impl Subject for Herd<'_> {
+    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+        let time_ms = length.as_micros().div_ceil(1000) as u64;
+        let go = Go { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
+        let crew = &self.crew;
+        let complaint = || match crew {
+            Workers::Own { crew, .. } => crew.complaint(),
+            Workers::Pool { .. } | Workers::Raw(_) => None,
+        };
+        let (called, _) = self.calling.call(go, length, &complaint, self.is_interrupted)?;
+        self.callers += Duration::from_nanos(called.cpu_ns);
+        self.calls += called.calls;
+        let switches = self.machine_switches.zip(called.machine_switches);
+        self.machine_switches = switches.map(|(sum, now)| sum + now);
+        if let Workers::Raw(counts) = &mut self.crew {
+            let served = std::mem::take(&mut self.calling.served);
+            counts.iter_mut().zip(served.calls).for_each(|(sum, calls)| *sum += calls);
+        }
+        Ok(called.calls)
+    }
+
+    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
+        let used = || -> Result<Duration, MeasureError> {
+            let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
+            let sum: std::io::Result<Duration> = self.pids.iter().map(of_one).sum();
+            sum.map_err(|cause| MeasureError::Io { call: "clock_gettime", cause })
+        };
+        let mut before = used()?;
+        for _ in 0..LOOKS_MAX {
+            std::thread::sleep(LOOK);
+            let now = used()?;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(before + self.callers)
+    }
+
+    fn threads(&mut self) -> Vec<(u32, u32)> {
+        self.pids.iter().map(|&pid| (pid, pid)).collect()
+    }
+
+    fn described(&self) -> Described {
+        let mechanism = match &self.crew {
+            Workers::Own { wait, .. } => wait.name().to_owned(),
+            Workers::Pool { wake, .. } => format!("a message wakes {wake}"),
+            Workers::Raw(_) => "exclusive, in C".to_owned(),
+        };
+        Described { mechanism: Some(mechanism), ..Described::default() }
+    }
+
+    fn end(self: Box<Self>) -> Result<Life, MeasureError> {
+        let switches = TaskUse::of_processes(&self.pids).since(&self.before);
+        let Self { calling, crew, calls, is_interrupted, callers, machine_switches, .. } = *self;
+        let each = |count: f64| count / calls.max(1) as f64;
+        let mut figures = BTreeMap::new();
+        let mut put = |name: &str, count: Option<f64>| {
+            figures.extend(count.map(|count| (name.to_owned(), each(count))));
+        };
+        let read = |reading: &Reading<u64>| reading.value().map(|count| *count as f64);
+        put("switches_per_call", machine_switches.map(|count| count as f64));
+        put("worker_switches_voluntary_per_call", read(&switches.switches_voluntary));
+        put("worker_switches_involuntary_per_call", read(&switches.switches_involuntary));
+        put("worker_us_per_call", read(&switches.cpu_ns).map(|ns| ns / 1000.0));
+        put("caller_us_per_call", Some(callers.as_nanos() as f64 / 1000.0));
+        let of_each: Vec<u64> = match crew {
+            Workers::Own { crew, source, opened, callers, .. } => {
+                drop(calling);
+                let reports = crew.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
+                let total = |count: fn(&super::worker::Report) -> u64| {
+                    reports.iter().map(count).sum::<u64>() as f64 / calls.max(1) as f64
+                };
+                figures.insert("waits_per_call".to_owned(), total(|report| report.waits));
+                figures.insert("empty_waits_per_call".to_owned(), total(|report| report.empty));
+                reports.iter().map(|report| report.calls).collect()
+            }
+            Workers::Pool { manager, before, .. } => {
+                let after = manager.rows()?;
+                drop(calling);
+                manager.end()?;
+                pool::calls_between(&before, &after)?
+            }
+            Workers::Raw(counts) => {
+                calling.end(is_interrupted)?;
+                counts
+            }
+        };
+        check_sum("turns", calls, of_each.iter().sum())?;
+        figures.extend(shares(&of_each));
+        Ok(Life { figures, worker_calls: of_each })
+    }
+}

@@ -1,0 +1,144 @@
+//! A server with its load in turns: the server on the first CPU, the generator on the second.
+//!
+//! The measured side is every process of the server. Its CPU time is read when it has fallen
+//! asleep: a server may still have something to do when its last answer has come.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pollux_load::Turns;
+
+use super::dead::Dead;
+use super::load::Load;
+use super::server::Server;
+use super::threads_of;
+use crate::error::MeasureError;
+use crate::generate::{self, GenerateOptions};
+use crate::measure::RunSpec;
+use crate::turns::{self, Described, Life, Subject};
+
+/// A turn in which more requests than this share failed is no measurement.
+const FAILED_SHARE_MAX: f64 = 0.001;
+/// Between two looks at whether a server sleeps.
+const LOOK: Duration = Duration::from_micros(100);
+/// Looks after which a server counts as one that never sleeps: what it does then is in its figures.
+const LOOKS_MAX: u32 = 20;
+
+/// A server that answers, and the load on it.
+pub(crate) struct Served<'a> {
+    load: Turns,
+    dead: Option<Dead>,
+    dead_asked: usize,
+    server: Server,
+    family: Vec<u32>,
+    /// Requests of all turns.
+    requests: u64,
+    /// CPU time of this thread before the first of them.
+    generator_ns_before: u64,
+    is_interrupted: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Served<'a> {
+    /// Starts the server of the arm and opens all connections to it.
+    pub(crate) fn start(
+        spec: &RunSpec,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Self, MeasureError> {
+        let load = Load::of(spec)?;
+        let [server_cpu, generator_cpu] = turns::cpus()?;
+        let mut server = Server::start(spec, &load, server_cpu)?;
+        turns::pin(generator_cpu)?;
+        let dead = Dead::open(load.dead, server.address, is_interrupted)?;
+        let plan = generate::plan(&GenerateOptions {
+            to: server.address,
+            connections: load.connections as u32,
+            pipeline: load.pipeline as u32,
+            closes: !load.is_kept_alive,
+            reply_bytes: load.reply_bytes as u64,
+            // Turns have lengths of their own.
+            time: Duration::from_secs(1),
+        });
+        let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
+        let family = server.family();
+        let (dead_asked, dead) = (load.dead, Some(dead));
+        let generator_ns_before = turns::own_cpu_time().as_nanos() as u64;
+        Ok(Self {
+            load: opened,
+            dead,
+            dead_asked,
+            server,
+            family,
+            requests: 0,
+            generator_ns_before,
+            is_interrupted,
+        })
+    }
+}
+
+impl Subject for Served<'_> {
+    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+        let turned = self.load.turn(length).map_err(|error| generator_failed(&error))?;
+        if turned.failed as f64 > turned.right as f64 * FAILED_SHARE_MAX {
+            let (failed, right) = (turned.failed, turned.right);
+            return Err(self.server.failed(&format!("{failed} failures beside {right} answers")));
+        }
+        self.requests += turned.right;
+        Ok(turned.right)
+    }
+
+    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
+        let used = || -> Result<Duration, MeasureError> {
+            let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
+            let sum: std::io::Result<Duration> = self.family.iter().map(of_one).sum();
+            sum.map_err(|cause| MeasureError::Io { call: "clock_gettime", cause })
+        };
+        let mut before = used()?;
+        for _ in 0..LOOKS_MAX {
+            std::thread::sleep(LOOK);
+            let now = used()?;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(before)
+    }
+
+    fn threads(&mut self) -> Vec<(u32, u32)> {
+        threads_of(&self.family)
+    }
+
+    fn described(&self) -> Described {
+        let version = env!("CARGO_PKG_VERSION");
+        Described {
+            mechanism: self.server.mechanism.clone(),
+            generator: Some(format!("pollux {version} ({})", generate::driver())),
+            notes: Vec::new(),
+        }
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Life, MeasureError> {
+        let used = |ns: u64| ns as f64 / self.requests.max(1) as f64 / 1000.0;
+        let generator_ns = turns::own_cpu_time().as_nanos() as u64 - self.generator_ns_before;
+        let of_generator = ("generator_us_per_request".to_owned(), used(generator_ns));
+        let mut figures = BTreeMap::from([of_generator]);
+        // Before the server, which lets connections end first; dead ones never would.
+        if let Some(dead) = self.dead.take() {
+            let closed = dead.close(self.is_interrupted)?;
+            let closed = closed.map_err(|what| self.server.failed(&what))?;
+            if self.dead_asked > 0 {
+                figures.insert("dead_closed".to_owned(), closed as f64);
+            }
+        }
+        drop(self.load);
+        self.server.end(self.is_interrupted)?;
+        Ok(Life { figures, worker_calls: Vec::new() })
+    }
+}
+
+fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
+    MeasureError::Program {
+        program: "the load generator".to_owned(),
+        what: crate::error::in_words(error),
+    }
+}

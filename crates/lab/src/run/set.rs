@@ -1,0 +1,417 @@
+//! One set at a point: fresh processes of all arms, which take turns.
+//!
+//! ```text
+//!  start all arms ─► ready ─► length of a turn ─► rounds: every arm once, in random order ─► counts ─► end
+//!                             (first set only)                                          (first set only)
+//! ```
+//!
+//! A round gives each arm one turn; the ratio of an arm to the baseline is formed within the round.
+//! What comes of a set is one value and one ratio for each arm: the sets are the sample.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::arm::spec_of;
+use super::living::Living;
+use super::{RunLabel, Runner, State};
+use crate::experiment::Experiment;
+use crate::measure::Pass;
+use crate::plan::{Arm, PlannedPoint, SAME_AGAIN};
+use crate::record::{
+    CountingRun, Measurement, Outcome, Profile, RoundsOfSet, Run, Steady, SteadyKind, Turns,
+};
+use crate::stats::{Rng, block_order, mean, median, set_ratio};
+use crate::turns::{Counted, Described, Figure, Life, Order, Reply};
+
+/// The shortest turn: some thousands of events.
+const TURN_MIN: Duration = Duration::from_millis(5);
+/// The longest; an arm that has not settled by then never does.
+const TURN_MAX: Duration = Duration::from_millis(40);
+/// The callers of a herd are threads that each turn starts anew.
+const HERD_TURN_MIN: Duration = Duration::from_millis(40);
+/// The lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
+const LEAD_IN: u32 = 4;
+/// Fewer rounds have no spread that could be told.
+const ROUNDS_MIN: u32 = 12;
+/// More tell nothing more about one start of the processes.
+const ROUNDS_MAX: u32 = 200;
+/// Rounds with which a length is tried.
+const TRIAL_ROUNDS: u32 = 8;
+/// A first half of a turn that costs more or less than the second by this share has not settled.
+const UNSETTLED: f64 = 0.03;
+/// Turns of the counting and of the profiling at the end of the first set.
+const COUNTED_TURNS: u32 = 10;
+
+/// What a set leaves for the sets that follow at the same point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Length {
+    turn: Duration,
+    lead_in: Duration,
+}
+
+/// One arm of a set.
+struct SetArm<'a> {
+    planned: &'a Arm,
+    living: Result<(Living, Described), String>,
+    /// A figure for each round, none where it had none.
+    rounds: Vec<Option<Figure>>,
+}
+
+impl Runner<'_> {
+    /// One set at a point, group by group.
+    pub(super) fn set(&mut self, set: u32, point: &PlannedPoint, state: &mut State) {
+        let groups = point.groups.clone();
+        for (number, group) in groups.iter().enumerate() {
+            if self.stop.is_urgent() {
+                return;
+            }
+            self.group(set, number, group, point, state);
+        }
+    }
+
+    fn group(
+        &mut self,
+        set: u32,
+        number: usize,
+        group: &[usize],
+        point: &PlannedPoint,
+        state: &mut State,
+    ) {
+        let plan = self.plan;
+        let label = self.label(Some(set), point, &point.arms[point.baseline], Pass::Timing);
+        self.observer.run_started(&RunLabel { arm: "all arms".to_owned(), ..label.clone() });
+        let mut arms = self.arms(set, group, point, state);
+        let key = (label.experiment.clone(), label.point.clone());
+        let length = match state.lengths.get(&key) {
+            Some(length) => *length,
+            None => {
+                let length = self.length(&mut arms, point);
+                state.lengths.insert(key, length);
+                length
+            }
+        };
+        self.rounds(&mut arms, set, length, point);
+        if set == 0 {
+            self.counts(&mut arms, length, number, point, state);
+        }
+        let ends = self.ends(&mut arms);
+        if self.stop.is_urgent() {
+            return;
+        }
+        // None where it failed so often that it was given up: then there are costs and no ratios.
+        let baseline = arms.iter().position(|arm| arm.planned.name == arm_name(point));
+        let costs: Vec<Vec<Option<f64>>> = arms.iter().map(costs).collect();
+        for (position, (arm, end)) in arms.iter().zip(ends).enumerate() {
+            let is_baseline = baseline == Some(position);
+            if is_baseline && number > 0 {
+                continue;
+            }
+            let outcome = match (&arm.living, end) {
+                (Ok((_, described)), Ok(life)) => {
+                    let other = baseline.filter(|baseline| *baseline != position);
+                    let of_baseline = other.map(|baseline| costs[baseline].as_slice());
+                    let mut measurement =
+                        measurement(arm, &costs[position], of_baseline, length, point);
+                    if let Ok(measurement) = &mut measurement {
+                        measurement.mechanism.clone_from(&described.mechanism);
+                        measurement.generator.clone_from(&described.generator);
+                        measurement.figures.extend(life.figures);
+                        measurement.worker_calls = life.worker_calls;
+                    }
+                    measurement
+                }
+                (Err(reason), _) => Err(reason.clone()),
+                (_, Err(reason)) => Err(reason),
+            };
+            let label = RunLabel { arm: arm.planned.name.clone(), ..label.clone() };
+            let value = outcome.as_ref().map(|measured| measured.value).map_err(String::as_str);
+            self.observer.run_ended(&label, value);
+            state.note_failure(&label, outcome.is_err());
+            state.record.runs.push(Run {
+                block: set,
+                position: position as u32,
+                experiment: plan.part_name(point).to_owned(),
+                point: point.point.label.clone(),
+                arm: arm.planned.name.clone(),
+                outcome: match outcome {
+                    Ok(measurement) => Outcome::Measured(measurement),
+                    Err(reason) => Outcome::Failed { reason },
+                },
+            });
+        }
+        state.record.rounds.push(RoundsOfSet {
+            set,
+            experiment: plan.part_name(point).to_owned(),
+            point: point.point.label.clone(),
+            arms: arms.into_iter().map(|arm| (arm.planned.name.clone(), arm.rounds)).collect(),
+        });
+    }
+
+    /// Starts the arms of a group, all at the same time, and waits until they are ready.
+    fn arms<'p>(
+        &mut self,
+        set: u32,
+        group: &[usize],
+        point: &'p PlannedPoint,
+        state: &State,
+    ) -> Vec<SetArm<'p>> {
+        let stop = self.stop.clone();
+        let is_stopped = || stop.is_urgent();
+        let label = self.label(Some(set), point, &point.arms[point.baseline], Pass::Timing);
+        let planned: Vec<&Arm> = group
+            .iter()
+            .map(|index| &point.arms[*index])
+            .filter(|arm| !state.is_given_up(&label, &arm.name))
+            // Further sets are for those rows that the first ones left open.
+            .filter(|arm| {
+                let is_further = set >= self.plan.job.blocks;
+                let is_needed = [arm_name(point), SAME_AGAIN].contains(&&*arm.name);
+                !is_further
+                    || is_needed
+                    || state.is_open(&label, &arm.name, self.plan.job.target_ci)
+            })
+            .collect();
+        // Whoever starts first has the better addresses, for all that one knows.
+        let order = block_order(planned.len(), set as usize, self.plan.job.seed);
+        let seed = self.plan.job.seed.wrapping_add(u64::from(set));
+        let mut started: Vec<(usize, Result<Living, String>)> = order
+            .into_iter()
+            .map(|index| {
+                let (spec, program) =
+                    spec_of(&planned[index].kind, point, seed, self.scratch.path());
+                let program = program.as_deref().unwrap_or(&self.program);
+                (index, Living::start(Command::new::<&Path>(program), &spec))
+            })
+            .collect();
+        started.sort_by_key(|(index, _)| *index);
+        started
+            .into_iter()
+            .map(|(index, living)| {
+                let living = living.and_then(|mut living| {
+                    let described = living.ready(&is_stopped)?;
+                    Ok((living, described))
+                });
+                SetArm { planned: planned[index], living, rounds: Vec::new() }
+            })
+            .collect()
+    }
+
+    /// The shortest turn whose first half costs what its second half costs, on every arm.
+    fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
+        let shortest = match point.experiment.cost_is_shared() {
+            true => HERD_TURN_MIN,
+            false => TURN_MIN,
+        };
+        let mut turn = shortest.min(point.runtime);
+        loop {
+            let lead_in = turn / LEAD_IN;
+            let is_last = turn * 2 > TURN_MAX.min(point.runtime);
+            if is_last || self.settles(arms, turn, lead_in) {
+                return Length { turn, lead_in };
+            }
+            turn *= 2;
+        }
+    }
+
+    /// Whether the halves of a turn cost the same, within the noise.
+    fn settles(&mut self, arms: &mut [SetArm<'_>], turn: Duration, lead_in: Duration) -> bool {
+        let mut differences = vec![Vec::new(); arms.len()];
+        let mut random = Rng::seeded(self.plan.job.seed);
+        let mut order: Vec<usize> = (0..arms.len()).collect();
+        for _ in 0..TRIAL_ROUNDS {
+            random.shuffle(&mut order);
+            for &index in &order {
+                let differences = &mut differences[index];
+                let halves = self.turn(&mut arms[index], turn / 2, lead_in, 2);
+                if let Some([first, second]) = halves.as_deref()
+                    && let (Some(first), Some(second)) = (first.cost_ns(), second.cost_ns())
+                {
+                    differences.push((first / second).ln());
+                }
+            }
+        }
+        // Of one sign in every round: by chance alone that is rare also among many arms.
+        differences.iter().all(|differences| {
+            let signs = differences.iter().filter(|difference| **difference > 0.0).count();
+            let is_one_sided = signs == 0 || signs == differences.len();
+            !is_one_sided || median(differences).is_none_or(|middle| middle.abs() < UNSETTLED)
+        })
+    }
+
+    /// Turns in random order, every arm once in each round.
+    fn rounds(&mut self, arms: &mut [SetArm<'_>], set: u32, length: Length, point: &PlannedPoint) {
+        let mut random =
+            Rng::stream(self.plan.job.seed ^ u64::from(set), point.point.label.len() as u64);
+        let fit = (point.runtime.as_secs_f64() / length.turn.as_secs_f64()).ceil() as u32;
+        let rounds = fit.clamp(ROUNDS_MIN, ROUNDS_MAX);
+        let mut order: Vec<usize> = (0..arms.len()).collect();
+        // Who works first takes the first pages: in every set another one.
+        random.shuffle(&mut order);
+        for &index in order.iter().filter(|_| !point.ramp_time.is_zero()) {
+            self.turn(&mut arms[index], point.ramp_time, Duration::ZERO, 1);
+        }
+        for _ in 0..rounds {
+            if self.stop.is_urgent() {
+                return;
+            }
+            random.shuffle(&mut order);
+            for &index in &order {
+                let figures = self.turn(&mut arms[index], length.turn, length.lead_in, 1);
+                arms[index].rounds.push(figures.and_then(|figures| figures.first().copied()));
+            }
+        }
+    }
+
+    /// One turn of an arm; an arm that fails has no further turn in this set.
+    fn turn(
+        &mut self,
+        arm: &mut SetArm<'_>,
+        length: Duration,
+        lead_in: Duration,
+        parts: u32,
+    ) -> Option<Vec<Figure>> {
+        let micros = |time: Duration| time.as_micros() as u64;
+        let order = Order::Turn { lead_in_us: micros(lead_in), length_us: micros(length), parts };
+        match self.order(arm, &order, lead_in + length * parts)? {
+            Reply::Turned(figures) => Some(figures),
+            _ => None,
+        }
+    }
+
+    fn order(&mut self, arm: &mut SetArm<'_>, order: &Order, length: Duration) -> Option<Reply> {
+        let stop = self.stop.clone();
+        let (living, _) = arm.living.as_mut().ok()?;
+        match living.order(order, length, &|| stop.is_urgent()) {
+            Ok(reply) => Some(reply),
+            Err(reason) => {
+                arm.living = Err(reason);
+                None
+            }
+        }
+    }
+
+    /// What the kernel and the pollers count in some turns more, and where the time goes.
+    fn counts(
+        &mut self,
+        arms: &mut [SetArm<'_>],
+        length: Length,
+        group: usize,
+        point: &PlannedPoint,
+        state: &mut State,
+    ) {
+        let length_us = length.turn.as_micros() as u64;
+        let (experiment, label) = (self.plan.part_name(point).to_owned(), &point.point.label);
+        for arm in arms {
+            let is_known = group > 0 && arm.planned.name == arm_name(point);
+            if arm.planned.name == SAME_AGAIN || is_known || self.stop.is_asked() {
+                continue;
+            }
+            let order =
+                Order::Count { turns: COUNTED_TURNS, length_us, sources: self.sources.clone() };
+            if let Some(Reply::Counted(counted)) =
+                self.order(arm, &order, length.turn * COUNTED_TURNS)
+            {
+                let Counted { units, counters, events_per_wait_histogram, kernel, .. } = *counted;
+                state.record.counting.push(CountingRun {
+                    experiment: experiment.clone(),
+                    point: label.clone(),
+                    arm: arm.planned.name.clone(),
+                    events: units,
+                    counters,
+                    events_per_wait_histogram,
+                    kernel,
+                });
+            }
+            let Some(rate_hz) = self.plan.job.profile_hz else { continue };
+            let order = Order::Profile { turns: COUNTED_TURNS, length_us, rate_hz };
+            if let Some(Reply::Counted(counted)) =
+                self.order(arm, &order, length.turn * COUNTED_TURNS)
+                && let Some(samples) = counted.samples
+            {
+                state.record.profiles.push(Profile {
+                    experiment: experiment.clone(),
+                    point: label.clone(),
+                    arm: arm.planned.name.clone(),
+                    samples,
+                    symbols: counted.symbols,
+                });
+            }
+        }
+    }
+
+    /// Ends all arms at the same time.
+    fn ends(&self, arms: &mut [SetArm<'_>]) -> Vec<Result<Life, String>> {
+        for arm in arms.iter_mut() {
+            if let Ok((living, _)) = &mut arm.living {
+                living.tell_end();
+            }
+        }
+        let ended = |arm: &mut SetArm<'_>| match &mut arm.living {
+            Ok((living, _)) => living.ended(&|| self.stop.is_urgent()),
+            Err(reason) => Err(reason.clone()),
+        };
+        arms.iter_mut().map(ended).collect()
+    }
+}
+
+/// Name of the baseline at a point.
+fn arm_name(point: &PlannedPoint) -> &str {
+    &point.arms[point.baseline].name
+}
+
+fn costs(arm: &SetArm<'_>) -> Vec<Option<f64>> {
+    arm.rounds.iter().map(|figure| figure.as_ref().and_then(Figure::cost_ns)).collect()
+}
+
+/// What a set says of one arm.
+fn measurement(
+    arm: &SetArm<'_>,
+    costs: &[Option<f64>],
+    baseline: Option<&[Option<f64>]>,
+    length: Length,
+    point: &PlannedPoint,
+) -> Result<Measurement, String> {
+    let own: Vec<f64> = costs.iter().flatten().copied().collect();
+    let value = median(&own).ok_or("no turn of it had a figure")?;
+    let pairs: Vec<(f64, f64)> = match baseline {
+        Some(baseline) => costs.iter().zip(baseline).filter_map(|(a, b)| a.zip(*b)).collect(),
+        None => own.iter().map(|cost| (*cost, *cost)).collect(),
+    };
+    let (of_arm, of_baseline): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+    let ratio = baseline.and_then(|_| set_ratio(&of_arm, &of_baseline));
+    let figures: Vec<&Figure> = arm.rounds.iter().flatten().collect();
+    let sum = |what: fn(&Figure) -> u64| figures.iter().map(|figure| what(figure)).sum::<u64>();
+    let (units, cpu_ns, wall_ns) =
+        (sum(|figure| figure.units), sum(|figure| figure.cpu_ns), sum(|figure| figure.wall_ns));
+    let per_s: Vec<f64> = figures
+        .iter()
+        .map(|figure| figure.units as f64 / (figure.wall_ns.max(1) as f64 / 1e9))
+        .collect();
+    let name = if point.experiment == Experiment::Http { "requests_per_s" } else { "units_per_s" };
+    let rate = mean(&per_s).map(|rate| (name.to_owned(), rate));
+    let busy = ("server_busy".to_owned(), cpu_ns as f64 / wall_ns.max(1) as f64);
+    let busy = (point.experiment == Experiment::Http).then_some(busy);
+    Ok(Measurement {
+        value: value / point.experiment.cost_unit_ns(),
+        figures: rate.into_iter().chain(busy).collect(),
+        mechanism: None,
+        generator: None,
+        findings: BTreeMap::new(),
+        window_s: wall_ns as f64 / 1e9,
+        intervals: Vec::new(),
+        worker_calls: Vec::new(),
+        steadiness: Steady { kind: SteadyKind::Steady, detail: "in turns".to_owned() },
+        turns: Some(Turns {
+            rounds: of_arm.len() as u32,
+            turn_us: length.turn.as_micros() as u64,
+            lead_in_us: length.lead_in.as_micros() as u64,
+            log_ratio: ratio.as_ref().map(|ratio| ratio.log_ratio),
+            round_sd: ratio.and_then(|ratio| ratio.round_sd),
+        }),
+        events: Some(units),
+        cpu_ns: crate::host::Reading::Value(cpu_ns),
+        process_cpu_ns: crate::host::Reading::unavailable("not read in turns"),
+    })
+}

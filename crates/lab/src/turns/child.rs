@@ -1,0 +1,216 @@
+//! The subject's side: a spec on standard input, then orders, until the end.
+//!
+//! `pollux lab subject` calls [`serve`]; the runner is on the other side.
+
+use std::io::{BufRead, Write};
+use std::time::{Duration, Instant};
+
+use pollux_engine::Driver;
+use pollux_poller::CountersSnapshot;
+
+use super::{Counted, Figure, Order, Reply, Subject};
+use crate::error::MeasureError;
+use crate::host::counting::{CountReadings, Counting};
+use crate::measure::{Profiling, RunSpec};
+
+/// Sets up the subject of the spec on the first line of `orders`, then does what the following
+/// lines say, with a reply on `replies` for each. Returns at the order to end, or when nobody gives
+/// orders any more; what the subject started has ended then.
+///
+/// # Errors
+/// [`MeasureError`]: a line is not an order, or the subject could not be set up or failed.
+pub fn serve(
+    orders: &mut dyn BufRead,
+    replies: &mut dyn Write,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<(), MeasureError> {
+    let Some(spec) = line(orders)? else { return Ok(()) };
+    let spec: RunSpec = parsed(&spec)?;
+    let mut subject = spec.experiment()?.subject(&spec, is_interrupted)?;
+    let described = subject.described();
+    is_as_asked(spec.driver()?, described.mechanism.as_deref())?;
+    say(replies, &Reply::Ready(described))?;
+    while let Some(order) = line(orders)? {
+        let reply = match parsed(&order)? {
+            Order::Turn { lead_in_us, length_us, parts } => {
+                let [lead_in, length] = [lead_in_us, length_us].map(Duration::from_micros);
+                Reply::Turned(turn(&mut *subject, lead_in, length, parts)?)
+            }
+            Order::Count { turns, length_us, sources } => {
+                let counting = Counting::start(&subject.threads(), &sources);
+                let mut counted = counted(&mut *subject, turns, length_us)?;
+                counted.kernel = CountReadings::named(counting.stop());
+                Reply::Counted(Box::new(counted))
+            }
+            Order::Profile { turns, length_us, rate_hz } => {
+                // The process that works is the last one: a worker, where there are some.
+                let profiling =
+                    subject.threads().last().map(|(pid, _)| Profiling::start(*pid, rate_hz));
+                let mut counted = counted(&mut *subject, turns, length_us)?;
+                (counted.samples, counted.symbols) =
+                    profiling.map_or((None, Vec::new()), Profiling::finish);
+                Reply::Counted(Box::new(counted))
+            }
+            Order::End => {
+                return say(replies, &Reply::Ended(subject.end()?));
+            }
+        };
+        say(replies, &reply)?;
+    }
+    Ok(())
+}
+
+/// A lead-in, then the parts of a turn.
+fn turn(
+    subject: &mut dyn Subject,
+    lead_in: Duration,
+    length: Duration,
+    parts: u32,
+) -> Result<Vec<Figure>, MeasureError> {
+    if !lead_in.is_zero() {
+        subject.turn(lead_in)?;
+    }
+    let mut figures = Vec::with_capacity(parts as usize);
+    let mut before = subject.cpu_time()?;
+    for _ in 0..parts {
+        let start = Instant::now();
+        let units = subject.turn(length)?;
+        let wall = start.elapsed();
+        let after = subject.cpu_time()?;
+        let cpu = after.saturating_sub(std::mem::replace(&mut before, after));
+        figures.push(Figure {
+            units,
+            cpu_ns: cpu.as_nanos() as u64,
+            wall_ns: wall.as_nanos() as u64,
+        });
+    }
+    Ok(figures)
+}
+
+/// Turns without figures of their own, with the poller's counters around them.
+fn counted(subject: &mut dyn Subject, turns: u32, length_us: u64) -> Result<Counted, MeasureError> {
+    let before = subject.counters();
+    let mut units = 0;
+    for _ in 0..turns {
+        units += subject.turn(Duration::from_micros(length_us))?;
+    }
+    let polled = subject.counters().zip(before).map(|(after, before)| after.since(&before));
+    Ok(Counted {
+        units,
+        counters: polled.map(named).unwrap_or_default(),
+        events_per_wait_histogram: polled
+            .map(|polled| polled.events_per_wait.to_vec())
+            .unwrap_or_default(),
+        ..Counted::default()
+    })
+}
+
+fn named(counters: CountersSnapshot) -> std::collections::BTreeMap<String, u64> {
+    counters.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// What was opened must be what was asked for: figures under a wrong name are worse than none.
+fn is_as_asked(asked: Option<Driver>, got: Option<&str>) -> Result<(), MeasureError> {
+    match (asked, got) {
+        (Some(asked), got) if got != Some(asked.name()) => {
+            let got = got.unwrap_or("no mechanism").to_owned();
+            Err(MeasureError::WrongMechanism { asked, got })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn line(orders: &mut dyn BufRead) -> Result<Option<String>, MeasureError> {
+    let mut line = String::new();
+    let read = orders.read_line(&mut line);
+    let len = read.map_err(|cause| MeasureError::Io { call: "read", cause })?;
+    Ok((len > 0).then_some(line))
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(line: &str) -> Result<T, MeasureError> {
+    serde_json::from_str(line).map_err(|error| MeasureError::Spec(error.to_string()))
+}
+
+fn say(replies: &mut dyn Write, reply: &Reply) -> Result<(), MeasureError> {
+    let mut text = serde_json::to_string(reply).expect("plain data");
+    text.push('\n');
+    let said = replies.write_all(text.as_bytes()).and_then(|()| replies.flush());
+    said.map_err(|cause| MeasureError::Io { call: "write", cause })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::experiment::Experiment;
+    use crate::host::sources::Sources;
+    use crate::measure::{Pass, Pattern};
+    use crate::turns::Life;
+
+    fn spec(poller: &str) -> RunSpec {
+        let axes = Experiment::Pipes.axes().iter();
+        let axes = axes.map(|axis| (axis.name.to_owned(), axis.default[0].to_owned()));
+        RunSpec {
+            experiment: "pipes".into(),
+            poller: Some(poller.into()),
+            wait: None,
+            peer: None,
+            server: None,
+            pattern: Pattern::Random,
+            axes: axes.collect::<BTreeMap<_, _>>(),
+            seed: 1,
+            ramp_ms: 0,
+            runtime_ms: 1,
+            interval_ms: 1,
+            is_rate: false,
+            pass: Pass::Timing,
+            sources: None,
+            scratch: std::path::PathBuf::new(),
+        }
+    }
+
+    /// What a subject answers to these orders.
+    fn answers(poller: &str, orders: &[Order]) -> Result<Vec<Reply>, MeasureError> {
+        let mut text = serde_json::to_string(&spec(poller)).expect("plain data") + "\n";
+        for order in orders {
+            text += &serde_json::to_string(order).expect("plain data");
+            text.push('\n');
+        }
+        let mut said = Vec::new();
+        // Subjects keep their thread on a CPU, so this one is another thread's.
+        let served = std::thread::scope(|scope| {
+            let serve = || serve(&mut Cursor::new(text), &mut said, &|| false);
+            scope.spawn(serve).join().expect("no panic")
+        });
+        served?;
+        let said = String::from_utf8(said).expect("text");
+        Ok(said.lines().map(|line| serde_json::from_str(line).expect("a reply")).collect())
+    }
+
+    #[test]
+    fn a_subject_gives_a_figure_for_each_part_of_a_turn_and_counts_what_it_did() {
+        let turn = Order::Turn { lead_in_us: 100, length_us: 1000, parts: 2 };
+        let count = Order::Count { turns: 3, length_us: 500, sources: Sources::probe() };
+        let answers = answers("epoll", &[turn, count, Order::End]).expect("it ends well");
+        let [Reply::Ready(described), Reply::Turned(figures), Reply::Counted(counted), end] =
+            &answers[..]
+        else {
+            panic!("{answers:?}");
+        };
+        assert_eq!(described.mechanism.as_deref(), Some("epoll"));
+        assert_eq!(figures.len(), 2);
+        assert!(figures.iter().all(|figure| figure.cost_ns().is_some()), "{figures:?}");
+        assert!(counted.units > 0 && counted.counters["events"] >= counted.units, "{counted:?}");
+        assert_eq!(end, &Reply::Ended(Life::default()));
+    }
+
+    #[test]
+    fn a_subject_without_orders_ends_and_nonsense_is_refused() {
+        assert_eq!(answers("epoll", &[]).expect("it ends well").len(), 1);
+        let error = serve(&mut Cursor::new("{}\n"), &mut Vec::new(), &|| false);
+        assert!(matches!(error, Err(MeasureError::Spec(_))), "{error:?}");
+        assert!(answers("kqueue", &[]).is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! Turns: all arms of a point live at once, asleep, and each works when it is its turn.
+//!
+//! ```text
+//!   runner: set ──► one process for each arm: `pollux lab subject`
+//!                     │ spec, then orders, a line of JSON each, on standard input
+//!                     ▼
+//!   child: serve ──► Subject::turn(lead-in), CPU time, Subject::turn(length), CPU time ──► reply
+//! ```
+//!
+//! The figure of a turn is the CPU time that the measured side used in it over the units of work
+//! that were done: both are read while it sleeps, so they are exact and belong together. A
+//! [`Subject`] is whatever does the work: the thread that runs the workload, a server with its load
+//! generator, a herd with its callers. Nobody outside knows which.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pollux_poller::{CountersSnapshot, Mechanism, Poller};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+use crate::error::MeasureError;
+use crate::host::Reading;
+use crate::host::sources::Sources;
+use crate::record::SymbolShare;
+
+mod child;
+mod program;
+
+pub use child::serve;
+pub(crate) use program::Program;
+
+/// What is measured: it works when it is told to, and sleeps in between.
+pub(crate) trait Subject {
+    /// Begins work for `length`, ends what it began, and returns with nothing under way: the units
+    /// of work that were done.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when the work failed, or was not what it should be.
+    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError>;
+
+    /// CPU time that the measured side has used since it started; called when it sleeps.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when it can't be read: the arm is gone.
+    fn cpu_time(&mut self) -> Result<Duration, MeasureError>;
+
+    /// The threads of the measured side, each with its process, for the kernel's counters.
+    fn threads(&mut self) -> Vec<(u32, u32)>;
+
+    /// The poller's own counters, where there is one in this process.
+    fn counters(&self) -> Option<CountersSnapshot> {
+        None
+    }
+
+    /// What it says of itself.
+    fn described(&self) -> Described;
+
+    /// Ends what it started; what its whole life came to.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when something was lost on the way: the figures of the turns can't stand.
+    fn end(self: Box<Self>) -> Result<Life, MeasureError> {
+        Ok(Life::default())
+    }
+}
+
+/// CPU time of the calling thread, exact: that of a subject which works on it.
+pub(crate) fn own_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// The calling thread, with its process.
+pub(crate) fn own_thread() -> (u32, u32) {
+    (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs())
+}
+
+/// Keeps the calling thread, and what it starts from now on, on one CPU.
+pub(crate) fn pin(cpu: usize) -> Result<(), MeasureError> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(MeasureError::io("sched_setaffinity"))
+}
+
+/// The first two CPUs that this process may use; on a machine of one, that one twice. The measured
+/// side of every arm works on the first, what makes its load on the second.
+pub(crate) fn cpus() -> Result<[usize; 2], MeasureError> {
+    let allowed = sched_getaffinity(None).map_err(MeasureError::io("sched_getaffinity"))?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    let first = cpus.next().ok_or_else(|| MeasureError::Spec("no CPU to use".into()))?;
+    Ok([first, cpus.next().unwrap_or(first)])
+}
+
+impl Described {
+    /// Of a poller of pollux that was asked for as `mechanism`: the name stands only where the
+    /// poller itself says that it is that one.
+    pub(crate) fn of_poller(poller: &dyn Poller, mechanism: Mechanism) -> Self {
+        let backend = poller.caps().backend;
+        let mechanism = match backend == mechanism.backend() {
+            true => mechanism.name().to_owned(),
+            false => backend.to_string(),
+        };
+        Self { mechanism: Some(mechanism), generator: None, notes: poller.caps().notes.clone() }
+    }
+}
+
+/// What the life of a subject came to, turns under counters included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Life {
+    /// Figures by name, with the unit last.
+    pub figures: BTreeMap<String, f64>,
+    /// Calls that each worker of a herd answered.
+    pub worker_calls: Vec<u64>,
+}
+
+/// What a subject says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// The mechanism that was opened; none without one of pollux.
+    pub mechanism: Option<String>,
+    /// The load generator, where there is one.
+    pub generator: Option<String>,
+    /// What the poller noted about itself.
+    pub notes: Vec<String>,
+}
+
+/// What a subject's process is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// A turn: a lead-in that is not counted, then so many parts of `length_us`, each with a figure
+    /// of its own.
+    Turn {
+        /// Length of the lead-in.
+        lead_in_us: u64,
+        /// Length of a part.
+        length_us: u64,
+        /// Number of parts, one after the other.
+        parts: u32,
+    },
+    /// So many turns of this length under the kernel's counters.
+    Count {
+        /// Number of turns.
+        turns: u32,
+        /// Length of each.
+        length_us: u64,
+        /// Where counts can be read.
+        sources: Sources,
+    },
+    /// So many turns of this length under a sampling of the CPU clock.
+    Profile {
+        /// Number of turns.
+        turns: u32,
+        /// Length of each.
+        length_us: u64,
+        /// Samples for each second of CPU time.
+        rate_hz: u32,
+    },
+    /// The end.
+    End,
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It is set up and asleep.
+    Ready(Described),
+    /// A turn is over: a figure for each part.
+    Turned(Vec<Figure>),
+    /// What was counted.
+    Counted(Box<Counted>),
+    /// It has ended well.
+    Ended(Life),
+}
+
+/// What one part of a turn took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Units of work: events, passes, requests, calls.
+    pub units: u64,
+    /// CPU time of the measured side.
+    pub cpu_ns: u64,
+    /// From the order to the end of what was under way.
+    pub wall_ns: u64,
+}
+
+impl Figure {
+    /// CPU time of one unit in nanoseconds; none where nothing was done or booked.
+    #[must_use]
+    pub fn cost_ns(&self) -> Option<f64> {
+        (self.units > 0 && self.cpu_ns > 0).then(|| self.cpu_ns as f64 / self.units as f64)
+    }
+}
+
+/// What was counted, or sampled, over some turns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Units of work meanwhile.
+    pub units: u64,
+    /// The poller's counters by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Waits with 0, 1, 2–3, 4–7, … events.
+    pub events_per_wait_histogram: Vec<u64>,
+    /// What the kernel counted for the measured threads.
+    pub kernel: BTreeMap<String, Reading<u64>>,
+    /// Number of samples of a profile, or why there are none.
+    pub samples: Option<Reading<u64>>,
+    /// The symbols that were hit most.
+    pub symbols: Vec<SymbolShare>,
+}
