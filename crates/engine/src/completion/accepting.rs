@@ -13,9 +13,10 @@
 //! still for as long.
 //!
 //! It is cheaper, though, by some 7 % of a connection for one request. So a listener whose
-//! connections come and go steadily, a thousand of them without one turn that had more than its
-//! share, is given one in place of the others, and loses it at the first such turn. A storm that
-//! falls on such a listener has one unbounded enter.
+//! connections come and go steadily, a thousand of them without a storm, is given one in place of
+//! the others, and loses it at the first storm: two turns in a row that had their whole share, or
+//! one that had twice as much. (One full turn is what as many clients make that begin together.)
+//! A storm that falls on such a listener has one unbounded enter.
 //!
 //! Of the loops that share a listener the kernel wakes one. Several accepts would take more for
 //! a loop than its part, while others have room; so there one is armed. The kernel's one wake
@@ -39,7 +40,7 @@ use crate::{Counter, Listener, Session};
 /// Calls take who comes beside them.
 const ARMED_MAX: usize = 4;
 
-/// Connections without a turn that had more than its share, until a multishot accept is armed.
+/// Connections without a storm until a multishot accept is armed.
 const STEADY: u32 = 1000;
 /// A multishot accept is armed only where there is room for all that one enter can bring.
 const ROOM_FOR_MANY: u32 = super::SIZES.ring.completion;
@@ -55,8 +56,10 @@ pub(super) struct Listening {
     /// The only one of them is a multishot accept.
     is_many: bool,
     is_cancelling: bool,
-    /// Connections since a turn had more than its share.
+    /// Connections since the last storm.
     steady: u32,
+    /// The last turn had its whole share.
+    was_full: bool,
     /// Connections that requests accepted since the last share.
     came: u32,
 }
@@ -99,6 +102,7 @@ impl<S: Session> CompletionLoop<S> {
             is_many,
             is_cancelling,
             steady,
+            was_full: false,
             came,
         });
     }
@@ -182,10 +186,12 @@ impl<S: Session> CompletionLoop<S> {
                 _ => Queue::Empty,
             };
             let listening = &mut self.listeners[number];
-            listening.steady = match queue {
-                Queue::Empty if came < share => listening.steady.saturating_add(came),
-                _ => 0,
-            };
+            let is_full = queue == Queue::MayHaveMore || came >= share;
+            let is_storm = queue == Queue::Paused
+                || came > share.saturating_mul(2)
+                || (is_full && listening.was_full);
+            listening.was_full = is_full;
+            listening.steady = if is_storm { 0 } else { listening.steady.saturating_add(came) };
             if listening.is_many && !self.may_have_many(number) {
                 self.cancel(number);
             }
