@@ -9,7 +9,7 @@
 //!
 //! The figure of a turn is the CPU time that the measured side used in it over the units of work
 //! that were done: both are read while it sleeps, so they are exact and belong together. A
-//! [`Subject`] is whatever does the work: the thread that runs the workload, a server with its load
+//! `Subject` is whatever does the work: the thread that runs the workload, a server with its load
 //! generator, a herd with its callers. Nobody outside knows which.
 
 use std::collections::BTreeMap;

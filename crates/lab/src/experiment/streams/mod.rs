@@ -2,8 +2,8 @@
 //!
 //! After Eric Dumazet's `epoll_bench` (seed 000). How many streams are ready when the reader looks
 //! decides what an event costs, so it is an axis: with `ready` that many of them are kept ready
-//! ([`held`]). Without (`ready = "free"`) reader and writer run against each other as in the
-//! original, and find whatever number the scheduler makes of it ([`free`]).
+//! (`held`). Without (`ready = "free"`) reader and writer run against each other as in the
+//! original, and find whatever number the scheduler makes of it (`free`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
