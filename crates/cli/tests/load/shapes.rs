@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-use crate::run::{PATIENCE, Server, load_well};
+use crate::run::{PATIENCE, Server, load, load_well};
 
 #[test]
 fn a_number_of_requests_is_met_exactly() {
@@ -17,7 +17,10 @@ fn a_number_of_requests_is_met_exactly() {
         (300, &["-n", "300", "-c", "2", "--rate", "3000", "--arrival", "poisson"]),
     ] {
         let before = server.requests();
-        let said = load_well(&[flags, &["--json", "-", "-q", &server.url]].concat());
+        let said = load(&[flags, &["--json", "-", "-q", &server.url]].concat());
+        // A busy machine may miss the rate, which is a finding; the number is met all the same.
+        let is_right = said.code == Some(0) || (said.code == Some(3) && flags.contains(&"--rate"));
+        assert!(is_right, "{flags:?}: {said:?}");
         let totals = &said.json()["totals"];
         assert_eq!((&totals["sent"], &totals["right"]), (&number.into(), &number.into()));
         assert_eq!(server.requests() - before, number, "{flags:?}");
