@@ -99,7 +99,7 @@ impl<S> Table<S> {
     /// kernel nothing else; what is wrong with a smaller number, the kernel says later.
     pub(crate) fn check_open(&self, fd: BorrowedFd<'_>, counters: &Counters) -> Result<(), Error> {
         let raw = fd.as_raw_fd();
-        let unasked = self.places.len().max(UNASKED);
+        let unasked = self.places.capacity().max(UNASKED);
         if usize::try_from(raw).is_ok_and(|index| index < unasked) {
             return Ok(());
         }
@@ -118,9 +118,9 @@ impl<S> Table<S> {
         let index = usize::try_from(fd).expect("descriptors are not negative");
         assert!(index < FDS_MAX, "descriptor number beyond fs.nr_open");
         if index >= self.places.len() {
-            // To the next power of two: `check_open` asks once for each doubling.
-            let len = (index + 1).next_power_of_two();
-            self.places.resize_with(len, || Place { sequence: 0, entry: None });
+            // The room doubles, so that `check_open` asks once for each doubling; what is not used of
+            // it is not touched, and costs no memory.
+            self.places.resize_with(index + 1, || Place { sequence: 0, entry: None });
         }
         let place = &mut self.places[index];
         place.sequence = (place.sequence + 1) % Key::SEQUENCES;
