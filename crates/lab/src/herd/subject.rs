@@ -18,12 +18,7 @@ use crate::experiment::{Peer, Wait};
 use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
-use crate::turns::{Described, Life, Subject};
-
-/// Between two looks at whether the workers sleep.
-const LOOK: Duration = Duration::from_micros(200);
-/// Looks after which they count as never sleeping.
-const LOOKS_MAX: u32 = 20;
+use crate::turns::{self, Described, Life, Subject};
 
 /// Workers and their callers.
 pub(crate) struct Herd<'a> {
@@ -122,21 +117,7 @@ impl Subject for Herd<'_> {
     }
 
     fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        let used = || -> Result<Duration, MeasureError> {
-            let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
-            let sum: std::io::Result<Duration> = self.pids.iter().map(of_one).sum();
-            sum.map_err(|cause| MeasureError::Io { call: "clock_gettime", cause })
-        };
-        let mut before = used()?;
-        for _ in 0..LOOKS_MAX {
-            std::thread::sleep(LOOK);
-            let now = used()?;
-            if now == before {
-                break;
-            }
-            before = now;
-        }
-        Ok(before + self.callers)
+        Ok(turns::cpu_time_asleep(&self.pids)? + self.callers)
     }
 
     fn threads(&mut self) -> Vec<(u32, u32)> {

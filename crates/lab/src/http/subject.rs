@@ -19,10 +19,6 @@ use crate::turns::{self, Described, Life, Subject};
 
 /// A turn in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
-/// Between two looks at whether a server sleeps.
-const LOOK: Duration = Duration::from_micros(100);
-/// Looks after which a server counts as one that never sleeps: what it does then is in its figures.
-const LOOKS_MAX: u32 = 20;
 
 /// A server that answers, and the load on it.
 pub(crate) struct Served<'a> {
@@ -87,21 +83,7 @@ impl Subject for Served<'_> {
     }
 
     fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        let used = || -> Result<Duration, MeasureError> {
-            let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
-            let sum: std::io::Result<Duration> = self.family.iter().map(of_one).sum();
-            sum.map_err(|cause| MeasureError::Io { call: "clock_gettime", cause })
-        };
-        let mut before = used()?;
-        for _ in 0..LOOKS_MAX {
-            std::thread::sleep(LOOK);
-            let now = used()?;
-            if now == before {
-                break;
-            }
-            before = now;
-        }
-        Ok(before)
+        turns::cpu_time_asleep(&self.family)
     }
 
     fn threads(&mut self) -> Vec<(u32, u32)> {

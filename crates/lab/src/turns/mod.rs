@@ -65,6 +65,31 @@ pub(crate) trait Subject {
     }
 }
 
+/// Between two looks at whether processes sleep.
+const LOOK: Duration = Duration::from_micros(100);
+/// Looks after which they count as never sleeping: what they do then is in their figures.
+const LOOKS_MAX: u32 = 20;
+
+/// CPU time of processes, read when it does not grow any more: they may still have something to do
+/// when the last answer has come.
+pub(crate) fn cpu_time_asleep(pids: &[u32]) -> Result<Duration, MeasureError> {
+    let used = || -> Result<Duration, MeasureError> {
+        let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
+        let sum: std::io::Result<Duration> = pids.iter().map(of_one).sum();
+        sum.map_err(|cause| MeasureError::Io { call: "clock_gettime", cause })
+    };
+    let mut before = used()?;
+    for _ in 0..LOOKS_MAX {
+        std::thread::sleep(LOOK);
+        let now = used()?;
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    Ok(before)
+}
+
 /// CPU time of the calling thread, exact: that of a subject which works on it.
 pub(crate) fn own_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
