@@ -363,7 +363,7 @@ fn on_a_narrow_terminal_the_reasons_stand_below_and_are_not_cut() {
     assert!(!text.lines().any(|line| line.ends_with('…')), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("1 outlying block, kept"), "{text}");
-    assert!(text.lines().any(|line| line.ends_with(" inconclusive")), "{text}");
+    assert!(text.lines().any(|line| line.ends_with(", unconfirmed")), "{text}");
 }
 
 #[test]

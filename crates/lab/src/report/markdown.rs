@@ -88,21 +88,16 @@ fn matrix(out: &mut String, panel: &Panel<'_>) {
 
 fn matrix_cell(row: Option<&ResultRow>) -> String {
     let Some(row) = row else { return "–".to_owned() };
-    match (row.verdict, row.value, row.ratio) {
-        (Verdict::Baseline, Some(value), _) => number::si(value),
-        (verdict, _, Some(ratio)) => {
-            format!("{} {}", words::verdict_sign(verdict), number::ratio(ratio))
-        }
-        _ => words::verdict(row).to_owned(),
+    match (row.verdict, row.value) {
+        (Verdict::Baseline, Some(value)) => number::si(value),
+        _ => words::cell(row).unwrap_or_else(|| words::verdict(row).to_owned()),
     }
 }
 
 /// What the document that the job repeats has published, beside ours: ends, verdict, remarks.
 fn beside_the_seed(out: &mut String, record: &Record) {
-    let Some(beside) = seeds::beside(record).filter(|beside| !beside.series.is_empty()) else {
-        return;
-    };
-    let (number, title) = (beside.seed.number, escape(beside.seed.title));
+    let Some(beside) = published::beside(record) else { return };
+    let (number, title) = (beside.document.number, escape(&beside.document.title));
     let _ = writeln!(out, "### Beside seed {number}: {title}\n\n{}\n", seed::summary(&beside));
     out.push_str("| series | there | here | |\n|:--|--:|--:|:--|\n");
     for one in &beside.series {

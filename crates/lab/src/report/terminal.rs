@@ -271,10 +271,8 @@ fn matrix(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: 
     let heading = format!("{} · {held}", comparison.experiment);
     page.words(heading.trim_end_matches(" · "), Style::Bold);
     let baseline = comparison.baseline();
-    let about = format!(
-        "{} of {baseline}; others as ratio to it: ▲ better ▼ worse = equivalent ? open × failed",
-        comparison.unit()
-    );
+    let about =
+        format!("{} of {baseline}; others as ratio to it: {}", comparison.unit(), words::SIGNS);
     page.paragraph(&about, Style::Dim, 0);
     for values in panel.values.chunks(columns) {
         let mut rows = vec![vec![Piece::new(&page.name(panel.axis), Style::Dim)]];
@@ -295,13 +293,12 @@ fn matrix(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: 
 
 fn matrix_piece(row: Option<&ResultRow>) -> Piece {
     let Some(row) = row else { return Piece::figure("–", Style::Dim) };
-    let sign = words::verdict_sign(row.verdict);
-    match (row.verdict, row.value, row.ratio) {
-        (Verdict::Baseline, Some(value), _) => Piece::figure(&number::si(value), Style::Plain),
-        (verdict, _, Some(ratio)) => {
-            Piece::figure(&format!("{} {sign}", number::ratio(ratio)), Style::of(verdict))
+    match (row.verdict, row.value) {
+        (Verdict::Baseline, Some(value)) => Piece::figure(&number::si(value), Style::Plain),
+        (verdict, _) => {
+            let cell = words::cell(row).unwrap_or_else(|| words::verdict_sign(verdict).to_string());
+            Piece::figure(&cell, Style::of(verdict))
         }
-        (verdict, ..) => Piece::figure(&sign.to_string(), Style::of(verdict)),
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) fn verdict(row: &ResultRow) -> &'static str {
     let in_turns = row.turns.is_some();
     let is_small = row.is_small_difference();
     match (row.verdict, row.more_is_better) {
+        (Verdict::Inconclusive, more_is_better) if !in_turns => unconfirmed(row, more_is_better),
         (Verdict::NoiseFloor, _) if in_turns => "control",
         (Verdict::Faster, false) | (Verdict::Slower, true) if is_small => "less, small",
         (Verdict::Faster, true) | (Verdict::Slower, false) if is_small => "more, small",
@@ -61,6 +62,18 @@ fn verdict_of_runs(verdict: Verdict, more_is_better: bool) -> &'static str {
     }
 }
 
+/// What is open of whole runs: an interval that leaves 1 out shows a direction, which the correction
+/// for all comparisons of the run did not confirm.
+fn unconfirmed(row: &ResultRow, more_is_better: bool) -> &'static str {
+    match (row.ci_low, row.ci_high, more_is_better) {
+        (_, Some(high), true) if high < 1.0 => "slower, unconfirmed",
+        (Some(low), _, true) if low > 1.0 => "faster, unconfirmed",
+        (_, Some(high), false) if high < 1.0 => "less, unconfirmed",
+        (Some(low), _, false) if low > 1.0 => "more, unconfirmed",
+        _ => "inconclusive",
+    }
+}
+
 /// The class that colours a verdict.
 pub(super) fn verdict_class(verdict: Verdict) -> &'static str {
     match verdict {
@@ -72,13 +85,14 @@ pub(super) fn verdict_class(verdict: Verdict) -> &'static str {
 }
 
 /// A sign that stands for the verdict where there is no room for the word.
-pub(super) fn verdict_sign(verdict: Verdict) -> char {
+pub(super) const fn verdict_sign(verdict: Verdict) -> char {
     match verdict {
         Verdict::Faster => '▲',
         Verdict::Slower => '▼',
         Verdict::Inconclusive => '?',
         Verdict::Failed => '×',
-        Verdict::Baseline | Verdict::NoiseFloor | Verdict::Equivalent => '=',
+        Verdict::Baseline | Verdict::Equivalent => '=',
+        Verdict::NoiseFloor => '~',
     }
 }
 
@@ -232,6 +246,19 @@ pub(super) fn ratio_and_interval(row: &ResultRow) -> String {
     }
 }
 
+/// The cell of a curve's matrix for an arm beside the baseline: its ratio with the sign of the
+/// verdict; of the same program twice how far its interval reaches.
+pub(super) fn cell(row: &ResultRow) -> Option<String> {
+    let sign = verdict_sign(row.verdict);
+    match (row.verdict, row.ratio?, row.half_width()) {
+        (Verdict::NoiseFloor, _, Some(half)) => Some(format!("{sign} ±{}", number::percent(half))),
+        (_, ratio, _) => Some(format!("{sign} {}", number::ratio(ratio))),
+    }
+}
+
+/// What the signs of [`cell`] mean.
+pub(super) const SIGNS: &str = "▲ better ▼ worse = equivalent ? open × failed ~ A/A";
+
 /// The absolute value with half of its interval, without the unit.
 pub(super) fn value(row: &ResultRow) -> String {
     let show = if row.unit.starts_with("ns") { number::nanoseconds } else { number::si };
@@ -314,6 +341,39 @@ mod tests {
     fn a_command_line_survives_the_shell() {
         let words = ["pollux", "lab", "it's", "a b", ""].map(str::to_owned);
         assert_eq!(command_line(&words), "pollux lab 'it'\\''s' 'a b' ''");
+    }
+
+    #[test]
+    fn the_same_program_twice_is_never_marked_equivalent() {
+        let row = |verdict, [low, high]: [f64; 2]| ResultRow {
+            ratio: Some((low * high).sqrt()),
+            ci_low: Some(low),
+            ci_high: Some(high),
+            ..row_for_tests("A/A", verdict)
+        };
+        assert_eq!(cell(&row(Verdict::NoiseFloor, [0.48, 3.38])).as_deref(), Some("~ ±165 %"));
+        assert_eq!(cell(&row(Verdict::NoiseFloor, [0.99, 1.01])).as_deref(), Some("~ ±1.0 %"));
+        assert_eq!(cell(&row(Verdict::Equivalent, [0.99, 1.01])).as_deref(), Some("= 1.00"));
+    }
+
+    #[test]
+    fn an_interval_that_leaves_1_out_is_not_called_inconclusive() {
+        let row = |[low, high]: [f64; 2], more_is_better| ResultRow {
+            more_is_better,
+            ratio: Some(f64::midpoint(low, high)),
+            ci_low: Some(low),
+            ci_high: Some(high),
+            ..row_for_tests("poll", Verdict::Inconclusive)
+        };
+        let said = |interval, more_is_better| judgement(&row(interval, more_is_better));
+        assert_eq!(said([4.6e-4, 1.8e-3], true), "slower, unconfirmed");
+        assert_eq!(said([1.2, 3.0], true), "faster, unconfirmed");
+        assert_eq!(
+            [said([0.6, 0.9], false), said([1.2, 3.0], false)],
+            ["less, unconfirmed", "more, unconfirmed"]
+        );
+        assert_eq!(said([0.9, 1.1], true), "inconclusive");
+        assert_eq!(said([1.01, 1.1], false), "more, unconfirmed");
     }
 
     #[test]

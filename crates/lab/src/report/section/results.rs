@@ -107,11 +107,9 @@ fn matrix_cell(
                 _ => "num same",
             };
             let word = words::judgement(row);
-            let sign = words::verdict_sign(verdict);
+            let cell = words::cell(row).unwrap_or_default();
             let title = format!("{word}: {}", words::ratio_and_interval(row));
-            Cell::number(&format!("{sign} {}", number::ratio(ratio)), ratio)
-                .title(&title)
-                .class(class)
+            Cell::number(&cell, ratio).title(&title).class(class)
         }
         _ => Cell::missing("not run", reason()),
     }
