@@ -15,10 +15,11 @@ pub mod job;
 pub mod judge;
 pub mod measure;
 pub mod plan;
+mod published;
 pub mod record;
 pub mod report;
 pub mod run;
-pub mod seeds;
+
 pub mod stats;
 pub mod store;
 pub mod turns;

@@ -5,14 +5,28 @@
 use super::undecided::Leaning;
 use super::{is_plain_driver, reason, undecided};
 use crate::experiment::PROCESSES;
-use crate::plan::{Plan, PlannedPoint};
+use crate::plan::{ArmKind, Plan, PlannedPoint, SAME_AGAIN};
+use crate::published;
 use crate::record::{Answer, Record, ResultRow, Verdict};
 
 /// From so many names on it is shorter to say which are not meant.
 const NAMES_MIN: usize = 4;
 
-/// The answers of a judged record.
+/// What is said of a load at which only one arm could be judged.
+const ALONE: &str = "nothing to compare with";
+
+/// The answers of a judged record: to the question of the document that it repeats, if it repeats
+/// one, and for each kind of load.
 pub(super) fn of(plan: &Plan, record: &Record) -> Vec<Answer> {
+    let of_document = published::beside(record).map(|beside| beside.answer());
+    let mut of_loads = of_loads(plan, record);
+    if of_document.is_some() {
+        of_loads.retain(|answer| answer.choice != ALONE);
+    }
+    of_document.into_iter().chain(of_loads).collect()
+}
+
+fn of_loads(plan: &Plan, record: &Record) -> Vec<Answer> {
     let answered = plan.points.iter().filter(|point| is_widest(plan, point) || is_plain(point));
     let mut answers: Vec<(PlannedPoint, Answer)> = Vec::new();
     for point in answered {
@@ -86,24 +100,64 @@ pub(super) fn place(point: &PlannedPoint, axis: &str) -> u64 {
 }
 
 fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> {
-    let rows = sorted(rows_of(plan, point, record));
-    if rows.is_empty() {
-        return None;
-    }
-    let mut reason = match point.experiment.curve() {
-        Some(curve) => reason::of_curve(plan, point, record, &rows, curve),
-        None => reason::of_point(&rows),
+    let Candidates { rows, beside } = candidates(plan, point, record);
+    let first = rows.first()?;
+    let failed = failures(plan, point, record);
+    let (choice, mut reason) = match rows.len() {
+        1 => (ALONE.to_owned(), format!("only {} could be judged", first.arm)),
+        _ => {
+            let mut reason = match point.experiment.curve() {
+                Some(curve) => reason::of_curve(plan, point, record, &rows, curve),
+                None => reason::of_point(&rows),
+            };
+            let Leaning { choice, remark } = choice(&rows);
+            if let Some(remark) = remark {
+                reason.push_str(&format!("; {remark}"));
+            }
+            (choice, reason)
+        }
     };
-    let Leaning { choice, remark } = choice(&rows);
-    if let Some(remark) = remark {
-        reason.push_str(&format!("; {remark}"));
+    reason.push_str(&reason::beside(&beside));
+    for (arm, why) in failed {
+        reason.push_str(&format!("; {arm}: {why}"));
     }
-    reason.push_str(&reason::beside(&others_of(plan, point, record)));
     Some(Answer { load: reason::load(point), choice, reason })
 }
 
+/// What a load can choose from, and what it is seen beside; the best first.
+struct Candidates<'a> {
+    rows: Vec<&'a ResultRow>,
+    beside: Vec<&'a ResultRow>,
+}
+
+/// Pollux's own mechanisms and the programs that the user named stand against each other, floors and
+/// other systems beside them. One arm alone is compared with those, whatever they are.
+fn candidates<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Candidates<'a> {
+    let is_named = |row: &&ResultRow| {
+        let mut arms = point.arms.iter().filter(|arm| arm.name == row.arm);
+        arms.any(|arm| is_plain_driver(arm) || matches!(arm.kind, ArmKind::Command(_)))
+    };
+    let is_control = |row: &&ResultRow| row.arm == SAME_AGAIN;
+    let all = measured(plan, point, record).filter(|row| !is_control(row));
+    let (rows, mut beside): (Vec<_>, Vec<_>) = all.partition(is_named);
+    if rows.len() < 2 {
+        return Candidates { rows: sorted([rows, beside].concat()), beside: Vec::new() };
+    }
+    let is_other =
+        |row: &&ResultRow| point.arms.iter().any(|arm| arm.name == row.arm && arm.is_other());
+    beside.retain(is_other);
+    Candidates { rows: sorted(rows), beside: sorted(beside) }
+}
+
+/// The arms of a point that failed in every run, with the last reason.
+fn failures<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Vec<(&'a str, &'a str)> {
+    let failed = rows_at(plan, point, record)
+        .filter(|row| row.verdict == Verdict::Failed && row.arm != SAME_AGAIN);
+    failed.map(|row| (&*row.arm, row.notes.first().map_or("failed", String::as_str))).collect()
+}
+
 /// Those that were shown to be better than the baseline and no worse than the best of them; where
-/// there are none, everything that was not shown to be worse. Where nothing was shown, what the
+/// there are none, everything that was shown not to be worse. Where nothing was shown, what the
 /// intervals still allow to say. A small difference, one within the minimum effect, chooses nothing.
 fn choice(rows: &[&ResultRow]) -> Leaning {
     let decided = |choice: String| Leaning { choice, remark: None };
@@ -112,19 +166,21 @@ fn choice(rows: &[&ResultRow]) -> Leaning {
     if !best.is_empty() {
         return decided(reason::one_or_more(&best));
     }
-    let names = |is_slower: bool| -> Vec<&str> {
-        let wanted = rows.iter().filter(|row| is(row, Verdict::Slower) == is_slower);
-        wanted.map(|row| row.arm.as_str()).collect()
+    let names = |is_wanted: &dyn Fn(&ResultRow) -> bool| -> Vec<&str> {
+        rows.iter().filter(|row| is_wanted(row)).map(|row| row.arm.as_str()).collect()
     };
-    let (slower, rest) = (names(true), names(false));
-    if !slower.is_empty() {
-        return decided(any_but(&slower, &rest));
-    }
-    let is_open = rows.iter().any(|row| row.verdict == Verdict::Inconclusive);
-    match rest.len() {
-        1 => decided(rest[0].to_owned()),
-        _ if is_open => undecided::leaning(rows),
-        _ => decided(undecided::equal(rows)),
+    let is_open = |row: &ResultRow| row.verdict == Verdict::Inconclusive;
+    let slower = names(&|row| is(row, Verdict::Slower));
+    let open = names(&is_open);
+    let rest = names(&|row| !is(row, Verdict::Slower) && !is_open(row));
+    match (slower.is_empty(), open.is_empty()) {
+        (false, true) => decided(any_but(&slower, &rest)),
+        (false, false) => Leaning {
+            choice: reason::one_or_more(if rest.is_empty() { &open } else { &rest }),
+            remark: Some(format!("undecided: {}", open.join(", "))),
+        },
+        (true, false) => undecided::leaning(rows),
+        (true, true) => decided(undecided::equal(rows)),
     }
 }
 
@@ -176,30 +232,22 @@ fn sorted(mut rows: Vec<&ResultRow>) -> Vec<&ResultRow> {
     rows
 }
 
-/// The measured rows of pollux's own mechanisms at one point: what can be chosen.
-pub(super) fn rows_of<'a>(
+/// The rows of one point that have a ratio.
+pub(super) fn measured<'a>(
     plan: &Plan,
     point: &PlannedPoint,
     record: &'a Record,
-) -> Vec<&'a ResultRow> {
-    let plain = |name: &str| point.arms.iter().any(|arm| arm.name == name && is_plain_driver(arm));
-    measured(plan, point, record).filter(|row| plain(&row.arm)).collect()
+) -> impl Iterator<Item = &'a ResultRow> {
+    rows_at(plan, point, record).filter(|row| row.ratio.is_some())
 }
 
-/// The measured rows of floors and other people's programs: what it is seen beside.
-fn others_of<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Vec<&'a ResultRow> {
-    let other = |name: &str| point.arms.iter().any(|arm| arm.name == name && arm.is_other());
-    sorted(measured(plan, point, record).filter(|row| other(&row.arm)).collect())
-}
-
-fn measured<'a>(
+fn rows_at<'a>(
     plan: &Plan,
     point: &PlannedPoint,
     record: &'a Record,
 ) -> impl Iterator<Item = &'a ResultRow> {
     let (part, label) = (plan.part_name(point).to_owned(), point.point.label.clone());
-    let of_point = move |row: &&ResultRow| row.experiment == part && row.point == label;
-    record.results.iter().filter(of_point).filter(|row| row.ratio.is_some())
+    record.results.iter().filter(move |row| row.experiment == part && row.point == label)
 }
 
 #[cfg(test)]

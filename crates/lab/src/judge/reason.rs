@@ -1,6 +1,6 @@
 //! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
-use super::answer::{is_same_curve, place, rows_of};
+use super::answer::{is_same_curve, measured, place};
 use super::change::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
 use crate::experiment::{Curve, Experiment, Generator, PROCESSES, is_split};
 use crate::plan::{Plan, PlannedPoint, counted};
@@ -92,7 +92,7 @@ pub(super) fn of_curve(
     let Some(narrow) = narrow.filter(|narrow| at(narrow) < at(widest)) else {
         return of_point(rows);
     };
-    let narrow_rows = rows_of(plan, narrow, record);
+    let narrow_rows: Vec<&ResultRow> = measured(plan, narrow, record).collect();
     let worse: Vec<(f64, &ResultRow)> = rows
         .iter()
         .filter_map(|row| {
@@ -121,7 +121,6 @@ pub(super) fn of_curve(
     let percent = KEPT * 100.0;
     let trend = match kept.as_slice() {
         [] => format!("all {worsens} with more {}; ", curve.axis),
-        [one] if *one == rows[0].arm && rows.len() == 1 => String::new(),
         [one] => format!("{one} {verb}s less than {percent:.0} %; "),
         all => {
             format!(

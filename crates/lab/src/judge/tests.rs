@@ -116,6 +116,116 @@ fn every_load_of_a_server_has_its_answer_and_a_curve_has_one() {
     );
 }
 
+/// The answers to rows of the job's first point, `epoll` among them.
+fn answers_to(job: &str, rows: Vec<ResultRow>) -> Vec<(String, String)> {
+    let job = Job::parse(job, "test.toml").expect("a job");
+    let machine =
+        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
+    let mut record = Record::empty();
+    record.job.name.clone_from(&job.name);
+    record.results = rows;
+    let answers = answer::of(&Plan::make(job, &machine), &record);
+    answers.into_iter().map(|answer| (answer.choice, answer.reason)).collect()
+}
+
+#[test]
+fn a_rival_that_failed_leaves_nothing_to_compare_with() {
+    let job = JOB.replace("peers = \"none\"", "peers = \"none\"\nbaseline = \"epoll\"");
+    let failed = |arm| ResultRow {
+        value: None,
+        ratio: None,
+        notes: vec!["2 of 2 runs failed: no such file".to_owned()],
+        ..row(["http", "64 connections", arm], 0.0, 0.0, Verdict::Failed)
+    };
+    let epoll = || row(["http", "64 connections", "epoll"], 8.0, 1.0, Verdict::Baseline);
+    let said = answers_to(&job, vec![epoll(), failed("select"), failed("uring")]);
+    assert_eq!(
+        said[0],
+        (
+            "nothing to compare with".to_owned(),
+            "only epoll could be judged; select: 2 of 2 runs failed: no such file; uring: 2 of 2 \
+             runs failed: no such file"
+                .to_owned()
+        )
+    );
+    let uring = row(["http", "64 connections", "uring"], 6.8, 0.85, Verdict::Faster);
+    let said = answers_to(&job, vec![epoll(), failed("select"), uring]);
+    assert_eq!(said[0].0, "uring");
+    assert!(said[0].1.ends_with("; select: 2 of 2 runs failed: no such file"), "{}", said[0].1);
+}
+
+#[test]
+fn a_program_of_the_users_own_is_in_the_headline() {
+    let job = "[global]\npollers = [\"epoll\"]\npeers = \"none\"\n[[job]]\nname = \"http\"\n\
+               experiment = \"http\"\nconnections = 64\n[[job.arm]]\nname = \"python\"\n\
+               command = \"./loop.py\"\npattern = '(.*)'\n";
+    let point = "64 connections";
+    let rows = |ratio, verdict| {
+        vec![
+            row(["http", point, "epoll"], 8.0, 1.0, Verdict::Baseline),
+            row(["http", point, "python"], 8.0 * ratio, ratio, verdict),
+        ]
+    };
+    let said = answers_to(job, rows(2.8, Verdict::Slower));
+    assert_eq!(said[0].0, "epoll");
+    assert!(said[0].1.contains("python: 2.8 times the server CPU per request of epoll"));
+    assert_eq!(answers_to(job, rows(0.8, Verdict::Faster))[0].0, "python");
+    // Peers are asked for by name and stand beside, unless there is nothing else.
+    let job = "[global]\npollers = [\"epoll\"]\npeers = [\"nginx\"]\n[[job]]\nname = \"http\"\n\
+               experiment = \"http\"\nconnections = 64\n";
+    let nginx = row(["http", point, "nginx"], 12.0, 1.5, Verdict::Slower);
+    let said = answers_to(job, vec![rows(1.0, Verdict::Equivalent).remove(0), nginx]);
+    assert_eq!(said[0].0, "epoll");
+    assert!(said[0].1.contains("nginx: 50 % more server CPU per request"), "{}", said[0].1);
+}
+
+#[test]
+fn a_row_that_is_open_is_not_chosen_beside_one_that_is_ruled_out() {
+    let place = |arm| ["http", "64 connections", arm];
+    let open = ResultRow {
+        ci_low: Some(0.18),
+        ci_high: Some(1.8),
+        ..row(place("uring"), 4.6, 0.57, Verdict::Inconclusive)
+    };
+    let rows = vec![
+        row(place("epoll"), 8.0, 1.0, Verdict::Baseline),
+        row(place("select"), 16.0, 2.0, Verdict::Slower),
+        open,
+    ];
+    let (choice, reason) = answers_to(JOB, rows).remove(0);
+    assert_eq!(choice, "epoll");
+    assert!(reason.ends_with("; undecided: uring"), "{reason}");
+}
+
+#[test]
+fn the_question_of_a_document_is_answered_in_the_headline() {
+    let job = "[global]\npollers = [\"epoll-et\"]\npeers = \"none\"\n[[job]]\nname = \"pipe-unix\"\n\
+               experiment = \"streams\"\ntransport = [\"pipe\", \"unix\"]\nready = \"free\"\n\
+               cpus = \"free\"\n";
+    let mut parsed = Job::parse(job, "test.toml").expect("a job");
+    parsed.name = "seed0".into();
+    let machine =
+        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
+    let plan = Plan::make(parsed, &machine);
+    let mut record = Record::empty();
+    record.job.name = "seed0".into();
+    record.results = (plan.points.iter().zip([2_000_000.0, 1_100_000.0]))
+        .map(|(planned, value)| ResultRow {
+            experiment: "pipe-unix".into(),
+            axes: planned.point.axes.clone(),
+            point: planned.point.label.clone(),
+            value: Some(value),
+            ratio: Some(1.0),
+            ..row_for_tests("epoll-et", Verdict::Baseline)
+        })
+        .collect();
+    let answers = answer::of(&plan, &record);
+    let said: Vec<&str> = answers.iter().map(|answer| answer.choice.as_str()).collect();
+    assert_eq!(said, ["1 of 2 published series comes back"], "and no row of one arm alone");
+    assert_eq!(answers[0].load, "Beside epoll_bench, 6 November 2006");
+    assert!(answers[0].reason.starts_with("direction and shape agree in 1"), "{answers:?}");
+}
+
 fn block(block: u32, disturbances: &[&str]) -> Block {
     Block {
         block,

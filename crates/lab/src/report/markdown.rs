@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use super::section::{herd_markdown, seed};
 use super::view::{self, Comparison, Panel};
 use super::{number, words};
+use crate::published;
 use crate::record::{Record, ResultRow, Verdict};
-use crate::seeds;
 
 /// The record as Markdown: answers, trust, one table for each point or curve, the command.
 #[must_use]
@@ -113,7 +113,7 @@ fn beside_the_seed(out: &mut String, record: &Record) {
     for gap in seed::gaps(&beside) {
         let _ = writeln!(out, "- {}", escape(&gap));
     }
-    for remark in beside.seed.remarks {
+    for remark in &beside.document.remarks {
         let _ = writeln!(out, "- {}", escape(remark));
     }
     out.push('\n');

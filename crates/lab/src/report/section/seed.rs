@@ -1,35 +1,32 @@
 //! Beside the seed: what a document published, ours at the same places, and whether they agree.
 //!
 //! Only for jobs that repeat a document. Absolute figures are shown and never compared: machines
-//! and kernels lie between; what is judged is direction and shape, in `seeds::agree`.
+//! and kernels lie between; what is judged is direction and shape, in `published::agree`.
 
+use crate::published::agree::Agreement;
+use crate::published::{self, Beside, BesideSeries};
 use crate::record::Record;
 use crate::report::markup::{Cell, Table, card, escape, notes, section};
 use crate::report::number;
 use crate::report::view::in_order;
-use crate::seeds::agree::Agreement;
-use crate::seeds::{self, Beside, BesideSeries};
 
 /// Whether the record's job repeats a document.
 pub(crate) fn has_seed(record: &Record) -> bool {
-    seeds::beside(record).is_some_and(|beside| !beside.series.is_empty())
+    published::beside(record).is_some()
 }
 
 /// The section; empty for other jobs.
 pub(crate) fn seed(record: &Record) -> String {
-    let Some(beside) = seeds::beside(record).filter(|beside| !beside.series.is_empty()) else {
-        return String::new();
-    };
-    let remarks: Vec<String> = beside.seed.remarks.iter().map(|&remark| remark.into()).collect();
+    let Some(beside) = published::beside(record) else { return String::new() };
     let head = format!(
         "<h3>{}</h3><p>{}</p>{}<h4>What one should know of it</h4>{}",
-        escape(beside.seed.title),
+        escape(&beside.document.title),
         escape(&summary(&beside)),
         settings(&beside),
-        notes(&remarks)
+        notes(&beside.document.remarks)
     );
     let body = card(&head) + &card(&overview(&beside));
-    section("seed", &format!("beside seed {}", beside.seed.number), &body)
+    section("seed", &format!("beside seed {}", beside.document.number), &body)
 }
 
 /// How many agree, in one sentence.
@@ -69,7 +66,7 @@ fn settings(beside: &Beside) -> String {
 fn overview(beside: &Beside) -> String {
     let mut table = Table::new(&["series", "there", "here", "direction and shape"]);
     let places = |one: &BesideSeries| {
-        let names = one.series.places.iter().map(|place| number::axis_value(place.name));
+        let names = one.series.places.iter().map(|place| number::axis_value(&place.name));
         names.collect::<Vec<_>>().join(" · ")
     };
     let all: Vec<String> = beside.series.iter().map(places).collect();
@@ -99,9 +96,9 @@ fn line(one: &BesideSeries) -> [Cell; 4] {
 
 /// The series with its unit, where its name has none.
 pub(crate) fn name(one: &BesideSeries) -> String {
-    let (name, unit) = (one.series.name, one.series.unit);
-    match name.contains(unit) {
-        true => name.to_owned(),
+    let (name, unit) = (&one.series.name, &one.series.unit);
+    match name.contains(unit.as_str()) {
+        true => name.clone(),
         false => format!("{name} ({unit})"),
     }
 }
@@ -121,9 +118,9 @@ pub(crate) fn gaps(beside: &Beside) -> Vec<String> {
         for (place, ours) in one.series.places.iter().zip(&one.ours) {
             let Err(reason) = ours else { continue };
             match found.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, places)) if places.contains(&place.name) => {}
-                Some((_, places)) => places.push(place.name),
-                None => found.push((reason, vec![place.name])),
+                Some((_, places)) if places.contains(&&*place.name) => {}
+                Some((_, places)) => places.push(&place.name),
+                None => found.push((reason, vec![&*place.name])),
             }
         }
     }

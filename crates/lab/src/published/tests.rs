@@ -1,17 +1,19 @@
 //! The figures of the documents beside what follows from their raw counts: a slip of a digit in a
-//! table would otherwise judge our own runs wrongly for ever.
+//! table would otherwise judge our own runs wrongly for ever. And one document beside a record.
 
-use super::{Figure, SEEDS, Seed, Series, one, two, zero};
+use super::agree::Agreement;
+use super::{Document, Figure, beside};
+use crate::judge::row_for_tests;
+use crate::record::{LeftOut, Record, ResultRow, Verdict};
 
-/// Requests of each run of ab.
-const REQUESTS: f64 = 100_000.0;
-
-fn series(seed: &'static Seed, name: &str) -> &'static Series {
-    seed.series.iter().find(|series| series.name == name).unwrap_or_else(|| panic!("no {name}"))
+fn document(number: u8) -> &'static Document {
+    Document::all().iter().find(|one| one.number == number).expect("a document")
 }
 
-fn published(seed: &'static Seed, name: &str) -> Vec<f64> {
-    series(seed, name).places.iter().map(|place| place.published.expect("a figure")).collect()
+fn published(number: u8, name: &str) -> Vec<f64> {
+    let series = document(number).series.iter().find(|series| series.name == name);
+    let series = series.unwrap_or_else(|| panic!("no {name}"));
+    series.places.iter().map(|place| place.published.expect("a figure")).collect()
 }
 
 /// Whether every figure is the raw one but for its rounding to so many digits.
@@ -43,15 +45,15 @@ fn the_rates_of_epoll_bench_are_the_means_of_its_seconds() {
         46_000, 67_052, 68_460, 67_629,
     ];
     let mean = |seconds: [u32; 15]| f64::from(seconds.iter().sum::<u32>()) / 15.0;
-    let by_transport = published(&zero::SEED, "events/s by transport, epoll");
+    let by_transport = published(0, "events/s by transport, epoll");
     for (figure, seconds) in by_transport.iter().zip([pipes, unix, tcp]) {
         assert!((figure - mean(seconds)).abs() < 60.0, "{figure} is not {}", mean(seconds));
     }
-    let on_tcp = published(&zero::SEED, "events/s on TCP with and without epoll");
+    let on_tcp = published(0, "events/s on TCP with and without epoll");
     assert_eq!(on_tcp[0], by_transport[2]);
     assert!((on_tcp[1] - mean(no_epoll)).abs() < 60.0, "{} {}", on_tcp[1], mean(no_epoll));
     // The last lines of its running means.
-    let waits = published(&zero::SEED, "events for each wait by transport");
+    let waits = published(0, "events for each wait by transport");
     assert_rounded("pipes", &waits[..1], &[265.079], 4);
     assert_rounded("AF_UNIX, TCP", &waits[1..], &[7.788_41, 36.291_4], 3);
     // What a remark says of the AF_UNIX run: six seconds fast, the rest slow.
@@ -66,8 +68,8 @@ fn time_per_request_is_connections_by_rate_as_ab_defines_it() {
         [("kept", "epoll"), ("kept", "io_uring"), ("closed", "epoll"), ("closed", "io_uring")]
     {
         let name = |what| format!("{what} over connections, {kind}, {mechanism}");
-        let rates = published(&two::SEED, &name("requests/s"));
-        let times_ms = published(&two::SEED, &name("time per request"));
+        let rates = published(2, &name("requests/s"));
+        let times_ms = published(2, &name("time per request"));
         for ((connections, rate), ms) in
             [100.0, 300.0, 500.0, 800.0, 1000.0].into_iter().zip(rates).zip(times_ms)
         {
@@ -75,40 +77,15 @@ fn time_per_request_is_connections_by_rate_as_ab_defines_it() {
             // ab cuts to whole milliseconds or rounds, which the document does not say.
             assert!((by_rate_ms - ms).abs() < 1.0, "{}: {ms} at {connections}", name("time"));
         }
-        let last = published(&two::SEED, &format!("requests/s with 1,000 connections, {kind}"));
-        let rates = published(&two::SEED, &name("requests/s"));
+        let last = published(2, &format!("requests/s with 1,000 connections, {kind}"));
+        let rates = published(2, &name("requests/s"));
         assert!(last.contains(&rates[4]), "{kind}, {mechanism}");
     }
 }
 
 #[test]
-fn counts_per_request_are_those_of_perf_stat() {
-    // Of epoll and io_uring, kept and closed: task clock in ms, then counts of the whole run.
-    let raw: [(&str, f64, [[f64; 2]; 2]); 7] = [
-        ("task clock", 1e3, [[2_318.17, 1_533.19], [3_658.49, 2_931.98]]),
-        ("context switches", 1.0, [[876.0, 1_593.0], [774.0, 627.0]]),
-        ("page faults", 1.0, [[101_220.0, 1_391.0], [102_289.0, 1_134.0]]),
-        ("cycles", 1.0, [[8_046_643_190.0, 5_316_634_475.0], [12_713_996_125.0, 10_222_300_431.0]]),
-        (
-            "instructions",
-            1.0,
-            [[6_151_488_232.0, 5_397_118_059.0], [10_128_855_709.0, 9_501_551_090.0]],
-        ),
-        ("branches", 1.0, [[1_174_246_810.0, 1_031_652_823.0], [1_923_276_791.0, 1_792_242_173.0]]),
-        ("branch misses", 1.0, [[14_519_502.0, 11_219_837.0], [25_670_694.0, 21_889_467.0]]),
-    ];
-    for (what, factor, by_kind) in raw {
-        for (kind, counts) in ["kept", "closed"].into_iter().zip(by_kind) {
-            let name = format!("{what} per request, 1,000 connections, {kind}");
-            let each = counts.map(|count| count * factor / REQUESTS);
-            assert_rounded(&name, &published(&two::SEED, &name), &each, 3);
-        }
-    }
-}
-
-#[test]
 fn requests_per_second_of_2020_are_those_of_its_two_tables() {
-    let rates = |name: &str| published(&two::SEED, &format!("requests/s over connections, {name}"));
+    let rates = |name: &str| published(2, &format!("requests/s over connections, {name}"));
     // A checksum for each row of the tables, io_uring and epoll added, so that a row moved is seen.
     let sums =
         |a: Vec<f64>, b: Vec<f64>| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a + b).collect() };
@@ -125,8 +102,26 @@ fn requests_per_second_of_2020_are_those_of_its_two_tables() {
 }
 
 #[test]
+fn counts_per_request_are_those_of_perf_stat() {
+    let each = |what: &str| published(2, &format!("{what} per request, 1,000 connections, kept"));
+    assert_rounded("task clock", &[23.18, 15.33], &each("task clock"), 4);
+    assert_rounded("page faults", &[1.012, 0.01391], &each("page faults"), 4);
+    assert_rounded("cycles", &[80_470.0, 53_170.0], &each("cycles"), 4);
+}
+
+#[test]
+fn the_test_of_2015_is_a_million_calls_over_the_time_of_its_client() {
+    let real_s = published(4, "real time of 1,000,000 calls, service pool");
+    let rates = published(4, "calls/s with 250 servers, service pool");
+    for (rate, real_s) in rates.iter().zip(&real_s) {
+        assert_rounded("calls/s", &[*rate], &[1e6 / real_s], 4);
+    }
+    assert!((real_s[0] / real_s[1] - 34.5).abs() < 0.05);
+}
+
+#[test]
 fn the_page_of_2002_has_no_figures_and_pipetest_no_level_curve() {
-    for series in one::SEED.series {
+    for series in &document(1).series {
         assert!(series.claim.is_some(), "{}", series.name);
         assert!(series.places.iter().all(|place| place.published.is_none()), "{}", series.name);
         // Of AIO poll it has pipetest only, and of pipes it says which mechanism does better.
@@ -135,5 +130,59 @@ fn the_page_of_2002_has_no_figures_and_pipetest_no_level_curve() {
         assert!(!has("AIO poll") || is_rate_of_pipes, "{}", series.name);
         assert!(!is_rate_of_pipes || has("sys_epoll"), "{}", series.name);
     }
-    assert!(SEEDS.iter().all(|seed| !seed.series.is_empty()));
+}
+
+#[test]
+fn ours_stands_beside_theirs_and_a_gap_has_its_reason() {
+    let mut record = Record::empty();
+    record.job.name = "seed1".into();
+    let mut row = |pipes: &str, arm: &str, value| {
+        record.results.push(ResultRow {
+            axes: [("pipes", pipes), ("rule", "hopping")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            value: Some(value),
+            unit: "passes/s".into(),
+            ..row_for_tests(arm, Verdict::Baseline)
+        });
+    };
+    row("8000", "epoll-et", 199_000.0);
+    row("8000", "poll", 9_000.0);
+    row("16000", "epoll-et", 198_000.0);
+    record.left_out.push(LeftOut {
+        experiment: "pipes".into(),
+        point: "16000 pipes, hopping".into(),
+        arm: "aio".into(),
+        reason: "needs 40000 slots".into(),
+    });
+    let beside = beside(&record).expect("a job of the document");
+    let reasons: Vec<_> =
+        beside.series.iter().flat_map(|one| &one.ours).filter_map(|o| o.clone().err()).collect();
+    assert!(reasons.contains(&"not part of this run".to_owned()));
+    assert!(reasons.contains(&"needs 40000 slots".to_owned()), "{reasons:?}");
+    let pair = beside
+        .series
+        .iter()
+        .find(|one| one.series.name.contains("8,000 pipes") && one.series.places[0].name == "poll");
+    assert!(pair.is_some_and(|pair| pair.judgement.agreement == Agreement::Agrees));
+    assert_eq!(beside.tally().iter().sum::<usize>(), beside.series.len());
+}
+#[test]
+fn other_jobs_have_no_document() {
+    assert!(beside(&Record::empty()).is_none());
+}
+
+#[test]
+fn a_cost_does_not_stand_beside_a_rate() {
+    let mut record = Record::empty();
+    record.job.name = "seed1".into();
+    record.results = vec![ResultRow {
+        axes: [("pipes", "8000"), ("rule", "hopping")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        unit: "ns/pass".into(),
+        ..row_for_tests("epoll-et", Verdict::Baseline)
+    }];
+    let beside = beside(&record).expect("a job of the document");
+    assert_eq!(beside.series[0].ours[1], Err("measured in ns/pass here".to_owned()));
 }

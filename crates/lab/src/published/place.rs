@@ -4,7 +4,7 @@
 //! neighbours; every other axis has to stand at its default, or a figure of another load would be
 //! put beside the document.
 
-use super::Place;
+use super::{Document, Place, Series};
 use crate::experiment::{Axis, AxisKind, Experiment, Generator, PROCESSES};
 use crate::plan::label;
 use crate::record::{LeftOut, Record, ResultRow};
@@ -12,31 +12,67 @@ use crate::record::{LeftOut, Record, ResultRow};
 /// The axis that says what makes the load.
 const GENERATOR: &str = "generator";
 
-/// Whether a row is the arm of a place, there.
-pub(super) fn is_at(
-    record: &Record,
-    row: &ResultRow,
-    experiment: Experiment,
-    place: &Place,
-) -> bool {
-    row.arm == place.arm && is_at_point(record, row, experiment, place)
+/// Where the places of a document are looked for.
+pub(super) struct Places<'a> {
+    pub(super) document: &'a Document,
+    pub(super) record: &'a Record,
 }
 
-/// Whether a row stands at the point of a place: the same experiment, and every axis as the place
-/// or its default has it.
-pub(super) fn is_at_point(
-    record: &Record,
-    row: &ResultRow,
-    experiment: Experiment,
-    place: &Place,
-) -> bool {
-    is_of(row, experiment)
-        && experiment.axes().iter().all(|axis| {
-            // A switch adds arms; the others are what they are without it. Results of versions that
-            // did not know an axis stand where it has its default.
-            let Some(value) = row.axes.get(axis.name) else { return !is_told(place, axis) };
-            axis.kind == AxisKind::Switch || value == wanted(record, place, axis)
-        })
+impl Places<'_> {
+    /// Whether a row is the arm of a place, there.
+    pub(super) fn is_at(&self, row: &ResultRow, series: &Series, place: &Place) -> bool {
+        row.arm == place.arm && self.is_at_point(row, series, place)
+    }
+
+    /// Whether a row stands at the point of a place: the same experiment, and every axis as the
+    /// place or its default has it.
+    pub(super) fn is_at_point(&self, row: &ResultRow, series: &Series, place: &Place) -> bool {
+        let axes = experiment(series).axes();
+        is_of(row, axes)
+            && axes.iter().all(|axis| {
+                let wanted = self.wanted(place, axis);
+                // A switch adds arms; the others are what they are without it. Results of versions
+                // that did not know an axis stand where it has its default, or where they say.
+                match row.axes.get(axis.name).or_else(|| self.document.older.get(axis.name)) {
+                    Some(value) => axis.kind == AxisKind::Switch || value == wanted,
+                    None => !place.axes.contains_key(axis.name),
+                }
+            })
+    }
+
+    /// Why a place has no row: left out of the plan, or not asked for.
+    pub(super) fn why_not(&self, series: &Series, place: &Place) -> String {
+        let experiment = experiment(series);
+        let axes = experiment.axes();
+        let value = |axis: &Axis| (axis.name.to_owned(), self.wanted(place, axis).to_owned());
+        let label = label(experiment, &axes.iter().map(value).collect());
+        let covers = |left: &&LeftOut| {
+            (left.point == "*" || is_label(&left.point, &label))
+                && (left.arm == "*" || left.arm == place.arm)
+                && self.may_be_of(&left.experiment, axes)
+        };
+        let left = self.record.left_out.iter().find(covers);
+        left.map_or("not part of this run".to_owned(), |left| left.reason.clone())
+    }
+
+    /// Whether no row says that a part of the job is of another experiment.
+    fn may_be_of(&self, part: &str, axes: &[Axis]) -> bool {
+        let mut rows = self.record.results.iter().filter(|row| row.experiment == part);
+        rows.all(|row| is_of(row, axes))
+    }
+
+    /// What an axis has to be at a place.
+    fn wanted<'p>(&'p self, place: &'p Place, axis: &Axis) -> &'p str {
+        match place.axes.get(axis.name) {
+            Some(value) => value,
+            None if axis.name == GENERATOR => generator(self.record),
+            None => axis.default[0],
+        }
+    }
+}
+
+fn experiment(series: &Series) -> Experiment {
+    Experiment::by_name(&series.experiment).expect("a test has looked every one up")
 }
 
 /// Whether this row was measured with the load generator whose figures are shown: pollux's own where
@@ -45,42 +81,10 @@ pub(super) fn is_by_the_generator(record: &Record, row: &ResultRow) -> bool {
     row.axes.get(GENERATOR).is_none_or(|name| name == generator(record))
 }
 
-/// Why a place has no row: left out of the plan, or not asked for.
-pub(super) fn why_not(experiment: Experiment, place: &Place, record: &Record) -> String {
-    let value = |axis: &Axis| (axis.name.to_owned(), wanted(record, place, axis).to_owned());
-    let label = label(experiment, &experiment.axes().iter().map(value).collect());
-    let covers = |left: &&LeftOut| {
-        (left.point == "*" || is_label(&left.point, &label))
-            && (left.arm == "*" || left.arm == place.arm)
-            && may_be_of(record, &left.experiment, experiment)
-    };
-    let left = record.left_out.iter().find(covers);
-    left.map_or("not part of this run".to_owned(), |left| left.reason.clone())
-}
-
 /// The name of a part of a job is free, so its experiment is told by the first axis, which no other
 /// experiment has.
-fn is_of(row: &ResultRow, experiment: Experiment) -> bool {
-    row.axes.contains_key(experiment.axes()[0].name)
-}
-
-/// Whether no row says that a part of the job is of another experiment.
-fn may_be_of(record: &Record, part: &str, experiment: Experiment) -> bool {
-    record.results.iter().filter(|row| row.experiment == part).all(|row| is_of(row, experiment))
-}
-
-fn is_told(place: &Place, axis: &Axis) -> bool {
-    place.axes.iter().any(|(name, _)| *name == axis.name)
-}
-
-/// What an axis has to be at a place.
-fn wanted<'a>(record: &'a Record, place: &Place, axis: &Axis) -> &'a str {
-    let told = place.axes.iter().find(|(name, _)| *name == axis.name);
-    match told {
-        Some((_, value)) => value,
-        None if axis.name == GENERATOR => generator(record),
-        None => axis.default[0],
-    }
+fn is_of(row: &ResultRow, axes: &[Axis]) -> bool {
+    row.axes.contains_key(axes[0].name)
 }
 
 fn generator(record: &Record) -> &str {
@@ -104,12 +108,14 @@ mod tests {
     use crate::judge::row_for_tests;
     use crate::record::Verdict;
 
-    const DEAD: Place = Place {
-        name: "60000",
-        arm: "epoll",
-        axes: &[("connections", "100"), ("dead", "60000")],
-        published: None,
-    };
+    /// The place of 60,000 dead connections on sys_epoll, with its series.
+    fn dead() -> (&'static Document, &'static Series, Place) {
+        let document = Document::all().iter().find(|one| one.number == 1).expect("the page");
+        let series = document.series.iter().find(|one| one.name.starts_with("server CPU over"));
+        let series = series.expect("its curve");
+        let place = series.places.last().expect("its end").clone();
+        (document, series, Place { arm: "epoll".to_owned(), ..place })
+    }
 
     fn row(axes: &[(&str, &str)]) -> ResultRow {
         let http = Experiment::Http.axes().iter().map(|axis| (axis.name, axis.default[0]));
@@ -121,7 +127,8 @@ mod tests {
     }
 
     fn found(record: &Record, row: &ResultRow) -> bool {
-        is_at(record, row, Experiment::Http, &DEAD)
+        let (document, series, place) = dead();
+        Places { document, record }.is_at(row, series, &place)
     }
 
     #[test]
@@ -139,6 +146,22 @@ mod tests {
         assert!(found(&empty, &older), "an axis that came later");
         older.axes.remove("dead");
         assert!(!found(&empty, &older), "an axis that the place tells");
+    }
+
+    #[test]
+    fn results_of_before_there_was_an_axis_stand_where_the_document_says() {
+        let (document, record) = (&Document::all()[0], &Record::empty());
+        let series = &document.series[0];
+        let place = &series.places[0];
+        let axes = [("transport", "pipe"), ("nfds", "2000"), ("cpus", "free")];
+        let mut row = row_for_tests("epoll-et", Verdict::Baseline);
+        row.axes = axes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let places = Places { document, record };
+        assert!(places.is_at(&row, series, place));
+        row.axes.insert("ready".to_owned(), "free".to_owned());
+        assert!(places.is_at(&row, series, place));
+        row.axes.insert("ready".to_owned(), "16".to_owned());
+        assert!(!places.is_at(&row, series, place));
     }
 
     #[test]
@@ -173,7 +196,8 @@ mod tests {
             arm: arm.into(),
             reason: reason.into(),
         };
-        let aio = Place { arm: "aio", ..DEAD };
+        let (document, series, place) = dead();
+        let aio = Place { arm: "aio".to_owned(), ..place.clone() };
         record.results.push(ResultRow {
             axes: [("pipes".to_owned(), "10".to_owned())].into(),
             ..row_for_tests("epoll", Verdict::Baseline)
@@ -185,7 +209,8 @@ mod tests {
             left("dead", "100 connections, 60000 dead, no keepalive", "aio", "of another point"),
             left("dead", "100 connections, 60000 dead, 4 processes", "aio", "too few slots"),
         ];
-        assert_eq!(why_not(Experiment::Http, &aio, &record), "too few slots");
-        assert_eq!(why_not(Experiment::Http, &DEAD, &record), "not part of this run");
+        let places = Places { document, record: &record };
+        assert_eq!(places.why_not(series, &aio), "too few slots");
+        assert_eq!(places.why_not(series, &place), "not part of this run");
     }
 }

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 /// A change of less than this is none, whatever the noise: layout alone moves programs by percents.
 const TOLERANCE_MIN: f64 = 0.05;
 /// On a machine that is noisier than this, what stays within the noise is not called the same.
@@ -17,8 +19,9 @@ const RANKS_MIN: f64 = 0.8;
 const ENDS_MAX: f64 = 2.0;
 
 /// Which way a series goes from its first value to its last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trend {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Trend {
     /// Up.
     Rises,
     /// Nowhere, within the tolerance.
@@ -39,7 +42,7 @@ impl fmt::Display for Trend {
 
 /// Whether ours agrees with theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agreement {
+pub(crate) enum Agreement {
     /// Direction and shape do.
     Agrees,
     /// The direction does, the shape or the size does not.
@@ -52,16 +55,15 @@ pub enum Agreement {
 
 /// An agreement with its reason in words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
+pub(crate) struct Judgement {
     /// Whether they agree.
-    pub agreement: Agreement,
+    pub(crate) agreement: Agreement,
     /// By how much each changes, and how many steps go the same way.
-    pub words: String,
+    pub(crate) words: String,
 }
 
 /// The tolerance on a machine whose same program twice differs by `noise`, relative.
-#[must_use]
-pub fn tolerance(noise: Option<f64>) -> f64 {
+pub(super) fn tolerance(noise: Option<f64>) -> f64 {
     noise.unwrap_or(0.0).max(TOLERANCE_MIN)
 }
 
@@ -74,8 +76,7 @@ fn is_drowned(way_here: Trend, tolerance: f64) -> bool {
 ///
 /// # Panics
 /// If they are not equally long.
-#[must_use]
-pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
+pub(super) fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
     assert_eq!(theirs.len(), ours.len(), "values at the same places");
     if theirs.len() < 2 {
         return unknown("fewer than two places were measured");
@@ -118,8 +119,7 @@ pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
 }
 
 /// Judges a series of which the document says in words which way it goes.
-#[must_use]
-pub fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
+pub(super) fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
     if ours.len() < 2 {
         return unknown("fewer than two places were measured");
     }

@@ -1,26 +1,28 @@
 //! Whether our figure is the server's at all: a rate that the load generator could not raise says
 //! nothing of the server.
 //!
-//! Called by `seeds` for each judged series. On few CPUs a generator is busy all the time while the
+//! Called by `published` for each judged series. On few CPUs a generator is busy all the time while the
 //! server waits; then all mechanisms show its rate, and a flat curve is the generator's.
 
 use super::agree::{Agreement, Judgement, Trend};
-use super::place::is_at;
+use super::place::Places;
 use super::{Figure, Series, runs_of};
 use crate::record::{Measurement, Record, ResultRow};
 
 /// What the generator of pollux calls it; others do not watch themselves.
 const FINDING: &str = "generator-bound";
+/// The figure that a generator can bound.
+const RATE: &str = "requests_per_s";
 /// A generator that is busy for so much of the time has no room for the server's best moments.
 const BUSY_SHARE_MAX: f64 = 0.95;
 
 /// The judgement, or why there is none: at half of the runs or more the generator was the bound.
 pub(super) fn by_the_generator(
     series: &Series,
-    record: &Record,
+    places: &Places<'_>,
     judgement: Judgement,
 ) -> Judgement {
-    let is_rate = matches!(series.figure, Figure::OfRuns("requests_per_s", _));
+    let is_rate = matches!(&series.figure, Figure::OfRuns(name) if name == RATE);
     let is_open = judgement.agreement == Agreement::Unknown;
     if !is_rate || is_open {
         return judgement;
@@ -29,9 +31,9 @@ pub(super) fn by_the_generator(
         .places
         .iter()
         .map(|place| {
-            let row =
-                record.results.iter().find(|row| is_at(record, row, series.experiment, place));
-            row.is_some_and(|row| is_bound_at(record, row))
+            let mut rows = places.record.results.iter();
+            let row = rows.find(|row| places.is_at(row, series, place));
+            row.is_some_and(|row| is_bound_at(places.record, row))
         })
         .collect();
     // The true rate is not below the one that is seen: a rise up to such a place is a rise.
@@ -64,8 +66,8 @@ fn is_bound(run: &Measurement) -> bool {
 mod tests {
     use super::*;
     use crate::judge::row_for_tests;
+    use crate::published::beside;
     use crate::record::{Outcome, Run, Verdict};
-    use crate::seeds::beside;
 
     /// The dead connections of the page, with a rate and a share of time that the generator worked
     /// for each arm and number.

@@ -1,0 +1,221 @@
+//! The files of this folder: what a document published, as data.
+//!
+//! Read once, when something is first put beside a document. A file that is wrong is a mistake of this
+//! crate, which a test finds.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::agree::Trend;
+
+/// Every document.
+static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
+    let read = |text| Document::read(text).expect("a test has read every document");
+    FILES.into_iter().map(read).collect()
+});
+
+const FILES: [&str; 4] = [
+    include_str!("seed0.toml"),
+    include_str!("seed1.toml"),
+    include_str!("seed2.toml"),
+    include_str!("seed4.toml"),
+];
+
+pub(super) type Axes = BTreeMap<String, String>;
+
+/// A document that published figures.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Document {
+    /// Its number, as in `pollux lab seed 2`.
+    pub(crate) number: u8,
+    /// What it is, and from when.
+    pub(crate) title: String,
+    /// Jobs that repeat it, by name.
+    pub(super) jobs: Vec<String>,
+    /// The experiment of every series that names none.
+    experiment: String,
+    /// Axes of every series of that experiment.
+    axes: Axes,
+    /// Axes that results of older versions lack, with what those stood at.
+    #[serde(default)]
+    pub(super) older: Axes,
+    /// What one should know before the figures are put beside each other.
+    pub(crate) remarks: Vec<String>,
+    /// How it was measured, line by line, and what stands for that here.
+    #[serde(rename = "setting")]
+    pub(super) settings: Vec<Setting>,
+    /// What it published.
+    pub(crate) series: Vec<Series>,
+}
+
+/// One line of how something was measured.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setting {
+    pub(super) name: String,
+    pub(super) theirs: String,
+    pub(super) ours: Here,
+}
+
+/// What stands for a setting here.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Here {
+    /// A fact of the environment, by name.
+    Fact(String),
+    /// The load generators of the record's runs.
+    Generator,
+    /// The same for every run of the job.
+    Words(String),
+}
+
+/// Values over places: a curve, or two bars.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Series {
+    /// What is shown, such as `requests/s over connections, kept, io_uring`.
+    pub(crate) name: String,
+    /// Unit of both.
+    pub(crate) unit: String,
+    /// The experiment that has the places.
+    #[serde(default)]
+    pub(super) experiment: String,
+    /// Which of our figures stands for theirs.
+    pub(super) figure: Figure,
+    /// What a figure of the runs is to be multiplied by to have the unit.
+    pub(super) ours_times: Option<f64>,
+    /// Where its pictures are lost: which way it goes by its words.
+    pub(super) claim: Option<Trend>,
+    /// The arm of every place, or one for each.
+    arm: Option<String>,
+    #[serde(default)]
+    arms: Vec<String>,
+    /// Axes of every place.
+    #[serde(default)]
+    axes: Axes,
+    /// The axis along which the places lie, and its values where those are not the names.
+    over: Option<String>,
+    #[serde(default)]
+    at: Vec<String>,
+    /// Short names of the places, in order.
+    names: Vec<String>,
+    /// What was published at each; nothing where only a picture was.
+    #[serde(default)]
+    published: Vec<f64>,
+    /// What the published figures are to be multiplied by to have the unit.
+    published_times: Option<f64>,
+    /// The places, made of the above.
+    #[serde(skip)]
+    pub(crate) places: Vec<Place>,
+}
+
+/// One value of a [`Series`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// Short name.
+    pub(crate) name: String,
+    /// The arm that stands for it.
+    pub(super) arm: String,
+    /// The axes that tell the point; the others have their defaults.
+    pub(super) axes: Axes,
+    /// What was published; none where only a picture was.
+    pub(crate) published: Option<f64>,
+}
+
+/// Where a figure of ours stands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Figure {
+    /// The value of the comparison.
+    Value,
+    /// A figure of the runs.
+    OfRuns(String),
+    /// CPU time for each event, in microseconds.
+    CpuUs,
+    /// Counts of the counting pass for each event, added up.
+    PerEvent(Vec<String>),
+    /// Events for each wait.
+    EventsPerWait,
+}
+
+impl Document {
+    pub(super) fn all() -> &'static [Self] {
+        &DOCUMENTS
+    }
+
+    /// Reads a file; the mistake is in words.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut document: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        for series in &mut document.series {
+            if series.experiment.is_empty() {
+                series.experiment.clone_from(&document.experiment);
+                let own = std::mem::take(&mut series.axes);
+                series.axes = document.axes.clone();
+                series.axes.extend(own);
+            }
+            series.places =
+                series.places().ok_or_else(|| format!("{}: not one for each name", series.name))?;
+        }
+        Ok(document)
+    }
+}
+
+impl Series {
+    /// One place for each name; none where arms, values or figures are not as many.
+    fn places(&self) -> Option<Vec<Place>> {
+        let place = |(at, name): (usize, &String)| {
+            let mut axes = self.axes.clone();
+            if let Some(over) = &self.over {
+                let value = if self.at.is_empty() { name } else { self.at.get(at)? };
+                axes.insert(over.clone(), value.clone());
+            }
+            let published = match self.published.get(at) {
+                Some(figure) => Some(figure * self.published_times.unwrap_or(1.0)),
+                None => {
+                    self.claim?;
+                    None
+                }
+            };
+            let arm = self.arm.as_ref().or_else(|| self.arms.get(at))?.clone();
+            Some(Place { name: name.clone(), arm, axes, published })
+        };
+        self.names.iter().enumerate().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+
+    #[test]
+    fn every_place_is_one_that_its_experiment_can_have() {
+        for text in FILES {
+            let document = Document::read(text).unwrap_or_else(|mistake| panic!("{mistake}"));
+            assert!(!document.series.is_empty());
+            for job in &document.jobs {
+                assert!(crate::job::builtin(job).is_some(), "{job}");
+            }
+            for series in &document.series {
+                let experiment = Experiment::by_name(&series.experiment);
+                let experiment = experiment.unwrap_or_else(|| panic!("{}", series.name));
+                assert!(series.places.len() >= 2, "{}", series.name);
+                for (name, value) in series.places.iter().flat_map(|place| &place.axes) {
+                    let axis = experiment.axes().iter().find(|axis| axis.name == *name);
+                    let axis = axis.unwrap_or_else(|| panic!("{}: {name}", series.name));
+                    assert_eq!(axis.check(value).as_deref(), Ok(value.as_str()), "{}", series.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_figure_too_few_is_a_mistake() {
+        let text = FILES[0].replace("[259_643, 170_188, 58_771]", "[259_643, 170_188]");
+        let mistake = Document::read(&text).expect_err("two figures for three names");
+        assert_eq!(mistake, "events/s by transport, epoll: not one for each name");
+    }
+}
