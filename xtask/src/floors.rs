@@ -7,8 +7,9 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 13] = [
+const FLOORS: [(&str, u32); 14] = [
     ("pollux-sys", 1),
+    ("pollux-settings", 1),
     ("pollux-draw", 1),
     ("pollux-poller", 2),
     ("pollux-engine", 3),

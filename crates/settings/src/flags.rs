@@ -1,0 +1,153 @@
+//! The flags of a command for clap, made from its table.
+//!
+//! clap divides the words of a command line and knows which flags there are; what their values mean
+//! is read by the table, as that of a file is. So all mistakes are told at once, and in one way.
+
+use std::ffi::OsStr;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use crate::describe::{Description, Places, Row, Takes, describe};
+use crate::given::Given;
+use crate::keys::Table;
+use crate::kind::Word;
+use crate::mistake::Mistakes;
+
+const CONFIG: &str = "config";
+
+/// What the command line says of the table `T`: its flags, and `--config FILE` for a file with the
+/// same keys.
+#[derive(Clone, Debug)]
+pub struct Flags<T> {
+    given: Given,
+    config: Option<PathBuf>,
+    table: PhantomData<fn() -> T>,
+}
+
+impl<T: Table> Flags<T> {
+    /// What was said, by flags and file together.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or every mistake of both.
+    pub fn read(&self) -> Result<T, Mistakes> {
+        let file = self.config.as_deref().map(|path| Given::from_file(path, "--config"));
+        self.given.clone().over(file.transpose()?.unwrap_or_default()).read()
+    }
+}
+
+impl<T: Table> Args for Flags<T> {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new(CONFIG)
+            .long(CONFIG)
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Read settings from this TOML file; flags win over it");
+        command.arg(config).args(args(&describe::<T>()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Table> FromArgMatches for Flags<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = given(matches, &describe::<T>());
+        let config = matches.get_one::<PathBuf>(CONFIG).cloned();
+        Ok(Self { given, config, table: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The flags of a table.
+#[must_use]
+pub fn args(description: &Description) -> Vec<Arg> {
+    description.flags().map(arg).collect()
+}
+
+/// What the flags of a table say.
+#[must_use]
+pub fn given(matches: &ArgMatches, description: &Description) -> Given {
+    let mut given = Given::default();
+    for row in description.flags() {
+        match row.takes {
+            Takes::Switch if matches.get_flag(row.name) => {
+                given.flag(row.name, vec!["true".to_owned()]);
+            }
+            Takes::Switch => {}
+            Takes::Value | Takes::List => {
+                if let Some(texts) = matches.get_many::<String>(row.name) {
+                    given.flag(row.name, texts.cloned().collect());
+                }
+            }
+        }
+    }
+    given
+}
+
+fn arg(row: &Row) -> Arg {
+    let arg = Arg::new(row.name).help(help(row)).hide(row.replaced_by.is_some());
+    let arg = if row.heading.is_empty() { arg } else { arg.help_heading(row.heading) };
+    let arg = match row.takes {
+        Takes::Switch => arg.action(ArgAction::SetTrue),
+        Takes::Value => arg.action(ArgAction::Set),
+        Takes::List => arg.action(ArgAction::Append),
+    };
+    let arg = match row.takes {
+        Takes::Switch => arg,
+        Takes::Value | Takes::List => arg
+            .value_name(row.placeholder)
+            .value_parser(Offered(row.words.clone()))
+            .hide_possible_values(true),
+    };
+    let arg = if row.is_split { arg.value_delimiter(',') } else { arg };
+    if row.place == Places::Positional {
+        return arg;
+    }
+    let aliases = row.aliases.iter().map(|name| name.replace('_', "-"));
+    arg.long(row.flag_name()).short(row.short).aliases(aliases)
+}
+
+/// What the flag does, its default, and a line for each word that needs one.
+fn help(row: &Row) -> String {
+    let default = match (row.takes, row.default, row.otherwise) {
+        (Takes::Switch, ..) | (_, None, "") => String::new(),
+        (_, Some(default), _) => format!(" [default: {default}]"),
+        (_, None, otherwise) => format!(" [default: {otherwise}]"),
+    };
+    let words = row.words.iter().filter(|word| !word.about.is_empty());
+    let words: String = words.map(|Word { name, about }| format!("\n- {name}: {about}")).collect();
+    format!("{}{default}{words}", row.about)
+}
+
+/// Any text, with the words that completions offer: the table reads it, as it reads that of a file.
+#[derive(Clone)]
+struct Offered(Vec<Word>);
+
+impl TypedValueParser for Offered {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |word: &Word| match word.about {
+            "" => PossibleValue::new(word.name),
+            about => PossibleValue::new(word.name).help(about),
+        };
+        (!self.0.is_empty()).then(|| Box::new(self.0.iter().map(value)) as Box<_>)
+    }
+}

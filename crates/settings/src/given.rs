@@ -1,0 +1,117 @@
+//! What was said, by flags and by a file, before it is read as a [`Table`].
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::describe::{Description, describe};
+use crate::document;
+use crate::keys::{Keys, Table};
+use crate::mistake::{Mistake, Mistakes, Place};
+
+/// Largest file; far more than all settings need.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What was said: flags with their texts, and the text of a file. A flag wins over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    flags: BTreeMap<String, Vec<String>>,
+    file: Option<(String, String)>,
+}
+
+impl Given {
+    /// What the text of a file says that is called `file` in messages.
+    #[must_use]
+    pub fn from_toml(text: &str, file: &str) -> Self {
+        Self { flags: BTreeMap::new(), file: Some((file.to_owned(), text.to_owned())) }
+    }
+
+    /// What a file says. Its path stands behind `flag` in the message when it cannot be read.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not text, or has more than a mebibyte.
+    pub fn from_file(path: &Path, flag: &str) -> Result<Self, Mistakes> {
+        let name = path.display().to_string();
+        let failed =
+            |why: String| Mistakes::one(Place::Flag(flag.to_owned()), format!("{name}{why}"));
+        let mut text = String::new();
+        // Bounded here and not by the size that is told: a device or a pipe tells none.
+        File::open(path)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
+            .map_err(|error| failed(format!(": {error}")))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(failed(format!(" is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        Ok(Self::from_toml(&text, &name))
+    }
+
+    /// Adds what the flag of key `name` said; a switch says `true`.
+    pub fn flag(&mut self, name: &str, texts: Vec<String>) {
+        self.flags.insert(name.to_owned(), texts);
+    }
+
+    /// These flags over the file of `other`.
+    #[must_use]
+    pub fn over(self, other: Self) -> Self {
+        Self { flags: self.flags, file: other.file }
+    }
+
+    /// What was said as `T`, with defaults for the rest.
+    ///
+    /// # Errors
+    /// Every mistake, each with its place and with what is expected. Of a file that is not TOML
+    /// only the faults of its form are told.
+    pub fn read<T: Table>(&self) -> Result<T, Mistakes> {
+        let (file, text) = self.file.as_ref().map_or(("", ""), |(file, text)| (file, text));
+        let description = describe::<T>();
+        let reading = Reading { file, text, description, mistakes: RefCell::default() };
+        let parsed = document::parse(text);
+        let empty = DeTable::new();
+        let top = match &parsed {
+            Ok(top) => top.get_ref(),
+            Err(faults) => {
+                faults.iter().for_each(|(at, fault)| reading.note(*at, fault.clone()));
+                &empty
+            }
+        };
+        let value = {
+            let mut keys = Keys::top(&reading, &self.flags, top, self.file.is_some());
+            let value = T::read(&mut keys);
+            keys.end();
+            value
+        };
+        let mut mistakes = reading.mistakes.into_inner();
+        if parsed.is_err() {
+            // What a broken file did not say is not a mistake of its own.
+            mistakes.retain(|mistake| mistake.place != Place::Whole);
+        }
+        match (Mistakes::of(mistakes), value) {
+            (Some(mistakes), _) => Err(mistakes),
+            (None, Some(value)) => Ok(value),
+            (None, None) => unreachable!("a table that is not read has a mistake"),
+        }
+    }
+}
+
+/// What all tables of one file share while they are read.
+pub(crate) struct Reading<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+    pub(crate) description: Description,
+    pub(crate) mistakes: RefCell<Vec<Mistake>>,
+}
+
+impl Reading<'_> {
+    /// Notes a mistake at byte `at` of the file.
+    pub(crate) fn note(&self, at: usize, message: String) {
+        self.note_at(Place::in_file(self.file, self.text, at), message);
+    }
+
+    pub(crate) fn note_at(&self, place: Place, message: String) {
+        self.mistakes.borrow_mut().push(Mistake { place, message });
+    }
+}

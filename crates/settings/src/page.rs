@@ -1,0 +1,73 @@
+//! The reference page of a table, in Markdown.
+
+use std::fmt::Write as _;
+
+use crate::describe::{Places, Row, Section, Takes, describe};
+use crate::keys::Table;
+
+/// A table for each section of `T`: key, flag, what is accepted, default, what it does. The caller
+/// puts words before it.
+#[must_use]
+pub fn reference<T: Table>() -> String {
+    let mut page = String::new();
+    let description = describe::<T>();
+    for section in &description.sections {
+        if !section.path.is_empty() {
+            let (title, about) = (section.title(), section.about);
+            writeln!(page, "\n## `{title}`\n\n{about}.\n").expect("a String");
+        }
+        rows(&mut page, section, !description.is_repeated(&section.path));
+    }
+    page
+}
+
+fn rows(page: &mut String, section: &Section, has_flags: bool) {
+    let shown = || section.rows.iter().filter(|row| row.replaced_by.is_none());
+    let mut heading = None;
+    for row in shown() {
+        if heading != Some(row.heading) {
+            heading = Some(row.heading);
+            if !row.heading.is_empty() {
+                writeln!(page, "\n### {}\n", row.heading).expect("a String");
+            }
+            page.push_str(
+                "| key | flag | accepts | default | what it does |\n|---|---|---|---|---|\n",
+            );
+        }
+        let flag = if has_flags { flag(row) } else { String::new() };
+        let cells = [name(row), flag, accepts(row), default(row), row.about.to_owned()];
+        let cells = cells.map(|cell| cell.replace('|', "\\|").replace('\n', "<br>"));
+        writeln!(page, "| {} |", cells.join(" | ")).expect("a String");
+    }
+}
+
+fn name(row: &Row) -> String {
+    if row.place == Places::Flag { String::new() } else { format!("`{}`", row.name) }
+}
+
+fn flag(row: &Row) -> String {
+    match (row.place, row.short) {
+        (Places::File, _) => String::new(),
+        (_, Some(short)) => format!("`-{short}`, `{}`", row.written()),
+        (_, None) => format!("`{}`", row.written()),
+    }
+}
+
+fn accepts(row: &Row) -> String {
+    let list = if row.takes == Takes::List { "one or a list of: " } else { "" };
+    let example = match row.example {
+        "" => String::new(),
+        example => format!(", such as `{example}`"),
+    };
+    let words = row.words.iter().filter(|word| !word.about.is_empty());
+    let words: String = words.map(|word| format!("\n`{}`: {}", word.name, word.about)).collect();
+    format!("{list}{}{example}{words}", row.accepts)
+}
+
+fn default(row: &Row) -> String {
+    match (row.default, row.otherwise) {
+        (None, otherwise) => otherwise.to_owned(),
+        (Some(default), "") => format!("`{default}`"),
+        (Some(default), otherwise) => format!("`{default}`: {otherwise}"),
+    }
+}
