@@ -61,7 +61,7 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(flags) => load::run(&flags),
         Command::Pool(command) => pool::run(*command),
-        Command::Serve(flags) => serve::run(*flags),
+        Command::Serve(flags) => serve::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Fld(flags) => fld::run(&flags),
         Command::Completions { shell } => pages::completions(shell),

@@ -71,12 +71,12 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         ),
         (
             "serve --listeners x .",
-            "--listeners: \"x\": no such listener strategy; expected reuseport, shared, exclusive, \
+            "--listeners x: no such listener strategy; expected reuseport, shared, exclusive, \
              single",
         ),
         (
             "serve --listen localhost .",
-            "--listen: \"localhost\": no port; expected HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH, \
+            "--listen localhost: no port; expected HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH, \
              such as 127.0.0.1:8080 or :8080",
         ),
         (

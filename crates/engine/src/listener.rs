@@ -55,6 +55,18 @@ impl FromStr for ListenAddress {
     }
 }
 
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl From<PathBuf> for ListenAddress {
+    fn from(path: PathBuf) -> Self {
+        Self::Unix(path)
+    }
+}
+
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pollux_engine::{Now, Rehearsal};
-use pollux_server::config::Given;
 use pollux_server::{HttpSession, Logs, Shared};
+use pollux_settings::Given;
 
 /// Requests in one batch: their answers fit the room of one call.
 const BATCH: usize = 100;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let differing =
         REQUESTS.map(|(name, request)| (name, request, request.replace("Host", "HOST")));
     for (name, request, next) in differing.into_iter().chain([equal]) {
-        let config = Given::from_toml("reply = 128", "example").build()?;
+        let config = Given::from_toml("reply = 128", "example").read()?;
         let shared = Shared::new(&config, Arc::default(), &Logs::default())?;
         let mut play: Rehearsal<HttpSession> = Rehearsal::new(shared, Now::default());
         let input = format!("{request}{next}").repeat(BATCH / 2);

@@ -72,10 +72,10 @@ pub(crate) fn remedy_for(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Given;
+    use pollux_settings::Given;
 
     fn config(text: &str) -> ServeConfig {
-        Given::from_toml(text, "test").build().expect("right")
+        Given::from_toml(text, "test").read().expect("right")
     }
 
     #[test]

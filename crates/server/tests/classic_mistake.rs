@@ -9,8 +9,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{Driver, GroupError, ListenAddress};
-use pollux_server::config::Given;
 use pollux_server::{Server, ServerError};
+use pollux_settings::Given;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -22,7 +22,7 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 #[expect(clippy::print_stdout, reason = "a skipped driver is named")]
 fn start(driver: Driver, more: &str) -> Option<Server> {
     let text = format!("reply = 300\nlisten = \"127.0.0.1:0\"\npoller = \"{driver}\"\n{more}");
-    let config = Given::from_toml(&text, "test").build().expect("right");
+    let config = Given::from_toml(&text, "test").read().expect("right");
     match Server::start(&config) {
         Ok(server) => Some(server),
         Err(ServerError::Group { cause: GroupError::Loop(why), .. })

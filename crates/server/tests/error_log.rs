@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pollux_engine::{GroupError, ListenAddress};
-use pollux_server::config::Given;
 use pollux_server::{Server, ServerError};
+use pollux_settings::Given;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
@@ -50,7 +50,7 @@ impl Told {
             "{config}\npoller = \"{driver}\"\nlisten = \"127.0.0.1:0\"\nerror_log = {log:?}\n\
              log_level = \"info\""
         );
-        let config = Given::from_toml(&text, "test").build().expect("right");
+        let config = Given::from_toml(&text, "test").read().expect("right");
         let server = match Server::start(&config) {
             Ok(server) => server,
             Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {

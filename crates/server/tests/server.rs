@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use pollux_engine::{GroupError, ListenAddress};
-use pollux_server::config::{Given, ServeConfig};
+use pollux_server::config::ServeConfig;
 use pollux_server::{Server, ServerCounter, ServerError};
+use pollux_settings::Given;
 
 /// Far longer than anything here takes; a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,7 +27,7 @@ fn start(config: &str) -> Server {
 
 fn configured(config: &str) -> ServeConfig {
     let text = format!("{config}\nlisten = \"127.0.0.1:0\"");
-    Given::from_toml(&text, "test").build().expect("right")
+    Given::from_toml(&text, "test").read().expect("right")
 }
 
 /// None where the kernel does not allow io_uring.
@@ -259,7 +260,7 @@ fn is_told_of_holder(told: &str) -> bool {
 
 #[test]
 fn what_cannot_be_started_says_why_and_leaves_nothing_behind() {
-    let build = |text: &str| Given::from_toml(text, "test").build().expect("right");
+    let build = |text: &str| Given::from_toml(text, "test").read().expect("right");
     let missing = build("dir = \"/nowhere\"\nlisten = \"127.0.0.1:0\"");
     let told = refused(&missing);
     assert!(told.contains("/nowhere") && told.contains("No such file"), "{told}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{ListenAddress, Signal, Signals};
 use pollux_server::Server;
-use pollux_server::config::Given;
+use pollux_settings::Given;
 use rustix::process::{Signal as Number, getpid, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ fn signals_reopen_the_log_then_drain_then_end() {
         "reply = 5\nlisten = \"127.0.0.1:0\"\naccess_log = {log:?}\nerror_log = {errors:?}\n\
          log_level = \"info\""
     );
-    let config = Given::from_toml(&text, "test").build().expect("right");
+    let config = Given::from_toml(&text, "test").read().expect("right");
     let caught = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&caught).expect("caught");
     let server = Server::start(&config).expect("started");

@@ -1,27 +1,15 @@
 //! The configuration of a server, checked: from flags, from a TOML file, or from both.
 //!
-//! ```text
-//!  flags ──► Given ─┐
-//!                   ├─ over ──► build ──► ServeConfig, or every mistake
-//!  file  ──► Given ─┘
-//! ```
-//!
-//! The command line and the lab make one; nothing is opened here.
+//! [`pollux_settings::Given`] says what was said; [`table`] is what it is read by. The command line
+//! and the lab make one; nothing is opened here.
 
-mod build;
-mod given;
-mod mistake;
-mod settings;
-mod values;
+mod table;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
-
-pub use given::Given;
-pub use mistake::{ConfigError, Mistake, Place};
-pub use settings::{SETTINGS, Setting, Takes};
+use pollux_settings::Given;
 
 /// What requests are answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,7 +121,7 @@ pub struct Limits {
 impl Default for Limits {
     /// As the table of settings says.
     fn default() -> Self {
-        build::default_limits()
+        Given::default().read().expect("the defaults are right")
     }
 }
 

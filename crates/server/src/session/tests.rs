@@ -6,14 +6,14 @@ use pollux_engine::{CloseCause, Rehearsal};
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::Given;
 use crate::counters::ServerCounters;
 use crate::log::Logs;
+use pollux_settings::Given;
 
 type Play = Rehearsal<HttpSession>;
 
 fn play(config: &str) -> Play {
-    let config = Given::from_toml(config, "test").build().expect("a configuration");
+    let config = Given::from_toml(config, "test").read().expect("a configuration");
     let counters = Arc::new(ServerCounters::default());
     let shared = Shared::new(&config, counters, &Logs::default()).expect("shared");
     Rehearsal::new(shared, Now { at: Moment::from_nanos(1_000_000_000), unix_s: 784_111_777 })

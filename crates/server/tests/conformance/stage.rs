@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pollux_engine::{Moment, Now, Rehearsal};
-use pollux_server::config::{Given, ServeConfig};
+use pollux_server::config::ServeConfig;
 use pollux_server::{HttpSession, Logs, ServerCounters, Shared};
+use pollux_settings::Given;
 use tempfile::TempDir;
 
 use crate::answers::Answers;
@@ -80,7 +81,7 @@ impl Stage {
         let text = format!(
             "{answer}\nheader_timeout = \"60s\"\nbody_timeout = \"60s\"\nquiet = true\n{more}"
         );
-        Given::from_toml(&text, "conformance").build().expect("right")
+        Given::from_toml(&text, "conformance").read().expect("right")
     }
 
     /// A connection of a server in this set-up, without a kernel.

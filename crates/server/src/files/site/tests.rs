@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use pollux_engine::{Moment, Now, Rehearsal};
 
-use crate::config::Given;
 use crate::counters::ServerCounters;
 use crate::{HttpSession, Logs, Shared};
+use pollux_settings::Given;
 
 /// Long after the files of the tests were changed.
 const NOW_S: u64 = 2_000_000_000;
@@ -37,7 +37,7 @@ impl Folder {
 
     fn play(&self, more: &str) -> Rehearsal<HttpSession> {
         let text = format!("dir = {:?}\n{more}", self.0.path());
-        let config = Given::from_toml(&text, "test").build().expect("right");
+        let config = Given::from_toml(&text, "test").read().expect("right");
         let counters = Arc::new(ServerCounters::default());
         let shared = Shared::new(&config, counters, &Logs::default()).expect("shared");
         Rehearsal::new(shared, Now { at: Moment::from_nanos(1), unix_s: NOW_S })
