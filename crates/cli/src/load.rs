@@ -9,6 +9,7 @@ mod drive;
 mod files;
 mod flags;
 mod help;
+mod hold;
 mod lines;
 mod live;
 mod plan;
@@ -39,6 +40,9 @@ const NOT_AS_ASKED: u8 = 3;
 /// Runs the generator as `flags` say.
 pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
     let plan = plan::plan(flags).map_err(|error| failure(&error))?;
+    if flags.hold {
+        return hold::run(plan);
+    }
     let files = Files::prepare(flags)?;
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;

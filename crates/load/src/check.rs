@@ -65,7 +65,8 @@ fn numbers(plan: &Plan) -> Result<(), LoadError> {
     if !(1..=THREADS_MAX).contains(&plan.threads) {
         return refuse("--threads", format!("it is {}, not 1 to {THREADS_MAX}", plan.threads));
     }
-    if plan.connections < plan.threads {
+    let is_crowd_only = plan.connections == 0 && !plan.crowd.is_empty();
+    if plan.connections < plan.threads && !is_crowd_only {
         let (connections, threads) = (plan.connections, plan.threads);
         let why = format!("{connections} for {threads} threads; each thread needs at least one");
         return refuse("--connections", why);

@@ -8,6 +8,7 @@
 
 mod active;
 mod answer;
+mod ask;
 mod capacity;
 mod cause;
 mod check;
@@ -39,6 +40,7 @@ mod turns;
 mod watch;
 mod worker;
 
+pub use ask::{Answered, AskError, ask};
 pub use capacity::{CapacitySearch, Objective};
 pub use check::{PIPELINE_MAX, THREADS_MAX};
 pub use control::Phase;

@@ -23,7 +23,7 @@ pub struct Plan {
     pub threads: u32,
     /// CPUs that the threads are pinned to, in turn; unpinned when there is none.
     pub cpus: Option<CpuList>,
-    /// Active connections over all threads; at least one for each thread.
+    /// Active connections over all threads; at least one for each thread, or none beside a crowd.
     pub connections: u32,
     /// When requests begin.
     pub pace: Pace,

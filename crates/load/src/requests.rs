@@ -85,7 +85,12 @@ impl Requests {
     }
 }
 
-fn prepare(target: &Target, is_last: bool, cumulated: u64) -> Result<Prepared, LoadError> {
+/// The request for one target, as bytes.
+pub(crate) fn prepare(
+    target: &Target,
+    is_last: bool,
+    cumulated: u64,
+) -> Result<Prepared, LoadError> {
     let method = Method::named(&target.method);
     let mut fields: Vec<Field<'_>> = Vec::with_capacity(target.fields.len() + 1);
     for (name, value) in &target.fields {

@@ -13,7 +13,7 @@ use crate::requests::Requests;
 use crate::supply::{Budget, Supply};
 use crate::tls::Tls;
 use crate::worker::{Seat, Worker};
-use crate::{LoadError, Plan};
+use crate::{CrowdOutcome, LoadError, Plan};
 
 /// What one turn brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +74,15 @@ impl Turns {
     /// [`LoadError::Loop`] when the loop failed. Requests that failed are counted.
     pub fn turn(&mut self, length: Duration) -> Result<Turned, LoadError> {
         self.worker.turn_for(length)
+    }
+
+    /// Looks what the server has done to the crowd since it was opened: what has become of the
+    /// dead, the silent and the slow.
+    ///
+    /// # Errors
+    /// [`LoadError::Loop`] when the loop failed.
+    pub fn crowd(&mut self) -> Result<[CrowdOutcome; 3], LoadError> {
+        self.worker.look_at_crowd()
     }
 }
 
@@ -162,6 +171,41 @@ mod tests {
             assert_eq!(counts.requests.load(Relaxed), answered);
         }
         assert_eq!(counts.connections.load(Relaxed), 4);
+    }
+
+    #[test]
+    fn a_crowd_without_active_connections_stays_and_those_closed_are_counted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let server = std::thread::spawn(move || {
+            let answer = |_| {
+                let (mut connection, from) = listener.accept().expect("a connection");
+                assert_eq!(from.ip(), Ipv4Addr::new(127, 0, 0, 3));
+                let len = connection.read(&mut [0; 4096]).expect("a request");
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                connection.write_all(answer).expect("an answer");
+                (len, connection)
+            };
+            (0..600).map(answer).collect::<Vec<_>>()
+        });
+        let mut turns = Turns::open(Plan {
+            connections: 0,
+            crowd: Crowd { dead: 600, ..Crowd::default() },
+            sources: vec![Ipv4Addr::new(127, 0, 0, 3).into()],
+            ..plan(address, None)
+        })
+        .expect("a crowd");
+        let mut held = server.join().expect("the server ends well");
+        let dead = turns.crowd().expect("a look")[0];
+        assert_eq!((dead.answered, dead.closed_by_server + dead.reset_by_server), (600, 0));
+        held.truncate(23);
+        let start = std::time::Instant::now();
+        let mut closed = 0;
+        while closed < 577 && start.elapsed() < Duration::from_secs(20) {
+            let dead = turns.crowd().expect("a look")[0];
+            closed = dead.closed_by_server + dead.reset_by_server;
+        }
+        assert_eq!(closed, 577, "and not one of those that are held");
     }
 
     #[test]

@@ -144,6 +144,10 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = whole_in::<u32>(0, u32::MAX.into()), help_heading = CROWD)]
     pub(crate) slow: u32,
+    /// Open the crowd and no active connection, and hold it until standard input ends; then tell as
+    /// JSON what became of it. The lab starts this beside a server
+    #[arg(long, hide = true, conflicts_with_all = ["find_capacity", "json"])]
+    pub(crate) hold: bool,
     /// Time between two bytes of a slow connection [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = length, help_heading = CROWD)]
     pub(crate) drip: Option<Duration>,

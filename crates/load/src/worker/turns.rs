@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::finish::TIMEOUT_SLACK;
 use super::{WAIT_MAX, Worker};
 use crate::shared::{Stage, monotonic_ns};
-use crate::{LoadError, Turned};
+use crate::{CrowdOutcome, LoadError, Turned};
 
 impl Worker {
     /// Opens the crowd and the active connections. No request leaves but those of the crowd.
@@ -51,6 +51,16 @@ impl Worker {
             failed: after.failed - before.failed + self.shared().under_way,
             took: Duration::from_nanos(now_ns - began_ns),
         })
+    }
+
+    /// Takes in what has come meanwhile, until nothing comes.
+    pub(crate) fn look_at_crowd(&mut self) -> Result<[CrowdOutcome; 3], LoadError> {
+        loop {
+            self.turn(Duration::ZERO)?;
+            if !self.shared().has_worked {
+                return Ok(self.shared().crowd.outcomes());
+            }
+        }
     }
 
     fn counted(&mut self) -> Counted {
