@@ -190,41 +190,6 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         close: bool,
     },
-    /// Load a server and print what was counted: the lab starts this beside a server
-    #[command(hide = true)]
-    Generate {
-        /// The server
-        #[arg(long, value_name = "ADDRESS")]
-        to: SocketAddr,
-        /// Active connections
-        #[arg(long, value_name = "N")]
-        connections: u32,
-        /// Requests under way on each
-        #[arg(long, default_value_t = 1, value_name = "N")]
-        pipeline: u32,
-        /// A connection for each request
-        #[arg(long)]
-        close: bool,
-        /// Length of the body of a right answer
-        #[arg(long, default_value_t = 128, value_name = "BYTES")]
-        reply: u64,
-        /// How long requests are sent
-        #[arg(long, value_name = "MILLISECONDS")]
-        time_ms: u64,
-    },
-    /// Hold connections that have asked once: the lab starts this beside a server
-    #[command(hide = true)]
-    Hold {
-        /// The server
-        #[arg(long, value_name = "ADDRESS")]
-        to: SocketAddr,
-        /// Number of the first connection among those of all holders
-        #[arg(long, default_value_t = 0, value_name = "N")]
-        first: usize,
-        /// Connections
-        #[arg(long, value_name = "N")]
-        count: usize,
-    },
     /// A worker of a herd: the lab starts as many as a point has
     #[command(hide = true)]
     HerdWorker,

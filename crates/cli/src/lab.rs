@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
-use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_lab::compare::{self, Change};
 use pollux_lab::error::in_words;
 use pollux_lab::experiment::{Experiment, Peer};
 use pollux_lab::floor::FloorOptions;
-use pollux_lab::generate::GenerateOptions;
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides};
 use pollux_lab::measure::{Line, RunSpec, measure};
@@ -56,13 +54,6 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         Some(LabCommand::Floor { floor, listen, reply, close }) => {
             parts::floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
         }
-        Some(LabCommand::Generate { to, connections, pipeline, close, reply, time_ms }) => {
-            let time = Duration::from_millis(time_ms);
-            let (closes, reply_bytes) = (close, reply);
-            let options = GenerateOptions { to, connections, pipeline, closes, reply_bytes, time };
-            parts::generate(&options)
-        }
-        Some(LabCommand::Hold { to, first, count }) => parts::hold(first, count, to),
         Some(LabCommand::HerdWorker) => parts::herd_worker(),
         Some(LabCommand::HerdCallers) => parts::herd_callers(),
         Some(LabCommand::HerdPool) => parts::herd_pool(),

@@ -1,16 +1,13 @@
 //! The hidden commands of `pollux lab`: programs that a run of `http` or `herd` starts.
 //!
-//! A floor to compare servers with, the load generator, the holder of dead connections; workers,
-//! callers and pools of a herd. None of them outlives the process that started it, and none is for users.
+//! A floor to compare servers with; workers, callers and pools of a herd. None of them outlives the
+//! process that started it, and none is for users.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use pollux_lab::error::in_words;
 use pollux_lab::floor::{self, Floor, FloorOptions};
-use pollux_lab::generate::{self, GenerateOptions};
 use pollux_lab::herd::{bank, callers, pool, worker};
-use pollux_lab::hold::Held;
 use rustix::process::Signal;
 
 use crate::lab::raise_descriptor_limit;
@@ -27,28 +24,6 @@ pub(crate) fn floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Fail
         output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
     });
     ran.map_err(|error| Failure::failed(in_words(&error)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The load generator, for its time; what it found is one line of JSON.
-pub(crate) fn generate(options: &GenerateOptions) -> Result<ExitCode, Failure> {
-    prepare()?;
-    let generated = generate::run(options);
-    let generated = generated.map_err(|error| Failure::failed(in_words(&error)))?;
-    output::result(&serde_json::to_string(&generated).expect("plain data"))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Dead connections, until a signal; then the number of those that the server had closed.
-pub(crate) fn hold(first: usize, count: usize, to: SocketAddr) -> Result<ExitCode, Failure> {
-    prepare()?;
-    let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-    let mut signals = signal_hook::iterator::Signals::new(signals).map_err(Failure::failed)?;
-    let held = Held::open(first, count, to);
-    let held = held.map_err(|error| Failure::failed(in_words(&error)))?;
-    output::remark(&format!("pollux lab hold: {count} dead connections"));
-    signals.forever().next();
-    output::result(&held.count_closed().to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,7 +3,6 @@
 //! It speaks HTTP/1.0 and shows latencies in whole milliseconds.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -15,14 +14,14 @@ use super::load::Load;
 const REQUESTS_PER_S: u64 = 200_000;
 
 /// The command: more requests than fit into `time`, so that it is always ended by an interrupt.
-pub(super) fn command(program: &Path, load: &Load, to: SocketAddr, time: Duration) -> Command {
+pub(super) fn command(program: &Path, load: &Load, url: &str, time: Duration) -> Command {
     let requests = REQUESTS_PER_S * (time.as_secs() + 1) + load.connections as u64;
     let mut command = Command::new(program);
     command.args(["-q", "-r", "-n", &requests.to_string(), "-c", &load.connections.to_string()]);
     if load.is_kept_alive {
         command.arg("-k");
     }
-    command.arg(format!("http://{to}/"));
+    command.arg(url);
     command
 }
 

@@ -5,7 +5,6 @@
 //! and ab know whole seconds only and are interrupted at the end of the window.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,15 +13,15 @@ use rustix::process::Signal;
 
 use super::load::Load;
 use super::process::Process;
+use super::server::Asked;
 use super::{ab, own, wrk};
 use crate::error::MeasureError;
 use crate::experiment::Generator;
-use crate::generate;
 use crate::host::programs;
 
 /// How long a generator may go on after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
-const STOP_PATIENCE: Duration = generate::PATIENCE.saturating_mul(2);
+const STOP_PATIENCE: Duration = own::PATIENCE.saturating_mul(2);
 /// A run in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
@@ -46,14 +45,15 @@ pub(super) struct Counted {
 /// Runs the load's generator for `time` against a server; only while it runs is there any load.
 pub(super) fn run(
     load: &Load,
-    to: SocketAddr,
+    asked: &Asked,
     time: Duration,
     scratch: &Path,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Counted, MeasureError> {
     let generator = load.generator;
-    let command = command(load, to, time, scratch)?;
-    let mut process = Process::start(generator.name(), command, Stdio::piped())?;
+    let mut command = command(load, asked, time, scratch)?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut process = Process::start(generator.name(), command)?;
     match generator {
         Generator::Pollux => {}
         Generator::Wrk | Generator::Ab => {
@@ -80,7 +80,7 @@ pub(super) fn run(
 
 fn command(
     load: &Load,
-    to: SocketAddr,
+    asked: &Asked,
     time: Duration,
     scratch: &Path,
 ) -> Result<Command, MeasureError> {
@@ -96,11 +96,10 @@ fn command(
         })
     };
     match load.generator {
-        Generator::Pollux => own::command(load, to, time).map_err(setup("this program's path")),
-        Generator::Wrk => {
-            wrk::command(&program()?, load, to, scratch).map_err(setup("the script for wrk"))
-        }
-        Generator::Ab => Ok(ab::command(&program()?, load, to, time)),
+        Generator::Pollux => own::command(load, asked, time).map_err(setup("this program's path")),
+        Generator::Wrk => wrk::command(&program()?, load, &asked.url, scratch)
+            .map_err(setup("the script for wrk")),
+        Generator::Ab => Ok(ab::command(&program()?, load, &asked.url, time)),
     }
 }
 

@@ -1,6 +1,4 @@
-//! What the load of one run is: the axes as numbers, and the two CPUs.
-
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+//! What the load of one run is: the axes as numbers.
 
 use crate::error::MeasureError;
 use crate::experiment::{Generator, PROCESSES};
@@ -51,31 +49,4 @@ impl Load {
 fn generator(name: &str) -> Result<Generator, MeasureError> {
     let unknown = || MeasureError::Spec(format!("no load generator is called {name}"));
     Generator::by_name(name).ok_or_else(unknown)
-}
-
-/// The CPUs of server and generator: the first two that this process may use; on a machine of
-/// one, that one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cpus {
-    /// Where the server runs, alone.
-    pub(super) server: usize,
-    /// Where the generator runs, and this process.
-    pub(super) generator: usize,
-}
-
-impl Cpus {
-    /// Looks at what this process may use.
-    pub(super) fn choose() -> Result<Self, MeasureError> {
-        let allowed = sched_getaffinity(None).map_err(MeasureError::io("sched_getaffinity"))?;
-        let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-        let server = cpus.next().ok_or_else(|| MeasureError::Spec("no CPU to use".into()))?;
-        Ok(Self { server, generator: cpus.next().unwrap_or(server) })
-    }
-}
-
-/// Keeps the calling thread, and what it starts from now on, on one CPU.
-pub(super) fn pin(cpu: usize) -> Result<(), MeasureError> {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).map_err(MeasureError::io("sched_setaffinity"))
 }

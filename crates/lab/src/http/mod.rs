@@ -8,16 +8,16 @@
 //! every arm alike. Where replies wait for acknowledgements the metric is the rate. The rate and the latencies are kept beside it; on two CPUs they say more of the
 //! generator than of the server.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::MeasureError;
 use crate::host::counting::{CountReadings, Counting};
-use crate::host::process::TaskUse;
 use crate::measure::{Done, Pass, Profiling, RunSpec};
+use crate::turns;
 
 mod ab;
 mod config;
-mod dead;
+mod crowd;
 mod generator;
 mod load;
 mod own;
@@ -25,14 +25,15 @@ mod process;
 mod server;
 mod subject;
 mod times;
+mod tree;
 mod wrk;
 
 pub(crate) use generator::missing;
 pub(crate) use subject::Served;
 
-use dead::Dead;
+use crowd::DeadCrowd;
 use generator::Counted;
-use load::{Cpus, Load};
+use load::Load;
 use server::Server;
 use times::TimesSocket;
 
@@ -46,21 +47,21 @@ pub(crate) fn measure(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
     let load = Load::of(spec)?;
-    let cpus = Cpus::choose()?;
-    let mut server = Server::start(spec, &load, cpus.server)?;
-    load::pin(cpus.generator)?;
-    let dead = Dead::open(load.dead, server.address, is_interrupted)?;
-    let address = server.address;
-    let run = |time| generator::run(&load, address, time, &spec.scratch, is_interrupted);
+    let [server_cpu, generator_cpu] = turns::cpus()?;
+    let mut server = Server::start(spec, &load, server_cpu)?;
+    turns::pin(generator_cpu)?;
+    let dead = DeadCrowd::open(load.dead, server.address, "/", is_interrupted)?;
+    server.leaves_out(&dead.pids());
     if !spec.ramp_time().is_zero() {
-        run(spec.ramp_time())?;
+        let ramp_time = spec.ramp_time();
+        generator::run(&load, &server.asked, ramp_time, &spec.scratch, is_interrupted)?;
     }
-    let family = server.family();
     let times_before = server.times.as_ref().map(TimesSocket::read).transpose()?;
-    let window = Window::open(spec, &family);
-    let counted = run(spec.runtime())?;
+    let window = Window::open(spec, &mut server);
+    let counted =
+        generator::run(&load, &server.asked, spec.runtime(), &spec.scratch, is_interrupted)?;
     let described = counted.described.clone();
-    let mut done = window.close(counted)?;
+    let mut done = window.close(counted, &mut server);
     if let (Some(socket), Some(before)) = (&server.times, times_before) {
         done.request_times = Some(socket.read()?.since(&before).into());
     }
@@ -73,47 +74,45 @@ pub(crate) fn measure(
         done.figures.insert("dead_closed".to_owned(), closed as f64);
     }
     server.end(is_interrupted)?;
-    done.mechanism = server.mechanism;
+    done.mechanism.clone_from(&server.mechanism);
+    done.notes.clone_from(&server.notes);
     done.generator = described.or_else(|| Some(generator::with_version(load.generator)));
     Ok(done)
 }
 
 /// The measured window: what the server had used when it began.
-struct Window<'a> {
-    family: &'a [u32],
+struct Window {
     counting: Option<Counting>,
     profiling: Option<Profiling>,
-    before: TaskUse,
-    generators_before: std::time::Duration,
+    before: Duration,
+    generators_before: Duration,
     start: Instant,
 }
 
-impl<'a> Window<'a> {
-    fn open(spec: &RunSpec, family: &'a [u32]) -> Self {
+impl Window {
+    fn open(spec: &RunSpec, server: &mut Server) -> Self {
         let counting = match (&spec.pass, &spec.sources) {
-            (Pass::Counting, Some(sources)) => Some(Counting::start(&threads_of(family), sources)),
+            (Pass::Counting, Some(sources)) => Some(Counting::start(&server.threads(), sources)),
             _ => None,
         };
         let profiling = match spec.pass {
             // The process that answers is the last one: a worker, where there are some.
-            Pass::Profile { rate_hz } => family.last().map(|pid| Profiling::start(*pid, rate_hz)),
+            Pass::Profile { rate_hz } => {
+                server.pids().last().map(|pid| Profiling::start(*pid, rate_hz))
+            }
             _ => None,
         };
-        let before = TaskUse::of_processes(family);
+        let before = server.cpu_time();
         let generators_before = generators_cpu();
-        Self { family, counting, profiling, before, generators_before, start: Instant::now() }
+        Self { counting, profiling, before, generators_before, start: Instant::now() }
     }
 
-    fn close(self, counted: Counted) -> Result<Done, MeasureError> {
+    fn close(self, counted: Counted, server: &mut Server) -> Done {
         let elapsed = self.start.elapsed();
-        let used = TaskUse::of_processes(self.family).since(&self.before);
+        let cpu_ns = server.cpu_time().saturating_sub(self.before).as_nanos() as u64;
         let generator_cpu = generators_cpu().saturating_sub(self.generators_before);
         let kernel = self.counting.map(|counting| CountReadings::named(counting.stop()));
         let (samples, symbols) = self.profiling.map_or((None, Vec::new()), Profiling::finish);
-        let cpu_ns = used.cpu_ns.value().copied().ok_or_else(|| {
-            let why = used.cpu_ns.reason().unwrap_or("no reason").to_owned();
-            MeasureError::Protocol(format!("the server's CPU time could not be read: {why}"))
-        })?;
         let requests = counted.requests;
         let requests_per_s = requests as f64 / counted.elapsed.as_secs_f64();
         let mut figures = counted.figures;
@@ -125,7 +124,7 @@ impl<'a> Window<'a> {
         figures.insert("failed".to_owned(), counted.failed as f64);
         // How busy its CPU kept the server: far below 1 the generator was the bound.
         figures.insert("server_busy".to_owned(), cpu_ns as f64 / elapsed.as_nanos() as f64);
-        Ok(Done {
+        Done {
             value: cpu_ns as f64 / requests as f64 / 1000.0,
             events_per_s: requests_per_s,
             events: requests,
@@ -136,7 +135,7 @@ impl<'a> Window<'a> {
             notes: Vec::new(),
             figures,
             worker_calls: Vec::new(),
-            cpu_ns: used.cpu_ns,
+            cpu_ns: crate::host::Reading::Value(cpu_ns),
             process_cpu_ns: crate::host::Reading::Value(generator_cpu.as_nanos() as u64),
             counters: std::collections::BTreeMap::new(),
             events_per_wait_histogram: Vec::new(),
@@ -144,23 +143,11 @@ impl<'a> Window<'a> {
             samples,
             request_times: None,
             symbols,
-        })
+        }
     }
 }
 
 /// CPU time of generators that have ended, to a tick.
-fn generators_cpu() -> std::time::Duration {
+fn generators_cpu() -> Duration {
     crate::host::process::waited_children_cpu().value().copied().unwrap_or_default()
-}
-
-/// Every thread of these processes, with its process.
-fn threads_of(family: &[u32]) -> Vec<(u32, u32)> {
-    let threads = |pid: &u32| {
-        let pid = *pid;
-        let entries =
-            std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        tids.map(move |tid| (pid, tid)).collect::<Vec<(u32, u32)>>()
-    };
-    family.iter().flat_map(threads).collect()
 }

@@ -2,12 +2,14 @@
 //!
 //! Waiting is on the process itself (a pidfd), so that an early end is seen at once and nothing
 //! sleeps. Ending is SIGTERM and, after a deadline, SIGKILL; a process that is dropped is ended as
-//! well, with the workers that it has started.
+//! well. What it has started is its `Tree`'s.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,8 +22,12 @@ use crate::error::MeasureError;
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an interruption from outside may go unnoticed.
 const SLICE: Duration = Duration::from_millis(50);
-/// Lines kept of what a process says on standard error.
+/// Lines that are handed over of what a process says on standard error.
 const LINES_MAX: usize = 64;
+/// Lines of its last words.
+const LAST_LINES: usize = 3;
+/// How long the last words of a process may take after its end.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 /// Longest line that is looked at; the rest of it counts as another.
 const LINE_BYTES_MAX: u64 = 4096;
 /// Longest standard output that is read.
@@ -32,24 +38,20 @@ pub(super) struct Process {
     name: String,
     child: Child,
     handle: OwnedFd,
-    /// What it says on standard error.
+    /// What it says first on standard error.
     lines: Receiver<String>,
-    said: Vec<String>,
-    /// The processes that it has started, each with a handle that can't mean another one.
-    workers: Vec<(u32, OwnedFd)>,
+    /// What it said last.
+    last: Arc<Mutex<VecDeque<String>>>,
+    line: String,
     is_over: bool,
 }
 
 impl Process {
-    /// Starts `command`; `name` stands for it in messages. Its standard output is kept for
-    /// [`Self::output`] as the caller says: as a pipe, or nowhere.
-    pub(super) fn start(
-        name: &str,
-        mut command: Command,
-        stdout: Stdio,
-    ) -> Result<Self, MeasureError> {
+    /// Starts `command`, which says what becomes of standard input and output; `name` stands for it
+    /// in messages.
+    pub(super) fn start(name: &str, mut command: Command) -> Result<Self, MeasureError> {
         let setup = |cause| MeasureError::Setup { what: format!("the process {name}"), cause };
-        command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
+        command.stderr(Stdio::piped());
         let mut child = command.spawn().map_err(setup)?;
         let pid = Pid::from_child(&child);
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -60,9 +62,10 @@ impl Process {
                 return Err(setup(errno.into()));
             }
         };
-        let lines = listen(&mut child);
-        let (name, said) = (name.to_owned(), Vec::new());
-        Ok(Self { name, child, handle, lines, said, workers: Vec::new(), is_over: false })
+        let last = Arc::default();
+        let lines = listen(&mut child, Arc::clone(&last));
+        let (name, line) = (name.to_owned(), String::new());
+        Ok(Self { name, child, handle, lines, last, line, is_over: false })
     }
 
     /// Its kernel number.
@@ -70,12 +73,9 @@ impl Process {
         self.child.id()
     }
 
-    /// Its number and those of the processes that it has started, looked up once.
-    pub(super) fn family(&mut self) -> Vec<u32> {
-        if self.workers.is_empty() {
-            self.workers = descendants(self.pid());
-        }
-        std::iter::once(self.pid()).chain(self.workers.iter().map(|(pid, _)| *pid)).collect()
+    /// Ends its standard input, which was made a pipe.
+    pub(super) fn end_input(&mut self) {
+        drop(self.child.stdin.take());
     }
 
     /// Waits until the process ends, at most `time`; whether it has ended. Gives up when the run
@@ -132,10 +132,8 @@ impl Process {
 
     /// The next line of standard error, waited for at most `time`.
     pub(super) fn line_within(&mut self, time: Duration) -> Option<&str> {
-        let line = self.lines.recv_timeout(time).ok()?;
-        self.said.truncate(LINES_MAX - 1);
-        self.said.push(line);
-        self.said.last().map(String::as_str)
+        self.line = self.lines.recv_timeout(time).ok()?;
+        Some(&self.line)
     }
 
     /// Sends it a signal; one that has ended already does not mind.
@@ -143,12 +141,11 @@ impl Process {
         let _ = pidfd_send_signal(&self.handle, signal);
     }
 
-    /// Ends it: asks, waits, kills. What it started goes with it.
+    /// Ends it: asks, waits, kills.
     pub(super) fn end(&mut self) {
         if self.is_over {
             return;
         }
-        self.family();
         self.signal(Signal::TERM);
         // Whoever interrupts has to wait for the deadline as well: that is what it is for.
         if !self.ends_within(END_PATIENCE, &|| false).unwrap_or(false) {
@@ -156,10 +153,6 @@ impl Process {
         }
         let _ = self.child.wait();
         self.is_over = true;
-        // A worker whose parent was killed would go on alone.
-        for (_, worker) in &self.workers {
-            let _ = pidfd_send_signal(worker, Signal::KILL);
-        }
     }
 
     /// Standard output and exit code of a process that has ended.
@@ -177,11 +170,14 @@ impl Process {
 
     /// A failure of this process, with the last that it said.
     pub(super) fn failed(&mut self, what: &str) -> MeasureError {
-        while let Ok(line) = self.lines.try_recv() {
-            self.said.push(line);
-        }
-        let last: Vec<&str> = self.said.iter().rev().take(3).map(String::as_str).collect();
-        let said = last.into_iter().rev().collect::<Vec<_>>().join("; ");
+        // What it said right before its end may still be on its way.
+        let is_over = self.is_over || self.has_ended(Duration::ZERO).unwrap_or(true);
+        let patience = if is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
+        let start = Instant::now();
+        while self.lines.recv_timeout(patience.saturating_sub(start.elapsed())).is_ok() {}
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
+        drop(last);
         let what = if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
         MeasureError::Program { program: self.name.clone(), what }
     }
@@ -193,50 +189,30 @@ impl Drop for Process {
     }
 }
 
-fn listen(child: &mut Child) -> Receiver<String> {
+fn listen(child: &mut Child, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<String> {
     let (sender, lines) = channel();
     if let Some(stderr) = child.stderr.take() {
-        // Ends with the process; what comes after the first lines is read and dropped, so that the
-        // process never waits for a reader.
+        // Ends with the process; all is read, so that the process never waits for a reader.
         std::thread::spawn(move || {
             let mut stderr = BufReader::new(stderr);
             let (mut line, mut kept) = (Vec::new(), 0);
             while let Ok(1..) = stderr.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                line.clear();
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                last.push_back(text.clone());
+                let over = last.len().saturating_sub(LAST_LINES);
+                last.drain(..over);
+                drop(last);
                 if kept < LINES_MAX {
                     kept += 1;
                     // The receiver goes away with the process.
-                    let _ = sender.send(String::from_utf8_lossy(&line).trim_end().to_owned());
+                    let _ = sender.send(text);
                 }
-                line.clear();
             }
         });
     }
     lines
-}
-
-/// The processes below `pid`, found by their parents' numbers; not those that end meanwhile.
-fn descendants(pid: u32) -> Vec<(u32, OwnedFd)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let parents: Vec<(u32, u32)> =
-        numbers.filter_map(|number: u32| Some((number, parent_of(number)?))).collect();
-    let mut found = vec![pid];
-    let mut at = 0;
-    while at < found.len() {
-        let of_this = parents.iter().filter(|(_, parent)| *parent == found[at]);
-        let children: Vec<u32> = of_this.map(|(child, _)| *child).collect();
-        found.extend(children);
-        at += 1;
-    }
-    let handle = |pid: u32| pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok();
-    found.into_iter().skip(1).filter_map(|pid| Some((pid, handle(pid)?))).collect()
-}
-
-/// Field 4 of `/proc/<pid>/stat`; the command name before it may hold anything.
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -245,8 +221,8 @@ mod tests {
 
     fn shell(line: &str) -> Process {
         let mut command = Command::new("sh");
-        command.args(["-c", line]);
-        Process::start("sh", command, Stdio::piped()).expect("a shell")
+        command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
+        Process::start("sh", command).expect("a shell")
     }
 
     #[test]
@@ -268,20 +244,6 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_mind_a_request_is_killed_with_what_it_started() {
-        let mut process = shell("trap '' TERM; sleep 600 & echo up >&2; wait");
-        assert_eq!(process.line_within(Duration::from_secs(20)), Some("up"));
-        let family = process.family();
-        assert_eq!(family.len(), 2, "the shell and its sleep");
-        process.end();
-        let start = Instant::now();
-        while family.iter().any(|pid| std::path::Path::new(&format!("/proc/{pid}/exe")).exists()) {
-            assert!(start.elapsed() < Duration::from_secs(20), "still there");
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
     fn an_interruption_is_noticed_while_waiting() {
         let mut process = shell("sleep 600");
         let waited = process.ends_within(Duration::from_secs(600), &|| true);
@@ -290,12 +252,12 @@ mod tests {
 
     #[test]
     fn a_failure_carries_the_last_words() {
-        let mut process = shell("echo 'no such address' >&2; exit 1");
+        let many = "i=0; while [ $i -lt 100 ]; do echo line $i >&2; i=$((i+1)); done";
+        let mut process = shell(&format!("{many}; echo 'no such address' >&2; exit 1"));
         process.ends_within(Duration::from_secs(20), &|| false).expect("waited");
-        process.line_within(Duration::from_secs(20));
         assert_eq!(
             process.failed("ended too early").to_string(),
-            "sh: ended too early: no such address"
+            "sh: ended too early: line 98; line 99; no such address"
         );
     }
 }

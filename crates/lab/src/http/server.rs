@@ -3,23 +3,24 @@
 //! Where one process may not hold all connections there are several on the same port, and the
 //! kernel spreads connections among them by hash.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_load::{Answered, AskError, Target, ask};
 
 use super::config;
 use super::load::Load;
 use super::process::Process;
 use super::times::TimesSocket;
-use crate::error::MeasureError;
+use super::tree::{Tree, threads_of};
+use crate::error::{MeasureError, in_words};
 use crate::experiment::Peer;
-use crate::hold::request;
 use crate::host::programs;
 use crate::measure::{Pass, RunSpec};
+use crate::turns;
 
 /// How long a server may take until it answers.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
@@ -27,19 +28,33 @@ const READY_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long one answer may take.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// Longest head of an answer.
-const HEAD_BYTES_MAX: usize = 4096;
+
+/// What a server is asked for, and which answers are right.
+pub(super) struct Asked {
+    /// The URL.
+    pub(super) url: String,
+    /// The status.
+    pub(super) status: u16,
+    /// Length of the body, where that is known before.
+    pub(super) body_bytes: Option<u64>,
+}
 
 /// A server that answers.
 pub(super) struct Server {
-    /// Its processes; at least one, all on the same port.
+    /// Those of its processes that were started here; at least one, all on the same port.
     processes: Vec<Process>,
+    /// These and all that they have started.
+    tree: Tree,
     /// Where it listens.
     pub(super) address: SocketAddr,
+    /// What it is asked for.
+    pub(super) asked: Asked,
     /// The mechanism that it says it runs on; only pollux says so.
     pub(super) mechanism: Option<String>,
     /// Where it tells how long requests took, in the pass that asks for it.
     pub(super) times: Option<TimesSocket>,
+    /// What a reader has to know of it.
+    pub(super) notes: Vec<String>,
 }
 
 /// What is started, and how its address becomes known.
@@ -53,26 +68,60 @@ struct Start {
 impl Server {
     /// Starts the server of a run and returns when it has given one correct answer.
     pub(super) fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Self, MeasureError> {
-        super::load::pin(cpu)?;
+        turns::pin(cpu)?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         // Of several processes each has but a part of the requests.
         let is_timing = spec.pass == Pass::RequestTimes && load.processes == 1;
         let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
         let (mut first, address) = started(spec, load, cpu, any, times.as_ref())?;
-        let connection = connect(&mut first, address)?;
-        check_answer(connection, address, load).map_err(|what| first.failed(&what))?;
+        let url = format!("http://{address}/");
+        let answered = first_answer(&mut first, &url)?;
+        let asked = Asked { url, status: 200, body_bytes: Some(load.reply_bytes as u64) };
+        if let Some(what) = fault(&answered, &asked) {
+            return Err(first.failed(&what));
+        }
         let mut processes = vec![first];
         // Each says by itself that it listens; who answers on the port is the kernel's choice.
         for _ in 1..load.processes {
             processes.push(started(spec, load, cpu, address, None)?.0);
         }
-        let mechanism = spec.driver()?.map(|driver| driver.name().to_owned());
-        Ok(Self { processes, address, mechanism, times })
+        let pids: Vec<u32> = processes.iter().map(Process::pid).collect();
+        let tree = Tree::of(&pids).map_err(|cause| setup("the server's processes", cause))?;
+        let mut server =
+            Self { processes, tree, address, asked, mechanism: None, times, notes: Vec::new() };
+        server.tree.adopts_orphans()?;
+        // Most stay where they were started; some choose CPUs themselves.
+        if let Err((pid, errno)) = server.tree.pin(cpu) {
+            server.notes.push(format!("process {pid} could not be kept on CPU {cpu}: {errno}"));
+        }
+        server.mechanism = spec.driver()?.map(|driver| driver.name().to_owned());
+        Ok(server)
     }
 
-    /// The numbers of all its processes and of what they have started, looked up once.
-    pub(super) fn family(&mut self) -> Vec<u32> {
-        self.processes.iter_mut().flat_map(Process::family).collect()
+    /// Says that these children of this process have nothing to do with the server.
+    pub(super) fn leaves_out(&mut self, others: &[u32]) {
+        self.tree.leaves_out(others);
+    }
+
+    /// How many of its processes have ended since it answered.
+    pub(super) const fn ended(&self) -> u64 {
+        self.tree.ended()
+    }
+
+    /// CPU time of all its processes, when they sleep.
+    pub(super) fn cpu_time(&mut self) -> Duration {
+        self.tree.cpu_time_asleep()
+    }
+
+    /// All its processes, those last that were started last.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.tree.pids()
+    }
+
+    /// Every thread of it, with its process.
+    pub(super) fn threads(&mut self) -> Vec<(u32, u32)> {
+        self.tree.look();
+        threads_of(&self.tree.pids())
     }
 
     /// A failure of it, with the last that it said.
@@ -91,8 +140,15 @@ impl Server {
                 return Err(process.failed("ended while it was measured"));
             }
         }
+        self.tree.end();
         self.processes.iter_mut().for_each(Process::end);
         Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tree.end();
     }
 }
 
@@ -104,8 +160,9 @@ fn started(
     listen: SocketAddr,
     times: Option<&TimesSocket>,
 ) -> Result<(Process, SocketAddr), MeasureError> {
-    let start = start(spec, load, cpu, listen, times)?;
-    let mut process = Process::start(&start.name, start.command, Stdio::null())?;
+    let mut start = start(spec, load, cpu, listen, times)?;
+    start.command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut process = Process::start(&start.name, start.command)?;
     let (address, mechanism) = match start.address {
         Some(address) => (address, None),
         None => announced(&mut process)?,
@@ -225,65 +282,33 @@ fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
     Some((address.trim_end_matches('/').parse().ok()?, words.map(|(words, _)| words.to_owned())))
 }
 
-/// Connects as soon as somebody listens.
-fn connect(process: &mut Process, address: SocketAddr) -> Result<TcpStream, MeasureError> {
+/// Asks as soon as somebody listens.
+fn first_answer(process: &mut Process, url: &str) -> Result<Answered, MeasureError> {
+    let target = Target::parse(url, None).map_err(|error| process.failed(&in_words(&error)))?;
     let start = Instant::now();
     loop {
-        match TcpStream::connect_timeout(&address, ANSWER_PATIENCE) {
-            Ok(connection) => return Ok(connection),
-            Err(error) if start.elapsed() > READY_PATIENCE => {
-                return Err(process.failed(&format!("did not listen on {address}: {error}")));
-            }
+        match ask(&target, ANSWER_PATIENCE) {
+            Ok(answered) => return Ok(answered),
             // Waits on the process: one that could not start has ended.
-            Err(_) if process.ends_within(PAUSE, &|| false)? => {
-                return Err(process.failed("ended before it listened"));
+            Err(AskError::Connect(_)) if start.elapsed() < READY_PATIENCE => {
+                if process.ends_within(PAUSE, &|| false)? {
+                    return Err(process.failed("ended before it listened"));
+                }
             }
-            Err(_) => {}
+            Err(error) => {
+                return Err(process.failed(&format!("did not answer {url}: {}", in_words(&error))));
+            }
         }
     }
 }
 
-/// One request; the answer must be 200 with a body of the right length, or the arms would not do
-/// the same.
-fn check_answer(mut connection: TcpStream, address: SocketAddr, load: &Load) -> Result<(), String> {
-    let in_words = |error: std::io::Error| format!("gave no answer: {error}");
-    connection.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(in_words)?;
-    connection.write_all(request(address).as_bytes()).map_err(in_words)?;
-    let mut answer = Vec::new();
-    let mut part = [0; HEAD_BYTES_MAX];
-    loop {
-        if let Some(head_len) = head_len(&answer) {
-            if !answer.starts_with(b"HTTP/1.1 200") {
-                let line = String::from_utf8_lossy(&answer).lines().next().map(str::to_owned);
-                return Err(format!("answered {}", line.unwrap_or_default()));
-            }
-            let body_bytes = body_len(&answer[..head_len]);
-            if body_bytes != Some(load.reply_bytes) {
-                return Err(format!("the body is {body_bytes:?} bytes, not {}", load.reply_bytes));
-            }
-            if answer.len() >= head_len + load.reply_bytes {
-                return Ok(());
-            }
-        } else if answer.len() > HEAD_BYTES_MAX {
-            return Err("answered with an endless head".to_owned());
-        }
-        match connection.read(&mut part).map_err(in_words)? {
-            0 => return Err("closed before its answer was whole".to_owned()),
-            len => answer.extend_from_slice(&part[..len]),
-        }
+/// What is wrong with an answer: arms must do the same to be compared.
+fn fault(answered: &Answered, asked: &Asked) -> Option<String> {
+    if answered.status != asked.status {
+        return Some(format!("answered with {}, expected {}", answered.status, asked.status));
     }
-}
-
-fn head_len(answer: &[u8]) -> Option<usize> {
-    answer.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
-}
-
-fn body_len(head: &[u8]) -> Option<usize> {
-    let head = String::from_utf8_lossy(head);
-    head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-    })
+    let expected = asked.body_bytes.filter(|expected| *expected != answered.body_bytes)?;
+    Some(format!("answered with {} bytes, expected {expected}", answered.body_bytes))
 }
 
 #[cfg(test)]
@@ -291,6 +316,18 @@ mod tests {
     use pollux_poller::Mechanism;
 
     use super::*;
+
+    #[test]
+    fn an_answer_of_another_status_or_length_is_told() {
+        let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };
+        let of = |status, body_bytes| Answered { status, body_bytes, keep_alive: true };
+        assert_eq!(fault(&of(200, 128), &asked), None);
+        let wrong = fault(&of(500, 128), &asked);
+        assert_eq!(wrong.as_deref(), Some("answered with 500, expected 200"));
+        let wrong = fault(&of(200, 5), &asked);
+        assert_eq!(wrong.as_deref(), Some("answered with 5 bytes, expected 128"));
+        assert_eq!(fault(&of(200, 5), &Asked { body_bytes: None, ..asked }), None);
+    }
 
     #[test]
     fn the_address_is_read_with_what_stands_in_brackets() {
@@ -311,13 +348,5 @@ mod tests {
         }
         assert!(is_as_asked(Some(driver), None).is_err());
         assert!(is_as_asked(None, None).is_ok(), "a server that is not ours");
-    }
-
-    #[test]
-    fn lengths_are_read_from_a_head() {
-        let answer = b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 12\r\n\r\nbody";
-        assert_eq!(head_len(answer), Some(answer.len() - 4));
-        assert_eq!(body_len(answer), Some(12));
-        assert_eq!((head_len(b"HTTP/1.1 200"), body_len(b"HTTP/1.1 200\r\n")), (None, None));
     }
 }

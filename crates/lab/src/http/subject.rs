@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use pollux_load::Turns;
 
-use super::dead::Dead;
+use super::crowd::DeadCrowd;
 use super::load::Load;
+use super::own;
 use super::server::Server;
-use super::threads_of;
 use crate::error::MeasureError;
-use crate::generate::{self, GenerateOptions};
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Life, Subject};
 
@@ -23,10 +22,9 @@ const FAILED_SHARE_MAX: f64 = 0.001;
 /// A server that answers, and the load on it.
 pub(crate) struct Served<'a> {
     load: Turns,
-    dead: Option<Dead>,
+    dead: Option<DeadCrowd>,
     dead_asked: usize,
     server: Server,
-    family: Vec<u32>,
     /// Requests of all turns.
     requests: u64,
     /// CPU time of this thread before the first of them.
@@ -44,18 +42,10 @@ impl<'a> Served<'a> {
         let [server_cpu, generator_cpu] = turns::cpus()?;
         let mut server = Server::start(spec, &load, server_cpu)?;
         turns::pin(generator_cpu)?;
-        let dead = Dead::open(load.dead, server.address, is_interrupted)?;
-        let plan = generate::plan(&GenerateOptions {
-            to: server.address,
-            connections: load.connections as u32,
-            pipeline: load.pipeline as u32,
-            closes: !load.is_kept_alive,
-            reply_bytes: load.reply_bytes as u64,
-            // Turns have lengths of their own.
-            time: Duration::from_secs(1),
-        });
+        let dead = DeadCrowd::open(load.dead, server.address, "/", is_interrupted)?;
+        server.leaves_out(&dead.pids());
+        let plan = own::plan(&load, &server.asked);
         let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
-        let family = server.family();
         let (dead_asked, dead) = (load.dead, Some(dead));
         let generator_ns_before = turns::own_cpu_time().as_nanos() as u64;
         Ok(Self {
@@ -63,7 +53,6 @@ impl<'a> Served<'a> {
             dead,
             dead_asked,
             server,
-            family,
             requests: 0,
             generator_ns_before,
             is_interrupted,
@@ -83,19 +72,19 @@ impl Subject for Served<'_> {
     }
 
     fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        turns::cpu_time_asleep(&self.family)
+        Ok(self.server.cpu_time())
     }
 
     fn threads(&mut self) -> Vec<(u32, u32)> {
-        threads_of(&self.family)
+        self.server.threads()
     }
 
     fn described(&self) -> Described {
         let version = env!("CARGO_PKG_VERSION");
         Described {
             mechanism: self.server.mechanism.clone(),
-            generator: Some(format!("pollux {version} ({})", generate::driver())),
-            notes: Vec::new(),
+            generator: Some(format!("pollux {version} ({})", own::driver())),
+            notes: self.server.notes.clone(),
         }
     }
 
@@ -111,6 +100,9 @@ impl Subject for Served<'_> {
             if self.dead_asked > 0 {
                 figures.insert("dead_closed".to_owned(), closed as f64);
             }
+        }
+        if self.server.ended() > 0 {
+            figures.insert("processes_ended".to_owned(), self.server.ended() as f64);
         }
         drop(self.load);
         self.server.end(self.is_interrupted)?;

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +24,7 @@ const PRINTED: &str = "requests, duration, connect, read, write, status, timeout
 pub(super) fn command(
     program: &Path,
     load: &Load,
-    to: SocketAddr,
+    url: &str,
     folder: &Path,
 ) -> io::Result<Command> {
     let path = folder.join(format!("wrk-{}.lua", load.pipeline));
@@ -35,7 +34,7 @@ pub(super) fn command(
     if !load.is_kept_alive {
         command.args(["-H", "Connection: close"]);
     }
-    command.arg(format!("http://{to}/"));
+    command.arg(url);
     Ok(command)
 }
 

@@ -73,11 +73,15 @@ const LOOKS_MAX: u32 = 20;
 /// CPU time of processes, read when it does not grow any more: they may still have something to do
 /// when the last answer has come.
 pub(crate) fn cpu_time_asleep(pids: &[u32]) -> Result<Duration, MeasureError> {
-    let used = || -> Result<Duration, MeasureError> {
+    until_asleep(&|| {
         let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
         let sum: std::io::Result<Duration> = pids.iter().map(of_one).sum();
         sum.map_err(|cause| MeasureError::Io { call: "clock_gettime", cause })
-    };
+    })
+}
+
+/// What `used` says when it says the same twice, or never.
+pub(crate) fn until_asleep<E>(used: &dyn Fn() -> Result<Duration, E>) -> Result<Duration, E> {
     let mut before = used()?;
     for _ in 0..LOOKS_MAX {
         std::thread::sleep(LOOK);

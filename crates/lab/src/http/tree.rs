@@ -1,0 +1,421 @@
+//! A server's processes: the first ones and all that they have started, now and later.
+//!
+//! Workers come and go, and a server may leave the process that was started (a daemon): with
+//! [`Tree::adopts_orphans`] such processes become children of this one and stay in the tree.
+//!
+//! CPU time of what lives is exact. A process that has ended between two looks is counted with
+//! what it had at the last look, or with what its parent waited for, whichever is more; the kernel
+//! shows the latter in ticks of 10 ms.
+
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use pollux_sys::task::process_cpu_time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::MeasureError;
+use crate::turns::until_asleep;
+
+/// How long processes may take to end when they are asked to.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+/// Longest wait for the end of one of them.
+const END_LOOK: Duration = Duration::from_millis(50);
+/// Looks at a tree that grows while it is read.
+const GROWING_LOOKS_MAX: u32 = 3;
+
+/// Processes of one server.
+pub(super) struct Tree {
+    members: HashMap<u32, Member>,
+    /// Processes that were looked at and belong to somebody else.
+    strangers: HashSet<u32>,
+    /// Whether children of this process that nobody here has started belong to the tree.
+    adopts: bool,
+    /// What processes had used whose parent is not in the tree, and that have ended.
+    gone: Duration,
+    /// Processes that have ended so far.
+    ended: u64,
+}
+
+/// A process of the tree.
+struct Member {
+    parent: u32,
+    /// Ticks from the start of the machine to its own: with its number it is unique.
+    started: u64,
+    /// Means this process also when its number is another one's; none where that is forbidden.
+    handle: Option<OwnedFd>,
+    /// CPU time at the last look.
+    used: Duration,
+    /// CPU time of those of its children that have ended.
+    by_children: Duration,
+    /// Whether it has ended, and only its parent has not noticed yet.
+    is_zombie: bool,
+}
+
+/// What `/proc/PID/stat` says.
+#[derive(Clone, Copy)]
+struct Stat {
+    parent: u32,
+    started: u64,
+    by_children: Duration,
+    is_zombie: bool,
+}
+
+impl Tree {
+    /// Of these processes and what they start.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub(super) fn of(roots: &[u32]) -> io::Result<Self> {
+        let members = roots.iter().map(|pid| {
+            let stat = Stat::of(*pid).ok_or_else(|| io::Error::from(Errno::SRCH))?;
+            Ok((*pid, Member::new(*pid, stat)))
+        });
+        let members = members.collect::<io::Result<_>>()?;
+        let (strangers, gone) = (HashSet::new(), Duration::ZERO);
+        let mut tree = Self { members, strangers, adopts: false, gone, ended: 0 };
+        tree.look();
+        Ok(tree)
+    }
+
+    /// Has orphans become children of this process, and children of this process members of the
+    /// tree, but those that are left out. For a process that has one tree.
+    pub(super) fn adopts_orphans(&mut self) -> Result<(), MeasureError> {
+        // Any process will do: the kernel takes it as "yes".
+        let yes = Some(rustix::process::getpid());
+        rustix::process::set_child_subreaper(yes).map_err(MeasureError::io("prctl"))?;
+        self.adopts = true;
+        Ok(())
+    }
+
+    /// Says that these children of this process are none of the tree's.
+    pub(super) fn leaves_out(&mut self, others: &[u32]) {
+        self.strangers.extend(others);
+    }
+
+    /// Their numbers, those last that were started last.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        let mut members: Vec<(u64, u32)> =
+            self.members.iter().map(|(pid, member)| (member.started, *pid)).collect();
+        members.sort_unstable();
+        members.into_iter().map(|(_, pid)| pid).collect()
+    }
+
+    /// Whether one of them still runs.
+    pub(super) fn is_alive(&self) -> bool {
+        self.members.values().any(|member| !member.is_zombie)
+    }
+
+    /// How many of them have ended since the beginning.
+    pub(super) const fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// CPU time of all since they started, when it does not grow any more.
+    pub(super) fn cpu_time_asleep(&mut self) -> Duration {
+        let mut sum = Duration::ZERO;
+        for _ in 0..GROWING_LOOKS_MAX {
+            let known = self.pids();
+            let used = |pid: &u32| process_cpu_time(*pid).unwrap_or_default();
+            let Ok(_) = until_asleep(&|| Ok::<_, Infallible>(known.iter().map(used).sum()));
+            sum = self.look();
+            if self.members.keys().all(|pid| known.contains(pid)) {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// Looks who is there: CPU time of all since they started.
+    pub(super) fn look(&mut self) -> Duration {
+        self.find_new();
+        // Parents before children: what a parent has waited for is not counted as its child's.
+        let stats: HashMap<u32, Option<Stat>> =
+            self.members.keys().map(|pid| (*pid, Stat::of(*pid))).collect();
+        let mut ended = Vec::new();
+        for (pid, member) in &mut self.members {
+            let stat = stats[pid].as_ref().filter(|stat| stat.started == member.started);
+            match (stat, process_cpu_time(*pid)) {
+                (Some(stat), Ok(used)) => {
+                    (member.parent, member.is_zombie) = (stat.parent, stat.is_zombie);
+                    member.used = used.max(member.used);
+                }
+                _ => ended.push(*pid),
+            }
+        }
+        for pid in ended {
+            self.ended += 1;
+            let Some(member) = self.members.remove(&pid) else { continue };
+            let used = member.used + member.by_children;
+            match self.members.get_mut(&member.parent) {
+                Some(parent) => parent.by_children += used,
+                None => self.gone += used,
+            }
+        }
+        for (pid, member) in &mut self.members {
+            if let Some(Some(stat)) = stats.get(pid) {
+                member.by_children = member.by_children.max(stat.by_children);
+            }
+        }
+        let used: Duration = self.members.values().map(|m| m.used + m.by_children).sum();
+        used + self.gone
+    }
+
+    /// Takes in processes that were not there at the last look and come from a member.
+    fn find_new(&mut self) {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return };
+        let there: HashSet<u32> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        self.strangers.retain(|pid| there.contains(pid));
+        let is_new =
+            |pid: &&u32| !self.strangers.contains(*pid) && !self.members.contains_key(*pid);
+        let new = there.iter().filter(is_new);
+        let mut new: Vec<(u32, Stat)> =
+            new.filter_map(|pid| Some((*pid, Stat::of(*pid)?))).collect();
+        let this = std::process::id();
+        loop {
+            let is_ours = |stat: &Stat| {
+                self.members.contains_key(&stat.parent) || (self.adopts && stat.parent == this)
+            };
+            let (ours, others): (Vec<_>, Vec<_>) =
+                new.into_iter().partition(|(_, stat)| is_ours(stat));
+            new = others;
+            if ours.is_empty() {
+                break;
+            }
+            self.members.extend(ours.into_iter().map(|(pid, stat)| (pid, Member::new(pid, stat))));
+        }
+        self.strangers.extend(new.into_iter().map(|(pid, _)| pid));
+    }
+
+    /// Puts every thread on one CPU; those that were elsewhere, with where they were.
+    ///
+    /// # Errors
+    /// The process that may not be moved, with the reason.
+    pub(super) fn pin(&mut self, cpu: usize) -> Result<Vec<(Pid, CpuSet)>, (u32, Errno)> {
+        self.look();
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        let mut moved = Vec::new();
+        for (pid, tid) in threads_of(&self.pids()) {
+            let Some(thread) = Pid::from_raw(tid as i32) else { continue };
+            // A thread that has ended meanwhile needs no place.
+            let Ok(before) = sched_getaffinity(Some(thread)) else { continue };
+            if before == only {
+                continue;
+            }
+            match sched_setaffinity(Some(thread), &only) {
+                Ok(()) => moved.push((thread, before)),
+                Err(Errno::SRCH) => {}
+                Err(errno) => return Err((pid, errno)),
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Ends all: asks each of them, as a service manager does, waits, and kills who is left.
+    pub(super) fn end(&mut self) {
+        self.look();
+        self.signal(Signal::TERM);
+        let start = Instant::now();
+        let mut has_killed = false;
+        while self.is_alive() && start.elapsed() < END_PATIENCE * 2 {
+            if start.elapsed() > END_PATIENCE {
+                // Again and again: one may have started another meanwhile.
+                has_killed = true;
+                self.signal(Signal::KILL);
+            }
+            self.wait_for_an_end();
+            self.look();
+        }
+        if !has_killed {
+            self.signal(Signal::KILL);
+        }
+    }
+
+    /// Waits until one that runs has ended, for a moment at most.
+    fn wait_for_an_end(&self) {
+        let mut runs = self.members.values().filter(|member| !member.is_zombie);
+        let mut fds: Vec<PollFd<'_>> = runs
+            .find_map(|member| member.handle.as_ref())
+            .map(|handle| PollFd::new(handle, PollFlags::IN))
+            .into_iter()
+            .collect();
+        let time = Timespec::try_from(END_LOOK).expect("a part of a second");
+        // Whoever was interrupted looks again.
+        let _ = poll(&mut fds, Some(&time));
+    }
+
+    fn signal(&self, signal: Signal) {
+        for handle in self.members.values().filter_map(|member| member.handle.as_ref()) {
+            // One that has ended does not mind.
+            let _ = pidfd_send_signal(handle, signal);
+        }
+    }
+}
+
+impl Member {
+    fn new(pid: u32, stat: Stat) -> Self {
+        let Stat { parent, started, by_children, is_zombie } = stat;
+        let handle = Pid::from_raw(pid as i32);
+        let handle = handle.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let used = process_cpu_time(pid).unwrap_or_default();
+        Self { parent, started, handle, used, by_children, is_zombie }
+    }
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Fields are counted from 3, behind the command's name, which may hold anything
+    /// (`proc_pid_stat(5)`).
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        let ticks = field(16)? + field(17)?;
+        Some(Self {
+            parent: field(4)? as u32,
+            started: field(22)?,
+            by_children: Duration::from_nanos(ticks * tick_ns),
+            is_zombie: matches!(*fields.first()?, "Z" | "X"),
+        })
+    }
+}
+
+/// Every thread of these processes, with its process.
+pub(super) fn threads_of(pids: &[u32]) -> Vec<(u32, u32)> {
+    let threads = |pid: &u32| {
+        let pid = *pid;
+        let entries =
+            std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        tids.map(move |tid| (pid, tid)).collect::<Vec<(u32, u32)>>()
+    };
+    pids.iter().flat_map(threads).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn shell(line: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().expect("a shell")
+    }
+
+    /// Looks until `is_so`, and fails when that never comes.
+    fn look_until(tree: &mut Tree, is_so: impl Fn(&Tree) -> bool) -> Duration {
+        let start = Instant::now();
+        loop {
+            let used = tree.look();
+            if is_so(tree) {
+                return used;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", tree.pids());
+            std::thread::yield_now();
+        }
+    }
+
+    /// A loop that takes some CPU time in a shell.
+    const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+
+    #[test]
+    fn workers_that_come_and_go_are_counted() {
+        // Three that end, one after the other, and one that stays; the shell itself does little.
+        let line =
+            format!("for n in 1 2 3; do ( {BUSY} ); done; ( {BUSY}; exec sleep 600 ) & wait");
+        let mut child = shell(&line);
+        let mut tree = Tree::of(&[child.id()]).expect("a shell");
+        let mut last = Duration::ZERO;
+        let used = loop {
+            let used = tree.look();
+            assert!(used >= last, "it never goes back: {used:?} after {last:?}");
+            last = used;
+            let last_one = tree.pids().last().copied().unwrap_or_default();
+            let name = std::fs::read_to_string(format!("/proc/{last_one}/comm"));
+            if name.is_ok_and(|name| name.trim() == "sleep") {
+                break used;
+            }
+        };
+        assert_eq!(tree.pids().len(), 2, "the shell and its sleep");
+        let one = tree.members.values().map(|member| member.used).max().expect("two of them");
+        assert!(used > one * 5 / 2, "{used:?} in all, the last one {one:?}");
+        tree.end();
+        child.wait().expect("it was killed");
+        assert!(!tree.is_alive());
+    }
+
+    #[test]
+    fn the_time_of_a_whole_tree_stands_still_when_it_sleeps() {
+        let mut child = shell(&format!("( {BUSY}; exec sleep 600 ) & ( exec sleep 600 ) & wait"));
+        let mut tree = Tree::of(&[child.id()]).expect("a shell");
+        look_until(&mut tree, |tree| tree.pids().len() == 3);
+        let start = Instant::now();
+        while tree.cpu_time_asleep() != tree.cpu_time_asleep() {
+            assert!(start.elapsed() < Duration::from_secs(60), "it never sleeps");
+        }
+        tree.end();
+        child.wait().expect("it was killed");
+    }
+
+    #[test]
+    fn who_does_not_mind_a_request_is_killed_with_what_it_started() {
+        let mut child = shell("trap '' TERM; ( trap '' TERM; sleep 600 ) & wait; wait");
+        let mut tree = Tree::of(&[child.id()]).expect("a shell");
+        look_until(&mut tree, |tree| tree.pids().len() >= 2);
+        let pids = tree.pids();
+        tree.end();
+        child.wait().expect("it was killed");
+        let start = Instant::now();
+        while pids.iter().any(|pid| std::path::Path::new(&format!("/proc/{pid}/exe")).exists()) {
+            assert!(start.elapsed() < Duration::from_secs(20), "still there");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_whole_tree_is_put_on_one_cpu() {
+        let mut child = shell("sleep 600 & sleep 600 & wait");
+        let mut tree = Tree::of(&[child.id()]).expect("a shell");
+        look_until(&mut tree, |tree| tree.pids().len() == 3);
+        let [cpu, _] = crate::turns::cpus().expect("a CPU");
+        tree.pin(cpu).expect("they are ours");
+        for (_, tid) in threads_of(&tree.pids()) {
+            let set = sched_getaffinity(Pid::from_raw(tid as i32)).expect("it sleeps");
+            assert_eq!((set.count(), set.is_set(cpu)), (1, true));
+        }
+        tree.end();
+        child.wait().expect("it was killed");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_no_tree() {
+        let mut child = shell("exit 0");
+        let pid = child.id();
+        child.wait().expect("it ends");
+        assert!(Tree::of(&[pid]).is_err());
+    }
+
+    #[test]
+    fn fields_are_counted_behind_any_name() {
+        let stat = "7 (a) b) (c) Z 5 7 7 0 -1 4 0 0 0 0 1 2 3 4 20 0 1 0 99 0";
+        let stat = Stat::parse(stat).expect("whole");
+        assert_eq!((stat.parent, stat.started, stat.is_zombie), (5, 99, true));
+        let tick = Duration::from_nanos(1_000_000_000 / rustix::param::clock_ticks_per_second());
+        assert_eq!(stat.by_children, tick * 7);
+    }
+}
