@@ -126,6 +126,11 @@ pub(crate) enum LabCommand {
         #[command(flatten)]
         run: RunFlags,
     },
+    /// Put two builds of pollux side by side: --arm old=PATH --arm new=PATH
+    Version {
+        #[command(flatten)]
+        run: RunFlags,
+    },
     /// Repeat a published benchmark: 0 = epoll_bench (2006), 1 = pipetest and dphttpd (2002),
     /// 2 = epoll against io_uring (2020), 4 = EPOLLEXCLUSIVE (2015)
     Seed {
@@ -249,36 +254,31 @@ pub(crate) struct JobFlags {
     /// Print every interval of every timing run
     #[arg(long, help_heading = "Job")]
     pub(crate) show_intervals: bool,
-    /// Mechanisms to compare: all, or some of select, poll, aio, epoll, epoll-et,
-    /// epoll-oneshot, uring-poll, uring
-    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::drivers(),
-          hide_possible_values = true, help_heading = "Arms")]
-    pub(crate) poller: Vec<String>,
-    /// A build of pollux as an arm, for each of the pollers; twice or more to compare builds
-    #[arg(long, value_name = "NAME=PATH", help_heading = "Arms")]
-    pub(crate) binary: Vec<String>,
-    /// herd only: how workers wait for work: all, or some of exclusive, epoll, edge, shared, block,
-    /// uring
-    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::waits(),
-          hide_possible_values = true, help_heading = "Arms")]
-    pub(crate) wait: Vec<String>,
-    /// Other programs beside pollux: all, none, or some of bare loops in C (raw-epoll, raw-uring,
-    /// raw-c), servers (nginx, haproxy, h2o, lighttpd), libraries (libev, libuv, libevent, mio,
-    /// polling) and pools (pool, pool-epoll)
-    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::peers(),
-          hide_possible_values = true, help_heading = "Arms")]
-    pub(crate) peer: Vec<String>,
+    /// What is compared, in place of the arms of the job: mechanisms (select, poll, aio, epoll,
+    /// epoll-et, epoll-oneshot, uring-poll, uring), of herd ways of waiting (exclusive, epoll, edge,
+    /// shared, block, uring), bare loops in C (raw-epoll, raw-uring, raw-c), servers (nginx, haproxy,
+    /// h2o, lighttpd), libraries (libev, libuv, libevent, mio, polling) and pools (pool, pool-epoll);
+    /// all, mechanisms or others for those that the experiment has. Several with commas.
+    ///
+    /// NAME=COMMAND, in http: your own server, which the lab starts. {port} or {address} in the
+    /// command stands for where it has to listen. With --arm-pattern, anywhere: a program that runs
+    /// from start to end; {nfds} and the like stand for axes, and its figure is in the unit of the
+    /// experiment: events or calls per second for streams, pipes and herd, ns per event for chain, µs
+    /// of CPU per request for http.
+    ///
+    /// NAME=pid:PID@ADDRESS, in http: a server that runs already.
+    ///
+    /// NAME=pollux:PATH: another build of pollux on epoll; PATH@DRIVER for another mechanism. In the
+    /// job version, NAME=PATH is that too.
+    #[arg(long, value_name = "ARM", value_parser = values::arms(), hide_possible_values = true,
+          help_heading = "Arms")]
+    pub(crate) arm: Vec<String>,
+    /// Where the program of --arm prints its figure: a regular expression with one group
+    #[arg(long, value_name = "REGEX", help_heading = "Arms")]
+    pub(crate) arm_pattern: Vec<String>,
     /// The arm that the others are compared with
     #[arg(long, value_name = "ARM", help_heading = "Arms")]
     pub(crate) baseline: Option<String>,
-    /// An external program as an arm. {NAME} is replaced by the axis of that name, as in
-    /// {connections}. Its figure is in the unit of the experiment: events or calls per second for
-    /// streams, pipes and herd, ns per event for chain, µs of CPU per request for http
-    #[arg(long, value_name = "NAME=COMMAND", help_heading = "Arms")]
-    pub(crate) arm: Vec<String>,
-    /// Where that program prints its figure: a regular expression with one group
-    #[arg(long, value_name = "REGEX", help_heading = "Arms")]
-    pub(crate) arm_pattern: Vec<String>,
     /// Time before the measured window
     #[arg(long, value_name = "TIME", help_heading = "Window")]
     pub(crate) ramp_time: Option<String>,

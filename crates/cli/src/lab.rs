@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use pollux_engine::Driver;
+use pollux_lab::arm::Peer;
 use pollux_lab::compare::{self, Change};
 use pollux_lab::error::in_words;
-use pollux_lab::experiment::{Experiment, Peer};
+use pollux_lab::experiment::Experiment;
 use pollux_lab::floor::FloorOptions;
 use pollux_lab::host::sources::Sources;
-use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides};
+use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides, VERSION_JOB};
 use pollux_lab::measure::{Line, RunSpec, measure};
 use pollux_lab::plan::{Machine, Plan, Resources, Wanted, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
@@ -35,6 +36,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
     match lab.command {
         None => run_job(DEFAULT_JOB, lab.run),
         Some(LabCommand::Run { target, run }) => run_job(&target.job, run),
+        Some(LabCommand::Version { run }) => run_job(VERSION_JOB, run),
         Some(LabCommand::Seed { number, run }) => run_job(number, run),
         Some(LabCommand::Axes { experiment }) => {
             output::result(&axis_flags::text(experiment))?;
@@ -120,7 +122,7 @@ fn exit_code(record: &Record, is_strict: bool, signal: i32) -> ExitCode {
 
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     let mut job = job::find(target).map_err(Failure::usage)?;
-    job.apply(&overrides(flags)?).map_err(Failure::usage)?;
+    job.apply(&overrides(target, flags)).map_err(Failure::usage)?;
     builds_are_there(&job)?;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Ok(Plan::make(
@@ -134,19 +136,13 @@ fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     ))
 }
 
-fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
-    let commands = match (flags.arm.is_empty(), flags.arm_pattern.is_empty()) {
-        (true, true) => Vec::new(),
-        _ => job::commands_from_flags(&flags.arm, &flags.arm_pattern).map_err(Failure::usage)?,
-    };
-    Ok(Overrides {
+fn overrides(target: &str, flags: JobFlags) -> Overrides {
+    Overrides {
         only: flags.only,
-        pollers: flags.poller,
-        builds: flags.binary,
-        waits: flags.wait,
-        peers: flags.peer,
+        arms: flags.arm,
+        arm_patterns: flags.arm_pattern,
+        bare_is_build: target == VERSION_JOB,
         axes: flags.axes.0,
-        commands,
         baseline: flags.baseline,
         blocks: flags.blocks,
         max_blocks: flags.max_blocks,
@@ -161,15 +157,17 @@ fn overrides(flags: JobFlags) -> Result<Overrides, Failure> {
         request_times: flags.request_times,
         show_intervals: flags.show_intervals,
         rates: flags.rates,
-    })
+    }
 }
 
 /// Refuses a job whose builds are no files: every run of theirs would fail.
 fn builds_are_there(job: &Job) -> Result<(), Failure> {
-    for build in job.parts.iter().flat_map(|part| &part.builds) {
-        if !build.program.is_file() {
-            let path = build.program.display();
-            return Err(Failure::usage(format!("--binary {}: {path} is no file", build.name)));
+    for arm in job.parts.iter().flat_map(|part| &part.arms) {
+        if let Some(build) = arm.kind.build()
+            && !build.program.is_file()
+        {
+            let (name, path) = (&arm.name, build.program.display());
+            return Err(Failure::usage(format!("arm {name}: {path} is not a file")));
         }
     }
     Ok(())

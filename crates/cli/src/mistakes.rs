@@ -14,8 +14,8 @@ use crate::output::{self, Failure};
 /// Longest value that is repeated.
 const VALUE_CHARS_MAX: usize = 60;
 
-/// Flags of other programs that people try, by command, with what they mean here.
-const ELSEWHERE: [(&str, &str, &str); 8] = [
+/// Flags of other programs and of earlier versions that people try, by command, with what they mean here.
+const ELSEWHERE: [(&str, &str, &str); 12] = [
     ("serve", "--port", "the port stands in --listen, as in --listen 127.0.0.1:8080"),
     ("serve", "--bind", "the address stands in --listen, as in --listen 127.0.0.1:8080"),
     ("serve", "--host", "the address stands in --listen, as in --listen 127.0.0.1:8080"),
@@ -24,6 +24,10 @@ const ELSEWHERE: [(&str, &str, &str); 8] = [
     ("load", "--tls", "TLS is asked for by the URL: https://HOST/"),
     ("load", "--port", "the port stands in the URL, as in http://127.0.0.1:8080/"),
     ("load", "--rps", "the requests per second are --rate"),
+    ("lab", "--poller", "mechanisms are arms, as in --arm epoll,uring"),
+    ("lab", "--wait", "ways of waiting are arms, as in --arm exclusive,epoll"),
+    ("lab", "--peer", "other systems are arms, as in --arm epoll,nginx"),
+    ("lab", "--binary", "builds are arms, as in --arm old=pollux:PATH --arm new=pollux:PATH"),
 ];
 
 /// Lets values begin with a minus sign where they are numbers, so that `-c -5` is a wrong number

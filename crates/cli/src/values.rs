@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 use jiff::fmt::friendly::SpanParser;
 use pollux_engine::Driver;
-use pollux_lab::experiment::{Experiment, Peer, Wait};
+use pollux_lab::experiment::Experiment;
 use pollux_lab::job::{self, did_you_mean};
 use pollux_load::render::count;
 
@@ -101,19 +101,9 @@ pub(crate) fn driver() -> Choice<Driver> {
     Choice::new("poller", Driver::ALL.map(|driver| (driver.name().to_owned(), "", driver)))
 }
 
-/// Mechanisms to compare.
-pub(crate) fn drivers() -> Offered {
-    Offered::names(Driver::ALL.map(Driver::name).into_iter().chain(["all", "none"]))
-}
-
-/// Ways of waiting to compare.
-pub(crate) fn waits() -> Offered {
-    Offered::names(Wait::ALL.map(Wait::name).into_iter().chain(["all", "none"]))
-}
-
-/// Other systems to compare with.
-pub(crate) fn peers() -> Offered {
-    Offered::names(Peer::ALL.map(Peer::name).into_iter().chain(["all", "none"]))
+/// Arms of the lab; any other text is one of the user's.
+pub(crate) fn arms() -> Offered {
+    Offered::names(job::arm_names())
 }
 
 /// What can be run: built-in jobs and experiments; any other text is a path.

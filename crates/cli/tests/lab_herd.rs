@@ -21,11 +21,9 @@ fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
 }
 
 fn start_arm(axes: &Value, arm: &Value, runtime_ms: u64, program: &[&str]) -> Child {
-    let mut spec = json!({"experiment": "herd", "poller": null, "pattern": "random",
-                          "axes": axes, "seed": 1, "ramp_ms": 50, "runtime_ms": runtime_ms,
+    let spec = json!({"experiment": "herd", "arm": arm, "axes": axes,
+                           "seed": 1, "ramp_ms": 50, "runtime_ms": runtime_ms,
                           "interval_ms": 20, "pass": "timing", "scratch": scratch()});
-    let (spec_map, arm) = (spec.as_object_mut().expect("a map"), arm.as_object().cloned());
-    spec_map.extend(arm.expect("a map"));
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).args(["lab", "measure"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -187,7 +185,7 @@ fn what_a_herd_can_not_be_is_answered_with_what_it_can() {
         ("--workers", "0", "a whole number from 1 to 1000"),
         ("--callers", "65", "a whole number from 1 to 64"),
         ("--source", "nonsense", "queue, socket, eventfd, pipe"),
-        ("--wait", "nonsense", "exclusive, epoll, edge, shared, block, uring"),
+        ("--arm", "nonsense", "exclusive, edge, shared, block"),
         ("--calls", "-1", "a whole number from 0"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
@@ -257,7 +255,7 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let _ = std::fs::remove_dir_all(&folder);
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", "run", "herd", "--only", "queue", "--workers", "4", "--quiet", "--json"]);
-    command.args(["--wait", "exclusive,block", "--blocks", "2", "--runtime", "200ms"]);
+    command.args(["--arm", "exclusive,block", "--blocks", "2", "--runtime", "200ms"]);
     let output = command.arg("--out").arg(&folder).output().expect("pollux starts");
     let said = String::from_utf8_lossy(&output.stderr);
     let record: Value =

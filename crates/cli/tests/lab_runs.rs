@@ -81,10 +81,8 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
             "4",
             "--dead",
             "20",
-            "--poller",
-            "epoll-et,uring",
-            "--peer",
-            "raw-epoll,nginx",
+            "--arm",
+            "epoll-et,uring,raw-epoll,nginx",
             "--baseline",
             "raw-epoll",
             "--runtime",
@@ -140,9 +138,7 @@ fn every_generator_loads_a_server_in_the_same_blocks() {
             "4",
             "--generator",
             "pollux,wrk,ab",
-            "--poller",
-            "none",
-            "--peer",
+            "--arm",
             "raw-epoll",
             "--baseline",
             "raw-epoll",
@@ -177,10 +173,8 @@ fn dead_connections_beyond_a_process_are_held_by_several() {
         "8",
         "--dead",
         "0,1000",
-        "--poller",
-        "epoll-et,uring",
-        "--peer",
-        "raw-epoll",
+        "--arm",
+        "epoll-et,uring,raw-epoll",
         "--baseline",
         "raw-epoll",
         "--runtime",
@@ -217,10 +211,8 @@ fn the_chain_runs_on_pollers_rings_and_libraries() {
             "5",
             "--writes",
             "200",
-            "--poller",
-            "epoll,uring-poll,uring",
-            "--peer",
-            "all",
+            "--arm",
+            "epoll,uring-poll,uring,all",
             "--baseline",
             "raw-epoll",
             "--runtime",
@@ -256,8 +248,7 @@ fn the_chain_runs_on_pollers_rings_and_libraries() {
 }
 
 /// The flags of a short run of pollux on one mechanism that is everywhere.
-const ON_EPOLL: [&str; 8] =
-    ["--poller", "epoll", "--peer", "none", "--baseline", "epoll", "--runtime", "500ms"];
+const ON_EPOLL: [&str; 6] = ["--arm", "epoll", "--baseline", "epoll", "--runtime", "500ms"];
 
 #[test]
 fn a_split_reply_is_judged_by_its_rate_which_waits_for_acknowledgements() {
@@ -294,7 +285,7 @@ fn builds_are_servers_and_run_workloads() {
     let program = env!("CARGO_BIN_EXE_pollux");
     let (old, new) = (format!("old={program}"), format!("new={program}"));
     let words = ["version", "--pipes", "10", "--connections", "4", "--dead", "0"];
-    let more = ["--binary", &old, "--binary", &new, "--runtime", "200ms", "--interval", "20ms"];
+    let more = ["--arm", &old, "--arm", &new, "--runtime", "200ms", "--interval", "20ms"];
     let record = record(&lab(&[&words[..], &more].concat(), &folder));
     let arms: Vec<&Value> =
         record["runs"].as_array().expect("runs").iter().map(|run| &run["arm"]).collect();
@@ -306,7 +297,7 @@ fn builds_are_servers_and_run_workloads() {
     let facts = record["environment"].as_array().expect("facts");
     let fact = facts.iter().find(|fact| fact["name"] == "build new").expect("a fact");
     assert!(fact["reading"]["value"].as_str().is_some_and(|said| said.contains("pollux ")));
-    let missing = lab(&["version", "--binary", "old=no/such/pollux"], &folder);
+    let missing = lab(&["version", "--arm", "old=no/such/pollux"], &folder);
     assert_eq!(missing.status.code(), Some(2));
 }
 
@@ -315,8 +306,7 @@ fn an_interrupted_run_leaves_no_process_behind() {
     let folder = Folder::new("http-interrupted");
     let axes = json!({"connections": "4", "pipeline": "1", "keepalive": "true", "dead": "10",
                       "generator": "pollux", "reply_bytes": "128"});
-    let spec = json!({"experiment": "http", "poller": null, "peer": "raw-epoll",
-                      "pattern": "random", "axes": axes, "seed": 1, "ramp_ms": 0,
+    let spec = json!({"experiment": "http", "arm": {"peer": "raw-epoll"}, "axes": axes, "seed": 1, "ramp_ms": 0,
                       "runtime_ms": 600_000, "interval_ms": 100, "pass": "timing",
                       "scratch": folder.0});
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));

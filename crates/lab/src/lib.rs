@@ -1,6 +1,7 @@
 //! The laboratory: experiments, statistics, records and reports.
 #![forbid(unsafe_code)]
 
+pub mod arm;
 pub mod compare;
 pub mod doctor;
 pub mod error;

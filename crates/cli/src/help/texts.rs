@@ -73,7 +73,7 @@ const LAB: &[Section] = &[
         "\
 # the quick job: which mechanism for which load?
 pollux lab
-pollux lab run streams --transport pipe,tcp --poller epoll,epoll-et,uring-poll
+pollux lab run streams --transport pipe,tcp --arm epoll,epoll-et,uring-poll
 pollux lab run http --connections 64,256
 # Dumazet's epoll_bench as he ran it
 pollux lab seed 0
@@ -87,15 +87,15 @@ pollux lab compare before after --gate",
 const LAB_RUN: &[Section] = &[
     Section::Examples(
         "\
-pollux lab run streams --transport pipe,tcp --poller epoll,epoll-et,uring-poll
+pollux lab run streams --transport pipe,tcp --arm epoll,epoll-et,uring-poll
 pollux lab run pipes --pipes 10,100,1000,9000 --rule fixed --out results
 # another program as an arm, and as what the others are compared with
-pollux lab run streams --transport pipe --poller epoll-et \\
+pollux lab run streams --transport pipe --arm epoll-et \\
     --arm 'original=./epoll_bench -n 2000 -t 2' --arm-pattern 'Avg: (\\d+) evts/sec' \\
     --baseline original --blocks 6
 # two builds of pollux side by side
-pollux lab run version --binary old=../old/target/release/pollux \\
-    --binary new=target/release/pollux",
+pollux lab version --arm old=../old/target/release/pollux \\
+    --arm new=target/release/pollux",
     ),
     SEE_AXES,
     LAB_SIGNALS,

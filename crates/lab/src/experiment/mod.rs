@@ -9,6 +9,7 @@ use std::fmt;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
+use crate::arm::{Peer, Wait};
 use crate::error::MeasureError;
 use crate::herd::Herd;
 use crate::http::Served;
@@ -19,16 +20,12 @@ use crate::turns::Subject;
 mod axis;
 pub(crate) mod chain;
 mod generator;
-mod peer;
 mod pipes;
 mod streams;
 mod transport;
-mod wait;
 
 pub use axis::{Axis, AxisKind, AxisValueError};
 pub use generator::Generator;
-pub use peer::Peer;
-pub use wait::Wait;
 
 /// An experiment of the lab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -218,6 +215,12 @@ impl Experiment {
             Self::Herd => &Wait::ALL,
             Self::Streams | Self::Pipes | Self::Chain | Self::Http => &[],
         }
+    }
+
+    /// Whether a server that the user names can be an arm.
+    #[must_use]
+    pub const fn takes_servers(self) -> bool {
+        matches!(self, Self::Http)
     }
 
     /// The floors and other people's systems that it can compare with.

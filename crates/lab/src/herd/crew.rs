@@ -17,8 +17,8 @@ use super::requests::Requests;
 use super::source::{Opened, Source};
 use super::waiting;
 use super::worker::{Orders, Report, Word};
+use crate::arm::Wait;
 use crate::error::MeasureError;
-use crate::experiment::Wait;
 
 /// How long all workers may take until they wait; a hundred times what one takes.
 const READY_PATIENCE: Duration = Duration::from_secs(60);

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use pollux_xatmi::worker::Wake;
 
+use crate::arm::{Peer, Wait};
 use crate::error::MeasureError;
-use crate::experiment::{Peer, Wait};
 use crate::host::Reading;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
@@ -69,13 +69,18 @@ pub(crate) fn measure(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    match spec.peer()? {
+    match spec.arm.peer() {
         None => bare(spec, on_interval, is_interrupted),
         Some(Peer::RawC) => raw::measure(spec, on_interval, is_interrupted),
         Some(Peer::Pool) => pool::measure(spec, Wake::One, on_interval, is_interrupted),
         Some(Peer::PoolEpoll) => pool::measure(spec, Wake::All, on_interval, is_interrupted),
         Some(peer) => Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
     }
+}
+
+/// How the workers of the arm wait.
+fn wait_of(spec: &RunSpec) -> Result<Wait, MeasureError> {
+    spec.arm.wait().ok_or_else(|| MeasureError::Spec("herd needs a way of waiting".into()))
 }
 
 /// A source with workers of the lab's own.
@@ -87,7 +92,7 @@ fn bare(
     let source = spec.word("source")?;
     let unknown = || MeasureError::Spec(format!("no source is called {source}"));
     let source = Source::by_name(source).ok_or_else(unknown)?;
-    let (workers, callers, wait) = (spec.count("workers")?, spec.count("callers")?, spec.wait()?);
+    let (workers, callers, wait) = (spec.count("workers")?, spec.count("callers")?, wait_of(spec)?);
     let opened = Opened::open(source, callers, wait == Wait::Block)?;
     let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
     let name = source.name().to_owned();

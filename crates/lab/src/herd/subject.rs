@@ -12,9 +12,10 @@ use pollux_xatmi::worker::Wake;
 use super::callers::{Go, Orders};
 use super::crew::Crew;
 use super::source::{Opened, Source};
+use super::wait_of;
 use super::{Calling, check_sum, pool, raw, requests_of, shares};
+use crate::arm::{Peer, Wait};
 use crate::error::MeasureError;
-use crate::experiment::{Peer, Wait};
 use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
@@ -56,9 +57,9 @@ impl<'a> Herd<'a> {
         let source = spec.word("source")?;
         let unknown = || MeasureError::Spec(format!("no source is called {source}"));
         let source = Source::by_name(source).ok_or_else(unknown)?;
-        let (calling, crew, pids) = match spec.peer()? {
+        let (calling, crew, pids) = match spec.arm.peer() {
             None => {
-                let wait = spec.wait()?;
+                let wait = wait_of(spec)?;
                 let opened = Opened::open(source, callers, wait == Wait::Block)?;
                 let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
                 let name = source.name().to_owned();

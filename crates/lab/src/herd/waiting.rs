@@ -18,8 +18,8 @@ use pollux_sys::epoll::{EpollEvent, wait};
 use pollux_sys::ring::{Request, Ring, Shots, Sizes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use crate::arm::Wait;
 use crate::error::MeasureError;
-use crate::experiment::Wait;
 
 /// What an event or a completion stands for.
 const WORK: u64 = 0;

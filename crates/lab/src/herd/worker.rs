@@ -12,8 +12,8 @@ use super::intake::Intake;
 use super::message::Purpose;
 use super::source::Source;
 use super::waiting::{Waiting, Woken};
+use crate::arm::Wait;
 use crate::error::{MeasureError, in_words};
-use crate::experiment::Wait;
 
 /// What a worker is told. The descriptors beside it: the end of the run, the epoll instance of all
 /// workers where there is one, then those of the source.

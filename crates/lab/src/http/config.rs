@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::load::Load;
-use crate::experiment::Peer;
+use crate::arm::Peer;
 
 /// Longest body that nginx takes as a word of its configuration; longer ones come from the file.
 const WORD_BYTES_MAX: usize = 2048;

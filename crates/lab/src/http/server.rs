@@ -16,8 +16,8 @@ use super::load::Load;
 use super::process::Process;
 use super::times::TimesSocket;
 use super::tree::{Tree, threads_of};
+use crate::arm::Peer;
 use crate::error::{MeasureError, in_words};
-use crate::experiment::Peer;
 use crate::host::programs;
 use crate::measure::{Pass, RunSpec};
 use crate::turns;
@@ -94,7 +94,7 @@ impl Server {
         if let Err((pid, errno)) = server.tree.pin(cpu) {
             server.notes.push(format!("process {pid} could not be kept on CPU {cpu}: {errno}"));
         }
-        server.mechanism = spec.driver()?.map(|driver| driver.name().to_owned());
+        server.mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
         Ok(server)
     }
 
@@ -167,7 +167,7 @@ fn started(
         Some(address) => (address, None),
         None => announced(&mut process)?,
     };
-    is_as_asked(spec.driver()?, mechanism)?;
+    is_as_asked(spec.arm.driver(), mechanism)?;
     Ok((process, address))
 }
 
@@ -192,8 +192,8 @@ fn start(
 ) -> Result<Start, MeasureError> {
     let listen = listen.to_string();
     let itself = || std::env::current_exe().map_err(|cause| setup("this program's path", cause));
-    if let Some(driver) = spec.driver()? {
-        let program = spec.server.clone().map_or_else(itself, Ok)?;
+    if let Some(driver) = spec.arm.driver() {
+        let program = spec.arm.build().map_or_else(itself, |build| Ok(build.program.clone()))?;
         let mut command = Command::new(program);
         command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
         command.args(["--listen", &listen, "--poller", driver.name(), "--threads", "1"]);
@@ -211,7 +211,7 @@ fn start(
         }
         return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
     }
-    match spec.peer()? {
+    match spec.arm.peer() {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
         Some(floor @ (Peer::RawEpoll | Peer::RawUring)) => {
             let mut command = Command::new(itself()?);

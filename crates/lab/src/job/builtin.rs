@@ -14,6 +14,8 @@ use super::{Job, Overrides};
 
 /// The job of plain `pollux lab`.
 pub const DEFAULT_JOB: &str = "quick";
+/// The job that compares builds of pollux.
+pub const VERSION_JOB: &str = "version";
 /// Largest job file that is read; the built-in ones have a few thousand bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -76,7 +78,7 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "version",
-        about: "two builds of pollux side by side: --binary old=PATH --binary new=PATH",
+        about: "two builds of pollux side by side: --arm old=PATH --arm new=PATH",
         text: include_str!("../../../../jobs/version.toml"),
     },
 ];

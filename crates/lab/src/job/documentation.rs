@@ -13,11 +13,11 @@ const HEAD: &str = "\
 # The job file
 
 A job file tells `pollux lab run` what to measure, on which arms and how often. It is TOML: one
-`[global]` section, a `[[job]]` section for each experiment, and below a job a `[[job.arm]]` for
-each external program. This page is made from the table that the program checks files against.
+`[global]` section and a `[[job]]` section for each experiment. This page is made from the table that
+the program checks files against.
 
 ```toml
-schema = 1
+schema = 2
 
 [global]
 blocks = 12
@@ -26,19 +26,31 @@ runtime = \"2s\"
 [[job]]
 experiment = \"streams\"
 transport = [\"pipe\", \"tcp\"]   # a list is an axis: a point for each value
-pollers = [\"epoll\", \"epoll-et\"]
-
-[[job.arm]]
-name = \"epoll_bench\"
-command = \"epoll_bench -n 2000\"
-pattern = 'Avg: ([0-9.]+) evts/sec'
+arms = [
+    \"epoll\", \"epoll-et\",
+    { name = \"epoll_bench\", command = \"epoll_bench -n 2000\", pattern = 'Avg: ([0-9.]+) evts/sec' },
+]
 ```
 
 Durations are written `\"500ms\"`, `\"2s\"`, `\"1m30s\"`; shares `\"3%\"` or `0.03`. The run settings
-`pollers`, `binaries`, `waits`, `peers`, `baseline`, `ramp_time`, `runtime` and `interval` in a `[[job]]` override
-those in `[global]`. A flag of `pollux lab run` is called like its key, with `-` for `_` (`pollers` is
-`--poller`, `binaries` is `--binary`, `waits` is `--wait`, `peers` is `--peer`, an arm is `--arm 'name=command' --arm-pattern RE`), and overrides the file. An unknown
+`arms`, `baseline`, `ramp_time`, `runtime` and `interval` in a `[[job]]` override those in `[global]`. A
+flag of `pollux lab run` is called like its key, with `-` for `_`, and overrides the file. An unknown
 key is a mistake, never ignored; all mistakes of a file are reported at once.
+
+`arms` is one list of everything that is compared. Names of the lab stand for what an experiment has of
+that name: `epoll` is a poller, in `herd` a way of waiting. `all`, `mechanisms` (drivers of pollux, ways
+of waiting) and `others` (bare loops in C, servers, libraries, pools) stand for all that it has. A table
+is an arm of your own, of one of four forms, and so is its flag:
+
+| in a job file | as a flag | what it is |
+|---|---|---|
+| `{ name = \"mine\", server = \"./mine --listen {address}\" }` | `--arm 'mine=./mine --listen {address}'` | a server that the lab starts, in `http`; `{port}` or `{address}` stands for where it has to listen |
+| `{ name = \"live\", pid = 1234, address = \"127.0.0.1:80\" }` | `--arm live=pid:1234@127.0.0.1:80` | a server that runs already, in `http` |
+| `{ name = \"old\", pollux = \"PATH\", driver = \"uring\" }` | `--arm old=pollux:PATH@uring` | another build of pollux, on epoll where no driver is named; in the job `version` `--arm old=PATH` is one too |
+| `{ name = \"bench\", command = \"bench -n {nfds}\", pattern = '([0-9]+)' }` | `--arm 'bench=bench -n {nfds}' --arm-pattern '([0-9]+)'` | a program that runs from start to end and prints its figure |
+
+Where `--arm` is given, the arms are those of the flags and no others: `--arm all --arm 'mine=...'` keeps
+what the experiment has.
 
 Where a default does not fit what was given, the default gives way: `max_blocks` follows `blocks`
 and the other way round, `interval` shrinks to `runtime`, and without `epoll` the first arm is the
@@ -50,7 +62,8 @@ baseline. Two given values that contradict each other are a mistake.
 pub fn documentation_page() -> String {
     let mut page = HEAD.to_owned();
     for section in Section::ALL {
-        heading(&mut page, section.title());
+        let title = if section == Section::Arm { "A table in `arms`" } else { section.title() };
+        heading(&mut page, title);
         row(&mut page, ["key", "accepts", "default", "what it sets", "example"]);
         rule(&mut page);
         for key in KEYS.iter().filter(|key| key.sections.contains(&section)) {

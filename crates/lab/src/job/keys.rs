@@ -10,7 +10,7 @@ use crate::experiment::{Axis, Experiment};
 use super::kind::Kind;
 
 /// Version of the job file format.
-pub const SCHEMA: u64 = 1;
+pub const SCHEMA: u64 = 2;
 
 /// Most blocks: at the shortest runs still hours, and the pairs of far fewer blocks show any
 /// effect that matters.
@@ -18,6 +18,9 @@ const BLOCKS_MAX: u64 = 1000;
 
 /// Most samples per second: above this the sampling itself slows what is measured.
 const PROFILE_HZ_MAX: u32 = 10_000;
+
+/// Highest number of a process (`PID_MAX_LIMIT`).
+const PID_MAX: u64 = 1 << 22;
 
 /// One key of a job file.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,7 +51,7 @@ pub enum Section {
     Global,
     /// `[[job]]`: one experiment.
     Job,
-    /// `[[job.arm]]`: one external program of the experiment above it.
+    /// A table in the list `arms`: one that the user names.
     Arm,
 }
 
@@ -63,7 +66,7 @@ impl Section {
             Self::File => "the top of the file",
             Self::Global => "[global]",
             Self::Job => "[[job]]",
-            Self::Arm => "[[job.arm]]",
+            Self::Arm => "an arm",
         }
     }
 
@@ -71,8 +74,7 @@ impl Section {
     pub(super) const fn headers(self) -> &'static [&'static str] {
         match self {
             Self::File => &["global", "job"],
-            Self::Job => &["arm"],
-            Self::Global | Self::Arm => &[],
+            Self::Global | Self::Job | Self::Arm => &[],
         }
     }
 }
@@ -90,10 +92,10 @@ pub const KEYS: &[Key] = &[
         name: "schema",
         sections: FILE,
         kind: Kind::Whole(SCHEMA, SCHEMA),
-        default: Some("1"),
-        reason: "the only version so far",
+        default: Some("2"),
+        reason: "version 1 had other keys for arms",
         about: "version of the job file format",
-        example: "1",
+        example: "2",
     },
     Key {
         name: "name",
@@ -227,44 +229,16 @@ pub const KEYS: &[Key] = &[
         example: "\"streams\"",
     },
     Key {
-        name: "pollers",
+        name: "arms",
         sections: BOTH,
-        kind: Kind::Pollers,
+        kind: Kind::Arms,
         default: Some("all"),
         reason: "the question is which one; those that the machine lacks are left out with the \
                  reason",
-        about: "mechanisms to compare, each an arm; \"none\" leaves only external arms",
-        example: "[\"epoll\", \"poll\"]",
-    },
-    Key {
-        name: "waits",
-        sections: BOTH,
-        kind: Kind::Waits,
-        default: Some("all"),
-        reason: "the question is which one; without io_uring, `uring` is left out with the reason",
-        about: "ways in which workers wait, each an arm; only `herd` has them, instead of pollers",
-        example: "[\"exclusive\", \"epoll\"]",
-    },
-    Key {
-        name: "peers",
-        sections: BOTH,
-        kind: Kind::Peers,
-        default: Some("all"),
-        reason: "what the experiment knows how to run beside pollux; those that the machine lacks \
-                 are left out with the package to install",
-        about: "floors and whole systems to compare with, each an arm; `pipes` has none, `streams` and \
-                `herd` have a floor in C, and `herd` the service pool on queues",
-        example: "[\"raw-epoll\", \"nginx\"]",
-    },
-    Key {
-        name: "binaries",
-        sections: BOTH,
-        kind: Kind::Builds,
-        default: None,
-        reason: "only the program that runs the job",
-        about: "builds of pollux to compare, each an arm for each of the pollers; of `http` they are \
-                the servers, of the others they run the workload",
-        example: "[\"old=../old/target/release/pollux\", \"new=target/release/pollux\"]",
+        about: "what is compared: names of mechanisms, ways of waiting and other systems, `all`, \
+                `mechanisms` or `others` for those that the experiment has, and tables for arms of \
+                your own; `[global]` may name what only some of the experiments have",
+        example: "[\"epoll\", \"uring\", \"nginx\"]",
     },
     Key {
         name: "baseline",
@@ -322,28 +296,87 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Name,
         default: None,
         reason: "must be given",
-        about: "name of the arm; not that of a poller",
-        example: "\"epoll_bench\"",
+        about: "name of the arm; not one that the lab has",
+        example: "\"mine\"",
+    },
+    Key {
+        name: "server",
+        sections: ARM,
+        kind: Kind::ServerLine,
+        default: None,
+        reason: "one of `server`, `pid`, `pollux` and `command` must be given",
+        about: "a server that the lab starts, for `http`: a command line, split into words as a POSIX \
+                shell does; no shell runs it",
+        example: "\"./mine --listen {address}\"",
+    },
+    Key {
+        name: "pid",
+        sections: ARM,
+        kind: Kind::Whole(1, PID_MAX),
+        default: None,
+        reason: "see `server`",
+        about: "a server that runs already, for `http`: the process whose CPU time counts, with that \
+                of its descendants; needs `address`",
+        example: "1234",
+    },
+    Key {
+        name: "address",
+        sections: ARM,
+        kind: Kind::Address,
+        default: None,
+        reason: "must be given with `pid`",
+        about: "where that server listens",
+        example: "\"127.0.0.1:8080\"",
+    },
+    Key {
+        name: "pollux",
+        sections: ARM,
+        kind: Kind::Line,
+        default: None,
+        reason: "see `server`",
+        about: "path of another build of pollux: in `http` it is the server, elsewhere it runs the \
+                workload",
+        example: "\"../old/target/release/pollux\"",
+    },
+    Key {
+        name: "driver",
+        sections: ARM,
+        kind: Kind::Driver,
+        default: Some("epoll"),
+        reason: "the mechanism that most servers use",
+        about: "what that build runs on",
+        example: "\"uring\"",
     },
     Key {
         name: "command",
         sections: ARM,
         kind: Kind::CommandLine,
         default: None,
-        reason: "must be given",
-        about: "command line, split into words as a POSIX shell does; no shell runs it",
-        example: "\"epoll_bench -n 2000\"",
+        reason: "see `server`",
+        about: "a program that runs from start to end and prints its own figure, in the unit of the \
+                experiment: a command line like that of `server`, in which `{nfds}` and the like stand \
+                for axes of the point; needs `pattern`",
+        example: "\"epoll_bench -n {nfds}\"",
     },
     Key {
         name: "pattern",
         sections: ARM,
         kind: Kind::Pattern,
         default: None,
-        reason: "must be given",
+        reason: "must be given with `command`",
         about: "regular expression whose first group is the figure, searched in both outputs; \
                 the last match counts",
         example: "'Avg: ([0-9.]+) evts/sec'",
     },
+];
+
+/// Keys of schema 1, and what is written instead.
+pub(super) const REPLACED: [(&str, &str); 5] = [
+    ("pollers", "arms = [\"epoll\", ...], or arms = \"mechanisms\" for all of them"),
+    ("waits", "arms = [\"exclusive\", ...], or arms = \"mechanisms\" for all of them"),
+    ("peers", "their names in arms = [...], or \"others\" for all of them"),
+    ("binaries", "arms = [{ name = \"old\", pollux = \"PATH\" }, ...]"),
+    ("arm", "arms = [{ name = \"mine\", command = \"...\", pattern = '...' }, ...]"),
 ];
 
 /// The key called `name` in `section`, where there is one.

@@ -3,15 +3,16 @@
 //! The key table names a [`Kind`] for each key. The same readers serve job files and flags, so a
 //! value means the same in both; they never know where a text came from.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
 use pollux_engine::Driver;
 use toml::de::DeValue;
 
-use crate::experiment::{Experiment, Peer, Wait};
+use crate::experiment::Experiment;
 
-use super::Build;
+use super::arms::arm_names;
 use super::keys::Key;
 use super::mistake::did_you_mean;
 
@@ -35,22 +36,22 @@ pub enum Kind {
     Name,
     /// One line of text.
     Line,
-    /// `"all"`, `"none"` or a list of mechanisms.
-    Pollers,
-    /// `"all"`, `"none"` or a list of ways of waiting.
-    Waits,
-    /// `"all"`, `"none"` or a list of other systems.
-    Peers,
+    /// A list of arms: names of the lab, and tables of the user.
+    Arms,
     /// A sampling rate per second of CPU time within these bounds: `999` or `"cpu-clock:999"`.
     Profile(u32, u32),
-    /// A list of builds of pollux, each `name=path`.
-    Builds,
     /// A list of texts; it may be empty.
     Texts,
     /// The name of an experiment.
     Experiment,
     /// A command line that splits into words.
     CommandLine,
+    /// One that says where in it the port or the address stands.
+    ServerLine,
+    /// An address with its port.
+    Address,
+    /// A mechanism of pollux.
+    Driver,
     /// A regular expression with at least one capture group.
     Pattern,
 }
@@ -74,25 +75,16 @@ impl Kind {
                  begins with a letter or digit"
             ),
             Self::Line => "one line of text".to_owned(),
-            Self::Pollers => {
-                let names = Driver::ALL.map(Driver::name).join(", ");
-                format!("\"all\", \"none\" or a list of {names}")
-            }
-            Self::Waits => {
-                let names = Wait::ALL.map(Wait::name).join(", ");
-                format!("\"all\", \"none\" or a list of {names}")
-            }
-            Self::Peers => {
-                let names = Peer::ALL.map(Peer::name).join(", ");
-                format!("\"all\", \"none\" or a list of {names}")
-            }
+            Self::Arms => format!("a list of {} or tables with a name", arm_names().join(", ")),
             Self::Profile(low, high) => format!("samples per second from {low} to {high}"),
-            Self::Builds => "a list of \"name=path\"".to_owned(),
             Self::Texts => "a list of texts".to_owned(),
             Self::Experiment => {
                 format!("one of {}", Experiment::ALL.map(Experiment::name).join(", "))
             }
             Self::CommandLine => "a command line that splits into words".to_owned(),
+            Self::ServerLine => "a command line with {port} or {address} in it".to_owned(),
+            Self::Address => "an address with its port".to_owned(),
+            Self::Driver => format!("one of {}", Driver::ALL.map(Driver::name).join(", ")),
             Self::Pattern => "a regular expression with a capture group".to_owned(),
         }
     }
@@ -204,20 +196,6 @@ pub(super) fn experiment(key: &Key, text: &str) -> Result<Experiment, String> {
     })
 }
 
-/// Reads one of [`Kind::Builds`].
-pub(super) fn build(key: &Key, text: &str) -> Result<Build, String> {
-    let Some((name_text, path)) = line(key, text)?
-        .split_once('=')
-        .map(|(name, path)| (name.trim().to_owned(), path.trim().to_owned()))
-    else {
-        return Err(refusal(key, "neither a name nor a path"));
-    };
-    if path.is_empty() {
-        return Err(refusal(key, "no path"));
-    }
-    Ok(Build { name: name(key, &name_text)?, program: path.into() })
-}
-
 /// Reads a [`Kind::CommandLine`].
 pub(super) fn command_line(key: &Key, text: &str) -> Result<String, String> {
     let text = line(key, text)?;
@@ -226,6 +204,28 @@ pub(super) fn command_line(key: &Key, text: &str) -> Result<String, String> {
         Ok(_) => Err(refusal(key, "holds no word")),
         Err(error) => Err(refusal(key, &format!("does not split into words ({error})"))),
     }
+}
+
+/// Reads a [`Kind::ServerLine`].
+pub(super) fn server_line(key: &Key, text: &str) -> Result<String, String> {
+    let text = command_line(key, text)?;
+    match text.contains("{port}") || text.contains("{address}") {
+        true => Ok(text),
+        false => Err(refusal(key, "does not say where the server has to listen")),
+    }
+}
+
+/// Reads a [`Kind::Address`].
+pub(super) fn address(key: &Key, text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| refusal(key, "not an address with a port"))
+}
+
+/// Reads a [`Kind::Driver`].
+pub(super) fn driver(key: &Key, text: &str) -> Result<Driver, String> {
+    text.parse().map_err(|_| {
+        let suggestion = did_you_mean(text, Driver::ALL.map(Driver::name));
+        format!("no such driver; expected {}{suggestion}", key.kind.accepts())
+    })
 }
 
 /// Reads a [`Kind::Pattern`].

@@ -3,6 +3,7 @@
 //! A job file is parsed into a [`Job`]; the flags of `pollux lab run EXPERIMENT` build one as
 //! well. The plan is made from it and nothing else.
 
+mod arms;
 mod builtin;
 mod documentation;
 mod keys;
@@ -16,21 +17,20 @@ mod tests;
 mod walk;
 mod write;
 
-pub use builtin::{Builtin, DEFAULT_JOB, builtin, find, list};
+pub use arms::arm_names;
+pub(crate) use arms::default_baseline;
+pub use builtin::{Builtin, DEFAULT_JOB, VERSION_JOB, builtin, find, list};
 pub use documentation::documentation_page;
 pub use keys::{KEYS, Key, SCHEMA, Section};
 pub use kind::Kind;
 pub use mistake::{JobError, Mistake, Place, did_you_mean};
-pub use overrides::{Overrides, commands_from_flags};
-pub(crate) use rules::default_baseline;
+pub use overrides::Overrides;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::Driver;
-
-use crate::experiment::{Experiment, Peer, Wait};
+use crate::arm::Arm;
+use crate::experiment::Experiment;
 
 /// Everything that a lab run is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,19 +70,10 @@ pub struct Part {
     pub name: String,
     /// The experiment.
     pub experiment: Experiment,
-    /// Drivers of pollux to compare, each an arm.
-    pub pollers: Vec<Driver>,
-    /// Builds of pollux: where there are some, each is an arm for each driver, instead of the
-    /// program that runs the job.
-    pub builds: Vec<Build>,
-    /// Ways of waiting to compare, each an arm; only `herd` has them.
-    pub waits: Vec<Wait>,
-    /// Floors and other systems to compare with, each an arm.
-    pub peers: Vec<Peer>,
-    /// Name of the arm that the others are compared with: a poller, a peer or an external arm.
+    /// What is compared, each under a name of its own.
+    pub arms: Vec<Arm>,
+    /// Name of the arm that the others are compared with.
     pub baseline: String,
-    /// External commands, each an arm.
-    pub commands: Vec<Command>,
     /// Values of each axis of the experiment, complete and checked.
     pub axes: BTreeMap<String, Vec<String>>,
     /// Time before the measured window.
@@ -93,43 +84,4 @@ pub struct Part {
     pub interval: Duration,
     /// Whether whole runs are measured for their rates, instead of costs in turns.
     pub rates: bool,
-}
-
-/// A build of pollux as an arm, to be compared with another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Build {
-    /// Name of the arm; where there are several drivers it follows theirs.
-    pub name: String,
-    /// The `pollux` binary.
-    pub program: PathBuf,
-}
-
-/// The arms of pollux: each driver, or each build on each driver.
-#[must_use]
-pub fn arms_of_pollux<'a>(
-    pollers: &[Driver],
-    builds: &'a [Build],
-) -> Vec<(String, Driver, Option<&'a Build>)> {
-    if builds.is_empty() {
-        return pollers.iter().map(|&driver| (driver.name().to_owned(), driver, None)).collect();
-    }
-    let name = |driver: Driver, build: &Build| match pollers {
-        [_] => build.name.clone(),
-        _ => format!("{driver}-{}", build.name),
-    };
-    let of =
-        |driver: Driver| builds.iter().map(move |build| (name(driver, build), driver, Some(build)));
-    pollers.iter().flat_map(|&driver| of(driver)).collect()
-}
-
-/// An external program as an arm: it prints its own figure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// Name of the arm.
-    pub name: String,
-    /// Command line, split like a POSIX shell splits words; no shell runs it.
-    pub line: String,
-    /// Regular expression whose first group is the figure, searched in standard output and
-    /// standard error; the last match counts.
-    pub pattern: String,
 }

@@ -5,37 +5,32 @@
 
 use std::time::Duration;
 
-use crate::experiment::{Axis, AxisKind, Experiment, Peer};
+use crate::experiment::{Axis, AxisKind, Experiment};
 
+use super::arms::{self, Asked};
 use super::keys::{self, Key, Section};
 use super::kind;
 use super::mistake::{JobError, Mistake, Place, did_you_mean};
 use super::parse::default_values;
 use super::rules;
-use super::{Command, Job, Part};
+use super::{Job, Part};
 
 /// What the flags say, as typed. What they do not say stays as it is in the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--only`: names of parts or experiments that stay; none means all.
     pub only: Vec<String>,
-    /// `--poller`: mechanisms, or one of the words `all` and `none`; they replace those of every
-    /// part.
-    pub pollers: Vec<String>,
-    /// `--binary`: builds of pollux, each `name=path`; they replace those of every part.
-    pub builds: Vec<String>,
-    /// `--wait`: ways of waiting, or one of the words `all` and `none`; they replace those of every
-    /// part that has some.
-    pub waits: Vec<String>,
-    /// `--peer`: other systems, or one of the words `all` and `none`; they replace those of every
-    /// part.
-    pub peers: Vec<String>,
+    /// `--arm`: names of the lab, also several with commas, and `NAME=COMMAND`,
+    /// `NAME=pid:PID@ADDRESS` or `NAME=pollux:PATH`; they replace the arms of every part.
+    pub arms: Vec<String>,
+    /// `--arm-pattern`: makes programs of the commands, with one for all or one for each; without
+    /// it they are servers.
+    pub arm_patterns: Vec<String>,
+    /// Whether `NAME=PATH` is a build of pollux, as it is for the job `version`.
+    pub bare_is_build: bool,
     /// Axis flags: the name, with `-` or `_`, and the values that replace the axis's. A switch
     /// has the value `true`.
     pub axes: Vec<(String, Vec<String>)>,
-    /// `--arm` and `--arm-pattern`: external arms that are added to every part; made by
-    /// [`commands_from_flags`].
-    pub commands: Vec<Command>,
     /// `--baseline`.
     pub baseline: Option<String>,
     /// `--blocks`.
@@ -73,18 +68,12 @@ impl Job {
     /// Every mistake of the flags, each with its flag.
     pub fn for_experiment(experiment: Experiment, overrides: &Overrides) -> Result<Self, JobError> {
         let axis = |axis: &Axis| (axis.name.to_owned(), default_values(axis));
-        let (pollers, waits) = (experiment.drivers().to_vec(), experiment.waits().to_vec());
-        let peers = experiment.peers().to_vec();
+        let arms = arms::all_of(experiment);
         let part = Part {
             name: experiment.name().to_owned(),
             experiment,
-            baseline: rules::default_baseline(&rules::arms(&pollers, &[], &waits, &peers, &[]))
-                .expect("there are arms"),
-            pollers,
-            builds: Vec::new(),
-            waits,
-            peers,
-            commands: Vec::new(),
+            baseline: arms::default_baseline(&arms).expect("there are arms"),
+            arms,
             axes: experiment.axes().iter().map(axis).collect(),
             ramp_time: keys::default("ramp_time", kind::length),
             runtime: keys::default("runtime", kind::length),
@@ -97,7 +86,7 @@ impl Job {
     }
 
     /// Changes this job as the flags say. A default that no longer fits gives way: the baseline
-    /// becomes another arm when `--poller` takes it away, the interval shrinks to a shorter
+    /// becomes another arm when `--arm` takes it away, the interval shrinks to a shorter
     /// runtime, and the most blocks follow the blocks and the other way round.
     ///
     /// # Errors
@@ -115,38 +104,6 @@ impl Job {
         }
         *self = changed;
         Ok(())
-    }
-}
-
-/// External arms from the flags `--arm 'name=command'` and `--arm-pattern RE`. One pattern serves
-/// every arm; otherwise there is one for each arm, in the same order.
-///
-/// # Errors
-/// Every arm without a name, a readable command or a pattern with a capture group.
-pub fn commands_from_flags(arms: &[String], patterns: &[String]) -> Result<Vec<Command>, JobError> {
-    let mut flags = Flags::default();
-    let is_matched = patterns.len() == arms.len() || (patterns.len() == 1 && !arms.is_empty());
-    if !is_matched {
-        let found = format!("{} of them for {} --arm", patterns.len(), arms.len());
-        flags.note("--arm-pattern", format!("{found}; expected one for all or one for each"));
-    }
-    let patterns = patterns.iter().cycle().map(String::as_str).chain(std::iter::repeat(""));
-    let mut commands = Vec::new();
-    for (arm, pattern) in arms.iter().zip(patterns) {
-        if let Some((name, line)) = arm.split_once('=') {
-            let [name, line, pattern] = [name, line, pattern].map(|text| text.trim().to_owned());
-            commands.push(Command { name, line, pattern });
-        } else {
-            flags.note(&format!("--arm {arm}"), "expected 'name=command'".to_owned());
-        }
-    }
-    if flags.mistakes.is_empty() {
-        commands.iter().for_each(|command| flags.check_command(command));
-    }
-    if flags.mistakes.is_empty() {
-        Ok(commands)
-    } else {
-        Err(JobError { mistakes: flags.mistakes })
     }
 }
 
@@ -251,86 +208,77 @@ impl Flags {
 
     fn change_arms(&mut self, job: &mut Job, given: &Overrides) {
         let mistakes_before = self.mistakes.len();
-        let pollers = self.choice("poller", &given.pollers, rules::pollers);
-        let waits = self.choice("wait", &given.waits, rules::waits);
-        let peers = self.choice("peer", &given.peers, rules::peers);
-        let builds = self.choice("binary", &given.builds, rules::builds);
+        let asked = self.asked(given);
         let experiments: Vec<_> = job.parts.iter().map(|part| part.experiment).collect();
-        if let Some(peer) = peers.as_ref().and_then(|choice| choice.stranger(&experiments)) {
-            self.note(&flag("peer", peer.name()), no_such_peer(peer));
-        }
-        let lack = |has: fn(Experiment) -> bool| !experiments.iter().copied().any(has);
-        if pollers.is_some() && lack(|experiment| !experiment.drivers().is_empty()) {
-            self.note("--poller", "nothing in this job has pollers; see --wait".to_owned());
-        }
-        if waits.is_some() && lack(|experiment| !experiment.waits().is_empty()) {
-            self.note("--wait", "nothing in this job has ways of waiting: only herd".to_owned());
+        if let Some((name, what)) = arms::stranger(&asked, &experiments) {
+            self.note(&flag("arm", &name), what);
         }
         if self.mistakes.len() > mistakes_before {
             return;
         }
-        given.commands.iter().for_each(|command| self.check_command(command));
         for part in &mut job.parts {
-            if let Some(choice) = &pollers {
-                part.pollers = choice.of(part.experiment);
-            }
-            if let Some(builds) = &builds {
-                part.builds.clone_from(builds);
-            }
-            if let Some(choice) = &waits {
-                part.waits = choice.of(part.experiment);
-            }
-            if let Some(choice) = &peers {
-                part.peers = choice.of(part.experiment);
-            }
-            for command in &given.commands {
-                part.commands.push(command.clone());
-                if let Some(fault) = rules::last_command_fault(&part.commands) {
-                    self.note(&flag("arm", &command.name), fault);
-                }
+            if !asked.is_empty() {
+                part.arms = arms::of(&asked, part.experiment);
             }
             self.change_baseline(part, given.baseline.as_ref());
         }
     }
 
-    /// Reads a list of arms; none where the flag was not given or is wrong.
-    fn choice<T>(
-        &mut self,
-        name: &str,
-        given: &[String],
-        read: impl Fn(&[&str]) -> Result<T, rules::ItemMistakes>,
-    ) -> Option<T> {
-        let texts: Vec<&str> = given.iter().map(String::as_str).collect();
-        if texts.is_empty() {
-            return None;
+    /// The arms that are given.
+    fn asked(&mut self, given: &Overrides) -> Vec<Asked> {
+        let texts = given.arms.iter().flat_map(|text| match text.contains('=') {
+            true => vec![text.as_str()],
+            false => text.split(',').map(str::trim).collect(),
+        });
+        let texts: Vec<&str> = texts.collect();
+        let is_command = |text: &&str| {
+            let named = arms::named_in_flag(text);
+            named.is_some_and(|(_, what)| arms::is_command(what, given.bare_is_build))
+        };
+        let commands = texts.iter().filter(|text| is_command(text)).count();
+        let patterns = &given.arm_patterns;
+        if !matches!(patterns.len(), 0 | 1) && patterns.len() != commands
+            || commands == 0 && !patterns.is_empty()
+        {
+            let found = format!("{} of them for {commands} commands in --arm", patterns.len());
+            self.note("--arm-pattern", format!("{found}; expected one for all or one for each"));
         }
-        read(&texts).map_err(|mistakes| self.note_items(name, &texts, mistakes)).ok()
+        let mut patterns = patterns.iter().cycle().map(String::as_str);
+        let mut asked = Vec::new();
+        for text in texts {
+            let pattern = is_command(&text).then(|| patterns.next()).flatten();
+            let read = match arms::named_in_flag(text) {
+                None => arms::word(text),
+                Some((name, what)) => {
+                    arms::in_flag(name, what, pattern, given.bare_is_build).map(Asked::Named)
+                }
+            };
+            let read = read.and_then(|next| arms::next_fault(&asked, &next).map_or(Ok(next), Err));
+            match read {
+                Ok(next) => asked.push(next),
+                Err(what) => self.note(&flag("arm", text), what),
+            }
+        }
+        asked
     }
 
     fn change_baseline(&mut self, part: &mut Part, given: Option<&String>) {
-        let arms =
-            rules::arms(&part.pollers, &part.builds, &part.waits, &part.peers, &part.commands);
-        if let Some(fault) = rules::arms_fault(&arms).filter(|_| !part.builds.is_empty()) {
-            self.note("--binary", fault);
-        }
-        let Some(default) = rules::default_baseline(&arms) else {
-            let what = format!("leaves nothing to compare in \"{}\"; add an --arm", part.name);
-            return self.note("--poller none", what);
+        let Some(default) = arms::default_baseline(&part.arms) else {
+            let what = arms::nothing_left(part.experiment);
+            return self.note("--arm", format!("in \"{}\", {what}", part.name));
         };
-        let baseline = match given {
+        let is_arm = |name: &String| part.arms.iter().any(|arm| arm.name == *name);
+        part.baseline = match given {
             Some(baseline) => {
-                if let Some(fault) = rules::baseline_fault(baseline, &arms) {
-                    self.note(
-                        &flag("baseline", baseline),
-                        format!("in \"{}\", {fault}", part.name),
-                    );
+                if let Some(fault) = arms::baseline_fault(baseline, &part.arms) {
+                    let what = format!("in \"{}\", {fault}", part.name);
+                    self.note(&flag("baseline", baseline), what);
                 }
                 baseline.clone()
             }
-            None if arms.contains(&part.baseline) => return,
+            None if is_arm(&part.baseline) => return,
             None => default,
         };
-        part.baseline = baseline;
     }
 
     fn change_windows(&mut self, job: &mut Job, given: &Overrides) {
@@ -355,20 +303,6 @@ impl Flags {
         };
         if !self.mistakes.iter().any(|mistake| mistake.place == Place::Flag(flag.clone())) {
             self.note(&flag, fault);
-        }
-    }
-
-    fn check_command(&mut self, command: &Command) {
-        let Command { name, line, pattern } = command;
-        let arm = |name| keys::key(Section::Arm, name);
-        if let Err(what) = kind::name(arm("name"), name) {
-            self.note(&flag("arm", name), what);
-        }
-        if let Err(what) = kind::command_line(arm("command"), line) {
-            self.note(&flag("arm", &format!("{name}={line}")), what);
-        }
-        if let Err(what) = kind::pattern(arm("pattern"), pattern) {
-            self.note(&flag("arm-pattern", pattern), what);
         }
     }
 
@@ -397,10 +331,4 @@ fn no_such_axis(name: &str) -> String {
     }
     let owners: Vec<_> = owners.iter().map(|(experiment, _)| experiment.name()).collect();
     format!("nothing in this job has this axis; it belongs to {}", owners.join(", "))
-}
-
-fn no_such_peer(peer: Peer) -> String {
-    let owners = Experiment::ALL.iter().filter(|each| each.peers().contains(&peer));
-    let owners: Vec<_> = owners.map(|each| each.name()).collect();
-    format!("nothing in this job compares with it; it belongs to {}", owners.join(", "))
 }

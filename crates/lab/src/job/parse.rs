@@ -7,17 +7,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use pollux_engine::Driver;
 use toml::de::DeTable;
 
-use crate::experiment::{Axis, AxisKind, Experiment, Peer, Wait};
+use crate::arm::Arm;
+use crate::experiment::{Axis, AxisKind, Experiment};
 
+use super::arms::{self, Asked};
 use super::keys::{self, Section};
 use super::kind::{self, refusal, to_name};
 use super::mistake::JobError;
-use super::rules::{self, Choice};
+use super::rules;
 use super::walk::{Said, Table, Walk, wrong_type};
-use super::{Build, Command, Job, Part};
+use super::{Job, Part};
 
 /// The question of a job whose experiments differ.
 const QUESTION: &str = "Which event mechanism for which load?";
@@ -64,10 +65,7 @@ fn syntax_fault(message: &str) -> String {
 /// The settings of a run as one section gives them.
 #[derive(Clone)]
 struct RunSettings {
-    pollers: Said<Choice<Driver>>,
-    builds: Said<Vec<Build>>,
-    waits: Said<Choice<Wait>>,
-    peers: Said<Choice<Peer>>,
+    arms: Said<Vec<Asked>>,
     baseline: Said<String>,
     ramp_time: Said<Duration>,
     runtime: Said<Duration>,
@@ -77,10 +75,7 @@ struct RunSettings {
 
 impl RunSettings {
     const NONE: Self = Self {
-        pollers: Said::Nothing,
-        builds: Said::Nothing,
-        waits: Said::Nothing,
-        peers: Said::Nothing,
+        arms: Said::Nothing,
         baseline: Said::Nothing,
         ramp_time: Said::Nothing,
         runtime: Said::Nothing,
@@ -89,17 +84,8 @@ impl RunSettings {
     };
 
     fn read<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Self {
-        let is_text = |name: &'static str| {
-            let key = keys::key(table.section, name);
-            move |value: &toml::de::DeValue<'_>| {
-                if value.is_str() { Ok(()) } else { Err(refusal(key, &wrong_type(value))) }
-            }
-        };
         Self {
-            pollers: walk.list(table, "pollers", is_text("pollers"), rules::pollers),
-            builds: walk.list(table, "binaries", is_text("binaries"), rules::builds),
-            waits: walk.list(table, "waits", is_text("waits"), rules::waits),
-            peers: walk.list(table, "peers", is_text("peers"), rules::peers),
+            arms: arms::in_file(walk, table),
             baseline: walk.said(table, "baseline", kind::name),
             ramp_time: walk.said(table, "ramp_time", kind::length),
             runtime: walk.said(table, "runtime", kind::length),
@@ -111,10 +97,7 @@ impl RunSettings {
     /// These settings, and those of `global` where these say nothing.
     fn over(self, global: Self) -> Self {
         Self {
-            pollers: self.pollers.or(global.pollers),
-            builds: self.builds.or(global.builds),
-            waits: self.waits.or(global.waits),
-            peers: self.peers.or(global.peers),
+            arms: self.arms.or(global.arms),
             baseline: self.baseline.or(global.baseline),
             ramp_time: self.ramp_time.or(global.ramp_time),
             runtime: self.runtime.or(global.runtime),
@@ -228,26 +211,23 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
     walk.check_names(table, &axes.iter().map(|axis| axis.name).collect::<Vec<_>>());
     let name = walk.said(table, "name", kind::name);
     let own = RunSettings::read(walk, table);
-    note_strange_peer(walk, &own, experiment);
+    let is_strange = note_stranger(walk, &own, experiment);
     let settings = own.over(global);
-    let commands = read_commands(walk, table);
     let values = axes.iter().map(|axis| (axis.name.to_owned(), read_axis(walk, table, axis)));
     let axes: BTreeMap<_, _> = values.collect();
     let experiment = experiment?;
     let (runtime, interval) = read_window(walk, &settings);
     let ramp_time = settings.ramp_time.clone().value();
     let rates = settings.rates.clone().value();
-    let arms = read_arms(walk, table, settings, commands.as_deref(), experiment);
-    let Arms { pollers, builds, waits, peers, baseline } = arms?;
+    if is_strange {
+        return None;
+    }
+    let (arms, baseline) = read_arms(walk, table, settings, experiment)?;
     Some(Part {
         name: name.value().unwrap_or_else(|| experiment.name().to_owned()),
         experiment,
-        pollers,
-        builds,
-        waits,
-        peers,
+        arms,
         baseline,
-        commands: commands?,
         axes,
         ramp_time: ramp_time.unwrap_or_else(|| keys::default("ramp_time", kind::length)),
         runtime,
@@ -256,94 +236,43 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
     })
 }
 
-/// The external arms; none of them where one is wrong.
-fn read_commands<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Option<Vec<Command>> {
-    let mut commands = Vec::new();
-    let mut are_right = true;
-    for arm in walk.sections(table, "arm", Section::Arm) {
-        walk.check_names(arm, &[]);
-        let name = walk.required(arm, "name", kind::name);
-        let line = walk.required(arm, "command", kind::command_line);
-        let pattern = walk.required(arm, "pattern", kind::pattern);
-        let (Some(name), Some(line), Some(pattern)) = (name, line, pattern) else {
-            are_right = false;
-            continue;
-        };
-        commands.push(Command { name, line, pattern });
-        if let Some(fault) = rules::last_command_fault(&commands) {
-            walk.note(arm.at, fault);
-        }
-        commands.truncate(rules::COMMANDS_MAX);
-    }
-    are_right.then_some(commands)
-}
-
-/// A peer that is named for this experiment must be one of it; those of `[global]` are for all.
-fn note_strange_peer(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<Experiment>) {
-    if let (Some(experiment), Said::Value(choice, at)) = (experiment, &own.peers)
-        && let Some(peer) = choice.stranger(&[experiment])
+/// An arm that is named for this experiment must be one of it; those of `[global]` are for all.
+fn note_stranger(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<Experiment>) -> bool {
+    if let (Some(experiment), Said::Value(asked, at)) = (experiment, &own.arms)
+        && let Some((name, what)) = arms::stranger(asked, &[experiment])
     {
-        let has: Vec<_> = experiment.peers().iter().map(|peer| peer.name()).collect();
-        let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
-        walk.note(*at, format!("peers: {peer} is none of {experiment}, which has {has}"));
+        walk.note(*at, format!("arms: {name}: {what}"));
+        return true;
     }
+    false
 }
 
-/// What a part compares, beside its external arms.
-struct Arms {
-    pollers: Vec<Driver>,
-    builds: Vec<Build>,
-    waits: Vec<Wait>,
-    peers: Vec<Peer>,
-    baseline: String,
-}
-
-/// Drivers, builds, peers and baseline; not judged where the arms themselves are wrong.
+/// Arms and baseline; not judged where the arms themselves are wrong.
 fn read_arms<'a>(
     walk: &mut Walk<'a>,
     table: Table<'a>,
     settings: RunSettings,
-    commands: Option<&[Command]>,
     experiment: Experiment,
-) -> Option<Arms> {
-    let pollers = match settings.pollers {
-        Said::Nothing => experiment.drivers().to_vec(),
+) -> Option<(Vec<Arm>, String)> {
+    let arms = match settings.arms {
+        Said::Nothing => arms::all_of(experiment),
         Said::Wrong => return None,
-        Said::Value(choice, _) => choice.of(experiment),
+        Said::Value(asked, _) => arms::of(&asked, experiment),
     };
-    let waits = match settings.waits {
-        Said::Nothing => experiment.waits().to_vec(),
-        Said::Wrong => return None,
-        Said::Value(choice, _) => choice.of(experiment),
-    };
-    let peers = match settings.peers {
-        Said::Nothing => experiment.peers().to_vec(),
-        Said::Wrong => return None,
-        Said::Value(choice, _) => choice.of(experiment),
-    };
-    let builds = match settings.builds {
-        Said::Nothing => Vec::new(),
-        Said::Wrong => return None,
-        Said::Value(builds, _) => builds,
-    };
-    let arms = rules::arms(&pollers, &builds, &waits, &peers, commands?);
-    if let Some(fault) = rules::arms_fault(&arms).filter(|_| !builds.is_empty()) {
-        walk.note(table.at, fault);
-    }
-    let Some(default) = rules::default_baseline(&arms) else {
-        walk.note(table.at, "no poller and no [[job.arm]]: nothing to compare".to_owned());
+    let Some(default) = arms::default_baseline(&arms) else {
+        walk.note(table.at, arms::nothing_left(experiment));
         return None;
     };
     let baseline = match settings.baseline {
         Said::Nothing | Said::Wrong => default,
         Said::Value(baseline, at) => {
-            if let Some(fault) = rules::baseline_fault(&baseline, &arms) {
+            if let Some(fault) = arms::baseline_fault(&baseline, &arms) {
                 walk.note(at, format!("baseline {fault}"));
             }
             baseline
         }
     };
-    Some(Arms { pollers, builds, waits, peers, baseline })
+    Some((arms, baseline))
 }
 
 /// Runtime and interval; the default interval gives way to a shorter runtime.

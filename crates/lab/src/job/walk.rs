@@ -64,6 +64,12 @@ impl<'a> Table<'a> {
         Self { section: Section::File, entries: document.get_ref(), at: 0 }
     }
 
+    /// The table that `value` is, if it is one.
+    pub(super) fn of(section: Section, value: &'a Spanned<DeValue<'a>>) -> Option<Self> {
+        let entries = value.get_ref().as_table()?;
+        Some(Self { section, entries, at: value.span().start })
+    }
+
     /// Whether there is an entry called `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.entries.contains_key(name)
@@ -117,10 +123,7 @@ impl<'a> Walk<'a> {
     ) -> Vec<Table<'a>> {
         let Some((key, value)) = table.entries.get_key_value(name) else { return Vec::new() };
         let is_list = section != Section::Global;
-        let as_table = |value: &'a Spanned<DeValue<'a>>| {
-            let entries = value.get_ref().as_table()?;
-            Some(Table { section, entries, at: value.span().start })
-        };
+        let as_table = |value| Table::of(section, value);
         let tables = match value.get_ref() {
             DeValue::Array(items) if is_list => items.iter().map(as_table).collect(),
             DeValue::Table(_) if !is_list => as_table(value).map(|table| vec![table]),
@@ -181,6 +184,17 @@ impl<'a> Walk<'a> {
         said.value()
     }
 
+    /// Where the list under `name` begins, and its items; a single value is a list of one.
+    pub(super) fn items(
+        &self,
+        table: Table<'a>,
+        name: &str,
+    ) -> Option<(usize, Vec<&'a Spanned<DeValue<'a>>>)> {
+        let value = table.entries.get(name)?;
+        let items = value.get_ref().as_array().map_or_else(|| vec![value], items_of);
+        Some((value.span().start, items))
+    }
+
     /// Reads a list of values, or a single one, with `read`. `is_right` tells the type of one.
     pub(super) fn list<T>(
         &mut self,
@@ -190,7 +204,7 @@ impl<'a> Walk<'a> {
         read: impl Fn(&[&str]) -> Result<T, ItemMistakes>,
     ) -> Said<T> {
         let Some(value) = table.entries.get(name) else { return Said::Nothing };
-        let items = value.get_ref().as_array().map_or_else(|| vec![value], items_of);
+        let Some((_, items)) = self.items(table, name) else { return Said::Nothing };
         let mistakes_before = self.mistakes.len();
         let mut texts = Vec::new();
         for item in &items {
@@ -223,7 +237,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes what is wrong with a value and repeats it as it was written.
-    fn wrong<T>(&mut self, name: &str, value: &Spanned<DeValue<'_>>, what: &str) -> Said<T> {
+    pub(super) fn wrong<T>(
+        &mut self,
+        name: &str,
+        value: &Spanned<DeValue<'_>>,
+        what: &str,
+    ) -> Said<T> {
         let written = self.text.get(value.span()).unwrap_or_default();
         let written: String =
             written.lines().next().unwrap_or_default().chars().take(SHOWN_CHARS_MAX).collect();
@@ -268,6 +287,9 @@ fn items_of<'a>(items: &'a DeArray<'a>) -> Vec<&'a Spanned<DeValue<'a>>> {
 /// What to say about a name that does not belong into `section`.
 fn stranger(section: Section, name: &str, axes: &[&'static str]) -> String {
     let title = section.title();
+    if let Some((_, now)) = keys::REPLACED.iter().find(|(old, _)| *old == name) {
+        return format!("the key \"{name}\" is of schema 1; expected {now}");
+    }
     let homes: Vec<_> =
         KEYS.iter().filter(|key| key.name == name).flat_map(|k| k.sections).collect();
     if !homes.is_empty() {

@@ -5,14 +5,14 @@
 
 use std::fmt::Write as _;
 
-use pollux_engine::Driver;
 use toml::Value;
 
-use crate::experiment::{AxisKind, Peer, Wait};
+use crate::arm::{Arm, ArmKind};
+use crate::experiment::AxisKind;
 
 use super::keys::SCHEMA;
 use super::kind::{length_text, share_text};
-use super::{Build, Command, Job, Part};
+use super::{Job, Part};
 
 impl Job {
     /// This job as TOML text. [`Job::parse`] reads it back to an equal job, provided that this
@@ -49,15 +49,7 @@ fn write_part(text: &mut String, part: &Part) {
     let mut line = |name: &str, value: String| entry(text, name, &value);
     line("name", quoted(&part.name));
     line("experiment", quoted(part.experiment.name()));
-    line("pollers", names(&part.pollers, |driver: &Driver| driver.name()));
-    if !part.builds.is_empty() {
-        let build = |build: &Build| quoted(&format!("{}={}", build.name, build.program.display()));
-        line("binaries", list(&part.builds, build));
-    }
-    if !part.experiment.waits().is_empty() {
-        line("waits", names(&part.waits, |wait: &Wait| wait.name()));
-    }
-    line("peers", names(&part.peers, |peer: &Peer| peer.name()));
+    line("arms", list(&part.arms, arm));
     line("baseline", quoted(&part.baseline));
     line("ramp_time", quoted(&length_text(part.ramp_time)));
     line("runtime", quoted(&length_text(part.runtime)));
@@ -78,24 +70,36 @@ fn write_part(text: &mut String, part: &Part) {
             several => line(axis.name, list(several, value)),
         }
     }
-    for Command { name, line, pattern } in &part.commands {
-        text.push_str("\n[[job.arm]]\n");
-        entry(text, "name", &quoted(name));
-        entry(text, "command", &quoted(line));
-        entry(text, "pattern", &quoted(pattern));
+}
+
+/// A name of the lab, or a table.
+fn arm(arm: &Arm) -> String {
+    let mut entries = vec![("name", quoted(&arm.name))];
+    match &arm.kind {
+        ArmKind::Driver(_) | ArmKind::Cyclic(_) | ArmKind::WithoutPoller => {
+            return quoted(&arm.name);
+        }
+        ArmKind::Wait(_) | ArmKind::Peer(_) => return quoted(&arm.name),
+        ArmKind::Build(build) => {
+            entries.push(("pollux", quoted(&build.program.display().to_string())));
+            entries.push(("driver", quoted(build.driver.name())));
+        }
+        ArmKind::Server { command } => entries.push(("server", quoted(command))),
+        ArmKind::Running { pid, address } => {
+            entries.push(("pid", pid.to_string()));
+            entries.push(("address", quoted(&address.to_string())));
+        }
+        ArmKind::Program(program) => {
+            entries.push(("command", quoted(&program.command)));
+            entries.push(("pattern", quoted(&program.pattern)));
+        }
     }
+    let entries: Vec<_> = entries.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    format!("{{ {} }}", entries.join(", "))
 }
 
 fn entry(text: &mut String, name: &str, value: &str) {
     writeln!(text, "{name} = {value}").expect("a String takes any text");
-}
-
-/// A list of names, or the word for none.
-fn names<T>(items: &[T], name: impl Fn(&T) -> &'static str) -> String {
-    if items.is_empty() {
-        return quoted("none");
-    }
-    list(items, |item| quoted(name(item)))
 }
 
 fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {

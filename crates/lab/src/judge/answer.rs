@@ -5,7 +5,7 @@
 use super::undecided::Leaning;
 use super::{is_plain_driver, reason, undecided};
 use crate::experiment::PROCESSES;
-use crate::plan::{ArmKind, Plan, PlannedPoint, SAME_AGAIN};
+use crate::plan::{Plan, PlannedPoint, SAME_AGAIN};
 use crate::published;
 use crate::record::{Answer, Record, ResultRow, Verdict};
 
@@ -135,7 +135,7 @@ struct Candidates<'a> {
 fn candidates<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Candidates<'a> {
     let is_named = |row: &&ResultRow| {
         let mut arms = point.arms.iter().filter(|arm| arm.name == row.arm);
-        arms.any(|arm| is_plain_driver(arm) || matches!(arm.kind, ArmKind::Command(_)))
+        arms.any(|arm| is_plain_driver(arm) || arm.kind.is_of_user())
     };
     let is_control = |row: &&ResultRow| row.arm == SAME_AGAIN;
     let all = measured(plan, point, record).filter(|row| !is_control(row));
@@ -144,7 +144,7 @@ fn candidates<'a>(plan: &Plan, point: &PlannedPoint, record: &'a Record) -> Cand
         return Candidates { rows: sorted([rows, beside].concat()), beside: Vec::new() };
     }
     let is_other =
-        |row: &&ResultRow| point.arms.iter().any(|arm| arm.name == row.arm && arm.is_other());
+        |row: &&ResultRow| point.arms.iter().any(|arm| arm.name == row.arm && arm.kind.is_other());
     beside.retain(is_other);
     Candidates { rows: sorted(rows), beside: sorted(beside) }
 }

@@ -4,7 +4,8 @@
 //! it after every block or set, so that a run that is stopped has its results. The statistics are in
 //! `stats`; here they are applied arm by arm.
 
-use crate::plan::{Arm, ArmKind, Method, Plan, PlannedPoint, SAME_AGAIN};
+use crate::arm::{Arm, ArmKind};
+use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{Record, ResultRow, RowTurns, Verdict};
 use crate::stats::{
     self, Delta, Direction, RatioEstimate, Row, decision_delta, holm, median, noise_floor,
@@ -222,10 +223,7 @@ fn method(found: &Estimated) -> String {
 
 /// Whether an arm is pollux on a mechanism, or a way of waiting, with the workload as it is by default.
 fn is_plain_driver(arm: &Arm) -> bool {
-    let is_ours = matches!(
-        arm.kind,
-        ArmKind::Driver(_, crate::measure::Pattern::Random) | ArmKind::Build(..) | ArmKind::Wait(_)
-    );
+    let is_ours = matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_) | ArmKind::Wait(_));
     is_ours && arm.name != SAME_AGAIN
 }
 

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::{Arm, Plan, PlannedPoint};
+use crate::arm::Arm;
+use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Measurement, Outcome, Record, RowTurns, Run};
 use crate::stats::{
     Levels, Outlier, RatioEstimate, Resampling, SetRatio, log_ratios, median, tukey_flags,

@@ -13,7 +13,7 @@ use crate::record::{
 use super::{answer, judge, row_for_tests, trust};
 
 /// An HTTP server on 64 connections, and one beside up to 60000 dead ones.
-const JOB: &str = "[global]\nmin_effect = \"2%\"\npollers = [\"select\", \"epoll\", \"uring\"]\npeers = \"none\"\n\
+const JOB: &str = "[global]\nmin_effect = \"2%\"\narms = [\"select\", \"epoll\", \"uring\"]\n\
                    [[job]]\nname = \"http\"\nexperiment = \"http\"\nconnections = 64\n\
                    keepalive = [true, false]\n\
                    [[job]]\nname = \"dead\"\nexperiment = \"http\"\nconnections = 100\n\
@@ -130,7 +130,8 @@ fn answers_to(job: &str, rows: Vec<ResultRow>) -> Vec<(String, String)> {
 
 #[test]
 fn a_rival_that_failed_leaves_nothing_to_compare_with() {
-    let job = JOB.replace("peers = \"none\"", "peers = \"none\"\nbaseline = \"epoll\"");
+    let job = JOB
+        .replace("\n[[job]]\nname = \"http\"", "\n[[job]]\nname = \"http\"\nbaseline = \"epoll\"");
     let failed = |arm| ResultRow {
         value: None,
         ratio: None,
@@ -156,9 +157,8 @@ fn a_rival_that_failed_leaves_nothing_to_compare_with() {
 
 #[test]
 fn a_program_of_the_users_own_is_in_the_headline() {
-    let job = "[global]\npollers = [\"epoll\"]\npeers = \"none\"\n[[job]]\nname = \"http\"\n\
-               experiment = \"http\"\nconnections = 64\n[[job.arm]]\nname = \"python\"\n\
-               command = \"./loop.py\"\npattern = '(.*)'\n";
+    let job = "[[job]]\nname = \"http\"\nexperiment = \"http\"\nconnections = 64\narms = [\"epoll\", \
+               { name = \"python\", command = \"./loop.py\", pattern = '(.*)' }]\n";
     let point = "64 connections";
     let rows = |ratio, verdict| {
         vec![
@@ -171,7 +171,7 @@ fn a_program_of_the_users_own_is_in_the_headline() {
     assert!(said[0].1.contains("python: 2.8 times the server CPU per request of epoll"));
     assert_eq!(answers_to(job, rows(0.8, Verdict::Faster))[0].0, "python");
     // Peers are asked for by name and stand beside, unless there is nothing else.
-    let job = "[global]\npollers = [\"epoll\"]\npeers = [\"nginx\"]\n[[job]]\nname = \"http\"\n\
+    let job = "[global]\narms = [\"epoll\", \"nginx\"]\n[[job]]\nname = \"http\"\n\
                experiment = \"http\"\nconnections = 64\n";
     let nginx = row(["http", point, "nginx"], 12.0, 1.5, Verdict::Slower);
     let said = answers_to(job, vec![rows(1.0, Verdict::Equivalent).remove(0), nginx]);
@@ -199,7 +199,7 @@ fn a_row_that_is_open_is_not_chosen_beside_one_that_is_ruled_out() {
 
 #[test]
 fn the_question_of_a_document_is_answered_in_the_headline() {
-    let job = "[global]\npollers = [\"epoll-et\"]\npeers = \"none\"\n[[job]]\nname = \"pipe-unix\"\n\
+    let job = "[global]\narms = [\"epoll-et\"]\n[[job]]\nname = \"pipe-unix\"\n\
                experiment = \"streams\"\ntransport = [\"pipe\", \"unix\"]\nready = \"free\"\n\
                cpus = \"free\"\n";
     let mut parsed = Job::parse(job, "test.toml").expect("a job");

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::SAME_AGAIN;
+use crate::arm::Arm;
 use crate::host::Reading;
-use crate::plan::{Arm, ArmKind, Plan, PlannedPoint};
+use crate::plan::{Plan, PlannedPoint};
 use crate::record::{CountingRun, Outcome, Record, ResultRow, Verdict, WhyRow};
 use crate::stats::median;
 
@@ -24,7 +25,7 @@ pub(super) fn rows(plan: &Plan, record: &Record) -> Vec<WhyRow> {
         let part = plan.part_name(point);
         let first = rows.len();
         // A command is not ours to count in.
-        let ours = |arm: &&Arm| arm.name != SAME_AGAIN && !matches!(arm.kind, ArmKind::Command(_));
+        let ours = |arm: &&Arm| arm.name != SAME_AGAIN && !arm.kind.is_program();
         for arm in point.arms.iter().filter(ours) {
             rows.push(row(part, point, arm, record));
         }

@@ -15,8 +15,9 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
+use crate::arm::ArmKind;
 use crate::error::MeasureError;
-use crate::experiment::{Experiment, Peer, Wait, Workload};
+use crate::experiment::{Experiment, Workload};
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::record::{Interval, RequestTimes, SymbolShare};
@@ -34,20 +35,9 @@ pub(crate) use switches::of_machine as machine_switches;
 pub struct RunSpec {
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the driver of pollux; none for other systems, and for the arm that reads without
-    /// a poller.
-    pub poller: Option<String>,
-    /// Name of the way in which workers wait, where that is the arm.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait: Option<String>,
-    /// Name of the other system that runs instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<String>,
-    /// The build of pollux that is the server, where it is not the program that measures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<PathBuf>,
-    /// Which streams the writer chooses.
-    pub pattern: Pattern,
+    /// What runs. A build of pollux is one where it is started as a server; what has its workload in
+    /// the measuring process is that build itself, and the arm its driver.
+    pub arm: ArmKind,
     /// The value of every axis.
     pub axes: BTreeMap<String, String>,
     /// Seed of the workload.
@@ -69,16 +59,6 @@ pub struct RunSpec {
     /// A private folder for configurations and programs that the lab writes; what it holds may be
     /// used by later runs. The runner removes it.
     pub scratch: PathBuf,
-}
-
-/// In which order the writer of `streams` visits the streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pattern {
-    /// Any stream at any time.
-    Random,
-    /// One after the other.
-    Cyclic,
 }
 
 /// What a run is for. Only the timing pass is compared; the others disturb what they look at.
@@ -193,35 +173,15 @@ impl RunSpec {
         Duration::from_millis(self.interval_ms.max(1))
     }
 
-    /// The driver of pollux, where the arm is one.
-    pub(crate) fn driver(&self) -> Result<Option<Driver>, MeasureError> {
-        let parsed = self.poller.as_deref().map(str::parse::<Driver>).transpose();
-        parsed.map_err(|error| MeasureError::Spec(error.to_string()))
-    }
-
     /// The mechanism of the poller, where the arm has one.
     pub(crate) fn mechanism(&self) -> Result<Option<Mechanism>, MeasureError> {
-        match self.driver()? {
+        match self.arm.driver() {
             Some(Driver::Readiness(mechanism)) => Ok(Some(mechanism)),
             None => Ok(None),
             Some(Driver::Completion) => {
                 Err(MeasureError::Spec("a completion loop has no poller to ask".into()))
             }
         }
-    }
-
-    /// The way in which workers wait.
-    pub(crate) fn wait(&self) -> Result<Wait, MeasureError> {
-        let name = self.wait.as_deref().unwrap_or("nothing");
-        let wait = Wait::by_name(name);
-        wait.ok_or_else(|| MeasureError::Spec(format!("no way of waiting is called {name}")))
-    }
-
-    /// The other system, where the arm is one.
-    pub(crate) fn peer(&self) -> Result<Option<Peer>, MeasureError> {
-        let Some(name) = &self.peer else { return Ok(None) };
-        let peer = Peer::by_name(name);
-        peer.map(Some).ok_or_else(|| MeasureError::Spec(format!("no peer is called {name}")))
     }
 
     /// Whether the run starts processes of its own, which it has to end when it is interrupted.

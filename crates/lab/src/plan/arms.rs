@@ -1,8 +1,11 @@
 //! The arms of a part: drivers, peers and commands that can run here, and the baseline twice.
 
-use super::{Arm, ArmKind, Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
-use crate::job::{Part, arms_of_pollux};
-use crate::measure::Pattern;
+use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
+use pollux_engine::Driver;
+
+use crate::arm::{Arm, ArmKind};
+use crate::experiment::Experiment;
+use crate::job::Part;
 use crate::record::{LeftOut, Point};
 
 /// The arms of a part that can run here; the others go to `left_out`.
@@ -11,37 +14,48 @@ pub(super) fn available(
     missing: &dyn Fn(Wanted) -> Option<String>,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
-    let experiment = part.experiment;
     let mut arms = Vec::new();
-    let mut take = |name: &str, kind: ArmKind, missing: Option<String>| match missing {
-        None => arms.push(Arm { name: name.to_owned(), kind }),
-        Some(reason) => left_out.push(left_out_of(part, "*", name, reason)),
-    };
-    for (name, driver, build) in arms_of_pollux(&part.pollers, &part.builds) {
-        let reason = match experiment.drivers().contains(&driver) {
-            true => missing(Wanted::Driver(experiment, driver)),
-            false => Some(format!("{experiment} asks a poller, and {driver} has none")),
-        };
-        let kind = match build {
-            None => ArmKind::Driver(driver, Pattern::Random),
-            Some(build) => ArmKind::Build(build.clone(), driver),
-        };
-        take(&name, kind, reason);
-    }
-    for &wait in &part.waits {
-        take(wait.name(), ArmKind::Wait(wait), missing(Wanted::Wait(wait)));
-    }
-    for &peer in &part.peers {
-        take(peer.name(), ArmKind::Peer(peer), missing(Wanted::Peer(experiment, peer)));
+    for arm in &part.arms {
+        match fault(part.experiment, &arm.kind, missing) {
+            None => arms.push(arm.clone()),
+            Some(reason) => left_out.push(left_out_of(part, "*", &arm.name, reason)),
+        }
     }
     if part.axes.get("no_poller").is_some_and(|values| values[0] == "true") {
         arms.extend(one_factor_at_a_time(part, &arms));
     }
-    arms.extend(part.commands.iter().map(|command| Arm {
-        name: command.name.clone(),
-        kind: ArmKind::Command(command.clone()),
-    }));
     arms
+}
+
+/// Why an arm can't run here, if it can't.
+fn fault(
+    experiment: Experiment,
+    arm: &ArmKind,
+    missing: &dyn Fn(Wanted) -> Option<String>,
+) -> Option<String> {
+    match *arm {
+        ArmKind::Driver(driver) | ArmKind::Cyclic(driver) => {
+            driver_fault(experiment, driver, missing)
+        }
+        ArmKind::Build(ref build) => driver_fault(experiment, build.driver, missing),
+        ArmKind::Wait(wait) => missing(Wanted::Wait(wait)),
+        ArmKind::Peer(peer) => missing(Wanted::Peer(experiment, peer)),
+        ArmKind::Server { .. } | ArmKind::Running { .. } => {
+            Some("servers that are none of the lab's own are not started yet".to_owned())
+        }
+        ArmKind::WithoutPoller | ArmKind::Program(_) => None,
+    }
+}
+
+fn driver_fault(
+    experiment: Experiment,
+    driver: Driver,
+    missing: &dyn Fn(Wanted) -> Option<String>,
+) -> Option<String> {
+    match experiment.drivers().contains(&driver) {
+        true => missing(Wanted::Driver(experiment, driver)),
+        false => Some(format!("{experiment} asks a poller, and {driver} has none")),
+    }
 }
 
 /// The two arms of `no_poller`: the baseline's poller (or the first) with cyclic writes, and
@@ -49,10 +63,9 @@ pub(super) fn available(
 fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
     let reference = arms.iter().find(|arm| arm.name == part.baseline).or(arms.first());
     let cyclic = reference.and_then(|arm| match arm.kind {
-        ArmKind::Driver(driver, _) => Some(Arm {
-            name: format!("{} cyclic", arm.name),
-            kind: ArmKind::Driver(driver, Pattern::Cyclic),
-        }),
+        ArmKind::Driver(driver) => {
+            Some(Arm { name: format!("{} cyclic", arm.name), kind: ArmKind::Cyclic(driver) })
+        }
         _ => None,
     });
     let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
@@ -68,7 +81,7 @@ pub(super) fn at(
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
     let fault = |arm: &Arm| match part.experiment.fault_of_others(&point.axes) {
-        Some(reason) if arm.is_other() => Some(reason),
+        Some(reason) if arm.kind.is_other() => Some(reason),
         _ => place::arm_fault(machine, part.experiment, point, &arm.kind),
     };
     let mut kept = Vec::new();
@@ -83,7 +96,7 @@ pub(super) fn at(
 
 /// How the arms of a point are measured: in turns, where each of them can take some.
 pub(super) fn method(part: &Part, point: &Point, arms: &[Arm]) -> Method {
-    let is_program = |arm: &Arm| matches!(arm.kind, ArmKind::Command(_) | ArmKind::WithoutPoller);
+    let is_program = |arm: &Arm| matches!(arm.kind, ArmKind::Program(_) | ArmKind::WithoutPoller);
     match part.rates || arms.iter().any(is_program) || !part.experiment.takes_turns(&point.axes) {
         true => Method::Runs,
         false => Method::Turns,

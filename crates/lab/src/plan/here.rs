@@ -4,7 +4,8 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use super::{Resources, Wanted};
-use crate::experiment::{Peer, Wait, chain};
+use crate::arm::{Peer, Wait};
+use crate::experiment::chain;
 use crate::host::{compiler, programs};
 use crate::http;
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 
-use crate::experiment::{AxisKind, Experiment, Generator, Metric, Peer, Wait};
-use crate::job::{Build, Command, Job, Part, default_baseline};
-use crate::measure::Pattern;
+use crate::arm::{Arm, Peer, Wait};
+use crate::experiment::{AxisKind, Experiment, Generator, Metric};
+use crate::job::{Job, Part, default_baseline};
 use crate::record::{LeftOut, Point};
 
 mod arms;
@@ -113,40 +113,6 @@ pub enum Method {
     Runs,
 }
 
-/// One arm.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Arm {
-    /// Its name in results and charts.
-    pub name: String,
-    /// What runs.
-    pub kind: ArmKind,
-}
-
-/// What an arm runs.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ArmKind {
-    /// Pollux on a driver.
-    Driver(Driver, Pattern),
-    /// Another build of pollux on a driver.
-    Build(Build, Driver),
-    /// Pollux with blocking reads and cyclic writes, no poller.
-    WithoutPoller,
-    /// Workers that wait in this way.
-    Wait(Wait),
-    /// A floor or another system that the experiment knows how to run.
-    Peer(Peer),
-    /// A program from elsewhere.
-    Command(Command),
-}
-
-impl Arm {
-    /// Whether it is a floor or another system, run by the lab or by a command.
-    #[must_use]
-    pub fn is_other(&self) -> bool {
-        self.name != SAME_AGAIN && matches!(self.kind, ArmKind::Peer(_) | ArmKind::Command(_))
-    }
-}
-
 impl PlannedPoint {
     /// What is measured here.
     #[must_use]
@@ -169,9 +135,8 @@ impl Plan {
         for (index, part) in job.parts.iter_mut().enumerate() {
             let arms = arms::available(part, missing, &mut left_out);
             if !arms.iter().any(|arm| arm.name == part.baseline) {
-                let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
                 let lacking = format!("its baseline {} can't run here", part.baseline);
-                let Some(other) = default_baseline(&names) else {
+                let Some(other) = default_baseline(&arms) else {
                     left_out.push(left_out_of(part, "*", "*", lacking));
                     continue;
                 };
@@ -327,12 +292,8 @@ mod tests {
         Part {
             name: "streams".into(),
             experiment: Experiment::Streams,
-            pollers: pollers.iter().copied().map(Driver::Readiness).collect(),
-            builds: Vec::new(),
-            waits: Vec::new(),
-            peers: Vec::new(),
+            arms: pollers.iter().map(|each| Arm::driver(Driver::Readiness(*each))).collect(),
             baseline: pollers[0].name().into(),
-            commands: Vec::new(),
             axes: all,
             ramp_time: Duration::from_millis(500),
             runtime: Duration::from_secs(2),

@@ -7,8 +7,9 @@
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::{Arm, ArmKind, Machine};
-use crate::experiment::{Experiment, PROCESSES, Peer};
+use super::Machine;
+use crate::arm::{Arm, ArmKind, Peer};
+use crate::experiment::{Experiment, PROCESSES};
 use crate::herd::Source;
 use crate::record::Point;
 
@@ -70,8 +71,7 @@ pub(super) fn arm_fault(
         ArmKind::Peer(peer) if !peer.is_floor() => {
             Some("the lab does not run several processes of it on one port".to_owned())
         }
-        ArmKind::Driver(Driver::Readiness(Mechanism::Aio), _)
-        | ArmKind::Build(_, Driver::Readiness(Mechanism::Aio)) => {
+        arm if arm.driver() == Some(Driver::Readiness(Mechanism::Aio)) => {
             let each = experiment.fds_needed(&point.axes) as f64 * SHARE_MAX / processes as f64;
             // A context doubles when it is full, and the smaller one stands meanwhile.
             let size = (each as u64 + 1).next_power_of_two();
@@ -167,7 +167,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::measure::Pattern;
     use crate::plan::{Resources, Wanted};
 
     fn point(experiment: Experiment, axes: &[(&str, &str)]) -> Point {
@@ -239,13 +238,13 @@ mod tests {
             let point = dead(count, machine).expect("it fits");
             arm_fault(machine, Experiment::Http, &point, kind)
         };
-        let aio = ArmKind::Driver(Driver::Readiness(Mechanism::Aio), Pattern::Random);
+        let aio = ArmKind::Driver(Driver::Readiness(Mechanism::Aio));
         assert_eq!(fault(&MACHINE, "18000", &aio), None);
         assert_eq!(fault(&MACHINE, "45000", &aio), None);
         let reason = fault(&MACHINE, "60000", &aio).expect("no room");
         assert!(reason.starts_with("4 processes need 73728 slots"), "{reason}");
         assert_eq!(fault(&UNKNOWN, "60000", &aio), None);
-        let epoll = ArmKind::Driver(Driver::Readiness(Mechanism::Epoll), Pattern::Random);
+        let epoll = ArmKind::Driver(Driver::Readiness(Mechanism::Epoll));
         assert_eq!(fault(&MACHINE, "60000", &epoll), None);
         assert_eq!(fault(&MACHINE, "18000", &ArmKind::Peer(Peer::Nginx)), None);
         assert!(fault(&MACHINE, "30000", &ArmKind::Peer(Peer::Nginx)).is_some());

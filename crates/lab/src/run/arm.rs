@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
 
-use pollux_engine::Driver;
 use regex::Regex;
 
 use super::child::{self, Ended};
+use crate::arm::{ArmKind, Build, Program};
 use crate::experiment::Workload;
 use crate::host::Reading;
 use crate::host::sources::Sources;
-use crate::job::Command;
-use crate::measure::{Done, Line, Pass, Pattern, RunSpec};
-use crate::plan::{ArmKind, PlannedPoint};
+use crate::measure::{Done, Line, Pass, RunSpec};
+use crate::plan::PlannedPoint;
 use crate::record::{Interval, Measurement, Steady, SteadyKind};
 use crate::stats::{Direction, Steadiness, steadiness};
 
@@ -56,43 +55,8 @@ pub(super) fn run(
     on_interval: &mut dyn FnMut(&Interval),
 ) -> Result<Ran, String> {
     match arm {
-        ArmKind::Command(command) => run_command(command, point, context),
-        arm => run_measured(Subject::of_arm(arm), point, context, on_interval),
-    }
-}
-
-/// What is measured in a process of our own.
-#[derive(Clone, Copy)]
-struct Subject<'a> {
-    poller: Option<&'static str>,
-    wait: Option<&'static str>,
-    peer: Option<&'static str>,
-    pattern: Pattern,
-    /// Another build of pollux.
-    program: Option<&'a Path>,
-}
-
-impl Subject<'_> {
-    const NOTHING: Self =
-        Self { poller: None, wait: None, peer: None, pattern: Pattern::Random, program: None };
-
-    fn of(driver: Driver) -> Self {
-        Self { poller: Some(driver.name()), ..Self::NOTHING }
-    }
-}
-
-impl<'a> Subject<'a> {
-    fn of_arm(arm: &'a ArmKind) -> Self {
-        match arm {
-            ArmKind::Driver(driver, pattern) => Self { pattern: *pattern, ..Self::of(*driver) },
-            ArmKind::Build(build, driver) => {
-                Self { program: Some(&build.program), ..Self::of(*driver) }
-            }
-            ArmKind::WithoutPoller => Self { pattern: Pattern::Cyclic, ..Self::NOTHING },
-            ArmKind::Wait(wait) => Self { wait: Some(wait.name()), ..Self::NOTHING },
-            ArmKind::Peer(peer) => Self { peer: Some(peer.name()), ..Self::NOTHING },
-            ArmKind::Command(_) => Self::NOTHING,
-        }
+        ArmKind::Program(program) => run_program(program, point, context),
+        arm => run_measured(arm, point, context, on_interval),
     }
 }
 
@@ -103,12 +67,12 @@ pub(super) fn spec_of(
     seed: u64,
     scratch: &Path,
 ) -> (RunSpec, Option<PathBuf>) {
-    spec(Subject::of_arm(arm), point, seed, Pass::Timing, None, scratch)
+    spec(arm, point, seed, Pass::Timing, None, scratch)
 }
 
 /// A run as its process reads it, and another build of pollux that the process is, if so.
 fn spec(
-    subject: Subject<'_>,
+    arm: &ArmKind,
     point: &PlannedPoint,
     seed: u64,
     pass: Pass,
@@ -118,15 +82,15 @@ fn spec(
     // A build that is a server is measured like any other; what has its workload in the measuring
     // process is that process.
     let is_server = !matches!(point.experiment.workload(), Workload::Thread);
-    let program = subject.program.map(Path::to_owned);
-    let (server, program) = if is_server { (program, None) } else { (None, program) };
+    let (arm, program) = match arm {
+        ArmKind::Build(Build { program, driver }) if !is_server => {
+            (ArmKind::Driver(*driver), Some(program.clone()))
+        }
+        arm => (arm.clone(), None),
+    };
     let spec = RunSpec {
         experiment: point.experiment.name().to_owned(),
-        poller: subject.poller.map(str::to_owned),
-        wait: subject.wait.map(str::to_owned),
-        peer: subject.peer.map(str::to_owned),
-        server,
-        pattern: subject.pattern,
+        arm,
         axes: point.point.axes.clone(),
         seed,
         ramp_ms: point.ramp_time.as_millis() as u64,
@@ -141,13 +105,13 @@ fn spec(
 }
 
 fn run_measured(
-    subject: Subject<'_>,
+    arm: &ArmKind,
     point: &PlannedPoint,
     context: &RunContext<'_>,
     on_interval: &mut dyn FnMut(&Interval),
 ) -> Result<Ran, String> {
     let RunContext { seed, pass, sources, scratch, .. } = *context;
-    let (spec, program) = spec(subject, point, seed, pass, Some(sources), scratch);
+    let (spec, program) = spec(arm, point, seed, pass, Some(sources), scratch);
     let input = serde_json::to_string(&spec).expect("a spec is plain data");
     let mut process = Process::new(program.as_deref().unwrap_or(context.program));
     process.args(["lab", "measure"]);
@@ -193,13 +157,14 @@ fn measurement(done: &Done, intervals: Vec<Interval>) -> Measurement {
     }
 }
 
-fn run_command(
-    command: &Command,
+fn run_program(
+    program: &Program,
     point: &PlannedPoint,
     context: &RunContext<'_>,
 ) -> Result<Ran, String> {
-    let pattern = Regex::new(&command.pattern).map_err(|error| error.to_string())?;
-    let words = shell_words::split(&with_axes(&command.line, point)).map_err(|e| e.to_string())?;
+    let pattern = Regex::new(&program.pattern).map_err(|error| error.to_string())?;
+    let words =
+        shell_words::split(&with_axes(&program.command, point)).map_err(|e| e.to_string())?;
     let (program, arguments) = words.split_first().ok_or("an empty command")?;
     let mut process = Process::new(program);
     process.args(arguments);

@@ -7,20 +7,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::host::Reading;
-use crate::job::{Build, Job};
+use crate::job::Job;
 use crate::record::Fact;
 
 /// A fact for each build of any part, each once.
 pub(super) fn facts(job: &Job) -> Vec<Fact> {
-    let mut seen: Vec<&Build> = Vec::new();
-    for build in job.parts.iter().flat_map(|part| &part.builds) {
-        if !seen.contains(&build) {
-            seen.push(build);
-        }
+    let mut seen: Vec<(&str, &Path)> = Vec::new();
+    for arm in job.parts.iter().flat_map(|part| &part.arms) {
+        let build = arm.kind.build().map(|build| (arm.name.as_str(), build.program.as_path()));
+        seen.extend(build.filter(|build| !seen.contains(build)));
     }
-    let fact = |build: &&Build| Fact {
-        name: format!("build {}", build.name),
-        reading: Reading::from_io(&build.program.display().to_string(), described(&build.program)),
+    let fact = |(name, program): &(&str, &Path)| Fact {
+        name: format!("build {name}"),
+        reading: Reading::from_io(&program.display().to_string(), described(program)),
     };
     seen.iter().map(fact).collect()
 }

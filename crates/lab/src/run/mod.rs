@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::arm::Arm;
 use crate::host::environment::Environment;
 use crate::host::gates::{Gate, GateLimits, OwnUse};
 use crate::host::machine::HostSample;
@@ -22,7 +23,7 @@ use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
 use crate::judge;
 use crate::measure::Pass;
-use crate::plan::{Arm, Method, Plan, PlannedPoint};
+use crate::plan::{Method, Plan, PlannedPoint};
 use crate::record::{Block, Ending, Interval, JobRecord, Outcome, Record, Run, Verdict};
 use crate::stats::{StoppingRule, block_order};
 

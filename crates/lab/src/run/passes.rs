@@ -6,9 +6,10 @@
 use std::time::{Duration, Instant};
 
 use super::{RunLabel, Runner, State, arm};
+use crate::arm::{Arm, ArmKind};
 use crate::experiment::Experiment;
 use crate::measure::{Done, Pass};
-use crate::plan::{Arm, ArmKind, Method, PlannedPoint, SAME_AGAIN};
+use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{CountingRun, LeftOut, Profile, Record, RequestTimesRun};
 
 /// The counting pass takes at most this share of a budget; what it did not reach is `n/a`.
@@ -114,10 +115,10 @@ fn left_out(record: &mut Record, failed: Vec<(RunLabel, String)>) {
 
 /// What runs a command can't be looked into.
 fn is_counted(_: &PlannedPoint, arm: &Arm) -> bool {
-    !matches!(arm.kind, ArmKind::Command(_))
+    !arm.kind.is_program()
 }
 
 fn is_server_of_pollux(point: &PlannedPoint, arm: &Arm) -> bool {
     point.experiment == Experiment::Http
-        && matches!(arm.kind, ArmKind::Driver(..) | ArmKind::Build(..))
+        && matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_))
 }

@@ -16,9 +16,10 @@ use std::time::Duration;
 use super::arm::spec_of;
 use super::living::Living;
 use super::{RunLabel, Runner, State};
+use crate::arm::Arm;
 use crate::experiment::Experiment;
 use crate::measure::Pass;
-use crate::plan::{Arm, PlannedPoint, SAME_AGAIN};
+use crate::plan::{PlannedPoint, SAME_AGAIN};
 use crate::record::{
     CountingRun, Measurement, Outcome, Profile, RoundsOfSet, Run, Steady, SteadyKind, Turns,
 };

@@ -28,7 +28,7 @@ pub fn serve(
     let spec: RunSpec = parsed(&spec)?;
     let mut subject = spec.experiment()?.subject(&spec, is_interrupted)?;
     let described = subject.described();
-    is_as_asked(spec.driver()?, described.mechanism.as_deref())?;
+    is_as_asked(spec.arm.driver(), described.mechanism.as_deref())?;
     say(replies, &Reply::Ready(described))?;
     while let Some(order) = line(orders)? {
         let reply = match parsed(&order)? {
@@ -144,9 +144,10 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
+    use crate::arm::Arm;
     use crate::experiment::Experiment;
     use crate::host::sources::Sources;
-    use crate::measure::{Pass, Pattern};
+    use crate::measure::Pass;
     use crate::turns::Life;
 
     fn spec(poller: &str) -> RunSpec {
@@ -154,11 +155,7 @@ mod tests {
         let axes = axes.map(|axis| (axis.name.to_owned(), axis.default[0].to_owned()));
         RunSpec {
             experiment: "pipes".into(),
-            poller: Some(poller.into()),
-            wait: None,
-            peer: None,
-            server: None,
-            pattern: Pattern::Random,
+            arm: Arm::driver(poller.parse().expect("a driver")).kind,
             axes: axes.collect::<BTreeMap<_, _>>(),
             seed: 1,
             ramp_ms: 0,
@@ -211,6 +208,6 @@ mod tests {
         assert_eq!(answers("epoll", &[]).expect("it ends well").len(), 1);
         let error = serve(&mut Cursor::new("{}\n"), &mut Vec::new(), &|| false);
         assert!(matches!(error, Err(MeasureError::Spec(_))), "{error:?}");
-        assert!(answers("kqueue", &[]).is_err());
+        assert!(answers("uring", &[]).is_err());
     }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Peer;
+use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::host::compiler;
 use crate::measure::RunSpec;

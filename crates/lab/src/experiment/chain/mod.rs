@@ -20,7 +20,7 @@ use pollux_poller::CountersSnapshot;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::Peer;
+use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Subject};
@@ -43,11 +43,11 @@ const EVENTS_MAX: usize = 1024;
 /// [`MeasureError`] when something can't be opened, or the arm is none of this experiment.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     turns::pin(turns::cpus()?[0])?;
-    if let Some(peer @ (Peer::Libev | Peer::Libuv | Peer::Libevent)) = spec.peer()? {
+    if let Some(peer @ (Peer::Libev | Peer::Libuv | Peer::Libevent)) = spec.arm.peer() {
         return Ok(Box::new(library::start(peer, spec)?));
     }
     let chain = Chain::open(spec)?;
-    Ok(match (spec.driver()?, spec.peer()?) {
+    Ok(match (spec.arm.driver(), spec.arm.peer()) {
         (Some(Driver::Readiness(mechanism)), _) => {
             let watcher = pollux::Pollux::open(mechanism, &chain)?;
             Box::new(Rounds { chain, watcher })
@@ -228,17 +228,14 @@ mod tests {
     use pollux_poller::Mechanism;
 
     use super::*;
-    use crate::measure::{Pass, Pattern};
+    use crate::arm::ArmKind;
+    use crate::measure::Pass;
 
     fn spec(pairs: usize, active: usize, writes: usize) -> RunSpec {
         let axes = [("pairs", pairs), ("active", active), ("writes", writes)];
         RunSpec {
             experiment: "chain".into(),
-            server: None,
-            poller: None,
-            wait: None,
-            peer: None,
-            pattern: Pattern::Random,
+            arm: ArmKind::WithoutPoller,
             axes: BTreeMap::from(axes.map(|(name, value)| (name.to_owned(), value.to_string()))),
             seed: 1,
             ramp_ms: 0,

@@ -18,8 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::{READ_BYTES, Reader};
+use crate::arm::ArmKind;
 use crate::error::MeasureError;
-use crate::measure::{Pattern, RunSpec};
+use crate::measure::RunSpec;
 use crate::stats::Rng;
 use crate::turns::{self, Described, Subject};
 
@@ -132,12 +133,13 @@ impl<C: Collect> Free<C> {
             }
         };
         let shared = Arc::new(Shared::default());
-        let (theirs, pattern, seed) = (Arc::clone(&shared), spec.pattern, spec.seed);
+        let is_cyclic = matches!(spec.arm, ArmKind::Cyclic(_) | ArmKind::WithoutPoller);
+        let (theirs, seed) = (Arc::clone(&shared), spec.seed);
         let started = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
             write_cpu.map_or(Ok(()), turns::pin)?;
             // Linux always grants a lower priority.
             let _ = rustix::process::nice(WRITER_NICE);
-            write(&streams, pattern, Rng::seeded(seed), &theirs)
+            write(&streams, is_cyclic, Rng::seeded(seed), &theirs)
         });
         let writer = started
             .map_err(|cause| MeasureError::Setup { what: "the writer thread".into(), cause })?;
@@ -211,7 +213,7 @@ impl<C> Drop for Free<C> {
 
 fn write(
     streams: &[OwnedFd],
-    pattern: Pattern,
+    is_cyclic: bool,
     mut random: Rng,
     shared: &Shared,
 ) -> Result<(), MeasureError> {
@@ -224,12 +226,11 @@ fn write(
         }
         shared.is_writing.store(true, Release);
         for _ in 0..streams.len() {
-            let index = match pattern {
-                Pattern::Random => random.below(streams.len()),
-                Pattern::Cyclic => {
-                    next = (next + 1) % streams.len();
-                    next
-                }
+            let index = if is_cyclic {
+                next = (next + 1) % streams.len();
+                next
+            } else {
+                random.below(streams.len())
             };
             match rustix::io::write(&streams[index], &[1]) {
                 Ok(_) => {}

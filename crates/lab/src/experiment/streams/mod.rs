@@ -14,8 +14,8 @@ use pollux_poller::{
 };
 use rustix::io::Errno;
 
-use super::Peer;
 use super::transport::{self, Stream};
+use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::host::compiler;
 use crate::measure::RunSpec;
@@ -39,7 +39,7 @@ pub(crate) const ALL: &str = "all";
 /// # Errors
 /// [`MeasureError`] when something can't be opened.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
-    if spec.peer()? == Some(Peer::RawC) {
+    if spec.arm.peer() == Some(Peer::RawC) {
         return Ok(Box::new(raw(spec)?));
     }
     let streams = transport::open(spec.word("transport")?, spec.count("nfds")?)?;
@@ -135,7 +135,8 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Pass, Pattern};
+    use crate::arm::{Arm, ArmKind};
+    use crate::measure::Pass;
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {
@@ -144,11 +145,7 @@ mod tests {
         let axes = defaults.chain([("nfds", "50"), ("cpus", "free")]).chain(axes.iter().copied());
         RunSpec {
             experiment: "streams".into(),
-            poller: Some(poller.into()),
-            wait: None,
-            peer: None,
-            server: None,
-            pattern: Pattern::Random,
+            arm: Arm::driver(poller.parse().expect("a driver")).kind,
             axes: axes.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             seed: 1,
             ramp_ms: 0,
@@ -163,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_free_writer_pauses_between_turns_and_everything_it_wrote_is_read() {
-        let in_turn = RunSpec { pattern: Pattern::Cyclic, poller: None, ..spec("epoll", &[]) };
+        let in_turn = RunSpec { arm: ArmKind::WithoutPoller, ..spec("epoll", &[]) };
         for spec in [spec("epoll", &[]), spec("epoll-et", &[]), in_turn] {
             let axes = [("ready".to_owned(), FREE.to_owned())];
             let mut subject = open(&RunSpec {

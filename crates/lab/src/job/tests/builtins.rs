@@ -1,5 +1,6 @@
 //! The built-in jobs keep what their comments promise, and names find them.
 
+use crate::arm::Arm;
 use crate::experiment::{Experiment, Generator};
 use crate::job::{Overrides, builtin, find, list};
 use crate::plan::{Machine, Plan, Resources, Wanted};
@@ -97,7 +98,7 @@ fn a_generator_that_does_not_pipeline_is_not_asked_to() {
 fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
     let machine = machine(1 << 20, &|_| None);
     let mut job = find("seed2").expect("built in");
-    job.parts[0].peers = Experiment::Http.peers().to_vec();
+    job.parts[0].arms.extend(Experiment::Http.peers().iter().copied().map(Arm::peer));
     let plan = Plan::make(job.clone(), &machine);
     assert_eq!(plan.points.len(), 20);
     for point in &plan.points {
@@ -122,7 +123,8 @@ fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
     let machine = machine(1 << 20, &|_| None);
     let mut job = find("version").expect("built in");
     let flags = Overrides {
-        builds: vec!["old=a/pollux".into(), "new=b/pollux".into()],
+        arms: vec!["old=a/pollux".into(), "new=b/pollux".into()],
+        bare_is_build: true,
         ..Overrides::default()
     };
     job.apply(&flags).expect("two builds");
@@ -131,7 +133,7 @@ fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
         let names: Vec<_> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["old", "new", "A/A"]);
         assert_eq!((point.baseline, point.arms[2].kind == point.arms[0].kind), (0, true));
-        assert!(point.arms.iter().all(|arm| !arm.is_other()));
+        assert!(point.arms.iter().all(|arm| !arm.kind.is_other()));
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use crate::experiment::{Experiment, Peer};
+use crate::arm::{Arm, ArmKind, Build, Peer, Wait};
+use crate::experiment::Experiment;
 use crate::job::{Job, KEYS, Section, documentation_page};
 
 fn job(text: &str) -> Job {
@@ -22,7 +23,9 @@ fn the_shortest_file_has_the_documented_defaults() {
     assert_eq!(job.question, Experiment::Streams.question());
     let part = &job.parts[0];
     assert_eq!((part.name.as_str(), part.baseline.as_str()), ("streams", "epoll"));
-    assert_eq!(part.pollers, Mechanism::ALL.map(Driver::Readiness));
+    let all = Mechanism::ALL.map(|each| Arm::driver(Driver::Readiness(each)));
+    assert_eq!(part.arms[..all.len()], all);
+    assert_eq!(part.arms[all.len()..], [Arm::peer(Peer::RawC)]);
     assert_eq!(
         (part.ramp_time, part.runtime, part.interval),
         (Duration::from_millis(100), Duration::from_millis(500), Duration::from_millis(20))
@@ -33,13 +36,13 @@ fn the_shortest_file_has_the_documented_defaults() {
 
 #[test]
 fn a_job_overrides_the_global_run_settings() {
-    let job = job("[global]\nruntime = \"1s\"\npollers = [\"poll\", \"aio\"]\n\
+    let job = job("[global]\nruntime = \"1s\"\narms = [\"poll\", \"aio\"]\n\
                    [[job]]\nexperiment = \"streams\"\nruntime = \"3s\"\n\
-                   [[job]]\nexperiment = \"pipes\"\npollers = \"uring-poll\"\n");
+                   [[job]]\nexperiment = \"pipes\"\narms = \"uring-poll\"\n");
     assert_eq!(job.parts[0].runtime, Duration::from_secs(3));
     assert_eq!(job.parts[1].runtime, Duration::from_secs(1));
     assert_eq!(job.parts[0].baseline, "poll");
-    assert_eq!(job.parts[1].pollers, [Driver::Readiness(Mechanism::UringPoll)]);
+    assert_eq!(job.parts[1].arms, [Arm::driver(Driver::Readiness(Mechanism::UringPoll))]);
     assert_eq!(job.parts[1].baseline, "uring-poll");
     assert_eq!(job.question, "Which event mechanism for which load?");
 }
@@ -56,14 +59,23 @@ fn defaults_give_way_to_what_is_given() {
 }
 
 #[test]
-fn external_programs_alone_are_a_job() {
-    let job = job("[[job]]\nexperiment = \"pipes\"\npollers = \"none\"\n\
-                   [[job.arm]]\nname = \"old\"\ncommand = \"bench -n 2000\"\npattern = '(\\d+)'\n\
-                   [[job.arm]]\nname = \"new\"\ncommand = \"bench2\"\npattern = '(\\d+)'\n");
+fn arms_of_the_user_are_tables_in_the_same_list() {
+    let job = job("[[job]]\nexperiment = \"http\"\nbaseline = \"mine\"\narms = [\n\"uring\",\n\
+                   { name = \"mine\", server = \"./mine --listen {address}\" },\n\
+                   { name = \"live\", pid = 7, address = \"[::1]:80\" },\n\
+                   { name = \"old\", pollux = \"old/pollux\", driver = \"uring\" },\n\
+                   { name = \"new\", pollux = \"new/pollux\" },\n\
+                   { name = \"ab\", command = \"ab http://x/\", pattern = '(\\d+)' },\n]\n");
     let part = &job.parts[0];
-    assert!(part.pollers.is_empty());
-    assert_eq!(part.baseline, "old");
-    assert_eq!(part.commands[1].name, "new");
+    let kinds: Vec<&ArmKind> = part.arms.iter().map(|arm| &arm.kind).collect();
+    assert_eq!(part.baseline, "mine");
+    assert_eq!(*kinds[1], ArmKind::Server { command: "./mine --listen {address}".to_owned() });
+    let address = "[::1]:80".parse().expect("an address");
+    assert_eq!(*kinds[2], ArmKind::Running { pid: 7, address });
+    let build = Build { program: "old/pollux".into(), driver: Driver::Completion };
+    assert_eq!(*kinds[3], ArmKind::Build(build));
+    assert_eq!(kinds[4].driver(), Some(Driver::Readiness(Mechanism::Epoll)));
+    assert!(kinds[5].is_program());
 }
 
 #[test]
@@ -81,41 +93,43 @@ fn every_example_of_the_documentation_is_right() {
         let is_in = |section| key.sections.contains(&section);
         let at = |section, line: &str| if is_in(section) { line.to_owned() } else { String::new() };
         let arm = if is_in(Section::Arm) {
-            let others = [("name", "\"a\""), ("command", "\"b\""), ("pattern", "'(.)'")];
-            let others = others.iter().filter(|(name, _)| *name != key.name);
-            let others: String =
-                others.map(|(name, value)| format!("{name} = {value}\n")).collect();
-            format!("[[job.arm]]\n{others}{line}")
+            let name = if key.name == "name" { "" } else { "name = \"a\", " };
+            let others = match key.name {
+                "name" => ", server = \"a {port}\"",
+                "pid" => ", address = \"127.0.0.1:80\"",
+                "address" => ", pid = 1",
+                "driver" => ", pollux = \"a\"",
+                "command" => ", pattern = '(.)'",
+                "pattern" => ", command = \"a\"",
+                _ => "",
+            };
+            format!("arms = [{{ {name}{}{others} }}]\n", line.trim())
         } else {
             String::new()
         };
-        let name = match key.name {
-            "experiment" => "",
-            "peers" => "experiment = \"http\"\n",
-            _ => "experiment = \"streams\"\n",
-        };
+        let name = if key.name == "experiment" { "" } else { "experiment = \"http\"\n" };
         let [file, global, job_line] =
             [Section::File, Section::Global, Section::Job].map(|section| at(section, &line));
         job(&format!("{file}[global]\n{global}[[job]]\n{name}{job_line}{arm}"));
     }
     let page = documentation_page();
     let example = page.split("```").nth(1).and_then(|block| block.strip_prefix("toml"));
-    assert_eq!(job(example.expect("the page has an example")).parts[0].commands.len(), 1);
+    assert_eq!(job(example.expect("the page has an example")).parts[0].arms.len(), 3);
 }
 
 #[test]
-fn peers_of_global_are_for_the_jobs_that_have_them() {
-    let job = job("[global]\npeers = [\"raw-epoll\", \"nginx\"]\n\
+fn arms_of_global_are_for_the_jobs_that_have_them() {
+    let job = job("[global]\narms = [\"epoll\", \"raw-epoll\", \"nginx\"]\n\
                    [[job]]\nexperiment = \"http\"\nkeepalive = [true, false]\n\
-                   [[job]]\nexperiment = \"chain\"\npollers = \"none\"\n\
-                   [[job]]\nexperiment = \"pipes\"\n");
-    let [http, chain, pipes] = job.parts.as_slice() else { panic!("{:?}", job.parts) };
-    assert_eq!(http.peers, [Peer::RawEpoll, Peer::Nginx]);
-    assert_eq!(http.pollers, Driver::ALL);
+                   [[job]]\nexperiment = \"chain\"\n\
+                   [[job]]\nexperiment = \"pipes\"\n\
+                   [[job]]\nexperiment = \"herd\"\n");
+    let [http, chain, pipes, herd] = job.parts.as_slice() else { panic!("{:?}", job.parts) };
+    let epoll = Arm::driver(Driver::Readiness(Mechanism::Epoll));
+    let raw = Arm::peer(Peer::RawEpoll);
+    assert_eq!(http.arms, [epoll.clone(), raw.clone(), Arm::peer(Peer::Nginx)]);
     assert_eq!(http.axes["keepalive"], ["true", "false"]);
-    assert_eq!(
-        (chain.peers.as_slice(), chain.baseline.as_str()),
-        (&[Peer::RawEpoll][..], "raw-epoll")
-    );
-    assert!(pipes.peers.is_empty());
+    assert_eq!(chain.arms, [epoll.clone(), raw]);
+    assert_eq!(pipes.arms, [epoll]);
+    assert_eq!(herd.arms, [Arm::wait(Wait::Epoll)]);
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
+use crate::arm::{Arm, ArmKind};
 use crate::experiment::Experiment;
-use crate::job::{Job, JobError, Overrides, commands_from_flags, find};
+use crate::job::{Job, JobError, Overrides, find};
 
 fn texts(items: &[&str]) -> Vec<String> {
     items.iter().map(|item| (*item).to_owned()).collect()
@@ -35,7 +36,7 @@ fn flags_replace_what_the_job_says() {
     let mut job = find("quick").expect("built in");
     let overrides = Overrides {
         only: texts(&["pipes"]),
-        pollers: texts(&["poll", "select"]),
+        arms: texts(&["poll,select"]),
         axes: vec![("message-bytes".to_owned(), texts(&["1_024"]))],
         blocks: Some("20".to_owned()),
         budget: Some("30s".to_owned()),
@@ -49,8 +50,8 @@ fn flags_replace_what_the_job_says() {
     assert_eq!(job.budget, Some(Duration::from_secs(30)));
     assert_eq!((job.profile_hz, job.shows_intervals), (Some(999), true));
     let [part] = job.parts.as_slice() else { panic!("one part is left") };
-    let expected = [Mechanism::Poll, Mechanism::Select].map(Driver::Readiness);
-    assert_eq!(part.pollers, expected);
+    let expected = [Mechanism::Poll, Mechanism::Select];
+    assert_eq!(part.arms, expected.map(|each| Arm::driver(Driver::Readiness(each))));
     assert_eq!(part.baseline, "poll");
     assert_eq!(part.axes["message_bytes"], ["1024"]);
     let [runtime, interval] = [20, 20].map(Duration::from_millis);
@@ -58,46 +59,59 @@ fn flags_replace_what_the_job_says() {
 }
 
 #[test]
-fn a_peer_of_another_experiment_is_named_with_its_owner() {
-    let overrides = Overrides { peers: texts(&["raw-epoll", "libev"]), ..Overrides::default() };
+fn an_arm_of_another_experiment_is_named_with_its_owner() {
+    let overrides = Overrides { arms: texts(&["raw-epoll", "libev"]), ..Overrides::default() };
     let refused = Job::for_experiment(Experiment::Http, &overrides).expect_err("libev serves not");
-    let expected = "--peer libev: nothing in this job compares with it; it belongs to chain";
+    let expected = "--arm libev: no arm of http; it belongs to chain";
     assert!(refused.to_string().contains(expected), "{refused}");
 }
 
 #[test]
 fn the_baseline_stays_where_it_is_still_an_arm() {
-    let overrides = Overrides { pollers: texts(&["poll", "epoll"]), ..Overrides::default() };
+    let overrides = Overrides { arms: texts(&["poll", "epoll"]), ..Overrides::default() };
     assert_eq!(streams(&overrides).expect("right").parts[0].baseline, "epoll");
 }
 
 #[test]
-fn external_arms_come_from_pairs_and_share_a_pattern() {
-    let arms = texts(&["old=bench -n 2000", "new=env A=1 bench"]);
-    let commands = commands_from_flags(&arms, &texts(&["Avg: (\\d+)"])).expect("right");
-    assert_eq!((commands[1].name.as_str(), commands[1].line.as_str()), ("new", "env A=1 bench"));
-    assert_eq!(commands[0].pattern, commands[1].pattern);
+fn arms_of_the_user_share_a_pattern_or_are_servers() {
     let overrides = Overrides {
-        commands,
-        pollers: texts(&["none"]),
+        arms: texts(&["old=bench -n 2000,5", "new=env A=1 bench", "epoll,poll"]),
+        arm_patterns: texts(&["Avg: (\\d+)"]),
         baseline: Some("new".to_owned()),
         ..Overrides::default()
     };
-    let job = streams(&overrides).expect("right");
-    assert_eq!((job.parts[0].baseline.as_str(), job.parts[0].commands.len()), ("new", 2));
+    let part = &streams(&overrides).expect("right").parts[0];
+    let names: Vec<_> = part.arms.iter().map(|arm| arm.name.as_str()).collect();
+    assert_eq!((part.baseline.as_str(), names), ("new", vec!["old", "new", "epoll", "poll"]));
+    let ArmKind::Program(new) = &part.arms[1].kind else { panic!("{part:?}") };
+    assert_eq!((&*new.command, &*new.pattern), ("env A=1 bench", "Avg: (\\d+)"));
+    let overrides = Overrides { arms: texts(&["mine=./mine {port}"]), ..Overrides::default() };
+    let http = Job::for_experiment(Experiment::Http, &overrides).expect("right");
+    assert!(matches!(http.parts[0].arms[0].kind, ArmKind::Server { .. }));
 }
 
 #[test]
 fn wrong_arm_flags_are_named() {
     let answer = |arms: &[&str], patterns: &[&str]| {
-        let result = commands_from_flags(&texts(arms), &texts(patterns));
-        result.expect_err("the flags are wrong").to_string()
+        let (arms, arm_patterns) = (texts(arms), texts(patterns));
+        answer(&Overrides { arms, arm_patterns, ..Overrides::default() })
     };
-    assert_eq!(answer(&["bench"], &["(.)"]), "--arm bench: expected 'name=command'");
-    assert!(answer(&["a=b"], &[]).starts_with("--arm-pattern: 0 of them for 1 --arm; expected"));
-    assert!(answer(&["a=b"], &["x"]).starts_with("--arm-pattern x: has no capture group"));
+    assert!(answer(&["bench"], &[]).starts_with("--arm bench: no such arm; expected all"));
+    let server = answer(&["a=b"], &[]);
+    assert!(
+        server.starts_with("--arm a=b: does not say where the server has to listen"),
+        "{server}"
+    );
+    let none = answer(&["epoll"], &["(.)"]);
+    assert!(
+        none.starts_with("--arm-pattern: 1 of them for 0 commands in --arm; expected"),
+        "{none}"
+    );
+    assert!(answer(&["a=b"], &["x"]).starts_with("--arm a=b: has no capture group"));
     assert!(answer(&["a="], &["(.)"]).starts_with("--arm a=: not one line of text"));
-    assert!(answer(&["=b"], &["(.)"]).starts_with("--arm: not a usable name"));
+    assert!(answer(&["=b"], &["(.)"]).starts_with("--arm =b: not a usable name"));
+    let twice = answer(&["epoll", "epoll"], &[]);
+    assert!(twice.starts_with("--arm epoll: stands here twice"), "{twice}");
 }
 
 #[test]
@@ -134,16 +148,15 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
          as 12"
     );
     assert_eq!(
-        flag(|flags| flags.pollers = texts(&["pol"])),
-        "--poller pol: no such poller; expected \"all\", \"none\" or select, poll, aio, epoll, \
-         epoll-et, epoll-oneshot, uring-poll, uring; did you mean \"poll\"?"
+        flag(|flags| flags.arms = texts(&["pol"])),
+        "--arm pol: no such arm; expected all, mechanisms, others, select, poll, aio, epoll, \
+         epoll-et, epoll-oneshot, uring-poll, uring, exclusive, edge, shared, block, raw-epoll, \
+         raw-uring, raw-c, nginx, haproxy, h2o, lighttpd, libev, libuv, libevent, mio, polling, \
+         pool, pool-epoll; did you mean \"poll\"?"
     );
     assert_eq!(
-        flag(|flags| {
-            flags.pollers = texts(&["none"]);
-            flags.peers = texts(&["none"]);
-        }),
-        "--poller none: leaves nothing to compare in \"streams\"; add an --arm"
+        flag(|flags| flags.arms = texts(&["mine=./mine {port}"])),
+        "--arm mine: streams: no server; expected a program that prints a figure, with a pattern"
     );
     assert_eq!(
         flag(|flags| flags.only = texts(&["stream"])),
@@ -172,7 +185,7 @@ fn all_wrong_flags_are_named_at_once_and_the_job_stays_as_it_was() {
     let overrides = Overrides {
         seed: Some("x".to_owned()),
         runtime: Some("1".to_owned()),
-        pollers: texts(&["x", "y"]),
+        arms: texts(&["x", "y"]),
         ..Overrides::default()
     };
     let error = job.apply(&overrides).expect_err("wrong flags");

@@ -18,11 +18,31 @@ fn in_job(line: &str) -> String {
     format!("[[job]]\nexperiment = \"streams\"\n{line}\n")
 }
 
-/// A job with `line` in its `[[job.arm]]`, as line 5; `pollers` are select and poll.
-fn in_arm(line: &str) -> String {
-    format!(
-        "[[job]]\nexperiment = \"streams\"\npollers = [\"select\", \"poll\"]\n[[job.arm]]\n{line}\n"
-    )
+/// A job with these entries in a table of its `arms`, as line 4.
+fn in_arm(entries: &str) -> String {
+    format!("[[job]]\nexperiment = \"http\"\narms = [\"poll\",\n{{ {entries} }}]\n")
+}
+
+#[test]
+fn a_key_of_schema_1_is_answered_with_what_is_written_now() {
+    for (line, now) in [
+        ("pollers = [\"epoll\"]", "arms = [\"epoll\", ...]"),
+        ("waits = \"all\"", "arms = [\"exclusive\", ...]"),
+        ("peers = \"none\"", "their names in arms = [...]"),
+        ("binaries = [\"old=a\"]", "arms = [{ name = \"old\", pollux = \"PATH\" }, ...]"),
+    ] {
+        let key = line.split(' ').next().expect("a key");
+        let expected = format!("x.toml:2:1: the key \"{key}\" is of schema 1; expected {now}");
+        let answers = answer(&in_global(line));
+        assert_eq!((answers.len(), answers[0].starts_with(&expected)), (1, true), "{answers:?}");
+    }
+    let arm = answer("[[job]]\nexperiment = \"streams\"\n[[job.arm]]\nname = \"a\"\n");
+    assert_eq!(arm.len(), 1, "{arm:?}");
+    assert!(arm[0].contains("expected arms = [{ name = \"mine\", command ="), "{arm:?}");
+    let schema = answer("schema = 1\n[[job]]\nexperiment = \"streams\"\n");
+    let expected =
+        "x.toml:1:10: schema = 1: out of bounds; expected 2, version 1 had other keys for arms";
+    assert_eq!(schema, [expected]);
 }
 
 #[test]
@@ -113,37 +133,48 @@ fn a_mistake_in_global_is_answered_with_its_place_and_the_right_way() {
              as \"Which event mechanism for which load?\"",
         ),
         (
-            "pollers = [\"epoll\", \"epol-et\"]",
-            "x.toml:2:21: pollers = \"epol-et\": no such poller; expected \"all\", \"none\" or \
-             select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring; did you mean \
-             \"epoll-et\"?",
+            "arms = [\"poll\", \"poll\"]",
+            "x.toml:2:17: arms = \"poll\": stands here twice; expected once",
         ),
         (
-            "pollers = [\"poll\", \"poll\"]",
-            "x.toml:2:20: pollers = \"poll\": stands here twice; expected once",
+            "arms = [\"nginx\"]",
+            "x.toml:3:1: no arm is left of pipes, which has select, poll, aio, epoll, \
+            epoll-et, epoll-oneshot, uring-poll",
         ),
         (
-            "pollers = []",
-            "x.toml:2:11: pollers = []: an empty list; write \"none\" to run only other arms",
-        ),
-        (
-            "pollers = 7",
-            "x.toml:2:11: pollers = 7: this is a whole number; expected \"all\", \"none\" or a \
-             list of select, poll, aio, epoll, epoll-et, epoll-oneshot, uring-poll, uring, such as \
-             [\"epoll\", \"poll\"]",
-        ),
-        (
-            "peers = [\"nginks\"]",
-            "x.toml:2:10: peers = \"nginks\": no such peer; expected \"all\", \"none\" or raw-epoll, \
-             raw-uring, raw-c, nginx, haproxy, h2o, lighttpd, libev, libuv, libevent, mio, polling, pool, \
-             pool-epoll; \
-             did you mean \"nginx\"?",
-        ),
-        ("pollers = \"none\"", "x.toml:3:1: no poller and no [[job.arm]]: nothing to compare"),
-        (
-            "pollers = [\"poll\", \"select\"]\nbaseline = \"pol\"",
+            "arms = [\"poll\", \"select\"]\nbaseline = \"pol\"",
             "x.toml:3:12: baseline \"pol\" is none of the arms, which are poll, select; did you \
              mean \"poll\"?",
+        ),
+    ] {
+        assert_eq!(answer(&in_global(line)), [expected], "{line}");
+    }
+}
+
+#[test]
+fn a_wrong_list_of_arms_is_answered_with_what_it_may_hold() {
+    let names = crate::job::arm_names().join(", ");
+    for (line, expected) in [
+        (
+            "arms = [\"epoll\", \"epol-et\"]",
+            format!(
+                "x.toml:2:18: arms = \"epol-et\": no such arm; expected {names}; did you mean \
+                 \"epoll-et\"?"
+            ),
+        ),
+        (
+            "arms = []",
+            format!(
+                "x.toml:2:8: arms = []: an empty list; expected a list of {names} or tables with a \
+                 name, such as [\"epoll\", \"uring\", \"nginx\"]"
+            ),
+        ),
+        (
+            "arms = 7",
+            format!(
+                "x.toml:2:8: arms = 7: this is a whole number; expected a list of {names} or tables \
+                 with a name, such as [\"epoll\", \"uring\", \"nginx\"]"
+            ),
         ),
     ] {
         assert_eq!(answer(&in_global(line)), [expected], "{line}");
@@ -182,7 +213,7 @@ fn a_mistake_in_a_job_is_answered_with_its_place_and_the_right_way() {
             "no_poller = [true]",
             "x.toml:3:13: no_poller = [true]: this is a list; expected true or false, once",
         ),
-        ("arm = 1", "x.toml:3:1: \"arm\" is written [[job.arm]] in a job file"),
+        ("arms = \"nginx\"", "x.toml:3:8: arms: nginx: no arm of streams; it belongs to http"),
         (
             "[[job]]\nexperiment = \"streams\"",
             "x.toml:3:1: two jobs are called \"streams\"; give one a name",
@@ -227,36 +258,51 @@ fn a_generator_or_dead_connections_that_cannot_be_are_answered() {
 #[test]
 fn a_mistake_in_an_arm_is_answered_with_its_place_and_the_right_way() {
     let arm = |name: &str, command: &str, pattern: &str| {
-        format!("name = \"{name}\"\ncommand = '{command}'\npattern = '{pattern}'")
+        format!("name = \"{name}\", command = \"{command}\", pattern = '{pattern}'")
     };
-    for (lines, expected) in [
+    for (entries, expected) in [
         (
             arm("mine", "bench 'half", "(.)"),
-            "x.toml:6:11: command = 'bench 'half': does not split into words",
+            "x.toml:4:28: command = \"bench 'half\": does not split into words",
         ),
-        (arm("mine", "bench", "Avg: .*"), "x.toml:7:11: pattern = 'Avg: .*': has no capture group"),
-        (arm("mine", "bench", "(Avg"), "x.toml:7:11: pattern = '(Avg': not a regular expression"),
-        (arm("epoll", "bench", "(.)"), "x.toml:4:1: \"epoll\" is the name of a poller"),
+        (arm("mine", "bench", "Avg: .*"), "x.toml:4:47: pattern = 'Avg: .*': has no capture group"),
+        (arm("mine", "bench", "(Avg"), "x.toml:4:47: pattern = '(Avg': not a regular expression"),
+        (arm("epoll", "bench", "(.)"), "x.toml:4:1: arms = { name = \"epoll\", "),
         (
-            format!("{}\n[[job.arm]]\n{}", arm("a", "b", "(.)"), arm("a", "b", "(.)")),
-            "x.toml:8:1: two arms are called \"a\"",
-        ),
-        (
-            "name = \"mine\"\ncommand = \"bench\"".to_owned(),
-            "x.toml:4:1: [[job.arm]] lacks the key \"pattern\"",
+            format!("{} }}, {{ {}", arm("a", "b", "(.)"), arm("a", "b", "(.)")),
+            "x.toml:4:49: arms = { name = \"a\", command = \"b\", pattern = '(.)' }: two arms are \
+             called \"a\"",
         ),
         (
-            format!("{}\nruntime = \"1s\"", arm("mine", "bench", "(.)")),
-            "x.toml:8:1: the key \"runtime\" is not for [[job.arm]]; it belongs to [global] or \
-             [[job]]",
+            "name = \"mine\", command = \"bench\"".to_owned(),
+            "x.toml:4:1: an arm lacks the key \"pattern\"",
+        ),
+        (
+            "name = \"mine\"".to_owned(),
+            "x.toml:4:1: 0 of them in an arm; expected one of server, pid with address, pollux",
+        ),
+        (
+            "name = \"mine\", server = \"./mine\"".to_owned(),
+            "x.toml:4:27: server = \"./mine\": does not say where the server has to listen; expected \
+             a command line with {port} or {address} in it",
+        ),
+        (
+            "name = \"live\", pid = 0, address = \"127.0.0.1:80\"".to_owned(),
+            "x.toml:4:24: pid = 0: out of bounds",
+        ),
+        (
+            "name = \"old\", pollux = \"a\", driver = \"uting\"".to_owned(),
+            "x.toml:4:40: driver = \"uting\": no such driver; expected one of select, poll, aio, \
+             epoll, epoll-et, epoll-oneshot, uring-poll, uring; did you mean \"uring\"?",
+        ),
+        (
+            format!("{}, runtime = \"1s\"", arm("mine", "bench", "(.)")),
+            "x.toml:4:54: the key \"runtime\" is not for an arm; it belongs to [global] or [[job]]",
         ),
     ] {
-        // A literal string with a quote inside is itself no TOML: written as a basic string.
-        let lines = lines.replace("'bench 'half'", "\"bench 'half\"");
-        let expected = expected.replace("'bench 'half'", "\"bench 'half\"");
-        let answers = answer(&in_arm(&lines));
+        let answers = answer(&in_arm(&entries));
         assert_eq!(answers.len(), 1, "{answers:?}");
-        assert!(answers[0].starts_with(&expected), "{answers:?}\n{expected}");
+        assert!(answers[0].starts_with(expected), "{answers:?}\n{expected}");
     }
 }
 
@@ -270,8 +316,8 @@ fn a_mistake_in_the_outline_is_answered() {
             "x.toml:1:2: unknown key \"globl\" at the top of the file; did you mean \"global\"?",
         ),
         (
-            format!("schema = 2\n{job}"),
-            "x.toml:1:10: schema = 2: out of bounds; expected 1, the only version so far",
+            format!("schema = 3\n{job}"),
+            "x.toml:1:10: schema = 3: out of bounds; expected 2, version 1 had other keys for arms",
         ),
         (
             format!("runtime = \"1s\"\n{job}"),
@@ -320,12 +366,12 @@ fn what_is_not_toml_is_answered_where_it_breaks() {
 #[test]
 fn all_mistakes_of_a_file_are_told_at_once_and_in_its_order() {
     let text = "schema = 3\n[global]\nblcoks = 2\nruntime = \"2 parsecs\"\ninterval = \"1s\"\n\
-                pollers = [\"epol\", \"pol\"]\nbaseline = \"x\"\n[[job]]\nexperiment = \"pipes\"\n\
-                rule = \"jumping\"\n[[job.arm]]\nname = \"a\"\n";
+                arms = [\"epol\", \"pol\"]\nbaseline = \"x\"\n[[job]]\nexperiment = \"pipes\"\n\
+                rule = \"jumping\"\narms = [{ name = \"a\" }]\n";
     let places: Vec<_> = answer(text)
         .iter()
         .map(|line| line.split(": ").next().unwrap_or_default().to_owned())
         .collect();
-    let expected = ["1:10", "3:1", "4:11", "6:12", "6:20", "10:8", "11:1", "11:1"];
+    let expected = ["1:10", "3:1", "4:11", "6:9", "6:17", "10:8", "11:9"];
     assert_eq!(places, expected.map(|place| format!("x.toml:{place}")));
 }

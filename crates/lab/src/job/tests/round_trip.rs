@@ -9,8 +9,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
+use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::experiment::{Axis, AxisKind, Experiment};
-use crate::job::{Build, Command, Job, Part, arms_of_pollux, find, list};
+use crate::job::{Job, Part, find, list};
 
 const LINE: &str = "[ -~µ€\"\\\\']{0,20}[a-z\"'\\\\]";
 
@@ -40,16 +41,21 @@ fn axes(experiment: Experiment) -> BoxedStrategy<BTreeMap<String, Vec<String>>> 
     values.prop_map(move |values| names.iter().cloned().zip(values).collect()).boxed()
 }
 
-fn commands() -> impl Strategy<Value = Vec<Command>> {
-    let command = (LINE, LINE).prop_map(|(word, text)| (shell_words::join([word]), text));
-    vec(command, 0..3).prop_map(|commands| {
-        let command = |(at, (line, text)): (usize, (String, String))| Command {
-            name: format!("arm-{at}"),
-            line,
-            pattern: format!("{} (\\d+)", regex::escape(&text)),
-        };
-        commands.into_iter().enumerate().map(command).collect()
-    })
+/// An arm of the user's own.
+fn named() -> impl Strategy<Value = ArmKind> {
+    let line = || (LINE, LINE).prop_map(|(word, text)| (shell_words::join([word]), text));
+    let driver = prop::sample::select(Driver::ALL.to_vec());
+    prop_oneof![
+        line().prop_map(|(command, text)| {
+            let pattern = format!("{} (\\d+)", regex::escape(&text));
+            ArmKind::Program(Program { command, pattern })
+        }),
+        line().prop_map(|(line, _)| ArmKind::Server { command: format!("{line} {{port}}") }),
+        (1u32..1 << 22, any::<std::net::SocketAddrV4>())
+            .prop_map(|(pid, address)| ArmKind::Running { pid, address: address.into() }),
+        (LINE, driver)
+            .prop_map(|(path, driver)| ArmKind::Build(Build { program: path.into(), driver })),
+    ]
 }
 
 /// Milliseconds up to ten minutes.
@@ -60,36 +66,29 @@ fn length(low_ms: u64) -> impl Strategy<Value = Duration> {
 fn part() -> impl Strategy<Value = Part> {
     let experiment = prop::sample::select(Experiment::ALL.to_vec());
     let with_axes = experiment.prop_flat_map(|experiment| (Just(experiment), axes(experiment)));
-    let pollers = subsequence(Driver::ALL.to_vec(), 1..=Driver::ALL.len());
     let windows = (length(0), length(10), 1u32..=50);
-    let strategy = (name(), with_axes, pollers, any::<u16>(), commands(), any::<Index>(), windows);
-    strategy.prop_map(|(name, (experiment, axes), pollers, peers, commands, at, windows)| {
+    let strategy = (name(), with_axes, any::<u32>(), vec(named(), 0..4), any::<Index>(), windows);
+    strategy.prop_map(|(name, (experiment, axes), chosen, named, at, windows)| {
         let (ramp_time, runtime, cut) = windows;
-        // None, one or both, by bits that no peer takes.
-        let made = |name: &str| Build { name: name.into(), program: format!("{name}/p").into() };
-        let builds: Vec<_> = ["old.build", "new"].map(made).into_iter().collect();
-        let builds = builds[..usize::from(peers >> 14).min(2)].to_vec();
-        let chosen = |at: &usize| peers >> at & 1 == 1;
-        let known = experiment.peers();
-        let peers: Vec<_> = (0..known.len()).filter(chosen).map(|at| known[at]).collect();
-        // What has ways of waiting has no pollers.
-        let waits: Vec<_> = experiment.waits().iter().copied().skip(peers.len()).collect();
-        let pollers = if experiment.drivers().is_empty() { Vec::new() } else { pollers };
-        let names = arms_of_pollux(&pollers, &builds).into_iter().map(|(name, ..)| name);
-        let names = names.chain(waits.iter().map(|wait| wait.name().to_owned()));
-        let names = names.chain(peers.iter().map(|peer| peer.name().to_owned()));
-        let arms: Vec<_> = names.chain(commands.iter().map(|c| c.name.clone())).collect();
+        let known = experiment.drivers().iter().copied().map(Arm::driver);
+        let known = known.chain(experiment.waits().iter().copied().map(Arm::wait));
+        let known = known.chain(experiment.peers().iter().copied().map(Arm::peer));
+        let known = known.enumerate().filter(|(at, _)| at == &0 || chosen >> at & 1 == 1);
+        let is_taken = |kind: &ArmKind| match kind {
+            ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.takes_servers(),
+            ArmKind::Build(_) => !experiment.drivers().is_empty(),
+            _ => true,
+        };
+        let named = named.into_iter().filter(is_taken).enumerate();
+        let named = named.map(|(at, kind)| Arm { name: format!("arm-{at}"), kind });
+        let arms: Vec<Arm> = known.map(|(_, arm)| arm).chain(named).collect();
         let interval = (runtime / cut).max(Duration::from_millis(10)).min(runtime);
-        let baseline = arms[at.index(arms.len())].clone();
+        let baseline = arms[at.index(arms.len())].name.clone();
         Part {
             name,
             experiment,
-            pollers,
-            builds,
-            waits,
-            peers,
+            arms,
             baseline,
-            commands,
             axes,
             ramp_time,
             runtime,
@@ -184,7 +183,8 @@ fn a_pattern_with_every_kind_of_character_reads_back() {
     let mut job = find("pipes").expect("an experiment");
     let pattern = "\"'''\n\t\u{1}\u{7f}µ\"\"\" (\\d+)".to_owned();
     let (name, line) = ("a".to_owned(), "x 'y z'".to_owned());
-    job.parts[0].commands.push(Command { name, line, pattern });
+    let kind = ArmKind::Program(Program { command: line, pattern });
+    job.parts[0].arms.push(Arm { name, kind });
     assert_eq!(Job::parse(&job.to_toml(), "x.toml"), Ok(job));
 }
 

@@ -4,8 +4,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A way of waiting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Wait {
     /// An epoll instance for each worker, EPOLLEXCLUSIVE.
     Exclusive,

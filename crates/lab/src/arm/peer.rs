@@ -7,8 +7,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A system to compare with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Peer {
     /// Bare edge- or level-triggered epoll: the lab's own floor.
     RawEpoll,

@@ -1,0 +1,199 @@
+//! What can be compared: an arm, as it is from the command line to the process that runs it.
+//!
+//! Job files and flags are read into [`Arm`]s once (`job::arms`); the plan, the runner and the child
+//! that runs one pass the same type on.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use pollux_engine::Driver;
+use serde::{Deserialize, Serialize};
+
+mod peer;
+mod wait;
+
+pub use peer::Peer;
+pub use wait::Wait;
+
+/// Something that is compared with others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Its name in results and charts.
+    pub name: String,
+    /// What runs.
+    pub kind: ArmKind,
+}
+
+/// What an arm runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArmKind {
+    /// Pollux on a driver: this program.
+    Driver(#[serde(with = "by_name")] Driver),
+    /// The same with cyclic writes instead of random ones; `streams` has it for `no_poller`.
+    Cyclic(#[serde(with = "by_name")] Driver),
+    /// Blocking reads and cyclic writes without a poller, likewise.
+    WithoutPoller,
+    /// Another build of pollux.
+    Build(Build),
+    /// Workers that wait in this way.
+    Wait(Wait),
+    /// A floor or another system that the experiment knows how to run.
+    Peer(Peer),
+    /// A server that the lab starts by this command line; `{port}` and `{address}` in it stand for
+    /// where it has to listen. It is split like a POSIX shell splits words; no shell runs it.
+    Server {
+        /// The command line.
+        command: String,
+    },
+    /// A server that runs already.
+    Running {
+        /// The process whose CPU time, with that of its descendants, counts.
+        pid: u32,
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// A program that runs from start to end and prints its own figure.
+    Program(Program),
+}
+
+/// A build of pollux, to be compared with another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The `pollux` binary.
+    pub program: PathBuf,
+    /// What it runs on.
+    #[serde(with = "by_name")]
+    pub driver: Driver,
+}
+
+/// A program that prints its own figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Command line, split like a POSIX shell splits words; no shell runs it. `{pipes}` and the like
+    /// stand for the point's value of that axis.
+    pub command: String,
+    /// Regular expression whose first group is the figure, searched in standard output and
+    /// standard error; the last match counts.
+    pub pattern: String,
+}
+
+impl Arm {
+    /// Pollux on a driver.
+    #[must_use]
+    pub fn driver(driver: Driver) -> Self {
+        Self { name: driver.name().to_owned(), kind: ArmKind::Driver(driver) }
+    }
+
+    /// Workers that wait in this way.
+    #[must_use]
+    pub fn wait(wait: Wait) -> Self {
+        Self { name: wait.name().to_owned(), kind: ArmKind::Wait(wait) }
+    }
+
+    /// A floor or another system.
+    #[must_use]
+    pub fn peer(peer: Peer) -> Self {
+        Self { name: peer.name().to_owned(), kind: ArmKind::Peer(peer) }
+    }
+}
+
+impl ArmKind {
+    /// The driver of pollux, where it is pollux on one.
+    #[must_use]
+    pub const fn driver(&self) -> Option<Driver> {
+        match self {
+            Self::Driver(driver) | Self::Cyclic(driver) => Some(*driver),
+            Self::Build(build) => Some(build.driver),
+            _ => None,
+        }
+    }
+
+    /// The way of waiting, where it is one.
+    #[must_use]
+    pub const fn wait(&self) -> Option<Wait> {
+        match self {
+            Self::Wait(wait) => Some(*wait),
+            _ => None,
+        }
+    }
+
+    /// The floor or other system, where it is one that the lab knows.
+    #[must_use]
+    pub const fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Peer(peer) => Some(*peer),
+            _ => None,
+        }
+    }
+
+    /// The other build of pollux, where it is one.
+    #[must_use]
+    pub const fn build(&self) -> Option<&Build> {
+        match self {
+            Self::Build(build) => Some(build),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a program that runs from start to end by itself: nothing can be counted in it.
+    #[must_use]
+    pub const fn is_program(&self) -> bool {
+        matches!(self, Self::Program(_))
+    }
+
+    /// Whether a user brought it: a server or a program.
+    #[must_use]
+    pub const fn is_of_user(&self) -> bool {
+        matches!(self, Self::Server { .. } | Self::Running { .. } | Self::Program(_))
+    }
+
+    /// Whether it is neither pollux nor a way of waiting: a floor, another system, a program.
+    #[must_use]
+    pub const fn is_other(&self) -> bool {
+        matches!(self, Self::Peer(_)) || self.is_of_user()
+    }
+}
+
+/// A driver by its name.
+mod by_name {
+    use pollux_engine::Driver;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+    pub(super) fn serialize<S: Serializer>(driver: &Driver, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(driver.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Driver, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_reads_back_and_is_written_by_the_names_of_job_files() {
+        let build = Build { program: "old/pollux".into(), driver: Driver::Completion };
+        let program = Program { command: "bench".to_owned(), pattern: "(.)".to_owned() };
+        let address = "127.0.0.1:80".parse().expect("an address");
+        let kinds = [
+            ArmKind::WithoutPoller,
+            ArmKind::Build(build),
+            ArmKind::Server { command: "mine {port}".to_owned() },
+            ArmKind::Running { pid: 1, address },
+            ArmKind::Program(program),
+        ];
+        let named = Driver::ALL.map(|each| (Arm::driver(each).kind, each.name()));
+        let named =
+            named.into_iter().chain(Wait::ALL.map(|each| (Arm::wait(each).kind, each.name())));
+        let named = named.chain(Peer::ALL.map(|each| (Arm::peer(each).kind, each.name())));
+        for (kind, name) in named.chain(kinds.map(|kind| (kind, ""))) {
+            let text = serde_json::to_string(&kind).expect("plain data");
+            assert!(name.is_empty() || text.ends_with(&format!(":\"{name}\"}}")), "{text}");
+            assert_eq!(serde_json::from_str::<ArmKind>(&text).expect(&text), kind);
+        }
+    }
+}
