@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pollux_lab::doctor::Asked;
-use pollux_lab::experiment::Experiment;
+use pollux_lab::experiments::Experiment;
 
 use crate::axis_flags::AxisFlags;
 use crate::fld::FldFlags;

@@ -1,7 +1,7 @@
 //! The axes of the experiments as flags, made from the lab's own table.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use pollux_lab::experiment::{Axis, AxisKind, Experiment};
+use pollux_lab::experiments::{Axis, AxisKind, Experiment};
 
 use crate::values::Offered;
 

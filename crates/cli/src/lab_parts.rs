@@ -6,8 +6,8 @@
 use std::process::ExitCode;
 
 use pollux_lab::error::in_words;
-use pollux_lab::floor::{self, Floor, FloorOptions};
-use pollux_lab::herd::{bank, callers, pool, worker};
+use pollux_lab::experiments::floor::{self, Floor, FloorOptions};
+use pollux_lab::experiments::herd::{bank, callers, pool, worker};
 use rustix::process::Signal;
 
 use crate::lab::raise_descriptor_limit;

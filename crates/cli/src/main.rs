@@ -34,7 +34,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let ran = match started_as().as_deref().and_then(OsStr::to_str) {
         Some(pollux_xatmi::pool::BRIDGE_PROGRAM) => return pool::bridge(),
-        Some(pollux_lab::herd::bank::PROGRAM) => lab_parts::herd_server(),
+        Some(pollux_lab::experiments::herd::bank::PROGRAM) => lab_parts::herd_server(),
         _ => parsed_and_run(),
     };
     match ran {

@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 use jiff::fmt::friendly::SpanParser;
 use pollux_engine::Driver;
-use pollux_lab::experiment::Experiment;
+use pollux_lab::experiments::Experiment;
 use pollux_lab::job::{self, did_you_mean};
 use pollux_load::render::count;
 

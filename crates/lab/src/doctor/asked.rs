@@ -4,7 +4,7 @@
 //! file, so a job that is added or changed needs no line here.
 
 use super::check::Concern;
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 use crate::job::{self, Job, Part};
 
 /// From so many values on, connections are an axis along which a rate is looked at.

@@ -6,7 +6,7 @@ use pollux_draw::count;
 use super::check::{Check, Concern, Judgement, Subject};
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 use crate::host::Reading;
 use crate::job::{self, DEFAULT_JOB};
 use crate::plan::{FDS_SPARE, Machine, Plan, Resources, SERVER_FDS_SPARE};

@@ -11,7 +11,7 @@ use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::number_or_unlimited;
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
-use crate::herd;
+use crate::experiments::herd;
 
 const WORKERS: u64 = 250;
 const CLIENT_THREADS: u64 = 10;

@@ -10,7 +10,7 @@ use super::kind::{self, refusal};
 use super::mistake::did_you_mean;
 use super::walk::{Said, Table, Walk, scalar, wrong_type};
 use crate::arm::{Arm, ArmKind, Build, Peer, Program, Wait};
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 
 /// Most arms that a user names; more than a table can show side by side.
 pub(super) const NAMED_MAX: usize = 16;

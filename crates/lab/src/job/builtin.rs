@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 
 use super::mistake::{JobError, Place, did_you_mean};
 use super::{Job, Overrides};

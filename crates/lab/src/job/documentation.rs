@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::experiment::{Axis, Experiment};
+use crate::experiments::{Axis, Experiment};
 
 use super::builtin::list;
 use super::keys::{KEYS, Key, Section};

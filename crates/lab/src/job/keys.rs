@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::{Axis, Experiment};
+use crate::experiments::{Axis, Experiment};
 
 use super::kind::Kind;
 

@@ -10,7 +10,7 @@ use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
 use pollux_engine::Driver;
 use toml::de::DeValue;
 
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 
 use super::arms::arm_names;
 use super::keys::Key;

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::arm::Arm;
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 
 /// Everything that a lab run is told.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::{Axis, AxisKind, Experiment};
+use crate::experiments::{Axis, AxisKind, Experiment};
 
 use super::arms::{self, Asked};
 use super::keys::{self, Key, Section};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::arm::Arm;
-use crate::experiment::{Axis, AxisKind, Experiment};
+use crate::experiments::{Axis, AxisKind, Experiment};
 
 use super::arms::{self, Asked};
 use super::keys::{self, Section};

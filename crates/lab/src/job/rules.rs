@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::kind::length_text;
 use super::mistake::did_you_mean;
-use crate::experiment::Axis;
+use crate::experiments::Axis;
 
 /// Most values of one axis; each makes a point of the plan.
 const AXIS_VALUES_MAX: usize = 64;

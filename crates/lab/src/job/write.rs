@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use toml::Value;
 
 use crate::arm::{Arm, ArmKind};
-use crate::experiment::AxisKind;
+use crate::experiments::AxisKind;
 
 use super::keys::SCHEMA;
 use super::kind::{length_text, share_text};

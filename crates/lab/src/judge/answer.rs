@@ -4,7 +4,7 @@
 
 use super::undecided::Leaning;
 use super::{is_plain_driver, reason, undecided};
-use crate::experiment::PROCESSES;
+use crate::experiments::PROCESSES;
 use crate::plan::{Plan, PlannedPoint, SAME_AGAIN};
 use crate::published;
 use crate::record::{Answer, Record, ResultRow, Verdict};

@@ -2,7 +2,7 @@
 
 use super::answer::{is_same_curve, measured, place};
 use super::change::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
-use crate::experiment::{Curve, Experiment, Generator, PROCESSES, is_split};
+use crate::experiments::{Curve, Experiment, Generator, PROCESSES, is_split};
 use crate::plan::{Plan, PlannedPoint, counted};
 use crate::record::{Record, ResultRow, Verdict};
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
-use crate::experiment::{Experiment, Workload};
+use crate::experiments::{Experiment, Workload};
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::record::{Interval, RequestTimes, SymbolShare};
@@ -149,8 +149,8 @@ pub fn measure(
 ) -> Result<Done, MeasureError> {
     match spec.experiment()?.workload() {
         Workload::Thread => controller::measure(spec, on_interval, is_interrupted),
-        Workload::Server => crate::http::measure(spec, is_interrupted),
-        Workload::Herd => crate::herd::measure(spec, on_interval, is_interrupted),
+        Workload::Server => crate::experiments::http::measure(spec, is_interrupted),
+        Workload::Herd => crate::experiments::herd::measure(spec, on_interval, is_interrupted),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
 use pollux_engine::Driver;
 
 use crate::arm::{Arm, ArmKind};
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 use crate::job::Part;
 use crate::record::{LeftOut, Point};
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{Method, Plan, PlannedPoint};
-use crate::experiment::{Experiment, Generator};
+use crate::experiments::{Experiment, Generator};
 use crate::record::LeftOut;
 
 /// Fewer blocks than this have no useful interval.

@@ -5,9 +5,9 @@ use pollux_poller::Mechanism;
 
 use super::{Resources, Wanted};
 use crate::arm::{Peer, Wait};
-use crate::experiment::chain;
+use crate::experiments::chain;
+use crate::experiments::http;
 use crate::host::{compiler, programs};
-use crate::http;
 
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
 /// one is known.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pollux_engine::Driver;
 
 use crate::arm::{Arm, Peer, Wait};
-use crate::experiment::{AxisKind, Experiment, Generator, Metric};
+use crate::experiments::{AxisKind, Experiment, Generator, Metric};
 use crate::job::{Job, Part, default_baseline};
 use crate::record::{LeftOut, Point};
 

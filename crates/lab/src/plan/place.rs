@@ -9,8 +9,8 @@ use pollux_poller::Mechanism;
 
 use super::Machine;
 use crate::arm::{Arm, ArmKind, Peer};
-use crate::experiment::{Experiment, PROCESSES};
-use crate::herd::Source;
+use crate::experiments::herd::Source;
+use crate::experiments::{Experiment, PROCESSES};
 use crate::record::Point;
 
 /// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
@@ -222,7 +222,7 @@ mod tests {
         assert!(reason.contains("needs 30320 descriptors"), "{reason}");
 
         let missing = |wanted| {
-            (wanted == Wanted::Generator(crate::experiment::Generator::Wrk))
+            (wanted == Wanted::Generator(crate::experiments::Generator::Wrk))
                 .then(|| "wrk is not installed".to_owned())
         };
         let without = Machine { missing: &missing, ..MACHINE };

@@ -189,7 +189,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::experiments::Experiment;
 
     #[test]
     fn every_place_is_one_that_its_experiment_can_have() {

@@ -5,7 +5,7 @@
 //! put beside the document.
 
 use super::{Document, Place, Series};
-use crate::experiment::{Axis, AxisKind, Experiment, Generator, PROCESSES};
+use crate::experiments::{Axis, AxisKind, Experiment, Generator, PROCESSES};
 use crate::plan::label;
 use crate::record::{LeftOut, Record, ResultRow};
 

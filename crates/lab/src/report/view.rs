@@ -4,7 +4,7 @@
 //! computes a figure, so nothing can be shown that the record does not hold.
 
 use super::words;
-use crate::experiment::PROCESSES;
+use crate::experiments::PROCESSES;
 use crate::record::{LeftOut, Outcome, Record, ResultRow, Verdict};
 
 /// Name of the second copy of the baseline.

@@ -9,7 +9,7 @@ use regex::Regex;
 
 use super::child::{self, Ended};
 use crate::arm::{ArmKind, Build, Program};
-use crate::experiment::Workload;
+use crate::experiments::Workload;
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::measure::{Done, Line, Pass, RunSpec};

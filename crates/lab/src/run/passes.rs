@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{RunLabel, Runner, State, arm};
 use crate::arm::{Arm, ArmKind};
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 use crate::measure::{Done, Pass};
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{CountingRun, LeftOut, Profile, Record, RequestTimesRun};

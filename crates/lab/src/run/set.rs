@@ -17,7 +17,7 @@ use super::arm::spec_of;
 use super::living::Living;
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 use crate::measure::Pass;
 use crate::plan::{PlannedPoint, SAME_AGAIN};
 use crate::record::{

@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::arm::Arm;
-    use crate::experiment::Experiment;
+    use crate::experiments::Experiment;
     use crate::host::sources::Sources;
     use crate::measure::Pass;
     use crate::turns::Life;

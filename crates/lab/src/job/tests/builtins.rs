@@ -1,7 +1,7 @@
 //! The built-in jobs keep what their comments promise, and names find them.
 
 use crate::arm::Arm;
-use crate::experiment::{Experiment, Generator};
+use crate::experiments::{Experiment, Generator};
 use crate::job::{Overrides, builtin, find, list};
 use crate::plan::{Machine, Plan, Resources, Wanted};
 

@@ -6,7 +6,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use crate::arm::{Arm, ArmKind, Build, Peer, Wait};
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 use crate::job::{Job, KEYS, Section, documentation_page};
 
 fn job(text: &str) -> Job {

@@ -6,7 +6,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use crate::arm::{Arm, ArmKind};
-use crate::experiment::Experiment;
+use crate::experiments::Experiment;
 use crate::job::{Job, JobError, Overrides, find};
 
 fn texts(items: &[&str]) -> Vec<String> {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 use crate::arm::{Arm, ArmKind, Build, Program};
-use crate::experiment::{Axis, AxisKind, Experiment};
+use crate::experiments::{Axis, AxisKind, Experiment};
 use crate::job::{Job, Part, find, list};
 
 const LINE: &str = "[ -~µ€\"\\\\']{0,20}[a-z\"'\\\\]";

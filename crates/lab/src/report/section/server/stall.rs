@@ -4,7 +4,7 @@
 //! a peer that has nothing to send delays by 40 ms. Then every connection has one request under
 //! way that does nothing, and rate times latency is the number of connections.
 
-use crate::experiment::is_split;
+use crate::experiments::is_split;
 use crate::record::{Measurement, Record, ResultRow};
 use crate::report::number;
 use crate::report::view::NOISE_ARM;

@@ -16,7 +16,7 @@ use super::process::Process;
 use super::server::Asked;
 use super::{ab, own, wrk};
 use crate::error::MeasureError;
-use crate::experiment::Generator;
+use crate::experiments::Generator;
 use crate::host::programs;
 
 /// How long a generator may go on after its time: pollux waits for what is under way, wrk looks

@@ -11,8 +11,6 @@ use pollux_poller::Mechanism;
 
 use crate::arm::{Peer, Wait};
 use crate::error::MeasureError;
-use crate::herd::Herd;
-use crate::http::Served;
 use crate::measure::RunSpec;
 use crate::stats::Direction;
 use crate::turns::Subject;
@@ -20,9 +18,14 @@ use crate::turns::Subject;
 mod axis;
 pub(crate) mod chain;
 mod generator;
+pub mod herd;
+pub(crate) mod http;
 mod pipes;
 mod streams;
-mod transport;
+
+use herd::Herd;
+use http::Served;
+pub use http::floor;
 
 pub use axis::{Axis, AxisKind, AxisValueError};
 pub use generator::Generator;

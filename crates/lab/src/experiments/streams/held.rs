@@ -90,7 +90,7 @@ impl Subject for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::streams::tests::spec;
+    use crate::experiments::streams::tests::spec;
 
     #[test]
     fn each_wait_finds_as_many_streams_as_are_kept_ready() {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::Generator;
-use crate::herd::Source;
+use crate::experiments::herd::Source;
 
 /// One thing that can be varied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

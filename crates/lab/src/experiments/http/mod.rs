@@ -18,6 +18,7 @@ use crate::turns;
 mod ab;
 mod config;
 mod crowd;
+pub mod floor;
 mod generator;
 mod load;
 mod own;

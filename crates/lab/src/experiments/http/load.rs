@@ -1,7 +1,7 @@
 //! What the load of one run is: the axes as numbers.
 
 use crate::error::MeasureError;
-use crate::experiment::{Generator, PROCESSES};
+use crate::experiments::{Generator, PROCESSES};
 use crate::measure::RunSpec;
 
 /// The axes of one run.
@@ -33,7 +33,7 @@ impl Load {
             pipeline: spec.count("pipeline")?,
             is_kept_alive: spec.word("keepalive")? == "true",
             dead: spec.count("dead")?,
-            is_split: crate::experiment::is_split(&spec.axes),
+            is_split: crate::experiments::is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes")?,
             processes: if spec.axes.contains_key(PROCESSES) { spec.count(PROCESSES)? } else { 1 },
             generator: generator(spec.word("generator")?)?,

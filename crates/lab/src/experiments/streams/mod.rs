@@ -14,7 +14,7 @@ use pollux_poller::{
 };
 use rustix::io::Errno;
 
-use super::transport::{self, Stream};
+use self::transport::Stream;
 use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::host::compiler;
@@ -23,6 +23,7 @@ use crate::turns::{self, Described, Program, Subject};
 
 mod free;
 mod held;
+mod transport;
 
 /// Bytes that one read asks for: the original's buffer.
 const READ_BYTES: usize = 1024;
@@ -140,7 +141,7 @@ mod tests {
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {
-        let defaults = crate::experiment::Experiment::Streams.axes().iter();
+        let defaults = crate::experiments::Experiment::Streams.axes().iter();
         let defaults = defaults.map(|axis| (axis.name, axis.default[0]));
         let axes = defaults.chain([("nfds", "50"), ("cpus", "free")]).chain(axes.iter().copied());
         RunSpec {
