@@ -30,7 +30,7 @@ pub(crate) use help::NOTES;
 use crate::output::{self, Failure};
 use drive::Ran;
 use files::Files;
-use flags::Style;
+use flags::{LoadSettings, Style};
 use view::View;
 use wish::Wish;
 
@@ -39,15 +39,16 @@ const NOT_AS_ASKED: u8 = 3;
 
 /// Runs the generator as `flags` say.
 pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
+    let flags = &flags.read().map_err(Failure::usage)?;
     let plan = plan::plan(flags).map_err(|error| failure(&error))?;
-    if flags.hold {
+    if flags.holds {
         return hold::run(plan);
     }
-    let files = Files::prepare(flags)?;
+    let files = Files::prepare(&flags.output)?;
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
     match flags.slo {
-        Some(objective) if flags.find_capacity => {
+        Some(objective) if flags.finds_capacity => {
             capacity::run(flags, plan, objective, &files, &mut signals)
         }
         _ => run_once(flags, plan, &files, &mut signals),
@@ -55,18 +56,18 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
 }
 
 fn run_once(
-    flags: &LoadFlags,
+    flags: &LoadSettings,
     mut plan: Plan,
     files: &Files,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let running = drive::start(&mut plan, flags.poller.is_none())?;
-    let mut view = View::open(&plan, flags.quiet);
+    let mut view = View::open(&plan, flags.output.is_quiet);
     let Ran { outcome, wish } = drive::to_the_end(running, &mut view, signals)?;
     view.close();
     files.write(&outcome)?;
     let why_unconnected = drive::why_unconnected(&outcome);
-    let is_table = flags.style.is_none() && !files.are_printed();
+    let is_table = flags.output.style.is_none() && !files.are_printed();
     if is_table && let Some(why) = &why_unconnected {
         return Err(Failure::failed(why));
     }
@@ -81,9 +82,9 @@ fn run_once(
 }
 
 /// Prints the result in the form that was asked for.
-fn show(flags: &LoadFlags, files: &Files, outcome: &Outcome) -> Result<(), Failure> {
+fn show(flags: &LoadSettings, files: &Files, outcome: &Outcome) -> Result<(), Failure> {
     let table = || render::table(outcome, output::width_chars(), output::is_colourful());
-    output::result(&match (files.printed(outcome), flags.style) {
+    output::result(&match (files.printed(outcome), flags.output.style) {
         (Some(file), _) => file,
         (None, Some(Style::Ab)) => render::ab(outcome),
         (None, Some(Style::Wrk)) => render::wrk(outcome),

@@ -1,21 +1,15 @@
-//! Values of flags: names, counts and durations, with one way to say what was expected.
+//! Values of flags: names and counts, with one way to say what was expected.
 //!
 //! A parser answers with what is wrong with a text; the flag and the text itself are put before it
 //! by [`mistakes`](crate::mistakes). Names are offered by the completions of shells.
 
 use std::ffi::OsStr;
-use std::time::Duration;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
-use jiff::fmt::friendly::SpanParser;
-use pollux_engine::Driver;
 use pollux_lab::experiments::Experiment;
 use pollux_lab::job::{self, did_you_mean};
 use pollux_load::render::count;
-
-/// Longest duration: more than a week of anything is a slip of the pen.
-const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// One of some names, each with its value.
 #[derive(Clone)]
@@ -96,11 +90,6 @@ impl TypedValueParser for Offered {
     }
 }
 
-/// The mechanism of a server or a generator.
-pub(crate) fn driver() -> Choice<Driver> {
-    Choice::new("poller", Driver::ALL.map(|driver| (driver.name().to_owned(), "", driver)))
-}
-
 /// Arms of the lab; any other text is one of the user's.
 pub(crate) fn arms() -> Offered {
     Offered::names(job::arm_names())
@@ -151,48 +140,19 @@ where
     }
 }
 
-/// `500ms`, `10s`, `1m30s`; `0s` only where a zero makes sense.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let read = SpanParser::new().parse_unsigned_duration(text).ok();
-    read.filter(|read| *read <= DURATION_MAX).ok_or_else(|| {
-        "expected a duration with its unit, such as 500ms, 10s or 1m30s; 7 days at most".to_owned()
-    })
-}
-
-/// A duration that is not zero.
-pub(crate) fn length(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err("expected more than zero, such as 500ms or 10s".to_owned()),
-        length => Ok(length),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_choice_says_what_was_expected_and_what_is_near() {
-        let error = driver().read("eppoll").expect_err("unknown");
-        assert_eq!(
-            error,
-            "no such poller; expected select, poll, aio, epoll, epoll-et, epoll-oneshot, \
-             uring-poll, uring; did you mean \"epoll\"?"
-        );
-        assert_eq!(driver().read("uring").expect("known").name(), "uring");
+        let error = experiment().read("htp").expect_err("unknown");
+        assert!(error.starts_with("no such experiment; expected streams, "), "{error}");
+        assert!(error.ends_with("; did you mean \"http\"?"), "{error}");
+        assert_eq!(experiment().read("http"), Ok(Experiment::Http));
         let error = seed().read("3").expect_err("nothing repeats it");
         assert_eq!(error, "no such seed; expected 0, 1, 2, 4");
         assert_eq!(seed().read("4"), Ok("seed4"));
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("0s"), Ok(Duration::ZERO));
-        for text in ["", "5", "fast", "-1s", "9999h"] {
-            assert!(duration(text).expect_err(text).contains("500ms"), "{text}");
-        }
-        assert!(length("0ms").expect_err("zero").contains("zero"));
     }
 
     #[test]

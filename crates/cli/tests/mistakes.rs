@@ -44,9 +44,13 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         ),
         (
             "load -d 5 http://h/",
-            "--duration 5: expected a duration with its unit, such as 500ms, 10s or 1m30s; 7 days at most",
+            "--duration 5: a number without its unit; expected a duration from 1ms to 168h, such as \
+             500ms, 10s or 1m30s",
         ),
-        ("load --as wkr http://h/", "--as wkr: expected ab, wrk, httperf; did you mean \"wrk\"?"),
+        (
+            "load --as wkr http://h/",
+            "--as wkr: no such program; expected ab, wrk, httperf; did you mean \"wrk\"?",
+        ),
         ("lab seed 7", "SEED 7: no such seed; expected 0, 1, 2, 4"),
         (
             "lab axes htp",
@@ -86,6 +90,23 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         let words: Vec<_> = line.split(' ').collect();
         assert_eq!(refused(2, &words), format!("error: {answer}\n"), "{line}");
     }
+}
+
+#[test]
+fn every_wrong_flag_and_every_wrong_line_of_the_file_is_told_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("load.toml");
+    std::fs::write(&path, "conections = 5\ndead = \"ten\"\n").expect("written");
+    let file = path.to_str().expect("UTF-8");
+    let said = refused(2, &["load", "--config", file, "-c", "0", "-d", "soon", "http://h/"]);
+    let whole = "expected a whole number from";
+    let expected = format!(
+        "error: --connections 0: {whole} 1 to 4,294,967,295\n\
+         --duration soon: expected a duration from 1ms to 168h, such as 500ms, 10s or 1m30s\n\
+         {file}:1:1: unknown key \"conections\"; did you mean \"connections\"?\n\
+         {file}:2:8: dead = \"ten\": this is a text; {whole} 0 to 4,294,967,295\n"
+    );
+    assert_eq!(said, expected);
 }
 
 #[test]

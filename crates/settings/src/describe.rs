@@ -60,8 +60,8 @@ pub struct Row {
     pub words: Vec<Word>,
     /// Keys that cannot be said beside it.
     pub(crate) excludes: &'static [&'static str],
-    /// What took its place: it is known only to say so.
-    pub(crate) replaced_by: Option<&'static str>,
+    /// Whether help and reference page leave it out.
+    pub is_hidden: bool,
 }
 
 /// Where a key may be said.
@@ -158,7 +158,7 @@ impl Row {
             accepts: String::new(),
             words: Vec::new(),
             excludes: &[],
-            replaced_by: None,
+            is_hidden: false,
         }
     }
 

@@ -93,7 +93,7 @@ pub fn given(matches: &ArgMatches, description: &Description) -> Given {
 }
 
 fn arg(row: &Row) -> Arg {
-    let arg = Arg::new(row.name).help(help(row)).hide(row.replaced_by.is_some());
+    let arg = Arg::new(row.name).help(help(row)).hide(row.is_hidden);
     let arg = if row.heading.is_empty() { arg } else { arg.help_heading(row.heading) };
     let arg = match row.takes {
         Takes::Switch => arg.action(ArgAction::SetTrue),

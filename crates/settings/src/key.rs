@@ -67,6 +67,12 @@ impl<'k, 'a> Key<'k, 'a> {
         self.placed(Places::File)
     }
 
+    /// Left out of help and reference page: for programs, not for people.
+    pub fn hidden(mut self) -> Self {
+        self.row.is_hidden = true;
+        self
+    }
+
     /// An earlier name, which still holds in files and as a flag.
     pub fn alias(mut self, name: &'static str) -> Self {
         self.row.aliases.push(name);

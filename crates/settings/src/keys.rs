@@ -98,7 +98,7 @@ impl<'a> Keys<'a> {
 
     /// A key that is gone. Whoever says it is told what took its place: `by` is a key, or words.
     pub fn replaced(&mut self, name: &'static str, by: &'static str) {
-        let row = Row { replaced_by: Some(by), ..Row::new(name, "") };
+        let row = Row { is_hidden: true, ..Row::new(name, "") };
         match self.ask(&row) {
             None | Some(Said::Nothing) => {}
             Some(said) => {
@@ -368,7 +368,7 @@ impl<'a> Source<'a> {
             Some((above, name)) => (above == self.section.path).then_some(name),
             None => self.section.path.is_empty().then_some(section.path.as_str()),
         });
-        let known = self.section.rows.iter().filter(|row| row.replaced_by.is_none());
+        let known = self.section.rows.iter().filter(|row| !row.is_hidden);
         let near = did_you_mean(name, known.map(|row| row.name).chain(below));
         let name = shown(name);
         match sections.len() {

@@ -132,4 +132,4 @@ pub use kind::{
     share_text, whole,
 };
 pub use mistake::{Mistake, Mistakes, Place, did_you_mean, shown};
-pub use page::reference;
+pub use page::{kept, reference};

@@ -1,6 +1,7 @@
 //! The reference page of a table, in Markdown.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use crate::describe::{Places, Row, Section, Takes, describe};
 use crate::keys::Table;
@@ -14,21 +15,38 @@ pub fn reference<T: Table>() -> String {
     for section in &description.sections {
         if !section.path.is_empty() {
             let (title, about) = (section.title(), section.about);
-            writeln!(page, "\n## `{title}`\n\n{about}.\n").expect("a String");
+            writeln!(page, "\n## `{title}`\n\n{about}.").expect("a String");
         }
         rows(&mut page, section, !description.is_repeated(&section.path));
     }
     page
 }
 
+/// Whether `page` is what the file at `path` keeps; with `POLLUX_BLESS` in the environment it is
+/// written there first. For the tests that hold pages and tables together.
+///
+/// # Errors
+/// What to do about it.
+pub fn kept(path: &Path, page: &str) -> Result<(), String> {
+    let failed = |error| format!("{}: {error}", path.display());
+    if std::env::var_os("POLLUX_BLESS").is_some() {
+        std::fs::write(path, page).map_err(failed)?;
+    }
+    let is_same = std::fs::read_to_string(path).map_err(failed)? == page;
+    is_same
+        .then_some(())
+        .ok_or_else(|| format!("{} is old; `cargo xtask bless` writes it anew", path.display()))
+}
+
 fn rows(page: &mut String, section: &Section, has_flags: bool) {
-    let shown = || section.rows.iter().filter(|row| row.replaced_by.is_none());
+    let shown = || section.rows.iter().filter(|row| !row.is_hidden);
     let mut heading = None;
     for row in shown() {
         if heading != Some(row.heading) {
             heading = Some(row.heading);
-            if !row.heading.is_empty() {
-                writeln!(page, "\n### {}\n", row.heading).expect("a String");
+            match row.heading {
+                "" => page.push('\n'),
+                heading => writeln!(page, "\n### {heading}\n").expect("a String"),
             }
             page.push_str(
                 "| key | flag | accepts | default | what it does |\n|---|---|---|---|---|\n",

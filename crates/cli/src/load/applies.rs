@@ -1,57 +1,23 @@
 //! Flags that could do nothing in the run that is asked for: a mistake, never ignored in silence.
 //!
-//! Those that exclude each other are told by the flags themselves; here is what depends on values.
+//! Those that exclude or need each other are told by their table; here is what depends on the plan.
 
 use std::time::Duration;
 
-use pollux_load::{Arrival, LoadError, Pace, Plan};
+use pollux_load::{LoadError, Pace, Plan};
 
-use super::flags::{ArrivalFlag, LoadFlags};
+use super::flags::LoadSettings;
 
 /// Says which of `flags` has no use in `plan`, and what it needs.
 ///
 /// # Errors
 /// [`LoadError::Plan`] with the flag.
-pub(crate) fn check(flags: &LoadFlags, plan: &Plan) -> Result<(), LoadError> {
-    let is_open = flags.rate.is_some() || flags.find_capacity;
+pub(crate) fn check(flags: &LoadSettings, plan: &Plan) -> Result<(), LoadError> {
     let is_encrypted = plan.targets.iter().any(|target| target.tls_name.is_some());
-    let is_random = plan.targets.len() > 1
-        || flags.arrival == Some(ArrivalFlag::Poisson)
-        || matches!(plan.pace, Pace::Open { arrival: Arrival::Poisson, .. });
-    let useless = [
-        (
-            "--arrival",
-            flags.arrival.is_some() && !is_open,
-            "it spaces the requests of --rate; give --rate too",
-        ),
-        (
-            "--insecure",
-            flags.insecure && !is_encrypted,
-            "an http:// URL has no certificate; it is for https://",
-        ),
-        (
-            "--cacert",
-            flags.cacert.is_some() && !is_encrypted,
-            "an http:// URL has no certificate; it is for https://",
-        ),
-        (
-            "--drip",
-            flags.drip.is_some() && flags.slow == 0,
-            "it is for slow connections; give --slow too",
-        ),
-        (
-            "--trial",
-            flags.trial.is_some() && !flags.find_capacity,
-            "it is for the search; give --find-capacity too",
-        ),
-        (
-            "--seed",
-            flags.seed.is_some() && !is_random,
-            "nothing is random in this run; it is for --arrival poisson and for several URLs",
-        ),
-    ];
-    if let Some((what, _, why)) = useless.into_iter().find(|(_, is_useless, _)| *is_useless) {
-        return Err(LoadError::Plan { what, why: why.to_owned() });
+    let asked = [("--insecure", flags.is_insecure), ("--cacert", flags.cacert.is_some())];
+    if let Some((what, _)) = asked.into_iter().find(|(_, is_asked)| *is_asked && !is_encrypted) {
+        let why = "an http:// URL has no certificate; it is for https://".to_owned();
+        return Err(LoadError::Plan { what, why });
     }
     pipeline(plan)?;
     stages(plan)

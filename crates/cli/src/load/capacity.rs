@@ -11,7 +11,7 @@ use pollux_load::{CapacitySearch, End, Objective, Pace, Plan};
 
 use super::drive::{self, Ran};
 use super::files::Files;
-use super::flags::LoadFlags;
+use super::flags::LoadSettings;
 use super::plot::plot;
 use super::trials::{Found, Trial};
 use super::view::View;
@@ -24,13 +24,13 @@ const FIRST_SHARE: f64 = 0.5;
 
 /// Searches the highest rate at which `objective` holds.
 pub(crate) fn run(
-    flags: &LoadFlags,
+    flags: &LoadSettings,
     mut plan: Plan,
     objective: Objective,
     files: &Files,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
-    let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.quiet };
+    let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.output.is_quiet };
     let closed = closed_loop(flags, &mut plan, signals)?;
     let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
@@ -65,11 +65,15 @@ pub(crate) fn run(
 }
 
 /// The loop before the search: what the server can do at all.
-fn closed_loop(flags: &LoadFlags, plan: &mut Plan, signals: &mut Signals) -> Result<Ran, Failure> {
+fn closed_loop(
+    flags: &LoadSettings,
+    plan: &mut Plan,
+    signals: &mut Signals,
+) -> Result<Ran, Failure> {
     plan.pace = Pace::Closed;
     plan.end = End { requests: None, after: Some(plan::trial_length(flags)) };
     plan.warm_up = plan::trial_warm_up(flags);
-    if !flags.quiet {
+    if !flags.output.is_quiet {
         let (trial, warm_up) = (plan::trial_length(flags), plan.warm_up);
         output::remark(&format!(
             "pollux load: a closed loop, then trials until two of three agree on each rate; \
@@ -88,7 +92,7 @@ fn closed_loop(flags: &LoadFlags, plan: &mut Plan, signals: &mut Signals) -> Res
 }
 
 /// One trial; the lines of the search take the place of a view.
-fn once(plan: &mut Plan, flags: &LoadFlags, signals: &mut Signals) -> Result<Ran, Failure> {
+fn once(plan: &mut Plan, flags: &LoadSettings, signals: &mut Signals) -> Result<Ran, Failure> {
     let running = drive::start(plan, flags.poller.is_none())?;
     drive::to_the_end(running, &mut View::Quiet, signals)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pollux_load::{Outcome, render};
 
-use super::flags::LoadFlags;
+use super::flags::Output;
 use crate::output::{self, Failure};
 
 /// The name that stands for standard output.
@@ -43,20 +43,20 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Those of `flags`; each can be written by now.
-    pub(crate) fn prepare(flags: &LoadFlags) -> Result<Self, Failure> {
+    /// Those of `output`; each can be written by now.
+    pub(crate) fn prepare(output: &Output) -> Result<Self, Failure> {
         let asked = [
-            (Kind::Json, &flags.json),
-            (Kind::Hlog, &flags.hlog),
-            (Kind::Csv, &flags.csv),
-            (Kind::Html, &flags.html),
+            (Kind::Json, &output.json),
+            (Kind::Hlog, &output.hlog),
+            (Kind::Csv, &output.csv),
+            (Kind::Html, &output.html),
         ];
         let asked = asked.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
-        let mut files = Self { places: Vec::new(), printed: None, is_quiet: flags.quiet };
+        let mut files = Self { places: Vec::new(), printed: None, is_quiet: output.is_quiet };
         for (kind, path) in asked {
             if path.as_os_str() != STANDARD_OUTPUT {
                 files.places.push((kind, Place::prepare(path)?));
-            } else if files.printed.replace(kind).is_some() || flags.style.is_some() {
+            } else if files.printed.replace(kind).is_some() || output.style.is_some() {
                 let message = "standard output takes one result only; give the others a file";
                 return Err(Failure::usage(message));
             }

@@ -1,250 +1,418 @@
-//! The flags of `pollux load`, under the headings of its help text.
+//! What `pollux load` is told: flags, under the headings of its help text, and keys of a file.
 //!
-//! Each value is read by [`values`] or by the crate that it is for; what the flags
-//! mean together is decided in [`plan`](super::plan).
+//! Each value is read by [`values`] or by the crate that it is for; what they mean together is
+//! decided in [`plan`](super::plan).
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::TypedValueParser;
-use clap::{Args, ValueEnum};
 use pollux_engine::{CpuList, Driver};
-use pollux_load::{Objective, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
+use pollux_load::{Arrival, Objective, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
+use pollux_settings::{Flags, Keys, Table, duration, one_of, parsed, path, whole};
 
 use super::values::{self, Weighted};
-use crate::values::{driver, duration, length, whole_in};
 
-/// Connections when none are asked for: enough to keep most servers busy on one machine, few
-/// enough that the latency is not all queue.
-pub(crate) const CONNECTIONS: u32 = 64;
 /// How long a run takes when nobody says.
 pub(crate) const DURATION: Duration = Duration::from_secs(10);
 /// How long a trial of the search takes when nobody says.
 pub(crate) const TRIAL: Duration = Duration::from_secs(5);
-/// Time between two bytes of a slow connection when nobody says.
-pub(crate) const DRIP: Duration = Duration::from_secs(1);
 /// What is not counted at the start of a run that has no number of requests.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
+/// Longest duration: more than a week of anything is a slip of the pen.
+const LENGTH_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Shortest time for something to happen in: the grain of the loops' deadlines.
+const LENGTH_MIN: Duration = Duration::from_millis(1);
+/// URLs at most: beyond it somebody has mistaken the command line for a file.
+const URLS_MAX: usize = 1024;
 
-const REQUEST: &str = "Request";
-const LOAD: &str = "Load";
-const CROWD: &str = "Connections beside the active ones";
-const PLACE: &str = "Where from and where to";
-const JUDGE: &str = "Limits and expectations";
-const CAPACITY: &str = "Search for the capacity";
-const OUTPUT: &str = "Output";
-
-/// Several addresses of one `--source` value.
-#[derive(Clone, Debug)]
-pub(crate) struct Sources(pub(crate) Vec<IpAddr>);
-
-/// The stages of one `--rate` value.
-#[derive(Clone, Debug)]
-pub(crate) struct Rate(pub(crate) Vec<Stage>);
-
-/// A body that was read.
-#[derive(Clone, Debug)]
-pub(crate) struct Body(pub(crate) Vec<u8>);
-
-/// Spacing of the requests of `--rate`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum ArrivalFlag {
-    /// Even
-    Constant,
-    /// Random, as of independent users (exponential distances)
-    Poisson,
-}
+/// The flags of `pollux load`.
+pub(crate) type LoadFlags = Flags<LoadSettings>;
 
 /// Programs whose summary is imitated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
-    /// The fields of ab 2.3
+    /// The fields of ab 2.3.
     Ab,
-    /// The lines of wrk 4
+    /// The lines of wrk 4.
     Wrk,
-    /// The sections of httperf 0.9
+    /// The sections of httperf 0.9.
     Httperf,
 }
 
-/// Everything that `pollux load` takes.
-#[derive(Debug, Args)]
-pub(crate) struct LoadFlags {
-    /// What to ask for, such as http://127.0.0.1:8080/; several, all of one server, are chosen by
-    /// weight: 3@URL is asked for three times as often as 1@URL
-    #[arg(value_name = "[WEIGHT@]URL", required = true, value_parser = values::weighted)]
+/// Everything that `pollux load` is told.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadSettings {
     pub(crate) urls: Vec<Weighted>,
-
-    /// Method [default: GET, POST with a body]
-    #[arg(short = 'X', long, value_name = "METHOD", value_parser = values::method,
-          help_heading = REQUEST)]
     pub(crate) method: Option<String>,
-    /// A further field of the request; may be repeated. Host takes the place of the URL's, which
-    /// still says where to connect to
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = values::field,
-          help_heading = REQUEST)]
     pub(crate) fields: Vec<(String, String)>,
-    /// Body of the request: a text, or @FILE for what is in a file
-    #[arg(long, value_name = "TEXT|@FILE", value_parser = body, help_heading = REQUEST)]
-    pub(crate) body: Option<Body>,
-
-    /// Active connections over all threads
-    #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS,
-          value_parser = whole_in::<u32>(1, u32::MAX.into()), help_heading = LOAD)]
+    pub(crate) body: Option<Vec<u8>>,
     pub(crate) connections: u32,
-    /// End after so many requests, those of the warm-up aside
-    #[arg(short = 'n', long, value_name = "N", value_parser = whole_in::<u64>(1, u64::MAX),
-          help_heading = LOAD)]
     pub(crate) requests: Option<u64>,
-    /// End after this time, warm-up aside; with --requests whichever comes first
-    /// [default: 10s, all of --rate where its last stage has an end, none with --requests]
-    #[arg(short, long, value_name = "TIME", value_parser = length, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
-    /// Time at the start whose requests are not counted [default: 1s, none with --requests]
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOAD)]
     pub(crate) warm_up: Option<Duration>,
-    /// Requests per second by a schedule, whether or not earlier ones were answered: 5000,
-    /// 1000@10s,2000@20s for steps, 100..5000@60s for a ramp [default: as fast as answers come]
-    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = LOAD)]
-    pub(crate) rate: Option<Rate>,
-    /// Spacing of the requests of --rate: even, or random as of independent users
-    /// [default: constant]
-    #[arg(long, value_name = "KIND", help_heading = LOAD)]
-    pub(crate) arrival: Option<ArrivalFlag>,
-    /// Time between an answer and the next request of its connection
-    #[arg(long, value_name = "TIME", value_parser = duration,
-          conflicts_with_all = ["rate", "find_capacity"], help_heading = LOAD)]
-    pub(crate) think: Option<Duration>,
-    /// Close a connection after so many requests and open another
-    #[arg(long, value_name = "N", value_parser = at_least_one(), help_heading = LOAD)]
+    pub(crate) rate: Option<Vec<Stage>>,
+    pub(crate) arrival: Arrival,
+    pub(crate) think: Duration,
     pub(crate) requests_per_connection: Option<NonZeroU32>,
-    /// A connection for each request
-    #[arg(long, conflicts_with = "requests_per_connection", help_heading = LOAD)]
-    pub(crate) no_keepalive: bool,
-    /// Requests under way on one connection at the same time
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = whole_in::<u32>(1, PIPELINE_MAX.into()),
-          help_heading = LOAD)]
     pub(crate) pipeline: u32,
-    /// Seed of everything random: Poisson arrivals, the choice among URLs [default: 1]
-    #[arg(long, value_name = "N", value_parser = whole_in::<u64>(0, u64::MAX),
-          help_heading = LOAD)]
-    pub(crate) seed: Option<u64>,
-
-    /// Ask once, then never again
-    #[arg(long, value_name = "N", default_value_t = 0,
-          value_parser = whole_in::<u32>(0, u32::MAX.into()), help_heading = CROWD)]
+    pub(crate) seed: u64,
     pub(crate) dead: u32,
-    /// Never send anything
-    #[arg(long, value_name = "N", default_value_t = 0,
-          value_parser = whole_in::<u32>(0, u32::MAX.into()), help_heading = CROWD)]
     pub(crate) silent: u32,
-    /// Send a request byte by byte
-    #[arg(long, value_name = "N", default_value_t = 0,
-          value_parser = whole_in::<u32>(0, u32::MAX.into()), help_heading = CROWD)]
     pub(crate) slow: u32,
-    /// Open the crowd and no active connection, and hold it until standard input ends; then tell as
-    /// JSON what became of it. The lab starts this beside a server
-    #[arg(long, hide = true, conflicts_with_all = ["find_capacity", "json"])]
-    pub(crate) hold: bool,
-    /// Time between two bytes of a slow connection [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = length, help_heading = CROWD)]
-    pub(crate) drip: Option<Duration>,
-
-    /// For https: believe servers whose certificate an authority in this PEM file has signed
-    /// [default: the public authorities]
-    #[arg(long, value_name = "FILE", help_heading = PLACE)]
+    pub(crate) drip: Duration,
+    pub(crate) holds: bool,
     pub(crate) cacert: Option<PathBuf>,
-    /// For https: believe every server
-    #[arg(long, conflicts_with = "cacert", help_heading = PLACE)]
-    pub(crate) insecure: bool,
-    /// Connect to this unix socket instead of the URL's host
-    #[arg(long, value_name = "PATH", conflicts_with = "sources", help_heading = PLACE)]
+    pub(crate) is_insecure: bool,
     pub(crate) unix: Option<PathBuf>,
-    /// Addresses that connections come from, in turn: 127.0.0.2,127.0.0.3 or
-    /// 127.0.0.2-127.0.0.9; more of them give more ports
-    #[arg(long = "source", id = "sources", value_name = "ADDRESS", value_delimiter = ',',
-          value_parser = sources, help_heading = PLACE)]
-    pub(crate) sources: Vec<Sources>,
-    /// Threads of the generator
-    #[arg(short, long, value_name = "N", default_value_t = 1,
-          value_parser = whole_in::<u32>(1, THREADS_MAX.into()), help_heading = PLACE)]
+    pub(crate) sources: Vec<IpAddr>,
     pub(crate) threads: u32,
-    /// CPUs that the threads are pinned to in turn, such as 0,2-3
-    #[arg(long, value_name = "LIST", help_heading = PLACE)]
     pub(crate) cpus: Option<CpuList>,
-    /// The generator's own event mechanism: select, poll, aio, epoll, epoll-et, epoll-oneshot,
-    /// uring-poll, uring [default: uring where it can be opened, else epoll-et]
-    #[arg(long, value_name = "NAME", value_parser = driver(), hide_possible_values = true,
-          help_heading = PLACE)]
     pub(crate) poller: Option<Driver>,
-
-    /// A connect that takes longer has failed
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = length,
-          help_heading = JUDGE)]
     pub(crate) connect_timeout: Duration,
-    /// An answer that takes longer has failed, and its connection is closed; the end of the run
-    /// does not wait for it: what is out then is waited for 250 ms, and a second if nothing at
-    /// all is answered any more
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length,
-          help_heading = JUDGE)]
     pub(crate) timeout: Duration,
-    /// The status that is right [default: any of 200 to 399]
-    #[arg(long, value_name = "STATUS", value_parser = whole_in::<u16>(100, 599),
-          help_heading = JUDGE)]
     pub(crate) expect_status: Option<u16>,
-    /// The length of the body that is right
-    #[arg(long, value_name = "BYTES", value_parser = whole_in::<u64>(0, u64::MAX),
-          help_heading = JUDGE)]
     pub(crate) expect_bytes: Option<u64>,
-
-    /// What the latency has to keep to, such as p99=5ms or p99.9=250us; a run that does not ends
-    /// with exit code 3
-    #[arg(long, value_name = "pN=TIME", help_heading = JUDGE)]
     pub(crate) slo: Option<Objective>,
-
-    /// Search the highest rate that holds --slo; a trial after the other, two of three decide
-    #[arg(long, requires = "slo",
-          conflicts_with_all = ["rate", "requests", "duration", "style", "hlog", "csv", "html"],
-          help_heading = CAPACITY)]
-    pub(crate) find_capacity: bool,
-    /// Length of a trial [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = length, help_heading = CAPACITY)]
+    pub(crate) finds_capacity: bool,
     pub(crate) trial: Option<Duration>,
+    pub(crate) output: Output,
+}
 
-    /// The result as JSON; - for FILE, here and below, prints it instead of the table
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+/// Where the result goes, and how it is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
     pub(crate) json: Option<PathBuf>,
-    /// The latencies of each second as a log for HdrHistogram's programs
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) hlog: Option<PathBuf>,
-    /// A row for each second
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) csv: Option<PathBuf>,
-    /// A page with charts that needs nothing else
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) html: Option<PathBuf>,
-    /// Sum up in the terms of another program instead of the table
-    #[arg(long = "as", id = "style", value_name = "PROGRAM", help_heading = OUTPUT)]
     pub(crate) style: Option<Style>,
-    /// No progress
-    #[arg(short, long, help_heading = OUTPUT)]
-    pub(crate) quiet: bool,
+    pub(crate) is_quiet: bool,
 }
 
-fn at_least_one() -> impl TypedValueParser<Value = NonZeroU32> {
-    whole_in::<u32>(1, u32::MAX.into()).map(|n| NonZeroU32::new(n).expect("not below one"))
+impl Table for LoadSettings {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        let (any, some) = (whole::<u32>(0..=u32::MAX.into()), whole::<u32>(1..=u32::MAX.into()));
+        let (length, pause) =
+            (duration(LENGTH_MIN..=LENGTH_MAX), duration(Duration::ZERO..=LENGTH_MAX));
+        let urls = keys
+            .key(
+                "urls",
+                "What to ask for, such as http://127.0.0.1:8080/; several, all of one server, are \
+                 chosen by weight: 3@URL is asked for three times as often as 1@URL",
+            )
+            .positional()
+            .list(&parsed("[WEIGHT@]URL", "a URL, or 3@URL", values::weighted), 1..=URLS_MAX);
+
+        keys.heading("Request");
+        let method = keys
+            .key("method", "Method")
+            .short('X')
+            .otherwise("GET, POST with a body")
+            .optional(&parsed("METHOD", "one word, such as GET", values::method));
+        let fields = keys
+            .key(
+                "headers",
+                "A further field of the request; may be repeated. Host takes the place of the \
+                 URL's, which still says where to connect to",
+            )
+            .flag("header")
+            .short('H')
+            .list(&parsed("NAME: VALUE", "'NAME: VALUE'", values::field), 0..=usize::MAX);
+        let body = keys
+            .key("body", "Body of the request: a text, or @FILE for what is in a file")
+            .optional(&parsed("TEXT|@FILE", "a text, or @FILE", values::body));
+
+        keys.heading("Load");
+        // Enough to keep most servers busy on one machine, few enough that the latency is not all
+        // queue.
+        let connections = keys
+            .key("connections", "Active connections over all threads")
+            .short('c')
+            .default("64")
+            .one(&some);
+        let requests = keys
+            .key("requests", "End after so many requests, those of the warm-up aside")
+            .short('n')
+            .optional(&whole(1..=u64::MAX));
+        let length_of_run = keys
+            .key(
+                "duration",
+                "End after this time, warm-up aside; with --requests whichever comes first",
+            )
+            .short('d')
+            .otherwise("10s, all of --rate where its last stage has an end, none with --requests")
+            .optional(&length);
+        let warm_up = keys
+            .key("warm_up", "Time at the start whose requests are not counted")
+            .otherwise("1s, none with --requests")
+            .optional(&pause);
+        let rate = keys
+            .key(
+                "rate",
+                "Requests per second by a schedule, whether or not earlier ones were answered: \
+                 5000, 1000@10s,2000@20s for steps, 100..5000@60s for a ramp",
+            )
+            .otherwise("as fast as answers come")
+            .optional(&parsed("RATE", "a rate, steps or a ramp", parse_rate));
+        let arrivals = [
+            ("constant", "even", Arrival::Constant),
+            (
+                "poisson",
+                "random, as of independent users (exponential distances)",
+                Arrival::Poisson,
+            ),
+        ];
+        let arrival = keys
+            .key("arrival", "Spacing of the requests of --rate")
+            .default("constant")
+            .one(&one_of("spacing", arrivals).called("KIND"));
+        let think = keys
+            .key("think", "Time between an answer and the next request of its connection")
+            .excludes(&["rate", "find_capacity"])
+            .default("0s")
+            .one(&pause);
+        let requests_per_connection = keys
+            .key(
+                "requests_per_connection",
+                "Close a connection after so many requests and open another",
+            )
+            .excludes(&["no_keepalive"])
+            .optional(&whole(1..=u32::MAX.into()).map(NonZeroU32::new));
+        let has_no_keepalive = keys.key("no_keepalive", "A connection for each request").switch();
+        let pipeline = keys
+            .key("pipeline", "Requests under way on one connection at the same time")
+            .default("1")
+            .one(&whole(1..=PIPELINE_MAX.into()));
+        let seed = keys
+            .key("seed", "Seed of everything random: Poisson arrivals, the choice among URLs")
+            .default("1")
+            .one(&whole(0..=u64::MAX));
+
+        keys.heading("Connections beside the active ones");
+        let dead = keys.key("dead", "Ask once, then never again").default("0").one(&any);
+        let silent = keys.key("silent", "Never send anything").default("0").one(&any);
+        let slow = keys.key("slow", "Send a request byte by byte").default("0").one(&any);
+        let drip = keys
+            .key("drip", "Time between two bytes of a slow connection")
+            .needs("slow", "it is for slow connections")
+            .default("1s")
+            .one(&length);
+
+        let holds = keys
+            .key(
+                "hold",
+                "Open the crowd and no active connection, and hold it until standard input ends; \
+                 then tell as JSON what became of it. The lab starts this beside a server",
+            )
+            .hidden()
+            .excludes(&["find_capacity", "json"])
+            .switch();
+
+        keys.heading("Where from and where to");
+        let cacert = keys
+            .key(
+                "cacert",
+                "For https: believe servers whose certificate an authority in this PEM file has \
+                 signed",
+            )
+            .otherwise("the public authorities")
+            .optional(&path().called("FILE"));
+        let is_insecure =
+            keys.key("insecure", "For https: believe every server").excludes(&["cacert"]).switch();
+        let unix = keys
+            .key("unix", "Connect to this unix socket instead of the URL's host")
+            .excludes(&["sources"])
+            .optional(&path());
+        let sources = keys
+            .key(
+                "sources",
+                "Addresses that connections come from, in turn: 127.0.0.2,127.0.0.3 or \
+                 127.0.0.2-127.0.0.9; more of them give more ports",
+            )
+            .flag("source")
+            .split_at_commas()
+            .list(
+                &parsed("ADDRESS", "an IP address, or a range of them", values::sources),
+                0..=1024,
+            );
+        let threads = keys
+            .key("threads", "Threads of the generator")
+            .short('t')
+            .default("1")
+            .one(&whole(1..=THREADS_MAX.into()));
+        let cpus = keys
+            .key("cpus", "CPUs that the threads are pinned to in turn, such as 0,2-3")
+            .optional(&parsed("LIST", "CPUs such as \"0,2-3\"", str::parse::<CpuList>));
+        let poller = keys
+            .key(
+                "poller",
+                "The generator's own event mechanism: select, poll, aio, epoll, epoll-et, \
+                 epoll-oneshot, uring-poll, uring",
+            )
+            .otherwise("uring where it can be opened, else epoll-et")
+            .optional(&one_of("poller", Driver::ALL.map(|driver| (driver.name(), "", driver))));
+
+        keys.heading("Limits and expectations");
+        let connect_timeout = keys
+            .key("connect_timeout", "A connect that takes longer has failed")
+            .default("5s")
+            .one(&length);
+        let timeout = keys
+            .key(
+                "timeout",
+                "An answer that takes longer has failed, and its connection is closed; the end of \
+                 the run does not wait for it: what is out then is waited for 250 ms, and a second \
+                 if nothing at all is answered any more",
+            )
+            .default("10s")
+            .one(&length);
+        let expect_status = keys
+            .key("expect_status", "The status that is right")
+            .otherwise("any of 200 to 399")
+            .optional(&whole(100..=599).called("STATUS"));
+        let expect_bytes = keys
+            .key("expect_bytes", "The length of the body that is right")
+            .optional(&whole(0..=u64::MAX).called("BYTES"));
+        let slo = keys
+            .key(
+                "slo",
+                "What the latency has to keep to, such as p99=5ms or p99.9=250us; a run that does \
+                 not ends with exit code 3",
+            )
+            .optional(&parsed("pN=TIME", "a percentile and a time, such as p99=5ms", str::parse));
+
+        keys.heading("Search for the capacity");
+        let finds_capacity = keys
+            .key(
+                "find_capacity",
+                "Search the highest rate that holds --slo; a trial after the other, two of three \
+                 decide",
+            )
+            .needs("slo", "it searches the rate that holds an objective")
+            .excludes(&["rate", "requests", "duration", "as", "hlog", "csv", "html"])
+            .switch();
+        let trial = keys
+            .key("trial", "Length of a trial")
+            .needs("find_capacity", "it is for the search")
+            .otherwise("5s")
+            .optional(&length);
+        let output = Output::read(keys);
+
+        if keys.has("arrival") && !keys.has("rate") && !keys.has("find_capacity") {
+            keys.note("arrival", "it spaces the requests of --rate; expected --rate as well");
+        }
+        let is_random =
+            arrival == Some(Arrival::Poisson) || urls.as_ref().is_none_or(|urls| urls.len() > 1);
+        if keys.has("seed") && !is_random {
+            let why = "nothing is random in this run; expected --arrival poisson or several URLs";
+            keys.note("seed", why);
+        }
+        Some(Self {
+            urls: urls?,
+            method: method?,
+            fields: fields?,
+            body: body?,
+            connections: connections?,
+            requests: requests?,
+            duration: length_of_run?,
+            warm_up: warm_up?,
+            rate: rate?,
+            arrival: arrival?,
+            think: think?,
+            requests_per_connection: match has_no_keepalive? {
+                true => NonZeroU32::new(1),
+                false => requests_per_connection?.flatten(),
+            },
+            pipeline: pipeline?,
+            seed: seed?,
+            dead: dead?,
+            silent: silent?,
+            slow: slow?,
+            drip: drip?,
+            holds: holds?,
+            cacert: cacert?,
+            is_insecure: is_insecure?,
+            unix: unix?,
+            sources: sources?.into_iter().flatten().collect(),
+            threads: threads?,
+            cpus: cpus?,
+            poller: poller?,
+            connect_timeout: connect_timeout?,
+            timeout: timeout?,
+            expect_status: expect_status?,
+            expect_bytes: expect_bytes?,
+            slo: slo?,
+            finds_capacity: finds_capacity?,
+            trial: trial?,
+            output: output?,
+        })
+    }
 }
 
-fn body(text: &str) -> Result<Body, String> {
-    values::body(text).map(Body)
+impl Output {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        keys.heading("Output");
+        let file = path().called("FILE");
+        let json = keys
+            .key(
+                "json",
+                "The result as JSON; - for FILE, here and below, prints it instead of the table",
+            )
+            .optional(&file);
+        let hlog = keys
+            .key("hlog", "The latencies of each second as a log for HdrHistogram's programs")
+            .optional(&file);
+        let csv = keys.key("csv", "A row for each second").optional(&file);
+        let html = keys.key("html", "A page with charts that needs nothing else").optional(&file);
+        let styles = [
+            ("ab", "the fields of ab 2.3", Style::Ab),
+            ("wrk", "the lines of wrk 4", Style::Wrk),
+            ("httperf", "the sections of httperf 0.9", Style::Httperf),
+        ];
+        let style = keys
+            .key("as", "Sum up in the terms of another program instead of the table")
+            .optional(&one_of("program", styles).called("PROGRAM"));
+        let is_quiet = keys.key("quiet", "No progress").short('q').switch();
+        Some(Self {
+            json: json?,
+            hlog: hlog?,
+            csv: csv?,
+            html: html?,
+            style: style?,
+            is_quiet: is_quiet?,
+        })
+    }
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
-    parse_rate(text).map(Rate).map_err(|error| error.to_string())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn sources(text: &str) -> Result<Sources, String> {
-    values::sources(text).map(Sources)
+    /// What stands above the keys on their page.
+    const HEAD: &str = "\
+# Settings of `pollux load`
+
+Each is a flag, and a key of the TOML file that `--config FILE` names; a value means the same in both, and
+a flag wins over the file. A load that is put on a server again and again is a file:
+
+```toml
+urls = [\"9@http://127.0.0.1:8080/\", \"1@http://127.0.0.1:8080/large\"]
+connections = 256
+rate = \"100..20000@60s\"
+slo = \"p99=5ms\"
+```
+
+A key that is not known is a mistake, and all mistakes are told at once, each with its line. This page
+is made from the table that the program reads by. [load-results.md](load-results.md) says what the
+results mean.
+";
+
+    #[test]
+    fn the_page_in_docs_is_the_one_of_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load-settings.md");
+        let page = format!("{HEAD}{}", pollux_settings::reference::<LoadSettings>());
+        pollux_settings::kept(path.as_ref(), &page).expect("the page is that of the table");
+    }
 }

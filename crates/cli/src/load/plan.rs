@@ -2,15 +2,14 @@
 //!
 //! The generator checks the plan itself; here only what it cannot see is refused.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Arrival, Crowd, End, Expect, LoadError, Pace, Plan, Stage, Target, Trust};
+use pollux_load::{Crowd, End, Expect, LoadError, Pace, Plan, Stage, Target, Trust};
 use pollux_poller::Mechanism;
 
 use super::applies;
-use super::flags::{ArrivalFlag, DRIP, DURATION, LoadFlags, Rate, TRIAL, WARM_UP};
+use super::flags::{DURATION, LoadSettings, TRIAL, WARM_UP};
 
 /// What needs the least CPU time for each request.
 pub(crate) const FASTEST: Driver = Driver::Completion;
@@ -26,7 +25,7 @@ const GRACE: Duration = Duration::from_millis(250);
 /// # Errors
 /// [`LoadError::Url`] for URLs that are none, [`LoadError::Plan`] for flags without a use. Host names are looked up here:
 /// [`LoadError::Lookup`].
-pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
+pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
     let targets = targets(flags)?;
     let is_counted = flags.requests.is_some();
     let warm_up = if is_counted { Duration::ZERO } else { WARM_UP };
@@ -41,39 +40,31 @@ pub(crate) fn plan(flags: &LoadFlags) -> Result<Plan, LoadError> {
         pace: pace(flags),
         end: End { requests: flags.requests, after },
         warm_up,
-        requests_per_connection: match flags.no_keepalive {
-            true => NonZeroU32::new(1),
-            false => flags.requests_per_connection,
-        },
+        requests_per_connection: flags.requests_per_connection,
         pipeline: flags.pipeline,
-        think_time: flags.think.unwrap_or_default(),
+        think_time: flags.think,
         connect_timeout: flags.connect_timeout,
         request_timeout: flags.timeout,
         grace: GRACE,
         expect: Expect { status: flags.expect_status, body_bytes: flags.expect_bytes },
         // The search judges each trial by it itself.
-        objective: flags.slo.filter(|_| !flags.find_capacity),
-        sources: flags.sources.iter().flat_map(|sources| sources.0.iter().copied()).collect(),
-        crowd: Crowd {
-            dead: flags.dead,
-            silent: flags.silent,
-            slow: flags.slow,
-            drip: flags.drip.unwrap_or(DRIP),
-        },
+        objective: flags.slo.filter(|_| !flags.finds_capacity),
+        sources: flags.sources.clone(),
+        crowd: Crowd { dead: flags.dead, silent: flags.silent, slow: flags.slow, drip: flags.drip },
         trust: match &flags.cacert {
             Some(path) => Trust::File(path.clone()),
-            None if flags.insecure => Trust::Anybody,
+            None if flags.is_insecure => Trust::Anybody,
             None => Trust::Public,
         },
-        seed: flags.seed.unwrap_or(1),
+        seed: flags.seed,
     };
     applies::check(flags, &plan)?;
     Ok(plan)
 }
 
 /// How long a run lasts when nobody says: as long as its schedule, where that has an end.
-fn duration(flags: &LoadFlags, warm_up: Duration) -> Duration {
-    let Some(Rate(stages)) = &flags.rate else { return DURATION };
+fn duration(flags: &LoadSettings, warm_up: Duration) -> Duration {
+    let Some(stages) = &flags.rate else { return DURATION };
     let whole: Option<Duration> = stages.iter().map(|stage| stage.lasts).sum();
     whole
         .and_then(|whole| whole.checked_sub(warm_up))
@@ -82,10 +73,10 @@ fn duration(flags: &LoadFlags, warm_up: Duration) -> Duration {
 }
 
 /// The same plan as a trial of a rate.
-pub(crate) fn trial(flags: &LoadFlags, plan: &Plan, rate_per_s: f64) -> Plan {
+pub(crate) fn trial(flags: &LoadSettings, plan: &Plan, rate_per_s: f64) -> Plan {
     let stages = vec![Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, lasts: None }];
     Plan {
-        pace: Pace::Open { arrival: arrival(flags), stages },
+        pace: Pace::Open { arrival: flags.arrival, stages },
         end: End { requests: None, after: Some(trial_length(flags)) },
         warm_up: trial_warm_up(flags),
         ..plan.clone()
@@ -93,17 +84,17 @@ pub(crate) fn trial(flags: &LoadFlags, plan: &Plan, rate_per_s: f64) -> Plan {
 }
 
 /// What is not counted at the start of a trial; a short one has a short one.
-pub(crate) fn trial_warm_up(flags: &LoadFlags) -> Duration {
+pub(crate) fn trial_warm_up(flags: &LoadSettings) -> Duration {
     flags.warm_up.unwrap_or(WARM_UP.min(trial_length(flags) / 5))
 }
 
 /// How long a trial counts.
-pub(crate) fn trial_length(flags: &LoadFlags) -> Duration {
+pub(crate) fn trial_length(flags: &LoadSettings) -> Duration {
     flags.trial.unwrap_or(TRIAL)
 }
 
-fn targets(flags: &LoadFlags) -> Result<Vec<Target>, LoadError> {
-    let body = flags.body.as_ref().map(|body| body.0.clone()).unwrap_or_default();
+fn targets(flags: &LoadSettings) -> Result<Vec<Target>, LoadError> {
+    let body = flags.body.clone().unwrap_or_default();
     let method = match (&flags.method, &flags.body) {
         (Some(method), _) => method,
         (None, Some(_)) => "POST",
@@ -127,35 +118,29 @@ fn targets(flags: &LoadFlags) -> Result<Vec<Target>, LoadError> {
     flags.urls.iter().map(target).collect()
 }
 
-fn pace(flags: &LoadFlags) -> Pace {
+fn pace(flags: &LoadSettings) -> Pace {
     match &flags.rate {
         None => Pace::Closed,
-        Some(rate) => Pace::Open { arrival: arrival(flags), stages: rate.0.clone() },
-    }
-}
-
-fn arrival(flags: &LoadFlags) -> Arrival {
-    match flags.arrival {
-        None | Some(ArrivalFlag::Constant) => Arrival::Constant,
-        Some(ArrivalFlag::Poisson) => Arrival::Poisson,
+        Some(rate) => Pace::Open { arrival: flags.arrival, stages: rate.clone() },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use std::num::NonZeroU32;
+
+    use clap::{Args, Command, FromArgMatches};
+    use pollux_load::Arrival;
 
     use super::*;
+    use crate::load::LoadFlags;
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        flags: LoadFlags,
-    }
-
-    fn flags(line: &str) -> Result<LoadFlags, clap::Error> {
+    fn flags(line: &str) -> Result<LoadSettings, String> {
         let words = std::iter::once("load").chain(line.split(' '));
-        Line::try_parse_from(words).map(|line| line.flags)
+        let command = LoadFlags::augment_args(Command::new("load"));
+        let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+        let flags = LoadFlags::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        flags.read().map_err(|mistakes| mistakes.to_string())
     }
 
     fn planned(line: &str) -> Plan {

@@ -1,6 +1,6 @@
 //! Reads single values of `pollux load`: durations, weighted URLs, fields, bodies, addresses.
 //!
-//! The flags name these as their parsers, so each answers with one line that says what is wrong
+//! The table of settings names these as its readers, so each answers with one line that says what is wrong
 //! and what would be right. Only [`body`] reads a file; nothing is looked up in the network.
 
 use std::io::Read;

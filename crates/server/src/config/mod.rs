@@ -1,6 +1,6 @@
 //! The configuration of a server, checked: from flags, from a TOML file, or from both.
 //!
-//! [`pollux_settings::Given`] says what was said; [`table`] is what it is read by. The command line
+//! [`pollux_settings::Given`] says what was said; `table.rs` is what it is read by. The command line
 //! and the lab make one; nothing is opened here.
 
 mod table;
