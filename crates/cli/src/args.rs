@@ -228,8 +228,8 @@ pub(crate) struct JobFlags {
     /// repeated beyond it
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) max_blocks: Option<String>,
-    /// Aim for this much time: fewer blocks, shorter windows, fewer points; a block that has begun
-    /// is ended
+    /// Most time for everything: fewer blocks, shorter windows, fewer points. What decides nothing
+    /// within it is refused with the least that does
     #[arg(long, value_name = "TIME", help_heading = "Job")]
     pub(crate) budget: Option<String>,
     /// Seed of block order and workloads
@@ -262,9 +262,8 @@ pub(crate) struct JobFlags {
     ///
     /// NAME=COMMAND, in http: your own server, which the lab starts. {port} or {address} in the
     /// command stands for where it has to listen. With --arm-pattern, anywhere: a program that runs
-    /// from start to end; {nfds} and the like stand for axes, and its figure is in the unit of the
-    /// experiment: events or calls per second for streams, pipes and herd, ns per event for chain, µs
-    /// of CPU per request for http.
+    /// from start to end; {nfds} and the like stand for axes, and `pollux lab plan` says in which unit
+    /// its figure has to be, and whether more or less of it is better.
     ///
     /// NAME=pid:PID@ADDRESS, in http: a server that runs already.
     ///

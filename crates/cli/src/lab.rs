@@ -15,7 +15,7 @@ use pollux_lab::experiments::floor::FloorOptions;
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides, VERSION_JOB};
 use pollux_lab::measure::{Line, RunSpec, measure};
-use pollux_lab::plan::{Machine, Plan, Resources, Wanted, missing_here};
+use pollux_lab::plan::{Machine, Plan, Resources, Wanted, commands, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
@@ -71,6 +71,9 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
         reasons.dedup();
         return Err(Failure::failed(format!("nothing can run here: {}", reasons.join("; "))));
     }
+    if let Some(fault) = plan.budget_fault() {
+        return Err(Failure::usage(fault));
+    }
     let sources = Sources::probe();
     require(&plan.job, &sources)?;
     let folder = flags.out.unwrap_or_else(|| default_folder(&plan.job.name));
@@ -123,7 +126,10 @@ fn exit_code(record: &Record, is_strict: bool, signal: i32) -> ExitCode {
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     let mut job = job::find(target).map_err(Failure::usage)?;
     job.apply(&overrides(target, flags)).map_err(Failure::usage)?;
-    builds_are_there(&job)?;
+    let faults = commands::faults(&job);
+    if !faults.is_empty() {
+        return Err(Failure::usage(faults.join("\n")));
+    }
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     Ok(Plan::make(
         job,
@@ -158,19 +164,6 @@ fn overrides(target: &str, flags: JobFlags) -> Overrides {
         show_intervals: flags.show_intervals,
         rates: flags.rates,
     }
-}
-
-/// Refuses a job whose builds are no files: every run of theirs would fail.
-fn builds_are_there(job: &Job) -> Result<(), Failure> {
-    for arm in job.parts.iter().flat_map(|part| &part.arms) {
-        if let Some(build) = arm.kind.build()
-            && !build.program.is_file()
-        {
-            let (name, path) = (&arm.name, build.program.display());
-            return Err(Failure::usage(format!("arm {name}: {path} is not a file")));
-        }
-    }
-    Ok(())
 }
 
 /// Refuses a job whose required sources can't be read.
@@ -254,6 +247,10 @@ fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, F
     } else {
         output::shown(&plan.to_string())
     })?;
+    match plan.job.require.is_empty() {
+        true => Ok(()),
+        false => require(&plan.job, &Sources::probe()),
+    }?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -346,3 +346,31 @@ fn children_of(pid: u32) -> Vec<u32> {
     };
     numbers.filter(is_child).collect()
 }
+
+#[test]
+fn a_budget_is_looked_at_between_points_too() {
+    let folder = Folder::new("budget");
+    // Each point takes two seconds, which no forecast knows of.
+    let line = [
+        "pipes",
+        "--pipes",
+        "2,3,4,5,6,7",
+        "--arm",
+        "epoll",
+        "--runtime",
+        "10ms",
+        "--interval",
+        "10ms",
+        "--arm",
+        "slow=sh -c 'sleep 2; echo 5'",
+        "--arm-pattern",
+        "(.*)",
+        "--budget",
+        "5s",
+    ];
+    let record = record(&lab(&line, &folder));
+    assert_eq!(record["ending"], "budget");
+    let runs = record["runs"].as_array().expect("runs");
+    let slow = runs.iter().filter(|run| run["arm"] == "slow").count();
+    assert!((1..=3).contains(&slow), "{slow} runs of 2 s in 5 s");
+}

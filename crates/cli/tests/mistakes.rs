@@ -163,6 +163,40 @@ fn a_text_without_quotes_in_a_job_file_is_one_mistake() {
 }
 
 #[test]
+fn a_budget_that_decides_nothing_is_refused_with_the_least_that_does() {
+    let said = refused(2, &["lab", "--budget", "5s", "--out", "/proc/x"]);
+    assert!(said.contains("a budget of 5 s decides nothing"), "{said}");
+    assert!(said.contains("; give --budget ") && said.contains(" with --only (streams"), "{said}");
+    let said = refused(2, &["lab", "run", "herd", "--only", "queue", "--budget", "1s"]);
+    assert!(said.trim_end().ends_with('s') && !said.contains("--only"), "{said}");
+}
+
+#[test]
+fn an_external_program_is_looked_at_before_the_run() {
+    let arm = |line: &str| format!("mine={line}");
+    let run = |verb, line: &str| {
+        refused(2, &["lab", verb, "http", "--arm", &arm(line), "--arm-pattern", "(.*)"])
+    };
+    for verb in ["plan", "run"] {
+        let said = run(verb, "./nosuch {connections}");
+        assert!(said.contains("arm mine: ./nosuch: no such program; expected a path"), "{said}");
+        let said = run(verb, "echo {pipes}");
+        assert!(said.contains("arm mine: {pipes} is no axis of http; expected {"), "{said}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["lab", "plan", "http", "--connections", "4"]);
+    command.args(["--arm", "epoll", "--arm", "mine=echo {connections}", "--arm-pattern", "(.*)"]);
+    let plan = String::from_utf8(command.output().expect("pollux runs").stdout).expect("UTF-8");
+    let figure = "arm mine has to print server CPU per request in µs/request, less is better";
+    assert!(plan.contains(figure), "{plan}");
+    let path = format!("{}/requires.toml", env!("CARGO_TARGET_TMPDIR"));
+    let text = "schema = 2\n[global]\nrequire = [\"nonsense\"]\n[[job]]\nexperiment = \"pipes\"\n";
+    std::fs::write(&path, text).expect("a file in target");
+    let said = refused(5, &["lab", "plan", &path]);
+    assert!(said.contains("the job requires \"nonsense\": there is no such source"), "{said}");
+}
+
+#[test]
 fn a_lab_that_sigterm_ends_says_so_by_its_code() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));

@@ -24,7 +24,8 @@ pub fn missing(name: &str, package: &str) -> Option<String> {
     find(name).is_none().then(reason)
 }
 
-fn is_program(path: &Path) -> bool {
+/// Whether a path is a file that may be run.
+pub(crate) fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 

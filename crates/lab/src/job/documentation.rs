@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::experiments::{Axis, Experiment};
+use crate::stats::Direction;
 
 use super::builtin::list;
 use super::keys::{KEYS, Key, Section};
@@ -74,8 +75,9 @@ pub fn documentation_page() -> String {
         heading(&mut page, &format!("Axes of `{experiment}`"));
         writeln!(
             page,
-            "{}. A list of values makes a point for each.\n",
-            capitalised(experiment.about())
+            "{}. A list of values makes a point for each.{}\n",
+            capitalised(experiment.about()),
+            figure(experiment)
         )
         .expect("a String takes any text");
         row(&mut page, ["key", "accepts", "default", "what it sets", "original option"]);
@@ -90,6 +92,18 @@ pub fn documentation_page() -> String {
         row(&mut page, [link.as_str(), builtin.about]);
     }
     page
+}
+
+/// What an external program has to print there.
+fn figure(experiment: Experiment) -> String {
+    let axes =
+        experiment.axes().iter().map(|axis| (axis.name.to_owned(), axis.default[0].to_owned()));
+    let metric = experiment.metric_at(&axes.collect(), false);
+    let better = match metric.direction {
+        Direction::HigherIsBetter => "more",
+        Direction::LowerIsBetter => "less",
+    };
+    format!(" An external program prints {} in {}; {better} is better.", metric.name, metric.unit)
 }
 
 fn key_row(page: &mut String, key: &Key) {

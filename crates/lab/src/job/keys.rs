@@ -169,7 +169,8 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Length(Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600)),
         default: None,
         reason: "no limit",
-        about: "most wall time for everything; the plan is cut to fit",
+        about: "most wall time for everything; the plan is cut to fit, and refused where what is left \
+                decides nothing",
         example: "\"20m\"",
     },
     Key {
@@ -365,7 +366,7 @@ pub const KEYS: &[Key] = &[
         default: None,
         reason: "must be given with `command`",
         about: "regular expression whose first group is the figure, searched in both outputs; \
-                the last match counts",
+                the last match counts; in the unit that stands with the experiment's axes",
         example: "'Avg: ([0-9.]+) evts/sec'",
     },
 ];

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::show::minutes;
 use super::{Method, Plan, PlannedPoint};
 use crate::experiments::{Experiment, Generator};
 use crate::record::LeftOut;
@@ -57,6 +58,25 @@ impl Plan {
         Forecast { block, total: block * (job.blocks + passes) }
     }
 
+    /// Why this plan must not be run, if so: with everything cut that can be it would still take
+    /// longer than its budget, and with less it decides nothing.
+    #[must_use]
+    pub fn budget_fault(&self) -> Option<String> {
+        let (budget, least) = (self.job.budget?, self.least?);
+        let parts: Vec<&str> = self.job.parts.iter().map(|part| part.name.as_str()).collect();
+        let fewer = match parts.as_slice() {
+            [_] => String::new(),
+            _ => format!(", or fewer parts with --only ({})", parts.join(", ")),
+        };
+        let whole_s = least.as_secs_f64().ceil();
+        Some(format!(
+            "a budget of {} decides nothing: with the fewest blocks, windows and points this job takes \
+             about {}; give --budget {whole_s:.0}s{fewer}",
+            minutes(budget),
+            minutes(least),
+        ))
+    }
+
     /// Cuts until the forecast fits the budget or nothing is left to cut.
     pub(super) fn fit_budget(&mut self) {
         let Some(budget) = self.job.budget else { return };
@@ -64,11 +84,7 @@ impl Plan {
         let windows = self.windows();
         while self.forecast().total > budget {
             if !(self.cut_block() || self.cut_windows() || self.cut_point()) {
-                self.cuts.push(format!(
-                    "still {:.0} s with everything cut that can be: over the budget of {:.0} s",
-                    self.forecast().total.as_secs_f64(),
-                    budget.as_secs_f64()
-                ));
+                self.least = Some(self.forecast().total);
                 break;
             }
         }
@@ -164,5 +180,32 @@ fn runtime_min(point: &PlannedPoint) -> Duration {
         Some(Generator::Wrk | Generator::Ab) => OTHER_GENERATOR_RUNTIME_MIN,
         None if point.experiment == Experiment::Herd => GENERATOR_RUNTIME_MIN,
         None => RUNTIME_MIN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job;
+    use crate::plan::{Machine, Resources};
+
+    fn quick(budget_s: u64) -> Plan {
+        let mut job = job::find("quick").expect("the default job");
+        job.budget = Some(Duration::from_secs(budget_s));
+        let resources = Resources::default();
+        Plan::make(job, &Machine { fds_max: 20_000, cpus: 2, resources, missing: &|_| None })
+    }
+
+    #[test]
+    fn a_budget_is_kept_or_refused_with_the_least_that_decides() {
+        let fault = quick(10).budget_fault().expect("ten seconds decide nothing");
+        let least = quick(10).least.expect("a least").as_secs_f64().ceil() as u64;
+        assert!(fault.starts_with("a budget of 10 s decides nothing"), "{fault}");
+        assert!(fault.contains(&format!("give --budget {least}s, or fewer parts")), "{fault}");
+        for enough in [least, 10 * least] {
+            let plan = quick(enough);
+            assert_eq!(plan.budget_fault(), None, "{enough} s");
+            assert!(plan.forecast().total <= Duration::from_secs(enough), "{enough} s");
+        }
     }
 }

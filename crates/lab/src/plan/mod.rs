@@ -16,6 +16,7 @@ use crate::record::{LeftOut, Point};
 
 mod arms;
 mod budget;
+pub mod commands;
 mod here;
 mod place;
 mod show;
@@ -74,6 +75,8 @@ pub struct Plan {
     pub left_out: Vec<LeftOut>,
     /// What was cut to fit the budget, in words.
     pub cuts: Vec<String>,
+    /// The time that it takes with everything cut, where that is more than the budget.
+    pub least: Option<Duration>,
 }
 
 /// One point with its arms.
@@ -178,7 +181,7 @@ impl Plan {
                 });
             }
         }
-        let mut plan = Self { job, points, left_out, cuts };
+        let mut plan = Self { job, points, left_out, cuts, least: None };
         plan.fit_budget();
         plan
     }

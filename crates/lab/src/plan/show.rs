@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Plan;
+use super::{Arm, Plan, commands};
 use crate::record::LeftOut;
 
 /// The plan for scripts.
@@ -95,6 +95,17 @@ impl fmt::Display for Plan {
             let times = format!("ramp {ramp:?}, window {runtime:?}");
             writeln!(f, "  {name:<10} {label:<widest$}  {times:<26}  {}", names.join(", "))?;
         }
+        let is_command = |arm: &&Arm| arm.kind.is_program();
+        let mut printed = Vec::new();
+        for point in &self.points {
+            for arm in point.arms.iter().filter(is_command) {
+                let line = format!("arm {} has to print {}", arm.name, commands::figure(point));
+                if !printed.contains(&line) {
+                    writeln!(f, "{line}")?;
+                    printed.push(line);
+                }
+            }
+        }
         for left in &self.left_out {
             let LeftOut { experiment, point, arm, reason } = left;
             writeln!(f, "left out: {experiment}, point {point}, arm {arm}: {reason}")?;
@@ -102,11 +113,14 @@ impl fmt::Display for Plan {
         for cut in &self.cuts {
             writeln!(f, "changed: {cut}")?;
         }
+        if let Some(fault) = self.budget_fault() {
+            writeln!(f, "can't run: {fault}")?;
+        }
         Ok(())
     }
 }
 
-fn minutes(time: Duration) -> String {
+pub(super) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     match seconds {
         0..=119 => format!("{seconds} s"),

@@ -124,7 +124,7 @@ impl Runner<'_> {
             start,
             failures: HashMap::new(),
             lengths: HashMap::new(),
-            set_times: HashMap::new(),
+            point_times: HashMap::new(),
         };
         self.counting_pass(&mut state);
         let mut block = 0;
@@ -159,25 +159,21 @@ impl Runner<'_> {
     /// interval, and on until each of its rows is decided or as narrow as asked.
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
-        if done < BLOCKS_WHATEVER.min(job.blocks) {
-            return true;
-        }
-        if done >= job.blocks_max {
-            return false;
-        }
         let label = self.label(None, point, &point.arms[point.baseline], Pass::Timing);
         let is_open = |arm: &Arm| state.is_open(&label, &arm.name, job.target_ci);
-        if done >= job.blocks && !point.arms.iter().any(is_open) {
-            return false;
-        }
-        let longest = state.set_times.get(&state.key(self.plan, point)).copied();
-        let fits = job
-            .budget
-            .is_none_or(|budget| state.start.elapsed() + longest.unwrap_or_default() <= budget);
-        if !fits {
+        let wants = done < job.blocks || (done < job.blocks_max && point.arms.iter().any(is_open));
+        wants && !self.is_over_budget(point, state)
+    }
+
+    /// Whether the budget would be over before this point ends, by what it took the last time.
+    fn is_over_budget(&self, point: &PlannedPoint, state: &mut State) -> bool {
+        let Some(budget) = self.plan.job.budget else { return false };
+        let last = state.point_times.get(&state.key(self.plan, point)).copied();
+        let is_over = state.start.elapsed() + last.unwrap_or_default() > budget;
+        if is_over {
             state.record.ending = Ending::Budget;
         }
-        fits
+        is_over
     }
 
     /// Whether points that are measured in whole runs want another block.
@@ -192,18 +188,8 @@ impl Runner<'_> {
         if !rule.needs_more_blocks(done as usize, &headline) {
             return false;
         }
-        let fits = done < BLOCKS_WHATEVER || self.fits_budget(state);
-        if !fits {
-            state.record.ending = Ending::Budget;
-        }
-        fits
-    }
-
-    /// Whether one more block would end within the budget, by what the blocks so far took.
-    fn fits_budget(&self, state: &State) -> bool {
-        let longest = state.record.blocks.iter().map(|block| block.duration_s).fold(0.0, f64::max);
-        let next = self.plan.forecast().block.max(Duration::from_secs_f64(longest));
-        self.plan.job.budget.is_none_or(|budget| state.start.elapsed() + next <= budget)
+        let mut points = self.plan.points.iter().filter(|point| point.method == Method::Runs);
+        points.any(|point| !self.is_over_budget(point, state))
     }
 
     /// Every arm at every point once.
@@ -214,15 +200,18 @@ impl Runner<'_> {
         let plan = self.plan;
         let wants_runs = repeats.is_some() || self.wants_runs(block, state);
         for (index, point) in plan.points.iter().enumerate() {
-            if point.method == Method::Turns {
-                if repeats.is_none() && self.wants_set(block, point, state) {
-                    let start = Instant::now();
-                    self.set(block, point, state);
-                    state.set_times.insert(state.key(plan, point), start.elapsed());
-                }
+            let wants = match point.method {
+                Method::Turns => repeats.is_none() && self.wants_set(block, point, state),
+                Method::Runs => wants_runs,
+            };
+            // Sets looked at the budget already, and so does every point of a block.
+            if !wants || (point.method == Method::Runs && self.is_over_budget(point, state)) {
                 continue;
             }
-            if !wants_runs {
+            let point_start = Instant::now();
+            if point.method == Method::Turns {
+                self.set(block, point, state);
+                state.point_times.insert(state.key(plan, point), point_start.elapsed());
                 continue;
             }
             let seed = plan.job.seed.wrapping_add(index as u64);
@@ -244,6 +233,7 @@ impl Runner<'_> {
                     });
                 }
             }
+            state.point_times.insert(state.key(plan, point), point_start.elapsed());
         }
         let own_after = cpu_with_waited_children();
         let own = own_after.and_then(|after| own_before.map(|before| after.saturating_sub(before)));
@@ -385,9 +375,6 @@ impl Runner<'_> {
     }
 }
 
-/// However small the budget, this many blocks are tried: none would answer nothing.
-const BLOCKS_WHATEVER: u32 = 2;
-
 struct State {
     record: Record,
     start: Instant,
@@ -395,8 +382,8 @@ struct State {
     failures: HashMap<(String, String, String), u32>,
     /// Length of a turn, by part and point.
     lengths: HashMap<(String, String), set::Length>,
-    /// How long the last set took, by part and point.
-    set_times: HashMap<(String, String), Duration>,
+    /// How long a point took the last time, by part and point.
+    point_times: HashMap<(String, String), Duration>,
 }
 
 impl State {
