@@ -47,8 +47,9 @@ impl fmt::Display for ConnectTo {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The loop has as many connections as its limits allow.
+    /// The loop has as many connections as its limits allow, of all or of those to peers.
     LoopFull {
+        /// [`Limits::connects_max`](crate::Limits::connects_max), else
         /// [`Limits::connections_max`](crate::Limits::connections_max).
         connections_max: u32,
     },

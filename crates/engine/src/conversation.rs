@@ -97,6 +97,8 @@ pub(crate) struct Conversation<S> {
     kept: Option<Box<Vec<u8>>>,
     deadline: Moment,
     state: u8,
+    /// The loop opened the connection.
+    is_outgoing: bool,
 }
 
 impl<S: Session> Conversation<S> {
@@ -118,13 +120,13 @@ impl<S: Session> Conversation<S> {
 
     /// A conversation of a session that exists already.
     pub(crate) fn new(session: S) -> Self {
-        Self { session, kept: None, deadline: Moment::NEVER, state: 0 }
+        Self { session, kept: None, deadline: Moment::NEVER, state: 0, is_outgoing: false }
     }
 
     /// A conversation whose peer is not there yet: as with output that waits, only occasions
     /// reach the session until [`Conversation::output_left`].
     pub(crate) fn connecting(session: S, deadline: Moment) -> Self {
-        Self { deadline, state: WAITING, ..Self::new(session) }
+        Self { deadline, state: WAITING, is_outgoing: true, ..Self::new(session) }
     }
 
     /// Feeds `input`, or nothing, and calls the session as long as there is something to do.
@@ -206,6 +208,11 @@ impl<S: Session> Conversation<S> {
             CLOSE => Some(Ending::Close),
             _ => Some(Ending::Linger),
         }
+    }
+
+    /// Whether the loop opened the connection, and accepted or adopted no other's.
+    pub(crate) fn is_outgoing(&self) -> bool {
+        self.is_outgoing
     }
 
     /// The session's deadline.

@@ -386,8 +386,9 @@ fn open_listeners(
 /// The loop's part of the whole: together no more than that, but at least one for each.
 fn share_of(config: &GroupConfig, index: usize) -> Limits {
     let (whole, threads) = (config.limits.connections_max, config.threads as u32);
-    let share = whole / threads + u32::from((index as u32) < whole % threads);
-    Limits { connections_max: share.max(1), ..config.limits.clone() }
+    let share = |whole: u32| (whole / threads + u32::from((index as u32) < whole % threads)).max(1);
+    let connects_max = config.limits.connects_max.map(share);
+    Limits { connections_max: share(whole), connects_max, ..config.limits.clone() }
 }
 
 /// Starts a thread and waits until its loop is ready or has failed.

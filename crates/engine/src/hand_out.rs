@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pollux_poller::Waker;
 
 use crate::member::Message;
-use crate::{Counters, Sender, Undelivered};
+use crate::{Counter, Counters, Sender, Undelivered};
 
 struct Peer {
     sender: Sender<Message, Waker>,
@@ -19,7 +19,8 @@ struct Peer {
 
 impl Peer {
     fn open(&self) -> u64 {
-        self.handed.saturating_sub(self.counters.closed_total())
+        let begun = self.handed + self.counters.value(Counter::Connects);
+        begun.saturating_sub(self.counters.closed_total())
     }
 }
 

@@ -8,6 +8,9 @@ pub struct Limits {
     /// Most connections open at once; the listener pauses there and goes on when one closes.
     /// The default is far below what a process may open as files.
     pub connections_max: u32,
+    /// Most connections to peers open at once, which are counted apart then; none to count them
+    /// among `connections_max`. For servers that open a connection for what they accepted.
+    pub connects_max: Option<u32>,
     /// Most connections accepted in one turn, after all live connections had theirs.
     pub accepts_per_turn: u32,
     /// Most events of one wait: a bigger batch makes the last one wait longer.
@@ -32,10 +35,28 @@ pub struct Limits {
     pub busy_poll: bool,
 }
 
+impl Limits {
+    /// Whether a loop with that many open connections, of which `outgoing` go to peers, has as many
+    /// as it may have of those that it opens itself; then how many that are.
+    pub(crate) fn connects_full(&self, open: u32, outgoing: u32) -> Option<u32> {
+        let (count, most) = match self.connects_max {
+            Some(most) => (outgoing, most),
+            None => (open, self.connections_max),
+        };
+        (count >= most).then_some(most)
+    }
+
+    /// What counts against `connections_max`.
+    pub(crate) fn accepted(&self, open: u32, outgoing: u32) -> u32 {
+        if self.connects_max.is_some() { open - outgoing } else { open }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
+            connects_max: None,
             accepts_per_turn: 64,
             events_per_turn: 512,
             write_timeout: Duration::from_secs(60),

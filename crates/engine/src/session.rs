@@ -22,7 +22,7 @@ use std::io;
 
 use pollux_poller::Token;
 
-use crate::{Actions, CloseCause, Now};
+use crate::{Actions, CloseCause, Errand, Now};
 
 /// Names one connection of one loop; never used again for another one within 2^24 reuses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,6 +56,13 @@ pub trait Session: Sized {
     /// Told after the sessions of a turn were called, before the loop waits.
     fn end_turn(shared: &mut Self::Shared) {
         let _ = shared;
+    }
+
+    /// Asked again and again until there is nothing more: what sessions of this loop left to be
+    /// done. Connections that are opened so are there, or fail, in a later turn.
+    fn errand(shared: &mut Self::Shared) -> Option<Errand<Self>> {
+        let _ = shared;
+        None
     }
 
     /// A connection was accepted; sending here is allowed.

@@ -24,8 +24,7 @@ impl<S: Session> CompletionLoop<S> {
         session: S,
         deadline: Moment,
     ) -> Result<ConnectionId, (S, ConnectError)> {
-        let connections_max = self.limits.connections_max;
-        if self.open >= connections_max {
+        if let Some(connections_max) = self.limits.connects_full(self.open, self.outgoing) {
             return Err((session, ConnectError::LoopFull { connections_max }));
         }
         let Begun { socket, is_in_progress } = match begin(to) {

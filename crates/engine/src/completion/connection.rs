@@ -74,6 +74,7 @@ impl<S: Session> CompletionLoop<S> {
             now: now.at,
         };
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
+        self.outgoing += u32::from(conversation.is_outgoing());
         self.connections.insert(Connection {
             socket,
             receiving: Receiving::Idle,
@@ -206,6 +207,7 @@ impl<S: Session> CompletionLoop<S> {
     pub(super) fn close(&mut self, token: Token, cause: CloseCause) {
         let Some(mut connection) = self.connections.remove(token) else { return };
         self.open -= 1;
+        self.outgoing -= u32::from(connection.conversation.is_outgoing());
         self.timers.clear(token.slot());
         if cause == CloseCause::SlowReader {
             drop_untaken(connection.socket.as_fd());

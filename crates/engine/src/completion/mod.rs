@@ -71,6 +71,8 @@ pub(crate) struct CompletionLoop<S: Session> {
     backlog: VecDeque<StreamCompletion>,
     connections: Slots<Connection<S>>,
     open: u32,
+    /// Of those, the ones that go to peers.
+    outgoing: u32,
     listeners: Vec<Listening>,
     admission: Admission,
     timers: Timers,
@@ -131,6 +133,7 @@ impl<S: Session> CompletionLoop<S> {
             backlog: VecDeque::new(),
             connections: Slots::new(),
             open: 0,
+            outgoing: 0,
             listeners: Vec::new(),
             admission: Admission::new(),
             alarm,
@@ -174,7 +177,7 @@ impl<S: Session> CompletionLoop<S> {
     /// Starts a session on a connection that another loop accepted, unless this one is full.
     pub(crate) fn admit_handed(&mut self, socket: OwnedFd) {
         self.counters.count(Counter::Adopted);
-        if self.open >= self.limits.connections_max {
+        if self.limits.accepted(self.open, self.outgoing) >= self.limits.connections_max {
             self.counters.count_close(CloseCause::LoopFull);
             return;
         }
@@ -291,7 +294,8 @@ impl<S: Session> CompletionLoop<S> {
 
     /// What counts against the limit: with others to hand out to, theirs who have the fewest.
     fn open_for_accepts(&self) -> u32 {
-        self.hand_out.as_ref().map_or(self.open, |others| others.open_least(self.open))
+        let own = self.limits.accepted(self.open, self.outgoing);
+        self.hand_out.as_ref().map_or(own, |others| others.open_least(own))
     }
 
     /// Queues a request, making room in the queue where needed.

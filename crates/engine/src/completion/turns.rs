@@ -12,8 +12,9 @@ use super::label::{self, Kind};
 use super::{CompletionLoop, SUBMITS_MAX, TurnSend};
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
+use crate::errand::refused;
 use crate::output::{Piece, broken};
-use crate::{Actions, CloseCause, ConnectionId, Counter, Moment, Session};
+use crate::{Actions, CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
 impl<S: Session> CompletionLoop<S> {
     /// One turn: waits at most `timeout` for something to do, and does it. Says whether a
@@ -23,6 +24,7 @@ impl<S: Session> CompletionLoop<S> {
     /// The kernel refuses to wait.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> std::io::Result<bool> {
         self.is_woken = false;
+        self.run_errands();
         // What came since stands in front of the sends of this submission.
         self.set_aside();
         let began = self.clock.begin_wait(&self.counters);
@@ -44,6 +46,7 @@ impl<S: Session> CompletionLoop<S> {
         self.pace.learn(now.at, completions as u32);
         self.go_on(unfinished);
         self.fire_deadlines();
+        self.run_errands();
         self.wake_sessions();
         self.accept();
         S::end_turn(&mut self.shared);
@@ -369,6 +372,20 @@ impl<S: Session> CompletionLoop<S> {
             Due::Session => {
                 connection.conversation.deadline_fired();
                 self.play(token, Some(Occasion::Deadline), None);
+            }
+        }
+    }
+
+    /// Does what the sessions left to be done.
+    fn run_errands(&mut self) {
+        while let Some(errand) = S::errand(&mut self.shared) {
+            match errand {
+                Errand::Wake(id) => self.wakes.push(id),
+                Errand::Connect { to, session, deadline } => {
+                    if let Err((session, error)) = self.connect(&to, session, deadline) {
+                        refused(&mut self.shared, session, error);
+                    }
+                }
             }
         }
     }

@@ -55,6 +55,8 @@ pub(crate) struct ReadinessLoop<S: Session> {
     refused: Vec<(Token, Error)>,
     connections: Vec<Option<Connection<S>>>,
     open: u32,
+    /// Of those, the ones that go to peers.
+    outgoing: u32,
     listeners: Vec<Token>,
     admission: Admission,
     timers: Timers,
@@ -96,6 +98,7 @@ impl<S: Session> ReadinessLoop<S> {
             refused: Vec::new(),
             connections: Vec::new(),
             open: 0,
+            outgoing: 0,
             listeners: Vec::new(),
             admission: Admission::new(),
             alarm,
@@ -137,7 +140,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// Starts a session on a connection that another loop accepted, unless this one is full.
     pub(crate) fn admit_handed(&mut self, socket: OwnedFd) {
         self.counters.count(Counter::Adopted);
-        if self.open >= self.limits.connections_max {
+        if self.limits.accepted(self.open, self.outgoing) >= self.limits.connections_max {
             self.counters.count_close(CloseCause::LoopFull);
             return;
         }
@@ -338,6 +341,7 @@ impl<S: Session> ReadinessLoop<S> {
             now: now.at,
         };
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
+        self.outgoing += u32::from(conversation.is_outgoing());
         self.connections[slot] = Some(Connection { token, conversation, tail, flow });
         self.open += 1;
         self.settle(token, done, false);
@@ -351,6 +355,7 @@ impl<S: Session> ReadinessLoop<S> {
         let slot = self.connections.get_mut(token.slot() as usize);
         let Some(connection) = slot.and_then(Option::take) else { return };
         self.open -= 1;
+        self.outgoing -= u32::from(connection.conversation.is_outgoing());
         self.timers.clear(token.slot());
         if cause == CloseCause::SlowReader {
             drop_untaken(socket(&self.table, token));

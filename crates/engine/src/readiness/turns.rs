@@ -10,8 +10,9 @@ use super::{ALARM, Connection, ReadinessLoop, socket};
 use crate::admission::Queue;
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
+use crate::errand::refused;
 use crate::output::{Flushed, broken};
-use crate::{CloseCause, ConnectionId, Counter, Moment, Session};
+use crate::{CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
 /// What says that no more will come: it has to be looked for behind the data.
 const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
@@ -25,6 +26,7 @@ impl<S: Session> ReadinessLoop<S> {
     /// # Errors
     /// The kernel refuses to wait.
     pub(crate) fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
+        self.run_errands();
         self.tell_the_kernel();
         let began = self.clock.begin_wait(&self.counters);
         let timeout = self.patience(timeout, began);
@@ -36,6 +38,7 @@ impl<S: Session> ReadinessLoop<S> {
         let has_connections = self.serve_events();
         self.go_on(unfinished);
         self.fire_deadlines();
+        self.run_errands();
         self.wake_sessions();
         self.accept(has_connections);
         S::end_turn(&mut self.shared);
@@ -238,6 +241,20 @@ impl<S: Session> ReadinessLoop<S> {
         }
     }
 
+    /// Does what the sessions left to be done.
+    fn run_errands(&mut self) {
+        while let Some(errand) = S::errand(&mut self.shared) {
+            match errand {
+                Errand::Wake(id) => self.wakes.push(id),
+                Errand::Connect { to, session, deadline } => {
+                    if let Err((session, error)) = self.connect(&to, session, deadline) {
+                        refused(&mut self.shared, session, error);
+                    }
+                }
+            }
+        }
+    }
+
     /// Calls the sessions that others woke; those that are woken now come in the next turn.
     fn wake_sessions(&mut self) {
         if self.wakes.is_empty() {
@@ -292,6 +309,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// What counts against the limit: with others to hand out to, theirs who have the fewest.
     fn open_for_accepts(&self) -> u32 {
-        self.hand_out.as_ref().map_or(self.open, |others| others.open_least(self.open))
+        let own = self.limits.accepted(self.open, self.outgoing);
+        self.hand_out.as_ref().map_or(own, |others| others.open_least(own))
     }
 }

@@ -9,6 +9,7 @@ mod bytes;
 mod catalogue;
 mod connecting;
 mod ends;
+mod errands;
 mod failures;
 mod limits;
 mod lines;
