@@ -29,6 +29,8 @@ pub(crate) enum Ending {
     Linger,
     /// Now.
     Abort,
+    /// Now, and so that the peer can't take it for an end.
+    Reset,
 }
 
 /// One call's wishes, carried out when the session has returned.
@@ -205,6 +207,12 @@ impl<'a> Actions<'a> {
         self.is_input_paused = true;
     }
 
+    /// Whether input is paused; never in `on_bytes`, which begins without a pause.
+    #[must_use]
+    pub fn is_input_paused(&self) -> bool {
+        self.is_input_paused
+    }
+
     /// Takes input again.
     pub fn resume_input(&mut self) {
         self.is_input_paused = false;
@@ -240,6 +248,12 @@ impl<'a> Actions<'a> {
     /// Closes at once; output that has not left is lost.
     pub fn abort(&mut self) {
         self.ending = Some(Ending::Abort);
+    }
+
+    /// As [`Actions::abort`], and resets a TCP connection: the peer gets an error where an end would
+    /// tell it that it has everything.
+    pub fn reset(&mut self) {
+        self.ending = Some(Ending::Reset);
     }
 
     /// Has another session of this loop called in this turn; nothing happens when it is gone.

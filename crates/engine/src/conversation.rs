@@ -345,6 +345,7 @@ impl<S: Session> Conversation<S> {
         self.set(CALL_AGAIN, wishes.wants_call_again);
         match wishes.ending {
             Some(Ending::Abort) => return Err(CloseCause::Aborted),
+            Some(Ending::Reset) => return Err(CloseCause::Reset),
             Some(Ending::Close) => self.state |= CLOSE,
             Some(Ending::Linger) => self.state |= LINGER,
             None => {}

@@ -119,6 +119,8 @@ named! {
         Session = "session",
         /// The session asked for it at once, without waiting for the output.
         Aborted = "aborted",
+        /// The session reset it: what was sent is not to be taken for the whole.
+        Reset = "reset",
         /// The peer closed, and nothing was left to say.
         PeerClosed = "peer_closed",
         /// The peer reset the connection.
@@ -137,6 +139,13 @@ named! {
         Drained = "drained",
         /// The loop ended with the connection open.
         LoopEnded = "loop_ended",
+    }
+}
+
+impl CloseCause {
+    /// Whether what the peer has not taken is dropped, and the peer sees a reset.
+    pub(crate) fn drops_untaken(self) -> bool {
+        matches!(self, Self::SlowReader | Self::Reset)
     }
 }
 

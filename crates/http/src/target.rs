@@ -52,6 +52,12 @@ impl<'b> Target<'b> {
         Ok(Self { text, form })
     }
 
+    /// As it was sent.
+    #[must_use]
+    pub fn text(&self) -> &'b [u8] {
+        self.text
+    }
+
     /// Which form it has.
     #[must_use]
     pub fn form(&self) -> Form {
@@ -83,7 +89,10 @@ impl<'b> Target<'b> {
         str::from_utf8(authority).ok()
     }
 
-    fn path_and_query(&self) -> Option<&'b [u8]> {
+    /// What a server of that authority is asked for: the undecoded path with `?` and query. May lack
+    /// the `/` in front in an absolute target; none for the forms that have no path.
+    #[must_use]
+    pub fn path_and_query(&self) -> Option<&'b [u8]> {
         match self.form {
             Form::Origin => Some(self.text),
             Form::Absolute => Some(split_absolute(self.text)?.1),

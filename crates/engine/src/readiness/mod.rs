@@ -357,7 +357,7 @@ impl<S: Session> ReadinessLoop<S> {
         self.open -= 1;
         self.outgoing -= u32::from(connection.conversation.is_outgoing());
         self.timers.clear(token.slot());
-        if cause == CloseCause::SlowReader {
+        if cause.drops_untaken() {
             drop_untaken(socket(&self.table, token));
         }
         drop(self.table.remove(token, &mut *self.poller));
