@@ -17,7 +17,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::config::{Answer, ServeConfig};
 
 /// Descriptors that are neither connections nor files: listeners, wakers, logs, the endpoints.
-const KEPT: u64 = 256;
+pub(crate) const KEPT: u64 = 256;
 /// The part of all others that files may always have: one in so many.
 const FILES_SHARE: u64 = 4;
 /// Most connections when the descriptor limit is the only bound.

@@ -12,6 +12,7 @@
 //! | `session`, `body`, `rest` | one connection: requests, bodies, output beyond the room, deadlines |
 //! | `respond`, `answer`, `reply`, `files` | what is answered |
 //! | `first_line` | what a request says without being parsed |
+//! | `proxy` | the reverse proxy |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
 //! | `descriptors` | how many connections the descriptor limit allows |
 //! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them, and what is told unasked |
@@ -26,6 +27,7 @@ mod error;
 mod files;
 mod first_line;
 mod log;
+pub mod proxy;
 mod reply;
 mod request_times;
 mod respond;

@@ -25,16 +25,17 @@ use pollux_engine::{
 use pollux_poller::Mechanism;
 
 use crate::config::{Answer, ServeConfig};
-use crate::descriptors::connections_max;
+use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::stats::{ControlSession, ControlShared, Overview};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
-use describe::{banner, overview, url};
-use listen::explained;
-use watch::Watch;
+use describe::{banner, overview};
+pub(crate) use describe::{shortage, url};
+pub(crate) use listen::explained;
+pub(crate) use watch::Watch;
 
 /// What is tried when no poller is named, best first.
-const PREFERENCES: [Driver; 4] = [
+pub(crate) const PREFERENCES: [Driver; 4] = [
     Driver::Completion,
     Driver::Readiness(Mechanism::EpollEt),
     Driver::Readiness(Mechanism::Epoll),
@@ -46,6 +47,17 @@ const WATCHERS_MAX: u32 = 64;
 const DRAIN_TICK: Duration = Duration::from_millis(50);
 /// How often a loop that was lost is looked for, and the counters are.
 const IDLE_TICK: Duration = Duration::from_secs(1);
+
+/// What a running server is made of, beside its endpoints.
+pub(crate) struct Parts {
+    pub(crate) group: Group,
+    pub(crate) overview: Overview,
+    pub(crate) logs: Logs,
+    pub(crate) error_writer: ErrorWriter,
+    pub(crate) watch: Watch,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) banner: Vec<String>,
+}
 
 /// A server that runs.
 pub struct Server {
@@ -71,19 +83,41 @@ impl Server {
         let counters: Vec<Arc<ServerCounters>> =
             (0..config.threads).map(|_| Arc::default()).collect();
         let (group, driver, refused) = start_group(config, &counters, &logs)?;
-        let overview = Arc::new(overview(config, &group, driver, &counters));
-        let mut server = Self {
+        let remedy = remedy_for_full(config, limit());
+        let parts = Parts {
+            overview: overview(config, &group, driver, &counters),
             banner: banner(config, group.addresses(), driver, &refused),
+            watch: Watch::new(connections_max(config), remedy, config.access_log.as_ref()),
+            drain_timeout: config.limits.drain_timeout,
             group,
-            endpoints: Vec::new(),
-            overview,
             logs,
             error_writer,
-            watch: Watch::new(config),
-            watched: Instant::now(),
-            drain_timeout: config.limits.drain_timeout,
         };
-        match server.start_endpoints(config) {
+        Self::assemble(parts, config.stats.as_ref(), config.control.as_deref())
+    }
+
+    /// A server of loops that run already, with its endpoints.
+    ///
+    /// # Errors
+    /// An endpoint could not be started; the loops are ended then.
+    pub(crate) fn assemble(
+        parts: Parts,
+        stats: Option<&ListenAddress>,
+        control: Option<&Path>,
+    ) -> Result<Self, ServerError> {
+        let Parts { group, overview, logs, error_writer, watch, drain_timeout, banner } = parts;
+        let mut server = Self {
+            group,
+            endpoints: Vec::new(),
+            overview: Arc::new(overview),
+            logs,
+            error_writer,
+            watch,
+            watched: Instant::now(),
+            drain_timeout,
+            banner,
+        };
+        match server.start_endpoints(stats, control) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.abort();
@@ -214,8 +248,12 @@ impl Server {
         is_lost
     }
 
-    fn start_endpoints(&mut self, config: &ServeConfig) -> Result<(), ServerError> {
-        if let Some(address) = &config.stats {
+    fn start_endpoints(
+        &mut self,
+        stats: Option<&ListenAddress>,
+        control: Option<&Path>,
+    ) -> Result<(), ServerError> {
+        if let Some(address) = stats {
             let overview = Arc::clone(&self.overview);
             let make = move |_| Ok::<_, ServerError>(Shared::for_metrics(Arc::clone(&overview)));
             let group = Group::start::<HttpSession, _, _>(&endpoint(address.clone()), make);
@@ -223,10 +261,10 @@ impl Server {
             self.banner.push(format!("metrics: {}", url(&group.addresses()[0], "/metrics")));
             self.endpoints.push((STATS, group));
         }
-        if let Some(path) = &config.control {
+        if let Some(path) = control {
             let shared = ControlShared { overview: Arc::clone(&self.overview) };
             let make = move |_| Ok::<_, ServerError>(shared.clone());
-            let address = ListenAddress::Unix(path.clone());
+            let address = ListenAddress::Unix(path.to_owned());
             let group = Group::start::<ControlSession, _, _>(&endpoint(address), make);
             let group = group.map_err(|cause| explained(CONTROL, "--control", cause))?;
             self.endpoints.push((CONTROL, group));

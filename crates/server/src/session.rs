@@ -404,7 +404,8 @@ impl HttpSession {
         let peer = peer.0.map_or_else(String::new, |peer| peer.to_canonical().to_string());
         let (method, target, is_old) = request_line(head);
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
-        let entry = Entry { peer: &peer, method, target, is_old, status, body_bytes };
+        let (peer, proxied) = (peer.as_str(), None);
+        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied };
         log.add(&entry, &shared.counters);
     }
 }

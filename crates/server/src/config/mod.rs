@@ -3,7 +3,7 @@
 //! [`pollux_settings::Given`] says what was said; `table.rs` is what it is read by. The command line
 //! and the lab make one; nothing is opened here.
 
-mod table;
+pub(crate) mod table;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, Listeners};
+use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 use pollux_settings::{
     Keys, Kind, Table, address, bytes, duration, one_of, parsed, path, unix_path, whole,
 };
@@ -15,19 +15,19 @@ use super::{Answer, Limits, LogFormat, LogLevel, LogTarget, ServeConfig};
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
 /// Most addresses; each costs a descriptor in each loop.
-const ADDRESSES_MAX: usize = 64;
+pub(crate) const ADDRESSES_MAX: usize = 64;
 /// Most connections: the kernel's own limit for the descriptors of a process (`fs.nr_open`).
-const CONNECTIONS_MAX: u64 = 1 << 20;
+pub(crate) const CONNECTIONS_MAX: u64 = 1 << 20;
 /// Largest fixed reply.
 const REPLY_BYTES_MAX: u64 = 1 << 30;
 /// Largest limit for a request body.
-const BODY_BYTES_MAX: u64 = 1 << 40;
+pub(crate) const BODY_BYTES_MAX: u64 = 1 << 40;
 /// Largest rate in bytes per second.
 const RATE_BYTES_MAX: u64 = 1 << 30;
 /// Shortest timeout: the loops' deadlines have a grain of a millisecond.
-const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+pub(crate) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// Longest timeout; a deadline further away protects nothing.
-const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl Table for ServeConfig {
     fn read(keys: &mut Keys<'_>) -> Option<Self> {
@@ -41,6 +41,46 @@ impl Table for ServeConfig {
             )
             .default("127.0.0.1:8080")
             .list(&address(), 1..=ADDRESSES_MAX);
+        let loops = Loops::read(keys);
+        keys.heading("Limits");
+        let limits = Limits::read(keys);
+        let watching = Watching::read(keys);
+        let is_timing_requests = keys
+            .key("request_times", "Count how long requests take inside the loop, for /metrics")
+            .switch();
+        let (loops, watching) = (loops?, watching?);
+        Some(Self {
+            answer: answer?,
+            listen: listen?,
+            poller: loops.poller,
+            threads: loops.threads,
+            listeners: loops.listeners,
+            pin: loops.pin,
+            is_busy_polling: loops.is_busy_polling,
+            limits: limits?,
+            access_log: watching.access_log,
+            access_log_format: watching.access_log_format,
+            error_log: watching.error_log,
+            log_level: watching.log_level,
+            stats: watching.stats,
+            control: watching.control,
+            is_timing_requests: is_timing_requests?,
+            is_quiet: watching.is_quiet,
+        })
+    }
+}
+
+/// What every server says of its loops.
+pub(crate) struct Loops {
+    pub(crate) poller: Option<Driver>,
+    pub(crate) threads: usize,
+    pub(crate) listeners: Listeners,
+    pub(crate) pin: Option<CpuList>,
+    pub(crate) is_busy_polling: bool,
+}
+
+impl Table for Loops {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
         keys.heading("Loops");
         let poller = keys
             .key(
@@ -64,8 +104,29 @@ impl Table for ServeConfig {
         let is_busy_polling = keys
             .key("busy_poll", "Spin instead of sleeping: lower latency, a whole CPU per thread")
             .switch();
-        keys.heading("Limits");
-        let limits = Limits::read(keys);
+        Some(Self {
+            poller: poller?,
+            threads: threads?,
+            listeners: listeners?,
+            pin: pin?,
+            is_busy_polling: is_busy_polling?,
+        })
+    }
+}
+
+/// What every server says of how it is watched.
+pub(crate) struct Watching {
+    pub(crate) access_log: Option<LogTarget>,
+    pub(crate) access_log_format: LogFormat,
+    pub(crate) error_log: LogTarget,
+    pub(crate) log_level: LogLevel,
+    pub(crate) stats: Option<ListenAddress>,
+    pub(crate) control: Option<PathBuf>,
+    pub(crate) is_quiet: bool,
+}
+
+impl Table for Watching {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
         keys.heading("Watching");
         let access_log = keys
             .key("access_log", "Log every answer to this file, or to - (standard output)")
@@ -98,28 +159,16 @@ impl Table for ServeConfig {
         let control = keys
             .key("control", "Answer commands (help, show info ...) at this socket")
             .optional(&unix_path());
-        let is_timing_requests = keys
-            .key("request_times", "Count how long requests take inside the loop, for /metrics")
-            .switch();
         let is_quiet = keys.key("quiet", "Print nothing but errors").switch();
         let is_level_given = keys.has("log_level");
         let is_quiet = is_quiet?;
         Some(Self {
-            answer: answer?,
-            listen: listen?,
-            poller: poller?,
-            threads: threads?,
-            listeners: listeners?,
-            pin: pin?,
-            is_busy_polling: is_busy_polling?,
-            limits: limits?,
             access_log: access_log?,
             access_log_format: access_log_format?,
             error_log: error_log?,
             log_level: if is_quiet && !is_level_given { LogLevel::Error } else { log_level? },
             stats: stats?,
             control: control?,
-            is_timing_requests: is_timing_requests?,
             is_quiet,
         })
     }
@@ -258,7 +307,6 @@ fn log_target(word: &'static str, stream: LogTarget) -> Kind<LogTarget> {
 
 #[cfg(test)]
 mod tests {
-    use pollux_engine::ListenAddress;
     use pollux_settings::Given;
 
     use super::*;

@@ -119,6 +119,7 @@ mod tests {
         is_old: false,
         status: 200,
         body_bytes: 1,
+        proxied: None,
     };
 
     fn log(path: &Path, logs: &Logs) -> AccessLog {

@@ -27,6 +27,8 @@ const TEXT_CHARS_MAX: usize = 1000;
 /// Where all parts of a server report what goes wrong. From any thread.
 #[derive(Debug)]
 pub(crate) struct ErrorLog {
+    /// Word of the command line that started it.
+    command: &'static str,
     level: LogLevel,
     state: Mutex<State>,
 }
@@ -49,13 +51,13 @@ struct Quota {
 impl Default for ErrorLog {
     /// Errors only.
     fn default() -> Self {
-        Self::new(LogLevel::Error)
+        Self::of("serve", LogLevel::Error)
     }
 }
 
 impl ErrorLog {
-    pub(super) fn new(level: LogLevel) -> Self {
-        Self { level, state: Mutex::default() }
+    pub(super) fn of(command: &'static str, level: LogLevel) -> Self {
+        Self { command, level, state: Mutex::default() }
     }
 
     /// Reports `event` at this second since 1970; `text` is made only when it is written.
@@ -73,7 +75,7 @@ impl ErrorLog {
             return;
         }
         quota.written += 1;
-        state.add(event.level(), unix_s, &text());
+        state.add(self.command, event.level(), unix_s, &text());
     }
 
     /// Ends the minutes that are over, all of them when the server ends.
@@ -87,7 +89,7 @@ impl ErrorLog {
                 let more = std::mem::take(quota).more;
                 if more > 0 {
                     let text = format!("{more} more like this ({})", event.subject());
-                    state.add(event.level(), unix_s, &text);
+                    state.add(self.command, event.level(), unix_s, &text);
                 }
             }
         }
@@ -99,7 +101,7 @@ impl ErrorLog {
 }
 
 impl State {
-    fn add(&mut self, level: LogLevel, unix_s: u64, text: &str) {
+    fn add(&mut self, command: &str, level: LogLevel, unix_s: u64, text: &str) {
         if self.pending.len() >= PENDING_BYTES_MAX {
             self.lost += 1;
             return;
@@ -107,7 +109,8 @@ impl State {
         let second = i64::try_from(unix_s).unwrap_or(0);
         let time = jiff::Timestamp::from_second(second).unwrap_or_default();
         let (time, level) = (time.strftime("%Y-%m-%dT%H:%M:%SZ"), level.name());
-        write!(self.pending, "{time} pollux serve: {level}: ").expect("a string takes everything");
+        write!(self.pending, "{time} pollux {command}: {level}: ")
+            .expect("a string takes everything");
         // Nothing of a client can begin a line or move the cursor.
         let plain = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
         self.pending.extend(plain.take(TEXT_CHARS_MAX));
@@ -141,7 +144,7 @@ impl ErrorWriter {
             if self.lost > 0 && self.sink.buffer.is_empty() {
                 let lost = std::mem::take(&mut self.lost);
                 let text = format!("{lost} lines of this log were lost: it could not be written");
-                state.add(LogLevel::Error, unix_s, &text);
+                state.add(log.command, LogLevel::Error, unix_s, &text);
             }
             std::mem::take(&mut state.pending)
         };
@@ -181,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_storm_of_one_message_is_a_few_lines_and_a_count() {
-        let log = ErrorLog::new(LogLevel::Warn);
+        let log = ErrorLog::of("serve", LogLevel::Warn);
         for number in 0..1000 {
             log.report(Event::FileRefused, NOON_S, || format!("file {number}"));
         }
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_below_the_level_is_not_even_made() {
-        let log = ErrorLog::new(LogLevel::Warn);
+        let log = ErrorLog::of("serve", LogLevel::Warn);
         log.report(Event::Signal, NOON_S, || unreachable!("below the level"));
         log.report(Event::FileFailed, NOON_S, || "seen".to_owned());
         assert_eq!(written(&log, NOON_S, true).len(), 1);
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn no_text_of_a_client_makes_a_line() {
-        let log = ErrorLog::new(LogLevel::Warn);
+        let log = ErrorLog::of("serve", LogLevel::Warn);
         log.report(Event::FileFailed, NOON_S, || format!("/a\n\x1b[2J{}", "x".repeat(9000)));
         let lines = written(&log, NOON_S, true);
         assert!(lines.len() == 1 && !lines[0].contains('\x1b'), "{lines:?}");
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn lines_that_a_full_disk_took_are_told_when_it_has_room() {
-        let log = ErrorLog::new(LogLevel::Warn);
+        let log = ErrorLog::of("serve", LogLevel::Warn);
         let mut writer = ErrorWriter::open(&LogTarget::File("/dev/full".into())).expect("opened");
         log.report(Event::FileFailed, NOON_S, || "one".to_owned());
         writer.write(&log, NOON_S, false);

@@ -23,13 +23,17 @@ pub(crate) enum Event {
     TlsSpoken,
     /// Bytes that are no request.
     RequestRefused,
+    /// No connection to a backend came about.
+    BackendLost,
+    /// A backend answered wrongly, or not in time.
+    BackendFailed,
     /// What the server was told to do.
     Signal,
 }
 
 impl Event {
     /// All of them, in order.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::ConnectionsFull,
         Self::ConnectionsFree,
         Self::AcceptPaused,
@@ -39,6 +43,8 @@ impl Event {
         Self::ReopenFailed,
         Self::TlsSpoken,
         Self::RequestRefused,
+        Self::BackendLost,
+        Self::BackendFailed,
         Self::Signal,
     ];
     /// How many there are.
@@ -52,7 +58,9 @@ impl Event {
             | Self::AcceptPaused
             | Self::FileRefused
             | Self::AccessLogLost
-            | Self::TlsSpoken => LogLevel::Warn,
+            | Self::TlsSpoken
+            | Self::BackendLost
+            | Self::BackendFailed => LogLevel::Warn,
             Self::ConnectionsFree | Self::Signal => LogLevel::Info,
             Self::RequestRefused => LogLevel::Debug,
         }
@@ -67,7 +75,11 @@ impl Event {
             | Self::TlsSpoken => 1,
             // The watch tells them once a minute.
             Self::AccessLogLost => 2,
-            Self::FileRefused | Self::FileFailed | Self::ReopenFailed => 5,
+            Self::FileRefused
+            | Self::FileFailed
+            | Self::ReopenFailed
+            | Self::BackendLost
+            | Self::BackendFailed => 5,
             Self::RequestRefused | Self::Signal => 60,
         }
     }
@@ -84,6 +96,8 @@ impl Event {
             Self::ReopenFailed => "logs that could not be opened again",
             Self::TlsSpoken => "clients that speak TLS",
             Self::RequestRefused => "refused requests",
+            Self::BackendLost => "connects to backends that failed",
+            Self::BackendFailed => "answers of backends that failed",
             Self::Signal => "signals",
         }
     }

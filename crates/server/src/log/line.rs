@@ -3,6 +3,7 @@
 //! Text of the peer is escaped, so that no request can forge a line or a field.
 
 use std::io::Write;
+use std::time::Duration;
 
 use crate::config::LogFormat;
 
@@ -21,6 +22,27 @@ pub(crate) struct Entry<'a> {
     pub(crate) status: u16,
     /// Bytes of its body.
     pub(crate) body_bytes: u64,
+    /// What a proxy adds.
+    pub(crate) proxied: Option<Proxied<'a>>,
+}
+
+/// What a proxy says of a request that it passed on; times are from its head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proxied<'a> {
+    /// Who had it last; empty for nobody.
+    pub(crate) backend: &'a str,
+    /// Until a connection was chosen or begun for it.
+    pub(crate) queued: Option<Duration>,
+    /// Until that was there.
+    pub(crate) connected: Option<Duration>,
+    /// Until the first byte of an answer.
+    pub(crate) first_byte: Option<Duration>,
+    /// Until the last byte was handed to the kernel, or it failed.
+    pub(crate) total: Duration,
+    /// Connections that had it.
+    pub(crate) tries: u32,
+    /// How it ended.
+    pub(crate) end: &'a str,
 }
 
 /// A second of the log, rendered for both forms.
@@ -75,6 +97,9 @@ fn common(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
         0 => text(out, "-"),
         body_bytes => number(out, body_bytes),
     }
+    if let Some(proxied) = &entry.proxied {
+        common_proxied(out, proxied);
+    }
     text(out, "\n");
 }
 
@@ -93,7 +118,52 @@ fn json(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     number(out, u64::from(entry.status));
     text(out, ",\"body_bytes\":");
     number(out, entry.body_bytes);
+    if let Some(proxied) = &entry.proxied {
+        json_proxied(out, proxied);
+    }
     text(out, "}\n");
+}
+
+/// ` BACKEND queued/connected/first-byte/total END`, in microseconds.
+fn common_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
+    let times = [proxied.queued, proxied.connected, proxied.first_byte, Some(proxied.total)];
+    text(out, " ");
+    text(out, if proxied.backend.is_empty() { "-" } else { proxied.backend });
+    for (place, time) in times.into_iter().enumerate() {
+        text(out, if place == 0 { " " } else { "/" });
+        match time {
+            Some(time) => number(out, micros(time)),
+            None => text(out, "-"),
+        }
+    }
+    text(out, " ");
+    text(out, proxied.end);
+}
+
+fn json_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
+    text(out, ",\"backend\":\"");
+    quoted(out, proxied.backend, json_escape);
+    text(out, "\"");
+    for (key, time) in [
+        (",\"queued_us\":", proxied.queued),
+        (",\"connected_us\":", proxied.connected),
+        (",\"first_byte_us\":", proxied.first_byte),
+        (",\"total_us\":", Some(proxied.total)),
+    ] {
+        if let Some(time) = time {
+            text(out, key);
+            number(out, micros(time));
+        }
+    }
+    text(out, ",\"tries\":");
+    number(out, proxied.tries.into());
+    text(out, ",\"end\":\"");
+    text(out, proxied.end);
+    text(out, "\"");
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
@@ -145,7 +215,8 @@ mod tests {
         stamp.set(784_111_777);
         let (peer, is_old) = ("192.0.2.1", false);
         let mut out = Vec::new();
-        let entry = Entry { peer, method, target, is_old, status: 200, body_bytes };
+        let status = 200;
+        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
         write(&mut out, format, &stamp, &entry);
         String::from_utf8(out).expect("ASCII")
     }

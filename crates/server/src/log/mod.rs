@@ -19,7 +19,7 @@ pub(crate) use access::AccessLog;
 pub(crate) use error::ErrorLog;
 pub(crate) use error::{ErrorWriter, unix_s};
 pub(crate) use event::Event;
-pub(crate) use line::Entry;
+pub(crate) use line::{Entry, Proxied};
 
 use crate::config::LogLevel;
 
@@ -34,7 +34,12 @@ impl Logs {
     /// Logs whose error log is told nothing below this level.
     #[must_use]
     pub fn new(level: LogLevel) -> Self {
-        Self { reopened: Arc::default(), errors: Arc::new(ErrorLog::new(level)) }
+        Self::of("serve", level)
+    }
+
+    /// Those of `pollux COMMAND`.
+    pub(crate) fn of(command: &'static str, level: LogLevel) -> Self {
+        Self { reopened: Arc::default(), errors: Arc::new(ErrorLog::of(command, level)) }
     }
 
     /// Has every access log open its file again at its loop's next turn. From any thread.

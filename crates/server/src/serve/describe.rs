@@ -25,6 +25,7 @@ pub(super) fn overview(
         engine: view.counters,
         poller: view.poller,
         server: Arc::clone(server),
+        proxy: None,
     });
     let look = group.look();
     let facts = facts(config, group.addresses());
@@ -76,7 +77,7 @@ pub(super) fn banner(
 }
 
 /// A remark when more connections were configured than there can be.
-fn shortage(wanted: u64, allowed: u64) -> Option<String> {
+pub(crate) fn shortage(wanted: u64, allowed: u64) -> Option<String> {
     (wanted > allowed).then(|| {
         format!(
             "max-connections is {wanted}, but the descriptor limit allows about {allowed}; \
@@ -97,7 +98,7 @@ fn answer(answer: &Answer) -> String {
 }
 
 /// Where a browser finds it.
-pub(super) fn url(address: &ListenAddress, path: &str) -> String {
+pub(crate) fn url(address: &ListenAddress, path: &str) -> String {
     match address {
         ListenAddress::Tcp(address) => format!("http://{address}{path}"),
         ListenAddress::Unix(_) => format!("{address}{path}"),

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::ServerError;
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
-pub(super) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
+pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
     let GroupError::Listen(ListenError::System { address, cause, .. }) = cause else {
         return ServerError::Group { part, cause };
     };

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use pollux_engine::Counter;
 
-use crate::config::{LogTarget, ServeConfig};
+use crate::config::LogTarget;
 use crate::counters::ServerCounter;
-use crate::descriptors::{connections_max, limit, remedy_for, remedy_for_full};
+use crate::descriptors::remedy_for;
 use crate::log::{ErrorLog, Event};
 use crate::stats::LoopSource;
 
@@ -22,7 +22,7 @@ const LOST_LINES_S: u64 = 60;
 
 /// What was seen last.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     connections_max: u64,
     remedy: String,
     access_log: Option<PathBuf>,
@@ -41,11 +41,16 @@ struct Seen {
 }
 
 impl Watch {
-    pub(super) fn new(config: &ServeConfig) -> Self {
+    /// For a server with so many connections at most; the remedy says how to get more.
+    pub(crate) fn new(
+        connections_max: u32,
+        remedy: String,
+        access_log: Option<&LogTarget>,
+    ) -> Self {
         Self {
-            connections_max: connections_max(config).into(),
-            remedy: remedy_for_full(config, limit()),
-            access_log: config.access_log.as_ref().map(LogTarget::path),
+            connections_max: connections_max.into(),
+            remedy,
+            access_log: access_log.map(LogTarget::path),
             is_full: false,
             seen: Seen::default(),
             lost_untold: 0,
@@ -54,7 +59,7 @@ impl Watch {
     }
 
     /// Tells what is new at this second since 1970; everything when the server ends.
-    pub(super) fn look(&mut self, loops: &[LoopSource], log: &ErrorLog, unix_s: u64, is_end: bool) {
+    pub(crate) fn look(&mut self, loops: &[LoopSource], log: &ErrorLog, unix_s: u64, is_end: bool) {
         let sum = |of: &dyn Fn(&LoopSource) -> u64| loops.iter().map(of).sum::<u64>();
         let now = Seen {
             full_pauses: sum(&|source| source.engine.value(Counter::FullPauses)),

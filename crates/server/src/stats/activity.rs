@@ -10,6 +10,7 @@ use pollux_poller::CountersSnapshot;
 
 use super::{LoopSource, Overview};
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
+use crate::proxy::{Fault, ProxyCounter, ProxyCounters};
 
 /// Why there are no counters of a poller.
 const NO_POLLER: &str = "n/a (the completion loop has no poller)";
@@ -39,6 +40,17 @@ pub fn activity(overview: &Overview) -> String {
     }
     for counter in ServerCounter::ALL {
         table.row(&format!("http {}", counter.name()), |source| source.server.value(counter));
+    }
+    let of = |source: &LoopSource, read: &dyn Fn(&ProxyCounters) -> u64| {
+        source.proxy.as_deref().map_or(0, read)
+    };
+    for &counter in ProxyCounter::ALL {
+        let name = format!("proxy {}", counter.name());
+        table.row(&name, |source| of(source, &|proxy| proxy.value(counter)));
+    }
+    for (place, fault) in Fault::ALL.into_iter().enumerate() {
+        let name = format!("fault {}", fault.name());
+        table.row(&name, |source| of(source, &|proxy| proxy.faults(place)));
     }
     table.text
 }

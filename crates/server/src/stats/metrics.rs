@@ -10,6 +10,7 @@ use pollux_poller::HISTOGRAM_BUCKETS;
 
 use super::{LoopSource, Overview};
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
+use crate::proxy::{Fault, ProxyCounter};
 
 /// The whole page.
 #[must_use]
@@ -24,6 +25,7 @@ pub fn metrics(overview: &Overview) -> String {
     page.engine();
     page.poller();
     page.http();
+    page.proxy();
     page.request_times();
     page.text
 }
@@ -120,6 +122,29 @@ impl Page<'_> {
             self.each_loop(&name, "counter", counter.about(), |source| {
                 source.server.value(counter)
             });
+        }
+    }
+
+    /// What only a proxy counts.
+    fn proxy(&mut self) {
+        if self.loops.iter().all(|source| source.proxy.is_none()) {
+            return;
+        }
+        for &counter in ProxyCounter::ALL {
+            let name = format!("pollux_proxy_{}_total", counter.name());
+            self.each_loop(&name, "counter", counter.about(), |source| {
+                source.proxy.as_ref().map_or(0, |proxy| proxy.value(counter))
+            });
+        }
+        let name = "pollux_proxy_faults_total";
+        self.family(name, "counter", "Requests that failed, by fault; its first word is to blame");
+        for (index, source) in self.loops.iter().enumerate() {
+            let Some(proxy) = &source.proxy else { continue };
+            for (place, fault) in Fault::ALL.into_iter().enumerate() {
+                let labels: [(&str, &dyn Display); 2] =
+                    [("loop", &index), ("fault", &fault.name())];
+                self.line(name, &labels, proxy.faults(place));
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Instant;
 use pollux_engine::{Counters, Driver};
 
 use crate::counters::ServerCounters;
+use crate::proxy::ProxyCounters;
 
 pub use activity::{activity, info};
 pub use control::{ControlSession, ControlShared};
@@ -28,6 +29,8 @@ pub struct LoopSource {
     pub poller: Option<Arc<pollux_poller::Counters>>,
     /// Requests and answers.
     pub server: Arc<ServerCounters>,
+    /// What only a proxy counts; none in other servers.
+    pub proxy: Option<Arc<ProxyCounters>>,
 }
 
 /// Asks for the descriptors of all loops: the lines of each, or why there are none.

@@ -20,7 +20,7 @@ fn overview(with_poller: bool) -> Arc<Overview> {
         server.add(ServerCounter::TimeoutsIdle, 2);
         server.times().record(1500);
         let poller = with_poller.then(Arc::default);
-        LoopSource { engine: Arc::default(), poller, server: Arc::new(server) }
+        LoopSource { engine: Arc::default(), poller, server: Arc::new(server), proxy: None }
     };
     let descriptors = || Ok(vec![vec!["fd 5 readable".to_owned(); 3000], Vec::new()]);
     Arc::new(Overview {

@@ -1,0 +1,549 @@
+//! The proxy's side of one client connection: requests in, answers out, one at a time.
+//!
+//! ```text
+//!            first byte            whole head
+//!   Fresh ──────────────► Head ──────────────► Busy ── answer gone ──► Idle ──► Head
+//!                                               │
+//!                                               └── an upgrade: a tunnel until either side ends
+//! ```
+//!
+//! | deadline | in | what happens |
+//! |---|---|---|
+//! | header timeout | Fresh, Head | closed silently; 408 |
+//! | body timeout | Busy, while the request's body comes | 408, or cut |
+//! | request timeout | Busy | 504, or cut |
+//! | idle timeout | Idle | closed silently |
+//!
+//! A request that comes before the answer to the one before it is gone waits unread.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::{BodyReader, Method, Parsed, Rejection, Request, RequestKind, Status};
+
+use super::fault::{Fault, Party};
+use super::request::{self, Manner};
+use super::response::is_idempotent;
+use super::shared::ProxyShared;
+use super::way::Frame;
+use crate::answer::{self, Tone};
+use crate::counters::ServerCounter;
+use crate::first_line::{is_blank, is_head, is_tls, request_line};
+use crate::log::{Entry, Event, Proxied};
+
+/// How long a drained proxy waits for the first request of a connection: one that was on its way
+/// when the connection was accepted has arrived by then.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// One client connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    phase: Phase,
+    /// The client's address, once it was asked for; empty on a unix socket.
+    peer: Option<Box<str>>,
+    /// Nothing more is read from it.
+    is_last: bool,
+    is_draining: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Accepted; nothing has arrived.
+    Fresh,
+    /// Between two requests.
+    Idle,
+    /// Part of a head has arrived.
+    Head,
+    /// A request is under way: the number of its exchange.
+    Busy(u32),
+}
+
+impl Client {
+    pub(super) fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
+        actions.set_deadline(shared.deadline(shared.limits.header_timeout));
+        Self { phase: Phase::Fresh, peer: None, is_last: false, is_draining: false }
+    }
+
+    pub(super) fn on_bytes(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        if let Phase::Busy(at) = self.phase {
+            return self.on_more(shared, actions, at, input);
+        }
+        if self.is_last {
+            return input.len();
+        }
+        match Request::parse(input, &shared.head_limits) {
+            Parsed::Complete(request, head_bytes) => {
+                let mut used = head_bytes;
+                shared.counters.count_request(request.method);
+                if let Some(at) = self.begin(shared, actions, &request) {
+                    used += self.on_more(shared, actions, at, &input[used..]);
+                } else if used < input.len() && !self.is_last {
+                    actions.call_again();
+                }
+                used
+            }
+            Parsed::Incomplete if is_blank(input) => 0,
+            Parsed::Incomplete => {
+                if self.phase == Phase::Idle {
+                    actions.set_deadline(shared.deadline(shared.limits.header_timeout));
+                }
+                self.phase = Phase::Head;
+                0
+            }
+            Parsed::Rejected(rejection) => {
+                self.refuse(shared, actions, rejection, input);
+                0
+            }
+        }
+    }
+
+    pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self.phase {
+            Phase::Fresh | Phase::Idle => actions.close(),
+            Phase::Head => {
+                shared.counters.add(ServerCounter::Incomplete, 1);
+                actions.close();
+            }
+            Phase::Busy(at) => {
+                let exchange = shared.exchange(at);
+                if exchange.is_tunnel {
+                    exchange.request.is_whole = true;
+                    shared.wake_upstream(at, actions);
+                } else if exchange.request.is_whole {
+                    // What was asked for is still sent to a client that only stopped talking.
+                    exchange.is_last = true;
+                    self.is_last = true;
+                } else {
+                    shared.counters.add(ServerCounter::Incomplete, 1);
+                    actions.abort();
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Phase::Busy(at) = self.phase else { return };
+        shared.exchange(at).response.is_leaving = false;
+        self.send(shared, actions, at);
+    }
+
+    pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Phase::Busy(at) = self.phase else { return };
+        let exchange = shared.exchange(at);
+        exchange.is_client_woken = false;
+        if let Some(fault) = exchange.fault {
+            return self.fail(shared, actions, at, fault);
+        }
+        if exchange.is_client_paused && !exchange.request.is_full() {
+            exchange.is_client_paused = false;
+            actions.resume_input();
+            self.set_busy_deadline(shared, actions, at);
+        }
+        self.send(shared, actions, at);
+    }
+
+    pub(super) fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let count = |counter| shared.counters.add(counter, 1);
+        match self.phase {
+            Phase::Fresh => count(ServerCounter::TimeoutsSilent),
+            Phase::Idle => count(ServerCounter::TimeoutsIdle),
+            Phase::Head => count(ServerCounter::TimeoutsHeader),
+            Phase::Busy(at) => return self.busy_too_long(shared, actions, at),
+        }
+        if self.phase == Phase::Head {
+            let late = Rejection::new(
+                Status::REQUEST_TIMEOUT,
+                "the head took too long",
+                "RFC 9110 15.5.9",
+            );
+            self.refuse(shared, actions, late, b"");
+        } else {
+            actions.close();
+        }
+    }
+
+    pub(super) fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        self.is_draining = true;
+        match self.phase {
+            Phase::Fresh => {
+                let grace = shared.deadline(DRAIN_GRACE);
+                actions.set_deadline(actions.deadline().min(grace));
+            }
+            Phase::Idle => actions.close(),
+            Phase::Head => {}
+            Phase::Busy(at) => shared.exchange(at).is_last = true,
+        }
+    }
+
+    pub(super) fn closed(self, shared: &mut ProxyShared) {
+        let Phase::Busy(at) = self.phase else { return };
+        let exchange = shared.exchange(at);
+        // What cut the connection from here has said so.
+        let fault = match (exchange.fault, exchange.is_tunnel) {
+            (None, false) => Some(Fault::ClientGone),
+            (fault, _) => fault,
+        };
+        self.book(shared, at, fault);
+        shared.end(at);
+    }
+
+    /// Begins a request; none when it was answered here.
+    fn begin(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+    ) -> Option<u32> {
+        let is_last = !request.keep_alive || self.is_draining;
+        let Ok(max_forwards) = max_forwards(request) else {
+            self.answer_here(shared, actions, request, Status::NO_CONTENT, is_last);
+            return None;
+        };
+        if matches!(request.method, Method::Connect | Method::Trace) {
+            // What follows may be meant for the tunnel, made to look like a request.
+            self.answer_here(shared, actions, request, Status::METHOD_NOT_ALLOWED, true);
+            return None;
+        }
+        if self.peer.is_none() {
+            self.peer = Some(address_text(actions));
+        }
+        let at = shared.begin(actions.id());
+        let backend = shared.assign(at);
+        let manner = Manner {
+            peer: self.peer.as_deref().unwrap_or_default(),
+            host: &shared.backends[backend].name,
+            forwarded: shared.forwarded,
+            trusts_forwarded: shared.trusts_forwarded,
+            max_forwards,
+        };
+        let exchange = shared.exchanges.get(at);
+        let wishes = request::write(exchange.request.head(), request, &manner);
+        exchange.request.keep_sent();
+        let reader = BodyReader::new(request.framing, &shared.head_limits);
+        let frame = match request.framing {
+            pollux_http::Framing::Chunked => Frame::Chunks,
+            _ => Frame::Plain,
+        };
+        exchange.request.begin_body(reader, frame);
+        exchange.kind = RequestKind::of(request.method);
+        exchange.is_idempotent = is_idempotent(request.method);
+        exchange.minor = request.version_minor;
+        exchange.is_last = is_last;
+        exchange.wants_upgrade = wishes.upgrade;
+        if shared.log.is_some() {
+            note_line(&mut exchange.line, request);
+        }
+        if request.framing.has_body() {
+            shared.counters.add(ServerCounter::Bodies, 1);
+        }
+        self.phase = Phase::Busy(at);
+        self.set_busy_deadline(shared, actions, at);
+        Some(at)
+    }
+
+    /// Input while a request is under way: its body, or what follows it.
+    fn on_more(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        input: &[u8],
+    ) -> usize {
+        let exchange = shared.exchange(at);
+        let way = &mut exchange.request;
+        if way.is_whole && !exchange.is_tunnel {
+            if !input.is_empty() {
+                actions.pause_input();
+            }
+            shared.wake_upstream(at, actions);
+            return 0;
+        }
+        let before = way.body_bytes;
+        let used = if exchange.is_tunnel { Ok(way.take_raw(input)) } else { way.take(input) };
+        let used = match used {
+            Ok(used) => used,
+            Err(rejection) => {
+                self.is_last = true;
+                self.fail(shared, actions, at, Fault::BadRequest(rejection.status));
+                return input.len();
+            }
+        };
+        let (body_bytes, is_full, is_whole) =
+            (way.body_bytes - before, way.is_full(), way.is_whole);
+        shared.counters.add(ServerCounter::BodyBytes, body_bytes);
+        let exchange = shared.exchange(at);
+        exchange.is_client_paused = is_full && !is_whole;
+        if is_full || used < input.len() {
+            actions.pause_input();
+        }
+        self.set_busy_deadline(shared, actions, at);
+        shared.wake_upstream(at, actions);
+        used
+    }
+
+    /// Sends on what the answer has; ends the exchange when that was all.
+    fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let exchange = shared.exchange(at);
+        let way = &mut exchange.response;
+        if way.is_leaving {
+            return;
+        }
+        let was_full = way.is_full();
+        let sent_bytes = way.send(actions);
+        exchange.has_answered |= exchange.has_answer && sent_bytes > 0;
+        let way = &mut exchange.response;
+        if way.is_done() && (exchange.has_answer || exchange.is_tunnel) {
+            return self.answered(shared, actions, at);
+        }
+        if sent_bytes == 0 {
+            return;
+        }
+        way.is_leaving = true;
+        let goes_on = was_full && !way.is_full();
+        actions.call_again();
+        if goes_on {
+            shared.wake_upstream(at, actions);
+        }
+    }
+
+    /// All of the answer was given on.
+    fn answered(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let exchange = shared.exchange(at);
+        let is_read = exchange.request.is_whole;
+        let is_last = exchange.is_last || self.is_last || !is_read;
+        let is_tunnel = exchange.is_tunnel;
+        self.book(shared, at, None);
+        shared.end(at);
+        self.phase = Phase::Idle;
+        self.settle(shared, actions, is_last, is_read && !is_tunnel);
+    }
+
+    /// The exchange has failed: an answer of the proxy where none has begun, else the end.
+    #[cold]
+    fn fail(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32, fault: Fault) {
+        if fault.party() == Party::Upstream {
+            shared.report_fault(at, fault);
+        }
+        let exchange = shared.exchange(at);
+        exchange.fault = Some(fault);
+        if exchange.has_answered {
+            // `closed` books it.
+            return actions.reset();
+        }
+        if exchange.has_answer {
+            exchange.response.reset();
+        }
+        let status = fault.status();
+        let is_read = exchange.request.is_whole;
+        let is_last = exchange.is_last || self.is_last || !is_read;
+        let tone = Tone::of(exchange.minor, is_last);
+        let is_head = exchange.kind == RequestKind::Head;
+        exchange.status = status.code();
+        // An interim answer may still stand in front.
+        exchange.response.send(actions);
+        let manner = answer::Manner { tone, is_head };
+        let answered = answer::page(actions, &shared.date, manner, status, |_| {});
+        shared.exchange(at).response.body_bytes = answered.body_bytes;
+        self.book(shared, at, Some(fault));
+        shared.end(at);
+        self.phase = Phase::Idle;
+        self.settle(shared, actions, is_last, is_read);
+    }
+
+    /// Goes on with the next request, or ends.
+    fn settle(
+        &mut self,
+        shared: &ProxyShared,
+        actions: &mut Actions<'_>,
+        is_last: bool,
+        is_read: bool,
+    ) {
+        self.is_last = is_last;
+        if !is_last {
+            actions.set_deadline(shared.deadline(shared.limits.idle_timeout));
+            actions.resume_input();
+        } else if is_read && !actions.is_input_paused() {
+            actions.close();
+        } else {
+            actions.linger();
+        }
+    }
+
+    fn busy_too_long(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let request_end = shared.exchange(at).times.began + shared.limits.request_timeout;
+        let is_request_over = request_end <= shared.now.at;
+        if is_request_over {
+            return self.fail(shared, actions, at, Fault::RequestTimeout);
+        }
+        shared.counters.add(ServerCounter::TimeoutsBody, 1);
+        self.is_last = true;
+        self.fail(shared, actions, at, Fault::ClientTimeout);
+    }
+
+    /// By when something has to happen: the whole of it, and the next piece of a body.
+    fn set_busy_deadline(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let (request_timeout, body_timeout) =
+            (shared.limits.request_timeout, shared.limits.body_timeout);
+        let now = shared.now.at;
+        let exchange = shared.exchange(at);
+        let end = exchange.times.began + request_timeout;
+        actions.set_deadline(if exchange.is_tunnel {
+            // The upstream side looks at how quiet it is.
+            Moment::NEVER
+        } else if exchange.request.is_whole || exchange.is_client_paused {
+            end
+        } else {
+            end.min(now + body_timeout)
+        });
+    }
+
+    /// Answers a request that goes no further.
+    fn answer_here(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        status: Status,
+        is_last: bool,
+    ) {
+        let is_last = is_last || request.framing.has_body();
+        let tone = Tone::of(request.version_minor, is_last);
+        let manner = answer::Manner { tone, is_head: request.method == Method::Head };
+        let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        let answered = if status == Status::NO_CONTENT {
+            answer::empty(actions, &shared.date, manner, status, |head| {
+                head.field("Allow", allow);
+            })
+        } else {
+            shared.counters.count_refusal(status);
+            answer::page(actions, &shared.date, manner, status, |head| {
+                head.field("Allow", allow);
+            })
+        };
+        shared.counters.count_answer(status);
+        let mut line = Vec::new();
+        note_line(&mut line, request);
+        self.log(shared, actions, &line, status.code(), answered.body_bytes);
+        self.phase = Phase::Idle;
+        self.settle(shared, actions, is_last, false);
+    }
+
+    /// Refuses bytes that are no request; nothing behind them is looked at.
+    #[cold]
+    fn refuse(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        rejection: Rejection,
+        input: &[u8],
+    ) {
+        if is_tls(input) {
+            shared.logs.errors.report(Event::TlsSpoken, shared.now.unix_s, || {
+                "a client speaks TLS, which this proxy does not: use http://".to_owned()
+            });
+        } else {
+            let text = || format!("a client: {rejection}");
+            shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, text);
+        }
+        shared.counters.count_refusal(rejection.status);
+        shared.counters.count_answer(rejection.status);
+        let refused = answer::refusal(actions, &shared.date, rejection, is_head(input));
+        self.log(shared, actions, b"", rejection.status.code(), refused.body_bytes);
+        self.phase = Phase::Idle;
+        self.is_last = true;
+        actions.linger();
+    }
+
+    /// Counts and logs the end of an exchange.
+    fn book(&self, shared: &mut ProxyShared, at: u32, fault: Option<Fault>) {
+        let now = shared.now;
+        if let Some(fault) = fault {
+            shared.proxied.count_fault(fault);
+        }
+        let exchange = shared.exchanges.get(at);
+        let bytes = exchange.response.body_bytes;
+        shared.proxied.add(super::counters::ProxyCounter::AnswerBytes, bytes);
+        if exchange.status != 0 {
+            shared.counters.count_answer(Status::of(exchange.status));
+        }
+        let Some(log) = &mut shared.log else { return };
+        let (method, target, is_old) = request_line(&exchange.line);
+        let backend = exchange.backend.map_or("", |backend| shared.backends[backend].name.as_str());
+        let times = exchange.times;
+        let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
+        let proxied = Proxied {
+            backend,
+            queued: since(times.assigned),
+            connected: since(times.connected),
+            first_byte: since(times.first_byte),
+            total: now.at - times.began,
+            tries: exchange.tries,
+            end: fault.map_or("ok", Fault::name),
+        };
+        let entry = Entry {
+            peer: self.peer.as_deref().unwrap_or_default(),
+            method,
+            target,
+            is_old,
+            status: exchange.status,
+            body_bytes: bytes,
+            proxied: Some(proxied),
+        };
+        log.add(&entry, &shared.counters);
+    }
+
+    /// Logs an answer of the proxy's own.
+    fn log(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &Actions<'_>,
+        line: &[u8],
+        status: u16,
+        body_bytes: u64,
+    ) {
+        let Some(log) = &mut shared.log else { return };
+        let peer = self.peer.get_or_insert_with(|| address_text(actions));
+        let (method, target, is_old) = request_line(line);
+        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
+        log.add(&entry, &shared.counters);
+    }
+}
+
+/// The address without its port; empty on a unix socket.
+fn address_text(actions: &Actions<'_>) -> Box<str> {
+    let address: Option<IpAddr> = actions.peer().map(|peer| peer.ip().to_canonical());
+    address.map_or_else(String::new, |address| address.to_string()).into()
+}
+
+/// What is left of Max-Forwards for the next one, where it counts: with OPTIONS (TRACE goes no
+/// further anyway). An error when it is used up (RFC 9110 7.6.2).
+fn max_forwards(request: &Request<'_>) -> Result<Option<u64>, ()> {
+    if request.method != Method::Options {
+        return Ok(None);
+    }
+    let Some(value) = request.fields.first("max-forwards") else { return Ok(None) };
+    let number = str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+    match number {
+        Some(0) => Err(()),
+        Some(left) => Ok(Some(left - 1)),
+        None => Ok(None),
+    }
+}
+
+/// The request's line, as the log shows it.
+fn note_line(line: &mut Vec<u8>, request: &Request<'_>) {
+    line.extend_from_slice(request.method.name().as_bytes());
+    line.push(b' ');
+    line.extend_from_slice(request.target.text());
+    line.extend_from_slice(if request.version_minor == 0 {
+        b" HTTP/1.0\r"
+    } else {
+        b" HTTP/1.1\r"
+    });
+}

@@ -1,0 +1,152 @@
+//! The configuration of a proxy, as plain data. The command line fills it; nothing is opened here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
+use pollux_settings::Given;
+
+use crate::config::{LogFormat, LogLevel, LogTarget};
+
+/// Which fields tell the backend who asked. Those that are not written are dropped, so that no
+/// client can claim to be another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Forwarded {
+    /// X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.
+    #[default]
+    X,
+    /// Forwarded (RFC 7239).
+    Standard,
+    /// Both.
+    Both,
+    /// Neither.
+    Neither,
+}
+
+impl Forwarded {
+    /// All of them, in the order of help texts.
+    pub const ALL: [Self; 4] = [Self::X, Self::Standard, Self::Both, Self::Neither];
+
+    /// Name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X => "x",
+            Self::Standard => "standard",
+            Self::Both => "both",
+            Self::Neither => "none",
+        }
+    }
+
+    pub(super) fn has_x(self) -> bool {
+        matches!(self, Self::X | Self::Both)
+    }
+
+    pub(super) fn has_standard(self) -> bool {
+        matches!(self, Self::Standard | Self::Both)
+    }
+}
+
+/// Times and amounts that clients and backends may take.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProxyLimits {
+    /// For a whole request head, from its first byte; for the first one from the accept.
+    pub header_timeout: Duration,
+    /// Between two requests of a client.
+    pub idle_timeout: Duration,
+    /// For a connection to a backend to come about.
+    pub connect_timeout: Duration,
+    /// From a request that was sent whole to the first byte of its answer.
+    pub first_byte_timeout: Duration,
+    /// Without a byte in the middle of a request's or an answer's body.
+    pub body_timeout: Duration,
+    /// For a request and its answer together.
+    pub request_timeout: Duration,
+    /// Without a byte in either direction after an upgrade.
+    pub tunnel_timeout: Duration,
+    /// That an upstream connection is kept without a request. Shorter than the backend's own, or
+    /// requests meet connections that are just being closed.
+    pub upstream_idle_timeout: Duration,
+    /// In which a peer must take something of what was sent to it.
+    pub write_timeout: Duration,
+    /// For open connections to end once the proxy drains.
+    pub drain_timeout: Duration,
+    /// Largest request body.
+    pub body_bytes_max: u64,
+    /// Most client connections at once; none for what the descriptor limit allows.
+    pub connections_max: Option<u32>,
+    /// Most upstream connections without a request that each thread keeps for each backend.
+    pub upstream_idle_max: usize,
+}
+
+impl Default for ProxyLimits {
+    /// As the table of settings says.
+    fn default() -> Self {
+        Given::default().read().expect("the defaults are right")
+    }
+}
+
+/// A proxy's configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProxyConfig {
+    /// Where; at least one.
+    pub listen: Vec<ListenAddress>,
+    /// Where requests go; at least one.
+    pub backends: Vec<ListenAddress>,
+    /// On which loop; none for the best that the kernel allows.
+    pub poller: Option<Driver>,
+    /// Threads, at least one.
+    pub threads: usize,
+    /// How they share the addresses.
+    pub listeners: Listeners,
+    /// CPUs that the threads are pinned to in turn.
+    pub pin: Option<CpuList>,
+    /// Whether loops spin instead of sleeping.
+    pub is_busy_polling: bool,
+    /// Times and amounts.
+    pub limits: ProxyLimits,
+    /// Which fields tell the backend who asked.
+    pub forwarded: Forwarded,
+    /// Whether what clients say in those fields is kept, in front of what the proxy adds.
+    pub trusts_forwarded: bool,
+    /// The access log; none for no log.
+    pub access_log: Option<LogTarget>,
+    /// Form of its lines.
+    pub access_log_format: LogFormat,
+    /// Where the proxy says what goes wrong.
+    pub error_log: LogTarget,
+    /// How much it says.
+    pub log_level: LogLevel,
+    /// Where metrics are served; none for nowhere.
+    pub stats: Option<ListenAddress>,
+    /// Path of the socket for commands.
+    pub control: Option<PathBuf>,
+    /// Whether only errors are printed.
+    pub is_quiet: bool,
+}
+
+impl ProxyConfig {
+    /// A proxy from `listen` to `backends` with all defaults.
+    #[must_use]
+    pub fn new(listen: Vec<ListenAddress>, backends: Vec<ListenAddress>) -> Self {
+        Self {
+            listen,
+            backends,
+            poller: None,
+            threads: 1,
+            listeners: Listeners::default(),
+            pin: None,
+            is_busy_polling: false,
+            limits: ProxyLimits::default(),
+            forwarded: Forwarded::default(),
+            trusts_forwarded: false,
+            access_log: None,
+            access_log_format: LogFormat::Common,
+            error_log: LogTarget::Stderr,
+            log_level: LogLevel::Warn,
+            stats: None,
+            control: None,
+            is_quiet: false,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What the sessions of one loop of a proxy did beside what every server counts, readable while
+//! they run. Only the loop's thread writes.
+
+use pollux_poller::Count;
+
+use super::fault::Fault;
+
+macro_rules! named {
+    ($($(#[doc = $about:literal])* $variant:ident = $name:literal,)*) => {
+        /// A thing that a proxy counts.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum ProxyCounter { $($(#[doc = $about])* $variant,)* }
+
+        impl ProxyCounter {
+            /// All of them, in the order of tables.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Name in tables and metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it counts, in a sentence.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($about),*).trim_ascii(),)* }
+            }
+        }
+    };
+}
+
+named! {
+    /// Requests that began a connection to a backend.
+    Connects = "connects",
+    /// Requests that took an idle upstream connection.
+    Reuses = "reuses",
+    /// Upstream connections that were kept when their answer was whole.
+    Parked = "parked",
+    /// Idle upstream connections that the backend closed.
+    IdleClosed = "idle_closed",
+    /// Idle upstream connections that were closed for lack of requests, or because enough were kept.
+    IdleDropped = "idle_dropped",
+    /// Upstream connections that were closed for bytes that no request asked for.
+    Unasked = "unasked",
+    /// Requests that were sent a second time, when that was safe.
+    Retries = "retries",
+    /// Interim answers (1xx) that were passed on.
+    Interim = "interim",
+    /// Connections that became tunnels by an upgrade.
+    Upgrades = "upgrades",
+    /// Times that a sender was paused because the other side did not take enough.
+    Pauses = "pauses",
+    /// Bytes of bodies of answers.
+    AnswerBytes = "answer_bytes",
+}
+
+/// Live counters of the sessions of one loop.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct ProxyCounters {
+    counts: [Count; ProxyCounter::ALL.len()],
+    faults: [Count; Fault::COUNT],
+}
+
+impl Default for ProxyCounters {
+    fn default() -> Self {
+        Self {
+            counts: std::array::from_fn(|_| Count::default()),
+            faults: std::array::from_fn(|_| Count::default()),
+        }
+    }
+}
+
+impl ProxyCounters {
+    /// The count of `counter`.
+    #[must_use]
+    pub fn value(&self, counter: ProxyCounter) -> u64 {
+        self.counts[counter as usize].value()
+    }
+
+    /// Requests that ended by the fault at this place of [`Fault::ALL`].
+    #[must_use]
+    pub fn faults(&self, place: usize) -> u64 {
+        self.faults[place].value()
+    }
+
+    pub(super) fn add(&self, counter: ProxyCounter, amount: u64) {
+        self.counts[counter as usize].add(amount);
+    }
+
+    pub(super) fn count(&self, counter: ProxyCounter) {
+        self.add(counter, 1);
+    }
+
+    pub(super) fn count_fault(&self, fault: Fault) {
+        self.faults[fault.place()].add(1);
+    }
+}

@@ -1,0 +1,153 @@
+//! One request with its answer, as both sides know it.
+//!
+//! ```text
+//!  Client begins it ─► an upstream connection has it ─► answer begins ─► answer whole ─► Client ends it
+//!                          │  ▲ a second try, when safe      │
+//!                          └──┘                              └─► upgrade: a tunnel until either side ends
+//! ```
+//!
+//! The client's session owns it: it is there from a sound request head to the end of its answer,
+//! and gone when the client is. The upstream connection that has it is known by its link; both
+//! ways of that knowledge change together, in [`ProxyShared`](super::ProxyShared), so neither ever
+//! names one that is gone.
+
+use pollux_engine::{ConnectionId, Moment};
+use pollux_http::RequestKind;
+
+use super::fault::Fault;
+use super::way::Way;
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) client: ConnectionId,
+    /// The client was woken and has not come yet.
+    pub(super) is_client_woken: bool,
+    /// The client is paused until the backend takes more of the request.
+    pub(super) is_client_paused: bool,
+    /// The upstream connection that has it.
+    pub(super) link: Option<u32>,
+    /// Whether that one was idle before.
+    pub(super) is_reused: bool,
+    /// The backend that had it last.
+    pub(super) backend: Option<usize>,
+    /// Upstream connections that had it.
+    pub(super) tries: u32,
+    pub(super) kind: RequestKind,
+    /// Sent twice it does no more than once (RFC 9110 9.2.2).
+    pub(super) is_idempotent: bool,
+    /// The client speaks HTTP/1.`minor`.
+    pub(super) minor: u8,
+    /// No request may follow on the client's connection.
+    pub(super) is_last: bool,
+    /// It asks for a WebSocket.
+    pub(super) wants_upgrade: bool,
+    /// The head of the answer is on its way.
+    pub(super) has_answer: bool,
+    /// Some of it was given on: there is no other answer any more.
+    pub(super) has_answered: bool,
+    /// Interim answers so far.
+    pub(super) interims: u32,
+    pub(super) is_tunnel: bool,
+    pub(super) fault: Option<Fault>,
+    pub(super) request: Way,
+    pub(super) response: Way,
+    pub(super) status: u16,
+    pub(super) times: Times,
+    /// The request's first line for the log; empty without one.
+    pub(super) line: Vec<u8>,
+}
+
+/// When what happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    pub(super) began: Moment,
+    /// A connect was begun for it, or an idle connection was found.
+    pub(super) assigned: Option<Moment>,
+    pub(super) connected: Option<Moment>,
+    pub(super) first_byte: Option<Moment>,
+}
+
+impl Exchange {
+    fn new(client: ConnectionId) -> Self {
+        Self {
+            client,
+            is_client_woken: false,
+            is_client_paused: false,
+            link: None,
+            is_reused: false,
+            backend: None,
+            tries: 0,
+            kind: RequestKind::Other,
+            is_idempotent: false,
+            minor: 1,
+            is_last: false,
+            wants_upgrade: false,
+            has_answer: false,
+            has_answered: false,
+            interims: 0,
+            is_tunnel: false,
+            fault: None,
+            request: Way::default(),
+            response: Way::default(),
+            status: 0,
+            times: Times::default(),
+            line: Vec::new(),
+        }
+    }
+
+    /// As new, but for the room of its ways.
+    fn reset(&mut self) {
+        self.request.reset();
+        self.response.reset();
+        self.line.clear();
+        (self.link, self.backend, self.fault) = (None, None, None);
+        (self.is_client_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
+        (self.has_answer, self.has_answered) = (false, false);
+        (self.is_tunnel, self.is_client_paused) = (false, false);
+        (self.tries, self.interims, self.status) = (0, 0, 0);
+        self.times = Times::default();
+    }
+}
+
+/// The exchanges of one loop, by number. The one that was freed last is used next: its memory is
+/// warm.
+#[derive(Debug, Default)]
+pub(super) struct Exchanges {
+    all: Vec<Exchange>,
+    free: Vec<u32>,
+}
+
+impl Exchanges {
+    /// Begins one.
+    pub(super) fn begin(&mut self, client: ConnectionId, began: Moment) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Exchange::new(client));
+            self.all.len() as u32 - 1
+        });
+        let exchange = &mut self.all[at as usize];
+        (exchange.client, exchange.times.began) = (client, began);
+        at
+    }
+
+    /// Makes the number free; nobody names it any more.
+    pub(super) fn end(&mut self, at: u32) {
+        let exchange = &mut self.all[at as usize];
+        debug_assert!(exchange.link.is_none(), "an upstream connection still has it");
+        exchange.reset();
+        self.free.push(at);
+    }
+
+    pub(super) fn get(&mut self, at: u32) -> &mut Exchange {
+        &mut self.all[at as usize]
+    }
+
+    pub(super) fn look(&self, at: u32) -> &Exchange {
+        &self.all[at as usize]
+    }
+
+    /// How many are under way.
+    pub(super) fn open(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}

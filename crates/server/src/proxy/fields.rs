@@ -1,0 +1,154 @@
+//! Which fields go from one connection to the next, and which end here (RFC 9110 7.6.1).
+//!
+//! The writers of heads ask. Fields about one connection never leave it: those that are known, and
+//! those that a Connection field names. What frames a message is written by the proxy itself.
+
+/// What becomes of a field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// It goes on.
+    EndToEnd,
+    /// It ends here, or is written anew from what was understood.
+    Dropped,
+    /// Connection: names others that end here.
+    Connection,
+    /// X-Forwarded-For.
+    ForwardedFor,
+    /// X-Forwarded-Proto and X-Forwarded-Host.
+    ForwardedOther,
+    /// Forwarded.
+    Forwarded,
+    /// Content-Length.
+    Length,
+    /// Transfer-Encoding.
+    Coding,
+    /// Upgrade.
+    Upgrade,
+    /// Date.
+    Date,
+    /// Max-Forwards.
+    MaxForwards,
+}
+
+/// Fields that are not for everybody who passes a message on, by length.
+const KNOWN: &[(&str, Kind)] = &[
+    ("te", Kind::Dropped),
+    ("date", Kind::Date),
+    ("host", Kind::Dropped),
+    ("expect", Kind::Dropped),
+    ("trailer", Kind::Dropped),
+    ("upgrade", Kind::Upgrade),
+    ("forwarded", Kind::Forwarded),
+    ("connection", Kind::Connection),
+    ("keep-alive", Kind::Dropped),
+    ("max-forwards", Kind::MaxForwards),
+    ("content-length", Kind::Length),
+    ("http2-settings", Kind::Dropped),
+    ("x-forwarded-for", Kind::ForwardedFor),
+    ("proxy-connection", Kind::Dropped),
+    ("x-forwarded-host", Kind::ForwardedOther),
+    ("transfer-encoding", Kind::Coding),
+    ("x-forwarded-proto", Kind::ForwardedOther),
+    ("proxy-authenticate", Kind::Dropped),
+    ("proxy-authorization", Kind::Dropped),
+];
+
+/// Lengths that some known name has.
+const LENGTHS: u32 = {
+    let mut lengths = 0;
+    let mut at = 0;
+    while at < KNOWN.len() {
+        lengths |= 1 << KNOWN[at].0.len();
+        at += 1;
+    }
+    lengths
+};
+
+/// What becomes of a field of this name.
+#[inline]
+pub(super) fn kind(name: &str) -> Kind {
+    // Some backends take `_` for `-`: a name that is known to them so is known here as well.
+    if name.contains('_') {
+        return match known(&name.replace('_', "-")) {
+            Kind::EndToEnd | Kind::Date => Kind::EndToEnd,
+            _ => Kind::Dropped,
+        };
+    }
+    known(name)
+}
+
+#[inline]
+fn known(name: &str) -> Kind {
+    if name.len() >= 32 || LENGTHS & 1 << name.len() == 0 {
+        return Kind::EndToEnd;
+    }
+    let found = KNOWN
+        .iter()
+        .find(|(known, _)| known.len() == name.len() && known.eq_ignore_ascii_case(name));
+    found.map_or(Kind::EndToEnd, |(_, kind)| *kind)
+}
+
+/// The options of a Connection field.
+pub(super) fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
+}
+
+/// Whether an option of Connection names no field that would have gone on.
+pub(super) fn is_usual(option: &[u8]) -> bool {
+    option.eq_ignore_ascii_case(b"close")
+        || str::from_utf8(option)
+            .is_ok_and(|name| !matches!(kind(name), Kind::EndToEnd | Kind::Date))
+}
+
+/// Writes one field line.
+#[inline]
+pub(super) fn write(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes a number in digits.
+pub(super) fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_is_found_in_any_case_and_with_underscores() {
+        for (name, expected) in KNOWN {
+            assert_eq!(kind(name), *expected, "{name}");
+            assert_eq!(kind(&name.to_uppercase()), *expected, "{name}");
+            let odd = name.replace('-', "_");
+            if odd != *name {
+                assert_eq!(kind(&odd), Kind::Dropped, "{odd}");
+            }
+        }
+        for name in ["accept", "x-forwarded", "cookie", "x_id", "dat", "hosts", &"x".repeat(40)] {
+            assert_eq!(kind(name), Kind::EndToEnd, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_in_digits() {
+        for number in [0, 7, 10, 128, u64::MAX] {
+            let mut out = Vec::new();
+            write_number(&mut out, number);
+            assert_eq!(out, number.to_string().into_bytes());
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A reverse proxy for HTTP/1.1 as sessions of the engine.
+//!
+//! ```text
+//!  client ──► Client ──► Exchange: request way  ──► Upstream ──► backend
+//!         ◄──        ◄──           response way ◄──          ◄──
+//! ```
+//!
+//! A client and an upstream connection are two sessions of one loop. They never touch each other:
+//! what goes from one to the other lies in the [`exchange`] that both know by its number, and
+//! whoever puts something there wakes the other one. What leaves was written anew from what was
+//! understood; no head and no framing is passed through.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `config`, `table` | what the user said, and what it is read by |
+//! | `session` | which of the two a connection is |
+//! | `client`, `upstream` | the two sides |
+//! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
+//! | `request`, `response`, `fields` | heads, written anew |
+//! | `fault` | what can go wrong, whose fault it is and what the client gets |
+//! | `shared`, `links`, `counters` | what the sessions of one loop share |
+//! | `start` | loops, banner and facts of a running proxy |
+
+mod client;
+mod config;
+mod counters;
+mod exchange;
+mod fault;
+mod fields;
+mod links;
+mod request;
+mod response;
+mod session;
+mod shared;
+mod start;
+mod table;
+mod upstream;
+mod way;
+
+pub use config::{Forwarded, ProxyConfig, ProxyLimits};
+pub use counters::{ProxyCounter, ProxyCounters};
+pub use fault::{Fault, Party};
+pub use session::ProxySession;
+pub use shared::ProxyShared;

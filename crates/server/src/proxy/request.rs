@@ -1,0 +1,282 @@
+//! A request head for the backend, written anew from the client's.
+//!
+//! The client's side calls it with a head that was found sound. What frames the request, where it
+//! goes and who asked is the proxy's to say; all other fields go on in their order, one line each.
+
+use pollux_http::{Fields, Form, Framing, Method, Request};
+
+use super::config::Forwarded;
+use super::fields::{self, Kind};
+
+/// What the head is written by, beside the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner<'a> {
+    /// The client's address without its port; empty on a unix socket.
+    pub(super) peer: &'a str,
+    /// The Host of a request that names none.
+    pub(super) host: &'a str,
+    pub(super) forwarded: Forwarded,
+    pub(super) trusts_forwarded: bool,
+    /// What is left of Max-Forwards, where it counts.
+    pub(super) max_forwards: Option<u64>,
+}
+
+/// What the client asked of the connection, beside what the request says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Wishes {
+    /// To go on with the WebSocket protocol.
+    pub(super) upgrade: bool,
+}
+
+/// Writes the head behind what is in `out`.
+pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>) -> Wishes {
+    let has_named = request
+        .fields
+        .all("connection")
+        .any(|value| fields::options(value).any(|option| !fields::is_usual(option)));
+    write_line(out, request);
+    let host = request.host().unwrap_or(manner.host);
+    fields::write(out, "Host", host.as_bytes());
+    let mut seen = Seen::default();
+    for field in request.fields {
+        match fields::kind(field.name) {
+            Kind::EndToEnd | Kind::Date if has_named && is_named(request.fields, field.name) => {}
+            Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
+            Kind::ForwardedFor => seen.forwarded_for = true,
+            Kind::ForwardedOther => seen.forwarded_other = true,
+            Kind::Forwarded => seen.forwarded = true,
+            Kind::Upgrade => seen.upgrade |= is_websocket(field.value),
+            // It counts for two methods only; for others it goes on (RFC 9110 7.6.2).
+            Kind::MaxForwards if manner.max_forwards.is_none() => {
+                fields::write(out, field.name, field.value);
+            }
+            _ => {}
+        }
+    }
+    if let Some(left) = manner.max_forwards {
+        out.extend_from_slice(b"Max-Forwards: ");
+        fields::write_number(out, left);
+        out.extend_from_slice(b"\r\n");
+    }
+    write_forwarded(out, request, manner, seen);
+    out.extend_from_slice(if request.version_minor == 0 {
+        b"Via: 1.0 pollux\r\n"
+    } else {
+        b"Via: 1.1 pollux\r\n"
+    });
+    let upgrade = seen.upgrade && wants_upgrade(request);
+    if upgrade {
+        out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: websocket\r\n");
+    }
+    write_framing(out, request);
+    out.extend_from_slice(b"\r\n");
+    Wishes { upgrade }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    forwarded_for: bool,
+    forwarded_other: bool,
+    forwarded: bool,
+    upgrade: bool,
+}
+
+fn write_line(out: &mut Vec<u8>, request: &Request<'_>) {
+    out.extend_from_slice(request.method.name().as_bytes());
+    out.push(b' ');
+    let target = request.target.path_and_query().unwrap_or_default();
+    match request.target.form() {
+        // OPTIONS of a whole server, asked through a proxy (RFC 9112 3.2.4).
+        Form::Absolute if request.method == Method::Options && target.is_empty() => out.push(b'*'),
+        Form::Asterisk => out.push(b'*'),
+        _ => {
+            if target.first() != Some(&b'/') {
+                out.push(b'/');
+            }
+            out.extend_from_slice(target);
+        }
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// Whether a Connection field names the field `name`.
+#[cold]
+fn is_named(fields: Fields<'_>, name: &str) -> bool {
+    fields.all("connection").any(|value| {
+        fields::options(value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+    })
+}
+
+/// WebSocket is the one protocol that connections are handed over to; h2c would carry requests
+/// past the proxy.
+fn is_websocket(value: &[u8]) -> bool {
+    fields::options(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+fn wants_upgrade(request: &Request<'_>) -> bool {
+    let says_so = request
+        .fields
+        .all("connection")
+        .any(|value| fields::options(value).any(|option| option.eq_ignore_ascii_case(b"upgrade")));
+    says_so && request.version_minor > 0 && !request.framing.has_body()
+}
+
+fn write_framing(out: &mut Vec<u8>, request: &Request<'_>) {
+    match request.framing {
+        Framing::None => {}
+        Framing::Length(len) => {
+            out.extend_from_slice(b"Content-Length: ");
+            fields::write_number(out, len);
+            out.extend_from_slice(b"\r\n");
+        }
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    if request.expects_continue {
+        out.extend_from_slice(b"Expect: 100-continue\r\n");
+    }
+}
+
+fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>, seen: Seen) {
+    let host = request.host().unwrap_or_default();
+    if manner.forwarded.has_x() {
+        out.extend_from_slice(b"X-Forwarded-For: ");
+        if seen.forwarded_for && manner.trusts_forwarded {
+            for value in request.fields.all("x-forwarded-for").filter(|value| !value.is_empty()) {
+                out.extend_from_slice(value);
+                out.extend_from_slice(b", ");
+            }
+        }
+        let peer = if manner.peer.is_empty() { "unknown" } else { manner.peer };
+        out.extend_from_slice(peer.as_bytes());
+        let is_kept = seen.forwarded_other && manner.trusts_forwarded;
+        let kept = |name| request.fields.first(name).filter(|_| is_kept);
+        out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
+        out.extend_from_slice(kept("x-forwarded-proto").unwrap_or(b"http"));
+        out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
+        out.extend_from_slice(kept("x-forwarded-host").unwrap_or(host.as_bytes()));
+        out.extend_from_slice(b"\r\n");
+    }
+    if manner.forwarded.has_standard() {
+        out.extend_from_slice(b"Forwarded: ");
+        if seen.forwarded && manner.trusts_forwarded {
+            for value in request.fields.all("forwarded").filter(|value| !value.is_empty()) {
+                out.extend_from_slice(value);
+                out.extend_from_slice(b", ");
+            }
+        }
+        // An IPv6 address has colons, so it stands in brackets and quotes (RFC 7239 6).
+        let (open, close) = match manner.peer {
+            "" => ("for=unknown", ""),
+            peer if peer.contains(':') => ("for=\"[", "]\""),
+            _ => ("for=", ""),
+        };
+        let parts = [open, manner.peer, close, ";proto=http;host=\"", host, "\"\r\n"];
+        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_http::{Limits, Parsed};
+
+    use super::*;
+
+    const MANNER: Manner<'_> = Manner {
+        peer: "192.0.2.1",
+        host: "backend",
+        forwarded: Forwarded::Neither,
+        trusts_forwarded: false,
+        max_forwards: None,
+    };
+
+    fn written(head: &str, manner: &Manner<'_>) -> String {
+        let Parsed::Complete(request, _) = Request::parse(head.as_bytes(), &Limits::default())
+        else {
+            panic!("not sound: {head}")
+        };
+        let mut out = Vec::new();
+        write(&mut out, &request, manner);
+        let text = String::from_utf8(out).expect("ASCII");
+        text.strip_suffix("Via: 1.1 pollux\r\n\r\n").unwrap_or(&text).to_owned()
+    }
+
+    #[test]
+    fn fields_of_the_connection_end_here_and_others_go_on() {
+        let head = "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept:  y \r\nConnection: close, X-Foo\r\n\
+                    X-Foo: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy-Connection: a\r\nUpgrade: h2c\r\n\
+                    X-Bar: 2\r\nTransfer_Encoding: chunked\r\nContent_Length: 3\r\n\r\n";
+        let expected = "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept: y\r\nX-Bar: 2\r\n";
+        assert_eq!(written(head, &MANNER), expected);
+    }
+
+    #[test]
+    fn what_a_connection_field_names_can_hide_nothing_that_the_proxy_says() {
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\
+                    Connection: Host, Content-Length, X-Forwarded-For\r\n\r\n";
+        let text = written(head, &Manner { forwarded: Forwarded::X, ..MANNER });
+        assert!(text.contains("Host: x\r\n") && text.contains("Content-Length: 2\r\n"), "{text}");
+        assert!(text.contains("X-Forwarded-For: 192.0.2.1\r\n"), "{text}");
+    }
+
+    #[test]
+    fn the_authority_of_an_absolute_target_is_the_host() {
+        let head = "GET http://a:81?q HTTP/1.1\r\nHost: other\r\n\r\n";
+        assert_eq!(written(head, &MANNER), "GET /?q HTTP/1.1\r\nHost: a:81\r\n");
+        let head = "OPTIONS http://a HTTP/1.1\r\nHost: other\r\n\r\n";
+        assert_eq!(written(head, &MANNER), "OPTIONS * HTTP/1.1\r\nHost: a\r\n");
+        let old = written("GET / HTTP/1.0\r\n\r\n", &MANNER);
+        assert_eq!(old, "GET / HTTP/1.1\r\nHost: backend\r\nVia: 1.0 pollux\r\n\r\n");
+    }
+
+    #[test]
+    fn who_asked_is_said_by_the_proxy_alone_unless_clients_are_trusted() {
+        let head = "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7\r\n\
+                    X-Forwarded-Proto: https\r\nForwarded: for=8\r\nX_Forwarded_For: 9\r\n\r\n";
+        let both = Manner { forwarded: Forwarded::Both, ..MANNER };
+        assert_eq!(
+            written(head, &both),
+            "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: http\r\n\
+             X-Forwarded-Host: x\r\nForwarded: for=192.0.2.1;proto=http;host=\"x\"\r\n"
+        );
+        let trusting = written(head, &Manner { trusts_forwarded: true, ..both });
+        for line in [
+            "X-Forwarded-For: 6.6.6.6, 7, 192.0.2.1\r\n",
+            "X-Forwarded-Proto: https\r\n",
+            "Forwarded: for=8, for=192.0.2.1;proto",
+        ] {
+            assert!(trusting.contains(line), "{trusting}");
+        }
+        let six = written(head, &Manner { peer: "2001:db8::1", ..both });
+        assert!(six.contains("Forwarded: for=\"[2001:db8::1]\";proto"), "{six}");
+        assert!(!written(head, &MANNER).contains("orwarded"));
+    }
+
+    #[test]
+    fn a_websocket_is_asked_for_and_no_other_protocol() {
+        let head = |upgrade: &str, more: &str| {
+            format!(
+                "GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: {upgrade}\r\n\
+                 {more}\r\n"
+            )
+        };
+        let asked = written(&head("WebSocket", "Sec-WebSocket-Key: k\r\n"), &MANNER);
+        assert!(asked.contains("Connection: upgrade\r\nUpgrade: websocket\r\n"), "{asked}");
+        for (upgrade, more) in [("h2c", ""), ("websocket", "Content-Length: 1\r\n")] {
+            let text = written(&head(upgrade, more), &MANNER);
+            assert!(!text.contains("pgrade"), "{text}");
+        }
+    }
+
+    #[test]
+    fn framing_is_written_anew() {
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: \tCHUNKED\r\n\
+                    Expect: 100-Continue\r\nTrailer: X-A\r\n\r\n";
+        let text = written(head, &MANNER);
+        assert!(text.ends_with(
+            "Via: 1.1 pollux\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        ));
+        assert!(!text.contains("Trailer"), "{text}");
+        let text = written("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0007\r\n\r\n", &MANNER);
+        assert!(text.ends_with("Content-Length: 7\r\n\r\n"), "{text}");
+    }
+}

@@ -1,0 +1,160 @@
+//! An answer's head for the client, written anew from the backend's.
+//!
+//! The upstream side calls it with a head that was found sound. How the answer ends is written by
+//! the proxy: a length where one is known, chunks for clients that know them, else the end of the
+//! connection.
+
+use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody};
+
+use super::fields::{self, Kind};
+use super::way::Frame;
+
+/// What the head is written by, beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner<'a> {
+    pub(super) kind: RequestKind,
+    /// The client speaks HTTP/1.`minor`.
+    pub(super) minor: u8,
+    /// No request may follow on the client's connection.
+    pub(super) is_last: bool,
+    pub(super) date: &'a DateCache,
+}
+
+/// How the answer goes on behind its head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Goes {
+    pub(super) frame: Frame,
+    /// The client's connection ends with it.
+    pub(super) is_last: bool,
+}
+
+/// Writes the head of a final answer behind what is in `out`. None when a coding stands before the
+/// chunks: nobody asked for one, and the client could not tell. Nothing is written then.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    response: &Response<'_>,
+    manner: &Manner<'_>,
+) -> Option<Goes> {
+    let facts = &response.facts;
+    let before = out.len();
+    write_line(out, response);
+    let has_body = facts.body != ResponseBody::None;
+    let has_named = has_named(response);
+    let (mut has_date, mut length) = (false, None);
+    for field in response.fields {
+        match fields::kind(field.name) {
+            Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
+            Kind::Coding if has_body && !field.value.eq_ignore_ascii_case(b"chunked") => {
+                out.truncate(before);
+                return None;
+            }
+            Kind::Coding => {}
+            Kind::Length => length = length.or(Some(field.value)),
+            kind => {
+                has_date |= kind == Kind::Date;
+                if !has_named || !is_named(response, field.name) {
+                    fields::write(out, field.name, field.value);
+                }
+            }
+        }
+    }
+    if !has_date {
+        fields::write(out, "Date", manner.date.text());
+    }
+    let mut goes = Goes { frame: Frame::Plain, is_last: manner.is_last };
+    match facts.body {
+        // What GET would have had, or has (RFC 9110 8.6).
+        ResponseBody::None => {
+            let is_number =
+                |len: &&[u8]| (1..20).contains(&len.len()) && len.iter().all(u8::is_ascii_digit);
+            let is_allowed = allows_length(manner.kind, facts.status.code());
+            if let Some(len) = length.filter(is_number)
+                && is_allowed
+            {
+                fields::write(out, "Content-Length", len);
+            }
+        }
+        ResponseBody::Length(len) => {
+            out.extend_from_slice(b"Content-Length: ");
+            fields::write_number(out, len);
+            out.extend_from_slice(b"\r\n");
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose if manner.minor > 0 => {
+            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            goes.frame = Frame::Chunks;
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose => goes.is_last = true,
+    }
+    if goes.is_last {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if manner.minor == 0 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Some(goes)
+}
+
+/// Writes the head of an interim answer.
+pub(super) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
+    write_line(out, response);
+    write_end_to_end(out, response);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of the answer that makes the connection a WebSocket; false when it is not what
+/// was asked for.
+pub(super) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool {
+    let mut protocols = response.fields.all("upgrade").flat_map(fields::options);
+    if !protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+        return false;
+    }
+    write_line(out, response);
+    write_end_to_end(out, response);
+    out.extend_from_slice(b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    true
+}
+
+fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>) {
+    let has_named = has_named(response);
+    for field in response.fields {
+        let goes_on = matches!(fields::kind(field.name), Kind::EndToEnd | Kind::Date);
+        if goes_on && !(has_named && is_named(response, field.name)) {
+            fields::write(out, field.name, field.value);
+        }
+    }
+}
+
+fn write_line(out: &mut Vec<u8>, response: &Response<'_>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    fields::write_number(out, response.facts.status.code().into());
+    out.push(b' ');
+    out.extend_from_slice(response.reason);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn allows_length(kind: RequestKind, status: u16) -> bool {
+    status == 304 || (kind == RequestKind::Head && status >= 200 && status != 204)
+}
+
+/// Whether a Connection field names another one that would go on.
+fn has_named(response: &Response<'_>) -> bool {
+    response
+        .fields
+        .all("connection")
+        .any(|value| fields::options(value).any(|option| !fields::is_usual(option)))
+}
+
+#[cold]
+fn is_named(response: &Response<'_>, name: &str) -> bool {
+    response.fields.all("connection").any(|value| {
+        fields::options(value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+    })
+}
+
+/// Whether sent twice it does no more than once (RFC 9110 9.2.2).
+pub(super) fn is_idempotent(method: Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete | Method::Trace
+    )
+}

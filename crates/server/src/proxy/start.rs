@@ -1,0 +1,195 @@
+//! Starts a proxy: its loops, and what is said and shown of them. Endpoints, logs, signals and the
+//! end are those of every [`Server`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress};
+
+use super::config::{ProxyConfig, ProxyLimits};
+use super::counters::ProxyCounters;
+use super::session::ProxySession;
+use super::shared::ProxyShared;
+use crate::counters::ServerCounters;
+use crate::descriptors::{KEPT, limit};
+use crate::log::ErrorWriter;
+use crate::serve::{PREFERENCES, Parts, Watch, explained, shortage, url};
+use crate::stats::{LoopSource, Overview};
+use crate::{Logs, Server, ServerError};
+
+const PROXY: &str = "proxy";
+/// Most client connections when the descriptor limit is the only bound.
+const CONNECTIONS_DEFAULT: u64 = 100_000;
+
+/// The counters of one loop.
+type LoopCounters = (Arc<ServerCounters>, Arc<ProxyCounters>);
+
+impl Server {
+    /// Starts a proxy; all its loops and endpoints run when this returns. Backends are asked for a
+    /// connection when the first request comes.
+    ///
+    /// # Errors
+    /// [`ServerError`]; what was started already is ended.
+    ///
+    /// # Panics
+    /// Without an address, a backend or a thread.
+    pub fn start_proxy(config: &ProxyConfig) -> Result<Self, ServerError> {
+        assert!(!config.backends.is_empty(), "a proxy has a backend");
+        let logs = Logs::of(PROXY, config.log_level);
+        let error_writer = ErrorWriter::open(&config.error_log)?;
+        let counters: Vec<LoopCounters> = (0..config.threads).map(|_| Default::default()).collect();
+        let (group, driver, refused) = start_group(config, &counters, &logs)?;
+        let connections_max = connections_max(config);
+        let remedy = format!(
+            "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
+             -Hn, LimitNOFILE=), of which each needs two",
+            limit()
+        );
+        let parts = Parts {
+            overview: overview(config, &group, driver, &counters),
+            banner: banner(config, group.addresses(), driver, &refused),
+            watch: Watch::new(connections_max, remedy, config.access_log.as_ref()),
+            drain_timeout: config.limits.drain_timeout,
+            group,
+            logs,
+            error_writer,
+        };
+        Self::assemble(parts, config.stats.as_ref(), config.control.as_deref())
+    }
+}
+
+/// Client connections that so many descriptors allow: each may need one to a backend.
+fn connections_within(descriptors: u64) -> u64 {
+    (descriptors - KEPT.min(descriptors / 2)) / 2
+}
+
+fn connections_max(config: &ProxyConfig) -> u32 {
+    let allowed = || connections_within(limit()).clamp(1, CONNECTIONS_DEFAULT);
+    config.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
+}
+
+/// Starts the loops, on the configured driver or on the best that works; says what was refused.
+fn start_group(
+    config: &ProxyConfig,
+    counters: &[LoopCounters],
+    logs: &Logs,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    let one = config.poller.map(|driver| [driver]);
+    let drivers = one.as_ref().map_or(PREFERENCES.as_slice(), <[Driver; 1]>::as_slice);
+    let mut refused = Vec::new();
+    let mut last = None;
+    for &driver in drivers {
+        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let make = move |index: usize| {
+            let (server, proxied) = counters[index].clone();
+            ProxyShared::new(&shared_config, server, proxied, &logs)
+        };
+        match Group::start::<ProxySession, _, _>(&group_config(config, driver), make) {
+            Ok(group) => return Ok((group, driver, refused)),
+            // Only a mechanism that is not to be had is a reason to try the next one.
+            Err(cause @ GroupError::Loop(_)) => {
+                refused.push(format!("{driver} was refused: {cause}"));
+                last = Some(cause);
+            }
+            Err(cause) => return Err(explained(PROXY, "--listen", cause)),
+        }
+    }
+    Err(ServerError::Group { part: PROXY, cause: last.expect("at least one was tried") })
+}
+
+fn group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
+    let connections_max = connections_max(config);
+    GroupConfig {
+        listen: config.listen.clone(),
+        driver,
+        threads: config.threads,
+        listeners: config.listeners,
+        cpus: config.pin.clone(),
+        delays_small_writes: false,
+        limits: Limits {
+            connections_max,
+            connects_max: Some(connections_max),
+            write_timeout: config.limits.write_timeout,
+            busy_poll: config.is_busy_polling,
+            ..Limits::default()
+        },
+    }
+}
+
+fn overview(
+    config: &ProxyConfig,
+    group: &Group,
+    driver: Driver,
+    counters: &[LoopCounters],
+) -> Overview {
+    let views = group.views();
+    let notes: BTreeSet<String> = views.iter().flat_map(|view| view.notes.clone()).collect();
+    let loops = views.into_iter().zip(counters).map(|(view, (server, proxied))| LoopSource {
+        engine: view.counters,
+        poller: view.poller,
+        server: Arc::clone(server),
+        proxy: Some(Arc::clone(proxied)),
+    });
+    let look = group.look();
+    let notes = notes.into_iter().map(|note| ("note".to_owned(), note));
+    Overview {
+        started: Instant::now(),
+        driver,
+        facts: facts(config, group.addresses()).into_iter().chain(notes).collect(),
+        loops: loops.collect(),
+        descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
+    }
+}
+
+fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
+    let ProxyLimits {
+        header_timeout,
+        idle_timeout,
+        connect_timeout,
+        first_byte_timeout,
+        body_timeout,
+        request_timeout,
+        tunnel_timeout,
+        upstream_idle_timeout,
+        ..
+    } = &config.limits;
+    let listen = addresses.iter().map(|address| ("listen", address.to_string()));
+    let backends = config.backends.iter().map(|address| ("backend", address.to_string()));
+    let times = [
+        ("header-timeout", header_timeout),
+        ("idle-timeout", idle_timeout),
+        ("connect-timeout", connect_timeout),
+        ("first-byte-timeout", first_byte_timeout),
+        ("body-timeout", body_timeout),
+        ("request-timeout", request_timeout),
+        ("tunnel-timeout", tunnel_timeout),
+        ("upstream-idle-timeout", upstream_idle_timeout),
+    ];
+    let times = times.into_iter().map(|(name, time)| (name, format!("{time:?}")));
+    let others = [
+        ("listeners", config.listeners.to_string()),
+        ("max-connections", connections_max(config).to_string()),
+        ("max-body", format!("{} bytes", config.limits.body_bytes_max)),
+        ("forwarded", config.forwarded.name().to_owned()),
+    ];
+    let all = listen.chain(backends).chain(others).chain(times);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn banner(
+    config: &ProxyConfig,
+    addresses: &[ListenAddress],
+    driver: Driver,
+    refused: &[String],
+) -> Vec<String> {
+    let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
+    let backends: Vec<String> = config.backends.iter().map(ListenAddress::to_string).collect();
+    let threads = match config.threads {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads, {}", config.listeners),
+    };
+    let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));
+    let few = shortage(connections_max(config).into(), connections_within(limit()));
+    std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
+}

@@ -1,0 +1,204 @@
+//! Every setting of the proxy: flags, keys of the file, help and defaults.
+
+use pollux_settings::{Keys, Table, address, bytes, duration, one_of, whole};
+
+use super::config::{Forwarded, ProxyConfig, ProxyLimits};
+use crate::config::table::{
+    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, TIMEOUT_MAX, TIMEOUT_MIN, Watching,
+};
+
+/// Most backends.
+const BACKENDS_MAX: usize = 256;
+/// Most idle upstream connections that a thread keeps for a backend.
+const IDLE_MAX: u64 = 65_536;
+
+impl Table for ProxyConfig {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        keys.heading("Addresses");
+        let listen = keys
+            .key(
+                "listen",
+                "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; \
+                 repeatable; port 0 takes a free one",
+            )
+            .default("127.0.0.1:8080")
+            .list(&address(), 1..=ADDRESSES_MAX);
+        let backends = keys
+            .key(
+                "backend",
+                "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; repeatable: they \
+                 take turns",
+            )
+            .list(&address(), 1..=BACKENDS_MAX);
+        let loops = Loops::read(keys);
+        keys.heading("Requests");
+        let forwarded = keys
+            .key(
+                "forwarded",
+                "Which fields tell the backend who asked; those of the client are dropped",
+            )
+            .default("x")
+            .one(&one_of(
+                "kind of fields",
+                Forwarded::ALL.map(|each| (each.name(), about(each), each)),
+            ));
+        let trusts_forwarded = keys
+            .key(
+                "trust_forwarded",
+                "Keep what clients say in these fields, in front of what the proxy adds: for clients \
+                 that are proxies of your own",
+            )
+            .switch();
+        keys.heading("Limits");
+        let limits = ProxyLimits::read(keys);
+        let watching = Watching::read(keys);
+        let (loops, watching) = (loops?, watching?);
+        Some(Self {
+            listen: listen?,
+            backends: backends?,
+            poller: loops.poller,
+            threads: loops.threads,
+            listeners: loops.listeners,
+            pin: loops.pin,
+            is_busy_polling: loops.is_busy_polling,
+            limits: limits?,
+            forwarded: forwarded?,
+            trusts_forwarded: trusts_forwarded?,
+            access_log: watching.access_log,
+            access_log_format: watching.access_log_format,
+            error_log: watching.error_log,
+            log_level: watching.log_level,
+            stats: watching.stats,
+            control: watching.control,
+            is_quiet: watching.is_quiet,
+        })
+    }
+}
+
+fn about(forwarded: Forwarded) -> &'static str {
+    match forwarded {
+        Forwarded::X => "X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host",
+        Forwarded::Standard => "Forwarded (RFC 7239)",
+        Forwarded::Both => "all four",
+        Forwarded::Neither => "none of them",
+    }
+}
+
+impl Table for ProxyLimits {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        let timeout = duration(TIMEOUT_MIN..=TIMEOUT_MAX);
+        let connections_max = keys
+            .key("max_connections", "Most client connections at once, and as many to backends")
+            .otherwise("what the descriptor limit allows, at most 100000")
+            .optional(&whole(1..=CONNECTIONS_MAX));
+        let mut time = |name, about, default| keys.key(name, about).default(default).one(&timeout);
+        let header_timeout = time("header_timeout", "Time for a whole request head", "10s");
+        let idle_timeout = time("idle_timeout", "Time between two requests of a connection", "60s");
+        let connect_timeout =
+            time("connect_timeout", "Time for a connection to a backend to come about", "5s");
+        let first_byte_timeout = time(
+            "first_byte_timeout",
+            "Time from a request that was sent whole to the first byte of its answer",
+            "60s",
+        );
+        let body_timeout = time(
+            "body_timeout",
+            "Longest time without a byte in the middle of a body, in either direction",
+            "30s",
+        );
+        let request_timeout =
+            time("request_timeout", "Time for a request and its answer together", "1h");
+        let tunnel_timeout = time(
+            "tunnel_timeout",
+            "Longest time without a byte from the backend after an upgrade (WebSocket)",
+            "1h",
+        );
+        let upstream_idle_timeout = time(
+            "upstream_idle_timeout",
+            "Time that a connection to a backend is kept without a request; shorter than the \
+             backend's own",
+            "20s",
+        );
+        let write_timeout = time(
+            "write_timeout",
+            "Longest time in which a peer takes nothing of what was sent to it",
+            "60s",
+        );
+        let drain_timeout = time(
+            "drain_timeout",
+            "Time that connections have to end after a first SIGTERM or SIGINT",
+            "10s",
+        );
+        let body_bytes_max = keys
+            .key("max_body", "Largest request body")
+            .default("1GiB")
+            .one(&bytes(0..=BODY_BYTES_MAX));
+        let upstream_idle_max = keys
+            .key(
+                "upstream_idle_max",
+                "Most connections that each thread keeps to each backend without a request",
+            )
+            .default("1024")
+            .one(&whole(0..=IDLE_MAX));
+        Some(Self {
+            header_timeout: header_timeout?,
+            idle_timeout: idle_timeout?,
+            connect_timeout: connect_timeout?,
+            first_byte_timeout: first_byte_timeout?,
+            body_timeout: body_timeout?,
+            request_timeout: request_timeout?,
+            tunnel_timeout: tunnel_timeout?,
+            upstream_idle_timeout: upstream_idle_timeout?,
+            write_timeout: write_timeout?,
+            drain_timeout: drain_timeout?,
+            body_bytes_max: body_bytes_max?,
+            connections_max: connections_max?,
+            upstream_idle_max: upstream_idle_max?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_settings::Given;
+
+    use super::*;
+
+    /// What stands above the keys on their page.
+    const HEAD: &str = "\
+# Settings of `pollux proxy`
+
+Each is a key of the file that `--config FILE` names and a flag of the same name, and means the same
+in both; a flag wins over the file. The file is TOML:
+
+```toml
+listen = \"[::]:8080\"
+backend = [\"10.0.0.1:9000\", \"10.0.0.2:9000\"]
+first_byte_timeout = \"20s\"
+```
+
+A key that is not known is a mistake, and all mistakes are told at once, each with its line. This page
+is made from the table that the program reads by.
+";
+
+    #[test]
+    fn the_page_in_docs_is_the_one_of_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy-settings.md");
+        let page = format!("{HEAD}{}", pollux_settings::reference::<ProxyConfig>());
+        if std::env::var_os("POLLUX_BLESS").is_some() {
+            std::fs::write(path, &page).expect("docs/ is writable");
+        }
+        let kept = std::fs::read_to_string(path).expect("docs/proxy-settings.md is there");
+        assert!(kept == page, "{path} is old; `cargo xtask bless` writes it anew");
+    }
+
+    #[test]
+    fn a_proxy_without_a_backend_is_a_mistake() {
+        let told = Given::from_toml("threads = 2", "p").read::<ProxyConfig>();
+        let told = told.expect_err("no backend").to_string();
+        assert!(told.contains("backend"), "{told}");
+        let one: ProxyConfig =
+            Given::from_toml("backend = \"127.0.0.1:1\"", "p").read().expect("right");
+        assert_eq!(one, ProxyConfig::new(one.listen.clone(), one.backends.clone()));
+    }
+}

@@ -1,0 +1,369 @@
+//! The proxy's side of one connection to a backend: requests out, answers in.
+//!
+//! | what comes | without a request | before the answer | in the answer |
+//! |---|---|---|---|
+//! | bytes | closed: nobody asked | the head, or 502 | passed on |
+//! | the backend's end | closed | a second try where safe, else 502 | its end where that ends it, else the client is cut |
+//! | the deadline | closed | 504 | the client is cut |
+//!
+//! The exchange that it has is found by its link. It is parted from the exchange before it ends,
+//! so an answer never meets another request.
+
+use std::io;
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::{BodyReader, Response, ResponseBody};
+
+use super::counters::ProxyCounter;
+use super::fault::Fault;
+use super::response::{self, Manner};
+use super::shared::ProxyShared;
+
+/// Interim answers to one request; a backend that goes on for ever is not answering.
+const INTERIMS_MAX: u32 = 16;
+
+/// One connection to a backend.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    link: u32,
+    /// Why the connection will be closed, once that is known here.
+    fault: Option<Fault>,
+    /// Whether the connection can carry another request behind this answer.
+    keep_alive: bool,
+    is_draining: bool,
+}
+
+impl Upstream {
+    pub(super) fn new(link: u32) -> Self {
+        Self { link, fault: None, keep_alive: false, is_draining: false }
+    }
+
+    pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let link = shared.links.get(self.link);
+        link.id = Some(actions.id());
+        match link.exchange {
+            Some(at) => {
+                let now = shared.now.at;
+                shared.exchange(at).times.connected = Some(now);
+                actions.set_deadline(Moment::NEVER);
+                self.send(shared, actions, at);
+            }
+            // Its client is gone meanwhile.
+            None => self.rest(shared, actions),
+        }
+    }
+
+    pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
+        // What the loop itself refused has no number.
+        let is_full = error.raw_os_error().is_none();
+        let fault = if is_full { Fault::UpstreamsFull } else { Fault::ConnectFailed };
+        self.fault.get_or_insert(fault);
+        let backend = shared.links.get(self.link).backend;
+        shared.report_connect(backend, error);
+    }
+
+    /// The link is this session's until here.
+    pub(super) fn closed(self, shared: &mut ProxyShared) {
+        if let Some(at) = shared.links.get(self.link).exchange {
+            shared.part(at);
+            let exchange = shared.exchange(at);
+            let is_tunnel = exchange.is_tunnel;
+            if is_tunnel {
+                exchange.response.is_whole = true;
+            }
+            let fault = if exchange.has_answer { Fault::Cut } else { Fault::Closed };
+            let fault = self.fault.unwrap_or(fault);
+            if is_tunnel {
+                shared.tunnel_ended(at);
+            } else {
+                shared.upstream_failed(at, fault);
+            }
+        }
+        shared.links.end(self.link);
+    }
+
+    pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let link = shared.links.get(self.link);
+        link.is_woken = false;
+        if link.is_cut {
+            return actions.abort();
+        }
+        let Some(at) = link.exchange else { return };
+        self.resume(shared, actions, at);
+        self.send(shared, actions, at);
+    }
+
+    pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = shared.links.get(self.link).exchange else { return };
+        shared.exchange(at).request.is_leaving = false;
+        self.send(shared, actions, at);
+    }
+
+    pub(super) fn on_bytes(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        let Some(at) = shared.links.get(self.link).exchange else {
+            return self.unasked(shared, actions, input);
+        };
+        let now = shared.now.at;
+        let exchange = shared.exchange(at);
+        if !exchange.request.has_begun_to_leave() {
+            // The answer to a request that has not been sent is another one's, or nobody's.
+            self.fault = Some(Fault::Closed);
+            return self.unasked(shared, actions, input);
+        }
+        exchange.times.first_byte.get_or_insert(now);
+        if exchange.is_tunnel {
+            return self.pass_on(shared, actions, at, input);
+        }
+        let mut used = 0;
+        while !shared.exchange(at).has_answer {
+            match self.on_head(shared, actions, at, &input[used..]) {
+                Ok(0) => return used,
+                Ok(head_bytes) => used += head_bytes,
+                Err(fault) => return self.refuse(actions, fault, input),
+            }
+        }
+        if shared.exchange(at).is_tunnel {
+            return used + self.pass_on(shared, actions, at, &input[used..]);
+        }
+        match shared.exchange(at).response.take(&input[used..]) {
+            Ok(body_bytes) => used += body_bytes,
+            Err(_) => return self.refuse(actions, Fault::BadAnswer, input),
+        }
+        if shared.exchange(at).response.is_whole {
+            self.answered(shared, actions, at, used == input.len());
+            return input.len();
+        }
+        self.slow_down(shared, actions, at);
+        shared.wake_client(at, actions);
+        used
+    }
+
+    pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = shared.links.get(self.link).exchange else {
+            shared.proxied.count(ProxyCounter::IdleClosed);
+            return actions.close();
+        };
+        let exchange = shared.exchange(at);
+        if exchange.has_answer && !exchange.is_tunnel && exchange.response.end().is_ok() {
+            self.keep_alive = false;
+            return self.answered(shared, actions, at, true);
+        }
+        // `closed` tells the rest.
+        actions.abort();
+    }
+
+    pub(super) fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let link = shared.links.get(self.link);
+        let is_connected = link.id.is_some();
+        match link.exchange {
+            None if is_connected => shared.proxied.count(ProxyCounter::IdleDropped),
+            None => {}
+            Some(at) => {
+                let exchange = shared.exchange(at);
+                self.fault = Some(match (is_connected, exchange.has_answer) {
+                    (false, _) => Fault::ConnectTimeout,
+                    (true, false) => Fault::FirstByteTimeout,
+                    (true, true) => Fault::BodyTimeout,
+                });
+            }
+        }
+        actions.abort();
+    }
+
+    pub(super) fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        self.is_draining = true;
+        let link = shared.links.get(self.link);
+        if link.exchange.is_none() && link.id.is_some() {
+            actions.close();
+        }
+    }
+
+    /// Sends on what the request has, and says by when the backend has to answer.
+    fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let first_byte_timeout = shared.limits.first_byte_timeout;
+        let now = shared.now.at;
+        let exchange = shared.exchange(at);
+        let way = &mut exchange.request;
+        if way.is_leaving {
+            return;
+        }
+        let sent_bytes = way.send(actions);
+        if way.is_done() {
+            if exchange.is_tunnel {
+                // The client has said its last word, and all of it has gone.
+                return actions.close();
+            }
+            if !exchange.has_answer {
+                actions.set_deadline(now + first_byte_timeout);
+            }
+            return;
+        }
+        if sent_bytes == 0 {
+            return;
+        }
+        // More is to come: only when this has left, so that what waits here stays little.
+        way.is_leaving = true;
+        let has_room = !way.is_full();
+        actions.call_again();
+        if has_room {
+            shared.wake_paused_client(at, actions);
+        }
+    }
+
+    /// Reads a head; says how many bytes it took, none while it is not there.
+    fn on_head(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        input: &[u8],
+    ) -> Result<usize, Fault> {
+        let limits = shared.answer_limits;
+        let exchange = shared.exchanges.get(at);
+        let response = match Response::parse(input, &limits, exchange.kind) {
+            Ok(Some(response)) => response,
+            Ok(None) => return Ok(0),
+            Err(_) => return Err(Fault::BadAnswer),
+        };
+        let facts = response.facts;
+        let code = facts.status.code();
+        exchange.request.forget_sent();
+        let way = &mut exchange.response;
+        if facts.is_interim() {
+            exchange.interims += 1;
+            if exchange.interims > INTERIMS_MAX {
+                return Err(Fault::BadAnswer);
+            }
+            // Clients of HTTP/1.0 know none (RFC 9110 15.2).
+            if exchange.minor > 0 {
+                response::write_interim(way.head(), &response);
+                shared.proxied.count(ProxyCounter::Interim);
+                shared.wake_client(at, actions);
+            }
+            return Ok(facts.head_len);
+        }
+        if code == 101 {
+            let is_wanted = exchange.wants_upgrade && exchange.minor > 0;
+            if !is_wanted || !response::write_upgrade(way.head(), &response) {
+                return Err(Fault::BadAnswer);
+            }
+            (exchange.has_answer, exchange.is_tunnel) = (true, true);
+            (exchange.is_last, exchange.request.is_whole) = (true, false);
+            exchange.status = code;
+            shared.proxied.count(ProxyCounter::Upgrades);
+            shared.wake_client(at, actions);
+            return Ok(facts.head_len);
+        }
+        let manner = Manner {
+            kind: exchange.kind,
+            minor: exchange.minor,
+            is_last: exchange.is_last,
+            date: &shared.date,
+        };
+        let goes = response::write(way.head(), &response, &manner).ok_or(Fault::BadAnswer)?;
+        way.begin_body(BodyReader::of_response(facts.body, &limits), goes.frame);
+        (exchange.has_answer, exchange.is_last) = (true, goes.is_last);
+        exchange.status = code;
+        self.keep_alive = facts.keep_alive && facts.body != ResponseBody::UntilClose;
+        Ok(facts.head_len)
+    }
+
+    /// The answer is whole. Keeps the connection for another request where nothing speaks against
+    /// it.
+    fn answered(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        is_all_used: bool,
+    ) {
+        let is_request_gone = shared.exchange(at).request.is_done();
+        shared.part(at);
+        shared.wake_client(at, actions);
+        if !is_all_used {
+            shared.proxied.count(ProxyCounter::Unasked);
+        }
+        if self.keep_alive && is_request_gone && is_all_used {
+            self.rest(shared, actions);
+        } else {
+            actions.abort();
+        }
+    }
+
+    /// Waits for the next request.
+    fn rest(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let is_kept = !self.is_draining
+            && !shared.is_draining
+            && shared.links.park(self.link, shared.limits.upstream_idle_max);
+        if is_kept {
+            shared.proxied.count(ProxyCounter::Parked);
+            self.keep_alive = false;
+            actions.set_deadline(shared.deadline(shared.limits.upstream_idle_timeout));
+        } else {
+            shared.proxied.count(ProxyCounter::IdleDropped);
+            actions.close();
+        }
+    }
+
+    /// Bytes behind an upgrade.
+    fn pass_on(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        input: &[u8],
+    ) -> usize {
+        let used = shared.exchange(at).response.take_raw(input);
+        self.slow_down(shared, actions, at);
+        shared.wake_client(at, actions);
+        used
+    }
+
+    /// Pauses while the client does not take what is there; sets the deadline of the next piece.
+    fn slow_down(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let exchange = shared.exchange(at);
+        let (is_full, is_tunnel) = (exchange.response.is_full(), exchange.is_tunnel);
+        if is_full {
+            shared.proxied.count(ProxyCounter::Pauses);
+            actions.pause_input();
+            // How slow a client may be is the loop's to judge.
+            actions.set_deadline(Moment::NEVER);
+        } else {
+            let limits = &shared.limits;
+            let timeout = if is_tunnel { limits.tunnel_timeout } else { limits.body_timeout };
+            actions.set_deadline(shared.deadline(timeout));
+        }
+    }
+
+    /// Goes on when the client has taken what was there.
+    fn resume(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let exchange = shared.exchange(at);
+        if exchange.has_answer && !exchange.response.is_full() {
+            actions.resume_input();
+            self.slow_down(shared, actions, at);
+        }
+    }
+
+    fn refuse(&mut self, actions: &mut Actions<'_>, fault: Fault, input: &[u8]) -> usize {
+        self.fault = Some(fault);
+        actions.abort();
+        input.len()
+    }
+
+    #[cold]
+    fn unasked(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        shared.proxied.count(ProxyCounter::Unasked);
+        actions.abort();
+        input.len()
+    }
+}

@@ -1,0 +1,214 @@
+//! The bytes of one direction of an exchange: taken from one connection, framed anew, and kept
+//! until the other connection takes them.
+//!
+//! ```text
+//!  input ─► reader: where does the body end? ─► framing anew ─► bytes ─► output of the other side
+//!                                                  bounded ▲        sent ─► kept for a second try
+//! ```
+//!
+//! Nothing here knows a connection. A way that is full takes nothing more: its filler pauses, and
+//! is woken when there is room.
+
+use pollux_engine::Actions;
+use pollux_http::{
+    BodyReader, CHUNK_END, CHUNK_HEAD_BYTES_MAX, Framing, LAST_CHUNK, Limits, Rejection,
+    write_chunk_head,
+};
+
+/// A way with that much waiting is full. What one call of a filler adds may exceed it by as much.
+const WAITING_BYTES_MAX: usize = 64 * 1024;
+/// What was sent of a request is kept for a second try up to this much.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// Room that a way keeps for the next exchange.
+const ROOM_KEPT: usize = 16 * 1024;
+
+/// How body bytes are framed on their way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Frame {
+    /// As they are: a known length, the end of the connection, or no HTTP at all.
+    #[default]
+    Plain,
+    /// In chunks.
+    Chunks,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub(super) struct Way {
+    bytes: Vec<u8>,
+    /// How many of them the other side was given.
+    sent: usize,
+    /// What was sent stays in front, for a second try.
+    keeps_sent: bool,
+    reader: BodyReader,
+    frame: Frame,
+    /// All of it was taken from its connection.
+    pub(super) is_whole: bool,
+    /// What was given to the other side last has not left it yet.
+    pub(super) is_leaving: bool,
+    /// Body bytes, without framing.
+    pub(super) body_bytes: u64,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            sent: 0,
+            keeps_sent: false,
+            reader: BodyReader::new(Framing::None, &Limits::default()),
+            frame: Frame::Plain,
+            is_whole: false,
+            is_leaving: false,
+            body_bytes: 0,
+        }
+    }
+}
+
+impl Way {
+    /// Makes it anew for the next exchange; keeps some of its room.
+    pub(super) fn reset(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(ROOM_KEPT);
+        (self.sent, self.keeps_sent, self.frame) = (0, false, Frame::Plain);
+        (self.is_whole, self.is_leaving, self.body_bytes) = (false, false, 0);
+    }
+
+    /// Where a head is written, in front of all body bytes.
+    pub(super) fn head(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// What follows the head: a body that `reader` finds the end of.
+    pub(super) fn begin_body(&mut self, reader: BodyReader, frame: Frame) {
+        self.is_whole = reader.is_done();
+        (self.reader, self.frame) = (reader, frame);
+    }
+
+    /// Keeps what is sent, for a second try, as long as it is not too much.
+    pub(super) fn keep_sent(&mut self) {
+        self.keeps_sent = true;
+    }
+
+    /// There will be no second try.
+    pub(super) fn forget_sent(&mut self) {
+        if std::mem::replace(&mut self.keeps_sent, false) {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Begins anew with the first byte; false when that is gone.
+    pub(super) fn rewind(&mut self) -> bool {
+        if self.keeps_sent {
+            (self.sent, self.is_leaving) = (0, false);
+        }
+        self.keeps_sent
+    }
+
+    /// Whether the other side was given anything of it.
+    pub(super) fn has_begun_to_leave(&self) -> bool {
+        self.sent > 0 || !self.keeps_sent
+    }
+
+    fn waiting(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Whether nothing waits for the other side.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting() == 0
+    }
+
+    /// Whether it takes nothing more for now.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting() >= WAITING_BYTES_MAX
+    }
+
+    /// Whether all of it was taken and given on.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_whole && self.is_empty()
+    }
+
+    /// Takes body bytes until the body ends or the way is full; says how many bytes it used.
+    ///
+    /// # Errors
+    /// What is wrong with the body.
+    pub(super) fn take(&mut self, input: &[u8]) -> Result<usize, Rejection> {
+        let mut used = 0;
+        while used < input.len() && !self.is_whole && !self.is_full() {
+            let rest = &input[used..];
+            let piece = &rest[..rest.len().min(WAITING_BYTES_MAX)];
+            let step = self.reader.feed(piece)?;
+            used += step.consumed;
+            self.push(&piece[step.data]);
+            if step.is_done {
+                self.finish();
+            }
+        }
+        Ok(used)
+    }
+
+    /// Takes bytes that are no HTTP, as long as the way is not full.
+    pub(super) fn take_raw(&mut self, input: &[u8]) -> usize {
+        if self.is_full() {
+            return 0;
+        }
+        let used = input.len().min(WAITING_BYTES_MAX);
+        self.push(&input[..used]);
+        used
+    }
+
+    /// The connection that it is taken from has ended.
+    ///
+    /// # Errors
+    /// The body should have gone on.
+    pub(super) fn end(&mut self) -> Result<(), Rejection> {
+        if !self.is_whole {
+            self.reader.end()?;
+            self.finish();
+        }
+        Ok(())
+    }
+
+    /// Gives the other side what its room takes; says how much that was.
+    pub(super) fn send(&mut self, actions: &mut Actions<'_>) -> usize {
+        let waiting = &self.bytes[self.sent..];
+        let len = waiting.len().min(actions.room());
+        actions.send(&waiting[..len]);
+        self.sent += len;
+        if self.keeps_sent && self.sent <= KEPT_BYTES_MAX {
+            return len;
+        }
+        self.keeps_sent = false;
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+        } else {
+            self.bytes.drain(..self.sent);
+        }
+        self.sent = 0;
+        len
+    }
+
+    fn push(&mut self, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        self.body_bytes += data.len() as u64;
+        if self.frame == Frame::Plain {
+            return self.bytes.extend_from_slice(data);
+        }
+        let mut head = [0; CHUNK_HEAD_BYTES_MAX];
+        let head_bytes = write_chunk_head(&mut head, data.len() as u64).expect("room for any");
+        self.bytes.extend_from_slice(&head[..head_bytes]);
+        self.bytes.extend_from_slice(data);
+        self.bytes.extend_from_slice(CHUNK_END);
+    }
+
+    fn finish(&mut self) {
+        self.is_whole = true;
+        if self.frame == Frame::Chunks {
+            self.bytes.extend_from_slice(LAST_CHUNK);
+        }
+    }
+}

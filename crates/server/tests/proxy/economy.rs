@@ -1,0 +1,113 @@
+//! What keeping connections costs in calls of the kernel: the trace of HAProxy's "always poll for
+//! recv" (10,000 requests over 20 connections), turned by hand so that the counts are exact.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener};
+use pollux_poller::Mechanism;
+use pollux_server::config::LogLevel;
+use pollux_server::proxy::{ProxyConfig, ProxyCounter, ProxyCounters, ProxySession, ProxyShared};
+use pollux_server::{Logs, ServerCounters};
+
+const CONNECTIONS: usize = 20;
+const ROUNDS: usize = 500;
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+/// What the document counted with the rule that learns of readiness on the way.
+const CTL_MAX: u64 = 66;
+const WAITS_MAX: u64 = 2_644;
+
+struct Scene {
+    event_loop: EventLoop<ProxySession>,
+    proxied: Arc<ProxyCounters>,
+    clients: Vec<TcpStream>,
+    backend: TcpListener,
+    upstreams: Vec<TcpStream>,
+}
+
+impl Scene {
+    fn open(mechanism: Mechanism) -> Self {
+        let backend = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let to = ListenAddress::Tcp(backend.local_addr().expect("bound"));
+        let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
+        let config = ProxyConfig::new(vec![any.clone()], vec![to]);
+        let proxied = Arc::<ProxyCounters>::default();
+        let logs = Logs::new(LogLevel::Error);
+        let counters = Arc::<ServerCounters>::default();
+        let shared = ProxyShared::new(&config, counters, Arc::clone(&proxied), &logs);
+        let shared = shared.expect("no log is opened");
+        let driver = Driver::Readiness(mechanism);
+        let limits = Limits { connects_max: Some(1000), ..Limits::default() };
+        let mut event_loop = EventLoop::open(driver, shared, limits).expect("epoll is there");
+        let listener = Listener::open(&any, false).expect("a free port");
+        let ListenAddress::Tcp(front) = listener.address().clone() else { panic!("TCP") };
+        event_loop.listen(listener, false);
+        let connect = |_| {
+            let client = TcpStream::connect(front).expect("connected");
+            client.set_read_timeout(Some(crate::stage::PATIENCE)).expect("set");
+            client.set_nodelay(true).expect("set");
+            client
+        };
+        let clients = (0..CONNECTIONS).map(connect).collect();
+        Self { event_loop, proxied, clients, backend, upstreams: Vec::new() }
+    }
+
+    /// Turns until that many bytes more were sent.
+    fn turn_until_sent(&mut self, sends: u64) {
+        let counters = self.event_loop.counters();
+        let end = counters.value(Counter::Sends) + sends;
+        while counters.value(Counter::Sends) < end {
+            self.event_loop.turn(Some(Duration::from_secs(30))).expect("turned");
+        }
+    }
+
+    fn round(&mut self) {
+        self.clients.iter_mut().for_each(|client| client.write_all(REQUEST).expect("taken"));
+        self.turn_until_sent(CONNECTIONS as u64);
+        while self.upstreams.len() < CONNECTIONS {
+            let (upstream, _) = self.backend.accept().expect("accepted");
+            upstream.set_nodelay(true).expect("set");
+            self.upstreams.push(upstream);
+        }
+        for upstream in &mut self.upstreams {
+            let mut seen = [0; 1024];
+            let len = upstream.read(&mut seen).expect("a request");
+            assert!(seen[..len].ends_with(b"\r\n\r\n"));
+            upstream.write_all(ANSWER).expect("taken");
+        }
+        self.turn_until_sent(CONNECTIONS as u64);
+        for client in &mut self.clients {
+            let mut seen = [0; 1024];
+            let len = client.read(&mut seen).expect("an answer");
+            assert!(seen[..len].ends_with(b"\r\n\r\nhi"));
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_requests_over_twenty_connections_cost_few_calls_of_the_poller() {
+    for (mechanism, ctl_max) in
+        // Level-triggered: each one is added; those to the backend let go of writing once. Edge: one
+        // call for the life of a connection. Three more are the listener, the alarm and the waker.
+        [(Mechanism::Epoll, CTL_MAX), (Mechanism::EpollEt, 2 * CONNECTIONS as u64 + 3)]
+    {
+        let mut scene = Scene::open(mechanism);
+        (0..ROUNDS).for_each(|_| scene.round());
+        let poller = scene.event_loop.poller_counters().expect("it has a poller").snapshot();
+        let calls = poller.updates_sent;
+        let shown = format!("{mechanism}: {calls} changes, {} waits: {poller:?}", poller.waits);
+        println!("{mechanism}: {calls} changes, {} waits", poller.waits);
+        assert!(calls <= ctl_max, "{shown}");
+        assert!(poller.waits <= WAITS_MAX, "{shown}");
+        assert_eq!(scene.proxied.value(ProxyCounter::Connects), CONNECTIONS as u64);
+        let reuses = (CONNECTIONS * (ROUNDS - 1)) as u64;
+        assert_eq!(scene.proxied.value(ProxyCounter::Reuses), reuses);
+        let (exchanges, links) = scene.event_loop.shared().open();
+        assert_eq!((exchanges, links), (0, CONNECTIONS));
+        assert_eq!(scene.event_loop.shared().idle(0), CONNECTIONS);
+    }
+}

@@ -1,0 +1,489 @@
+//! Hostile clients and hostile backends: what the client gets, and what the backend may see.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use pollux_server::proxy::{Fault, ProxyCounter};
+
+use crate::stage::{Backend, Client, Proxy, nobody, on_every_driver};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\r\nhi";
+
+/// Requests that two parties could read in two ways, and what is refused for other reasons: none of
+/// them reaches the backend.
+const REFUSED: &[(&str, &str, u16)] = &[
+    (
+        "a length and chunks",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "two lengths",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        400,
+    ),
+    ("two equal lengths", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\nabc", 400),
+    ("a length with a sign", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc", 400),
+    (
+        "a length beyond all numbers",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        413,
+    ),
+    (
+        "chunks that are not last",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n",
+        400,
+    ),
+    (
+        "a coding with a control byte",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: \x0bchunked\r\n\r\n",
+        400,
+    ),
+    (
+        "an unknown coding",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        501,
+    ),
+    (
+        "a coding in HTTP/1.0",
+        "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+        400,
+    ),
+    ("a folded line", "GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400),
+    (
+        "a space before the colon",
+        "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n",
+        400,
+    ),
+    ("a bare LF", "GET / HTTP/1.1\r\nHost: x\nA: b\r\n\r\n", 400),
+    ("a bare CR in a value", "GET / HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n", 400),
+    ("a NUL in a value", "GET / HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n", 400),
+    ("no host", "GET / HTTP/1.1\r\n\r\n", 400),
+    ("two hosts", "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+    ("a host with a path", "GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", 400),
+    ("a target with a space", "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    (
+        "a tunnel",
+        "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
+        405,
+    ),
+    ("TRACE", "TRACE / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+    (
+        "another expectation",
+        "POST / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nContent-Length: 1\r\n\r\na",
+        417,
+    ),
+    ("HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+];
+
+#[test]
+fn what_could_be_read_in_two_ways_never_reaches_a_backend() {
+    let backend = Backend::start(|_, mut client| {
+        client.head();
+        client.try_send("HTTP/1.1 200 Smuggled\r\nContent-Length: 0\r\n\r\n");
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            for (name, request, status) in REFUSED {
+                let mut client = proxy.client();
+                client.try_send(request);
+                let given = client.rest();
+                let line = format!("HTTP/1.1 {status} ");
+                assert!(given.starts_with(&line), "{driver}, {name}: {given:?}");
+                assert!(!given.contains("\nHTTP/1.1 "), "{driver}, {name}: {given:?}");
+            }
+            let long = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(20_000));
+            let mut client = proxy.client();
+            client.try_send(long);
+            assert!(client.rest().starts_with("HTTP/1.1 431 "), "{driver}");
+        },
+    );
+    assert_eq!(backend.accepted(), 0, "a refused request reached the backend");
+}
+
+/// Bodies that turn out wrong when the backend has seen their beginning: it never sees an end.
+#[test]
+fn a_body_that_breaks_its_framing_is_never_completed_for_the_backend() {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let whole = Arc::clone(&ends);
+    let backend = Backend::start(move |_, mut client| {
+        client.head();
+        if client.rest().ends_with("0\r\n\r\n") {
+            whole.fetch_add(1, SeqCst);
+        }
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            for broken in [
+                "3\r\nabcX\r\n0\r\n\r\n",
+                "3\nabc\r\n0\r\n\r\n",
+                "-1\r\n",
+                "3\r\nabc\r\n0\r\nA b\r\n\r\n",
+            ] {
+                let mut client = proxy.client();
+                client.send(
+                    "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
+                );
+                client.try_send(broken);
+                let given = client.rest();
+                assert!(given.starts_with("HTTP/1.1 400 "), "{driver}, {broken:?}: {given:?}");
+            }
+        },
+    );
+    assert_eq!(ends.load(SeqCst), 0, "a broken body was completed");
+}
+
+/// What a backend does with its first request, and what the client gets.
+struct Hostile {
+    name: &'static str,
+    answer: &'static str,
+    /// First line of what the client gets.
+    status: &'static str,
+    /// Whether the client's connection must end without a whole answer.
+    is_cut: bool,
+    fault: Option<Fault>,
+}
+
+const HOSTILE: &[Hostile] = &[
+    Hostile {
+        name: "closes at once",
+        answer: "",
+        status: "HTTP/1.1 502 ",
+        is_cut: false,
+        fault: Some(Fault::Closed),
+    },
+    Hostile {
+        name: "closes in its head",
+        answer: "HTTP/1.1 200 OK\r\nContent-Le",
+        status: "HTTP/1.1 502 ",
+        is_cut: false,
+        fault: Some(Fault::Closed),
+    },
+    Hostile {
+        name: "speaks something else",
+        answer: "SSH-2.0-x\r\n",
+        status: "HTTP/1.1 502 ",
+        is_cut: false,
+        fault: Some(Fault::BadAnswer),
+    },
+    Hostile {
+        name: "two lengths",
+        answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+        status: "HTTP/1.1 502 ",
+        is_cut: false,
+        fault: Some(Fault::BadAnswer),
+    },
+    Hostile {
+        name: "a folded line",
+        answer: "HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n",
+        status: "HTTP/1.1 502 ",
+        is_cut: false,
+        fault: Some(Fault::BadAnswer),
+    },
+    Hostile {
+        name: "a coding that nobody asked for",
+        answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        status: "HTTP/1.1 502 ",
+        is_cut: false,
+        fault: Some(Fault::BadAnswer),
+    },
+    Hostile {
+        name: "an upgrade that nobody asked for",
+        answer: "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nraw",
+        status: "HTTP/1.1 502 ",
+        is_cut: false,
+        fault: Some(Fault::BadAnswer),
+    },
+    Hostile {
+        name: "closes in the middle of a length",
+        answer: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
+        status: "HTTP/1.1 200 ",
+        is_cut: true,
+        fault: Some(Fault::Cut),
+    },
+    Hostile {
+        name: "closes in the middle of chunks",
+        answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        status: "HTTP/1.1 200 ",
+        is_cut: true,
+        fault: Some(Fault::Cut),
+    },
+    Hostile {
+        name: "breaks its chunks",
+        answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n",
+        status: "HTTP/1.1 200 ",
+        is_cut: true,
+        fault: Some(Fault::BadAnswer),
+    },
+    Hostile {
+        name: "says more than its length",
+        answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 Second\r\nContent-Length: 0\r\n\r\n",
+        status: "HTTP/1.1 200 ",
+        is_cut: false,
+        fault: None,
+    },
+    Hostile {
+        name: "a length beside chunks",
+        answer: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        status: "HTTP/1.1 200 ",
+        is_cut: false,
+        fault: None,
+    },
+];
+
+#[test]
+fn a_backend_that_misbehaves_never_makes_a_part_pass_for_the_whole() {
+    for (place, hostile) in HOSTILE.iter().enumerate() {
+        let backend = Backend::start(move |_, mut client| {
+            if client.head().contains("GET /next ") {
+                client.try_send(OK);
+                return;
+            }
+            client.try_send(HOSTILE[place].answer);
+        });
+        on_every_driver(
+            &[backend.address],
+            |_| {},
+            |driver, proxy| {
+                let name = hostile.name;
+                let mut client = proxy.client();
+                client.send(GET);
+                let head = client.head();
+                // What went wrong before the first byte was passed on can still be told.
+                let is_told = hostile.is_cut && head.starts_with("HTTP/1.1 502 ");
+                assert!(is_told || head.starts_with(hostile.status), "{driver}, {name}: {head:?}");
+                if hostile.is_cut && !is_told {
+                    let rest = client.rest();
+                    let is_whole = rest.ends_with("0\r\n\r\n") || rest.len() >= 9;
+                    assert!(!is_whole, "{driver}, {name}: {rest:?}");
+                } else {
+                    // The connection is in order, and the next answer is the next request's.
+                    client.send("GET /next HTTP/1.1\r\nHost: x\r\n\r\n");
+                    let rest = client.until("\r\n\r\nhi");
+                    let all = format!("{head}{rest}");
+                    assert!(
+                        all.ends_with("Content-Length: 2\r\n\r\nhi"),
+                        "{driver}, {name}: {all:?}"
+                    );
+                    assert!(!all.contains("Second"), "{driver}, {name}: {all:?}");
+                }
+                if let Some(fault) = hostile.fault {
+                    proxy.await_that(name, |proxy| proxy.faults(fault) == 1);
+                }
+            },
+        );
+    }
+}
+
+#[test]
+fn a_backend_that_nobody_can_reach_is_503_and_others_are_tried() {
+    let backend = Backend::start(|_, mut client| {
+        while !client.head().is_empty() {
+            client.try_send(OK);
+        }
+    });
+    let (gone, there) = (nobody(), backend.address);
+    on_every_driver(
+        &[gone],
+        |_| {},
+        |driver, proxy| {
+            let mut client = proxy.client();
+            client.send(GET);
+            let head = client.head();
+            assert!(head.starts_with("HTTP/1.1 503 "), "{driver}: {head}");
+            assert_eq!(proxy.faults(Fault::ConnectFailed), 1, "{driver}");
+        },
+    );
+    on_every_driver(
+        &[gone, there],
+        |_| {},
+        |driver, proxy| {
+            for _ in 0..4 {
+                let mut client = proxy.client();
+                client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+                let head = client.head();
+                assert!(head.starts_with("HTTP/1.1 200 "), "{driver}: {head}");
+            }
+            assert!(proxy.count(ProxyCounter::Retries) >= 1, "{driver}");
+        },
+    );
+}
+
+#[test]
+fn a_backend_that_says_nothing_is_504() {
+    let backend = Backend::start(|_, mut client| {
+        client.head();
+        client.rest();
+    });
+    let short = |config: &mut pollux_server::proxy::ProxyConfig| {
+        config.limits.first_byte_timeout = Duration::from_millis(50);
+    };
+    on_every_driver(&[backend.address], short, |driver, proxy| {
+        let mut client = proxy.client();
+        client.send(GET);
+        assert!(client.head().starts_with("HTTP/1.1 504 "), "{driver}");
+        assert_eq!(proxy.faults(Fault::FirstByteTimeout), 1, "{driver}");
+    });
+}
+
+#[test]
+fn a_body_that_stands_still_ends_the_exchange_on_both_sides() {
+    let backend = Backend::start(|_, mut client| {
+        let head = client.head();
+        if head.starts_with("GET") {
+            client.try_send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
+        }
+        client.rest();
+    });
+    let short = |config: &mut pollux_server::proxy::ProxyConfig| {
+        config.limits.body_timeout = Duration::from_millis(50);
+    };
+    on_every_driver(&[backend.address], short, |driver, proxy| {
+        let mut client = proxy.client();
+        client.send(GET);
+        assert!(client.rest().ends_with("\r\n\r\nabc"), "{driver}");
+        proxy.await_that("the fault", |proxy| proxy.faults(Fault::BodyTimeout) == 1);
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc");
+        assert!(client.rest().starts_with("HTTP/1.1 408 "), "{driver}");
+        proxy.await_that("the fault", |proxy| proxy.faults(Fault::ClientTimeout) == 1);
+        proxy.await_that("the end of all", |proxy| proxy.open_connections() == 0);
+    });
+}
+
+/// An idle connection that the backend closed is found out by the next request, which is repeated
+/// when that is safe.
+#[test]
+fn a_request_is_repeated_only_when_that_is_safe() {
+    // The first request of each connection is answered, the second one is read and never answered.
+    let backend = Backend::start(|_, mut client| {
+        client.head();
+        client.send(OK);
+        client.head();
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            let mut client = proxy.client();
+            client.send(GET);
+            assert!(client.until("hi").starts_with("HTTP/1.1 200 "), "{driver}");
+            client.send(GET);
+            assert!(client.until("hi").starts_with("HTTP/1.1 200 "), "{driver}: repeated");
+            assert_eq!(proxy.count(ProxyCounter::Retries), 1, "{driver}");
+            client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab");
+            assert!(client.head().starts_with("HTTP/1.1 502 "), "{driver}: not repeated");
+            assert_eq!(proxy.count(ProxyCounter::Retries), 1, "{driver}");
+            assert_eq!(proxy.faults(Fault::Closed), 1, "{driver}");
+        },
+    );
+}
+
+/// Bytes that come before a request was sent on a connection answer no request.
+#[test]
+fn an_answer_that_nobody_asked_for_goes_to_nobody() {
+    let backend = Backend::start(|_, mut client| {
+        client.head();
+        client.send(OK);
+        client.try_send("HTTP/1.1 200 Unasked\r\nContent-Length: 2\r\n\r\nno");
+        client.rest();
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            for _ in 0..3 {
+                let mut client = proxy.client();
+                client.send(GET);
+                assert!(client.until("hi").starts_with("HTTP/1.1 200 OK"), "{driver}");
+                // What comes behind a whole answer ends the connection to the backend.
+                proxy.await_that("the end of it", |proxy| proxy.open_connections() == 1);
+                drop(client);
+                proxy.await_that("the end of all", |proxy| proxy.open_connections() == 0);
+            }
+            assert!(proxy.count(ProxyCounter::Unasked) >= 3, "{driver}");
+        },
+    );
+}
+
+#[test]
+fn a_client_that_goes_away_takes_its_upstream_connection_along() {
+    let backend = Backend::start(|_, mut client| {
+        client.head();
+        client.rest();
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            for _ in 0..3 {
+                let mut client: Client = proxy.client();
+                client.send(GET);
+                proxy.await_that("a request", |proxy| proxy.open_connections() == 2);
+                // With unread output of ours in the way it is a reset.
+                let linger =
+                    rustix::net::sockopt::set_socket_linger(&client.socket, Some(Duration::ZERO));
+                linger.expect("set");
+                drop(client);
+                proxy.await_that("the end of both", |proxy| proxy.open_connections() == 0);
+            }
+            assert_eq!(proxy.faults(Fault::ClientGone), 3, "{driver}");
+        },
+    );
+}
+
+#[test]
+fn an_early_answer_comes_through_and_the_rest_of_the_body_ends_with_the_connection() {
+    let backend = Backend::start(|_, mut client| {
+        client.head();
+        client.send("HTTP/1.1 413 Too Much\r\nDate: d\r\nContent-Length: 2\r\n\r\nno");
+        client.rest();
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy: &Proxy| {
+            let mut client = proxy.client();
+            client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc");
+            let given = client.until("\r\n\r\nno");
+            assert!(given.starts_with("HTTP/1.1 413 Too Much\r\n"), "{driver}: {given}");
+            client.try_send("GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.end();
+            assert_eq!(client.rest(), "", "{driver}: nothing more is answered");
+        },
+    );
+}
+
+/// A client of HTTP/1.0 takes the end of the connection for the end of the answer: it has to see an
+/// error instead.
+#[test]
+fn a_cut_answer_is_no_end_for_a_client_that_waits_for_one() {
+    use std::io::{ErrorKind, Read};
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let backend = Backend::start(move |_, mut client| {
+        client.head();
+        client.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+        // Ends only when the client has got that.
+        wait.lock().expect("no panic").recv().expect("told");
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            let mut client = proxy.client();
+            client.send("GET / HTTP/1.0\r\n\r\n");
+            assert!(client.head().ends_with("Connection: close\r\n\r\n"), "{driver}");
+            assert_eq!(client.bytes(3), b"abc", "{driver}");
+            go_on.send(()).expect("it waits");
+            let end = client.socket.read(&mut [0; 16]).map_err(|error| error.kind());
+            assert_eq!(end, Err(ErrorKind::ConnectionReset), "{driver}: it looks like an end");
+        },
+    );
+}

@@ -1,0 +1,244 @@
+//! Heads, framing and interim answers: what the backend sees of a request, and what the client sees
+//! of an answer, byte for byte.
+
+use std::sync::{Arc, Mutex};
+
+use crate::stage::{Backend, on_every_driver};
+
+/// One request with its answer.
+struct Row {
+    name: &'static str,
+    /// What the client sends.
+    request: &'static str,
+    /// What the backend gets: the whole of it.
+    seen: &'static str,
+    /// What it answers.
+    answer: &'static str,
+    /// Whether the backend ends the connection behind it.
+    ends: bool,
+    /// What the client gets: the whole of it.
+    given: &'static str,
+    /// Whether the client's connection ends with it.
+    is_last: bool,
+}
+
+const SIMPLE: Row = Row {
+    name: "a request and its answer",
+    request: "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept:   */*  \r\n\r\n",
+    seen: "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n@\r\n",
+    answer: "HTTP/1.1 200 Fine\r\nDate: d\r\nContent-Length: 2\r\nServer:  s\r\n\r\nhi",
+    ends: false,
+    given: "HTTP/1.1 200 Fine\r\nDate: d\r\nServer: s\r\nContent-Length: 2\r\n\r\nhi",
+    is_last: false,
+};
+
+/// `@` stands for what the proxy says of itself.
+const FORWARDED: &str = "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\
+                         X-Forwarded-Host: x\r\nVia: 1.1 pollux\r\n";
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn rows() -> Vec<Row> {
+    let get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let got = "GET / HTTP/1.1\r\nHost: x\r\n@\r\n";
+    vec![
+        SIMPLE,
+        Row {
+            name: "fields of the connection end at the proxy, in both directions",
+            request: "GET / HTTP/1.1\r\nHost: x\r\nConnection: close, X-Foo, keep-alive\r\nX-Foo: 1\r\n\
+                      X-Bar: 2\r\nTE: trailers\r\nKeep-Alive: a\r\nProxy-Connection: b\r\n\
+                      Proxy-Authorization: c\r\n\r\n",
+            seen: "GET / HTTP/1.1\r\nHost: x\r\nX-Bar: 2\r\n@\r\n",
+            answer: "HTTP/1.1 200 OK\r\nDate: d\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\n\
+                     Proxy-Connection: x\r\nUpgrade: h2c\r\nTrailer: y\r\nContent-Length: 0\r\n\r\n",
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            is_last: true,
+            ..SIMPLE
+        },
+        Row {
+            name: "who asked is said by the proxy alone",
+            request: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\nForwarded: for=1\r\n\
+                      X_Forwarded_For: 7\r\nX-Forwarded-Proto: https\r\n\r\n",
+            seen: got,
+            ..SIMPLE
+        },
+        Row {
+            name: "an absolute target says which host is meant",
+            request: "GET http://x/y HTTP/1.1\r\nHost: evil\r\n\r\n",
+            seen: "GET /y HTTP/1.1\r\nHost: x\r\n@\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "chunks are made anew, extensions and trailers end at the proxy",
+            request: "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                      3;a=b\r\nabc\r\n0;z\r\nX-Trailer: 1\r\nContent-Length: 9\r\n\r\n",
+            seen: "POST / HTTP/1.1\r\nHost: x\r\n@Transfer-Encoding: chunked\r\n\r\n\
+                   3\r\nabc\r\n0\r\n\r\n",
+            answer: "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n\
+                     00002;x\r\nhi\r\n0\r\nX: y\r\n\r\n",
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "a length with zeros in front is a number",
+            request: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 003\r\n\r\nabc",
+            seen: "POST / HTTP/1.1\r\nHost: x\r\n@Content-Length: 3\r\n\r\nabc",
+            answer: "HTTP/1.1 201 Made\r\nDate: d\r\nContent-Length: 02, 2\r\n\r\nhi",
+            given: "HTTP/1.1 201 Made\r\nDate: d\r\nContent-Length: 2\r\n\r\nhi",
+            ..SIMPLE
+        },
+        Row {
+            name: "a request of HTTP/1.0 that names no host gets the backend's",
+            request: "GET / HTTP/1.0\r\nX: y\r\n\r\n",
+            seen: "GET / HTTP/1.1\r\nHost: #\r\nX: y\r\nX-Forwarded-For: 127.0.0.1\r\n\
+                   X-Forwarded-Proto: http\r\nX-Forwarded-Host: \r\nVia: 1.0 pollux\r\n\r\n",
+            answer: SIMPLE.answer,
+            given: "HTTP/1.1 200 Fine\r\nDate: d\r\nServer: s\r\nContent-Length: 2\r\n\
+                    Connection: close\r\n\r\nhi",
+            is_last: true,
+            ..SIMPLE
+        },
+        Row {
+            name: "a client of HTTP/1.0 gets no chunks",
+            request: "GET / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
+            seen: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 127.0.0.1\r\n\
+                   X-Forwarded-Proto: http\r\nX-Forwarded-Host: x\r\nVia: 1.0 pollux\r\n\r\n",
+            answer: "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\nConnection: close\r\n\r\nhi",
+            is_last: true,
+            ..SIMPLE
+        },
+        Row {
+            name: "a client of HTTP/1.0 that asks for it is kept",
+            request: "GET / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
+            seen: "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 127.0.0.1\r\n\
+                   X-Forwarded-Proto: http\r\nX-Forwarded-Host: x\r\nVia: 1.0 pollux\r\n\r\n",
+            given: "HTTP/1.1 200 Fine\r\nDate: d\r\nServer: s\r\nContent-Length: 2\r\n\
+                    Connection: keep-alive\r\n\r\nhi",
+            ..SIMPLE
+        },
+        Row {
+            name: "an answer that lasts until the end of the connection becomes chunks",
+            request: get,
+            seen: got,
+            answer: "HTTP/1.0 200 OK\r\nDate: d\r\n\r\nhi",
+            ends: true,
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "an answer to HEAD has the length of GET and no body",
+            request: "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+            seen: "HEAD / HTTP/1.1\r\nHost: x\r\n@\r\n",
+            answer: "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 1000\r\n\r\n",
+            given: "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 1000\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "204 has no length",
+            request: get,
+            seen: got,
+            answer: "HTTP/1.1 204 No\r\nDate: d\r\nContent-Length: 5\r\n\r\n",
+            given: "HTTP/1.1 204 No\r\nDate: d\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "304 may have the length of 200",
+            request: get,
+            seen: got,
+            answer: "HTTP/1.1 304 Same\r\nDate: d\r\nContent-Length: 5\r\nETag: \"e\"\r\n\r\n",
+            given: "HTTP/1.1 304 Same\r\nDate: d\r\nETag: \"e\"\r\nContent-Length: 5\r\n\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "hints come through in front of the answer",
+            request: get,
+            seen: got,
+            answer: "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: x\r\n\r\n\
+                     HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\r\nhi",
+            given: "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+                    HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 2\r\n\r\nhi",
+            ..SIMPLE
+        },
+        Row {
+            name: "no upgrade but to a WebSocket is asked for",
+            request: "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+                      Upgrade: h2c\r\nHTTP2-Settings: AAA\r\n\r\n",
+            seen: got,
+            ..SIMPLE
+        },
+        Row {
+            name: "OPTIONS loses one of its hops",
+            request: "OPTIONS * HTTP/1.1\r\nHost: x\r\nMax-Forwards: 3\r\n\r\n",
+            seen: "OPTIONS * HTTP/1.1\r\nHost: x\r\nMax-Forwards: 2\r\n@\r\n",
+            ..SIMPLE
+        },
+        Row {
+            name: "a method that nobody knows goes on",
+            request: "BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n",
+            seen: "BREW /pot HTTP/1.1\r\nHost: x\r\n@\r\n",
+            ..SIMPLE
+        },
+    ]
+}
+
+#[test]
+fn heads_and_bodies_are_written_anew_on_every_driver() {
+    let rows = Arc::new(rows());
+    let seen: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
+    let (played, told) = (Arc::clone(&rows), Arc::clone(&seen));
+    // Which row it is the backend knows by a field that no row has.
+    let backend = Backend::start(move |_, mut client| {
+        loop {
+            let head = client.head();
+            if head.is_empty() {
+                return;
+            }
+            let (mark, head) = cut_mark(&head);
+            let row = &played[mark];
+            let body_bytes = row.seen.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
+            let body = String::from_utf8(client.bytes(body_bytes)).expect("ASCII");
+            told.lock().expect("no panic").push((mark, head + &body));
+            client.try_send(row.answer);
+            if row.ends {
+                return;
+            }
+        }
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            seen.lock().expect("no panic").clear();
+            for (mark, row) in rows.iter().enumerate() {
+                let mut client = proxy.client();
+                let line_end = row.request.find("\r\n").expect("a line") + 2;
+                let (line, rest) = row.request.split_at(line_end);
+                client.send(format!("{line}X-Mark: {mark}\r\n{rest}"));
+                let given = String::from_utf8(client.bytes(row.given.len())).expect("ASCII");
+                assert_eq!(given, row.given, "{driver}: {}", row.name);
+                if row.is_last {
+                    assert_eq!(client.rest(), "", "{driver}: {}", row.name);
+                }
+                let (at, came) = seen.lock().expect("no panic").pop().expect("it was asked");
+                assert_eq!(at, mark, "{driver}: {}", row.name);
+                let expected = row.seen.replace('@', FORWARDED);
+                let expected = expected.replace('#', &backend.address.to_string());
+                assert_eq!(came, expected, "{driver}: {}", row.name);
+                if !row.is_last {
+                    // Nothing is left over, in either direction.
+                    client.send("GET / HTTP/1.1\r\nHost: x\r\nX-Mark: 0\r\n\r\n");
+                    let again = String::from_utf8(client.bytes(SIMPLE.given.len())).expect("ASCII");
+                    assert_eq!(again, SIMPLE.given, "{driver}: behind {}", row.name);
+                    seen.lock().expect("no panic").pop();
+                }
+            }
+        },
+    );
+}
+
+fn cut_mark(head: &str) -> (usize, String) {
+    let start = head.find("X-Mark: ").expect("every request has one");
+    let end = start + head[start..].find("\r\n").expect("a line") + 2;
+    let mark = head[start + 8..end - 2].parse().expect("a number");
+    (mark, head[..start].to_owned() + &head[end..])
+}

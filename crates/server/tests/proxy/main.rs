@@ -1,0 +1,19 @@
+//! The proxy between clients and backends that are bytes in the hands of a test, on every driver.
+//!
+//! | file | what it holds the proxy to |
+//! |---|---|
+//! | `stage` | starts proxies, scripted backends and clients |
+//! | `heads` | what is written anew: a table of requests and answers, byte for byte |
+//! | `faults` | hostile clients and hostile backends: a table of what the client gets |
+//! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
+//! | `economy` | calls that the poller is spared: counts of the engine |
+//!
+//! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
+//! that is a failure.
+#![expect(clippy::print_stdout, reason = "a skipped driver is named")]
+
+mod economy;
+mod faults;
+mod flow;
+mod heads;
+mod stage;

@@ -1,0 +1,250 @@
+//! Proxies on every driver, backends that play a script, clients that compare bytes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pollux_engine::{Driver, GroupError, ListenAddress};
+use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
+use pollux_server::{Server, ServerError};
+
+/// Far longer than anything here takes on a busy machine; what waits so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A proxy that runs.
+pub(crate) struct Proxy {
+    server: Option<Server>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Proxy {
+    /// A proxy to these backends; none where the driver is not to be had.
+    pub(crate) fn start(
+        driver: Driver,
+        backends: &[SocketAddr],
+        set: impl FnOnce(&mut ProxyConfig),
+    ) -> Option<Self> {
+        let listen = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
+        let backends = backends.iter().map(|address| ListenAddress::Tcp(*address)).collect();
+        let mut config = ProxyConfig::new(vec![listen], backends);
+        config.poller = Some(driver);
+        config.log_level = pollux_server::config::LogLevel::Error;
+        set(&mut config);
+        match Server::start_proxy(&config) {
+            Ok(server) => {
+                let ListenAddress::Tcp(address) = server.addresses()[0] else { panic!("TCP") };
+                Some(Self { server: Some(server), address })
+            }
+            Err(ServerError::Group { cause: GroupError::Loop(reason), .. }) => {
+                assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{driver}: {reason}");
+                println!("{driver} is skipped: {reason}");
+                None
+            }
+            Err(error) => panic!("{driver}: {error}"),
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_ref().expect("it runs")
+    }
+
+    pub(crate) fn count(&self, counter: ProxyCounter) -> u64 {
+        let loops = &self.server().overview().loops;
+        loops.iter().map(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.value(counter))).sum()
+    }
+
+    pub(crate) fn faults(&self, fault: Fault) -> u64 {
+        let place = Fault::ALL.iter().position(|each| each.name() == fault.name());
+        let place = place.expect("every fault is in the list");
+        let loops = &self.server().overview().loops;
+        loops.iter().map(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.faults(place))).sum()
+    }
+
+    pub(crate) fn open_connections(&self) -> u64 {
+        self.server().overview().loops.iter().map(|each| each.engine.open()).sum()
+    }
+
+    /// Waits until `is_so` holds.
+    pub(crate) fn await_that(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so(self) {
+            assert!(Instant::now() < end, "{what} did not happen");
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+            let ended = server.join();
+            if !std::thread::panicking() {
+                ended.expect("its loops end well");
+            }
+        }
+    }
+}
+
+/// Runs `test` on every driver that is to be had.
+pub(crate) fn on_every_driver(
+    backends: &[SocketAddr],
+    set: impl Fn(&mut ProxyConfig),
+    test: impl Fn(Driver, &Proxy),
+) {
+    for driver in Driver::ALL {
+        if let Some(proxy) = Proxy::start(driver, backends, &set) {
+            test(driver, &proxy);
+        }
+    }
+}
+
+/// One end of a connection in the hands of a test.
+pub(crate) struct Client {
+    pub(crate) socket: TcpStream,
+    kept: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(to: SocketAddr) -> Self {
+        Self::of(TcpStream::connect(to).expect("connected"))
+    }
+
+    pub(crate) fn of(socket: TcpStream) -> Self {
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_write_timeout(Some(PATIENCE)).expect("set");
+        socket.set_nodelay(true).expect("set");
+        Self { socket, kept: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).expect("taken");
+    }
+
+    /// As `send`, where the other side may close meanwhile.
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.socket.write_all(bytes.as_ref());
+    }
+
+    pub(crate) fn end(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
+    fn more(&mut self) -> bool {
+        let mut buffer = vec![0; 64 * 1024];
+        match self.socket.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(len) => {
+                self.kept.extend_from_slice(&buffer[..len]);
+                true
+            }
+            // A cut is an end for those who read.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error}, after {:?}", String::from_utf8_lossy(&self.kept)),
+        }
+    }
+
+    /// The next bytes up to `end` and with it; less at the end of the connection.
+    pub(crate) fn until(&mut self, end: &str) -> String {
+        loop {
+            if let Some(at) = find(&self.kept, end.as_bytes()) {
+                let rest = self.kept.split_off(at + end.len());
+                return text(&std::mem::replace(&mut self.kept, rest));
+            }
+            if !self.more() {
+                return text(&std::mem::take(&mut self.kept));
+            }
+        }
+    }
+
+    /// The next head; empty at the end of the connection.
+    pub(crate) fn head(&mut self) -> String {
+        self.until("\r\n\r\n")
+    }
+
+    /// The next `len` bytes; less at the end of the connection.
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        while self.kept.len() < len && self.more() {}
+        let rest = self.kept.split_off(len.min(self.kept.len()));
+        std::mem::replace(&mut self.kept, rest)
+    }
+
+    /// All that comes until the connection ends.
+    pub(crate) fn rest(&mut self) -> String {
+        while self.more() {}
+        text(&std::mem::take(&mut self.kept))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+/// A backend: each connection is played by the same function, in a thread of its own.
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
+    accepted: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Backend {
+    /// `play` is given each connection and its number from 0.
+    pub(crate) fn start(play: impl Fn(u64, Client) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let (accepted, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (counted, over, play) = (Arc::clone(&accepted), Arc::clone(&is_over), Arc::new(play));
+        let thread = std::thread::spawn(move || {
+            loop {
+                let (socket, _) = listener.accept().expect("accepted");
+                if over.load(SeqCst) {
+                    return;
+                }
+                let number = counted.fetch_add(1, SeqCst);
+                let play = Arc::clone(&play);
+                std::thread::spawn(move || play(number, Client::of(socket)));
+            }
+        });
+        Self { address, accepted, is_over, thread: Some(thread) }
+    }
+
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(SeqCst)
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.is_over.store(true, SeqCst);
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An address where nobody listens.
+pub(crate) fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("bound")
+}
+
+/// The value of a field of a head.
+pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(": ")?;
+        found.eq_ignore_ascii_case(name).then_some(value)
+    })
+}
