@@ -12,6 +12,7 @@ use crate::axis_flags::AxisFlags;
 use crate::fld::FldFlags;
 use crate::load::LoadFlags;
 use crate::pool::PoolCommand;
+use crate::proxy::ProxyFlags;
 use crate::serve::ServeFlags;
 use crate::values::Choice;
 use crate::{help, mistakes, values};
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     Load(Box<LoadFlags>),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
     Serve(Box<ServeFlags>),
+    /// Pass HTTP/1.1 requests on to backends, on any event mechanism
+    #[command(arg_required_else_help = true)]
+    Proxy(Box<ProxyFlags>),
     /// Run a pool of service processes behind POSIX message queues (XATMI)
     #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),

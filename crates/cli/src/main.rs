@@ -25,6 +25,7 @@ mod output;
 mod pages;
 mod pool;
 mod progress;
+mod proxy;
 mod serve;
 mod service_table;
 mod values;
@@ -62,6 +63,7 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
         Command::Load(flags) => load::run(&flags),
         Command::Pool(command) => pool::run(*command),
         Command::Serve(flags) => serve::run(&flags),
+        Command::Proxy(flags) => proxy::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Fld(flags) => fld::run(&flags),
         Command::Completions { shell } => pages::completions(shell),

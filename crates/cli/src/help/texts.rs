@@ -1,7 +1,7 @@
 //! Which sections each command has, and those of the commands that have no file of their own.
 
 use super::Section;
-use crate::{fld, load, pool};
+use crate::{fld, load, pool, proxy};
 
 /// The sections of the command at `path`, such as `pollux lab run`.
 pub(super) fn of(path: &str) -> &'static [Section] {
@@ -28,6 +28,7 @@ pub(super) fn of(path: &str) -> &'static [Section] {
         }
         "pollux load" => load::NOTES,
         "pollux serve" => SERVE,
+        "pollux proxy" => proxy::NOTES,
         "pollux pool" => pool::NOTES,
         "pollux doctor" => DOCTOR,
         "pollux fld" => fld::NOTES,
