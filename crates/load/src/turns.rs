@@ -67,13 +67,14 @@ impl Turns {
         Ok(Self { worker })
     }
 
-    /// Requests begin for `length`, on every connection as soon as the one before was answered.
-    /// Returns when the last of them was answered or given up; then nothing is under way.
+    /// Requests begin for `length`, or until so many have begun where `requests` says so, on every
+    /// connection as soon as the one before was answered. Returns when the last of them was answered
+    /// or given up; then nothing is under way.
     ///
     /// # Errors
     /// [`LoadError::Loop`] when the loop failed. Requests that failed are counted.
-    pub fn turn(&mut self, length: Duration) -> Result<Turned, LoadError> {
-        self.worker.turn_for(length)
+    pub fn turn(&mut self, length: Duration, requests: Option<u64>) -> Result<Turned, LoadError> {
+        self.worker.turn_for(length, requests)
     }
 
     /// Looks what the server has done to the crowd since it was opened: what has become of the

@@ -380,8 +380,8 @@ struct State {
     start: Instant,
     /// Failures in a row by part, point and arm.
     failures: HashMap<(String, String, String), u32>,
-    /// Length of a turn, by part and point.
-    lengths: HashMap<(String, String), set::Length>,
+    /// What the first set found out, by part, point and group of arms.
+    lengths: HashMap<(String, String, usize), set::Length>,
     /// How long a point took the last time, by part and point.
     point_times: HashMap<(String, String), Duration>,
 }

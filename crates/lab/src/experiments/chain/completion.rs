@@ -142,7 +142,7 @@ impl Watcher for Completion {
     /// What the ring was granted.
     fn described(&self) -> Described {
         let notes = self.ring.setup().refused.clone();
-        Described { mechanism: Some(Driver::Completion.to_string()), generator: None, notes }
+        Described { mechanism: Some(Driver::Completion.to_string()), notes, ..Described::default() }
     }
 }
 

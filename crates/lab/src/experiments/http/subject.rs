@@ -14,7 +14,7 @@ use super::own;
 use super::server::Server;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Life, Subject};
+use crate::turns::{self, Described, Life, Stint, Subject};
 
 /// A turn in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
@@ -61,8 +61,9 @@ impl<'a> Served<'a> {
 }
 
 impl Subject for Served<'_> {
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
-        let turned = self.load.turn(length).map_err(|error| generator_failed(&error))?;
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+        let turned =
+            self.load.turn(stint.length, stint.units).map_err(|error| generator_failed(&error))?;
         if turned.failed as f64 > turned.right as f64 * FAILED_SHARE_MAX {
             let (failed, right) = (turned.failed, turned.right);
             return Err(self.server.failed(&format!("{failed} failures beside {right} answers")));
@@ -85,6 +86,7 @@ impl Subject for Served<'_> {
             mechanism: self.server.mechanism.clone(),
             generator: Some(format!("pollux {version} ({})", own::driver())),
             notes: self.server.notes.clone(),
+            ends_by_units: true,
         }
     }
 
