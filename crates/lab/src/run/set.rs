@@ -227,7 +227,9 @@ impl Runner<'_> {
         loop {
             let is_last = turn * 2 > TURN_MAX.min(point.runtime);
             let mut most = vec![0; arms.len()];
-            if (!is_last || is_by_units) && self.settles(arms, turn, &mut most) || is_last {
+            let looks = !is_last || is_by_units;
+            let is_settled = looks && self.settles(arms, turn, &mut most);
+            if is_settled || is_last {
                 let of_baseline = arms
                     .iter()
                     .zip(&most)
