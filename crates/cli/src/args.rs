@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_lab::doctor::Asked;
+use pollux_doctor::Asked;
+use pollux_lab::doctor;
 use pollux_lab::experiments::Experiment;
 
 use crate::axis_flags::AxisFlags;
@@ -83,10 +84,10 @@ pub(crate) struct DoctorFlags {
 
 /// The names of the lab's own tables.
 fn asked() -> impl TypedValueParser<Value = Asked> {
-    let known = |name| Asked::by_name(name).expect("its own name");
+    let known = |name| doctor::asked(name).expect("its own name");
     Choice::new(
         "experiment or job",
-        Asked::names().map(|(name, about)| (name.to_owned(), about, known(name))),
+        doctor::names().map(|(name, about)| (name.to_owned(), about, known(name))),
     )
 }
 

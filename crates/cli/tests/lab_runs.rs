@@ -47,7 +47,7 @@ fn record(output: &Output) -> Value {
 
 /// Whether a program is there; where it is not, the test says so and is over.
 fn has(program: &str) -> bool {
-    let found = pollux_lab::host::programs::find(program).is_some();
+    let found = pollux_doctor::host::programs::find(program).is_some();
     if !found {
         skip(&format!("{program} is not installed"));
     }

@@ -24,7 +24,7 @@ use crate::host::sources::Sources;
 use crate::judge;
 use crate::measure::Pass;
 use crate::plan::{Method, Plan, PlannedPoint};
-use crate::record::{Block, Ending, Interval, JobRecord, Outcome, Record, Run, Verdict};
+use crate::record::{Block, Ending, Fact, Interval, JobRecord, Outcome, Record, Run, Verdict};
 use crate::stats::{StoppingRule, block_order};
 
 mod arm;
@@ -366,7 +366,9 @@ impl Runner<'_> {
             min_effect: job.min_effect,
             target_ci: job.target_ci,
         };
-        record.environment = Environment::read().facts();
+        let facts = Environment::read().facts().into_iter();
+        record.environment =
+            facts.map(|(name, reading)| Fact { name: name.to_owned(), reading }).collect();
         record.environment.extend(build::facts(job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
