@@ -229,7 +229,7 @@ pub(crate) struct JobFlags {
     /// Blocks: each runs every arm at every point once [default: the job's, else 12]
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) blocks: Option<String>,
-    /// Most blocks, added while the interval is wider than --target-ci; disturbed blocks are
+    /// Most blocks, added while the interval is wider than --precision; disturbed blocks are
     /// repeated beyond it
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) max_blocks: Option<String>,
@@ -243,9 +243,9 @@ pub(crate) struct JobFlags {
     /// Differences below this are called equivalent, such as 3%
     #[arg(long, value_name = "PERCENT", help_heading = "Job")]
     pub(crate) min_effect: Option<String>,
-    /// Add blocks until the 95 % interval is this much to either side, such as 1.5%
+    /// Measure until each row is decided or its 95 % interval is this narrow to either side, such as 1%
     #[arg(long, value_name = "PERCENT", help_heading = "Job")]
-    pub(crate) target_ci: Option<String>,
+    pub(crate) precision: Option<String>,
     /// Sample the CPU clock in a pass of its own: kernel symbols with shares [default rate: 999]
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "999",
           require_equals = true, help_heading = "Job")]

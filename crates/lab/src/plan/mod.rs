@@ -304,7 +304,7 @@ mod tests {
             seed: 1,
             blocks: 12,
             blocks_max: 30,
-            target_ci: 0.015,
+            precision: 0.015,
             min_effect: 0.03,
             budget: None,
             profile_hz: None,

@@ -160,7 +160,7 @@ impl Runner<'_> {
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
         let label = self.label(None, point, &point.arms[point.baseline], Pass::Timing);
-        let is_open = |arm: &Arm| state.is_open(&label, &arm.name, job.target_ci);
+        let is_open = |arm: &Arm| state.is_open(&label, &arm.name, job.precision);
         let wants = done < job.blocks || (done < job.blocks_max && point.arms.iter().any(is_open));
         wants && !self.is_over_budget(point, state)
     }
@@ -182,7 +182,7 @@ impl Runner<'_> {
         let rule = StoppingRule {
             blocks_min: job.blocks as usize,
             blocks_max: job.blocks_max as usize,
-            target_half_width: job.target_ci,
+            target_half_width: job.precision,
         };
         let headline = judge::headline(self.plan, &state.record);
         if !rule.needs_more_blocks(done as usize, &headline) {
@@ -364,7 +364,7 @@ impl Runner<'_> {
             blocks: job.blocks,
             blocks_max: job.blocks_max,
             min_effect: job.min_effect,
-            target_ci: job.target_ci,
+            target_ci: job.precision,
         };
         let facts = Environment::read().facts().into_iter();
         record.environment =

@@ -184,7 +184,7 @@ impl Runner<'_> {
                 let is_needed = [arm_name(point), SAME_AGAIN].contains(&&*arm.name);
                 !is_further
                     || is_needed
-                    || state.is_open(&label, &arm.name, self.plan.job.target_ci)
+                    || state.is_open(&label, &arm.name, self.plan.job.precision)
             })
             .collect();
         // Whoever starts first has the better addresses, for all that one knows.
