@@ -11,7 +11,9 @@ pub(crate) struct AxisFlags(pub(crate) Vec<(String, Vec<String>)>);
 
 impl Args for AxisFlags {
     fn augment_args(command: Command) -> Command {
-        axes().fold(command, |command, (experiment, axis)| command.arg(flag(experiment, axis)))
+        axes().fold(command, |command, (experiment, axis)| {
+            command.arg(flag(experiment, axis)).args(flag_without(axis))
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -24,6 +26,7 @@ impl FromArgMatches for AxisFlags {
         let given = axes().filter_map(|(_, axis)| {
             let values = match axis.kind {
                 AxisKind::Switch => matches.get_flag(axis.name).then(|| vec!["true".to_owned()])?,
+                AxisKind::Either if matches.get_flag(&without(axis)) => vec!["false".to_owned()],
                 _ => matches.get_many::<String>(axis.name)?.cloned().collect(),
             };
             Some((axis.name.to_owned(), values))
@@ -65,6 +68,17 @@ pub(crate) fn text(only: Option<Experiment>) -> String {
     text
 }
 
+/// The flag that is short for `false`.
+fn without(axis: &Axis) -> String {
+    format!("no-{}", axis.flag())
+}
+
+/// That flag, of an axis that has it.
+fn flag_without(axis: &'static Axis) -> Option<Arg> {
+    let arg = Arg::new(without(axis)).long(without(axis)).action(ArgAction::SetTrue).hide(true);
+    (axis.kind == AxisKind::Either).then(|| arg.conflicts_with(axis.name))
+}
+
 fn list(arg: Arg, value: &'static str) -> Arg {
     let arg = arg.action(ArgAction::Append).value_delimiter(',').value_name(value);
     arg.hide_possible_values(true)
@@ -93,5 +107,6 @@ fn flag(experiment: Experiment, axis: &'static Axis) -> Arg {
         }
         AxisKind::Either => list(arg, "BOOL").value_parser(Offered::names(["true", "false"])),
         AxisKind::Count(..) | AxisKind::WordOrCount(..) => list(arg, "N"),
+        AxisKind::Path => list(arg, "PATH"),
     }
 }

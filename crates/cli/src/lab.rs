@@ -159,7 +159,7 @@ fn overrides(target: &str, flags: JobFlags) -> Overrides {
         interval: flags.interval,
         profile: flags.profile,
         min_effect: flags.min_effect,
-        precision: flags.precision,
+        target_ci: flags.target_ci,
         request_times: flags.request_times,
         show_intervals: flags.show_intervals,
         rates: flags.rates,

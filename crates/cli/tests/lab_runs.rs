@@ -47,7 +47,7 @@ fn record(output: &Output) -> Value {
 
 /// Whether a program is there; where it is not, the test says so and is over.
 fn has(program: &str) -> bool {
-    let found = pollux_doctor::host::programs::find(program).is_some();
+    let found = pollux_lab::host::programs::find(program).is_some();
     if !found {
         skip(&format!("{program} is not installed"));
     }
@@ -96,8 +96,8 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
         let requests = run["events"].as_f64().expect("requests");
         let cpu_us = run["cpu_ns"]["value"].as_f64().expect("CPU time") / 1000.0;
         let value = run["value"].as_f64().expect("the metric");
-        // The median of the turns is of the order of the mean of all of them: the unit is right.
-        assert!((0.1..10.0).contains(&(value / (cpu_us / requests))), "{run}");
+        // The median of the turns, beside the mean of all of them.
+        assert!((0.5..2.0).contains(&(value / (cpu_us / requests))), "{run}");
         assert!(run["turns"]["rounds"].as_u64() >= Some(12), "{run}");
         assert_eq!(run["turns"]["log_ratio"].is_number(), arm == "A/A", "{run}");
         assert!(run["figures"]["generator_us_per_request"].as_f64() > Some(0.0));
@@ -143,7 +143,7 @@ fn every_generator_loads_a_server_in_the_same_blocks() {
             "--baseline",
             "raw-epoll",
             "--runtime",
-            "200ms",
+            "1s",
         ],
         &folder,
     );
@@ -158,7 +158,9 @@ fn every_generator_loads_a_server_in_the_same_blocks() {
         };
         let runs = record["runs"].as_array().expect("runs");
         let run = runs.iter().find(|run| run["point"] == point && run["arm"] == "raw-epoll");
-        let run = &run.unwrap_or_else(|| panic!("no run at {point}"))["outcome"]["measured"];
+        let outcome = &run.unwrap_or_else(|| panic!("no run at {point}"))["outcome"];
+        let run = &outcome["measured"];
+        assert!(run.is_object(), "{outcome}");
         assert!(run["generator"].as_str().is_some_and(|name| name.starts_with(generator)), "{run}");
         assert!(run["events"].as_u64() > Some(0), "{run}");
     }
@@ -305,7 +307,7 @@ fn builds_are_servers_and_run_workloads() {
 fn an_interrupted_run_leaves_no_process_behind() {
     let folder = Folder::new("http-interrupted");
     let axes = json!({"connections": "4", "pipeline": "1", "keepalive": "true", "dead": "10",
-                      "generator": "pollux", "reply_bytes": "128"});
+                      "generator": "pollux", "reply_bytes": "128", "path": "/"});
     let spec = json!({"experiment": "http", "arm": {"peer": "raw-epoll"}, "axes": axes, "seed": 1, "ramp_ms": 0,
                       "runtime_ms": 600_000, "interval_ms": 100, "pass": "timing",
                       "scratch": folder.0});

@@ -181,7 +181,10 @@ fn an_external_program_is_looked_at_before_the_run() {
         let said = run(verb, "./nosuch {connections}");
         assert!(said.contains("arm mine: ./nosuch: no such program; expected a path"), "{said}");
         let said = run(verb, "echo {pipes}");
-        assert!(said.contains("arm mine: {pipes} is no axis of http; expected {"), "{said}");
+        assert!(
+            said.contains("arm mine: {pipes} stands for nothing in http; expected {"),
+            "{said}"
+        );
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
     command.args(["lab", "plan", "http", "--connections", "4"]);

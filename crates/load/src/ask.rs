@@ -61,7 +61,7 @@ pub fn ask(target: &Target, patience: Duration) -> Result<Answered, AskError> {
     let (mut reading, mut unread) = (Reading::default(), Vec::new());
     let mut part = vec![0; PART_BYTES];
     loop {
-        let len = connection.read(&mut part).map_err(AskError::Answer)?;
+        let len = connection.read(&mut part).map_err(|error| in_time(error, patience))?;
         let read = match len {
             0 => reading
                 .end()
@@ -81,6 +81,16 @@ pub fn ask(target: &Target, patience: Duration) -> Result<Answered, AskError> {
             return Ok(Answered { status, body_bytes, keep_alive });
         }
     }
+}
+
+/// A read that has waited long enough says "try again".
+fn in_time(error: io::Error, patience: Duration) -> AskError {
+    AskError::Answer(match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {patience:?}"))
+        }
+        _ => error,
+    })
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub enum AxisKind {
     Switch,
     /// `true`, `false` or a list of both.
     Either,
+    /// What a request asks for: it begins with `/`.
+    Path,
 }
 
 /// Streams: descriptors are bounded by RLIMIT_NOFILE later, in the plan.
@@ -173,7 +175,7 @@ pub(super) const HTTP: &[Axis] = &[
     },
     Axis {
         name: "keepalive",
-        about: "whether connections are kept; without, each request has its own",
+        about: "whether connections are kept; without (--no-keepalive), each request has its own",
         original: Some("ab -k"),
         kind: AxisKind::Either,
         default: &["true"],
@@ -191,6 +193,13 @@ pub(super) const HTTP: &[Axis] = &[
         original: Some("dphttpd --msgsize"),
         kind: AxisKind::Count(1, 65_536),
         default: &["128"],
+    },
+    Axis {
+        name: "path",
+        about: "what is asked for; servers of your own may answer elsewhere than at /",
+        original: None,
+        kind: AxisKind::Path,
+        default: &["/"],
     },
     Axis {
         name: "reply",
@@ -261,6 +270,7 @@ impl Axis {
             }
             AxisKind::Switch => "true or false".to_owned(),
             AxisKind::Either => "true, false".to_owned(),
+            AxisKind::Path => "a path such as /x, in ASCII and without spaces".to_owned(),
         }
     }
 
@@ -272,6 +282,10 @@ impl Axis {
         let is_right = match self.kind {
             AxisKind::Word(words) => words.contains(&value),
             AxisKind::Switch | AxisKind::Either => matches!(value, "true" | "false"),
+            AxisKind::Path => {
+                value.starts_with('/')
+                    && value.bytes().all(|byte| byte.is_ascii_graphic() && !b",#".contains(&byte))
+            }
             AxisKind::WordOrCount(words, ..) if words.contains(&value) => true,
             AxisKind::Count(low, high) | AxisKind::WordOrCount(_, low, high) => {
                 let number = value.replace('_', "").parse::<u64>();

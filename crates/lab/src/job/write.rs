@@ -26,7 +26,7 @@ impl Job {
         line("seed", self.seed.to_string());
         line("blocks", self.blocks.to_string());
         line("max_blocks", self.blocks_max.to_string());
-        line("precision", quoted(&share_text(self.precision)));
+        line("target_ci", quoted(&share_text(self.target_ci)));
         line("min_effect", quoted(&share_text(self.min_effect)));
         if let Some(budget) = self.budget {
             line("budget", quoted(&length_text(budget)));
@@ -59,7 +59,7 @@ fn write_part(text: &mut String, part: &Part) {
         let Some(values) = part.axes.get(axis.name) else { continue };
         let value = |value: &String| match axis.kind {
             AxisKind::WordOrCount(words, ..) if words.contains(&value.as_str()) => quoted(value),
-            AxisKind::Word(_) => quoted(value),
+            AxisKind::Word(_) | AxisKind::Path => quoted(value),
             AxisKind::Count(..)
             | AxisKind::WordOrCount(..)
             | AxisKind::Switch

@@ -142,6 +142,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
         notes.push(format!("{} of {tried} runs failed: {reason}", failures.len()));
     }
     notes.extend(runs.findings(arm));
+    notes.extend(runs.other_answer(arm));
     ResultRow {
         experiment: runs.part.to_owned(),
         point: runs.point.point.label.clone(),

@@ -92,6 +92,18 @@ impl<'a> PointRuns<'a> {
         told.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
     }
 
+    /// That an arm answers requests with another length than the baseline, if so.
+    pub(super) fn other_answer(&self, arm: &Arm) -> Option<String> {
+        let bytes = |arm: &Arm| {
+            self.measured(arm).find_map(|measured| measured.figures.get("answer_bytes").copied())
+        };
+        let baseline = &self.point.arms[self.point.baseline];
+        let (own, others) = (bytes(arm)?, bytes(baseline)?);
+        (own != others).then(|| {
+            format!("it answers {own} bytes, {} answers {others}: not the same work", baseline.name)
+        })
+    }
+
     /// How an arm was measured where it took turns.
     pub(super) fn turns(&self, arm: &Arm) -> Option<RowTurns> {
         let turns: Vec<_> = self.measured(arm).filter_map(|measured| measured.turns).collect();

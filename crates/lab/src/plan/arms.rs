@@ -40,9 +40,7 @@ fn fault(
         ArmKind::Build(ref build) => driver_fault(experiment, build.driver, missing),
         ArmKind::Wait(wait) => missing(Wanted::Wait(wait)),
         ArmKind::Peer(peer) => missing(Wanted::Peer(experiment, peer)),
-        ArmKind::Server { .. } | ArmKind::Running { .. } => {
-            Some("servers that are none of the lab's own are not started yet".to_owned())
-        }
+        ArmKind::Server { .. } | ArmKind::Running { .. } => None,
         ArmKind::WithoutPoller | ArmKind::Program(_) => None,
     }
 }

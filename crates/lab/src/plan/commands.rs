@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::PlannedPoint;
 use crate::arm::{Arm, ArmKind, Program};
-use crate::experiments::{Experiment, Metric};
+use crate::experiments::{Experiment, Metric, http};
 use crate::host::programs;
 use crate::job::Job;
 use crate::stats::Direction;
@@ -26,7 +26,8 @@ pub fn faults(job: &Job) -> Vec<String> {
 fn fault(kind: &ArmKind, experiment: Experiment) -> Option<String> {
     let (command, more): (_, &[&str]) = match kind {
         ArmKind::Program(Program { command, .. }) => (command, &[]),
-        ArmKind::Server { command } => (command, &["port", "address"]),
+        ArmKind::Server { command } => (command, &http::PLACES),
+        ArmKind::Running { pid, address } => return http::running_fault(*pid, *address),
         ArmKind::Build(build) if !programs::is_program(&build.program) => {
             let path = build.program.display();
             return Some(format!("{path}: no such program; expected a build of pollux"));
@@ -47,7 +48,10 @@ fn placeholder_fault(command: &str, more: &[&str], experiment: Experiment) -> Op
     let mut names = line.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
     let wrong = names.find(|name| is_name(name) && !known.contains(name))?;
     let expected: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
-    Some(format!("{{{wrong}}} is no axis of {experiment}; expected {}", expected.join(", ")))
+    Some(format!(
+        "{{{wrong}}} stands for nothing in {experiment}; expected {}",
+        expected.join(", ")
+    ))
 }
 
 /// A program that is not there: every run of it would fail.
@@ -95,8 +99,10 @@ mod tests {
         let said = faults(&job("sh {connections}"));
         assert_eq!(
             said,
-            ["arm mine: {connections} is no axis of pipes; expected {pipes}, {rule}, {messages}, \
-             {message_bytes}"]
+            [
+                "arm mine: {connections} stands for nothing in pipes; expected {pipes}, {rule}, {messages}, \
+             {message_bytes}"
+            ]
         );
     }
 }

@@ -23,8 +23,7 @@ mod show;
 
 pub use budget::Forecast;
 pub use here::missing_here;
-pub(crate) use pollux_doctor::room::FDS_SPARE;
-pub use pollux_doctor::room::Resources;
+pub(crate) use place::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, SERVER_FDS_SPARE};
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.
@@ -41,6 +40,15 @@ pub struct Machine<'a> {
     pub resources: Resources,
     /// Why something can't be had here, if it can't.
     pub missing: &'a dyn Fn(Wanted) -> Option<String>,
+}
+
+/// What is free of what all processes together may have; `None` where nobody knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resources {
+    /// Memory.
+    pub memory_bytes: Option<u64>,
+    /// Slots of AIO contexts (`fs.aio-max-nr`).
+    pub aio_slots: Option<u64>,
 }
 
 /// What a plan asks a machine for.
@@ -250,7 +258,7 @@ pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> 
             AxisKind::Word(_) if axis.name == "reply" => {
                 words.push(format!("{value} {}", axis.name));
             }
-            AxisKind::Word(_) => words.push(value.clone()),
+            AxisKind::Word(_) | AxisKind::Path => words.push(value.clone()),
             AxisKind::Count(..) => words.push(counted(value, axis.name)),
             AxisKind::WordOrCount(..) => words.push(format!("{value} {}", axis.name)),
             AxisKind::Either if value == "false" => words.push(format!("no {}", axis.name)),
@@ -304,7 +312,7 @@ mod tests {
             seed: 1,
             blocks: 12,
             blocks_max: 30,
-            precision: 0.015,
+            target_ci: 0.015,
             min_effect: 0.03,
             budget: None,
             profile_hz: None,

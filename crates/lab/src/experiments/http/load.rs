@@ -5,7 +5,7 @@ use crate::experiments::{Generator, PROCESSES};
 use crate::measure::RunSpec;
 
 /// The axes of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     /// Connections of the generator.
     pub(super) connections: usize,
@@ -19,6 +19,8 @@ pub(super) struct Load {
     pub(super) is_split: bool,
     /// Length of a reply's body.
     pub(super) reply_bytes: usize,
+    /// What is asked for.
+    pub(super) path: String,
     /// Server processes that share the port.
     pub(super) processes: usize,
     /// What makes the load.
@@ -35,6 +37,7 @@ impl Load {
             dead: spec.count("dead")?,
             is_split: crate::experiments::is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes")?,
+            path: spec.word("path")?.to_owned(),
             processes: if spec.axes.contains_key(PROCESSES) { spec.count(PROCESSES)? } else { 1 },
             generator: generator(spec.word("generator")?)?,
         })

@@ -19,16 +19,20 @@ mod ab;
 mod config;
 mod crowd;
 pub mod floor;
+mod foreign;
 mod generator;
+mod listener;
 mod load;
 mod own;
 mod process;
 mod server;
+mod start;
 mod subject;
 mod times;
 mod tree;
 mod wrk;
 
+pub(crate) use foreign::{PLACES, running_fault};
 pub(crate) use generator::missing;
 pub(crate) use subject::Served;
 
@@ -49,9 +53,9 @@ pub(crate) fn measure(
 ) -> Result<Done, MeasureError> {
     let load = Load::of(spec)?;
     let [server_cpu, generator_cpu] = turns::cpus()?;
-    let mut server = Server::start(spec, &load, server_cpu)?;
+    let mut server = Server::start(spec, &load, server_cpu, is_interrupted)?;
     turns::pin(generator_cpu)?;
-    let dead = DeadCrowd::open(load.dead, server.address, "/", is_interrupted)?;
+    let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
     server.leaves_out(&dead.pids());
     if !spec.ramp_time().is_zero() {
         let ramp_time = spec.ramp_time();
@@ -76,7 +80,8 @@ pub(crate) fn measure(
     }
     server.end(is_interrupted)?;
     done.mechanism.clone_from(&server.mechanism);
-    done.notes.clone_from(&server.notes);
+    done.findings.extend(server.findings.clone());
+    done.figures.extend(server.figures());
     done.generator = described.or_else(|| Some(generator::with_version(load.generator)));
     Ok(done)
 }

@@ -5,9 +5,9 @@
 //! well. What it has started is its `Tree`'s.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,10 +49,40 @@ pub(super) struct Process {
 impl Process {
     /// Starts `command`, which says what becomes of standard input and output; `name` stands for it
     /// in messages.
-    pub(super) fn start(name: &str, mut command: Command) -> Result<Self, MeasureError> {
+    pub(super) fn start(name: &str, command: Command) -> Result<Self, MeasureError> {
+        let (output, said) = Self::pipe(name)?;
+        Self::start_with(name, command, output, said)
+    }
+
+    /// The same with what it prints on standard output among its words.
+    pub(super) fn start_hearing_all(
+        name: &str,
+        mut command: Command,
+    ) -> Result<Self, MeasureError> {
+        let (output, said) = Self::pipe(name)?;
+        let copy = output.try_clone();
+        command.stdout(copy.map_err(|cause| MeasureError::Io { call: "dup", cause })?);
+        Self::start_with(name, command, output, said)
+    }
+
+    fn pipe(name: &str) -> Result<(PipeWriter, PipeReader), MeasureError> {
+        let pipe = std::io::pipe();
+        let (said, output) = pipe
+            .map_err(|cause| MeasureError::Setup { what: format!("a pipe from {name}"), cause })?;
+        Ok((output, said))
+    }
+
+    fn start_with(
+        name: &str,
+        mut command: Command,
+        output: PipeWriter,
+        said: PipeReader,
+    ) -> Result<Self, MeasureError> {
         let setup = |cause| MeasureError::Setup { what: format!("the process {name}"), cause };
-        command.stderr(Stdio::piped());
+        command.stderr(output);
         let mut child = command.spawn().map_err(setup)?;
+        // Ours of its ends: the end of its words is that of its last process.
+        drop(command);
         let pid = Pid::from_child(&child);
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => handle,
@@ -63,7 +93,7 @@ impl Process {
             }
         };
         let last = Arc::default();
-        let lines = listen(&mut child, Arc::clone(&last));
+        let lines = listen(said, Arc::clone(&last));
         let (name, line) = (name.to_owned(), String::new());
         Ok(Self { name, child, handle, lines, last, line, is_over: false })
     }
@@ -71,6 +101,19 @@ impl Process {
     /// Its kernel number.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What stands for it in messages.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it ended, in words; only of one that has.
+    pub(super) fn how_it_ended(&mut self) -> String {
+        match self.child.try_wait() {
+            Ok(Some(status)) => format!("ended with {status}"),
+            _ => "ended".to_owned(),
+        }
     }
 
     /// Ends its standard input, which was made a pipe.
@@ -189,34 +232,34 @@ impl Drop for Process {
     }
 }
 
-fn listen(child: &mut Child, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<String> {
+fn listen(said: PipeReader, last: Arc<Mutex<VecDeque<String>>>) -> Receiver<String> {
     let (sender, lines) = channel();
-    if let Some(stderr) = child.stderr.take() {
-        // Ends with the process; all is read, so that the process never waits for a reader.
-        std::thread::spawn(move || {
-            let mut stderr = BufReader::new(stderr);
-            let (mut line, mut kept) = (Vec::new(), 0);
-            while let Ok(1..) = stderr.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
-                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-                line.clear();
-                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-                last.push_back(text.clone());
-                let over = last.len().saturating_sub(LAST_LINES);
-                last.drain(..over);
-                drop(last);
-                if kept < LINES_MAX {
-                    kept += 1;
-                    // The receiver goes away with the process.
-                    let _ = sender.send(text);
-                }
+    // Ends with the process; all is read, so that the process never waits for a reader.
+    std::thread::spawn(move || {
+        let mut said = BufReader::new(said);
+        let (mut line, mut kept) = (Vec::new(), 0);
+        while let Ok(1..) = said.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            line.clear();
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.push_back(text.clone());
+            let over = last.len().saturating_sub(LAST_LINES);
+            last.drain(..over);
+            drop(last);
+            if kept < LINES_MAX {
+                kept += 1;
+                // The receiver goes away with the process.
+                let _ = sender.send(text);
             }
-        });
-    }
+        }
+    });
     lines
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
 
     fn shell(line: &str) -> Process {

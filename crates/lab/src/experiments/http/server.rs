@@ -1,29 +1,28 @@
-//! The server of one run: which command starts it, when it is ready, which processes it is.
+//! The server of one run: when it is ready, what it answers, which processes it is, what they use.
 //!
 //! Where one process may not hold all connections there are several on the same port, and the
-//! kernel spreads connections among them by hash.
+//! kernel spreads connections among them by hash. A server that ran before is left as it was found.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use pollux_engine::Driver;
 use pollux_load::{Answered, AskError, Target, ask};
 
-use super::config;
+use super::foreign;
+use super::listener;
 use super::load::Load;
 use super::process::Process;
+use super::start::{setup, started};
 use super::times::TimesSocket;
 use super::tree::{Tree, threads_of};
-use crate::arm::Peer;
+use crate::arm::ArmKind;
 use crate::error::{MeasureError, in_words};
-use crate::host::programs;
 use crate::measure::{Pass, RunSpec};
 use crate::turns;
 
-/// How long a server may take until it answers.
-const READY_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take until it answers: one of a user may have much to read before.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// Between two attempts to connect to a server that does not say when it is ready.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long one answer may take.
@@ -41,61 +40,148 @@ pub(super) struct Asked {
 
 /// A server that answers.
 pub(super) struct Server {
-    /// Those of its processes that were started here; at least one, all on the same port.
+    /// For messages.
+    name: String,
+    /// Those of its processes that were started here, all on the same port; none of one that ran
+    /// before.
     processes: Vec<Process>,
-    /// These and all that they have started.
+    /// Whether the process that was started has left its work to another one, as daemons do.
+    is_daemon: bool,
+    /// All its processes.
     tree: Tree,
     /// Where it listens.
     pub(super) address: SocketAddr,
     /// What it is asked for.
     pub(super) asked: Asked,
+    /// What it answered at first.
+    answered: Answered,
     /// The mechanism that it says it runs on; only pollux says so.
     pub(super) mechanism: Option<String>,
     /// Where it tells how long requests took, in the pass that asks for it.
     pub(super) times: Option<TimesSocket>,
-    /// What a reader has to know of it.
-    pub(super) notes: Vec<String>,
-}
-
-/// What is started, and how its address becomes known.
-struct Start {
-    name: String,
-    command: Command,
-    /// Chosen by the lab; otherwise the process says it.
-    address: Option<SocketAddr>,
+    /// What a reader has to know of it, by kind.
+    pub(super) findings: BTreeMap<String, String>,
+    /// How many of its processes had ended when it had answered.
+    ended_before: u64,
 }
 
 impl Server {
-    /// Starts the server of a run and returns when it has given one correct answer.
-    pub(super) fn start(spec: &RunSpec, load: &Load, cpu: usize) -> Result<Self, MeasureError> {
+    /// Starts the server of a run, or looks for the one that runs, and returns when it has given one
+    /// correct answer.
+    pub(super) fn start(
+        spec: &RunSpec,
+        load: &Load,
+        cpu: usize,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Self, MeasureError> {
+        if let ArmKind::Running { pid, address } = spec.arm {
+            return Self::attach(pid, address, load, cpu);
+        }
         turns::pin(cpu)?;
+        let mut tree = Tree::of_this_process()?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         // Of several processes each has but a part of the requests.
         let is_timing = spec.pass == Pass::RequestTimes && load.processes == 1;
         let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
         let (mut first, address) = started(spec, load, cpu, any, times.as_ref())?;
-        let url = format!("http://{address}/");
-        let answered = first_answer(&mut first, &url)?;
-        let asked = Asked { url, status: 200, body_bytes: Some(load.reply_bytes as u64) };
-        if let Some(what) = fault(&answered, &asked) {
+        let url = format!("http://{address}{}", load.path);
+        let answered = first_answer(&mut first, &mut tree, address, &url, is_interrupted)?;
+        let asked = match spec.arm {
+            ArmKind::Server { .. } => Asked { url, status: answered.status, body_bytes: None },
+            _ => Asked { url, status: 200, body_bytes: Some(load.reply_bytes as u64) },
+        };
+        if let Some(what) = fault(&answered, &asked, load) {
             return Err(first.failed(&what));
         }
+        tree.look();
+        if listener::is_of(&tree.pids(), address) == Some(false) {
+            return Err(first.failed(&foreign::strangers_at(address, &tree.pids())));
+        }
+        let is_daemon = first.ends_within(Duration::ZERO, is_interrupted)?;
+        let name = first.name().to_owned();
         let mut processes = vec![first];
         // Each says by itself that it listens; who answers on the port is the kernel's choice.
         for _ in 1..load.processes {
             processes.push(started(spec, load, cpu, address, None)?.0);
         }
-        let pids: Vec<u32> = processes.iter().map(Process::pid).collect();
-        let tree = Tree::of(&pids).map_err(|cause| setup("the server's processes", cause))?;
-        let mut server =
-            Self { processes, tree, address, asked, mechanism: None, times, notes: Vec::new() };
-        server.tree.adopts_orphans()?;
+        let mut server = Self::of(name, processes, tree, address, asked, answered, load);
+        (server.is_daemon, server.times) = (is_daemon, times);
+        server.mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
         // Most stay where they were started; some choose CPUs themselves.
         if let Err((pid, errno)) = server.tree.pin(cpu) {
-            server.notes.push(format!("process {pid} could not be kept on CPU {cpu}: {errno}"));
+            let text = format!("process {pid} could not be kept on CPU {cpu}: {errno}");
+            server.findings.insert("not-pinned".to_owned(), text);
         }
-        server.mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
         Ok(server)
+    }
+
+    /// The server that runs as process `pid`.
+    fn attach(
+        pid: u32,
+        address: SocketAddr,
+        load: &Load,
+        cpu: usize,
+    ) -> Result<Self, MeasureError> {
+        let name = format!("process {pid}");
+        let failed = |what: String| MeasureError::Program { program: name.clone(), what };
+        if let Some(what) = foreign::running_fault(pid, address) {
+            return Err(failed(what));
+        }
+        let url = format!("http://{address}{}", load.path);
+        let target = Target::parse(&url, None).map_err(|error| failed(in_words(&error)))?;
+        let answered = ask(&target, ANSWER_PATIENCE).map_err(|error| {
+            let elsewhere = foreign::elsewhere(&[pid], "; it listens at ");
+            failed(format!("did not answer {url}: {}{elsewhere}", in_words(&error)))
+        })?;
+        let asked = Asked { url, status: answered.status, body_bytes: None };
+        if let Some(what) = fault(&answered, &asked, load) {
+            return Err(failed(what));
+        }
+        let tree = Tree::of(&[pid]).map_err(|cause| setup("a look at the process", cause))?;
+        let cpus = tree.cpus();
+        let mut server = Self::of(name, Vec::new(), tree, address, asked, answered, load);
+        if cpus != [cpu] {
+            let cpus = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            let text = format!(
+                "process {pid} may run on CPUs {cpus} and was left there: `taskset -acp {cpu} {pid}` \
+                 keeps it on that of the other servers"
+            );
+            server.findings.insert("not-pinned".to_owned(), text);
+        }
+        Ok(server)
+    }
+
+    fn of(
+        name: String,
+        processes: Vec<Process>,
+        mut tree: Tree,
+        address: SocketAddr,
+        asked: Asked,
+        answered: Answered,
+        load: &Load,
+    ) -> Self {
+        tree.look();
+        let ended_before = tree.ended();
+        let mut findings = BTreeMap::new();
+        if load.is_kept_alive && !answered.keep_alive {
+            let text = "it closes the connection behind each answer, so that its cost has a connection \
+                        for each request; --no-keepalive asks all arms for the same";
+            findings.insert("closes".to_owned(), text.to_owned());
+        }
+        let (is_daemon, mechanism, times) = (false, None, None);
+        Self {
+            name,
+            processes,
+            is_daemon,
+            tree,
+            address,
+            asked,
+            answered,
+            mechanism,
+            times,
+            findings,
+            ended_before,
+        }
     }
 
     /// Says that these children of this process have nothing to do with the server.
@@ -105,7 +191,17 @@ impl Server {
 
     /// How many of its processes have ended since it answered.
     pub(super) const fn ended(&self) -> u64 {
-        self.tree.ended()
+        self.tree.ended() - self.ended_before
+    }
+
+    /// What it answered, and how many of its processes have ended since.
+    pub(super) fn figures(&self) -> BTreeMap<String, f64> {
+        let figures = [
+            ("answer_status", f64::from(self.answered.status)),
+            ("answer_bytes", self.answered.body_bytes as f64),
+            ("processes_ended", self.ended() as f64),
+        ];
+        figures.map(|(name, figure)| (name.to_owned(), figure)).into()
     }
 
     /// CPU time of all its processes, when they sleep.
@@ -126,227 +222,126 @@ impl Server {
 
     /// A failure of it, with the last that it said.
     pub(super) fn failed(&mut self, what: &str) -> MeasureError {
-        self.processes[0].failed(what)
+        match self.processes.first_mut() {
+            Some(first) => first.failed(what),
+            None => MeasureError::Program { program: self.name.clone(), what: what.to_owned() },
+        }
     }
 
-    /// Ends it.
+    /// Ends it, unless it ran before.
     ///
     /// # Errors
     /// [`MeasureError::Program`] where it has ended already, and was not there for the whole
     /// window.
     pub(super) fn end(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
-        for process in &mut self.processes {
-            if process.ends_within(Duration::ZERO, is_interrupted)? {
-                return Err(process.failed("ended while it was measured"));
-            }
+        self.tree.look();
+        let mut is_over = !self.tree.is_alive();
+        for process in self.processes.iter_mut().filter(|_| !self.is_daemon) {
+            is_over |= process.ends_within(Duration::ZERO, is_interrupted)?;
         }
-        self.tree.end();
-        self.processes.iter_mut().for_each(Process::end);
+        if is_over {
+            return Err(self.failed("ended while it was measured"));
+        }
+        if !self.processes.is_empty() {
+            self.tree.end();
+            self.processes.iter_mut().for_each(Process::end);
+        }
         Ok(())
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.tree.end();
-    }
-}
-
-/// Starts one process of the server, and waits until it says where it listens, if it does.
-fn started(
-    spec: &RunSpec,
-    load: &Load,
-    cpu: usize,
-    listen: SocketAddr,
-    times: Option<&TimesSocket>,
-) -> Result<(Process, SocketAddr), MeasureError> {
-    let mut start = start(spec, load, cpu, listen, times)?;
-    start.command.stdin(Stdio::null()).stdout(Stdio::null());
-    let mut process = Process::start(&start.name, start.command)?;
-    let (address, mechanism) = match start.address {
-        Some(address) => (address, None),
-        None => announced(&mut process)?,
-    };
-    is_as_asked(spec.arm.driver(), mechanism)?;
-    Ok((process, address))
-}
-
-/// A server of pollux must say that it runs on the driver that it was asked for: one that says
-/// nothing could run on any. Other servers have none.
-fn is_as_asked(asked: Option<Driver>, said: Option<String>) -> Result<(), MeasureError> {
-    let Some(asked) = asked else { return Ok(()) };
-    let got = said.unwrap_or_else(|| "none that it names".to_owned());
-    match got.split([',', ' ']).any(|word| word == asked.name()) {
-        true => Ok(()),
-        false => Err(MeasureError::WrongMechanism { asked, got }),
-    }
-}
-
-/// The command of each arm. This is the only place that knows them.
-fn start(
-    spec: &RunSpec,
-    load: &Load,
-    cpu: usize,
-    listen: SocketAddr,
-    times: Option<&TimesSocket>,
-) -> Result<Start, MeasureError> {
-    let listen = listen.to_string();
-    let itself = || std::env::current_exe().map_err(|cause| setup("this program's path", cause));
-    if let Some(driver) = spec.arm.driver() {
-        let program = spec.arm.build().map_or_else(itself, |build| Ok(build.program.clone()))?;
-        let mut command = Command::new(program);
-        command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
-        command.args(["--listen", &listen, "--poller", driver.name(), "--threads", "1"]);
-        if load.processes > 1 {
-            command.args(["--listeners", "shared"]);
-        }
-        command.args(["--pin", &cpu.to_string()]);
-        // As the others are told: no run is longer.
-        command.args(["--idle-timeout", "1h"]);
-        if load.is_split {
-            command.arg("--split-reply");
-        }
-        if let Some(socket) = times {
-            command.args(["--request-times", "--stats", &socket.listen()]);
-        }
-        return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
-    }
-    match spec.arm.peer() {
-        None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
-        Some(floor @ (Peer::RawEpoll | Peer::RawUring)) => {
-            let mut command = Command::new(itself()?);
-            command.args(["lab", "floor", floor.name(), "--listen", &listen]);
-            command.args(["--reply", &load.reply_bytes.to_string()]);
-            if !load.is_kept_alive {
-                command.arg("--close");
-            }
-            Ok(Start { name: floor.to_string(), command, address: None })
-        }
-        Some(peer) if load.processes > 1 => {
-            Err(MeasureError::Spec(format!("{peer} in several processes")))
-        }
-        Some(peer) => start_peer(peer, load, &spec.scratch),
-    }
-}
-
-fn start_peer(peer: Peer, load: &Load, scratch: &Path) -> Result<Start, MeasureError> {
-    let name = peer.name().to_owned();
-    let missing = programs::missing(peer.name(), peer.package().unwrap_or_default());
-    let program: PathBuf = programs::find(peer.name()).ok_or_else(|| MeasureError::Program {
-        program: name.clone(),
-        what: missing.unwrap_or_else(|| "not found".to_owned()),
-    })?;
-    let folder = scratch.join(peer.name());
-    let address = free_address()?;
-    let command = std::fs::create_dir_all(&folder)
-        .and_then(|()| config::command(peer, &program, address, load, &folder))
-        .map_err(|cause| setup("a configuration", cause))?;
-    let command = command.ok_or_else(|| MeasureError::Spec(format!("{peer} is no server")))?;
-    Ok(Start { name, command, address: Some(address) })
-}
-
-fn setup(what: &str, cause: std::io::Error) -> MeasureError {
-    MeasureError::Setup { what: what.to_owned(), cause }
-}
-
-/// A port that was free a moment ago, for servers that can't choose one and say which. One that is
-/// taken meanwhile makes the run fail, and the arm is tried again in the next block.
-fn free_address() -> Result<SocketAddr, MeasureError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address.map_err(|cause| setup("a free port", cause))
-}
-
-/// What is said of a program that ends or waits without the line that servers of pollux begin with.
-const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that has `serve`, which \
-                          prints \"http://ADDRESS:PORT\" when it is ready";
-
-/// The address and what stands in brackets behind it: `…: http://127.0.0.1:8080 (epoll-et)`.
-fn announced(process: &mut Process) -> Result<(SocketAddr, Option<String>), MeasureError> {
-    let start = Instant::now();
-    loop {
-        let left = READY_PATIENCE.saturating_sub(start.elapsed());
-        let Some(line) = process.line_within(left) else {
-            return Err(process.failed(NO_ADDRESS));
-        };
-        if let Some(found) = address_in(line) {
-            return Ok(found);
-        }
-    }
-}
-
-fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
-    let (_, rest) = line.split_once("http://")?;
-    let (address, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    let words = rest.trim().strip_prefix('(').and_then(|words| words.split_once(')'));
-    Some((address.trim_end_matches('/').parse().ok()?, words.map(|(words, _)| words.to_owned())))
-}
-
 /// Asks as soon as somebody listens.
-fn first_answer(process: &mut Process, url: &str) -> Result<Answered, MeasureError> {
+fn first_answer(
+    process: &mut Process,
+    tree: &mut Tree,
+    address: SocketAddr,
+    url: &str,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Answered, MeasureError> {
     let target = Target::parse(url, None).map_err(|error| process.failed(&in_words(&error)))?;
     let start = Instant::now();
     loop {
-        match ask(&target, ANSWER_PATIENCE) {
+        let error = match ask(&target, ANSWER_PATIENCE) {
             Ok(answered) => return Ok(answered),
-            // Waits on the process: one that could not start has ended.
-            Err(AskError::Connect(_)) if start.elapsed() < READY_PATIENCE => {
-                if process.ends_within(PAUSE, &|| false)? {
-                    return Err(process.failed("ended before it listened"));
-                }
-            }
-            Err(error) => {
-                return Err(process.failed(&format!("did not answer {url}: {}", in_words(&error))));
-            }
+            Err(error) => error,
+        };
+        // A daemon leaves the process that was started.
+        tree.look();
+        if !tree.is_alive() {
+            let how = process.how_it_ended();
+            return Err(process.failed(&format!("{how} before it answered {url}")));
         }
+        let is_early = matches!(error, AskError::Connect(_));
+        if !is_early || start.elapsed() > READY_PATIENCE {
+            let told = "put {port} or {address} into its command where it takes that";
+            let elsewhere = match foreign::elsewhere(&tree.pids(), "; it listens at ") {
+                // It is there, and does not answer.
+                _ if listener::is_of(&tree.pids(), address) == Some(true) => String::new(),
+                elsewhere if elsewhere.is_empty() => "; it listens nowhere".to_owned(),
+                elsewhere => format!("{elsewhere}: {told}"),
+            };
+            let (why, waited) = (in_words(&error), start.elapsed().as_secs());
+            let what =
+                format!("did not answer {url}, {waited} s after its start: {why}{elsewhere}");
+            return Err(process.failed(&what));
+        }
+        if is_interrupted() {
+            return Err(MeasureError::Interrupted);
+        }
+        tree.wait_for_an_end(PAUSE);
     }
 }
 
 /// What is wrong with an answer: arms must do the same to be compared.
-fn fault(answered: &Answered, asked: &Asked) -> Option<String> {
-    if answered.status != asked.status {
-        return Some(format!("answered with {}, expected {}", answered.status, asked.status));
+fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
+    let Answered { status, body_bytes, .. } = *answered;
+    if !(200..300).contains(&status) {
+        return Some(format!(
+            "answered GET {} with {status}, expected 200 to 299; --path asks for another page",
+            load.path
+        ));
     }
-    let expected = asked.body_bytes.filter(|expected| *expected != answered.body_bytes)?;
-    Some(format!("answered with {} bytes, expected {expected}", answered.body_bytes))
+    if status != asked.status {
+        return Some(format!(
+            "answered GET {} with {status}, expected {}",
+            load.path, asked.status
+        ));
+    }
+    let expected = asked.body_bytes.filter(|expected| *expected != body_bytes)?;
+    Some(format!("answered with {body_bytes} bytes, expected {expected}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use pollux_poller::Mechanism;
-
     use super::*;
+    use crate::experiments::Generator;
 
     #[test]
     fn an_answer_of_another_status_or_length_is_told() {
+        let load = Load {
+            connections: 1,
+            pipeline: 1,
+            is_kept_alive: true,
+            dead: 0,
+            is_split: false,
+            reply_bytes: 128,
+            path: "/x".to_owned(),
+            processes: 1,
+            generator: Generator::Pollux,
+        };
         let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };
-        let of = |status, body_bytes| Answered { status, body_bytes, keep_alive: true };
-        assert_eq!(fault(&of(200, 128), &asked), None);
-        let wrong = fault(&of(500, 128), &asked);
-        assert_eq!(wrong.as_deref(), Some("answered with 500, expected 200"));
-        let wrong = fault(&of(200, 5), &asked);
-        assert_eq!(wrong.as_deref(), Some("answered with 5 bytes, expected 128"));
-        assert_eq!(fault(&of(200, 5), &Asked { body_bytes: None, ..asked }), None);
-    }
-
-    #[test]
-    fn the_address_is_read_with_what_stands_in_brackets() {
-        let line = "pollux serve: http://127.0.0.1:8080 (epoll-et, 1 thread)";
-        let (address, words) = address_in(line).expect("an address");
-        assert_eq!((address.port(), words.as_deref()), (8080, Some("epoll-et, 1 thread")));
-        assert_eq!(address_in("ready on http://[::1]:81/").map(|found| found.1), Some(None));
-        assert_eq!(address_in("listening on 8080"), None);
-    }
-
-    #[test]
-    fn a_server_that_does_not_name_its_driver_is_not_believed() {
-        let driver = Driver::Readiness(Mechanism::EpollEt);
-        let said = |words: &str| is_as_asked(Some(driver), Some(words.to_owned()));
-        assert!(said("epoll-et, 1 thread").is_ok());
-        for words in ["epoll, 1 thread", "epoll-et2", ""] {
-            assert!(matches!(said(words), Err(MeasureError::WrongMechanism { .. })), "{words}");
-        }
-        assert!(is_as_asked(Some(driver), None).is_err());
-        assert!(is_as_asked(None, None).is_ok(), "a server that is not ours");
+        let told = |status, body_bytes, asked: &Asked| {
+            fault(&Answered { status, body_bytes, keep_alive: true }, asked, &load)
+        };
+        assert_eq!(told(200, 128, &asked), None);
+        let wrong = "answered GET /x with 500, expected 200 to 299; --path asks for another page";
+        assert_eq!(told(500, 128, &asked).as_deref(), Some(wrong));
+        assert_eq!(
+            told(204, 128, &asked).as_deref(),
+            Some("answered GET /x with 204, expected 200")
+        );
+        let wrong = "answered with 5 bytes, expected 128";
+        assert_eq!(told(200, 5, &asked).as_deref(), Some(wrong));
+        assert_eq!(told(200, 5, &Asked { body_bytes: None, ..asked }), None);
     }
 }

@@ -12,12 +12,18 @@ use super::crowd::DeadCrowd;
 use super::load::Load;
 use super::own;
 use super::server::Server;
+use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Life, Stint, Subject};
+use crate::turns::{self, Described, Life, Subject};
 
 /// A turn in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
+
+/// A turn before the first one that counts, in which a server of the user shows what it is.
+const TRIAL: Duration = Duration::from_millis(20);
+/// The shortest turn where processes end within turns: their CPU time is known in ticks of 10 ms.
+const TURN_WITH_ENDS: Duration = Duration::from_millis(200);
 
 /// A server that answers, and the load on it.
 pub(crate) struct Served<'a> {
@@ -29,6 +35,7 @@ pub(crate) struct Served<'a> {
     requests: u64,
     /// CPU time of this thread before the first of them.
     generator_ns_before: u64,
+    shortest_turn: Duration,
     is_interrupted: &'a dyn Fn() -> bool,
 }
 
@@ -40,30 +47,53 @@ impl<'a> Served<'a> {
     ) -> Result<Self, MeasureError> {
         let load = Load::of(spec)?;
         let [server_cpu, generator_cpu] = turns::cpus()?;
-        let mut server = Server::start(spec, &load, server_cpu)?;
+        let mut server = Server::start(spec, &load, server_cpu, is_interrupted)?;
         turns::pin(generator_cpu)?;
-        let dead = DeadCrowd::open(load.dead, server.address, "/", is_interrupted)?;
+        let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
         server.leaves_out(&dead.pids());
         let plan = own::plan(&load, &server.asked);
         let opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
         let (dead_asked, dead) = (load.dead, Some(dead));
         let generator_ns_before = turns::own_cpu_time().as_nanos() as u64;
-        Ok(Self {
+        let mut served = Self {
             load: opened,
             dead,
             dead_asked,
             server,
             requests: 0,
             generator_ns_before,
+            shortest_turn: Duration::ZERO,
             is_interrupted,
-        })
+        };
+        if matches!(spec.arm, ArmKind::Server { .. } | ArmKind::Running { .. }) {
+            served.try_out()?;
+        }
+        Ok(served)
+    }
+
+    /// Looks at a turn of a server of which nothing is known: its processes must be those that
+    /// work, and may be others in each turn.
+    fn try_out(&mut self) -> Result<(), MeasureError> {
+        let (before, ended) = (self.server.cpu_time(), self.server.ended());
+        let requests = self.turn(TRIAL)?;
+        if requests > 0 && self.server.cpu_time() == before {
+            let what = format!(
+                "used no CPU time for {requests} answers at {}; expected the process that answers \
+                 there, or the one that has started it",
+                self.server.address
+            );
+            return Err(self.server.failed(&what));
+        }
+        if self.server.ended() > ended {
+            self.shortest_turn = TURN_WITH_ENDS;
+        }
+        Ok(())
     }
 }
 
 impl Subject for Served<'_> {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
-        let turned =
-            self.load.turn(stint.length, stint.units).map_err(|error| generator_failed(&error))?;
+    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+        let turned = self.load.turn(length).map_err(|error| generator_failed(&error))?;
         if turned.failed as f64 > turned.right as f64 * FAILED_SHARE_MAX {
             let (failed, right) = (turned.failed, turned.right);
             return Err(self.server.failed(&format!("{failed} failures beside {right} answers")));
@@ -85,8 +115,9 @@ impl Subject for Served<'_> {
         Described {
             mechanism: self.server.mechanism.clone(),
             generator: Some(format!("pollux {version} ({})", own::driver())),
-            notes: self.server.notes.clone(),
-            ends_by_units: true,
+            notes: Vec::new(),
+            shortest_turn_us: self.shortest_turn.as_micros() as u64,
+            findings: self.server.findings.clone(),
         }
     }
 
@@ -103,9 +134,7 @@ impl Subject for Served<'_> {
                 figures.insert("dead_closed".to_owned(), closed as f64);
             }
         }
-        if self.server.ended() > 0 {
-            figures.insert("processes_ended".to_owned(), self.server.ended() as f64);
-        }
+        figures.extend(self.server.figures());
         drop(self.load);
         self.server.end(self.is_interrupted)?;
         Ok(Life { figures, worker_calls: Vec::new() })

@@ -1,7 +1,7 @@
 //! A server's processes: the first ones and all that they have started, now and later.
 //!
-//! Workers come and go, and a server may leave the process that was started (a daemon): with
-//! [`Tree::adopts_orphans`] such processes become children of this one and stay in the tree.
+//! Workers come and go, and a server may leave the process that was started (a daemon): in
+//! [`Tree::of_this_process`] orphans become children of this one and stay in the tree.
 //!
 //! CPU time of what lives is exact. A process that has ended between two looks is counted with
 //! what it had at the last look, or with what its parent waited for, whichever is more; the kernel
@@ -34,7 +34,7 @@ pub(super) struct Tree {
     members: HashMap<u32, Member>,
     /// Processes that were looked at and belong to somebody else.
     strangers: HashSet<u32>,
-    /// Whether children of this process that nobody here has started belong to the tree.
+    /// Whether children of this process belong to the tree, and end with it.
     adopts: bool,
     /// What processes had used whose parent is not in the tree, and that have ended.
     gone: Duration,
@@ -83,14 +83,27 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Has orphans become children of this process, and children of this process members of the
-    /// tree, but those that are left out. For a process that has one tree.
-    pub(super) fn adopts_orphans(&mut self) -> Result<(), MeasureError> {
+    /// Of what this process starts from now on, but what is left out, and of what that starts. It is
+    /// ended with this handle. For a process that has one tree.
+    ///
+    /// # Errors
+    /// Orphans can't be had as children.
+    pub(super) fn of_this_process() -> Result<Self, MeasureError> {
         // Any process will do: the kernel takes it as "yes".
         let yes = Some(rustix::process::getpid());
         rustix::process::set_child_subreaper(yes).map_err(MeasureError::io("prctl"))?;
-        self.adopts = true;
-        Ok(())
+        let mut tree = Self::of(&[]).map_err(|cause| MeasureError::Io { call: "open", cause })?;
+        tree.adopts = true;
+        Ok(tree)
+    }
+
+    /// The CPUs that some of its threads may use.
+    pub(super) fn cpus(&self) -> Vec<usize> {
+        let sets = threads_of(&self.pids()).into_iter();
+        let sets: Vec<CpuSet> =
+            sets.filter_map(|(_, tid)| sched_getaffinity(Pid::from_raw(tid as i32)).ok()).collect();
+        let is_used = |cpu: &usize| sets.iter().any(|set| set.is_set(*cpu));
+        (0..CpuSet::MAX_CPU).filter(is_used).collect()
     }
 
     /// Says that these children of this process are none of the tree's.
@@ -195,29 +208,22 @@ impl Tree {
         self.strangers.extend(new.into_iter().map(|(pid, _)| pid));
     }
 
-    /// Puts every thread on one CPU; those that were elsewhere, with where they were.
+    /// Puts every thread on one CPU.
     ///
     /// # Errors
     /// The process that may not be moved, with the reason.
-    pub(super) fn pin(&mut self, cpu: usize) -> Result<Vec<(Pid, CpuSet)>, (u32, Errno)> {
+    pub(super) fn pin(&mut self, cpu: usize) -> Result<(), (u32, Errno)> {
         self.look();
         let mut only = CpuSet::new();
         only.set(cpu);
-        let mut moved = Vec::new();
         for (pid, tid) in threads_of(&self.pids()) {
-            let Some(thread) = Pid::from_raw(tid as i32) else { continue };
-            // A thread that has ended meanwhile needs no place.
-            let Ok(before) = sched_getaffinity(Some(thread)) else { continue };
-            if before == only {
-                continue;
-            }
-            match sched_setaffinity(Some(thread), &only) {
-                Ok(()) => moved.push((thread, before)),
-                Err(Errno::SRCH) => {}
+            match sched_setaffinity(Pid::from_raw(tid as i32), &only) {
+                // One that has ended meanwhile needs no place.
+                Ok(()) | Err(Errno::SRCH) => {}
                 Err(errno) => return Err((pid, errno)),
             }
         }
-        Ok(moved)
+        Ok(())
     }
 
     /// Ends all: asks each of them, as a service manager does, waits, and kills who is left.
@@ -232,7 +238,7 @@ impl Tree {
                 has_killed = true;
                 self.signal(Signal::KILL);
             }
-            self.wait_for_an_end();
+            self.wait_for_an_end(END_LOOK);
             self.look();
         }
         if !has_killed {
@@ -240,15 +246,15 @@ impl Tree {
         }
     }
 
-    /// Waits until one that runs has ended, for a moment at most.
-    fn wait_for_an_end(&self) {
+    /// Waits until one that runs has ended, for `at_most`.
+    pub(super) fn wait_for_an_end(&self, at_most: Duration) {
         let mut runs = self.members.values().filter(|member| !member.is_zombie);
         let mut fds: Vec<PollFd<'_>> = runs
             .find_map(|member| member.handle.as_ref())
             .map(|handle| PollFd::new(handle, PollFlags::IN))
             .into_iter()
             .collect();
-        let time = Timespec::try_from(END_LOOK).expect("a part of a second");
+        let time = Timespec::try_from(at_most).expect("a part of a second");
         // Whoever was interrupted looks again.
         let _ = poll(&mut fds, Some(&time));
     }
@@ -257,6 +263,14 @@ impl Tree {
         for handle in self.members.values().filter_map(|member| member.handle.as_ref()) {
             // One that has ended does not mind.
             let _ = pidfd_send_signal(handle, signal);
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if self.adopts {
+            self.end();
         }
     }
 }

@@ -23,6 +23,7 @@ fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<String>> {
     let texts = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match axis.kind {
         AxisKind::Word(words) => subsequence(texts(words), 1..=words.len()).boxed(),
+        AxisKind::Path => subsequence(texts(&["/", "/x?y=1"]), 1..=2).boxed(),
         AxisKind::Either => subsequence(texts(&["true", "false"]), 1..=2).boxed(),
         AxisKind::Switch => any::<bool>().prop_map(|is_on| vec![is_on.to_string()]).boxed(),
         AxisKind::WordOrCount(words, low, high) => (subsequence(texts(words), 1), low..=high)
@@ -104,7 +105,7 @@ fn job() -> impl Strategy<Value = Job> {
         (option::of(length(1000)), option::of(1u32..=10_000), any::<bool>(), any::<bool>());
     let require = proptest::collection::btree_set(LINE, 0..3);
     (global, optional, require, vec(part(), 1..4)).prop_map(|(global, optional, require, parts)| {
-        let (name, question, seed, blocks, more, precision, min_effect) = global;
+        let (name, question, seed, blocks, more, target_ci, min_effect) = global;
         let (budget, profile_hz, shows_intervals, times_requests) = optional;
         let blocks_max = (blocks + more).min(1000);
         let require = require.into_iter().collect();
@@ -117,7 +118,7 @@ fn job() -> impl Strategy<Value = Job> {
             seed,
             blocks,
             blocks_max,
-            precision,
+            target_ci,
             min_effect,
             budget,
             profile_hz,

@@ -1,19 +1,15 @@
-//! What this machine is, what fits it, and the command that mends what would limit a run.
+//! What on this machine would limit which experiment, and the command that mends it.
 //!
 //! Careful authors of benchmarks look at limits, sysctls, governors and neighbours by hand before
 //! they measure. `pollux doctor` calls [`Readings::take`] once and hands what it read to
-//! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. What is asked of the
-//! machine comes with [`Demands`], as nothing here knows a job. Plans ask [`room`] what fits, runs ask
-//! [`host`] what disturbed them. Nothing here may change the machine; commands are printed for the
-//! user to run.
-#![forbid(unsafe_code)]
+//! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. Nothing here may
+//! change the machine; commands are printed for the user to run.
 
+mod asked;
 mod check;
 mod clocks;
 mod counters;
-mod demands;
 mod descriptors;
-pub mod host;
 mod memory;
 mod network;
 mod processors;
@@ -23,7 +19,6 @@ mod quota;
 mod readings;
 mod remedy;
 mod rings;
-pub mod room;
 mod script;
 mod show;
 
@@ -34,8 +29,10 @@ mod tests;
 
 use serde::Serialize;
 
+use crate::job::DEFAULT_JOB;
+
+pub use asked::Asked;
 pub use check::{Check, Concern, Found, Verdict};
-pub use demands::{Asked, Demands};
 pub use quota::Quota;
 pub use readings::{Files, Readings};
 pub use remedy::Remedy;
@@ -51,8 +48,6 @@ pub struct Diagnosis {
     pub checks: Vec<Check>,
     /// What was asked for; `None` for everything.
     pub asked: Option<Asked>,
-    /// The job that runs where none is named.
-    pub default_job: &'static str,
 }
 
 /// How many checks came to which verdict.
@@ -69,17 +64,17 @@ pub struct Counts {
 }
 
 impl Diagnosis {
-    /// Judges what was read by what is demanded of the machine. With `asked`, only what concerns it.
+    /// Judges what was read. With `asked`, only what concerns it.
     #[must_use]
-    pub fn of(readings: &Readings, demands: &Demands<'_>, asked: Option<Asked>) -> Self {
+    pub fn of(readings: &Readings, asked: Option<Asked>) -> Self {
         let all = [
-            descriptors::checks(readings, demands),
+            descriptors::checks(readings),
             network::checks(readings),
             processors::checks(readings),
             clocks::checks(readings),
             memory::checks(readings),
             rings::checks(readings),
-            queues::checks(readings, demands),
+            queues::checks(readings),
             programs::checks(readings),
             counters::checks(readings),
         ];
@@ -90,7 +85,7 @@ impl Diagnosis {
         // Stable: within a verdict the order of the files above stays.
         checks.sort_by_key(|check| (check.concerns[0], check.verdict));
         remedy::agree(&mut checks);
-        Self { checks, asked, default_job: demands.default_job }
+        Self { checks, asked }
     }
 
     /// How many checks came to which verdict.
@@ -119,7 +114,7 @@ impl Diagnosis {
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "schema": SCHEMA,
-            "default_job": self.default_job,
+            "default_job": DEFAULT_JOB,
             "for": self.asked.as_ref().map(|asked| asked.name.as_str()),
             "is_blocked": self.is_blocked(),
             "counts": self.counts(),

@@ -25,8 +25,7 @@ pub fn missing(name: &str, package: &str) -> Option<String> {
 }
 
 /// Whether a path is a file that may be run.
-#[must_use]
-pub fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 

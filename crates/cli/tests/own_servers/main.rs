@@ -1,0 +1,271 @@
+//! Servers of users as arms of `http`: started by a command line in whatever language, or running
+//! before; and what is said of those that can't be measured.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The smallest run that has figures.
+const SMALL: [&str; 8] =
+    ["--connections", "4", "--blocks", "2", "--max-blocks", "2", "--runtime", "100ms"];
+
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        let reason = format!("{program} is not installed");
+        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
+        eprintln!("skipped: {reason}");
+    }
+    found
+}
+
+/// The file of this name beside this one.
+fn source(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/own_servers");
+    folder.join(name).display().to_string()
+}
+
+/// `python3 server.py --port {port}` with more options.
+fn python(options: &str) -> String {
+    format!("python3 {} --port {{port}} {options}", source("server.py"))
+}
+
+/// A run of `http` with these arms.
+fn run(arms: &[&str], options: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.args(["lab", "run", "http", "--only", "keep-alive", "--quiet", "--json", "--out"]);
+    command.arg(folder.path()).args(SMALL).args(options);
+    for arm in arms {
+        command.args(["--arm", arm]);
+    }
+    command.output().expect("pollux starts")
+}
+
+fn record(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// The runs of an arm, each measured.
+fn measured<'a>(record: &'a Value, arm: &str) -> Vec<&'a Value> {
+    let runs = record["runs"].as_array().expect("runs").iter().filter(|run| run["arm"] == arm);
+    let measured = runs.map(|run| {
+        assert!(run["outcome"]["measured"].is_object(), "{arm}: {}", run["outcome"]);
+        &run["outcome"]["measured"]
+    });
+    let measured: Vec<&Value> = measured.collect();
+    assert!(!measured.is_empty(), "no run of {arm}: {}", record["left_out"]);
+    measured
+}
+
+/// Why the runs of an arm failed.
+fn failure(record: &Value, arm: &str) -> String {
+    let runs = record["runs"].as_array().expect("runs");
+    let run = runs.iter().find(|run| run["arm"] == arm).expect("a run");
+    run["outcome"]["failed"]["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A server of python that runs by itself, and where.
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Running {
+    fn start(options: &[&str]) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let port = listener.local_addr().expect("its address").port();
+        drop(listener);
+        let mut command = Command::new("python3");
+        command.arg(source("server.py")).args(["--port", &port.to_string()]).args(options);
+        let child = command.stderr(Stdio::null()).spawn().expect("python starts");
+        let start = Instant::now();
+        while std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            assert!(start.elapsed() < PATIENCE, "it does not listen");
+            std::thread::yield_now();
+        }
+        Self { child, port }
+    }
+
+    fn arm(&self, name: &str) -> String {
+        format!("{name}=pid:{}@127.0.0.1:{}", self.child.id(), self.port)
+    }
+
+    fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn any_server_is_an_arm_beside_those_of_the_lab() {
+    if !has("python3") || !has("cc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("server");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(source("server.c"));
+    assert!(compiler.status().expect("a compiler").success());
+    let mut live = Running::start(&["--bytes", "64"]);
+    let arms = [
+        "raw-epoll".to_owned(),
+        format!("c={} {{port}}", program.display()),
+        format!("python={}", python("")),
+        format!("workers={}", python("--workers 2")),
+        format!("daemon={}", python("--daemon")),
+        live.arm("live"),
+    ];
+    let arms = arms.each_ref().map(String::as_str);
+    let record = record(&run(&arms, &["--baseline", "python"]));
+    for arm in ["raw-epoll", "c", "python", "workers", "daemon", "live", "A/A"] {
+        for run in measured(&record, arm) {
+            assert!(run["events"].as_u64() > Some(0), "{arm}: {run}");
+            assert_eq!(run["figures"]["answer_status"], 200.0, "{arm}: {run}");
+            let bytes = if arm == "live" { 64.0 } else { 128.0 };
+            assert_eq!(run["figures"]["answer_bytes"], bytes, "{arm}: {run}");
+        }
+    }
+    // Whoever missed the processes that answer would find next to nothing.
+    let cost = |arm: &str| measured(&record, arm)[0]["value"].as_f64().expect("a cost");
+    for arm in ["workers", "daemon", "live"] {
+        assert!(cost(arm) > cost("python") / 4.0, "{arm}: {} µs", cost(arm));
+    }
+    let rows = record["results"].as_array().expect("rows").iter();
+    let notes = |arm: &str| {
+        let row = rows.clone().find(|row| row["arm"] == arm).expect("a row");
+        row["notes"].to_string()
+    };
+    assert!(notes("live").contains("it answers 64 bytes, python answers 128"), "{}", notes("live"));
+    assert!(notes("live").contains("was left there"), "{}", notes("live"));
+    assert!(!notes("c").contains("bytes"), "{}", notes("c"));
+    assert!(live.is_alive(), "a server that ran before goes on");
+}
+
+#[test]
+fn processes_that_end_within_turns_are_counted() {
+    if !has("python3") {
+        return;
+    }
+    let forking = format!("forking={}", python("--fork"));
+    let plain = format!("plain={}", python(""));
+    let record = record(&run(&[&plain, &forking], &["--no-keepalive", "--baseline", "plain"]));
+    for run in measured(&record, "forking") {
+        assert!(run["figures"]["processes_ended"].as_f64() > Some(10.0), "{run}");
+    }
+    let cost = |arm: &str| measured(&record, arm)[0]["value"].as_f64().expect("a cost");
+    // What the parent does alone is the lesser part of it.
+    assert!(cost("forking") > cost("plain") * 1.5, "{} µs", cost("forking"));
+}
+
+#[test]
+fn nothing_of_a_server_is_left_when_a_run_ends() {
+    if !has("python3") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("pid");
+    let options = format!("--daemon --workers 2 --pid-file {}", file.display());
+    let arm = format!("daemon={}", python(&options));
+    measured(&record(&run(&[&arm], &[])), "daemon");
+    let pid = std::fs::read_to_string(&file).expect("it was started");
+    let start = Instant::now();
+    while PathBuf::from(format!("/proc/{}/exe", pid.trim())).exists() {
+        assert!(start.elapsed() < PATIENCE, "process {pid} is left");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_path_is_asked_for_where_the_server_answers() {
+    if !has("python3") {
+        return;
+    }
+    let arm = format!("mine={}", python("--path /x?y=1"));
+    let record = record(&run(&["raw-epoll", &arm], &["--path", "/x?y=1"]));
+    assert_eq!(measured(&record, "mine")[0]["figures"]["answer_status"], 200.0);
+    measured(&record, "raw-epoll");
+}
+
+#[test]
+fn a_server_that_does_not_answer_as_it_should_says_why() {
+    if !has("python3") {
+        return;
+    }
+    let arms = [
+        "raw-epoll".to_owned(),
+        "ends=sh -c 'echo no such {port} >&2; exit 3'".to_owned(),
+        format!("broken={}", python("--status '500 Oops'")),
+        format!("lost={}", python("--path /elsewhere")),
+        format!("silent={}", python("--silent")),
+        "prompt=sh -c 'echo bad option; exit 2' {port}".to_owned(),
+    ];
+    let arms = arms.each_ref().map(String::as_str);
+    let record = record(&run(&arms, &["--baseline", "raw-epoll"]));
+    let told = |arm: &str, expected: &[&str]| {
+        let why = failure(&record, arm);
+        assert!(expected.iter().all(|part| why.contains(part)), "{arm}: {why}");
+    };
+    told(
+        "ends",
+        &["sh: ended with exit status: 3 before it answered http://127.0.0.1:", "no such"],
+    );
+    told("prompt", &["ended with exit status: 2", "bad option"]);
+    told("broken", &["answered GET / with 500, expected 200 to 299; --path asks for another page"]);
+    told("lost", &["answered GET / with 404, expected 200 to 299"]);
+    told("silent", &["did not answer http://127.0.0.1:", "no whole answer: nothing came for 5s"]);
+    measured(&record, "raw-epoll");
+}
+
+#[test]
+fn an_arm_that_can_not_be_is_refused_before_the_run() {
+    let refused = |arm: &str, expected: &[&str]| {
+        let output = run(&["raw-epoll", arm], &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arm}: {said}");
+        assert!(expected.iter().all(|part| said.contains(part)), "{arm}: {said}");
+    };
+    refused(
+        "mine=./no-such-server --port {port}",
+        &["arm mine: ./no-such-server: no such program; expected a path or a name in PATH"],
+    );
+    refused(
+        "mine=sh {prot} {port}",
+        &["{prot} stands for nothing in http; expected {port}, {address}"],
+    );
+    refused("mine=sh -c 'exec mine'", &["{port}", "{address}"]);
+    let mut ended = Command::new("true").spawn().expect("a process");
+    let pid = ended.id();
+    ended.wait().expect("it ends");
+    refused(
+        &format!("mine=pid:{pid}@127.0.0.1:80"),
+        &[&format!("arm mine: there is no process {pid}; expected the number of one that runs")],
+    );
+    // Another process listens there: this one.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+    let address = listener.local_addr().expect("its address");
+    let mut other = Command::new("sleep").arg("600").spawn().expect("a process");
+    let this = std::process::id();
+    refused(
+        &format!("mine=pid:{}@{address}", other.id()),
+        &[
+            &format!("at {address} listens another process, {this} ("),
+            &format!("pid:{this}@{address}"),
+        ],
+    );
+    other.kill().expect("ours");
+    other.wait().expect("ours");
+}

@@ -1,0 +1,104 @@
+"""A small HTTP server in Python, as somebody would write one: kept connections, one answer.
+
+It takes requests without a body, whole in one read. Options make it a daemon, give it workers or a
+process for each connection, or make it wrong in some way.
+"""
+
+import argparse
+import os
+import selectors
+import socket
+import sys
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--path", default="/")
+    parser.add_argument("--bytes", type=int, default=128)
+    parser.add_argument("--status", default="200 OK")
+    parser.add_argument("--workers", type=int, default=0, help="processes that answer")
+    parser.add_argument("--fork", action="store_true", help="a process for each connection")
+    parser.add_argument("--daemon", action="store_true", help="leave the process that was started")
+    parser.add_argument("--pid-file", help="where a daemon writes its number")
+    parser.add_argument("--silent", action="store_true", help="take requests, never answer")
+    return parser.parse_args()
+
+
+class Server:
+    def __init__(self, asked, listener):
+        head = f"HTTP/1.1 {asked.status}\r\nContent-Length: {asked.bytes}\r\n\r\n"
+        self.answer = head.encode() + b"x" * asked.bytes
+        self.other = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        self.start = f"GET {asked.path} ".encode()
+        self.asked, self.listener = asked, listener
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(listener, selectors.EVENT_READ)
+
+    def serve(self):
+        while True:
+            for key, _ in self.selector.select():
+                self.accept() if key.fileobj is self.listener else self.read(key.fileobj)
+            self.reap()
+
+    def reap(self):
+        try:
+            while self.asked.fork and os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass  # none is left
+
+    def accept(self):
+        try:
+            connection, _ = self.listener.accept()
+        except BlockingIOError:
+            return  # another worker was faster
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.asked.fork:
+            self.selector.register(connection, selectors.EVENT_READ)
+        elif os.fork():
+            connection.close()
+        else:
+            connection.setblocking(True)
+            while self.read(connection):
+                pass
+            os._exit(0)
+
+    def read(self, connection):
+        try:
+            data = connection.recv(65536)
+        except ConnectionError:
+            data = b""
+        if data and not self.asked.silent:
+            one = self.answer if data.startswith(self.start) else self.other
+            connection.sendall(one * data.count(b"\r\n\r\n"))
+        is_last = not data or b"Connection: close" in data
+        if is_last:
+            if not self.asked.fork:
+                self.selector.unregister(connection)
+            connection.close()
+        return not is_last
+
+
+def main():
+    asked = options()
+    listener = socket.create_server(("127.0.0.1", asked.port), backlog=1024)
+    listener.setblocking(False)
+    if asked.daemon:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+    if asked.pid_file:
+        with open(asked.pid_file, "w") as file:
+            file.write(str(os.getpid()))
+    print(f"server.py: port {listener.getsockname()[1]}", file=sys.stderr, flush=True)
+    for _ in range(asked.workers):
+        if os.fork() == 0:
+            break
+    else:
+        if asked.workers:
+            return os.wait()
+    Server(asked, listener).serve()
+
+
+main()

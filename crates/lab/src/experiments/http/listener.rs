@@ -1,0 +1,129 @@
+//! Which process listens at an address, as the kernel says it: `/proc/net/tcp` and descriptors.
+//!
+//! A server that is started at an address where another one listens already would be measured by
+//! the other one's answers. Descriptors of other users' processes can't be read; then nobody knows.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// State of a listening socket in `/proc/net/tcp`.
+const LISTEN: &str = "0A";
+
+/// The sockets that listen where a connection to `address` arrives, by number of their inodes.
+fn sockets_at(address: SocketAddr) -> HashSet<u64> {
+    let arrives = |at: &SocketAddr| {
+        at.port() == address.port() && (at.ip().is_unspecified() || same(at.ip(), address.ip()))
+    };
+    listening().into_iter().filter(|(at, _)| arrives(at)).map(|(_, inode)| inode).collect()
+}
+
+fn same(one: IpAddr, other: IpAddr) -> bool {
+    one.to_canonical() == other.to_canonical()
+}
+
+/// Every listening TCP socket with its inode.
+fn listening() -> Vec<(SocketAddr, u64)> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+    let tables = tables.into_iter().flatten();
+    tables.flat_map(|table| table.lines().filter_map(parse).collect::<Vec<_>>()).collect()
+}
+
+/// A line `N: ADDRESS:PORT REMOTE STATE … INODE …` of a listening socket; addresses are words of
+/// four bytes in the order of the machine (`proc_pid_net(5)`).
+fn parse(line: &str) -> Option<(SocketAddr, u64)> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
+    let (ip, port) = local.split_once(':')?;
+    let words = |ip: &str| {
+        let word = |at: usize| u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok();
+        (0..ip.len() / 8).map(|at| Some(word(at)?.to_ne_bytes())).collect::<Option<Vec<_>>>()
+    };
+    let ip = match words(ip)?.as_slice() {
+        [one] => IpAddr::V4(Ipv4Addr::from(*one)),
+        four => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(four.concat()).ok()?)),
+    };
+    let at = SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?);
+    (*state == LISTEN).then_some((at, inode.parse().ok()?))
+}
+
+/// The sockets that a process holds; none where they can't be read.
+fn sockets_of(pid: u32) -> Option<HashSet<u64>> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let inode = |link: std::path::PathBuf| {
+        let link = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+        link.parse().ok()
+    };
+    let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    Some(links.filter_map(inode).collect())
+}
+
+/// Whether one of `pids` listens where a connection to `address` arrives; `None` where it can't
+/// be known.
+pub(super) fn is_of(pids: &[u32], address: SocketAddr) -> Option<bool> {
+    let there = sockets_at(address);
+    let held: Vec<Option<HashSet<u64>>> = pids.iter().map(|pid| sockets_of(*pid)).collect();
+    let is_theirs = held.iter().flatten().any(|held| !held.is_disjoint(&there));
+    // Sockets of another network namespace are not in our tables.
+    let is_known = !there.is_empty() && held.iter().all(Option::is_some);
+    (is_theirs || is_known).then_some(is_theirs)
+}
+
+/// The process that listens there, with its name, where that can be read.
+pub(super) fn owner(address: SocketAddr) -> Option<(u32, String)> {
+    let there = sockets_at(address);
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pid = pids.find(|pid| sockets_of(*pid).is_some_and(|held| !held.is_disjoint(&there)))?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some((pid, name.trim().to_owned()))
+}
+
+/// Where these processes listen.
+pub(super) fn addresses_of(pids: &[u32]) -> Vec<SocketAddr> {
+    let held: HashSet<u64> = pids.iter().filter_map(|pid| sockets_of(*pid)).flatten().collect();
+    let mut addresses: Vec<SocketAddr> = listening()
+        .into_iter()
+        .filter(|(_, inode)| held.contains(inode))
+        .map(|(address, _)| address)
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_is_found_by_the_process_that_holds_it() {
+        for any in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::UNSPECIFIED)] {
+            let listener = TcpListener::bind((any, 0)).expect("a listener");
+            let port = listener.local_addr().expect("its address").port();
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            let this = std::process::id();
+            assert_eq!(is_of(&[this], address), Some(true));
+            assert_eq!(is_of(&[], address), Some(false));
+            assert_eq!(owner(address).map(|(pid, _)| pid), Some(this));
+            assert!(addresses_of(&[this]).contains(&SocketAddr::new(any, port)));
+            drop(listener);
+            assert_eq!(is_of(&[this], address), None, "nobody listens");
+        }
+    }
+
+    #[test]
+    fn both_families_are_read_and_only_listeners() {
+        let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 \
+                    0 0 4711 1 0000000000000000 100 0 0 10 0";
+        let native = |ip: [u8; 4]| SocketAddr::from((ip, 8080));
+        let expected = native(0x0100_007F_u32.to_ne_bytes());
+        assert_eq!(parse(line), Some((expected, 4711)));
+        let line = "0: 00000000000000000000000000000000:0050 0:0 0A 0:0 0:0 0 0 0 12 1";
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 80));
+        assert_eq!(parse(line), Some((any, 12)));
+        assert_eq!(parse(&line.replace("0A", "01")), None);
+        assert_eq!(parse("sl local_address rem_address st"), None);
+    }
+}

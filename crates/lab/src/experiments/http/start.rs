@@ -1,0 +1,215 @@
+//! The commands that servers are started by, and where they listen then.
+//!
+//! Servers of pollux and the floors choose a port and say it; all others are told one.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pollux_engine::Driver;
+
+use super::config;
+use super::foreign::CommandLine;
+use super::load::Load;
+use super::process::Process;
+use super::times::TimesSocket;
+use crate::arm::{ArmKind, Peer};
+use crate::error::MeasureError;
+use crate::host::programs;
+use crate::measure::RunSpec;
+
+/// How long a server may take until it says where it listens.
+const READY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is started, and how its address becomes known.
+struct Start {
+    name: String,
+    command: Command,
+    /// Chosen by the lab; otherwise the process says it.
+    address: Option<SocketAddr>,
+}
+
+/// Starts one process of the server, and waits until it says where it listens, if it does.
+pub(super) fn started(
+    spec: &RunSpec,
+    load: &Load,
+    cpu: usize,
+    listen: SocketAddr,
+    times: Option<&TimesSocket>,
+) -> Result<(Process, SocketAddr), MeasureError> {
+    let mut start = start(spec, load, cpu, listen, times)?;
+    start.command.stdin(Stdio::null());
+    let mut process = match &spec.arm {
+        ArmKind::Server { .. } => Process::start_hearing_all(&start.name, start.command)?,
+        _ => {
+            start.command.stdout(Stdio::null());
+            Process::start(&start.name, start.command)?
+        }
+    };
+    let (address, mechanism) = match start.address {
+        Some(address) => (address, None),
+        None => announced(&mut process)?,
+    };
+    is_as_asked(spec.arm.driver(), mechanism)?;
+    Ok((process, address))
+}
+
+/// A server of pollux must say that it runs on the driver that it was asked for: one that says
+/// nothing could run on any. Other servers have none.
+fn is_as_asked(asked: Option<Driver>, said: Option<String>) -> Result<(), MeasureError> {
+    let Some(asked) = asked else { return Ok(()) };
+    let got = said.unwrap_or_else(|| "none that it names".to_owned());
+    match got.split([',', ' ']).any(|word| word == asked.name()) {
+        true => Ok(()),
+        false => Err(MeasureError::WrongMechanism { asked, got }),
+    }
+}
+
+/// The command of each arm that the lab starts. This is the only place that knows them.
+fn start(
+    spec: &RunSpec,
+    load: &Load,
+    cpu: usize,
+    listen: SocketAddr,
+    times: Option<&TimesSocket>,
+) -> Result<Start, MeasureError> {
+    if let ArmKind::Server { command } = &spec.arm {
+        return start_foreign(command, spec, load, cpu);
+    }
+    let listen = listen.to_string();
+    let itself = || std::env::current_exe().map_err(|cause| setup("this program's path", cause));
+    if let Some(driver) = spec.arm.driver() {
+        let program = spec.arm.build().map_or_else(itself, |build| Ok(build.program.clone()))?;
+        let mut command = Command::new(program);
+        command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
+        command.args(["--listen", &listen, "--poller", driver.name(), "--threads", "1"]);
+        if load.processes > 1 {
+            command.args(["--listeners", "shared"]);
+        }
+        command.args(["--pin", &cpu.to_string()]);
+        // As the others are told: no run is longer.
+        command.args(["--idle-timeout", "1h"]);
+        if load.is_split {
+            command.arg("--split-reply");
+        }
+        if let Some(socket) = times {
+            command.args(["--request-times", "--stats", &socket.listen()]);
+        }
+        return Ok(Start { name: "pollux serve".to_owned(), command, address: None });
+    }
+    match spec.arm.peer() {
+        None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
+        Some(floor @ (Peer::RawEpoll | Peer::RawUring)) => {
+            let mut command = Command::new(itself()?);
+            command.args(["lab", "floor", floor.name(), "--listen", &listen]);
+            command.args(["--reply", &load.reply_bytes.to_string()]);
+            if !load.is_kept_alive {
+                command.arg("--close");
+            }
+            Ok(Start { name: floor.to_string(), command, address: None })
+        }
+        Some(peer) if load.processes > 1 => {
+            Err(MeasureError::Spec(format!("{peer} in several processes")))
+        }
+        Some(peer) => start_peer(peer, load, &spec.scratch),
+    }
+}
+
+fn start_peer(peer: Peer, load: &Load, scratch: &Path) -> Result<Start, MeasureError> {
+    let name = peer.name().to_owned();
+    let missing = programs::missing(peer.name(), peer.package().unwrap_or_default());
+    let program: PathBuf = programs::find(peer.name()).ok_or_else(|| MeasureError::Program {
+        program: name.clone(),
+        what: missing.unwrap_or_else(|| "not found".to_owned()),
+    })?;
+    let folder = scratch.join(peer.name());
+    let address = free_address()?;
+    let command = std::fs::create_dir_all(&folder)
+        .and_then(|()| config::command(peer, &program, address, load, &folder))
+        .map_err(|cause| setup("a configuration", cause))?;
+    let command = command.ok_or_else(|| MeasureError::Spec(format!("{peer} is no server")))?;
+    Ok(Start { name, command, address: Some(address) })
+}
+
+/// A server of the user: it says nothing that is read, and what it prints are its last words.
+fn start_foreign(
+    line: &str,
+    spec: &RunSpec,
+    load: &Load,
+    cpu: usize,
+) -> Result<Start, MeasureError> {
+    if load.processes > 1 {
+        return Err(MeasureError::Spec("a server of the user in several processes".to_owned()));
+    }
+    let address = free_address()?;
+    let folder = spec.scratch.join(format!("server-{}", std::process::id()));
+    let CommandLine { name, command } =
+        CommandLine::new(line, &spec.axes, load, address, cpu, &folder)?;
+    Ok(Start { name, command, address: Some(address) })
+}
+
+pub(super) fn setup(what: &str, cause: std::io::Error) -> MeasureError {
+    MeasureError::Setup { what: what.to_owned(), cause }
+}
+
+/// A port that was free a moment ago, for servers that can't choose one and say which. One that is
+/// taken meanwhile makes the run fail, and the arm is tried again in the next block.
+fn free_address() -> Result<SocketAddr, MeasureError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.map_err(|cause| setup("a free port", cause))
+}
+
+/// What is said of a program that ends or waits without the line that servers of pollux begin with.
+const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that has `serve`, which \
+                          prints \"http://ADDRESS:PORT\" when it is ready";
+
+/// The address and what stands in brackets behind it: `…: http://127.0.0.1:8080 (epoll-et)`.
+fn announced(process: &mut Process) -> Result<(SocketAddr, Option<String>), MeasureError> {
+    let start = Instant::now();
+    loop {
+        let left = READY_PATIENCE.saturating_sub(start.elapsed());
+        let Some(line) = process.line_within(left) else {
+            return Err(process.failed(NO_ADDRESS));
+        };
+        if let Some(found) = address_in(line) {
+            return Ok(found);
+        }
+    }
+}
+
+fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
+    let (_, rest) = line.split_once("http://")?;
+    let (address, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    let words = rest.trim().strip_prefix('(').and_then(|words| words.split_once(')'));
+    Some((address.trim_end_matches('/').parse().ok()?, words.map(|(words, _)| words.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_poller::Mechanism;
+
+    use super::*;
+
+    #[test]
+    fn the_address_is_read_with_what_stands_in_brackets() {
+        let line = "pollux serve: http://127.0.0.1:8080 (epoll-et, 1 thread)";
+        let (address, words) = address_in(line).expect("an address");
+        assert_eq!((address.port(), words.as_deref()), (8080, Some("epoll-et, 1 thread")));
+        assert_eq!(address_in("ready on http://[::1]:81/").map(|found| found.1), Some(None));
+        assert_eq!(address_in("listening on 8080"), None);
+    }
+
+    #[test]
+    fn a_server_that_does_not_name_its_driver_is_not_believed() {
+        let driver = Driver::Readiness(Mechanism::EpollEt);
+        let said = |words: &str| is_as_asked(Some(driver), Some(words.to_owned()));
+        assert!(said("epoll-et, 1 thread").is_ok());
+        for words in ["epoll, 1 thread", "epoll-et2", ""] {
+            assert!(matches!(said(words), Err(MeasureError::WrongMechanism { .. })), "{words}");
+        }
+        assert!(is_as_asked(Some(driver), None).is_err());
+        assert!(is_as_asked(None, None).is_ok(), "a server that is not ours");
+    }
+}
