@@ -7,11 +7,12 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 14] = [
+const FLOORS: [(&str, u32); 15] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-draw", 1),
     ("pollux-poller", 2),
+    ("pollux-doctor", 3),
     ("pollux-engine", 3),
     ("pollux-http", 3),
     ("pollux-server", 4),

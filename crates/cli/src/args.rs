@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_lab::doctor::Asked;
+use pollux_doctor::Asked;
+use pollux_lab::doctor;
 use pollux_lab::experiments::Experiment;
 
 use crate::axis_flags::AxisFlags;
@@ -83,10 +84,10 @@ pub(crate) struct DoctorFlags {
 
 /// The names of the lab's own tables.
 fn asked() -> impl TypedValueParser<Value = Asked> {
-    let known = |name| Asked::by_name(name).expect("its own name");
+    let known = |name| doctor::asked(name).expect("its own name");
     Choice::new(
         "experiment or job",
-        Asked::names().map(|(name, about)| (name.to_owned(), about, known(name))),
+        doctor::names().map(|(name, about)| (name.to_owned(), about, known(name))),
     )
 }
 
@@ -228,7 +229,7 @@ pub(crate) struct JobFlags {
     /// Blocks: each runs every arm at every point once [default: the job's, else 12]
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) blocks: Option<String>,
-    /// Most blocks, added while the interval is wider than --target-ci; disturbed blocks are
+    /// Most blocks, added while the interval is wider than --precision; disturbed blocks are
     /// repeated beyond it
     #[arg(long, value_name = "N", help_heading = "Job")]
     pub(crate) max_blocks: Option<String>,
@@ -242,9 +243,9 @@ pub(crate) struct JobFlags {
     /// Differences below this are called equivalent, such as 3%
     #[arg(long, value_name = "PERCENT", help_heading = "Job")]
     pub(crate) min_effect: Option<String>,
-    /// Add blocks until the 95 % interval is this much to either side, such as 1.5%
+    /// Measure until each row is decided or its 95 % interval is this narrow to either side, such as 1%
     #[arg(long, value_name = "PERCENT", help_heading = "Job")]
-    pub(crate) target_ci: Option<String>,
+    pub(crate) precision: Option<String>,
     /// Sample the CPU clock in a pass of its own: kernel symbols with shares [default rate: 999]
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "999",
           require_equals = true, help_heading = "Job")]

@@ -3,14 +3,15 @@
 
 use std::process::ExitCode;
 
-use pollux_lab::doctor::{Diagnosis, Look, Readings};
+use pollux_doctor::{Look, Readings};
+use pollux_lab::doctor::diagnosis;
 
 use crate::args::DoctorFlags;
 use crate::output::{self, Failure};
 
 /// Prints the diagnosis; the exit code says whether something blocks what was asked for.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
-    let diagnosis = Diagnosis::of(&Readings::take(), flags.asked.clone());
+    let diagnosis = diagnosis(&Readings::take(), flags.asked.clone());
     if flags.fix_script {
         output::result(&diagnosis.fix_script())?;
         return Ok(ExitCode::SUCCESS);

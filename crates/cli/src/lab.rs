@@ -159,7 +159,7 @@ fn overrides(target: &str, flags: JobFlags) -> Overrides {
         interval: flags.interval,
         profile: flags.profile,
         min_effect: flags.min_effect,
-        target_ci: flags.target_ci,
+        precision: flags.precision,
         request_times: flags.request_times,
         show_intervals: flags.show_intervals,
         rates: flags.rates,

@@ -47,7 +47,7 @@ fn record(output: &Output) -> Value {
 
 /// Whether a program is there; where it is not, the test says so and is over.
 fn has(program: &str) -> bool {
-    let found = pollux_lab::host::programs::find(program).is_some();
+    let found = pollux_doctor::host::programs::find(program).is_some();
     if !found {
         skip(&format!("{program} is not installed"));
     }
@@ -96,8 +96,8 @@ fn a_server_is_measured_by_its_cpu_time_for_each_request() {
         let requests = run["events"].as_f64().expect("requests");
         let cpu_us = run["cpu_ns"]["value"].as_f64().expect("CPU time") / 1000.0;
         let value = run["value"].as_f64().expect("the metric");
-        // The median of the turns, beside the mean of all of them.
-        assert!((0.5..2.0).contains(&(value / (cpu_us / requests))), "{run}");
+        // The median of the turns is of the order of the mean of all of them: the unit is right.
+        assert!((0.1..10.0).contains(&(value / (cpu_us / requests))), "{run}");
         assert!(run["turns"]["rounds"].as_u64() >= Some(12), "{run}");
         assert_eq!(run["turns"]["log_ratio"].is_number(), arm == "A/A", "{run}");
         assert!(run["figures"]["generator_us_per_request"].as_f64() > Some(0.0));

@@ -67,13 +67,14 @@ impl Turns {
         Ok(Self { worker })
     }
 
-    /// Requests begin for `length`, on every connection as soon as the one before was answered.
-    /// Returns when the last of them was answered or given up; then nothing is under way.
+    /// Requests begin for `length`, or until so many have begun where `requests` says so, on every
+    /// connection as soon as the one before was answered. Returns when the last of them was answered
+    /// or given up; then nothing is under way.
     ///
     /// # Errors
     /// [`LoadError::Loop`] when the loop failed. Requests that failed are counted.
-    pub fn turn(&mut self, length: Duration) -> Result<Turned, LoadError> {
-        self.worker.turn_for(length)
+    pub fn turn(&mut self, length: Duration, requests: Option<u64>) -> Result<Turned, LoadError> {
+        self.worker.turn_for(length, requests)
     }
 
     /// Looks what the server has done to the crowd since it was opened: what has become of the
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(counts.requests.load(Relaxed), 0, "no request before the first turn");
         let mut answered = 0;
         for _ in 0..5 {
-            let turned = turns.turn(Duration::from_millis(10)).expect("a turn");
+            let turned = turns.turn(Duration::from_millis(10), None).expect("a turn");
             assert!(turned.right >= 4, "{turned:?}");
             assert_eq!(turned.failed, 0, "{turned:?}");
             answered += turned.right;
@@ -215,12 +216,26 @@ mod tests {
         let mut turns = Turns::open(plan(address, Some(NonZeroU32::MIN))).expect("connections");
         let mut answered = 0;
         for _ in 0..3 {
-            let turned = turns.turn(Duration::from_millis(20)).expect("a turn");
+            let turned = turns.turn(Duration::from_millis(20), None).expect("a turn");
             assert!(turned.right >= 4, "{turned:?}");
             assert_eq!(turned.failed, 0, "{turned:?}");
             answered += turned.right;
         }
         assert_eq!(counts.requests.load(Relaxed), answered);
         assert!(counts.connections.load(Relaxed) >= answered);
+    }
+
+    #[test]
+    fn a_turn_of_so_many_requests_holds_exactly_those() {
+        for per_connection in [None, NonZeroU32::new(1)] {
+            let counts = Arc::new(Counts::default());
+            let address = server(&counts, per_connection.is_some());
+            let mut turns = Turns::open(plan(address, per_connection)).expect("connections");
+            for requests in [1, 3, 4, 50] {
+                let turned = turns.turn(Duration::from_secs(20), Some(requests)).expect("a turn");
+                assert_eq!((turned.right, turned.failed), (requests, 0), "{per_connection:?}");
+            }
+            assert_eq!(counts.requests.load(Relaxed), 58);
+        }
     }
 }

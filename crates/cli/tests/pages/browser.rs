@@ -41,7 +41,7 @@ struct Counted {
 /// Whether a program is there; where it is not, that is said.
 #[expect(clippy::print_stderr, reason = "a skipped test says why")]
 pub(crate) fn has(program: &str) -> bool {
-    let is_there = pollux_lab::host::programs::find(program).is_some();
+    let is_there = pollux_doctor::host::programs::find(program).is_some();
     if !is_there {
         assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{program} is not installed");
         eprintln!("skipped: {program} is not installed");
@@ -51,7 +51,7 @@ pub(crate) fn has(program: &str) -> bool {
 
 /// The browser, where there is one.
 pub(crate) fn find() -> Option<Browser> {
-    let program = has("chromium").then(|| pollux_lab::host::programs::find("chromium"))??;
+    let program = has("chromium").then(|| pollux_doctor::host::programs::find("chromium"))??;
     Some(Browser { program, folder: tempfile::tempdir().expect("a folder") })
 }
 

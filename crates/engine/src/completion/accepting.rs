@@ -14,8 +14,9 @@
 //!
 //! It is cheaper, though, by some 7 % of a connection for one request. So a listener whose
 //! connections come and go steadily, a thousand of them without a storm, is given one in place of
-//! the others, and loses it at the first storm: two turns in a row that had their whole share, or
-//! one that had twice as much. (One full turn is what as many clients make that begin together.)
+//! the others, and loses it at the first storm: two turns in a row that had more than their share,
+//! or one that had twice as much. (As many clients as a share that begin together are no storm: so
+//! one more than the share is asked for, to see whether somebody waits.)
 //! A storm that falls on such a listener has one unbounded enter.
 //!
 //! Of the loops that share a listener the kernel wakes one. Several accepts would take more for
@@ -182,11 +183,12 @@ impl<S: Session> CompletionLoop<S> {
             let share = self.limits.accepts_per_turn;
             let came = std::mem::take(&mut self.listeners[number].came);
             let queue = match self.listeners[number].armed() {
-                0 => self.ask(number, share.saturating_sub(came)),
+                // One beyond the share tells a wave that just fills it from a storm.
+                0 => self.ask(number, (share + 1).saturating_sub(came)),
                 _ => Queue::Empty,
             };
             let listening = &mut self.listeners[number];
-            let is_full = queue == Queue::MayHaveMore || came >= share;
+            let is_full = queue == Queue::MayHaveMore || came > share;
             let is_storm = queue == Queue::Paused
                 || came > share.saturating_mul(2)
                 || (is_full && listening.was_full);

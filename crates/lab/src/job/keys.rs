@@ -142,11 +142,11 @@ pub const KEYS: &[Key] = &[
         default: Some("30"),
         reason: "two and a half times the blocks make intervals a third narrower, more pays \
                  little; `blocks` where that is more",
-        about: "most blocks, when the intervals are wider than `target_ci`",
+        about: "most blocks, when the intervals are wider than `precision`",
         example: "30",
     },
     Key {
-        name: "target_ci",
+        name: "precision",
         sections: GLOBAL,
         kind: Kind::Share(0.001, 0.5),
         default: Some("1.5%"),
@@ -372,7 +372,8 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Keys of schema 1, and what is written instead.
-pub(super) const REPLACED: [(&str, &str); 5] = [
+pub(super) const REPLACED: [(&str, &str); 6] = [
+    ("target_ci", "precision = \"1%\""),
     ("pollers", "arms = [\"epoll\", ...], or arms = \"mechanisms\" for all of them"),
     ("waits", "arms = [\"exclusive\", ...], or arms = \"mechanisms\" for all of them"),
     ("peers", "their names in arms = [...], or \"others\" for all of them"),

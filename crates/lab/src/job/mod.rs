@@ -43,10 +43,10 @@ pub struct Job {
     pub seed: u64,
     /// Blocks to run.
     pub blocks: u32,
-    /// Most blocks, when the headline interval is wider than `target_ci`.
+    /// Most blocks, when the headline interval is wider than `precision`.
     pub blocks_max: u32,
     /// Wanted half-width of the 95 % interval, relative.
-    pub target_ci: f64,
+    pub precision: f64,
     /// Smallest relative effect that counts.
     pub min_effect: f64,
     /// Most wall time for everything; the plan is cut to fit.

@@ -53,8 +53,8 @@ pub struct Overrides {
     pub profile: Option<String>,
     /// `--min-effect`.
     pub min_effect: Option<String>,
-    /// `--target-ci`.
-    pub target_ci: Option<String>,
+    /// `--precision`.
+    pub precision: Option<String>,
     /// `--request-times`; without it the job's own setting stands.
     pub request_times: bool,
     /// `--show-intervals`; without it the job's own setting stands.
@@ -152,8 +152,8 @@ impl Flags {
     fn change_job(&mut self, job: &mut Job, given: &Overrides) {
         let seed = self.read("seed", given.seed.as_ref(), kind::whole);
         job.seed = seed.unwrap_or(job.seed);
-        let target_ci = self.read("target_ci", given.target_ci.as_ref(), kind::share);
-        job.target_ci = target_ci.unwrap_or(job.target_ci);
+        let precision = self.read("precision", given.precision.as_ref(), kind::share);
+        job.precision = precision.unwrap_or(job.precision);
         let min_effect = self.read("min_effect", given.min_effect.as_ref(), kind::share);
         job.min_effect = min_effect.unwrap_or(job.min_effect);
         job.budget = self.read("budget", given.budget.as_ref(), kind::length).or(job.budget);

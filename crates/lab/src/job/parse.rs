@@ -147,7 +147,7 @@ impl Job {
             seed: keys::default("seed", kind::whole),
             blocks: keys::default("blocks", kind::whole_u32),
             blocks_max: keys::default("max_blocks", kind::whole_u32),
-            target_ci: keys::default("target_ci", kind::share),
+            precision: keys::default("precision", kind::share),
             min_effect: keys::default("min_effect", kind::share),
             budget: None,
             profile_hz: None,
@@ -164,7 +164,7 @@ fn read_global<'a>(walk: &mut Walk<'a>, global: Table<'a>, job: &mut Job) {
     set(&mut job.name, walk.said(global, "name", kind::name));
     set(&mut job.question, walk.said(global, "question", kind::line));
     job.seed = walk.said(global, "seed", kind::whole).value().unwrap_or(job.seed);
-    job.target_ci = walk.said(global, "target_ci", kind::share).value().unwrap_or(job.target_ci);
+    job.precision = walk.said(global, "precision", kind::share).value().unwrap_or(job.precision);
     job.min_effect = walk.said(global, "min_effect", kind::share).value().unwrap_or(job.min_effect);
     job.budget = walk.said(global, "budget", kind::length).value();
     job.profile_hz = walk.said(global, "profile", kind::profile).value();

@@ -26,7 +26,7 @@ impl Job {
         line("seed", self.seed.to_string());
         line("blocks", self.blocks.to_string());
         line("max_blocks", self.blocks_max.to_string());
-        line("target_ci", quoted(&share_text(self.target_ci)));
+        line("precision", quoted(&share_text(self.precision)));
         line("min_effect", quoted(&share_text(self.min_effect)));
         if let Some(budget) = self.budget {
             line("budget", quoted(&length_text(budget)));

@@ -16,6 +16,7 @@ use crate::host::Reading;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
 use crate::record::Interval;
+use crate::turns::Stint;
 
 /// Runs the subject of `spec` for its ramp and its window; `on_interval` hears of each interval when
 /// it ends.
@@ -27,7 +28,7 @@ pub(super) fn measure(
     let mut subject = spec.experiment()?.subject(spec, is_interrupted)?;
     let described = subject.described();
     if !spec.ramp_time().is_zero() {
-        subject.turn(spec.ramp_time())?;
+        subject.turn(Stint::of(spec.ramp_time()))?;
     }
     let threads = subject.threads();
     let counting = match (&spec.pass, &spec.sources) {
@@ -42,7 +43,7 @@ pub(super) fn measure(
     let (cpu_before, first) = (subject.cpu_time()?, Tick::take(0, subject.counters()));
     let (mut events, mut before) = (0, first);
     while before.at - first.at < spec.runtime() {
-        events += subject.turn(spec.interval())?;
+        events += subject.turn(Stint::of(spec.interval()))?;
         let tick = Tick::take(events, subject.counters());
         on_interval(&tick.interval_since(&before, &first));
         if let Some(profiling) = &mut profiling {

@@ -14,6 +14,8 @@ use crate::record::LeftOut;
 const BLOCKS_MIN: u32 = 3;
 /// Windows are not made shorter than this: ten intervals of 10 ms.
 const RUNTIME_MIN: Duration = Duration::from_millis(100);
+/// The fewest and shortest turns of a set.
+const TURNS_MIN: Duration = Duration::from_millis(60);
 /// Nor those of a load generator, which opens its connections within its run.
 const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(200);
 /// Other people's generators look ten times a second whether they should end.
@@ -174,6 +176,9 @@ fn runtime_min(point: &PlannedPoint) -> Duration {
     if point.point.axes.get("calls").is_some_and(|calls| calls != "0") {
         // So many calls take as long as they take; the runtime only says how long that is.
         return point.runtime;
+    }
+    if point.method == Method::Turns && !point.experiment.cost_is_shared() {
+        return TURNS_MIN.min(point.runtime);
     }
     match point.experiment.generator(&point.point.axes) {
         Some(Generator::Pollux) => GENERATOR_RUNTIME_MIN,

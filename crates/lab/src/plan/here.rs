@@ -3,7 +3,7 @@
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::{Resources, Wanted};
+use super::Wanted;
 use crate::arm::{Peer, Wait};
 use crate::experiments::chain;
 use crate::experiments::http;
@@ -20,29 +20,6 @@ pub fn missing_here(wanted: Wanted) -> Option<String> {
         Wanted::Wait(_) => None,
         Wanted::Peer(_, peer) => missing_peer(peer),
     }
-}
-
-impl Resources {
-    /// Reads what is free here.
-    #[must_use]
-    pub fn here() -> Self {
-        let number = |path: &str| {
-            let text = std::fs::read_to_string(path).ok()?;
-            text.trim().parse::<u64>().ok()
-        };
-        let aio_slots = number("/proc/sys/fs/aio-max-nr").zip(number("/proc/sys/fs/aio-nr"));
-        Self {
-            memory_bytes: memory_available_bytes(),
-            aio_slots: aio_slots.map(|(max, used)| max.saturating_sub(used)),
-        }
-    }
-}
-
-/// Memory that programs may still take, by the kernel's estimate.
-fn memory_available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 /// Why a driver can't be opened.

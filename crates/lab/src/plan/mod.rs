@@ -23,7 +23,8 @@ mod show;
 
 pub use budget::Forecast;
 pub use here::missing_here;
-pub(crate) use place::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, SERVER_FDS_SPARE};
+pub(crate) use pollux_doctor::room::FDS_SPARE;
+pub use pollux_doctor::room::Resources;
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.
@@ -40,15 +41,6 @@ pub struct Machine<'a> {
     pub resources: Resources,
     /// Why something can't be had here, if it can't.
     pub missing: &'a dyn Fn(Wanted) -> Option<String>,
-}
-
-/// What is free of what all processes together may have; `None` where nobody knows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Resources {
-    /// Memory.
-    pub memory_bytes: Option<u64>,
-    /// Slots of AIO contexts (`fs.aio-max-nr`).
-    pub aio_slots: Option<u64>,
 }
 
 /// What a plan asks a machine for.
@@ -312,7 +304,7 @@ mod tests {
             seed: 1,
             blocks: 12,
             blocks_max: 30,
-            target_ci: 0.015,
+            precision: 0.015,
             min_effect: 0.03,
             budget: None,
             profile_hz: None,

@@ -4,6 +4,7 @@
 //! on several server processes which share one port, each on the same driver with its share of
 //! the connections; their CPU time is summed, and the point says how many they are.
 
+use pollux_doctor::room::{CONNECTION_BYTES, FDS_SPARE, MEMORY_PARTS, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
@@ -13,21 +14,10 @@ use crate::experiments::herd::Source;
 use crate::experiments::{Experiment, PROCESSES};
 use crate::record::Point;
 
-/// Descriptors that a run needs besides those of its streams or pipes: standard streams, the
-/// poller's own, counters, and files of `/proc` that are open for a moment.
-pub(crate) const FDS_SPARE: u64 = 64;
-/// What a server keeps for listeners, logs and endpoints, and does not give to connections.
-pub(crate) const SERVER_FDS_SPARE: u64 = 320;
 /// Most server processes of one point: enough for half a million connections at 32,768 each.
 const PROCESSES_MAX: u64 = 16;
 /// The kernel spreads connections by hash: of thousands, no process gets so many times its share.
 const SHARE_MAX: f64 = 1.05;
-/// Memory of one connection on loopback, both ends with their files, buffers and sessions:
-/// rounded up from 9 KiB of slabs and 3 KiB of the programs.
-pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
-/// A run may take so much of the free memory: one part in this many.
-pub(crate) const MEMORY_PARTS: u64 = 2;
-
 /// The point as it can be run on `machine`.
 ///
 /// # Errors

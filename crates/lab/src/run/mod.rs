@@ -24,7 +24,7 @@ use crate::host::sources::Sources;
 use crate::judge;
 use crate::measure::Pass;
 use crate::plan::{Method, Plan, PlannedPoint};
-use crate::record::{Block, Ending, Interval, JobRecord, Outcome, Record, Run, Verdict};
+use crate::record::{Block, Ending, Fact, Interval, JobRecord, Outcome, Record, Run, Verdict};
 use crate::stats::{StoppingRule, block_order};
 
 mod arm;
@@ -160,7 +160,7 @@ impl Runner<'_> {
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
         let label = self.label(None, point, &point.arms[point.baseline], Pass::Timing);
-        let is_open = |arm: &Arm| state.is_open(&label, &arm.name, job.target_ci);
+        let is_open = |arm: &Arm| state.is_open(&label, &arm.name, job.precision);
         let wants = done < job.blocks || (done < job.blocks_max && point.arms.iter().any(is_open));
         wants && !self.is_over_budget(point, state)
     }
@@ -182,7 +182,7 @@ impl Runner<'_> {
         let rule = StoppingRule {
             blocks_min: job.blocks as usize,
             blocks_max: job.blocks_max as usize,
-            target_half_width: job.target_ci,
+            target_half_width: job.precision,
         };
         let headline = judge::headline(self.plan, &state.record);
         if !rule.needs_more_blocks(done as usize, &headline) {
@@ -364,9 +364,11 @@ impl Runner<'_> {
             blocks: job.blocks,
             blocks_max: job.blocks_max,
             min_effect: job.min_effect,
-            target_ci: job.target_ci,
+            target_ci: job.precision,
         };
-        record.environment = Environment::read().facts();
+        let facts = Environment::read().facts().into_iter();
+        record.environment =
+            facts.map(|(name, reading)| Fact { name: name.to_owned(), reading }).collect();
         record.environment.extend(build::facts(job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
@@ -380,8 +382,8 @@ struct State {
     start: Instant,
     /// Failures in a row by part, point and arm.
     failures: HashMap<(String, String, String), u32>,
-    /// Length of a turn, by part and point.
-    lengths: HashMap<(String, String), set::Length>,
+    /// What the first set found out, by part, point and group of arms.
+    lengths: HashMap<(String, String, usize), set::Length>,
     /// How long a point took the last time, by part and point.
     point_times: HashMap<(String, String), Duration>,
 }

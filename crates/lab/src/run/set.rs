@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::arm::spec_of;
 use super::living::Living;
@@ -19,12 +19,12 @@ use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::experiments::Experiment;
 use crate::measure::Pass;
-use crate::plan::{PlannedPoint, SAME_AGAIN};
+use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{
     CountingRun, Measurement, Outcome, Profile, RoundsOfSet, Run, Steady, SteadyKind, Turns,
 };
-use crate::stats::{Rng, block_order, mean, median, set_ratio};
-use crate::turns::{Counted, Described, Figure, Life, Order, Reply};
+use crate::stats::{Effort, Levels, Rng, best_rounds, block_order, mean, median, set_ratio};
+use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
 
 /// The shortest turn: some thousands of events.
 const TURN_MIN: Duration = Duration::from_millis(5);
@@ -45,11 +45,25 @@ const UNSETTLED: f64 = 0.03;
 /// Turns of the counting and of the profiling at the end of the first set.
 const COUNTED_TURNS: u32 = 10;
 
-/// What a set leaves for the sets that follow at the same point.
-#[derive(Clone, Copy, Debug)]
+/// A turn that ends by its units takes at most so many times its length.
+const UNITS_GRACE: u32 = 20;
+/// An arm that does fewer units than the baseline by this factor has a number of its own.
+const SLOWER: u64 = 4;
+/// How far fresh processes of one program lie apart at least, as a deviation of log ratios: so much
+/// is taken for granted before enough sets are there to tell.
+const BETWEEN_SETS: f64 = 0.003;
+/// The planned sets take this part of a budget; the rest goes to the rows that they leave open.
+const PLANNED_SHARE: f64 = 0.6;
+
+/// What the first set of a group of arms leaves for the sets that follow at the same point.
+#[derive(Clone, Debug)]
 pub(super) struct Length {
     turn: Duration,
     lead_in: Duration,
+    /// Units of a turn by arm, where a turn ends by them.
+    units: BTreeMap<String, u64>,
+    /// Rounds of a set; none before the first set has had enough of them to tell.
+    rounds: Option<u32>,
 }
 
 /// One arm of a set.
@@ -83,19 +97,17 @@ impl Runner<'_> {
         let plan = self.plan;
         let label = self.label(Some(set), point, &point.arms[point.baseline], Pass::Timing);
         self.observer.run_started(&RunLabel { arm: "all arms".to_owned(), ..label.clone() });
+        let start = Instant::now();
         let mut arms = self.arms(set, group, point, state);
-        let key = (label.experiment.clone(), label.point.clone());
-        let length = match state.lengths.get(&key) {
-            Some(length) => *length,
-            None => {
-                let length = self.length(&mut arms, point);
-                state.lengths.insert(key, length);
-                length
-            }
+        let started = start.elapsed();
+        let key = (label.experiment.clone(), label.point.clone(), number);
+        let mut length = match state.lengths.remove(&key) {
+            Some(length) => length,
+            None => self.length(&mut arms, point),
         };
-        self.rounds(&mut arms, set, length, point);
+        self.rounds(&mut arms, set, &mut length, point, started);
         if set == 0 {
-            self.counts(&mut arms, length, number, point, state);
+            self.counts(&mut arms, length.turn, number, point, state);
         }
         let ends = self.ends(&mut arms);
         if self.stop.is_urgent() {
@@ -114,7 +126,7 @@ impl Runner<'_> {
                     let other = baseline.filter(|baseline| *baseline != position);
                     let of_baseline = other.map(|baseline| costs[baseline].as_slice());
                     let mut measurement =
-                        measurement(arm, &costs[position], of_baseline, length, point);
+                        measurement(arm, &costs[position], of_baseline, &length, point);
                     if let Ok(measurement) = &mut measurement {
                         measurement.mechanism.clone_from(&described.mechanism);
                         measurement.generator.clone_from(&described.generator);
@@ -143,6 +155,7 @@ impl Runner<'_> {
                 },
             });
         }
+        state.lengths.insert(key, length);
         state.record.rounds.push(RoundsOfSet {
             set,
             experiment: plan.part_name(point).to_owned(),
@@ -172,7 +185,7 @@ impl Runner<'_> {
                 let is_needed = [arm_name(point), SAME_AGAIN].contains(&&*arm.name);
                 !is_further
                     || is_needed
-                    || state.is_open(&label, &arm.name, self.plan.job.target_ci)
+                    || state.is_open(&label, &arm.name, self.plan.job.precision)
             })
             .collect();
         // Whoever starts first has the better addresses, for all that one knows.
@@ -200,28 +213,48 @@ impl Runner<'_> {
             .collect()
     }
 
-    /// The shortest turn whose first half costs what its second half costs, on every arm.
+    /// The shortest turn whose first half costs what its second half costs, on every arm; and the
+    /// units that each arm does in it when nothing is in its way.
     fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
         let shortest = match point.experiment.cost_is_shared() {
             true => HERD_TURN_MIN,
             false => TURN_MIN,
         };
+        let ends_by_units = |arm: &SetArm<'_>| {
+            arm.living.as_ref().is_ok_and(|(_, described)| described.ends_by_units)
+        };
+        let is_by_units = arms.iter().any(ends_by_units);
         let ready = arms.iter().filter_map(|arm| arm.living.as_ref().ok());
         let asked_us = ready.map(|(_, described)| described.shortest_turn_us).max();
         let shortest = shortest.max(Duration::from_micros(asked_us.unwrap_or(0)));
         let mut turn = shortest.min(point.runtime);
         loop {
-            let lead_in = turn / LEAD_IN;
             let is_last = turn * 2 > TURN_MAX.min(point.runtime);
-            if is_last || self.settles(arms, turn, lead_in) {
-                return Length { turn, lead_in };
+            let mut most = vec![0; arms.len()];
+            let looks = !is_last || is_by_units;
+            let is_settled = looks && self.settles(arms, turn, &mut most);
+            if is_settled || is_last {
+                let of_baseline = arms
+                    .iter()
+                    .zip(&most)
+                    .find(|(arm, _)| arm.planned.name == arm_name(point))
+                    .map_or(0, |(_, units)| *units);
+                let units =
+                    arms.iter().zip(most).filter(|(arm, most)| ends_by_units(arm) && *most > 0);
+                // The same work for all, so that what a turn costs by itself is the same share.
+                let alike = |own: u64| if own * SLOWER >= of_baseline { of_baseline } else { own };
+                let units = units
+                    .map(|(arm, most)| (arm.planned.name.clone(), alike(most).max(1)))
+                    .collect();
+                return Length { turn, lead_in: turn / LEAD_IN, units, rounds: None };
             }
             turn *= 2;
         }
     }
 
-    /// Whether the halves of a turn cost the same, within the noise.
-    fn settles(&mut self, arms: &mut [SetArm<'_>], turn: Duration, lead_in: Duration) -> bool {
+    /// Whether the halves of a turn cost the same, within the noise; `most` becomes the units that
+    /// each arm did in a whole one.
+    fn settles(&mut self, arms: &mut [SetArm<'_>], turn: Duration, most: &mut [u64]) -> bool {
         let mut differences = vec![Vec::new(); arms.len()];
         let mut random = Rng::seeded(self.plan.job.seed);
         let mut order: Vec<usize> = (0..arms.len()).collect();
@@ -229,10 +262,10 @@ impl Runner<'_> {
             random.shuffle(&mut order);
             for &index in &order {
                 let differences = &mut differences[index];
-                let halves = self.turn(&mut arms[index], turn / 2, lead_in, 2);
-                if let Some([first, second]) = halves.as_deref()
-                    && let (Some(first), Some(second)) = (first.cost_ns(), second.cost_ns())
-                {
+                let halves = self.turn(&mut arms[index], Stint::of(turn / 2), turn / LEAD_IN, 2);
+                let Some([first, second]) = halves.as_deref() else { continue };
+                most[index] = most[index].max(first.units + second.units);
+                if let (Some(first), Some(second)) = (first.cost_ns(), second.cost_ns()) {
                     differences.push((first / second).ln());
                 }
             }
@@ -245,41 +278,98 @@ impl Runner<'_> {
         })
     }
 
-    /// Turns in random order, every arm once in each round.
-    fn rounds(&mut self, arms: &mut [SetArm<'_>], set: u32, length: Length, point: &PlannedPoint) {
+    /// Turns in random order, every arm once in each round. The first set finds out how many rounds
+    /// a set should have; `started` is how long its processes took to start.
+    fn rounds(
+        &mut self,
+        arms: &mut [SetArm<'_>],
+        set: u32,
+        length: &mut Length,
+        point: &PlannedPoint,
+        started: Duration,
+    ) {
         let mut random =
             Rng::stream(self.plan.job.seed ^ u64::from(set), point.point.label.len() as u64);
-        let fit = (point.runtime.as_secs_f64() / length.turn.as_secs_f64()).ceil() as u32;
-        let rounds = fit.clamp(ROUNDS_MIN, ROUNDS_MAX);
         let mut order: Vec<usize> = (0..arms.len()).collect();
         // Who works first takes the first pages: in every set another one.
         random.shuffle(&mut order);
         for &index in order.iter().filter(|_| !point.ramp_time.is_zero()) {
-            self.turn(&mut arms[index], point.ramp_time, Duration::ZERO, 1);
+            self.turn(&mut arms[index], Stint::of(point.ramp_time), Duration::ZERO, 1);
         }
-        for _ in 0..rounds {
+        let start = Instant::now();
+        let mut done = 0;
+        while done < length.rounds.unwrap_or(ROUNDS_MIN) {
             if self.stop.is_urgent() {
                 return;
             }
             random.shuffle(&mut order);
             for &index in &order {
-                let figures = self.turn(&mut arms[index], length.turn, length.lead_in, 1);
+                let units = length.units.get(&arms[index].planned.name).copied();
+                let grace = if units.is_some() { UNITS_GRACE } else { 1 };
+                let stint = Stint { length: length.turn * grace, units };
+                let figures = self.turn(&mut arms[index], stint, length.lead_in * grace, 1);
                 arms[index].rounds.push(figures.and_then(|figures| figures.first().copied()));
             }
+            done += 1;
+            if length.rounds.is_none() && done == ROUNDS_MIN {
+                let effort = Effort { set: started * 2, round: start.elapsed() / ROUNDS_MIN };
+                length.rounds = Some(self.rounds_wanted(arms, effort, length.turn, point));
+            }
         }
+    }
+
+    /// Rounds of each set, by what the first of them say: with a budget as many as narrow the
+    /// intervals most for the time, within the part of it that the planned sets of a point have;
+    /// without one those that the job's `runtime` holds.
+    fn rounds_wanted(
+        &self,
+        arms: &[SetArm<'_>],
+        effort: Effort,
+        turn: Duration,
+        point: &PlannedPoint,
+    ) -> u32 {
+        let job = &self.plan.job;
+        let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
+        let Some(budget) = job.budget else { return fit.clamp(ROUNDS_MIN, ROUNDS_MAX) };
+        let Some(baseline) = arms.iter().find(|arm| arm.planned.name == arm_name(point)) else {
+            return fit.clamp(ROUNDS_MIN, ROUNDS_MAX);
+        };
+        let baseline = costs(baseline);
+        let deviations: Vec<f64> = arms
+            .iter()
+            .filter(|arm| arm.planned.name != arm_name(point))
+            .filter_map(|arm| {
+                let pairs = costs(arm).into_iter().zip(&baseline).filter_map(|(a, b)| a.zip(*b));
+                let (arm, baseline): (Vec<f64>, Vec<f64>) = pairs.unzip();
+                set_ratio(&arm, &baseline)?.round_sd
+            })
+            .collect();
+        let Some(within_set) = median(&deviations) else { return ROUNDS_MIN };
+        let best = best_rounds(Levels { between_sets: BETWEEN_SETS, within_set }, effort);
+        let turns = |point: &&PlannedPoint| point.method == Method::Turns;
+        let shares = self.plan.points.iter().filter(turns).count() as f64;
+        let share = budget.as_secs_f64() * PLANNED_SHARE / shares / f64::from(job.blocks);
+        // Of several groups each has its part.
+        let share = share / point.groups.len() as f64;
+        let fits = (share - effort.set.as_secs_f64()) / effort.round.as_secs_f64();
+        best.min(fits.max(0.0) as u32).clamp(ROUNDS_MIN, ROUNDS_MAX)
     }
 
     /// One turn of an arm; an arm that fails has no further turn in this set.
     fn turn(
         &mut self,
         arm: &mut SetArm<'_>,
-        length: Duration,
+        part: Stint,
         lead_in: Duration,
         parts: u32,
     ) -> Option<Vec<Figure>> {
-        let micros = |time: Duration| time.as_micros() as u64;
-        let order = Order::Turn { lead_in_us: micros(lead_in), length_us: micros(length), parts };
-        match self.order(arm, &order, lead_in + length * parts)? {
+        let order = Order::Turn {
+            lead_in_us: lead_in.as_micros() as u64,
+            length_us: part.length.as_micros() as u64,
+            parts,
+            units: part.units,
+        };
+        match self.order(arm, &order, lead_in + part.length * parts)? {
             Reply::Turned(figures) => Some(figures),
             _ => None,
         }
@@ -301,12 +391,12 @@ impl Runner<'_> {
     fn counts(
         &mut self,
         arms: &mut [SetArm<'_>],
-        length: Length,
+        turn: Duration,
         group: usize,
         point: &PlannedPoint,
         state: &mut State,
     ) {
-        let length_us = length.turn.as_micros() as u64;
+        let length_us = turn.as_micros() as u64;
         let (experiment, label) = (self.plan.part_name(point).to_owned(), &point.point.label);
         for arm in arms {
             let is_known = group > 0 && arm.planned.name == arm_name(point);
@@ -315,9 +405,7 @@ impl Runner<'_> {
             }
             let order =
                 Order::Count { turns: COUNTED_TURNS, length_us, sources: self.sources.clone() };
-            if let Some(Reply::Counted(counted)) =
-                self.order(arm, &order, length.turn * COUNTED_TURNS)
-            {
+            if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * COUNTED_TURNS) {
                 let Counted { units, counters, events_per_wait_histogram, kernel, .. } = *counted;
                 state.record.counting.push(CountingRun {
                     experiment: experiment.clone(),
@@ -331,8 +419,7 @@ impl Runner<'_> {
             }
             let Some(rate_hz) = self.plan.job.profile_hz else { continue };
             let order = Order::Profile { turns: COUNTED_TURNS, length_us, rate_hz };
-            if let Some(Reply::Counted(counted)) =
-                self.order(arm, &order, length.turn * COUNTED_TURNS)
+            if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * COUNTED_TURNS)
                 && let Some(samples) = counted.samples
             {
                 state.record.profiles.push(Profile {
@@ -375,7 +462,7 @@ fn measurement(
     arm: &SetArm<'_>,
     costs: &[Option<f64>],
     baseline: Option<&[Option<f64>]>,
-    length: Length,
+    length: &Length,
     point: &PlannedPoint,
 ) -> Result<Measurement, String> {
     let own: Vec<f64> = costs.iter().flatten().copied().collect();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::Driver;
 use pollux_poller::CountersSnapshot;
 
-use super::{Counted, Figure, Order, Reply, Subject};
+use super::{Counted, Figure, Order, Reply, Stint, Subject};
 use crate::error::MeasureError;
 use crate::host::counting::{CountReadings, Counting};
 use crate::measure::{Profiling, RunSpec};
@@ -32,9 +32,12 @@ pub fn serve(
     say(replies, &Reply::Ready(described))?;
     while let Some(order) = line(orders)? {
         let reply = match parsed(&order)? {
-            Order::Turn { lead_in_us, length_us, parts } => {
+            Order::Turn { lead_in_us, length_us, parts, units } => {
                 let [lead_in, length] = [lead_in_us, length_us].map(Duration::from_micros);
-                Reply::Turned(turn(&mut *subject, lead_in, length, parts)?)
+                let share = lead_in_us as f64 / length_us.max(1) as f64;
+                let lead_units = units.map(|units| (units as f64 * share).ceil() as u64);
+                let lead_in = Stint { length: lead_in, units: lead_units };
+                Reply::Turned(turn(&mut *subject, lead_in, Stint { length, units }, parts)?)
             }
             Order::Count { turns, length_us, sources } => {
                 let counting = Counting::start(&subject.threads(), &sources);
@@ -63,18 +66,18 @@ pub fn serve(
 /// A lead-in, then the parts of a turn.
 fn turn(
     subject: &mut dyn Subject,
-    lead_in: Duration,
-    length: Duration,
+    lead_in: Stint,
+    part: Stint,
     parts: u32,
 ) -> Result<Vec<Figure>, MeasureError> {
-    if !lead_in.is_zero() {
+    if !lead_in.length.is_zero() {
         subject.turn(lead_in)?;
     }
     let mut figures = Vec::with_capacity(parts as usize);
     let mut before = subject.cpu_time()?;
     for _ in 0..parts {
         let start = Instant::now();
-        let units = subject.turn(length)?;
+        let units = subject.turn(part)?;
         let wall = start.elapsed();
         let after = subject.cpu_time()?;
         let cpu = after.saturating_sub(std::mem::replace(&mut before, after));
@@ -92,7 +95,7 @@ fn counted(subject: &mut dyn Subject, turns: u32, length_us: u64) -> Result<Coun
     let before = subject.counters();
     let mut units = 0;
     for _ in 0..turns {
-        units += subject.turn(Duration::from_micros(length_us))?;
+        units += subject.turn(Stint::of(Duration::from_micros(length_us)))?;
     }
     let polled = subject.counters().zip(before).map(|(after, before)| after.since(&before));
     Ok(Counted {
@@ -188,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_subject_gives_a_figure_for_each_part_of_a_turn_and_counts_what_it_did() {
-        let turn = Order::Turn { lead_in_us: 100, length_us: 1000, parts: 2 };
+        let turn = Order::Turn { lead_in_us: 100, length_us: 1000, parts: 2, units: None };
         let count = Order::Count { turns: 3, length_us: 500, sources: Sources::probe() };
         let answers = answers("epoll", &[turn, count, Order::End]).expect("it ends well");
         let [Reply::Ready(described), Reply::Turned(figures), Reply::Counted(counted), end] =

@@ -32,12 +32,12 @@ pub(crate) use program::Program;
 
 /// What is measured: it works when it is told to, and sleeps in between.
 pub(crate) trait Subject {
-    /// Begins work for `length`, ends what it began, and returns with nothing under way: the units
-    /// of work that were done.
+    /// Begins work as `stint` says, ends what it began, and returns with nothing under way: the
+    /// units of work that were done.
     ///
     /// # Errors
     /// [`MeasureError`] when the work failed, or was not what it should be.
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError>;
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError>;
 
     /// CPU time that the measured side has used since it started; called when it sleeps.
     ///
@@ -62,6 +62,23 @@ pub(crate) trait Subject {
     /// [`MeasureError`] when something was lost on the way: the figures of the turns can't stand.
     fn end(self: Box<Self>) -> Result<Life, MeasureError> {
         Ok(Life::default())
+    }
+}
+
+/// How much work begins in a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stint {
+    /// For how long at most.
+    pub(crate) length: Duration,
+    /// How many units at most; none without a limit. Only a subject that says so of itself
+    /// ([`Described::ends_by_units`]) looks at it.
+    pub(crate) units: Option<u64>,
+}
+
+impl Stint {
+    /// For so long, with as many units as there is time for.
+    pub(crate) fn of(length: Duration) -> Self {
+        Self { length, units: None }
     }
 }
 
@@ -152,6 +169,11 @@ pub struct Described {
     pub generator: Option<String>,
     /// What the poller noted about itself.
     pub notes: Vec<String>,
+    /// Whether a turn can end by the units that were done. Where units come in waves, as requests on
+    /// many connections do, a turn of so much time holds one wave or five, whatever else the machine
+    /// does meanwhile, and the first wave costs most.
+    #[serde(default)]
+    pub ends_by_units: bool,
     /// A shorter turn would have figures that are too coarse; 0 where every length will do.
     #[serde(default)]
     pub shortest_turn_us: u64,
@@ -173,6 +195,9 @@ pub enum Order {
         length_us: u64,
         /// Number of parts, one after the other.
         parts: u32,
+        /// Units of a part after which it ends before its time is over; older builds know none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        units: Option<u64>,
     },
     /// So many turns of this length under the kernel's counters.
     Count {

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use super::{Described, Life, Subject};
+use super::{Described, Life, Stint, Subject};
 use crate::error::MeasureError;
 
 /// A program that takes turns.
@@ -59,9 +59,9 @@ impl Program {
 }
 
 impl Subject for Program {
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let mut stdin = self.stdin.as_ref().expect("open until the end");
-        let told = writeln!(stdin, "{}", length.as_nanos());
+        let told = writeln!(stdin, "{}", stint.length.as_nanos());
         told.map_err(|cause| MeasureError::Io { call: "write", cause })?;
         let word = self.word()?;
         word.parse().map_err(|_| self.failed(&format!("said \"{word}\", not a number of units")))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::finish::TIMEOUT_SLACK;
 use super::{WAIT_MAX, Worker};
 use crate::shared::{Stage, monotonic_ns};
+use crate::supply::Budget;
 use crate::{CrowdOutcome, LoadError, Turned};
 
 impl Worker {
@@ -20,13 +21,19 @@ impl Worker {
         Ok(())
     }
 
-    /// Requests begin for `length`; returns when all of them were answered, or failed.
-    pub(crate) fn turn_for(&mut self, length: Duration) -> Result<Turned, LoadError> {
+    /// Requests begin for `length`, or until so many have begun; returns when all of them were
+    /// answered, or failed.
+    pub(crate) fn turn_for(
+        &mut self,
+        length: Duration,
+        requests: Option<u64>,
+    ) -> Result<Turned, LoadError> {
         let began_ns = monotonic_ns();
         let end_ns = began_ns + length.as_nanos() as u64;
         let give_up_ns = end_ns + (self.plan.request_timeout + TIMEOUT_SLACK).as_nanos() as u64;
         let before = self.counted();
         self.shared().end_ns = end_ns;
+        self.shared().budget = requests.map_or_else(Budget::unlimited, Budget::own);
         while let Some(id) = self.shared().seats.pop() {
             self.woken.push(id);
         }
@@ -35,13 +42,14 @@ impl Worker {
         }
         let mut now_ns = began_ns;
         while now_ns < give_up_ns {
-            if now_ns < end_ns {
+            let is_open = now_ns < end_ns && !self.shared().is_spent();
+            if is_open {
                 self.open_again(now_ns);
             } else if self.shared().under_way == 0 && self.shared().connecting == 0 {
                 break;
             }
             // Woken by answers; when the time is up nothing has to be done but to see it.
-            let until_ns = if now_ns < end_ns { end_ns } else { give_up_ns };
+            let until_ns = if is_open { end_ns } else { give_up_ns };
             self.turn(Duration::from_nanos(until_ns - now_ns).min(WAIT_MAX))?;
             now_ns = monotonic_ns();
         }

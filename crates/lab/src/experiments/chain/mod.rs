@@ -23,7 +23,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use crate::arm::Peer;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Subject};
+use crate::turns::{self, Described, Stint, Subject};
 
 mod completion;
 pub(crate) mod library;
@@ -82,9 +82,9 @@ struct Rounds<W> {
 }
 
 impl<W: Watcher> Subject for Rounds<W> {
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let (start, mut events) = (Instant::now(), 0);
-        while start.elapsed() < length {
+        while start.elapsed() < stint.length {
             self.chain.begin()?;
             self.watcher.begin(&self.chain);
             while !self.chain.is_over() {

@@ -19,7 +19,7 @@ use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Life, Subject};
+use crate::turns::{self, Described, Life, Stint, Subject};
 
 /// Workers and their callers.
 pub(crate) struct Herd<'a> {
@@ -97,7 +97,8 @@ impl<'a> Herd<'a> {
 }
 
 impl Subject for Herd<'_> {
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+        let length = stint.length;
         let time_ms = length.as_micros().div_ceil(1000) as u64;
         let go = Go { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
         let crew = &self.crew;

@@ -15,7 +15,7 @@ use super::server::Server;
 use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Life, Subject};
+use crate::turns::{self, Described, Life, Stint, Subject};
 
 /// A turn in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
@@ -75,7 +75,7 @@ impl<'a> Served<'a> {
     /// work, and may be others in each turn.
     fn try_out(&mut self) -> Result<(), MeasureError> {
         let (before, ended) = (self.server.cpu_time(), self.server.ended());
-        let requests = self.turn(TRIAL)?;
+        let requests = self.turn(Stint::of(TRIAL))?;
         if requests > 0 && self.server.cpu_time() == before {
             let what = format!(
                 "used no CPU time for {requests} answers at {}; expected the process that answers \
@@ -92,8 +92,9 @@ impl<'a> Served<'a> {
 }
 
 impl Subject for Served<'_> {
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
-        let turned = self.load.turn(length).map_err(|error| generator_failed(&error))?;
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+        let turned =
+            self.load.turn(stint.length, stint.units).map_err(|error| generator_failed(&error))?;
         if turned.failed as f64 > turned.right as f64 * FAILED_SHARE_MAX {
             let (failed, right) = (turned.failed, turned.right);
             return Err(self.server.failed(&format!("{failed} failures beside {right} answers")));
@@ -116,6 +117,7 @@ impl Subject for Served<'_> {
             mechanism: self.server.mechanism.clone(),
             generator: Some(format!("pollux {version} ({})", own::driver())),
             notes: Vec::new(),
+            ends_by_units: true,
             shortest_turn_us: self.shortest_turn.as_micros() as u64,
             findings: self.server.findings.clone(),
         }

@@ -17,7 +17,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
-use crate::turns::{self, Described, Subject};
+use crate::turns::{self, Described, Stint, Subject};
 
 /// Bytes of a token: generation, target, message number, and four unused.
 const TOKEN_BYTES: usize = 16;
@@ -48,10 +48,10 @@ impl Pipes {
 
 impl Subject for Pipes {
     /// Looks at the clock a few times only: half of what is left is done before each look.
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let (start, mut passes) = (Instant::now(), 0);
         loop {
-            let left = length.saturating_sub(start.elapsed());
+            let left = stint.length.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Ok(passes);
             }

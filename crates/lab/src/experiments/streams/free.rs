@@ -22,7 +22,7 @@ use crate::arm::ArmKind;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::stats::Rng;
-use crate::turns::{self, Described, Subject};
+use crate::turns::{self, Described, Stint, Subject};
 
 /// How far below the reader the writer is scheduled: the original's `nice(10)`.
 const WRITER_NICE: i32 = 10;
@@ -152,13 +152,13 @@ impl<C: Collect> Free<C> {
 }
 
 impl<C: Collect> Subject for Free<C> {
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let (start, mut handled) = (Instant::now(), 0);
         self.shared.is_writing.store(true, Release);
         self.shared.is_running.store(true, Release);
         self.writer().thread().unpark();
         loop {
-            let is_last = start.elapsed() >= length;
+            let is_last = start.elapsed() >= stint.length;
             if is_last {
                 self.shared.is_running.store(false, Release);
             }

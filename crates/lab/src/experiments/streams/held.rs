@@ -13,7 +13,7 @@ use pollux_poller::CountersSnapshot;
 use super::Reader;
 use crate::error::MeasureError;
 use crate::stats::Rng;
-use crate::turns::{self, Described, Subject};
+use crate::turns::{self, Described, Stint, Subject};
 
 /// Events between two looks at the clock.
 const EVENTS_PER_LOOK: usize = 64;
@@ -54,10 +54,10 @@ impl Held {
 }
 
 impl Subject for Held {
-    fn turn(&mut self, length: Duration) -> Result<u64, MeasureError> {
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let (start, mut handled) = (Instant::now(), 0);
         let batches = EVENTS_PER_LOOK.div_ceil(self.ready);
-        while start.elapsed() < length {
+        while start.elapsed() < stint.length {
             for _ in 0..batches {
                 self.fill()?;
                 let mut left = self.ready as u64;
@@ -98,9 +98,9 @@ mod tests {
             let ready_text = ready.to_string();
             let spec = spec("epoll", &[("transport", transport), ("ready", &ready_text)]);
             let mut subject = super::super::open(&spec).expect("streams");
-            subject.turn(Duration::from_millis(1)).expect("a turn");
+            subject.turn(Stint::of(Duration::from_millis(1))).expect("a turn");
             let before = subject.counters().expect("a poller's");
-            let events = subject.turn(Duration::from_millis(5)).expect("a turn");
+            let events = subject.turn(Stint::of(Duration::from_millis(5))).expect("a turn");
             assert!(events > 0 && events.is_multiple_of(ready), "{events} events of {ready} ready");
             let polled = subject.counters().expect("a poller's").since(&before);
             assert_eq!((polled.events, polled.waits), (events, events / ready), "{transport}");

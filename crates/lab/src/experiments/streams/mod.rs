@@ -138,6 +138,7 @@ mod tests {
     use super::*;
     use crate::arm::{Arm, ArmKind};
     use crate::measure::Pass;
+    use crate::turns::Stint;
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {
@@ -170,7 +171,7 @@ mod tests {
             })
             .expect("streams");
             for _ in 0..3 {
-                assert!(subject.turn(Duration::from_millis(5)).expect("a turn") > 0);
+                assert!(subject.turn(Stint::of(Duration::from_millis(5))).expect("a turn") > 0);
                 let asleep = subject.cpu_time().expect("our own");
                 assert!(!asleep.is_zero());
             }

@@ -84,8 +84,8 @@ fn a_mistake_in_global_is_answered_with_its_place_and_the_right_way() {
              100%, such as \"3%\"",
         ),
         (
-            "target_ci = \"three\"",
-            "x.toml:2:13: target_ci = \"three\": not a share; expected a share from 0.1% to 50%, \
+            "precision = \"three\"",
+            "x.toml:2:13: precision = \"three\": not a share; expected a share from 0.1% to 50%, \
              such as \"1.5%\"",
         ),
         (

@@ -105,7 +105,7 @@ fn job() -> impl Strategy<Value = Job> {
         (option::of(length(1000)), option::of(1u32..=10_000), any::<bool>(), any::<bool>());
     let require = proptest::collection::btree_set(LINE, 0..3);
     (global, optional, require, vec(part(), 1..4)).prop_map(|(global, optional, require, parts)| {
-        let (name, question, seed, blocks, more, target_ci, min_effect) = global;
+        let (name, question, seed, blocks, more, precision, min_effect) = global;
         let (budget, profile_hz, shows_intervals, times_requests) = optional;
         let blocks_max = (blocks + more).min(1000);
         let require = require.into_iter().collect();
@@ -118,7 +118,7 @@ fn job() -> impl Strategy<Value = Job> {
             seed,
             blocks,
             blocks_max,
-            target_ci,
+            precision,
             min_effect,
             budget,
             profile_hz,

@@ -6,7 +6,6 @@ use std::fmt::Write;
 use super::check::{Check, Concern, Verdict};
 use super::remedy::{AND, Remedy};
 use super::{Counts, Diagnosis};
-use crate::job::DEFAULT_JOB;
 
 /// Width of the column of names: the longest is a sysctl.
 const NAME_CHARS: usize = 33;
@@ -75,7 +74,11 @@ impl Diagnosis {
         let end = match (&blocking[..], &self.asked) {
             ([], _) => format!("nothing keeps {run} from running"),
             (names, None) => {
-                format!("{} keeps {run} (job `{DEFAULT_JOB}`) from running", names.join(", "))
+                format!(
+                    "{} keeps {run} (job `{}`) from running",
+                    names.join(", "),
+                    self.default_job
+                )
             }
             (names, Some(_)) => format!("{} keeps {run} from running", names.join(", ")),
         };

@@ -25,7 +25,8 @@ pub fn missing(name: &str, package: &str) -> Option<String> {
 }
 
 /// Whether a path is a file that may be run.
-pub(crate) fn is_program(path: &Path) -> bool {
+#[must_use]
+pub fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 

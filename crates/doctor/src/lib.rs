@@ -1,15 +1,19 @@
-//! What on this machine would limit which experiment, and the command that mends it.
+//! What this machine is, what fits it, and the command that mends what would limit a run.
 //!
 //! Careful authors of benchmarks look at limits, sysctls, governors and neighbours by hand before
 //! they measure. `pollux doctor` calls [`Readings::take`] once and hands what it read to
-//! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. Nothing here may
-//! change the machine; commands are printed for the user to run.
+//! [`Diagnosis::of`], which is pure: tests give it machines that do not exist. What is asked of the
+//! machine comes with [`Demands`], as nothing here knows a job. Plans ask [`room`] what fits, runs ask
+//! [`host`] what disturbed them. Nothing here may change the machine; commands are printed for the
+//! user to run.
+#![forbid(unsafe_code)]
 
-mod asked;
 mod check;
 mod clocks;
 mod counters;
+mod demands;
 mod descriptors;
+pub mod host;
 mod memory;
 mod network;
 mod processors;
@@ -19,6 +23,7 @@ mod quota;
 mod readings;
 mod remedy;
 mod rings;
+pub mod room;
 mod script;
 mod show;
 
@@ -29,10 +34,8 @@ mod tests;
 
 use serde::Serialize;
 
-use crate::job::DEFAULT_JOB;
-
-pub use asked::Asked;
 pub use check::{Check, Concern, Found, Verdict};
+pub use demands::{Asked, Demands};
 pub use quota::Quota;
 pub use readings::{Files, Readings};
 pub use remedy::Remedy;
@@ -48,6 +51,8 @@ pub struct Diagnosis {
     pub checks: Vec<Check>,
     /// What was asked for; `None` for everything.
     pub asked: Option<Asked>,
+    /// The job that runs where none is named.
+    pub default_job: &'static str,
 }
 
 /// How many checks came to which verdict.
@@ -64,17 +69,17 @@ pub struct Counts {
 }
 
 impl Diagnosis {
-    /// Judges what was read. With `asked`, only what concerns it.
+    /// Judges what was read by what is demanded of the machine. With `asked`, only what concerns it.
     #[must_use]
-    pub fn of(readings: &Readings, asked: Option<Asked>) -> Self {
+    pub fn of(readings: &Readings, demands: &Demands<'_>, asked: Option<Asked>) -> Self {
         let all = [
-            descriptors::checks(readings),
+            descriptors::checks(readings, demands),
             network::checks(readings),
             processors::checks(readings),
             clocks::checks(readings),
             memory::checks(readings),
             rings::checks(readings),
-            queues::checks(readings),
+            queues::checks(readings, demands),
             programs::checks(readings),
             counters::checks(readings),
         ];
@@ -85,7 +90,7 @@ impl Diagnosis {
         // Stable: within a verdict the order of the files above stays.
         checks.sort_by_key(|check| (check.concerns[0], check.verdict));
         remedy::agree(&mut checks);
-        Self { checks, asked }
+        Self { checks, asked, default_job: demands.default_job }
     }
 
     /// How many checks came to which verdict.
@@ -114,7 +119,7 @@ impl Diagnosis {
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "schema": SCHEMA,
-            "default_job": DEFAULT_JOB,
+            "default_job": self.default_job,
             "for": self.asked.as_ref().map(|asked| asked.name.as_str()),
             "is_blocked": self.is_blocked(),
             "counts": self.counts(),

@@ -7,7 +7,7 @@ use super::descriptors::{ACTIVE_CONNECTIONS, DEAD_CONNECTIONS};
 use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
-use crate::plan::{CONNECTION_BYTES, MEMORY_PARTS};
+use crate::room::{CONNECTION_BYTES, MEMORY_PARTS};
 
 use Concern::{Dead, Everything, Herd, Streams};
 

@@ -1,14 +1,33 @@
 //! The checks over invented machines: each verdict both ways, reasons of n/a, JSON, text.
 
 use super::invented::{changed, sound, with, without};
-use super::{Check, Concern, Diagnosis, Files, Found, Look, Quota, Readings, Remedy, Verdict};
+use super::{
+    Asked, Check, Concern, Demands, Diagnosis, Files, Found, Look, Quota, Readings, Remedy, Verdict,
+};
 use crate::host::Reading;
 use crate::host::environment::ResourceLimit;
 
 const PLAIN: Look = Look { is_colourful: false, width_chars: 100 };
 
+/// Two jobs: the one that runs by default, of two experiments, and one that needs more.
+fn diagnose(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
+    let needs = [("quick", 4064), ("quick", 1600), ("seed1", 32_064)];
+    let lost = |limit: u64| {
+        let short = needs.iter().filter(|(_, needed)| *needed > limit);
+        short.map(|(job, needed)| format!("`{job}` leaves out {needed}")).collect()
+    };
+    let demands = Demands {
+        default_job: "quick",
+        descriptors: 32_064,
+        lost: &lost,
+        loses_an_experiment: &|limit| limit < 1600,
+        queue_bytes: &|callers| 960 * (callers + 1),
+    };
+    Diagnosis::of(readings, &demands, asked)
+}
+
 fn check(readings: &Readings, name: &str) -> Check {
-    let all = Diagnosis::of(readings, None).checks;
+    let all = diagnose(readings, None).checks;
     all.into_iter().find(|check| check.name == name).unwrap_or_else(|| panic!("no check {name}"))
 }
 
@@ -30,7 +49,7 @@ fn mended(check: &Check, command: &str, needs_root: bool) {
 
 #[test]
 fn a_sound_machine_has_nothing_to_mend() {
-    let diagnosis = Diagnosis::of(&sound(), None);
+    let diagnosis = diagnose(&sound(), None);
     for check in &diagnosis.checks {
         assert_eq!(check.verdict, Verdict::Ok, "{check:?}");
         assert_eq!((&check.limits, &check.remedy), (&None, &None));
@@ -111,10 +130,10 @@ fn few_descriptors_are_told_by_the_jobs_that_lose_points() {
     assert!(words.contains("past 19,580") && words.contains("need 4 server processes"), "{words}");
     assert!(!words.contains("`quick`") && !words.contains("`dead`"), "{words}");
     mended(&some, "sudo prlimit --pid $$ --nofile=131072:131072", true);
-    let fewer = spoiled(&limited(4096), "open_files_hard", Verdict::Limits, "`quick` leaves out");
+    let fewer = spoiled(&limited(4000), "open_files_hard", Verdict::Limits, "`quick` leaves out");
     assert!(!fewer.blocks_default_job, "a part of each experiment still runs");
     let few = spoiled(&limited(1024), "open_files_hard", Verdict::Blocks, "`quick` leaves out");
-    assert!(few.blocks_default_job && Diagnosis::of(&limited(1024), None).is_blocked());
+    assert!(few.blocks_default_job && diagnose(&limited(1024), None).is_blocked());
     spoiled(&limited(60), "open_files_hard", Verdict::Blocks, "no dead connections at all");
     let soft = spoiled(&limited(131_072), "open_files_soft", Verdict::Limits, "stop at 1,024");
     mended(&soft, "ulimit -Sn $(ulimit -Hn)", false);
@@ -137,9 +156,9 @@ fn a_root_that_cannot_raise_limits_is_told_so_instead_of_a_command() {
     readings.environment.limits.message_queue_bytes.soft = Some(10_559);
     let none = spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no `herd` on a queue");
     assert!(!none.blocks_default_job);
-    assert!(!Diagnosis::of(&readings, None).is_blocked(), "the default job needs no queue");
-    assert!(Diagnosis::of(&readings, Some(Concern::Herd.into())).is_blocked());
-    assert!(!Diagnosis::of(&readings, Some(Concern::Churn.into())).is_blocked());
+    assert!(!diagnose(&readings, None).is_blocked(), "the default job needs no queue");
+    assert!(diagnose(&readings, Some(Concern::Herd.into())).is_blocked());
+    assert!(!diagnose(&readings, Some(Concern::Churn.into())).is_blocked());
 }
 
 #[test]
@@ -152,7 +171,7 @@ fn what_starves_the_default_job_blocks_it() {
     let readings = with("/proc/meminfo", "MemAvailable: 102400 kB");
     let memory = check(&readings, "memory_available_mib");
     assert_eq!((memory.verdict, memory.blocks_default_job), (Verdict::Blocks, true));
-    let summary = Diagnosis::of(&readings, None).summary();
+    let summary = diagnose(&readings, None).summary();
     let end = "; memory_available_mib keeps `pollux lab` (job `quick`) from running";
     assert!(summary.ends_with(end), "{summary}");
 }
@@ -200,7 +219,7 @@ fn rings_programs_and_sources_that_are_refused_are_answers() {
     spoiled(&refused, "locked_memory_soft_bytes", Verdict::Limits, "opened smaller");
     spoiled(&refused, "wrk", Verdict::Limits, "--generator wrk");
     spoiled(&refused, "ab", Verdict::Limits, "--generator ab");
-    assert!(!Diagnosis::of(&refused, None).is_blocked(), "the default job needs none of them");
+    assert!(!diagnose(&refused, None).is_blocked(), "the default job needs none of them");
     let group = changed(|r| r.environment.io_uring_disabled = Reading::Value(1));
     assert_eq!(check(&group, "kernel.io_uring_disabled").verdict, Verdict::Ok);
 
@@ -249,7 +268,7 @@ fn blind() -> Readings {
 
 #[test]
 fn remedies_of_one_thing_agree_on_the_strictest_need_and_are_told_once() {
-    let diagnosis = Diagnosis::of(&blind(), None);
+    let diagnosis = diagnose(&blind(), None);
     let text = diagnosis.text(PLAIN);
     let setting = "sudo sysctl -w kernel.perf_event_paranoid=";
     assert_eq!(text.matches(setting).count(), 1, "{text}");
@@ -270,7 +289,7 @@ fn remedies_of_one_thing_agree_on_the_strictest_need_and_are_told_once() {
 
 #[test]
 fn the_script_has_each_command_once_and_leaves_the_shells_own_to_the_user() {
-    let script = Diagnosis::of(&blind(), None).fix_script();
+    let script = diagnose(&blind(), None).fix_script();
     let commands: Vec<&str> =
         script.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
     assert_eq!(
@@ -283,7 +302,7 @@ fn the_script_has_each_command_once_and_leaves_the_shells_own_to_the_user() {
     );
     assert!(script.contains("# sched:sched_waking: n/a in reports"), "{script}");
     assert!(script.contains("#   ulimit -Sn $(ulimit -Hn)\n"), "{script}");
-    let nothing = Diagnosis::of(&sound(), None).fix_script();
+    let nothing = diagnose(&sound(), None).fix_script();
     assert!(nothing.contains("nothing that a command could mend"), "{nothing}");
 }
 
@@ -333,7 +352,7 @@ fn what_cannot_be_read_is_not_available_with_a_reason_and_never_a_verdict() {
     let mut readings = sound();
     readings.files = Files::nowhere();
     readings.steal_percent = Reading::unavailable("the hypervisor does not tell");
-    let diagnosis = Diagnosis::of(&readings, None);
+    let diagnosis = diagnose(&readings, None);
     let unread = diagnosis.checks.iter().filter(|check| check.found.value().is_none());
     let unread: Vec<&Check> = unread.collect();
     assert!(unread.len() >= 24, "{}", unread.len());
@@ -353,7 +372,7 @@ fn what_cannot_be_read_is_not_available_with_a_reason_and_never_a_verdict() {
 #[test]
 fn json_has_the_shape_that_its_page_describes() {
     let readings = with("/proc/sys/net/core/somaxconn", "128");
-    let json = Diagnosis::of(&readings, Some(Concern::Sweep.into())).json();
+    let json = diagnose(&readings, Some(Concern::Sweep.into())).json();
     assert_eq!((&json["schema"], &json["for"]), (&1.into(), &"sweep".into()));
     assert_eq!((&json["default_job"], &json["is_blocked"]), (&"quick".into(), &false.into()));
     assert_eq!(json["counts"]["limits"], 1);
@@ -371,7 +390,7 @@ fn json_has_the_shape_that_its_page_describes() {
         "blocks_default_job": false,
     });
     assert_eq!(*row, expected);
-    let missing = Diagnosis::of(&without("/proc/sys/net/core/somaxconn"), None).json();
+    let missing = diagnose(&without("/proc/sys/net/core/somaxconn"), None).json();
     let missing = missing["checks"].as_array().expect("a list").iter();
     let missing = missing.filter(|check| check["verdict"] == "not_available");
     let reasons: Vec<_> = missing.map(|check| &check["found"]["unavailable"]).collect();
@@ -384,7 +403,7 @@ fn the_summary_stands_first_then_problems() {
         r.environment.limits.message_queue_bytes.soft = Some(1000);
         r.steal_percent = Reading::Value(5.0);
     });
-    let text = Diagnosis::of(&readings, None).text(PLAIN);
+    let text = diagnose(&readings, None).text(PLAIN);
     let groups: Vec<&str> =
         text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
     assert_eq!(groups[0], "1 limit, 1 block; nothing keeps `pollux lab` from running");
@@ -394,13 +413,13 @@ fn the_summary_stands_first_then_problems() {
     assert!(!text.contains('\x1b'));
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
     let colourful = Look { is_colourful: true, ..PLAIN };
-    assert!(Diagnosis::of(&readings, None).text(colourful).contains("\x1b[31;1mblocks\x1b[0m"));
+    assert!(diagnose(&readings, None).text(colourful).contains("\x1b[31;1mblocks\x1b[0m"));
 }
 
 #[test]
 fn an_experiment_sees_its_own_checks_and_those_of_all() {
     for asked in Concern::ALL {
-        let diagnosis = Diagnosis::of(&sound(), Some(asked.into()));
+        let diagnosis = diagnose(&sound(), Some(asked.into()));
         assert!(!diagnosis.checks.is_empty(), "{asked:?}");
         assert!(diagnosis.checks.iter().all(|check| check.concerns(asked)));
         assert_eq!(Concern::by_name(asked.name()), Some(asked));
@@ -412,7 +431,7 @@ fn an_experiment_sees_its_own_checks_and_those_of_all() {
 #[test]
 fn every_source_that_is_probed_has_a_check() {
     let readings = Readings::take();
-    let checks = Diagnosis::of(&readings, None).checks;
+    let checks = diagnose(&readings, None).checks;
     for status in &readings.sources.statuses {
         // Stolen time has a check of its own, and the counters of pollux need nothing.
         let is_elsewhere = ["steal", "own counters"].contains(&status.name.as_str());
@@ -424,7 +443,7 @@ fn every_source_that_is_probed_has_a_check() {
 #[test]
 fn this_machine_can_be_read_and_judged() {
     let readings = Readings::take();
-    let diagnosis = Diagnosis::of(&readings, None);
+    let diagnosis = diagnose(&readings, None);
     assert!(diagnosis.checks.len() >= 45, "{}", diagnosis.checks.len());
     for check in diagnosis.checks {
         assert!(check.found.reason() != Some(""), "{check:?}");

@@ -4,10 +4,12 @@ use std::fmt::Display;
 
 use super::Reading;
 use super::environment::{Environment, ResourceLimit};
-use crate::record::Fact;
 
 /// The fact that tells how much else the machine did just before.
-pub(crate) const LOAD_AVERAGE: &str = "load average";
+pub const LOAD_AVERAGE: &str = "load average";
+
+/// A name and what was found.
+pub type Fact = (&'static str, Reading<String>);
 
 impl Environment {
     /// One line for each thing that a reader would ask about the machine.
@@ -47,12 +49,12 @@ impl Environment {
     }
 }
 
-fn known(name: &str, value: &str) -> Fact {
-    Fact { name: name.to_owned(), reading: Reading::Value(value.to_owned()) }
+fn known(name: &'static str, value: &str) -> Fact {
+    (name, Reading::Value(value.to_owned()))
 }
 
-fn fact<T: Display + Clone>(name: &str, reading: &Reading<T>) -> Fact {
-    Fact { name: name.to_owned(), reading: reading.clone().map(|value| value.to_string()) }
+fn fact<T: Display + Clone>(name: &'static str, reading: &Reading<T>) -> Fact {
+    (name, reading.clone().map(|value| value.to_string()))
 }
 
 fn yes_or_no(is_so: bool) -> &'static str {
@@ -71,13 +73,13 @@ mod tests {
     #[test]
     fn every_fact_has_a_name_of_its_own_and_a_value_or_a_reason() {
         let facts = Environment::read().facts();
-        let mut names: Vec<_> = facts.iter().map(|fact| fact.name.clone()).collect();
-        names.sort();
+        let mut names: Vec<_> = facts.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), facts.len());
-        for fact in facts {
-            let words = fact.reading.value().map(String::as_str).or(fact.reading.reason());
-            assert!(words.is_some_and(|words| !words.is_empty()), "{}", fact.name);
+        for (name, reading) in facts {
+            let words = reading.value().map(String::as_str).or(reading.reason());
+            assert!(words.is_some_and(|words| !words.is_empty()), "{name}");
         }
     }
 }

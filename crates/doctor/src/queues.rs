@@ -7,11 +7,11 @@
 
 use pollux_draw::count;
 
+use super::Demands;
 use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::number_or_unlimited;
 use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
-use crate::experiments::herd;
 
 const WORKERS: u64 = 250;
 const CLIENT_THREADS: u64 = 10;
@@ -22,14 +22,12 @@ const MESSAGE_BYTES: u64 = 8192;
 /// What the kernel adds to each message: its header and its node in the tree of priorities.
 const OVERHEAD_BYTES: u64 = 96;
 const FULL_BYTES: u64 = QUEUES * queue_bytes(MESSAGES);
-/// The queues of the experiment, which all its jobs have with as many callers.
-const HERD_BYTES: u64 = herd::needed_bytes(CLIENT_THREADS);
 
 const HERD: &[Concern] = &[Concern::Herd];
 
-pub(super) fn checks(readings: &Readings) -> Vec<Check> {
+pub(super) fn checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
     vec![
-        bytes(readings),
+        bytes(readings, (demands.queue_bytes)(CLIENT_THREADS)),
         sysctl(readings, "fs.mqueue.queues_max", "/proc/sys/fs/mqueue/queues_max", QUEUES),
         sysctl(readings, "fs.mqueue.msg_max", "/proc/sys/fs/mqueue/msg_max", MESSAGES),
         sysctl(readings, "fs.mqueue.msgsize_max", "/proc/sys/fs/mqueue/msgsize_max", MESSAGE_BYTES),
@@ -46,14 +44,15 @@ fn reply_depth(limit_bytes: u64) -> Option<u64> {
     Some(left / (CLIENT_THREADS * queue_bytes(1))).filter(|depth| *depth > 0)
 }
 
-fn bytes(readings: &Readings) -> Check {
+/// All jobs of the experiment have as many callers as the pool has client threads.
+fn bytes(readings: &Readings, herd_bytes: u64) -> Check {
     let environment = &readings.environment;
     let limit = environment.limits.message_queue_bytes.soft.unwrap_or(u64::MAX);
     let subject = Subject { name: "message_queue_bytes", unit: Some("bytes"), concerns: HERD };
     let wanted = format!(
         "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers; {} for `herd`",
         count(FULL_BYTES),
-        count(HERD_BYTES)
+        count(herd_bytes)
     );
     subject.judge(number_or_unlimited(limit), wanted, |_| {
         if limit >= FULL_BYTES {
@@ -66,7 +65,7 @@ fn bytes(readings: &Readings) -> Check {
             Some(depth) => Judgement::limits(format!(
                 "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{who}"
             )),
-            None if limit >= HERD_BYTES => Judgement::limits(format!(
+            None if limit >= herd_bytes => Judgement::limits(format!(
                 "{short} bytes short: no pool with {CLIENT_THREADS} client threads; `herd` has short \
                  messages and fits{who}"
             )),
@@ -103,7 +102,7 @@ mod tests {
     #[test]
     fn the_need_is_what_the_kernel_charges() {
         assert_eq!(queue_bytes(MESSAGES), 82_880);
-        assert_eq!((FULL_BYTES, HERD_BYTES), (911_680, 10_560));
+        assert_eq!(FULL_BYTES, 911_680);
         assert_eq!(reply_depth(819_200), Some(8));
         assert_eq!(reply_depth(FULL_BYTES), Some(MESSAGES));
         assert_eq!(reply_depth(82_880 + 82_879), None);
