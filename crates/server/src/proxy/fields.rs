@@ -3,6 +3,8 @@
 //! The writers of heads ask. Fields about one connection never leave it: those that are known, and
 //! those that a Connection field names. What frames a message is written by the proxy itself.
 
+use pollux_http::Fields;
+
 /// What becomes of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -67,6 +69,10 @@ const LENGTHS: u32 = {
 /// What becomes of a field of this name.
 #[inline]
 pub(super) fn kind(name: &str) -> Kind {
+    // The length tells most fields apart before a byte is compared.
+    if name.len() >= 32 || LENGTHS & 1 << name.len() == 0 {
+        return Kind::EndToEnd;
+    }
     // Some backends take `_` for `-`: a name that is known to them so is known here as well.
     if name.contains('_') {
         return match known(&name.replace('_', "-")) {
@@ -77,15 +83,24 @@ pub(super) fn kind(name: &str) -> Kind {
     known(name)
 }
 
-#[inline]
 fn known(name: &str) -> Kind {
-    if name.len() >= 32 || LENGTHS & 1 << name.len() == 0 {
-        return Kind::EndToEnd;
-    }
     let found = KNOWN
         .iter()
         .find(|(known, _)| known.len() == name.len() && known.eq_ignore_ascii_case(name));
     found.map_or(Kind::EndToEnd, |(_, kind)| *kind)
+}
+
+/// Whether a Connection field of that value names a field that would have gone on.
+pub(super) fn names_others(value: &[u8]) -> bool {
+    options(value).any(|option| !is_usual(option))
+}
+
+/// Whether a Connection field among `fields` names the field `name`.
+#[cold]
+pub(super) fn is_named(fields: Fields<'_>, name: &str) -> bool {
+    fields
+        .all("connection")
+        .any(|value| options(value).any(|option| option.eq_ignore_ascii_case(name.as_bytes())))
 }
 
 /// The options of a Connection field.
@@ -94,7 +109,7 @@ pub(super) fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether an option of Connection names no field that would have gone on.
-pub(super) fn is_usual(option: &[u8]) -> bool {
+fn is_usual(option: &[u8]) -> bool {
     option.eq_ignore_ascii_case(b"close")
         || str::from_utf8(option)
             .is_ok_and(|name| !matches!(kind(name), Kind::EndToEnd | Kind::Date))

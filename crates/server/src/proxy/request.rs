@@ -3,7 +3,7 @@
 //! The client's side calls it with a head that was found sound. What frames the request, where it
 //! goes and who asked is the proxy's to say; all other fields go on in their order, one line each.
 
-use pollux_http::{Fields, Form, Framing, Method, Request};
+use pollux_http::{Form, Framing, Method, Request};
 
 use super::config::Forwarded;
 use super::fields::{self, Kind};
@@ -30,29 +30,15 @@ pub(super) struct Wishes {
 
 /// Writes the head behind what is in `out`.
 pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>) -> Wishes {
-    let has_named = request
-        .fields
-        .all("connection")
-        .any(|value| fields::options(value).any(|option| !fields::is_usual(option)));
     write_line(out, request);
     let host = request.host().unwrap_or(manner.host);
     fields::write(out, "Host", host.as_bytes());
-    let mut seen = Seen::default();
-    for field in request.fields {
-        match fields::kind(field.name) {
-            Kind::EndToEnd | Kind::Date if has_named && is_named(request.fields, field.name) => {}
-            Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
-            Kind::ForwardedFor => seen.forwarded_for = true,
-            Kind::ForwardedOther => seen.forwarded_other = true,
-            Kind::Forwarded => seen.forwarded = true,
-            Kind::Upgrade => seen.upgrade |= is_websocket(field.value),
-            // It counts for two methods only; for others it goes on (RFC 9110 7.6.2).
-            Kind::MaxForwards if manner.max_forwards.is_none() => {
-                fields::write(out, field.name, field.value);
-            }
-            _ => {}
-        }
-    }
+    let fields_start = out.len();
+    let seen = write_fields(out, request, manner, false).unwrap_or_else(|| {
+        // Rare: some of those that were written have to go.
+        out.truncate(fields_start);
+        write_fields(out, request, manner, true).unwrap_or_default()
+    });
     if let Some(left) = manner.max_forwards {
         out.extend_from_slice(b"Max-Forwards: ");
         fields::write_number(out, left);
@@ -99,12 +85,33 @@ fn write_line(out: &mut Vec<u8>, request: &Request<'_>) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// Whether a Connection field names the field `name`.
-#[cold]
-fn is_named(fields: Fields<'_>, name: &str) -> bool {
-    fields.all("connection").any(|value| {
-        fields::options(value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
-    })
+/// Writes the fields that go on. None when Connection names some of them and `has_named` did not
+/// say so.
+fn write_fields(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    manner: &Manner<'_>,
+    has_named: bool,
+) -> Option<Seen> {
+    let mut seen = Seen::default();
+    for field in request.fields {
+        match fields::kind(field.name) {
+            Kind::EndToEnd | Kind::Date
+                if has_named && fields::is_named(request.fields, field.name) => {}
+            Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
+            Kind::Connection if !has_named && fields::names_others(field.value) => return None,
+            Kind::ForwardedFor => seen.forwarded_for = true,
+            Kind::ForwardedOther => seen.forwarded_other = true,
+            Kind::Forwarded => seen.forwarded = true,
+            Kind::Upgrade => seen.upgrade |= is_websocket(field.value),
+            // It counts for two methods only; for others it goes on (RFC 9110 7.6.2).
+            Kind::MaxForwards if manner.max_forwards.is_none() => {
+                fields::write(out, field.name, field.value);
+            }
+            _ => {}
+        }
+    }
+    Some(seen)
 }
 
 /// WebSocket is the one protocol that connections are handed over to; h2c would carry requests

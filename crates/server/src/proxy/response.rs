@@ -4,7 +4,7 @@
 //! the proxy: a length where one is known, chunks for clients that know them, else the end of the
 //! connection.
 
-use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody};
+use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody, Status};
 
 use super::fields::{self, Kind};
 use super::way::Frame;
@@ -38,25 +38,16 @@ pub(super) fn write(
     let facts = &response.facts;
     let before = out.len();
     write_line(out, response);
-    let has_body = facts.body != ResponseBody::None;
-    let has_named = has_named(response);
-    let (mut has_date, mut length) = (false, None);
-    for field in response.fields {
-        match fields::kind(field.name) {
-            Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
-            Kind::Coding if has_body && !field.value.eq_ignore_ascii_case(b"chunked") => {
-                out.truncate(before);
-                return None;
-            }
-            Kind::Coding => {}
-            Kind::Length => length = length.or(Some(field.value)),
-            kind => {
-                has_date |= kind == Kind::Date;
-                if !has_named || !is_named(response, field.name) {
-                    fields::write(out, field.name, field.value);
-                }
-            }
-        }
+    let fields_start = out.len();
+    let written = write_fields(out, response, false).or_else(|| {
+        // Rare: some of those that were written have to go.
+        out.truncate(fields_start);
+        write_fields(out, response, true)
+    });
+    let Seen { has_date, length, has_coding } = written.unwrap_or_default();
+    if has_coding && facts.body != ResponseBody::None {
+        out.truncate(before);
+        return None;
     }
     if !has_date {
         fields::write(out, "Date", manner.date.text());
@@ -94,6 +85,39 @@ pub(super) fn write(
     Some(goes)
 }
 
+#[derive(Clone, Copy, Default)]
+struct Seen<'b> {
+    has_date: bool,
+    length: Option<&'b [u8]>,
+    /// A coding beside chunked.
+    has_coding: bool,
+}
+
+/// Writes the fields that go on. None when Connection names some of them and `has_named` did not say
+/// so.
+fn write_fields<'b>(
+    out: &mut Vec<u8>,
+    response: &Response<'b>,
+    has_named: bool,
+) -> Option<Seen<'b>> {
+    let mut seen = Seen::default();
+    for field in response.fields {
+        match fields::kind(field.name) {
+            Kind::Connection if !has_named && fields::names_others(field.value) => return None,
+            Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
+            Kind::Coding => seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked"),
+            Kind::Length => seen.length = seen.length.or(Some(field.value)),
+            kind => {
+                seen.has_date |= kind == Kind::Date;
+                if !has_named || !fields::is_named(response.fields, field.name) {
+                    fields::write(out, field.name, field.value);
+                }
+            }
+        }
+    }
+    Some(seen)
+}
+
 /// Writes the head of an interim answer.
 pub(super) fn write_interim(out: &mut Vec<u8>, response: &Response<'_>) {
     write_line(out, response);
@@ -115,16 +139,18 @@ pub(super) fn write_upgrade(out: &mut Vec<u8>, response: &Response<'_>) -> bool 
 }
 
 fn write_end_to_end(out: &mut Vec<u8>, response: &Response<'_>) {
-    let has_named = has_named(response);
     for field in response.fields {
         let goes_on = matches!(fields::kind(field.name), Kind::EndToEnd | Kind::Date);
-        if goes_on && !(has_named && is_named(response, field.name)) {
+        if goes_on && !fields::is_named(response.fields, field.name) {
             fields::write(out, field.name, field.value);
         }
     }
 }
 
 fn write_line(out: &mut Vec<u8>, response: &Response<'_>) {
+    if response.facts.status == Status::OK && response.reason == b"OK" {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
     out.extend_from_slice(b"HTTP/1.1 ");
     fields::write_number(out, response.facts.status.code().into());
     out.push(b' ');
@@ -134,21 +160,6 @@ fn write_line(out: &mut Vec<u8>, response: &Response<'_>) {
 
 fn allows_length(kind: RequestKind, status: u16) -> bool {
     status == 304 || (kind == RequestKind::Head && status >= 200 && status != 204)
-}
-
-/// Whether a Connection field names another one that would go on.
-fn has_named(response: &Response<'_>) -> bool {
-    response
-        .fields
-        .all("connection")
-        .any(|value| fields::options(value).any(|option| !fields::is_usual(option)))
-}
-
-#[cold]
-fn is_named(response: &Response<'_>, name: &str) -> bool {
-    response.fields.all("connection").any(|value| {
-        fields::options(value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
-    })
 }
 
 /// Whether sent twice it does no more than once (RFC 9110 9.2.2).
