@@ -22,7 +22,7 @@ use std::io;
 
 use pollux_poller::Token;
 
-use crate::{Actions, CloseCause, Errand, Now};
+use crate::{Actions, CloseCause, Errand, Moment, Now};
 
 /// Names one connection of one loop; never used again for another one within 2^24 reuses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,6 +63,12 @@ pub trait Session: Sized {
     fn errand(shared: &mut Self::Shared) -> Option<Errand<Self>> {
         let _ = shared;
         None
+    }
+
+    /// When the loop has to ask for errands at the latest, though nothing else happens.
+    fn errand_at(shared: &Self::Shared) -> Moment {
+        let _ = shared;
+        Moment::NEVER
     }
 
     /// A connection was accepted; sending here is allowed.

@@ -51,7 +51,7 @@ impl<S: Session> ReadinessLoop<S> {
             return Some(Duration::ZERO);
         }
         let deadline = self.timers.next_deadline().unwrap_or(Moment::NEVER);
-        let alarm = deadline.min(self.admission.resumes_at());
+        let alarm = deadline.min(self.admission.resumes_at()).min(S::errand_at(&self.shared));
         let timeout = self.alarm.end_wait_at(alarm, began);
         timeout.into_iter().chain(at_most).min()
     }
