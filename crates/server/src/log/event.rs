@@ -27,13 +27,15 @@ pub(crate) enum Event {
     BackendLost,
     /// A backend answered wrongly, or not in time.
     BackendFailed,
+    /// A backend came up or went down.
+    BackendTurned,
     /// What the server was told to do.
     Signal,
 }
 
 impl Event {
     /// All of them, in order.
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::ConnectionsFull,
         Self::ConnectionsFree,
         Self::AcceptPaused,
@@ -45,6 +47,7 @@ impl Event {
         Self::RequestRefused,
         Self::BackendLost,
         Self::BackendFailed,
+        Self::BackendTurned,
         Self::Signal,
     ];
     /// How many there are.
@@ -60,7 +63,8 @@ impl Event {
             | Self::AccessLogLost
             | Self::TlsSpoken
             | Self::BackendLost
-            | Self::BackendFailed => LogLevel::Warn,
+            | Self::BackendFailed
+            | Self::BackendTurned => LogLevel::Warn,
             Self::ConnectionsFree | Self::Signal => LogLevel::Info,
             Self::RequestRefused => LogLevel::Debug,
         }
@@ -80,7 +84,7 @@ impl Event {
             | Self::ReopenFailed
             | Self::BackendLost
             | Self::BackendFailed => 5,
-            Self::RequestRefused | Self::Signal => 60,
+            Self::RequestRefused | Self::BackendTurned | Self::Signal => 60,
         }
     }
 
@@ -97,6 +101,7 @@ impl Event {
             Self::TlsSpoken => "clients that speak TLS",
             Self::RequestRefused => "refused requests",
             Self::BackendLost => "connects to backends that failed",
+            Self::BackendTurned => "backends that came up or went down",
             Self::BackendFailed => "answers of backends that failed",
             Self::Signal => "signals",
         }

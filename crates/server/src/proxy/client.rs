@@ -22,6 +22,7 @@ use std::time::Duration;
 use pollux_engine::{Actions, Moment};
 use pollux_http::{BodyReader, Method, Parsed, Rejection, Request, RequestKind, Status};
 
+use super::balance::{Balance, hash};
 use super::fault::{Fault, Party};
 use super::request::{self, Manner};
 use super::response::is_idempotent;
@@ -214,6 +215,11 @@ impl Client {
             self.peer = Some(address_text(actions));
         }
         let at = shared.begin(actions.id());
+        shared.exchange(at).key = match shared.balance() {
+            Balance::Client => hash(self.peer.as_deref().unwrap_or_default().as_bytes()),
+            Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
+            _ => 0,
+        };
         let backend = shared.assign(at);
         let manner = Manner {
             peer: self.peer.as_deref().unwrap_or_default(),

@@ -6,6 +6,9 @@ use std::time::Duration;
 use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 use pollux_settings::Given;
 
+use super::backends::{BackendConfig, HealthRules};
+use super::balance::Balance;
+use super::check::Check;
 use crate::config::{LogFormat, LogLevel, LogTarget};
 
 /// Which fields tell the backend who asked. Those that are not written are dropped, so that no
@@ -86,13 +89,55 @@ impl Default for ProxyLimits {
     }
 }
 
+/// When backends are taken for up and down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// What they are looked at by.
+    pub check: Check,
+    /// Between two checks of a backend.
+    pub interval: Duration,
+    /// For a check to pass.
+    pub timeout: Duration,
+    /// Good checks in a row after which a backend is up again.
+    pub rise: u32,
+    /// Failures in a row, of requests or checks, after which it is down.
+    pub fall: u32,
+    /// Without checks: how long it gets no requests then.
+    pub down_time: Duration,
+    /// Until it has its whole share after it came up.
+    pub slow_start: Duration,
+}
+
+impl Default for Health {
+    /// As the table of settings says.
+    fn default() -> Self {
+        Given::default().read().expect("the defaults are right")
+    }
+}
+
+impl Health {
+    pub(super) fn rules(&self) -> HealthRules {
+        HealthRules {
+            rise: self.rise,
+            fall: self.fall,
+            down_time: self.down_time,
+            has_checks: self.check != Check::None,
+            slow_start: self.slow_start,
+        }
+    }
+}
+
 /// A proxy's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProxyConfig {
     /// Where; at least one.
     pub listen: Vec<ListenAddress>,
     /// Where requests go; at least one.
-    pub backends: Vec<ListenAddress>,
+    pub backends: Vec<BackendConfig>,
+    /// How requests are spread over them.
+    pub balance: Balance,
+    /// When they are taken for up and down.
+    pub health: Health,
     /// On which loop; none for the best that the kernel allows.
     pub poller: Option<Driver>,
     /// Threads, at least one.
@@ -129,9 +174,12 @@ impl ProxyConfig {
     /// A proxy from `listen` to `backends` with all defaults.
     #[must_use]
     pub fn new(listen: Vec<ListenAddress>, backends: Vec<ListenAddress>) -> Self {
+        let one = |address| BackendConfig { address, weight: 1 };
         Self {
             listen,
-            backends,
+            backends: backends.into_iter().map(one).collect(),
+            balance: Balance::default(),
+            health: Health::default(),
             poller: None,
             threads: 1,
             listeners: Listeners::default(),

@@ -3,6 +3,7 @@
 
 use pollux_poller::Count;
 
+use super::backends::BackendCounts;
 use super::fault::Fault;
 
 macro_rules! named {
@@ -51,6 +52,8 @@ named! {
     Upgrades = "upgrades",
     /// Times that a sender was paused because the other side did not take enough.
     Pauses = "pauses",
+    /// Checks of backends.
+    Checks = "checks",
     /// Bytes of bodies of answers.
     AnswerBytes = "answer_bytes",
 }
@@ -61,18 +64,26 @@ named! {
 pub struct ProxyCounters {
     counts: [Count; ProxyCounter::ALL.len()],
     faults: [Count; Fault::COUNT],
-}
-
-impl Default for ProxyCounters {
-    fn default() -> Self {
-        Self {
-            counts: std::array::from_fn(|_| Count::default()),
-            faults: std::array::from_fn(|_| Count::default()),
-        }
-    }
+    backends: Box<[BackendCounts]>,
 }
 
 impl ProxyCounters {
+    /// Those of a proxy with so many backends.
+    #[must_use]
+    pub fn new(backends: usize) -> Self {
+        Self {
+            counts: std::array::from_fn(|_| Count::default()),
+            faults: std::array::from_fn(|_| Count::default()),
+            backends: (0..backends).map(|_| BackendCounts::default()).collect(),
+        }
+    }
+
+    /// What the loop did with each backend.
+    #[must_use]
+    pub fn backends(&self) -> &[BackendCounts] {
+        &self.backends
+    }
+
     /// The count of `counter`.
     #[must_use]
     pub fn value(&self, counter: ProxyCounter) -> u64 {

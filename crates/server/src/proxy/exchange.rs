@@ -31,6 +31,8 @@ pub(super) struct Exchange {
     pub(super) is_reused: bool,
     /// The backend that had it last.
     pub(super) backend: Option<usize>,
+    /// What a backend is chosen by, where that counts.
+    pub(super) key: u64,
     /// Upstream connections that had it.
     pub(super) tries: u32,
     pub(super) kind: RequestKind,
@@ -77,6 +79,7 @@ impl Exchange {
             link: None,
             is_reused: false,
             backend: None,
+            key: 0,
             tries: 0,
             kind: RequestKind::Other,
             is_idempotent: false,

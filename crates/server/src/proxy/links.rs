@@ -72,19 +72,19 @@ impl Links {
         has_room
     }
 
-    /// Forgets a connection that is gone.
-    pub(super) fn end(&mut self, at: u32) {
-        self.unpark(at);
+    /// Forgets a connection that is gone; says whether it was idle.
+    pub(super) fn end(&mut self, at: u32) -> bool {
+        let was_idle = self.unpark(at);
         debug_assert!(!self.free.contains(&at), "a link ends once");
         self.free.push(at);
+        was_idle
     }
 
     /// Takes it out of the idle ones, if it is one.
-    pub(super) fn unpark(&mut self, at: u32) {
+    fn unpark(&mut self, at: u32) -> bool {
         let idle = &mut self.idle[self.all[at as usize].backend];
-        if let Some(place) = idle.iter().rposition(|each| *each == at) {
-            idle.remove(place);
-        }
+        let place = idle.iter().rposition(|each| *each == at);
+        place.map(|place| idle.remove(place)).is_some()
     }
 
     /// Idle connections to `backend`.

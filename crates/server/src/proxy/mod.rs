@@ -15,12 +15,16 @@
 //! | `config`, `table` | what the user said, and what it is read by |
 //! | `session` | which of the two a connection is |
 //! | `client`, `upstream` | the two sides |
+//! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
 //! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
 //! | `request`, `response`, `fields` | heads, written anew |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared`, `links`, `counters` | what the sessions of one loop share |
 //! | `start` | loops, banner and facts of a running proxy |
 
+mod backends;
+mod balance;
+mod check;
 mod client;
 mod config;
 mod counters;
@@ -37,8 +41,12 @@ mod table;
 mod upstream;
 mod way;
 
-pub use config::{Forwarded, ProxyConfig, ProxyLimits};
+pub(crate) use backends::WEIGHT_MAX;
+pub use backends::{Backend, BackendConfig, BackendCounts};
+pub use balance::Balance;
+pub use check::Check;
+pub use config::{Forwarded, Health, ProxyConfig, ProxyLimits};
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
 pub use session::ProxySession;
-pub use shared::ProxyShared;
+pub use shared::{ProxyShared, backends_of};

@@ -1,9 +1,10 @@
-//! What a connection of a proxy is: a client's, or one to a backend.
+//! What a connection of a proxy is: a client's, one to a backend for requests, or for a look at it.
 
 use std::io;
 
-use pollux_engine::{Actions, CloseCause, Errand, Now, Session};
+use pollux_engine::{Actions, CloseCause, Errand, Moment, Now, Session};
 
+use super::check::Look;
 use super::client::Client;
 use super::shared::ProxyShared;
 use super::upstream::Upstream;
@@ -16,6 +17,7 @@ pub struct ProxySession(Side);
 enum Side {
     Client(Client),
     Upstream(Upstream),
+    Look(Look),
 }
 
 impl ProxySession {
@@ -23,15 +25,11 @@ impl ProxySession {
     pub(super) fn upstream(link: u32) -> Self {
         Self(Side::Upstream(Upstream::new(link)))
     }
-}
 
-macro_rules! either {
-    ($self:ident, $side:ident => $body:expr) => {
-        match &mut $self.0 {
-            Side::Client($side) => $body,
-            Side::Upstream($side) => $body,
-        }
-    };
+    /// A check of the backend at this place.
+    pub(super) fn look(backend: usize) -> Self {
+        Self(Side::Look(Look::new(backend)))
+    }
 }
 
 impl Session for ProxySession {
@@ -49,13 +47,19 @@ impl Session for ProxySession {
         shared.errand()
     }
 
+    fn errand_at(shared: &ProxyShared) -> Moment {
+        shared.errand_at()
+    }
+
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
         Self(Side::Client(Client::accepted(shared, actions)))
     }
 
     fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        if let Side::Upstream(upstream) = &mut self.0 {
-            upstream.connected(shared, actions);
+        match &mut self.0 {
+            Side::Upstream(upstream) => upstream.connected(shared, actions),
+            Side::Look(look) => look.connected(shared, actions),
+            Side::Client(_) => {}
         }
     }
 
@@ -71,34 +75,59 @@ impl Session for ProxySession {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        either!(self, side => side.on_bytes(shared, actions, input))
+        match &mut self.0 {
+            Side::Client(client) => client.on_bytes(shared, actions, input),
+            Side::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
+            Side::Look(look) => look.on_bytes(shared, actions, input),
+        }
     }
 
     fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        either!(self, side => side.on_end(shared, actions));
+        match &mut self.0 {
+            Side::Client(client) => client.on_end(shared, actions),
+            Side::Upstream(upstream) => upstream.on_end(shared, actions),
+            Side::Look(look) => look.give_up(actions),
+        }
     }
 
     fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        either!(self, side => side.on_drained(shared, actions));
+        match &mut self.0 {
+            Side::Client(client) => client.on_drained(shared, actions),
+            Side::Upstream(upstream) => upstream.on_drained(shared, actions),
+            Side::Look(_) => {}
+        }
     }
 
     fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        either!(self, side => side.on_deadline(shared, actions));
+        match &mut self.0 {
+            Side::Client(client) => client.on_deadline(shared, actions),
+            Side::Upstream(upstream) => upstream.on_deadline(shared, actions),
+            Side::Look(look) => look.give_up(actions),
+        }
     }
 
     fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        either!(self, side => side.on_wake(shared, actions));
+        match &mut self.0 {
+            Side::Client(client) => client.on_wake(shared, actions),
+            Side::Upstream(upstream) => upstream.on_wake(shared, actions),
+            Side::Look(_) => {}
+        }
     }
 
     fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         shared.is_draining = true;
-        either!(self, side => side.on_drain(shared, actions));
+        match &mut self.0 {
+            Side::Client(client) => client.on_drain(shared, actions),
+            Side::Upstream(upstream) => upstream.on_drain(shared, actions),
+            Side::Look(look) => look.give_up(actions),
+        }
     }
 
     fn closed(self, shared: &mut ProxyShared, _: CloseCause) {
         match self.0 {
             Side::Client(client) => client.closed(shared),
             Side::Upstream(upstream) => upstream.closed(shared),
+            Side::Look(look) => look.closed(shared),
         }
     }
 }

@@ -5,14 +5,18 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use pollux_engine::{Actions, ConnectTo, ConnectionId, Errand, Moment, Now};
+use pollux_engine::{Actions, ConnectionId, Errand, Moment, Now};
 use pollux_http::DateCache;
 
+use super::backends::{Backend, Turned};
+use super::balance::{Balance, Balancer, Choice};
+use super::check::{Check, Schedule};
 use super::config::{Forwarded, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
-use super::fault::Fault;
+use super::fault::{Fault, Party};
 use super::links::Links;
 use super::session::ProxySession;
 use crate::ServerError;
@@ -25,7 +29,13 @@ const TRIES_MAX: u32 = 3;
 /// What the sessions of one loop of a proxy share.
 #[derive(Debug)]
 pub struct ProxyShared {
-    pub(super) backends: Vec<Backend>,
+    pub(super) backends: Arc<[Backend]>,
+    balancer: Balancer,
+    pub(super) check: Check,
+    check_interval: Duration,
+    check_timeout: Duration,
+    /// Of the one loop that looks at backends.
+    schedule: Option<Schedule>,
     pub(super) limits: ProxyLimits,
     pub(super) forwarded: Forwarded,
     pub(super) trusts_forwarded: bool,
@@ -42,37 +52,40 @@ pub struct ProxyShared {
     pub(super) proxied: Arc<ProxyCounters>,
     pub(super) is_draining: bool,
     errands: VecDeque<Errand<ProxySession>>,
-    next_backend: usize,
 }
 
-/// Where requests go.
-#[derive(Clone, Debug)]
-pub(super) struct Backend {
-    pub(super) to: ConnectTo,
-    /// Its address, for the log and for requests that name no host.
-    pub(super) name: String,
+/// The backends of a proxy configured so, for all its loops.
+#[must_use]
+pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
+    let rules = config.health.rules();
+    config.backends.iter().map(|backend| Backend::new(backend, rules)).collect()
 }
 
 impl ProxyShared {
-    /// What one loop of a proxy configured so needs; the counters are kept by the caller too.
+    /// What the loop number `index` of a proxy configured so needs; backends and counters are kept by
+    /// the caller too. The first loop looks at the backends.
     ///
     /// # Errors
     /// When the log cannot be opened.
     pub fn new(
+        index: usize,
         config: &ProxyConfig,
+        backends: Arc<[Backend]>,
         counters: Arc<ServerCounters>,
         proxied: Arc<ProxyCounters>,
         logs: &Logs,
     ) -> Result<Self, ServerError> {
         let open = |target| AccessLog::open(target, config.access_log_format, logs.clone());
         let log = config.access_log.as_ref().map(open).transpose()?;
-        let backends = config.backends.iter().map(|peer| Backend {
-            to: ConnectTo { peer: peer.clone(), source: None },
-            name: peer.to_string(),
-        });
+        let has_checks = index == 0 && config.health.check != Check::None;
         let body_bytes = config.limits.body_bytes_max;
         Ok(Self {
-            backends: backends.collect(),
+            balancer: Balancer::new(config.balance, backends.len(), index as u64 + 1),
+            check: config.health.check.clone(),
+            check_interval: config.health.interval,
+            check_timeout: config.health.timeout,
+            schedule: has_checks.then(|| Schedule::new(backends.len())),
+            backends,
             limits: config.limits.clone(),
             forwarded: config.forwarded,
             trusts_forwarded: config.trusts_forwarded,
@@ -92,7 +105,6 @@ impl ProxyShared {
             proxied,
             is_draining: false,
             errands: VecDeque::new(),
-            next_backend: 0,
         })
     }
 
@@ -125,7 +137,61 @@ impl ProxyShared {
     }
 
     pub(super) fn errand(&mut self) -> Option<Errand<ProxySession>> {
-        self.errands.pop_front()
+        self.errands.pop_front().or_else(|| self.next_check())
+    }
+
+    /// When the next check is due.
+    pub(super) fn errand_at(&self) -> Moment {
+        match &self.schedule {
+            Some(schedule) if !self.is_draining => schedule.next(),
+            _ => Moment::NEVER,
+        }
+    }
+
+    fn next_check(&mut self) -> Option<Errand<ProxySession>> {
+        let now = self.now.at;
+        // Before the first turn nobody knows the time.
+        let can_look = !self.is_draining && now != Moment::default();
+        let schedule = self.schedule.as_mut().filter(|_| can_look)?;
+        let backend = schedule.take(now)?;
+        self.proxied.count(ProxyCounter::Checks);
+        let to = self.backends[backend].to.clone();
+        let (session, deadline) = (ProxySession::look(backend), now + self.check_timeout);
+        Some(Errand::Connect { to, session, deadline })
+    }
+
+    /// A check has ended.
+    pub(super) fn checked(&mut self, backend: usize, has_passed: bool) {
+        let now = self.now.at;
+        if let Some(schedule) = &mut self.schedule {
+            schedule.again(backend, now + self.check_interval);
+        }
+        let state = &self.backends[backend];
+        let turned = if has_passed { state.passed_check(now) } else { state.failed(now) };
+        self.report_turn(backend, turned);
+    }
+
+    /// A backend has begun to answer a request.
+    pub(super) fn backend_answered(&self, backend: usize) {
+        let turned = self.backends[backend].answered(self.now.at);
+        self.report_turn(backend, turned);
+    }
+
+    fn backend_failed(&self, backend: usize) {
+        self.proxied.backends()[backend].failed.add(1);
+        let turned = self.backends[backend].failed(self.now.at);
+        self.report_turn(backend, turned);
+    }
+
+    /// Has the error log say that a backend came up or went down.
+    fn report_turn(&self, backend: usize, turned: Option<Turned>) {
+        let Some(turned) = turned else { return };
+        let name = &self.backends[backend].name;
+        let text = || match turned {
+            Turned::Down => format!("the backend {name} is down: it gets no more requests"),
+            Turned::Up => format!("the backend {name} is up again"),
+        };
+        self.logs.errors.report(Event::BackendTurned, self.now.unix_s, text);
     }
 
     /// The exchange of this number.
@@ -133,13 +199,25 @@ impl ProxyShared {
         self.exchanges.get(at)
     }
 
+    /// How backends are chosen.
+    pub(super) fn balance(&self) -> Balance {
+        self.balancer.how()
+    }
+
     /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
     /// or a new one. Says which backend that is.
     pub(super) fn assign(&mut self, at: u32) -> usize {
-        let backend = self.next_backend;
-        self.next_backend = (backend + 1) % self.backends.len();
         let now = self.now.at;
         let exchange = self.exchanges.get(at);
+        let counts = self.proxied.backends();
+        let all = self
+            .backends
+            .iter()
+            .zip(counts)
+            .map(|(backend, counts)| Choice { share: backend.share(now), in_use: counts.in_use() });
+        // The one that has just failed comes last.
+        let backend = self.balancer.choose(all, exchange.backend, exchange.key);
+        counts[backend].begun.add(1);
         exchange.tries += 1;
         exchange.backend = Some(backend);
         exchange.times.assigned.get_or_insert(now);
@@ -152,6 +230,7 @@ impl ProxyShared {
         if let Some(link) = idle {
             exchange.link = Some(link);
             exchange.times.connected = Some(now);
+            counts[backend].unparked.add(1);
             self.proxied.count(ProxyCounter::Reuses);
             return backend;
         }
@@ -187,7 +266,9 @@ impl ProxyShared {
     /// Parts the exchange and its upstream connection. Returns the connection.
     pub(super) fn part(&mut self, at: u32) -> Option<u32> {
         let link = self.exchanges.get(at).link.take()?;
-        self.links.get(link).exchange = None;
+        let parted = self.links.get(link);
+        parted.exchange = None;
+        self.proxied.backends()[parted.backend].ended.add(1);
         Some(link)
     }
 
@@ -206,6 +287,13 @@ impl ProxyShared {
     /// The upstream connection of the exchange has failed and was parted from it. Another one gets
     /// it where that is safe, else the client is told.
     pub(super) fn upstream_failed(&mut self, at: u32, fault: Fault) {
+        let exchange = self.exchanges.get(at);
+        // An idle connection that was closed says nothing of its backend.
+        let is_its_fault =
+            fault.party() == Party::Upstream && !(fault == Fault::Closed && exchange.is_reused);
+        if let Some(backend) = exchange.backend.filter(|_| is_its_fault) {
+            self.backend_failed(backend);
+        }
         if self.may_try_again(at, fault) {
             self.proxied.count(ProxyCounter::Retries);
             self.assign(at);
@@ -269,8 +357,26 @@ impl ProxyShared {
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
 
+    /// Keeps an upstream connection for the next request; false when enough are kept.
+    pub(super) fn park(&mut self, link: u32) -> bool {
+        let is_kept = !self.is_draining && self.links.park(link, self.limits.upstream_idle_max);
+        if is_kept {
+            self.proxied.count(ProxyCounter::Parked);
+            self.proxied.backends()[self.links.get(link).backend].parked.add(1);
+        }
+        is_kept
+    }
+
+    /// Forgets an upstream connection that is gone.
+    pub(super) fn end_link(&mut self, link: u32) {
+        let backend = self.links.get(link).backend;
+        if self.links.end(link) {
+            self.proxied.backends()[backend].unparked.add(1);
+        }
+    }
+
     /// The deadline `after` from now.
-    pub(super) fn deadline(&self, after: std::time::Duration) -> Moment {
+    pub(super) fn deadline(&self, after: Duration) -> Moment {
         self.now.at + after
     }
 

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress};
 
+use super::backends::Backend;
 use super::config::{ProxyConfig, ProxyLimits};
 use super::counters::ProxyCounters;
 use super::session::ProxySession;
-use super::shared::ProxyShared;
+use super::shared::{ProxyShared, backends_of};
 use crate::counters::ServerCounters;
 use crate::descriptors::{KEPT, limit};
 use crate::log::ErrorWriter;
@@ -38,8 +39,10 @@ impl Server {
         assert!(!config.backends.is_empty(), "a proxy has a backend");
         let logs = Logs::of(PROXY, config.log_level);
         let error_writer = ErrorWriter::open(&config.error_log)?;
-        let counters: Vec<LoopCounters> = (0..config.threads).map(|_| Default::default()).collect();
-        let (group, driver, refused) = start_group(config, &counters, &logs)?;
+        let backends = backends_of(config);
+        let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
+        let counters: Vec<LoopCounters> = (0..config.threads).map(of_loop).collect();
+        let (group, driver, refused) = start_group(config, &backends, &counters, &logs)?;
         let connections_max = connections_max(config);
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
@@ -47,7 +50,7 @@ impl Server {
             limit()
         );
         let parts = Parts {
-            overview: overview(config, &group, driver, &counters),
+            overview: overview(config, &group, driver, &backends, &counters),
             banner: banner(config, group.addresses(), driver, &refused),
             watch: Watch::new(connections_max, remedy, config.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
@@ -72,6 +75,7 @@ fn connections_max(config: &ProxyConfig) -> u32 {
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_group(
     config: &ProxyConfig,
+    backends: &Arc<[Backend]>,
     counters: &[LoopCounters],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
@@ -81,9 +85,11 @@ fn start_group(
     let mut last = None;
     for &driver in drivers {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let backends = Arc::clone(backends);
         let make = move |index: usize| {
             let (server, proxied) = counters[index].clone();
-            ProxyShared::new(&shared_config, server, proxied, &logs)
+            let backends = Arc::clone(&backends);
+            ProxyShared::new(index, &shared_config, backends, server, proxied, &logs)
         };
         match Group::start::<ProxySession, _, _>(&group_config(config, driver), make) {
             Ok(group) => return Ok((group, driver, refused)),
@@ -121,6 +127,7 @@ fn overview(
     config: &ProxyConfig,
     group: &Group,
     driver: Driver,
+    backends: &Arc<[Backend]>,
     counters: &[LoopCounters],
 ) -> Overview {
     let views = group.views();
@@ -138,6 +145,7 @@ fn overview(
         driver,
         facts: facts(config, group.addresses()).into_iter().chain(notes).collect(),
         loops: loops.collect(),
+        backends: Arc::clone(backends),
         descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
     }
 }
@@ -155,7 +163,7 @@ fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, Stri
         ..
     } = &config.limits;
     let listen = addresses.iter().map(|address| ("listen", address.to_string()));
-    let backends = config.backends.iter().map(|address| ("backend", address.to_string()));
+    let backends = config.backends.iter().map(|each| ("backend", each.address.to_string()));
     let times = [
         ("header-timeout", header_timeout),
         ("idle-timeout", idle_timeout),
@@ -172,6 +180,7 @@ fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, Stri
         ("max-connections", connections_max(config).to_string()),
         ("max-body", format!("{} bytes", config.limits.body_bytes_max)),
         ("forwarded", config.forwarded.name().to_owned()),
+        ("balance", config.balance.name().to_owned()),
     ];
     let all = listen.chain(backends).chain(others).chain(times);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
@@ -184,7 +193,8 @@ fn banner(
     refused: &[String],
 ) -> Vec<String> {
     let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
-    let backends: Vec<String> = config.backends.iter().map(ListenAddress::to_string).collect();
+    let backends: Vec<String> =
+        config.backends.iter().map(|each| each.address.to_string()).collect();
     let threads = match config.threads {
         1 => "1 thread".to_owned(),
         n => format!("{n} threads, {}", config.listeners),

@@ -1,8 +1,11 @@
 //! Every setting of the proxy: flags, keys of the file, help and defaults.
 
-use pollux_settings::{Keys, Table, address, bytes, duration, one_of, whole};
+use pollux_settings::{Keys, Kind, Table, address, bytes, duration, one_of, whole};
 
-use super::config::{Forwarded, ProxyConfig, ProxyLimits};
+use super::backends::{BackendConfig, WEIGHT_MAX};
+use super::balance::Balance;
+use super::check::Check;
+use super::config::{Forwarded, Health, ProxyConfig, ProxyLimits};
 use crate::config::table::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, TIMEOUT_MAX, TIMEOUT_MIN, Watching,
 };
@@ -23,13 +26,21 @@ impl Table for ProxyConfig {
             )
             .default("127.0.0.1:8080")
             .list(&address(), 1..=ADDRESSES_MAX);
-        let backends = keys
+        let addresses = keys
             .key(
                 "backend",
-                "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; repeatable: they \
-                 take turns",
+                "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; repeatable",
             )
-            .list(&address(), 1..=BACKENDS_MAX);
+            .list(&address(), 0..=BACKENDS_MAX);
+        let told = "A server that requests go to, with its weight";
+        let servers = keys.tables("server", told, 0..=BACKENDS_MAX, BackendConfig::read);
+        keys.heading("Backends");
+        let balance =
+            keys.key("balance", "Which backend gets a request").default("round-robin").one(
+                &one_of("way", Balance::ALL.map(|each| (each.name(), each.about(), each)))
+                    .called("HOW"),
+            );
+        let health = Health::read(keys);
         let loops = Loops::read(keys);
         keys.heading("Requests");
         let forwarded = keys
@@ -53,9 +64,17 @@ impl Table for ProxyConfig {
         let limits = ProxyLimits::read(keys);
         let watching = Watching::read(keys);
         let (loops, watching) = (loops?, watching?);
+        let one = |address| BackendConfig { address, weight: 1 };
+        let backends: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
+        if backends.is_empty() {
+            keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
+            return None;
+        }
         Some(Self {
             listen: listen?,
-            backends: backends?,
+            backends,
+            balance: balance?,
+            health: health?,
             poller: loops.poller,
             threads: loops.threads,
             listeners: loops.listeners,
@@ -82,6 +101,79 @@ fn about(forwarded: Forwarded) -> &'static str {
         Forwarded::Both => "all four",
         Forwarded::Neither => "none of them",
     }
+}
+
+impl Table for BackendConfig {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        let address = keys.key("address", "HOST:PORT, [IPV6]:PORT or unix:PATH");
+        let address = address.required(&pollux_settings::address());
+        let weight = keys.key("weight", "Share of the requests in relation to the others");
+        let weight = weight.default("1").one(&whole(1..=WEIGHT_MAX.into()));
+        Some(Self { address: address?, weight: weight? })
+    }
+}
+
+impl Table for Health {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        let timeout = duration(TIMEOUT_MIN..=TIMEOUT_MAX);
+        let kinds = [
+            ("none", "requests alone show how backends are", Check::None),
+            ("tcp", "a connection has to come about", Check::Tcp),
+            (
+                "http",
+                "GET of --check-path has to be answered with 200 to 399",
+                Check::Http(String::new()),
+            ),
+        ];
+        let check = keys
+            .key("check", "How backends are looked at")
+            .default("none")
+            .one(&one_of("check", kinds).called("HOW"));
+        let path =
+            keys.key("check_path", "With --check http: the path").default("/").one(&target());
+        let mut time = |name, about, default| keys.key(name, about).default(default).one(&timeout);
+        let interval = time("check_interval", "Time between two checks of a backend", "2s");
+        let limit = time("check_timeout", "Time for a check", "1s");
+        let down_time = time(
+            "down_time",
+            "Without checks: how long a backend that is down gets no requests",
+            "5s",
+        );
+        let slow_start = keys
+            .key(
+                "slow_start",
+                "Time in which a backend that came up is given its share little by little",
+            )
+            .otherwise("its whole share at once")
+            .optional(&timeout);
+        let rows = whole(1..=1000);
+        let rise = keys
+            .key("rise", "Good checks in a row after which a backend is up again")
+            .default("2")
+            .one(&rows);
+        let fall = keys
+            .key("fall", "Failures in a row, of requests or checks, after which a backend is down")
+            .default("3")
+            .one(&rows);
+        let (check, path) = (check?, path?);
+        Some(Self {
+            check: if matches!(check, Check::Http(_)) { Check::Http(path) } else { check },
+            interval: interval?,
+            timeout: limit?,
+            rise: rise?,
+            fall: fall?,
+            down_time: down_time?,
+            slow_start: slow_start?.unwrap_or_default(),
+        })
+    }
+}
+
+/// A path, with a query perhaps, as it stands in a request line.
+fn target() -> Kind<String> {
+    Kind::new("PATH", "a path such as /health", |text| {
+        let is_sound = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_sound { Ok(text.to_owned()) } else { Err(String::new()) }
+    })
 }
 
 impl Table for ProxyLimits {
@@ -173,8 +265,16 @@ in both; a flag wins over the file. The file is TOML:
 
 ```toml
 listen = \"[::]:8080\"
-backend = [\"10.0.0.1:9000\", \"10.0.0.2:9000\"]
+balance = \"least\"
+check = \"http\"
 first_byte_timeout = \"20s\"
+
+[[server]]
+address = \"10.0.0.1:9000\"
+weight = 2
+
+[[server]]
+address = \"10.0.0.2:9000\"
 ```
 
 A key that is not known is a mistake, and all mistakes are told at once, each with its line. This page
@@ -199,6 +299,21 @@ is made from the table that the program reads by.
         assert!(told.contains("backend"), "{told}");
         let one: ProxyConfig =
             Given::from_toml("backend = \"127.0.0.1:1\"", "p").read().expect("right");
-        assert_eq!(one, ProxyConfig::new(one.listen.clone(), one.backends.clone()));
+        let addresses = one.backends.iter().map(|backend| backend.address.clone()).collect();
+        assert_eq!(one, ProxyConfig::new(one.listen.clone(), addresses));
+    }
+
+    #[test]
+    fn servers_of_a_file_have_weights_and_checks_have_a_path() {
+        let text = "balance = \"least\"\ncheck = \"http\"\ncheck_path = \"/up?x\"\n\
+                    [[server]]\naddress = \"10.0.0.1:80\"\nweight = 3\n\
+                    [[server]]\naddress = \"unix:/run/app.sock\"";
+        let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
+        let weights: Vec<_> = config.backends.iter().map(|backend| backend.weight).collect();
+        assert_eq!((weights, config.balance), (vec![3, 1], Balance::Least));
+        assert_eq!(config.health.check, Check::Http("/up?x".to_owned()));
+        let wrong = "[[server]]\nweight = 0\n[[server]]\naddress = \"x\"";
+        let told = Given::from_toml(wrong, "p").read::<ProxyConfig>().expect_err("three mistakes");
+        assert_eq!(told.to_string().lines().count(), 3, "{told}");
     }
 }

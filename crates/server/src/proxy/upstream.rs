@@ -79,7 +79,7 @@ impl Upstream {
                 shared.upstream_failed(at, fault);
             }
         }
-        shared.links.end(self.link);
+        shared.end_link(self.link);
     }
 
     pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
@@ -269,6 +269,8 @@ impl Upstream {
         way.begin_body(BodyReader::of_response(facts.body, &limits), goes.frame);
         (exchange.has_answer, exchange.is_last) = (true, goes.is_last);
         exchange.status = code;
+        let backend = shared.links.get(self.link).backend;
+        shared.backend_answered(backend);
         self.keep_alive = facts.keep_alive && facts.body != ResponseBody::UntilClose;
         Ok(facts.head_len)
     }
@@ -297,11 +299,7 @@ impl Upstream {
 
     /// Waits for the next request.
     fn rest(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let is_kept = !self.is_draining
-            && !shared.is_draining
-            && shared.links.park(self.link, shared.limits.upstream_idle_max);
-        if is_kept {
-            shared.proxied.count(ProxyCounter::Parked);
+        if !self.is_draining && shared.park(self.link) {
             self.keep_alive = false;
             actions.set_deadline(shared.deadline(shared.limits.upstream_idle_timeout));
         } else {

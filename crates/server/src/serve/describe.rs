@@ -35,6 +35,7 @@ pub(super) fn overview(
         driver,
         facts: facts.into_iter().chain(notes).collect(),
         loops: loops.collect(),
+        backends: Arc::default(),
         descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
     }
 }

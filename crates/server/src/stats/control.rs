@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pollux_engine::{Actions, Session};
 
-use super::{Overview, activity, info};
+use super::{Overview, activity, info, servers, set_server};
 use crate::rest::Rest;
 
 /// Longest command.
@@ -19,10 +19,13 @@ const LINE_BYTES_MAX: usize = 1024;
 /// Time between two commands.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// The commands, and what they show.
-const COMMANDS: [(&str, &str); 5] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("show activity", "every counter that is not 0, summed up and for each loop"),
     ("show info", "version, addresses, limits"),
     ("show fd", "what each loop knows of its descriptors; stops all loops for a moment"),
+    ("show servers", "a proxy's backends: weight, health, requests"),
+    ("set server NAME drain|ready", "gives a backend no new requests, or again"),
+    ("set server NAME weight N", "changes a backend's share, 1 to 256"),
     ("help", "this list"),
     ("quit", "ends the connection"),
 ];
@@ -107,6 +110,8 @@ fn answer(overview: &Overview, command: &str) -> String {
         ["show", "activity"] => activity(overview),
         ["show", "info"] => info(overview),
         ["show", "fd"] => descriptors(overview),
+        ["show", "servers"] => servers(overview),
+        ["set", "server", name, order @ ..] => set_server(overview, name, order),
         ["help"] | [] => help(),
         _ => {
             let shown: String = command.chars().filter(|c| !c.is_control()).take(80).collect();
@@ -116,7 +121,7 @@ fn answer(overview: &Overview, command: &str) -> String {
 }
 
 fn help() -> String {
-    let line = |(name, about): (&str, &str)| format!("  {name:<15} {about}\n");
+    let line = |(name, about): (&str, &str)| format!("  {name:<27} {about}\n");
     "commands:\n".to_owned() + &COMMANDS.map(line).concat()
 }
 

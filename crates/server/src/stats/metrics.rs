@@ -10,7 +10,7 @@ use pollux_poller::HISTOGRAM_BUCKETS;
 
 use super::{LoopSource, Overview};
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
-use crate::proxy::{Fault, ProxyCounter};
+use crate::proxy::{Backend, BackendCounts, Fault, ProxyCounter};
 
 /// The whole page.
 #[must_use]
@@ -26,6 +26,7 @@ pub fn metrics(overview: &Overview) -> String {
     page.poller();
     page.http();
     page.proxy();
+    page.backends(&overview.backends);
     page.request_times();
     page.text
 }
@@ -144,6 +145,39 @@ impl Page<'_> {
                 let labels: [(&str, &dyn Display); 2] =
                     [("loop", &index), ("fault", &fault.name())];
                 self.line(name, &labels, proxy.faults(place));
+            }
+        }
+    }
+
+    /// The backends of a proxy.
+    fn backends(&mut self, backends: &[Backend]) {
+        type Read = fn(&BackendCounts) -> u64;
+        let families: [(&str, &str, &str, Read); 4] = [
+            ("requests_total", "counter", "Requests given to a backend", |of| of.begun.value()),
+            ("failed_total", "counter", "Requests that failed by its fault", |of| {
+                of.failed.value()
+            }),
+            ("in_use", "gauge", "Requests that it has", BackendCounts::in_use),
+            ("idle", "gauge", "Connections that are kept without a request", BackendCounts::idle),
+        ];
+        for (name, kind, help, read) in families {
+            let name = format!("pollux_proxy_backend_{name}");
+            self.family(&name, kind, help);
+            for (index, source) in self.loops.iter().enumerate() {
+                let Some(proxy) = &source.proxy else { continue };
+                for (backend, counts) in backends.iter().zip(proxy.backends()) {
+                    let labels: [(&str, &dyn Display); 2] =
+                        [("loop", &index), ("backend", &backend.name())];
+                    self.line(&name, &labels, read(counts));
+                }
+            }
+        }
+        if !backends.is_empty() {
+            let name = "pollux_proxy_backend_up";
+            self.family(name, "gauge", "Whether a backend is taken for up");
+            for backend in backends {
+                let labels: [(&str, &dyn Display); 1] = [("backend", &backend.name())];
+                self.line(name, &labels, u64::from(!backend.is_down()));
             }
         }
     }

@@ -6,6 +6,7 @@
 mod activity;
 mod control;
 mod metrics;
+mod servers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +15,12 @@ use std::time::Instant;
 use pollux_engine::{Counters, Driver};
 
 use crate::counters::ServerCounters;
-use crate::proxy::ProxyCounters;
+use crate::proxy::{Backend, ProxyCounters};
 
 pub use activity::{activity, info};
 pub use control::{ControlSession, ControlShared};
 pub use metrics::metrics;
+pub use servers::{servers, set_server};
 
 /// What can be read of one loop while it runs.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub struct Overview {
     pub facts: Vec<(String, String)>,
     /// Its loops, in order.
     pub loops: Vec<LoopSource>,
+    /// Where a proxy sends requests; none in other servers.
+    pub backends: Arc<[Backend]>,
     /// Looks at the descriptors.
     pub descriptors: Descriptors,
 }

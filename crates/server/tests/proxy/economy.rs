@@ -9,7 +9,9 @@ use std::time::Duration;
 use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener};
 use pollux_poller::Mechanism;
 use pollux_server::config::LogLevel;
-use pollux_server::proxy::{ProxyConfig, ProxyCounter, ProxyCounters, ProxySession, ProxyShared};
+use pollux_server::proxy::{
+    ProxyConfig, ProxyCounter, ProxyCounters, ProxySession, ProxyShared, backends_of,
+};
 use pollux_server::{Logs, ServerCounters};
 
 const CONNECTIONS: usize = 20;
@@ -35,10 +37,13 @@ impl Scene {
         let to = ListenAddress::Tcp(backend.local_addr().expect("bound"));
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
         let config = ProxyConfig::new(vec![any.clone()], vec![to]);
-        let proxied = Arc::<ProxyCounters>::default();
+        let proxied = Arc::new(ProxyCounters::new(1));
         let logs = Logs::new(LogLevel::Error);
         let counters = Arc::<ServerCounters>::default();
-        let shared = ProxyShared::new(&config, counters, Arc::clone(&proxied), &logs);
+        let shared = {
+            let backends = backends_of(&config);
+            ProxyShared::new(0, &config, backends, counters, Arc::clone(&proxied), &logs)
+        };
         let shared = shared.expect("no log is opened");
         let driver = Driver::Readiness(mechanism);
         let limits = Limits { connects_max: Some(1000), ..Limits::default() };

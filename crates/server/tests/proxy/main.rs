@@ -6,12 +6,14 @@
 //! | `heads` | what is written anew: a table of requests and answers, byte for byte |
 //! | `faults` | hostile clients and hostile backends: a table of what the client gets |
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
+//! | `backends` | which backend gets a request, how one goes down and comes up, orders for it |
 //! | `economy` | calls that the poller is spared: counts of the engine |
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
 //! that is a failure.
 #![expect(clippy::print_stdout, reason = "a skipped driver is named")]
 
+mod backends;
 mod economy;
 mod faults;
 mod flow;

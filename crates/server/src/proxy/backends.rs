@@ -1,0 +1,290 @@
+//! The backends as all loops of a proxy know them: who may have requests, and how many.
+//!
+//! ```text
+//!           `fall` failures in a row                    told by the control socket
+//!   Up ─────────────────────────────► Down       Ready ◄──────────────────────────► Drain
+//!    ▲   checks: `rise` good ones      │
+//!    └── without checks: after a while ┘         weight: 1 to 256
+//! ```
+//!
+//! Failures are those of checks and of requests alike; any good answer ends the row. Loops read these
+//! words for each request and write them only when something changes, so they are shared without a
+//! lock. What a loop did with a backend is counted in [`BackendCounts`], which only that loop writes.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use pollux_engine::{ConnectTo, ListenAddress, Moment};
+use pollux_poller::Count;
+
+/// Largest weight.
+pub(crate) const WEIGHT_MAX: u32 = 256;
+/// A backend that just came up has at least this part of its weight, in thousandths.
+const SHARE_LEAST: u64 = 50;
+
+/// A backend as it was configured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackendConfig {
+    /// Where it listens.
+    pub address: ListenAddress,
+    /// Its share of the requests in relation to the others, 1 to 256.
+    pub weight: u32,
+}
+
+/// When backends are taken for up and down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct HealthRules {
+    pub(super) rise: u32,
+    pub(super) fall: u32,
+    /// Without checks: how long a backend that is down gets no requests.
+    pub(super) down_time: Duration,
+    pub(super) has_checks: bool,
+    pub(super) slow_start: Duration,
+}
+
+/// One backend.
+#[derive(Debug)]
+pub struct Backend {
+    pub(super) to: ConnectTo,
+    /// Its address: for commands, logs, and requests that name no host.
+    pub(super) name: String,
+    rules: HealthRules,
+    weight: AtomicU32,
+    is_draining: AtomicBool,
+    is_down: AtomicBool,
+    /// Failures in a row.
+    failures: AtomicU32,
+    /// Good checks in a row, while it is down.
+    good_checks: AtomicU32,
+    /// When it came up or went down last, in nanoseconds of the loops' clock; 0 for never.
+    changed_ns: AtomicU64,
+    /// How often it went down.
+    falls: AtomicU64,
+}
+
+/// A change of health, for the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turned {
+    Up,
+    Down,
+}
+
+impl Backend {
+    pub(super) fn new(config: &BackendConfig, rules: HealthRules) -> Self {
+        Self {
+            to: ConnectTo { peer: config.address.clone(), source: None },
+            name: config.address.to_string(),
+            rules,
+            weight: AtomicU32::new(config.weight),
+            is_draining: AtomicBool::new(false),
+            is_down: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+            good_checks: AtomicU32::new(0),
+            changed_ns: AtomicU64::new(0),
+            falls: AtomicU64::new(0),
+        }
+    }
+
+    /// Its name: the address.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its weight.
+    #[must_use]
+    pub fn weight(&self) -> u32 {
+        self.weight.load(Relaxed)
+    }
+
+    /// Changes its weight, from any thread.
+    ///
+    /// # Panics
+    /// When it is not 1 to 256.
+    pub fn set_weight(&self, weight: u32) {
+        assert!((1..=WEIGHT_MAX).contains(&weight), "a weight is 1 to 256");
+        self.weight.store(weight, Relaxed);
+    }
+
+    /// Whether it gets no new requests.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
+    }
+
+    /// Gives it no new requests, or again; from any thread.
+    pub fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, Relaxed);
+    }
+
+    /// Whether it is taken for down.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.is_down.load(Relaxed)
+    }
+
+    /// How often it went down.
+    #[must_use]
+    pub fn falls(&self) -> u64 {
+        self.falls.load(Relaxed)
+    }
+
+    /// Its weight at this moment in thousandths; 0 when it should get no requests.
+    pub(super) fn share(&self, now: Moment) -> u64 {
+        if self.is_draining() {
+            return 0;
+        }
+        let since = now - Moment::from_nanos(self.changed_ns.load(Relaxed));
+        let weight = u64::from(self.weight());
+        if self.is_down() {
+            let is_on_trial = !self.rules.has_checks && since >= self.rules.down_time;
+            return if is_on_trial { weight * SHARE_LEAST } else { 0 };
+        }
+        let has_changed = self.changed_ns.load(Relaxed) != 0;
+        if !has_changed || since >= self.rules.slow_start {
+            return weight * 1000;
+        }
+        let part = 1000 * since.as_nanos() / self.rules.slow_start.as_nanos().max(1);
+        weight * (part as u64).max(SHARE_LEAST)
+    }
+
+    /// It answered a request.
+    pub(super) fn answered(&self, now: Moment) -> Option<Turned> {
+        if self.failures.load(Relaxed) == 0 {
+            return None;
+        }
+        self.failures.store(0, Relaxed);
+        // With checks they alone say when it is up again.
+        if self.rules.has_checks { None } else { self.turn(false, now) }
+    }
+
+    /// It failed a request or a check.
+    pub(super) fn failed(&self, now: Moment) -> Option<Turned> {
+        self.good_checks.store(0, Relaxed);
+        let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
+        if failures < self.rules.fall {
+            return None;
+        }
+        if self.is_down() {
+            // Its trial has failed: it rests as long again.
+            self.changed_ns.store(now.as_nanos(), Relaxed);
+            return None;
+        }
+        self.turn(true, now)
+    }
+
+    /// It passed a check.
+    pub(super) fn passed_check(&self, now: Moment) -> Option<Turned> {
+        self.failures.store(0, Relaxed);
+        if !self.is_down() {
+            return None;
+        }
+        let good = self.good_checks.fetch_add(1, Relaxed).saturating_add(1);
+        if good < self.rules.rise { None } else { self.turn(false, now) }
+    }
+
+    fn turn(&self, is_down: bool, now: Moment) -> Option<Turned> {
+        // Of several loops that find out together one has the change.
+        if self.is_down.swap(is_down, Relaxed) == is_down {
+            return None;
+        }
+        self.changed_ns.store(now.as_nanos(), Relaxed);
+        self.good_checks.store(0, Relaxed);
+        if is_down {
+            self.falls.fetch_add(1, Relaxed);
+        }
+        Some(if is_down { Turned::Down } else { Turned::Up })
+    }
+}
+
+/// What one loop did with one backend; only that loop writes.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct BackendCounts {
+    /// Requests that were given to it.
+    pub begun: Count,
+    /// Those that it has no more, answered or not.
+    pub ended: Count,
+    /// Those that failed by its fault.
+    pub failed: Count,
+    /// Connections that were kept without a request.
+    pub parked: Count,
+    /// Those that are kept no more.
+    pub unparked: Count,
+}
+
+impl BackendCounts {
+    /// Requests that it has.
+    #[must_use]
+    pub fn in_use(&self) -> u64 {
+        self.begun.value().saturating_sub(self.ended.value())
+    }
+
+    /// Connections that are kept without a request.
+    #[must_use]
+    pub fn idle(&self) -> u64 {
+        self.parked.value().saturating_sub(self.unparked.value())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: HealthRules = HealthRules {
+        rise: 2,
+        fall: 3,
+        down_time: Duration::from_secs(5),
+        has_checks: true,
+        slow_start: Duration::from_secs(10),
+    };
+
+    fn backend(rules: HealthRules) -> Backend {
+        let address = ListenAddress::Tcp("127.0.0.1:1".parse().expect("an address"));
+        Backend::new(&BackendConfig { address, weight: 10 }, rules)
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(1) + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn it_falls_after_some_failures_in_a_row_and_rises_after_some_good_checks() {
+        let backend = backend(RULES);
+        assert_eq!(backend.share(at(0)), 10_000);
+        for _ in 0..5 {
+            assert_eq!((backend.failed(at(0)), backend.failed(at(0))), (None, None));
+            assert_eq!(backend.answered(at(0)), None, "a good answer ends the row");
+        }
+        assert_eq!((backend.failed(at(1)), backend.failed(at(1))), (None, None));
+        assert_eq!(backend.failed(at(1)), Some(Turned::Down));
+        assert_eq!((backend.share(at(1000)), backend.falls()), (0, 1));
+        assert_eq!(backend.answered(at(2)), None, "an old request is no check");
+        assert_eq!(backend.passed_check(at(2)), None);
+        assert_eq!(backend.failed(at(2)), None);
+        assert_eq!(backend.passed_check(at(2)), None, "the row began anew");
+        assert_eq!(backend.passed_check(at(20)), Some(Turned::Up));
+        let shares = [20, 21, 25, 30, 1000].map(|second| backend.share(at(second)));
+        assert_eq!(shares, [500, 1_000, 5_000, 10_000, 10_000], "it starts slowly");
+    }
+
+    #[test]
+    fn without_checks_it_is_tried_again_after_a_while() {
+        let backend = backend(HealthRules { has_checks: false, fall: 1, ..RULES });
+        assert_eq!(backend.failed(at(0)), Some(Turned::Down));
+        assert_eq!((backend.share(at(4)), backend.share(at(5))), (0, 500));
+        assert_eq!(backend.failed(at(5)), None);
+        assert_eq!((backend.share(at(9)), backend.share(at(10))), (0, 500));
+        assert_eq!(backend.answered(at(10)), Some(Turned::Up));
+    }
+
+    #[test]
+    fn one_that_drains_gets_nothing_until_it_is_ready() {
+        let backend = backend(RULES);
+        backend.set_draining(true);
+        assert_eq!(backend.share(at(0)), 0);
+        backend.set_draining(false);
+        backend.set_weight(256);
+        assert_eq!(backend.share(at(0)), 256_000);
+    }
+}

@@ -1,0 +1,103 @@
+//! A look at a backend: whether it accepts connections, or answers a request well.
+//!
+//! The first loop of a proxy makes them, each on a connection of its own, as its sessions are asked
+//! for errands.
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::{RequestKind, Response};
+
+use super::shared::ProxyShared;
+
+/// What a backend has to do to pass.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Check {
+    /// Nothing: only requests show how it is.
+    #[default]
+    None,
+    /// To accept a connection.
+    Tcp,
+    /// To answer GET of this path with a status from 200 to 399.
+    Http(String),
+}
+
+/// One check under way.
+#[derive(Debug)]
+pub(super) struct Look {
+    backend: usize,
+    has_passed: bool,
+}
+
+impl Look {
+    pub(super) fn new(backend: usize) -> Self {
+        Self { backend, has_passed: false }
+    }
+
+    pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Check::Http(path) = &shared.check else {
+            self.has_passed = true;
+            return actions.abort();
+        };
+        let host = &shared.backends[self.backend].name;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: pollux-check\r\nConnection: \
+             close\r\n\r\n"
+        );
+        actions.send(request.as_bytes());
+    }
+
+    pub(super) fn on_bytes(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        match Response::parse(input, &shared.answer_limits, RequestKind::Other) {
+            Ok(None) => return 0,
+            Ok(Some(response)) => {
+                self.has_passed = matches!(response.facts.status.code(), 200..=399);
+            }
+            Err(_) => {}
+        }
+        actions.abort();
+        input.len()
+    }
+
+    /// No more comes, or not in time, or the proxy ends.
+    pub(super) fn give_up(&self, actions: &mut Actions<'_>) {
+        actions.abort();
+    }
+
+    pub(super) fn closed(self, shared: &mut ProxyShared) {
+        shared.checked(self.backend, self.has_passed);
+    }
+}
+
+/// When which backend is looked at next.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    due: Vec<Moment>,
+}
+
+impl Schedule {
+    /// For so many backends, all of them soon.
+    pub(super) fn new(backends: usize) -> Self {
+        Self { due: vec![Moment::default(); backends] }
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Moment {
+        self.due.iter().copied().min().unwrap_or(Moment::NEVER)
+    }
+
+    /// A backend that is due; it is under way from now on.
+    pub(super) fn take(&mut self, now: Moment) -> Option<usize> {
+        let at = self.due.iter().position(|due| *due <= now)?;
+        self.due[at] = Moment::NEVER;
+        Some(at)
+    }
+
+    /// Has the backend looked at again at that moment.
+    pub(super) fn again(&mut self, backend: usize, at: Moment) {
+        self.due[backend] = at;
+    }
+}

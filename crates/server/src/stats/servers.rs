@@ -1,0 +1,59 @@
+//! A proxy's backends on the control socket: how they are, and orders for them.
+
+use std::fmt::Write;
+
+use super::Overview;
+use crate::proxy::{Backend, BackendCounts, WEIGHT_MAX};
+
+/// The backends of a proxy, one line each.
+#[must_use]
+pub fn servers(overview: &Overview) -> String {
+    if overview.backends.is_empty() {
+        return NO_PROXY.to_owned();
+    }
+    let mut text = format!(
+        "{:<28}{:>8}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}\n",
+        "server", "weight", "order", "health", "falls", "requests", "failed", "in use", "idle"
+    );
+    for (place, backend) in overview.backends.iter().enumerate() {
+        let proxies = overview.loops.iter().filter_map(|source| source.proxy.as_ref());
+        let counts: Vec<_> = proxies.filter_map(|proxy| proxy.backends().get(place)).collect();
+        let sum = |read: fn(&BackendCounts) -> u64| counts.iter().map(|of| read(of)).sum::<u64>();
+        let line = format!(
+            "{:<28}{:>8}{:>8}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}",
+            backend.name(),
+            backend.weight(),
+            if backend.is_draining() { "drain" } else { "ready" },
+            if backend.is_down() { "down" } else { "up" },
+            backend.falls(),
+            sum(|of| of.begun.value()),
+            sum(|of| of.failed.value()),
+            sum(BackendCounts::in_use),
+            sum(BackendCounts::idle),
+        );
+        writeln!(text, "{line}").expect("a string");
+    }
+    text
+}
+
+/// Does what `set server NAME …` says, and tells.
+#[must_use]
+pub fn set_server(overview: &Overview, name: &str, order: &[&str]) -> String {
+    let Some(backend) = overview.backends.iter().find(|backend| backend.name() == name) else {
+        let names: Vec<_> = overview.backends.iter().map(Backend::name).collect();
+        let known = if names.is_empty() { NO_PROXY.to_owned() } else { names.join(", ") };
+        return format!("no such server; expected one of: {known}");
+    };
+    match order {
+        ["drain"] => backend.set_draining(true),
+        ["ready"] => backend.set_draining(false),
+        ["weight", weight] => match weight.parse() {
+            Ok(weight @ 1..=WEIGHT_MAX) => backend.set_weight(weight),
+            _ => return format!("expected a weight from 1 to {WEIGHT_MAX}"),
+        },
+        _ => return "expected drain, ready or weight N".to_owned(),
+    }
+    servers(overview)
+}
+
+const NO_PROXY: &str = "n/a: this server is no proxy";

@@ -1,0 +1,162 @@
+//! Which backend gets a request, how backends go down and come up again, and orders for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use pollux_server::proxy::{Balance, Check, ProxyCounter};
+use pollux_server::stats::{servers, set_server};
+
+use crate::stage::{Backend, Proxy, field, nobody, on_every_driver};
+
+/// Answers with a name, and checks as `is_well` says.
+fn named(name: &'static str, is_well: &Arc<AtomicBool>, checks: &Arc<AtomicU64>) -> Backend {
+    let (is_well, checks) = (Arc::clone(is_well), Arc::clone(checks));
+    Backend::start(move |_, mut client| {
+        loop {
+            let head = client.head();
+            if head.is_empty() {
+                return;
+            }
+            if head.starts_with("GET /health ") {
+                assert_eq!(field(&head, "User-Agent"), Some("pollux-check"), "{head}");
+                checks.fetch_add(1, SeqCst);
+                let status = if is_well.load(SeqCst) { "200 OK" } else { "500 Sick" };
+                client.try_send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
+                return;
+            }
+            client.try_send(format!(
+                "HTTP/1.1 200 OK\r\nX-Name: {name}\r\nContent-Length: 2\r\n\r\nhi"
+            ));
+        }
+    })
+}
+
+fn well() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(true))
+}
+
+/// Who answers a request.
+fn ask(proxy: &Proxy, path: &str) -> String {
+    let mut client = proxy.client();
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+    let head = client.head();
+    field(&head, "X-Name").unwrap_or_else(|| head.lines().next().unwrap_or("")).to_owned()
+}
+
+/// How many of `count` requests each of the two answers.
+fn spread(proxy: &Proxy, count: usize) -> (usize, usize) {
+    let names: Vec<_> = (0..count).map(|number| ask(proxy, &format!("/{number}"))).collect();
+    let of = |name: &str| names.iter().filter(|found| *found == name).count();
+    assert_eq!(of("one") + of("two"), count, "{names:?}");
+    (of("one"), of("two"))
+}
+
+#[test]
+fn requests_are_spread_by_turn_by_weight_and_by_hash() {
+    let none = Arc::default();
+    let (one, two) = (named("one", &well(), &none), named("two", &well(), &none));
+    let both = [one.address, two.address];
+    on_every_driver(
+        &both,
+        |config| config.backends[1].weight = 3,
+        |driver, proxy| {
+            assert_eq!(spread(proxy, 8), (2, 6), "{driver}");
+            let overview = proxy.server().overview();
+            let name = one.address.to_string();
+            assert!(set_server(overview, &name, &["weight", "9"]).contains("    9"), "{driver}");
+            assert_eq!(spread(proxy, 8), (6, 2), "{driver}");
+            assert!(set_server(overview, &name, &["drain"]).contains("drain"), "{driver}");
+            assert_eq!(spread(proxy, 4), (0, 4), "{driver}");
+            let shown = set_server(overview, &name, &["ready"]);
+            assert!(!shown.contains("drain"), "{driver}: {shown}");
+            assert!(spread(proxy, 8).0 > 0, "{driver}");
+            assert!(set_server(overview, &name, &["weight", "0"]).starts_with("expected a weight"));
+            assert!(set_server(overview, "x", &["drain"]).starts_with("no such server"));
+        },
+    );
+    on_every_driver(
+        &both,
+        |config| config.balance = Balance::Path,
+        |driver, proxy| {
+            let (first, second) = spread(proxy, 40);
+            assert!(first > 5 && second > 5, "{driver}: {first} and {second}");
+            let again = ask(proxy, "/a?b");
+            assert!((0..5).all(|_| ask(proxy, "/a?b") == again), "{driver}");
+        },
+    );
+    on_every_driver(
+        &both,
+        |config| config.balance = Balance::Client,
+        |driver, proxy| {
+            let (first, second) = spread(proxy, 6);
+            assert!(first == 0 || second == 0, "{driver}: one client, {first} and {second}");
+        },
+    );
+}
+
+#[test]
+fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
+    let none = Arc::default();
+    let one = named("one", &well(), &none);
+    let set = |config: &mut pollux_server::proxy::ProxyConfig| {
+        config.health.fall = 2;
+        config.health.down_time = Duration::from_secs(3600);
+    };
+    on_every_driver(&[one.address, nobody()], set, |driver, proxy| {
+        // Every request is answered: a connect that fails is tried elsewhere.
+        assert!((0..12).all(|_| ask(proxy, "/") == "one"), "{driver}");
+        assert_eq!(proxy.count(ProxyCounter::Retries), 2, "{driver}: it was tried twice");
+        let shown = servers(proxy.server().overview());
+        assert!(
+            shown.lines().nth(2).is_some_and(|line| line.contains("down")),
+            "{driver}: {shown}"
+        );
+    });
+    let shortly = |config: &mut pollux_server::proxy::ProxyConfig| {
+        config.health.fall = 1;
+        config.health.down_time = Duration::from_millis(1);
+    };
+    on_every_driver(&[one.address, nobody()], shortly, |driver, proxy| {
+        let end = std::time::Instant::now() + crate::stage::PATIENCE;
+        while proxy.count(ProxyCounter::Retries) < 3 {
+            assert_eq!(ask(proxy, "/"), "one", "{driver}");
+            assert!(std::time::Instant::now() < end, "{driver}: it is not tried again");
+        }
+    });
+}
+
+#[test]
+fn checks_take_a_backend_out_and_bring_it_back() {
+    let (is_well, checks) = (well(), Arc::<AtomicU64>::default());
+    let none = Arc::default();
+    let (one, two) = (named("one", &is_well, &checks), named("two", &well(), &none));
+    let set = |config: &mut pollux_server::proxy::ProxyConfig| {
+        config.health.check = Check::Http("/health".to_owned());
+        config.health.interval = Duration::from_millis(20);
+        config.health.timeout = Duration::from_secs(20);
+    };
+    on_every_driver(&[one.address, two.address], set, |driver, proxy| {
+        is_well.store(true, SeqCst);
+        let state = |proxy: &Proxy| proxy.server().overview().backends[0].is_down();
+        assert_eq!(spread(proxy, 4), (2, 2), "{driver}");
+        is_well.store(false, SeqCst);
+        proxy.await_that("its fall", state);
+        assert_eq!(spread(proxy, 4), (0, 4), "{driver}");
+        is_well.store(true, SeqCst);
+        proxy.await_that("its rise", |proxy| !state(proxy));
+        // It is given its share little by little.
+        proxy.await_that("its requests", |proxy| ask(proxy, "/") == "one");
+        assert!(proxy.count(ProxyCounter::Checks) >= 5, "{driver}");
+    });
+    let tcp = |config: &mut pollux_server::proxy::ProxyConfig| {
+        config.health.check = Check::Tcp;
+        config.health.interval = Duration::from_millis(20);
+    };
+    on_every_driver(&[nobody(), two.address], tcp, |driver, proxy| {
+        let is_down = |proxy: &Proxy| proxy.server().overview().backends[0].is_down();
+        proxy.await_that("its fall", is_down);
+        assert_eq!(spread(proxy, 4), (0, 4), "{driver}");
+        assert_eq!(proxy.count(ProxyCounter::Retries), 0, "{driver}: no request found it out");
+    });
+}
