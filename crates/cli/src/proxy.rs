@@ -24,16 +24,25 @@ pollux proxy --listen [::]:80 --backend 10.0.0.1:9000 --backend 10.0.0.2:9000 --
     --access-log /var/log/pollux-proxy.log
 # a server behind a unix socket, on io_uring by completion
 pollux proxy --backend unix:/run/app.sock --poller uring
+# the emptier of two backends, those that answer /health well
+pollux proxy --backend 10.0.0.1:9000 --backend 10.0.0.2:9000 --balance random \\
+    --check http --check-path /health
 # metrics for Prometheus, and a socket that answers commands
 pollux proxy --backend 127.0.0.1:9000 --stats 127.0.0.1:9100 --control unix:proxy.sock
-echo 'show activity' | socat - unix:proxy.sock",
+echo 'show servers' | socat - unix:proxy.sock
+echo 'set server 127.0.0.1:9000 drain' | socat - unix:proxy.sock",
     ),
     Section::Lines(
         "Configuration file (the same names, with _ for -)",
         "\
 listen = \"[::]:8080\"
-backend = [\"10.0.0.1:9000\", \"10.0.0.2:9000\"]
-first_byte_timeout = \"20s\"",
+balance = \"least\"
+check = \"http\"
+[[server]]
+address = \"10.0.0.1:9000\"
+weight = 2
+[[server]]
+address = \"10.0.0.2:9000\"",
     ),
     Section::Text(
         "What clients get when a backend fails",
