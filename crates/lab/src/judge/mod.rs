@@ -15,6 +15,7 @@ use runs::{Estimated, PointRuns};
 mod answer;
 mod change;
 mod reason;
+mod rest;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ mod undecided;
 mod why;
 
 pub(crate) use change::{change_in_words, effect_in_words, size_in_words};
+pub(crate) use rest::rest;
 pub(crate) use trust::is_noisy;
 
 /// The comparisons of a record by the place of their row: those that answer a question, and those of

@@ -239,7 +239,7 @@ fn block(block: u32, disturbances: &[&str]) -> Block {
     }
 }
 
-fn run(block: u32, arm: &str, findings: &[(&str, &str)]) -> Run {
+pub(super) fn run(block: u32, arm: &str, findings: &[(&str, &str)]) -> Run {
     let findings = findings.iter().map(|(kind, text)| ((*kind).into(), (*text).into()));
     let measured = Measurement {
         value: 8.0,

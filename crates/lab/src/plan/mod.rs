@@ -25,6 +25,7 @@ pub use budget::Forecast;
 pub use here::missing_here;
 pub(crate) use pollux_doctor::room::FDS_SPARE;
 pub use pollux_doctor::room::Resources;
+pub(crate) use show::minutes;
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.

@@ -120,7 +120,8 @@ impl fmt::Display for Plan {
     }
 }
 
-pub(super) fn minutes(time: Duration) -> String {
+/// A time as people say it.
+pub(crate) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     match seconds {
         0..=119 => format!("{seconds} s"),

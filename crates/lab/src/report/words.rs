@@ -3,7 +3,7 @@
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
 use super::number;
-use crate::judge::{effect_in_words, is_noisy, size_in_words};
+use crate::judge::{effect_in_words, is_noisy, rest, size_in_words};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
 /// Nobody runs more blocks than this for one row: what needs them is too noisy.
@@ -130,8 +130,13 @@ fn noisy(trust: &Trust) -> String {
     format!("noisy machine{}", apart.unwrap_or_default())
 }
 
-/// What the reader must know about a run that did not go to its end.
+/// What the reader must know about a run that did not go to its end, or left rows open.
 pub(super) fn ending(record: &Record) -> Option<String> {
+    let said: Vec<String> = [why_it_ended(record), rest(record)].into_iter().flatten().collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+fn why_it_ended(record: &Record) -> Option<String> {
     let why = match record.ending {
         Ending::Complete => return None,
         Ending::Interrupted => "Stopped by the user",
