@@ -10,7 +10,7 @@ use toml::{Table, Value};
 const FLOORS: [(&str, u32); 15] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
-    ("pollux-draw", 1),
+    ("pollux-report", 1),
     ("pollux-poller", 2),
     ("pollux-doctor", 3),
     ("pollux-engine", 3),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use pollux_draw::count;
+use pollux_report::number::count;
 use serde::{Serialize, Serializer};
 
 use super::remedy::Remedy;

@@ -1,6 +1,6 @@
 //! What times are read from, and how late a timer may be.
 
-use pollux_draw::count;
+use pollux_report::number::count;
 
 use super::check::{Check, Concern, Judgement, Subject};
 use super::readings::Readings;

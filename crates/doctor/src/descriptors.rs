@@ -1,7 +1,7 @@
 //! Descriptors: what one process may have, what the machine may have, and what the built-in jobs
 //! and the 60,000 dead connections of the sys_epoll page need.
 
-use pollux_draw::count;
+use pollux_report::number::count;
 
 use super::Demands;
 use super::check::{Check, Concern, Judgement, Subject};

@@ -1,6 +1,6 @@
 //! Memory: enough of it, and nothing that moves it about during a run.
 
-use pollux_draw::count;
+use pollux_report::number::count;
 
 use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::{ACTIVE_CONNECTIONS, DEAD_CONNECTIONS};

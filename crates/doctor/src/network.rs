@@ -1,6 +1,6 @@
 //! Ports, backlogs and TCP's memory: what the 2002 page set by hand, as far as it still matters.
 
-use pollux_draw::count;
+use pollux_report::number::count;
 
 use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::DEAD_CONNECTIONS;

@@ -5,7 +5,7 @@
 //! it is made. A pool has one queue for its service, which all workers share, and one for the
 //! replies to each client thread; a queue for each worker would not fit any default.
 
-use pollux_draw::count;
+use pollux_report::number::count;
 
 use super::Demands;
 use super::check::{Check, Concern, Judgement, Subject};

@@ -1,6 +1,6 @@
 //! io_uring and AIO: whether the kernel gives them to this user, and how large they may be.
 
-use pollux_draw::count;
+use pollux_report::number::count;
 
 use super::check::{Check, Concern, Judgement, Subject};
 use super::descriptors::{ACTIVE_CONNECTIONS, DEAD_CONNECTIONS, number_or_unlimited};

@@ -89,12 +89,17 @@ fn a_printed_report_has_every_verdict_and_ratio() {
             let there = printed.get(low).copied().unwrap_or_default();
             assert!(there >= wanted, "{run}: {low} is printed {there} times, not {wanted} times");
         }
-        let word = |verdict| match verdict {
-            Verdict::Inconclusive => "inconclusive",
+        // Of those that are open the ones whose interval leaves 1 out have their direction beside it.
+        let holds_1 = |row: &pollux_lab::record::ResultRow| {
+            row.ci_low.is_none_or(|low| low <= 1.0) && row.ci_high.is_none_or(|high| high >= 1.0)
+        };
+        let word = |row: &pollux_lab::record::ResultRow| match row.verdict {
+            Verdict::Inconclusive if holds_1(row) => "inconclusive",
+            Verdict::Inconclusive => "unconfirmed",
             Verdict::Equivalent => "equivalent",
             _ => "",
         };
-        let words = compared().map(|row| word(row.verdict)).filter(|word| !word.is_empty());
+        let words = compared().map(word).filter(|word| !word.is_empty());
         for (word, wanted) in counts(words) {
             let there = printed.get(word).copied().unwrap_or_default();
             assert!(there >= wanted, "{run}: {word} is printed {there} times, not {wanted} times");

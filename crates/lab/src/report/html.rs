@@ -1,18 +1,12 @@
 //! The page: one file for a browser, made of the sections in reading order.
 //!
-//! Called through `report::html`. The page loads nothing: style and script are in it, and its own
-//! content policy forbids the browser every request. Without JavaScript it is complete.
+//! Called through `report::html`.
 
 use super::markup::escape;
 use super::section::{head, herd, machine, results, runs, seed, server, times, why};
 use super::view::{Arms, Comparison};
 use super::words;
 use crate::record::Record;
-
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
-/// Nothing from outside; what is inside may style and run.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// The record as one HTML file, in UTF-8.
 ///
@@ -39,17 +33,8 @@ pub fn html(record: &Record) -> String {
         machine::environment(record),
         machine::job(record),
     ];
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <meta name=\"color-scheme\" content=\"light dark\"/>\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\"/>\
-         <title>{}</title>\n<style>{STYLE}</style></head>\n<body><main>\n{}</main>\n{}<script>{SCRIPT}</script>\n</body></html>\n",
-        escape(POLICY),
-        escape(&record.job.question),
-        sections.concat(),
-        machine::embedded(record),
-    )
+    let data = machine::embedded(record);
+    pollux_report::page_with_script(&record.job.question, &sections.concat(), &data)
 }
 
 /// Links to the sections.

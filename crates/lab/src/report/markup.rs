@@ -1,196 +1,21 @@
-//! HTML text, tables and figures.
-//!
-//! The sections and charts call it for every piece of text that comes from the record. What it
-//! writes is well-formed XML as well, which is how the tests check a whole page. No text may
-//! reach the page around [`escape`].
+//! What sections and charts write with: the markup of `pollux-report`, and cells of what may be missing.
 
-use std::fmt::Write as _;
-
-pub(super) use pollux_draw::{escape, scroll};
+pub(super) use pollux_report::markup::{
+    Cell, Table, card, details, escape, escape_json, notes, scroll, strip,
+};
 
 use super::words;
 use crate::host::Reading;
 
-/// JSON that cannot end the script element around it, nor start a comment in it.
-pub(super) fn escape_json(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
-}
-
-/// One cell of a [`Table`].
-pub(super) struct Cell {
-    html: String,
-    class: &'static str,
-    title: Option<String>,
-    sort_key: Option<f64>,
-}
-
-impl Cell {
-    /// Words.
-    pub(super) fn text(text: &str) -> Self {
-        Self { html: escape(text), class: "", title: None, sort_key: None }
+/// A figure that may be missing, with its reason.
+pub(super) fn figure_of(reading: &Reading<f64>, show: fn(f64) -> String) -> Cell {
+    match (reading.value(), reading.reason()) {
+        (Some(value), _) => Cell::number(&show(*value), *value),
+        (None, reason) => Cell::missing("n/a", reason.unwrap_or_default()),
     }
-
-    /// Words of a fixed width, such as a command.
-    pub(super) fn code(text: &str) -> Self {
-        Self { html: format!("<code>{}</code>", escape(text)), ..Self::text("") }
-    }
-
-    /// A figure as shown, and the number that the table is sorted by.
-    pub(super) fn number(shown: &str, value: f64) -> Self {
-        let sort_key = Some(value).filter(|value| value.is_finite());
-        Self { html: escape(shown), class: "num", title: None, sort_key }
-    }
-
-    /// A figure that may be missing.
-    pub(super) fn reading(reading: &Reading<f64>, show: fn(f64) -> String) -> Self {
-        match (reading.value(), reading.reason()) {
-            (Some(value), _) => Self::number(&show(*value), *value),
-            (None, reason) => Self::missing("n/a", reason.unwrap_or_default()),
-        }
-    }
-
-    /// A greyed word in place of a figure, with the reason.
-    pub(super) fn missing(word: &str, reason: &str) -> Self {
-        let title = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
-        Self { html: escape(word), class: "num na", title, sort_key: None }
-    }
-
-    /// A stretch of a plot that is drawn row by row, and the number that the table is sorted by.
-    pub(super) fn drawn(svg: &str, sort_key: Option<f64>) -> Self {
-        Self { html: svg.to_owned(), class: "plot", title: None, sort_key }
-    }
-
-    /// The same cell with a class.
-    pub(super) fn class(self, class: &'static str) -> Self {
-        Self { class, ..self }
-    }
-
-    /// The same cell with words for the pointer.
-    pub(super) fn title(self, title: &str) -> Self {
-        Self { title: Some(title.to_owned()), ..self }
-    }
-
-    fn write(&self, out: &mut String) {
-        out.push_str("<td");
-        if !self.class.is_empty() {
-            let _ = write!(out, " class=\"{}\"", self.class);
-        }
-        if let Some(title) = &self.title {
-            let _ = write!(out, " title=\"{}\"", escape(title));
-        }
-        if let Some(key) = self.sort_key {
-            let _ = write!(out, " data-sort=\"{key}\"");
-        }
-        let _ = write!(out, ">{}</td>", self.html);
-    }
-}
-
-/// A table; unless it is a plot it scrolls inside its own box when the window is narrow.
-pub(super) struct Table {
-    out: String,
-    columns: usize,
-}
-
-impl Table {
-    /// Starts a table. A heading that begins with `#` stands over figures.
-    pub(super) fn new(headings: &[&str]) -> Self {
-        Self::begin("<table>", headings)
-    }
-
-    /// Starts one whose third column draws: it is as wide as the page and breaks its rows in two
-    /// where that is narrow.
-    pub(super) fn plot(headings: &[&str; 5]) -> Self {
-        Self::begin("<table class=\"rows\">", headings)
-    }
-
-    fn begin(tag: &str, headings: &[&str]) -> Self {
-        let mut out = format!("{tag}<thead><tr>");
-        for heading in headings {
-            let (class, words) = match heading.strip_prefix('#') {
-                Some(words) => (" class=\"num\"", words),
-                None => ("", *heading),
-            };
-            let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(words));
-        }
-        out.push_str("</tr></thead><tbody>");
-        Self { out, columns: headings.len() }
-    }
-
-    /// Starts a group of rows under a line of its own.
-    pub(super) fn group(&mut self, label: &str) {
-        let _ = write!(
-            self.out,
-            "</tbody><tbody><tr class=\"group\"><th scope=\"colgroup\" colspan=\"{}\">{}</th></tr>",
-            self.columns,
-            escape(label)
-        );
-    }
-
-    /// Adds a row.
-    pub(super) fn row(&mut self, cells: &[Cell]) {
-        assert_eq!(cells.len(), self.columns, "a row has a cell for each heading");
-        self.out.push_str("<tr>");
-        for cell in cells {
-            cell.write(&mut self.out);
-        }
-        self.out.push_str("</tr>");
-    }
-
-    /// The table's markup.
-    pub(super) fn finish(self) -> String {
-        // A group line closes the body before it, which is empty when it is the first.
-        let table = self.out.replace("<tbody></tbody>", "") + "</tbody></table>\n";
-        if table.starts_with("<table>") { scroll("table", &table) } else { table }
-    }
-}
-
-/// Words that open something: a table under a chart, the rest of a long list.
-pub(super) fn details(summary: &str, body: &str) -> String {
-    format!("<details><summary>{}</summary>{body}</details>\n", escape(summary))
-}
-
-/// Small remarks under a chart; nothing when there are none.
-pub(super) fn notes(lines: &[String]) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    let items: String = lines.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
-    format!("<ul class=\"notes\">{items}</ul>\n")
 }
 
 /// A section of the page with its heading.
 pub(super) fn section(id: &str, heading: &str, body: &str) -> String {
-    format!(
-        "<section id=\"{id}\"><h2>{}</h2>\n{body}</section>\n",
-        escape(&words::capital(heading))
-    )
-}
-
-/// The white box in which charts and tables stand.
-pub(super) fn card(body: &str) -> String {
-    format!("<div class=\"card\">{body}</div>\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_cannot_become_markup() {
-        assert_eq!(escape("<a b='c'>&\"\u{1b}"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;\u{fffd}");
-        assert_eq!(escape_json("\"</script><!--\""), "\"\\u003c/script\\u003e\\u003c!--\"");
-    }
-
-    #[test]
-    fn a_table_has_its_groups_in_bodies() {
-        let mut table = Table::new(&["a", "#b"]);
-        table.group("first");
-        table.row(&[Cell::text("x"), Cell::missing("n/a", "why \"so\"")]);
-        let html = table.finish();
-        assert!(!html.contains("<tbody></tbody>"), "{html}");
-        assert!(
-            html.contains("<td class=\"num na\" title=\"why &quot;so&quot;\">n/a</td>"),
-            "{html}"
-        );
-    }
+    pollux_report::markup::section(id, &words::capital(heading), body)
 }

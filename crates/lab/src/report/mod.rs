@@ -15,11 +15,12 @@ mod html;
 mod label;
 mod markdown;
 mod markup;
-mod number;
 mod section;
 mod terminal;
 mod view;
 mod words;
+
+use pollux_report::number;
 
 #[cfg(doc)]
 use crate::record::Record;

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use url::Url;
 
 use super::moments::sample_deviation_ns;
-use super::number::{NA, or_na};
 use super::words::{is_closed_loop, per_second};
 use crate::{Distribution, Outcome};
+use pollux_report::number::{NA, or_na};
 
 const NS_PER_MS: f64 = 1e6;
 /// The percentages of ab's table.

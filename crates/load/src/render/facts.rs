@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::nines::told_ns;
-use super::number::{self, NA, or_na};
 use super::words::{self, per_second};
 use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome};
+use pollux_report::number::{self, NA, or_na};
 
 /// Quantiles that the summaries show, with their names.
 const SHOWN: [(f64, &str); 5] =
@@ -32,7 +32,7 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
     let mut facts = vec![
         ("target", outcome.setting.urls.join("  ")),
         ("setting", words::setting(outcome)),
-        ("began", number::date(outcome.began_unix_s)),
+        ("began", number::date_of_unix(outcome.began_unix_s)),
         ("rate", rate(outcome)),
         ("answers", right),
         ("statuses", statuses(totals.by_class)),

@@ -6,16 +6,13 @@ use std::fmt::Write as _;
 
 use super::chart;
 use super::facts::{self, Grid};
-use super::markup::{details, escape, scroll, table};
 use super::nines::{curve, told_ns};
-use super::number::{self, or_na};
 use super::seconds::{Stretch, stretches};
 use super::words;
 use crate::Outcome;
+use pollux_report::markup::{Cell, Table, card, details, escape, scroll, section, strip};
+use pollux_report::number::{self, NA, or_na};
 
-const STYLE: &str = include_str!("style.css");
-/// Nothing from outside, no script; what is inside may style.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// More stretches than this are narrower than the marks that stand for them.
 const STRETCHES_MAX: usize = 300;
 /// Rows of the percentile table: each so many points of the curve.
@@ -27,27 +24,42 @@ const CURVE_STRIDE: usize = 5;
 #[must_use]
 pub fn html(outcome: &Outcome) -> String {
     let course = stretches(outcome, STRETCHES_MAX);
+    let some = |id, title, body: Option<String>| {
+        body.map_or_else(String::new, |body| section(id, title, &card(&body)))
+    };
     let body = [
         head(outcome),
         boxes(outcome),
         findings(outcome),
         latency(outcome),
         over_time(outcome, &course),
-        section("Targets", facts::targets(outcome).as_ref().map(table)),
-        section("Connections beside the active ones", facts::crowd(outcome).as_ref().map(table)),
-        section("Errors", errors(outcome)),
-        section("Setting and totals", Some(summary(outcome))),
+        some("targets", "Targets", facts::targets(outcome).as_ref().map(table)),
+        some(
+            "crowd",
+            "Connections beside the active ones",
+            facts::crowd(outcome).as_ref().map(table),
+        ),
+        some("errors", "Errors", errors(outcome)),
+        some("setting", "Setting and totals", Some(summary(outcome))),
     ];
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <meta name=\"color-scheme\" content=\"light dark\"/>\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\"/>\
-         <title>{}</title>\n<style>{STYLE}</style></head>\n<body><main>\n{}</main></body></html>\n",
-        escape(POLICY),
-        escape(&format!("Load on {}", outcome.setting.urls.join(" "))),
-        body.concat(),
-    )
+    let title = format!("Load on {}", outcome.setting.urls.join(" "));
+    pollux_report::page(&title, &body.concat())
+}
+
+/// A grid as a table; a heading that begins with `#` stands over figures.
+fn table(grid: &Grid) -> String {
+    let mut table = Table::new(&grid.headings);
+    for row in &grid.rows {
+        let cells = grid.headings.iter().zip(row).map(|(heading, text)| {
+            match (heading.starts_with('#'), text == NA) {
+                (true, true) => Cell::missing(NA, ""),
+                (true, false) => Cell::figure(text),
+                (false, _) => Cell::text(text),
+            }
+        });
+        table.row(&cells.collect::<Vec<_>>());
+    }
+    table.finish()
 }
 
 fn head(outcome: &Outcome) -> String {
@@ -59,10 +71,11 @@ fn head(outcome: &Outcome) -> String {
         [one] => one.clone(),
         urls => words::plural(urls.len() as u64, "target"),
     };
-    let subtitle = format!("{} · {}", words::setting(outcome), number::date(outcome.began_unix_s));
+    let subtitle =
+        format!("{} · {}", words::setting(outcome), number::date_of_unix(outcome.began_unix_s));
     format!(
         "<header><div><p class=\"load\">Load on <code>{}</code></p><h1>{}</h1></div>\
-         <span class=\"badge {class}\">{badge}</span></header>\n<p class=\"subtitle\">{}</p>\n",
+         <p class=\"corner\"><span class=\"badge {class}\">{badge}</span></p></header>\n<p class=\"subtitle\">{}</p>\n",
         escape(&target),
         escape(&words::answer(outcome)),
         escape(&subtitle),
@@ -86,11 +99,7 @@ fn boxes(outcome: &Outcome) -> String {
             or_na(outcome.generator.cpu_us_per_answer, |us| number::time(us * 1000.0)),
         ),
     ];
-    let items: String = items
-        .iter()
-        .map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value)))
-        .collect();
-    format!("<dl class=\"boxes\">{items}</dl>\n")
+    strip(items)
 }
 
 fn findings(outcome: &Outcome) -> String {
@@ -104,18 +113,18 @@ fn findings(outcome: &Outcome) -> String {
     outcome.findings.iter().map(item).collect()
 }
 
-fn section(title: &str, body: Option<String>) -> String {
-    let card = |body| format!("<h2>{title}</h2>\n<div class=\"card\">{body}</div>\n");
-    body.map(card).unwrap_or_default()
+fn figure(svg: &str) -> String {
+    format!("<figure class=\"course\">{}</figure>\n", scroll("chart", svg))
 }
 
-fn figure(svg: &str) -> String {
-    format!("<figure>{}</figure>\n", scroll("chart", svg))
+/// What is behind a chart, folded, and not for paper.
+fn data(folded: &str) -> String {
+    format!("<div class=\"data\">{folded}</div>\n")
 }
 
 fn latency(outcome: &Outcome) -> String {
     let Some(svg) = chart::percentiles(outcome) else {
-        return section("Latency", Some("<p>There was no answer to time.</p>".to_owned()));
+        return section("latency", "Latency", &card("<p>There was no answer to time.</p>"));
     };
     let since = match words::is_closed_loop(outcome) {
         true => "Counted from when a request was sent.",
@@ -127,7 +136,7 @@ fn latency(outcome: &Outcome) -> String {
     let points = details("The curve in numbers", &table(&curve_grid(outcome)));
     let times = table(&facts::times(outcome));
     let note = format!("<p class=\"dim\">{since}</p>");
-    section("Latency", Some(figure(&svg) + &note + &times + &points))
+    section("latency", "Latency", &card(&(figure(&svg) + &note + &times + &data(&points))))
 }
 
 fn curve_grid(outcome: &Outcome) -> Grid {
@@ -148,7 +157,7 @@ fn over_time(outcome: &Outcome, course: &[Stretch]) -> String {
         return String::new();
     }
     let numbers = details("The course in numbers", &table(&course_grid(course)));
-    section("Over the run", Some(figures + &numbers))
+    section("course", "Over the run", &card(&(figures + &data(&numbers))))
 }
 
 fn course_grid(course: &[Stretch]) -> Grid {
@@ -215,7 +224,7 @@ mod tests {
             let (tag, text) = piece.split_once('>').expect("a tag has an end");
             let is_style = open.last() == Some(&"style");
             let entity = |rest: &str| {
-                ["amp;", "lt;", "gt;", "quot;", "#39;"].iter().any(|name| rest.starts_with(name))
+                ["amp;", "lt;", "gt;", "quot;", "#"].iter().any(|name| rest.starts_with(name))
             };
             assert!(is_style || piece.split('&').skip(1).all(entity), "{piece}");
             assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");

@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 
 use super::moments::{Moments, sample_deviation_ns};
-use super::number::or_na;
 use super::seconds;
 use super::words::{is_closed_loop, per_second};
 use crate::{Distribution, Outcome};
+use pollux_report::number::or_na;
 
 /// httperf counts replies in windows of this length.
 const WINDOW_S: f64 = 5.0;

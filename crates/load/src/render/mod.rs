@@ -20,10 +20,8 @@ mod hlog;
 mod html;
 mod httperf;
 mod json;
-mod markup;
 mod moments;
 mod nines;
-mod number;
 mod page;
 #[cfg(test)]
 mod sample;
@@ -38,8 +36,8 @@ pub use hlog::hlog;
 pub use html::html;
 pub use httperf::httperf;
 pub use json::{JSON_SCHEMA, JSON_VERSION, json};
-pub(crate) use number::date;
-pub use number::{count, time};
+pub(crate) use pollux_report::number::date_of_unix as date;
+pub use pollux_report::number::{count, time};
 pub use table::table;
 pub use wrk::wrk;
 

@@ -4,10 +4,10 @@
 
 use super::facts;
 use super::nines::told_ns;
-use super::number;
 use super::page::{Page, Style};
 use super::words;
 use crate::{Distribution, Outcome};
+use pollux_report::number;
 
 /// Names at the left of the facts.
 const LABEL: usize = 13;

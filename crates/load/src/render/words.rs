@@ -3,8 +3,8 @@
 //! One place, so that table and page say the same thing in the same words.
 
 use super::nines::told_ns;
-use super::number;
 use crate::{Errors, FindingKind, Outcome};
+use pollux_report::number;
 
 /// Answers per second of the measured part; `None` when it had no length.
 pub(super) fn answered_per_s(outcome: &Outcome) -> Option<f64> {
@@ -160,7 +160,7 @@ mod tests {
         let answer = answer(&sample::outcome());
         // 12 s of 1000, 1100, … 2100 answers: 18,600 in all.
         assert!(answer.starts_with("1.55 k answers per second, 99 % of them within "), "{answer}");
-        assert!(answer.contains("0.0537 % of the requests failed"), "{answer}");
+        assert!(answer.contains("0.05 % of the requests failed"), "{answer}");
         assert!(answer.ends_with("a timer, not the server's speed, set the rate."), "{answer}");
     }
 

@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 
 use super::moments::{Moments, sample_deviation_ns, share_within_deviation};
-use super::number::or_na;
 use super::words::{answered_per_s, is_closed_loop, per_second};
 use crate::Outcome;
+use pollux_report::number::or_na;
 
 const TIME_UNITS: [(f64, &str); 5] =
     [(3600e9, "h"), (60e9, "m"), (1e9, "s"), (1e6, "ms"), (1e3, "us")];

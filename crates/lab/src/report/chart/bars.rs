@@ -7,7 +7,7 @@ use crate::record::{CountingRun, Profile};
 use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::Arms;
 use crate::report::{number, words};
-use pollux_draw::{Scale, Svg, fit, text_width};
+use pollux_report::{Scale, Svg, fit, text_width};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;

@@ -10,7 +10,7 @@ use crate::report::label::spread;
 use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::{self, Arms, Comparison, Panel};
 use crate::report::{number, words};
-use pollux_draw::{At, Marker, Scale, Svg, fit, heavy_width, polyline, text_width};
+use pollux_report::{At, Marker, Scale, Svg, fit, heavy_width, polyline, text_width};
 
 /// Two panels beside each other are each this wide.
 const HALF_WIDTH: f64 = 510.0;

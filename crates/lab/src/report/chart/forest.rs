@@ -12,7 +12,7 @@ use crate::record::{Record, ResultRow, Verdict};
 use crate::report::markup::{Cell, Table, escape};
 use crate::report::view::{self, Comparison};
 use crate::report::{number, words};
-use pollux_draw::{Scale, text_width};
+use pollux_report::{Scale, text_width};
 
 /// Height of a row in pixels; rows touch, so that the lines of the axis run through them.
 const ROW: u32 = 24;

@@ -9,7 +9,7 @@ use crate::record::{Interval, Measurement, Outcome, Record, Run, Steady, SteadyK
 use crate::report::markup::{Cell, Table, notes};
 use crate::report::view::{Arms, in_order};
 use crate::report::{number, words};
-use pollux_draw::{Scale, Svg, fit, polyline};
+use pollux_report::{Scale, Svg, fit, polyline};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;

@@ -7,7 +7,7 @@ use crate::report::markup::{Cell, Table, scroll};
 use crate::report::number;
 use crate::report::view::Arms;
 use crate::stats;
-use pollux_draw::{At, Marker, Scale, Svg, polyline, text_width};
+use pollux_report::{At, Marker, Scale, Svg, polyline, text_width};
 
 const WIDTH: f64 = 510.0;
 const HEIGHT: f64 = 400.0;

@@ -11,7 +11,7 @@ use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::Arms;
 use crate::report::{number, words};
 use crate::stats::{Outlier, median, tukey_flags};
-use pollux_draw::{Marker, Scale, Svg};
+use pollux_report::{Marker, Scale, Svg};
 
 const TOP: f64 = 22.0;
 const LEFT: f64 = 52.0;

@@ -9,7 +9,7 @@ use crate::record::{RequestTimesRun, TimeBucket};
 use crate::report::markup::{Cell, Table, scroll};
 use crate::report::number;
 use crate::report::view::Arms;
-use pollux_draw::{At, Scale, Svg, polyline, text_width};
+use pollux_report::{At, Scale, Svg, polyline, text_width};
 
 const WIDTH: f64 = 510.0;
 const HEIGHT: f64 = 260.0;

@@ -1,7 +1,7 @@
 //! The first screen: the question, the answers, and whether to believe them.
 
 use crate::record::{Answer, Record};
-use crate::report::markup::escape;
+use crate::report::markup::{escape, strip};
 use crate::report::{number, words};
 
 /// Facts of the environment that stand under the title, by name.
@@ -57,10 +57,5 @@ pub(crate) fn answers(answers: &[Answer]) -> String {
 
 /// Whether to believe it, in one strip.
 pub(crate) fn trust(record: &Record) -> String {
-    let item = |(name, value): (&str, String)| {
-        let class = if value.starts_with("n/a") { " class=\"na\"" } else { "" };
-        format!("<div><dt>{name}</dt><dd{class}>{}</dd></div>", escape(&value))
-    };
-    let items: String = words::trust(&record.trust).into_iter().map(item).collect();
-    format!("<dl class=\"trust\">{items}</dl>\n")
+    strip(words::trust(&record.trust))
 }

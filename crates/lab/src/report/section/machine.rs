@@ -4,7 +4,9 @@
 
 use crate::host::Reading;
 use crate::record::{Fact, LeftOut, Record, Source};
-use crate::report::markup::{Cell, Table, card, details, escape, escape_json, notes, section};
+use crate::report::markup::{
+    Cell, Table, card, details, escape, escape_json, figure_of, notes, section,
+};
 use crate::report::{number, words};
 
 /// The sources that do not work here, each with its reason and remedy.
@@ -99,7 +101,7 @@ fn gates(record: &Record) -> String {
         "disturbed by",
     ]);
     for block in &record.blocks {
-        let share = |reading| Cell::reading(reading, number::percent);
+        let share = |reading| figure_of(reading, number::percent);
         let repeats = block.repeats.map_or_else(
             || Cell::missing("", ""),
             |of| Cell::number(&of.to_string(), f64::from(of)),

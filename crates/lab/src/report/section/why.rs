@@ -2,7 +2,7 @@
 
 use crate::record::{CountingRun, Record, WhyRow};
 use crate::report::chart::bars;
-use crate::report::markup::{Cell, Table, card, details, escape, section};
+use crate::report::markup::{Cell, Table, card, details, escape, figure_of, section};
 use crate::report::number;
 use crate::report::view::{Arms, in_order};
 use crate::report::words;
@@ -58,7 +58,7 @@ fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
     for point in points {
         table.group(point);
         for row in rows.iter().filter(|row| row.point == *point) {
-            let figure = |reading| Cell::reading(reading, number::si);
+            let figure = |reading| figure_of(reading, number::si);
             table.row(&[
                 Cell::text(&row.arm),
                 figure(&row.system_calls_per_event),
@@ -67,7 +67,7 @@ fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
                 figure(&row.switches_per_event),
                 figure(&row.wakeups_per_event),
                 figure(&row.page_faults_per_event),
-                Cell::reading(&row.cpu_ns_per_event, number::nanoseconds),
+                figure_of(&row.cpu_ns_per_event, number::nanoseconds),
                 Cell::text(&row.sentence).class("wide dim"),
             ]);
         }

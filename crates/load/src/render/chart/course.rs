@@ -6,9 +6,9 @@
 use super::{FOOT, LEFT, RIGHT, TOP, WIDTH, end_labels, time_scale, value_axis};
 use crate::Outcome;
 use crate::render::nines::told_ns;
-use crate::render::number;
 use crate::render::seconds::{Stretch, measured_from_s};
-use pollux_draw::{At, Scale, Svg, polyline};
+use pollux_report::number;
+use pollux_report::{At, Scale, Svg, polyline};
 
 const HEIGHT: f64 = 240.0;
 const LOW_HEIGHT: f64 = 150.0;
@@ -30,7 +30,7 @@ pub(crate) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
     let chart = Chart::new(course, HEIGHT);
     let mut svg = chart.begin("rate", "Answers per second", &about);
     let y = Scale::linear((0.0, highest * 1.08), (chart.bottom, TOP));
-    value_axis(&mut svg, &y, number::si_tick);
+    value_axis(&mut svg, &y, number::tick);
     let tip = |stretch: &Stretch, rate: f64| {
         format!("{}: {} answers per second", span(stretch), number::si(rate))
     };
@@ -94,7 +94,7 @@ pub(crate) fn errors(course: &[Stretch]) -> Option<String> {
     // Half an error would be a strange line on an axis.
     for tick in y.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0) {
         svg.line((LEFT, y.at(tick)), (RIGHT, y.at(tick)), "grid");
-        svg.text((LEFT - 8.0, y.at(tick) + 4.0), "dim end", &number::si_tick(tick));
+        svg.text((LEFT - 8.0, y.at(tick) + 4.0), "dim end", &second(tick).to_string());
     }
     for stretch in course.iter().filter(|stretch| stretch.errors > 0) {
         let (from, to) = (chart.x.at(stretch.start_s), chart.x.at(stretch.end_s));
@@ -135,7 +135,7 @@ impl<'a> Chart<'a> {
             }
         }
         for tick in self.x.ticks(10) {
-            svg.text((self.x.at(tick), self.bottom + 18.0), "dim mid", &second(tick));
+            svg.text((self.x.at(tick), self.bottom + 18.0), "dim mid", &number::tick(tick));
         }
         let middle = (LEFT + RIGHT) / 2.0;
         svg.text((middle, self.height - 6.0), "dim mid", "seconds since the start");
@@ -164,7 +164,7 @@ fn span(stretch: &Stretch) -> String {
     format!("{} to {} s", second(stretch.start_s), second(stretch.end_s))
 }
 
-/// A time on the axis, without a fraction where it has none.
-fn second(second: f64) -> String {
-    if second.fract() == 0.0 { format!("{second:.0}") } else { format!("{second:.2}") }
+/// A time on the axis to a hundredth, without zeros at its end.
+fn second(second: f64) -> f64 {
+    (second * 100.0).round() / 100.0
 }

@@ -9,7 +9,7 @@ mod percentiles;
 pub(super) use course::{errors, latency, rate};
 pub(super) use percentiles::percentiles;
 
-use pollux_draw::{At, Scale, Svg};
+use pollux_report::{At, Scale, Svg};
 
 /// Width of a chart.
 const WIDTH: f64 = 1040.0;

@@ -3,9 +3,9 @@
 
 use super::{LEFT, RIGHT, TOP, WIDTH, end_labels, time_scale, value_axis};
 use crate::render::nines::{Point, curve, nines, told_ns};
-use crate::render::number;
 use crate::{Distribution, Outcome};
-use pollux_draw::{At, Scale, Svg, polyline};
+use pollux_report::number;
+use pollux_report::{At, Scale, Svg, polyline};
 
 const HEIGHT: f64 = 360.0;
 const BOTTOM: f64 = HEIGHT - super::FOOT;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::host::Reading;
 use crate::record::{CountingRun, Measurement, Outcome, Record};
-use crate::report::markup::{Cell, Table, notes};
+use crate::report::markup::{Cell, Table, figure_of, notes};
 use crate::report::number;
 use crate::report::view::in_order;
 use crate::stats::median;
@@ -36,7 +36,7 @@ pub(super) fn table(record: &Record, experiment: &str) -> String {
         table.group(point);
         for run in runs.iter().filter(|run| run.point == point) {
             let each = |names: &[&str]| per_request(run, names);
-            let show = |reading: Reading<f64>| Cell::reading(&reading, number::si);
+            let show = |reading: Reading<f64>| figure_of(&reading, number::si);
             let (cycles, instructions) = (each(&["cycles"]), each(&["instructions"]));
             let (branches, misses) = (each(&["branches"]), each(&["branch_misses"]));
             let share = misses.clone().and_then(|m| branches.clone().map(|b| m / b));
@@ -54,7 +54,7 @@ pub(super) fn table(record: &Record, experiment: &str) -> String {
                 show(per_cycle),
                 show(branches),
                 show(misses),
-                Cell::reading(&share, number::percent),
+                figure_of(&share, number::percent),
             ]);
         }
     }

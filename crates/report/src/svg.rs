@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use crate::escape;
+use crate::markup::escape;
 
 /// Markers in the order in which the arms use them; seven, so that with eight colours no pair of
 /// colour and marker comes twice before the 57th arm.

@@ -1,0 +1,17 @@
+//! Pages, charts and figures of everything that pollux reports: the lab's runs and those of `load`.
+//!
+//! One page, one style sheet, one way to write a figure. Charts are drawn by hand from axes and the small
+//! part of SVG that they use. Nothing here knows what is shown, and nothing but the style sheet names a
+//! colour: looks are classes.
+
+#![forbid(unsafe_code)]
+
+pub mod markup;
+pub mod number;
+mod page;
+mod scale;
+mod svg;
+
+pub use page::{page, page_with_script};
+pub use scale::Scale;
+pub use svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};
