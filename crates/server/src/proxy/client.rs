@@ -141,7 +141,9 @@ impl Client {
         if let Some(fault) = exchange.fault {
             return self.fail(shared, actions, at, fault);
         }
-        if exchange.is_client_paused && !exchange.request.is_full() {
+        // What came early, behind a request that became a tunnel, is part of it.
+        let waits = exchange.is_client_paused || exchange.is_tunnel;
+        if waits && !exchange.request.is_full() {
             exchange.is_client_paused = false;
             actions.resume_input();
             self.set_busy_deadline(shared, actions, at);

@@ -202,7 +202,7 @@ impl Table for ProxyLimits {
             time("request_timeout", "Time for a request and its answer together", "1h");
         let tunnel_timeout = time(
             "tunnel_timeout",
-            "Longest time without a byte from the backend after an upgrade (WebSocket)",
+            "Longest time without a byte in either direction after an upgrade (WebSocket)",
             "1h",
         );
         let upstream_idle_timeout = time(

@@ -186,6 +186,7 @@ impl Upstream {
     /// Sends on what the request has, and says by when the backend has to answer.
     fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
         let first_byte_timeout = shared.limits.first_byte_timeout;
+        let tunnel_end = shared.deadline(shared.limits.tunnel_timeout);
         let now = shared.now.at;
         let exchange = shared.exchange(at);
         let way = &mut exchange.request;
@@ -205,6 +206,9 @@ impl Upstream {
         }
         if sent_bytes == 0 {
             return;
+        }
+        if exchange.is_tunnel && !exchange.response.is_full() {
+            actions.set_deadline(tunnel_end);
         }
         // More is to come: only when this has left, so that what waits here stays little.
         way.is_leaving = true;
