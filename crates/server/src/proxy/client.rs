@@ -335,7 +335,8 @@ impl Client {
     /// The exchange has failed: an answer of the proxy where none has begun, else the end.
     #[cold]
     fn fail(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32, fault: Fault) {
-        if fault.party() == Party::Upstream {
+        // Why a connect failed was told where it did.
+        if fault.party() == Party::Upstream && fault != Fault::ConnectFailed {
             shared.report_fault(at, fault);
         }
         let exchange = shared.exchange(at);
