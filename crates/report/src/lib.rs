@@ -11,6 +11,7 @@ pub mod number;
 mod page;
 mod scale;
 mod svg;
+pub mod terminal;
 
 pub use page::{page, page_with_script};
 pub use scale::Scale;

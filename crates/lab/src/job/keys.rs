@@ -142,7 +142,8 @@ pub const KEYS: &[Key] = &[
         default: Some("30"),
         reason: "two and a half times the blocks make intervals a third narrower, more pays \
                  little; `blocks` where that is more",
-        about: "most blocks, when the intervals are wider than `precision`",
+        about: "most blocks, when the intervals are wider than `precision`; disturbed blocks of whole \
+                runs are repeated beyond it",
         example: "30",
     },
     Key {

@@ -4,6 +4,8 @@
 //! a matrix for each curve. No line is wider than asked for, what is read through a pipe is never
 //! cut, and no control character of the record reaches the terminal.
 
+use pollux_report::terminal::{self, Style, cut, printable};
+
 use super::view::{self, Comparison, Panel};
 use super::{number, words};
 use crate::record::{Record, ResultRow, Verdict, WhyRow};
@@ -36,36 +38,12 @@ pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
     page.out
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
-    Plain,
-    Bold,
-    Dim,
-    Good,
-    Bad,
-    Open,
-}
-
-impl Style {
-    fn of(verdict: Verdict) -> Self {
-        match words::verdict_class(verdict) {
-            "good" => Self::Good,
-            "bad" => Self::Bad,
-            "open" => Self::Open,
-            _ => Self::Plain,
-        }
-    }
-
-    /// Select Graphic Rendition code (ECMA-48).
-    fn code(self) -> Option<u8> {
-        match self {
-            Self::Plain => None,
-            Self::Bold => Some(1),
-            Self::Dim => Some(2),
-            Self::Good => Some(32),
-            Self::Bad => Some(31),
-            Self::Open => Some(33),
-        }
+fn style_of(verdict: Verdict) -> Style {
+    match words::verdict_class(verdict) {
+        "good" => Style::Good,
+        "bad" => Style::Bad,
+        "open" => Style::Open,
+        _ => Style::Plain,
     }
 }
 
@@ -98,18 +76,8 @@ struct Page {
 
 impl Page {
     fn line(&mut self, pieces: &[Piece]) {
-        let mut left = self.width;
-        let mut line = String::new();
-        for piece in pieces {
-            let text = cut(&piece.text, left);
-            left -= text.chars().count();
-            match piece.style.code().filter(|_| self.colour && !text.trim().is_empty()) {
-                Some(code) => line.push_str(&format!("\u{1b}[{code}m{text}\u{1b}[0m")),
-                None => line.push_str(&text),
-            }
-        }
-        self.out.push_str(line.trim_end());
-        self.out.push('\n');
+        let pieces = pieces.iter().map(|piece| (&*piece.text, piece.style));
+        self.out.push_str(&terminal::line(pieces, self.width, self.colour));
     }
 
     fn words(&mut self, text: &str, style: Style) {
@@ -206,7 +174,7 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
                 Piece::new(&page.name(&row.arm), Style::Plain),
                 Piece::new(&words::value(row), Style::Plain),
                 Piece::new(&words::ratio_and_interval(row), Style::Plain),
-                Piece::new(&words::judgement(row), Style::of(row.verdict)),
+                Piece::new(&words::judgement(row), style_of(row.verdict)),
                 Piece::new(&why(record, row), Style::Dim),
             ]);
         }
@@ -297,7 +265,7 @@ fn matrix_piece(row: Option<&ResultRow>) -> Piece {
         (Verdict::Baseline, Some(value)) => Piece::figure(&number::si(value), Style::Plain),
         (verdict, _) => {
             let cell = words::cell(row).unwrap_or_else(|| words::verdict_sign(verdict).to_string());
-            Piece::figure(&cell, Style::of(verdict))
+            Piece::figure(&cell, style_of(verdict))
         }
     }
 }
@@ -342,17 +310,4 @@ fn foot(page: &mut Page, record: &Record) {
     for reason in view::in_order(failures.chain(record.cuts.iter().map(String::as_str))) {
         page.paragraph(&format!("Left out or cut: {reason}"), Style::Dim, 2);
     }
-}
-
-/// The text without control characters, which a terminal would obey.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-/// The text, cut with an ellipsis where it is longer than the room.
-fn cut(text: &str, room: usize) -> String {
-    if text.chars().count() <= room || room == 0 {
-        return text.chars().take(room).collect();
-    }
-    text.chars().take(room - 1).chain(['…']).collect()
 }

@@ -2,6 +2,8 @@
 //!
 //! The table writes through it. No control character of an outcome reaches the terminal.
 
+use pollux_report::terminal::{self, Style, printable};
+
 use super::facts::Grid;
 
 /// Below this nothing could be read; the lines are then as wide as this.
@@ -10,29 +12,6 @@ const WIDTH_MIN: usize = 40;
 const GAP: &str = "  ";
 /// The first column gives way to the figures, down to this.
 const NAME_MIN: usize = 20;
-
-/// How a text looks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
-    Plain,
-    Bold,
-    Dim,
-    Bad,
-    Open,
-}
-
-impl Style {
-    /// Select Graphic Rendition code (ECMA-48).
-    fn code(self) -> Option<u8> {
-        match self {
-            Self::Plain => None,
-            Self::Bold => Some(1),
-            Self::Dim => Some(2),
-            Self::Bad => Some(31),
-            Self::Open => Some(33),
-        }
-    }
-}
 
 /// A text that is being written.
 pub(super) struct Page {
@@ -61,18 +40,7 @@ impl Page {
 
     /// One line of pieces, cut at the width.
     pub(super) fn line(&mut self, pieces: &[(&str, Style)]) {
-        let mut left = self.width;
-        let mut line = String::new();
-        for (text, style) in pieces {
-            let text = cut(&printable(text), left);
-            left -= text.chars().count();
-            match style.code().filter(|_| self.colour && !text.trim().is_empty()) {
-                Some(code) => line.push_str(&format!("\u{1b}[{code}m{text}\u{1b}[0m")),
-                None => line.push_str(&text),
-            }
-        }
-        self.out.push_str(line.trim_end());
-        self.out.push('\n');
+        self.out.push_str(&terminal::line(pieces.iter().copied(), self.width, self.colour));
     }
 
     /// Words over as many lines as they need, after a label that is as wide as `indent`.
@@ -158,19 +126,6 @@ fn wrap(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// The text without control characters, which a terminal would obey.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-/// The text, cut with an ellipsis where it is longer than the room.
-fn cut(text: &str, room: usize) -> String {
-    if text.chars().count() <= room || room == 0 {
-        return text.chars().take(room).collect();
-    }
-    text.chars().take(room - 1).chain(['…']).collect()
-}
-
 /// The end of the text, where names that begin alike differ.
 fn cut_front(text: &str, room: usize) -> String {
     let count = text.chars().count();
@@ -185,8 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_at_the_end_and_names_at_the_front() {
-        assert_eq!((cut("abcdef", 4), cut("abcd", 4)), ("abc…".into(), "abcd".into()));
+    fn names_are_cut_at_the_front() {
         assert_eq!((cut_front("abcdef", 4), cut_front("abcd", 4)), ("…def".into(), "abcd".into()));
     }
 

@@ -2,9 +2,11 @@
 //!
 //! `pollux load` shows it at the end. What makes the figures doubtful stands first and last.
 
+use pollux_report::terminal::Style;
+
 use super::facts;
 use super::nines::told_ns;
-use super::page::{Page, Style};
+use super::page::Page;
 use super::words;
 use crate::{Distribution, Outcome};
 use pollux_report::number;
