@@ -112,7 +112,7 @@ pub(crate) enum LabCommand {
     Axes {
         /// Only those of this experiment
         #[arg(value_name = "EXPERIMENT", value_parser = values::experiment())]
-        experiment: Option<Experiment>,
+        experiment: Option<&'static dyn Experiment>,
     },
     /// Show what a job would run, what it would leave out, and how long it would take
     Plan {

@@ -1,7 +1,8 @@
 //! The axes of the experiments as flags, made from the lab's own table.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use pollux_lab::experiments::{Axis, AxisKind, Experiment};
+use pollux_lab::axis::{Axis, AxisKind};
+use pollux_lab::experiments::{self, Experiment};
 
 use crate::values::Offered;
 
@@ -40,16 +41,17 @@ impl FromArgMatches for AxisFlags {
     }
 }
 
-fn axes() -> impl Iterator<Item = (Experiment, &'static Axis)> {
-    Experiment::ALL
+fn axes() -> impl Iterator<Item = (&'static dyn Experiment, &'static Axis)> {
+    experiments::ALL
         .into_iter()
         .flat_map(|experiment| experiment.axes().iter().map(move |axis| (experiment, axis)))
 }
 
 /// What `pollux lab axes` prints: the axes of one experiment, or of all.
-pub(crate) fn text(only: Option<Experiment>) -> String {
+pub(crate) fn text(only: Option<&dyn Experiment>) -> String {
     let mut text = String::new();
-    for experiment in Experiment::ALL.into_iter().filter(|each| only.is_none_or(|one| one == *each))
+    for experiment in
+        experiments::ALL.into_iter().filter(|each| only.is_none_or(|one| one == *each))
     {
         let blank = if text.is_empty() { "" } else { "\n" };
         text += &format!("{blank}{experiment}: {}\n", experiment.about());
@@ -84,7 +86,7 @@ fn list(arg: Arg, value: &'static str) -> Arg {
     arg.hide_possible_values(true)
 }
 
-fn flag(experiment: Experiment, axis: &'static Axis) -> Arg {
+fn flag(experiment: &dyn Experiment, axis: &'static Axis) -> Arg {
     let original = axis.original.map(|option| format!("; {option} of the original"));
     let default = axis.default.join(",");
     let help = format!(

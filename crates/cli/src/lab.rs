@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use pollux_engine::Driver;
 use pollux_lab::arm::Peer;
+use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::compare::{self, Change};
 use pollux_lab::error::in_words;
-use pollux_lab::experiments::Experiment;
+use pollux_lab::experiments;
 use pollux_lab::experiments::floor::FloorOptions;
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides, VERSION_JOB};
-use pollux_lab::measure::{Line, RunSpec, measure};
+use pollux_lab::measure::Line;
 use pollux_lab::plan::{Machine, Plan, Resources, Wanted, commands, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
@@ -293,14 +294,11 @@ fn compare_results(
 
 fn list(as_json: bool) -> Result<ExitCode, Failure> {
     let sources = Sources::probe();
-    let mechanisms = Driver::ALL
-        .map(|driver| (driver.name(), missing_here(Wanted::Driver(Experiment::Http, driver))));
-    let peers = Peer::ALL.map(|peer| {
-        let experiment = Experiment::ALL.into_iter().find(|e| e.peers().contains(&peer));
-        (peer.name(), experiment.and_then(|e| missing_here(Wanted::Peer(e, peer))))
-    });
+    let mechanisms =
+        Driver::ALL.map(|driver| (driver.name(), missing_here(Wanted::Driver(driver))));
+    let peers = Peer::ALL.map(|peer| (peer.name(), missing_here(Wanted::Peer(peer))));
     if as_json {
-        let experiments = Experiment::ALL.map(|e| (e.name(), e.about()));
+        let experiments = experiments::ALL.map(|e| (e.name(), e.about()));
         let jobs: Vec<_> = job::list().iter().map(|job| (job.name, job.about)).collect();
         output::result(&json(&serde_json::json!({
             "experiments": experiments.map(|(name, about)| serde_json::json!({ "name": name, "about": about })),
@@ -312,7 +310,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::from("Experiments\n");
-    for experiment in Experiment::ALL {
+    for experiment in experiments::ALL {
         text += &output::entry(experiment.name(), 15, experiment.about());
     }
     text += "\nBuilt-in jobs\n";
@@ -347,17 +345,16 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let mut text = String::new();
     let stdin = std::io::stdin();
     stdin.take(SPEC_BYTES_MAX).read_to_string(&mut text).map_err(Failure::failed)?;
-    let spec: RunSpec = serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("standard input holds no run: {error}")))?;
+    let task = Task::read(&text).map_err(|error| Failure::usage(in_words(&error)))?;
     raise_descriptor_limit().map_err(Failure::failed)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     // A run without its runner would only disturb whoever comes next. One that has a server and a
     // load generator to end is told so by a signal that it can catch.
-    let goodbye = match spec.has_processes() {
+    let goodbye = match task.experiment.has_processes() {
         true => rustix::process::Signal::TERM,
         false => rustix::process::Signal::KILL,
     };
-    if spec.has_processes() {
+    if task.experiment.has_processes() {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             let flag = Arc::clone(&is_interrupted);
             signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
@@ -366,7 +363,7 @@ fn measure_one() -> Result<ExitCode, Failure> {
     rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
     let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
     let done = measure(
-        &spec,
+        &task,
         &mut |interval| {
             // A runner that went away is noticed at the end.
             let _ = line(&Line::Interval(*interval));
@@ -392,7 +389,7 @@ fn subject() -> Result<ExitCode, Failure> {
     rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
     let (mut orders, mut answers) = (std::io::stdin().lock(), std::io::stdout().lock());
     let is_interrupted = || is_interrupted.load(Relaxed);
-    pollux_lab::turns::serve(&mut orders, &mut answers, &is_interrupted)
+    serve(&mut orders, &mut answers, &is_interrupted)
         .map_err(|error| Failure::failed(in_words(&error)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,8 @@
 use pollux_doctor::room::FDS_SPARE;
 use pollux_doctor::{Asked, Concern, Demands, Diagnosis, Readings};
 
-use crate::experiments::{Experiment, herd};
+use crate::axis::Value;
+use crate::experiments::herd;
 use crate::job::{self, DEFAULT_JOB, Job, Part};
 use crate::plan::{Machine, Plan, Resources};
 use crate::record::LeftOut;
@@ -55,8 +56,9 @@ pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn of_every_job() -> u64 {
     let plans = job::list().iter().filter_map(|job| plan(job.name, u64::MAX));
     let points = plans.flat_map(|plan| plan.points);
-    let in_one = points.filter(|point| point.experiment != Experiment::Http);
-    let needed = in_one.map(|point| point.experiment.fds_needed(&point.point.axes));
+    let in_one =
+        points.filter(|point| point.experiment.needs(&point.point.axes).processes_max == 1);
+    let needed = in_one.map(|point| point.experiment.needs(&point.point.axes).fds);
     needed.max().unwrap_or_default() + FDS_SPARE
 }
 
@@ -101,13 +103,12 @@ fn of_job(job: &Job) -> Vec<Concern> {
 fn of_part(part: &Part) -> Vec<Concern> {
     let values = |axis| part.axes.get(axis).map_or(&[][..], Vec::as_slice);
     let concern = Concern::by_name(part.experiment.name()).unwrap_or(Concern::Everything);
-    let is_server = part.experiment == Experiment::Http;
     let more = [
-        (Concern::Dead, values("dead").iter().any(|dead| dead != "0")),
-        (Concern::Churn, values("keepalive").iter().any(|kept| kept == "false")),
+        (Concern::Dead, values("dead").iter().any(|dead| *dead != Value::Number(0))),
+        (Concern::Churn, values("keepalive").contains(&Value::Switch(false))),
         (Concern::Sweep, values("connections").len() >= SWEEP_VALUES_MIN),
     ];
-    let more = more.into_iter().filter(|(_, is_asked)| is_server && *is_asked);
+    let more = more.into_iter().filter(|(_, is_asked)| *is_asked);
     std::iter::once(concern).chain(more.map(|(concern, _)| concern)).collect()
 }
 

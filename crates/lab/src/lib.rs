@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod arm;
+pub mod axis;
+pub mod child;
 pub mod compare;
 pub mod doctor;
 pub mod error;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::axis::Axes;
 use crate::host::Reading;
 pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
@@ -198,7 +199,7 @@ pub struct Point {
     /// Short text, unique within the experiment, such as `pipe, 2000 streams`.
     pub label: String,
     /// Axis names and values, such as `pipes` → `1000`.
-    pub axes: BTreeMap<String, String>,
+    pub axes: Axes,
 }
 
 /// What was read from the host around one block.

@@ -10,7 +10,7 @@ use super::kind::{self, refusal};
 use super::mistake::did_you_mean;
 use super::walk::{Said, Table, Walk, scalar, wrong_type};
 use crate::arm::{Arm, ArmKind, Build, Peer, Program, Wait};
-use crate::experiments::Experiment;
+use crate::experiments::{self, Experiment};
 
 /// Most arms that a user names; more than a table can show side by side.
 pub(super) const NAMED_MAX: usize = 16;
@@ -43,7 +43,7 @@ impl Group {
     const EACH: [(&str, Self); 3] =
         [("all", Self::All), ("mechanisms", Self::Mechanisms), ("others", Self::Others)];
 
-    fn of(self, experiment: Experiment) -> Vec<Arm> {
+    fn of(self, experiment: &dyn Experiment) -> Vec<Arm> {
         let drivers = experiment.drivers().iter().copied().map(Arm::driver);
         let waits = experiment.waits().iter().copied().map(Arm::wait);
         let peers = experiment.peers().iter().copied().map(Arm::peer);
@@ -71,12 +71,12 @@ pub fn arm_names() -> Vec<&'static str> {
 }
 
 /// Every arm that an experiment has by itself.
-pub(super) fn all_of(experiment: Experiment) -> Vec<Arm> {
+pub(super) fn all_of(experiment: &dyn Experiment) -> Vec<Arm> {
     Group::All.of(experiment)
 }
 
 /// The arms of `experiment` among those that were asked for, each once.
-pub(super) fn of(asked: &[Asked], experiment: Experiment) -> Vec<Arm> {
+pub(super) fn of(asked: &[Asked], experiment: &dyn Experiment) -> Vec<Arm> {
     let mut arms: Vec<Arm> = Vec::new();
     for asked in asked {
         for arm in one(asked, experiment) {
@@ -88,7 +88,7 @@ pub(super) fn of(asked: &[Asked], experiment: Experiment) -> Vec<Arm> {
     arms
 }
 
-fn one(asked: &Asked, experiment: Experiment) -> Vec<Arm> {
+fn one(asked: &Asked, experiment: &dyn Experiment) -> Vec<Arm> {
     match asked {
         Asked::Group(group) => group.of(experiment),
         Asked::Known(name) => known_of(name, experiment).into_iter().collect(),
@@ -98,28 +98,31 @@ fn one(asked: &Asked, experiment: Experiment) -> Vec<Arm> {
 }
 
 /// A driver that the experiment can't run on stays: the plan leaves it out, with the reason.
-fn known_of(name: &str, experiment: Experiment) -> Option<Arm> {
+fn known_of(name: &str, experiment: &dyn Experiment) -> Option<Arm> {
     let driver = name.parse::<Driver>().ok().filter(|_| !experiment.drivers().is_empty());
     let wait = Wait::by_name(name).filter(|wait| experiment.waits().contains(wait));
     let peer = Peer::by_name(name).filter(|peer| experiment.peers().contains(peer));
     driver.map(Arm::driver).or(wait.map(Arm::wait)).or(peer.map(Arm::peer))
 }
 
-fn takes(experiment: Experiment, kind: &ArmKind) -> bool {
+fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
     match kind {
         ArmKind::Build(_) => !experiment.drivers().is_empty(),
-        ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.takes_servers(),
+        ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.is_server(),
         _ => true,
     }
 }
 
 /// Why the first of `asked` that none of `experiments` has is none of theirs, with its name.
-pub(super) fn stranger(asked: &[Asked], experiments: &[Experiment]) -> Option<(String, String)> {
+pub(super) fn stranger(
+    asked: &[Asked],
+    experiments: &[&'static dyn Experiment],
+) -> Option<(String, String)> {
     let is_strange = |asked: &&Asked| {
         !matches!(asked, Asked::Group(_))
             && experiments.iter().all(|experiment| one(asked, *experiment).is_empty())
     };
-    let names = |experiments: &[Experiment]| -> Vec<&str> {
+    let names = |experiments: &[&dyn Experiment]| -> Vec<&str> {
         experiments.iter().map(|experiment| experiment.name()).collect()
     };
     let here = names(experiments).join(", ");
@@ -132,7 +135,7 @@ pub(super) fn stranger(asked: &[Asked], experiments: &[Experiment]) -> Option<(S
             format!("{here}: no server; expected a program that prints a figure, with a pattern"),
         )),
         asked @ Asked::Known(name) => {
-            let owners = Experiment::ALL.iter().copied();
+            let owners = experiments::ALL.into_iter();
             let owners: Vec<_> = owners.filter(|each| !one(asked, *each).is_empty()).collect();
             let owners = names(&owners).join(", ");
             Some((name.clone(), format!("no arm of {here}; it belongs to {owners}")))
@@ -142,7 +145,7 @@ pub(super) fn stranger(asked: &[Asked], experiments: &[Experiment]) -> Option<(S
 }
 
 /// What is wrong with a list that leaves nothing for `experiment`.
-pub(super) fn nothing_left(experiment: Experiment) -> String {
+pub(super) fn nothing_left(experiment: &dyn Experiment) -> String {
     let names: Vec<String> = all_of(experiment).into_iter().map(|arm| arm.name).collect();
     format!("no arm is left of {experiment}, which has {}", names.join(", "))
 }
@@ -318,6 +321,7 @@ mod tests {
     use pollux_poller::Mechanism;
 
     use super::*;
+    use crate::experiments::known;
 
     fn names(arms: &[Arm]) -> Vec<&str> {
         arms.iter().map(|arm| arm.name.as_str()).collect()
@@ -332,16 +336,16 @@ mod tests {
     fn a_name_means_what_the_experiment_has_of_that_name() {
         let asked: Vec<Asked> =
             ["epoll", "uring", "nginx"].into_iter().map(|name| word(name).expect(name)).collect();
-        let http = of(&asked, Experiment::Http);
+        let http = of(&asked, known("http"));
         assert_eq!(http[1].kind, ArmKind::Driver(Driver::Completion));
         assert_eq!(names(&http), ["epoll", "uring", "nginx"]);
-        let herd = of(&asked, Experiment::Herd);
+        let herd = of(&asked, known("herd"));
         assert_eq!(herd[0].kind, ArmKind::Wait(Wait::Epoll));
         assert_eq!(names(&herd), ["epoll", "uring"]);
         // What an experiment can't run on is for the plan to say.
-        assert_eq!(names(&of(&asked, Experiment::Streams)), ["epoll", "uring"]);
-        assert_eq!(stranger(&asked, &[Experiment::Chain, Experiment::Http]), None);
-        let (name, what) = stranger(&asked, &[Experiment::Chain]).expect("nginx is no library");
+        assert_eq!(names(&of(&asked, known("streams"))), ["epoll", "uring"]);
+        assert_eq!(stranger(&asked, &[known("chain"), known("http")]), None);
+        let (name, what) = stranger(&asked, &[known("chain")]).expect("nginx is no library");
         assert_eq!((&*name, &*what), ("nginx", "no arm of chain; it belongs to http"));
     }
 
@@ -349,11 +353,11 @@ mod tests {
     fn groups_hold_each_arm_once_and_servers_are_for_experiments_that_take_them() {
         let asked = [word("mechanisms"), word("epoll"), word("raw-epoll"), word("others")];
         let asked: Vec<Asked> = asked.into_iter().map(|asked| asked.expect("a word")).collect();
-        let all = of(&asked, Experiment::Http);
-        assert_eq!(all.len(), all_of(Experiment::Http).len());
-        assert_eq!(names(&of(&[server("mine")], Experiment::Http)), ["mine"]);
-        assert!(of(&[server("mine")], Experiment::Pipes).is_empty());
-        assert!(stranger(&[server("mine")], &[Experiment::Pipes]).is_some());
+        let all = of(&asked, known("http"));
+        assert_eq!(all.len(), all_of(known("http")).len());
+        assert_eq!(names(&of(&[server("mine")], known("http"))), ["mine"]);
+        assert!(of(&[server("mine")], known("pipes")).is_empty());
+        assert!(stranger(&[server("mine")], &[known("pipes")]).is_some());
     }
 
     #[test]
@@ -395,7 +399,7 @@ mod tests {
     fn the_usual_baseline_gives_way_to_the_first_arm() {
         let arms = |names: &[&str]| {
             let asked: Vec<Asked> = names.iter().map(|name| word(name).expect(name)).collect();
-            of(&asked, Experiment::Herd)
+            of(&asked, known("herd"))
         };
         let baseline = |names: &[&str]| default_baseline(&arms(names));
         assert_eq!(baseline(&["block", "epoll"]).as_deref(), Some("epoll"));

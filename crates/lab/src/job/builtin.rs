@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::experiments::Experiment;
+use crate::experiments;
 
 use super::mistake::{JobError, Place, did_you_mean};
 use super::{Job, Overrides};
@@ -110,7 +110,7 @@ pub fn find(target: &str) -> Result<Job, JobError> {
     if let Some(text) = builtin(target) {
         return Job::parse(text, &format!("jobs/{target}.toml"));
     }
-    match Experiment::by_name(target) {
+    match experiments::by_name(target) {
         Some(experiment) => Job::for_experiment(experiment, &Overrides::default()),
         None => Err(JobError::one(Place::Target, unknown(target))),
     }
@@ -130,8 +130,8 @@ fn read(path: &Path) -> Result<String, JobError> {
 
 fn unknown(target: &str) -> String {
     let jobs: Vec<_> = list().iter().map(|builtin| builtin.name).collect();
-    let experiments = Experiment::ALL.map(Experiment::name);
-    let suggestion = did_you_mean(target, jobs.iter().copied().chain(experiments));
+    let experiments = experiments::names();
+    let suggestion = did_you_mean(target, jobs.iter().copied().chain(experiments.iter().copied()));
     format!(
         "\"{target}\" is no job; expected a path to a .toml file, a built-in job ({}) or an \
          experiment ({}){suggestion}",

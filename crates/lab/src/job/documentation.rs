@@ -4,7 +4,8 @@
 
 use std::fmt::Write as _;
 
-use crate::experiments::{Axis, Experiment};
+use crate::axis::{Axes, Axis};
+use crate::experiments::{self, Experiment};
 use crate::stats::Direction;
 
 use super::builtin::list;
@@ -71,7 +72,7 @@ pub fn documentation_page() -> String {
             key_row(&mut page, key);
         }
     }
-    for experiment in Experiment::ALL {
+    for experiment in experiments::ALL {
         heading(&mut page, &format!("Axes of `{experiment}`"));
         writeln!(
             page,
@@ -95,10 +96,8 @@ pub fn documentation_page() -> String {
 }
 
 /// What an external program has to print there.
-fn figure(experiment: Experiment) -> String {
-    let axes =
-        experiment.axes().iter().map(|axis| (axis.name.to_owned(), axis.default[0].to_owned()));
-    let metric = experiment.metric_at(&axes.collect(), false);
+fn figure(experiment: &dyn Experiment) -> String {
+    let metric = experiment.metric(&Axes::defaults(experiment.axes()), false);
     let better = match metric.direction {
         Direction::HigherIsBetter => "more",
         Direction::LowerIsBetter => "less",

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use crate::experiments::{Axis, Experiment};
+use crate::axis::Axis;
+use crate::experiments::{self, Experiment};
 
 use super::kind::Kind;
 
@@ -406,11 +407,11 @@ pub(super) fn default<T>(name: &str, read: fn(&Key, &str) -> Result<T, String>) 
 }
 
 /// The axis called `name` in any experiment, with the experiments that have it.
-pub(super) fn axis_owners(name: &str) -> Vec<(Experiment, &'static Axis)> {
-    let of = |experiment: Experiment| {
+pub(super) fn axis_owners(name: &str) -> Vec<(&'static dyn Experiment, &'static Axis)> {
+    let of = |experiment: &'static dyn Experiment| {
         experiment.axes().iter().find(|axis| axis.name == name).map(|axis| (experiment, axis))
     };
-    Experiment::ALL.into_iter().filter_map(of).collect()
+    experiments::ALL.into_iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
@@ -427,7 +428,7 @@ mod tests {
                 assert!(!section.headers().contains(name), "{name} is also a header");
             }
         }
-        for axis in Experiment::ALL.iter().flat_map(|experiment| experiment.axes()) {
+        for axis in experiments::ALL.iter().flat_map(|experiment| experiment.axes()) {
             assert!(find(Section::Job, axis.name).is_none(), "{} hides a key", axis.name);
         }
     }

@@ -10,7 +10,7 @@ use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
 use pollux_engine::Driver;
 use toml::de::DeValue;
 
-use crate::experiments::Experiment;
+use crate::experiments::{self, Experiment};
 
 use super::arms::arm_names;
 use super::keys::Key;
@@ -79,7 +79,7 @@ impl Kind {
             Self::Profile(low, high) => format!("samples per second from {low} to {high}"),
             Self::Texts => "a list of texts".to_owned(),
             Self::Experiment => {
-                format!("one of {}", Experiment::ALL.map(Experiment::name).join(", "))
+                format!("one of {}", experiments::names().join(", "))
             }
             Self::CommandLine => "a command line that splits into words".to_owned(),
             Self::ServerLine => "a command line with {port} or {address} in it".to_owned(),
@@ -189,9 +189,9 @@ pub(super) fn profile(key: &Key, text: &str) -> Result<u32, String> {
 }
 
 /// Reads a [`Kind::Experiment`].
-pub(super) fn experiment(key: &Key, text: &str) -> Result<Experiment, String> {
-    Experiment::by_name(text).ok_or_else(|| {
-        let suggestion = did_you_mean(text, Experiment::ALL.map(Experiment::name));
+pub(super) fn experiment(key: &Key, text: &str) -> Result<&'static dyn Experiment, String> {
+    experiments::by_name(text).ok_or_else(|| {
+        let suggestion = did_you_mean(text, experiments::names());
         format!("no such experiment; expected {}{suggestion}", key.kind.accepts())
     })
 }

@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::arm::Arm;
+use crate::axis::Value;
 use crate::experiments::Experiment;
 
 /// Everything that a lab run is told.
@@ -69,13 +70,13 @@ pub struct Part {
     /// Name within the job.
     pub name: String,
     /// The experiment.
-    pub experiment: Experiment,
+    pub experiment: &'static dyn Experiment,
     /// What is compared, each under a name of its own.
     pub arms: Vec<Arm>,
     /// Name of the arm that the others are compared with.
     pub baseline: String,
     /// Values of each axis of the experiment, complete and checked.
-    pub axes: BTreeMap<String, Vec<String>>,
+    pub axes: BTreeMap<String, Vec<Value>>,
     /// Time before the measured window.
     pub ramp_time: Duration,
     /// Length of the measured window.

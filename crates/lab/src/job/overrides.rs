@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use crate::experiments::{Axis, AxisKind, Experiment};
+use crate::axis::{Axis, AxisKind, Value};
+use crate::experiments::{self, Experiment};
 
 use super::arms::{self, Asked};
 use super::keys::{self, Key, Section};
 use super::kind;
 use super::mistake::{JobError, Mistake, Place, did_you_mean};
-use super::parse::default_values;
 use super::rules;
 use super::{Job, Part};
 
@@ -66,8 +66,11 @@ impl Job {
     ///
     /// # Errors
     /// Every mistake of the flags, each with its flag.
-    pub fn for_experiment(experiment: Experiment, overrides: &Overrides) -> Result<Self, JobError> {
-        let axis = |axis: &Axis| (axis.name.to_owned(), default_values(axis));
+    pub fn for_experiment(
+        experiment: &'static dyn Experiment,
+        overrides: &Overrides,
+    ) -> Result<Self, JobError> {
+        let axis = |axis: &Axis| (axis.name.to_owned(), axis.defaults());
         let arms = arms::all_of(experiment);
         let part = Part {
             name: experiment.name().to_owned(),
@@ -196,7 +199,7 @@ impl Flags {
         }
     }
 
-    fn axis_values(&mut self, axis: &Axis, values: &[String]) -> Option<Vec<String>> {
+    fn axis_values(&mut self, axis: &Axis, values: &[String]) -> Option<Vec<Value>> {
         if axis.kind == AxisKind::Switch && values.len() > 1 {
             self.note(&flag(axis.name, &values.join(",")), "expected one value".to_owned());
             return None;
@@ -319,14 +322,14 @@ fn flag(name: &str, value: &str) -> String {
     format!("--{} {value}", name.replace('_', "-")).trim_end().to_owned()
 }
 
-fn axis_of(experiment: Experiment, name: &str) -> Option<&'static Axis> {
+fn axis_of(experiment: &dyn Experiment, name: &str) -> Option<&'static Axis> {
     experiment.axes().iter().find(|axis| axis.name == name)
 }
 
 fn no_such_axis(name: &str) -> String {
     let owners = keys::axis_owners(name);
     if owners.is_empty() {
-        let all = Experiment::ALL.iter().flat_map(|experiment| experiment.axes());
+        let all = experiments::ALL.iter().flat_map(|experiment| experiment.axes());
         return format!("no experiment has this axis{}", did_you_mean(name, all.map(|a| a.name)));
     }
     let owners: Vec<_> = owners.iter().map(|(experiment, _)| experiment.name()).collect();

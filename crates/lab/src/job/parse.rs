@@ -10,7 +10,8 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use crate::arm::Arm;
-use crate::experiments::{Axis, AxisKind, Experiment};
+use crate::axis::{Axis, AxisKind, Value};
+use crate::experiments::{self, Experiment};
 
 use super::arms::{self, Asked};
 use super::keys::{self, Section};
@@ -206,7 +207,7 @@ fn read_require<'a>(walk: &mut Walk<'a>, global: Table<'a>) -> Vec<String> {
 fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> Option<Part> {
     let experiment = walk.required(table, "experiment", kind::experiment);
     // Without an experiment nobody knows which axes are right: those of any pass.
-    let experiments = experiment.map_or_else(|| Experiment::ALL.to_vec(), |only| vec![only]);
+    let experiments = experiment.map_or_else(|| experiments::ALL.to_vec(), |only| vec![only]);
     let axes: Vec<&Axis> = experiments.iter().flat_map(|e| e.axes()).collect();
     walk.check_names(table, &axes.iter().map(|axis| axis.name).collect::<Vec<_>>());
     let name = walk.said(table, "name", kind::name);
@@ -237,7 +238,11 @@ fn read_part<'a>(walk: &mut Walk<'a>, table: Table<'a>, global: RunSettings) -> 
 }
 
 /// An arm that is named for this experiment must be one of it; those of `[global]` are for all.
-fn note_stranger(walk: &mut Walk<'_>, own: &RunSettings, experiment: Option<Experiment>) -> bool {
+fn note_stranger(
+    walk: &mut Walk<'_>,
+    own: &RunSettings,
+    experiment: Option<&'static dyn Experiment>,
+) -> bool {
     if let (Some(experiment), Said::Value(asked, at)) = (experiment, &own.arms)
         && let Some((name, what)) = arms::stranger(asked, &[experiment])
     {
@@ -252,7 +257,7 @@ fn read_arms<'a>(
     walk: &mut Walk<'a>,
     table: Table<'a>,
     settings: RunSettings,
-    experiment: Experiment,
+    experiment: &dyn Experiment,
 ) -> Option<(Vec<Arm>, String)> {
     let arms = match settings.arms {
         Said::Nothing => arms::all_of(experiment),
@@ -293,7 +298,7 @@ fn read_window(walk: &mut Walk<'_>, settings: &RunSettings) -> (Duration, Durati
     }
 }
 
-fn read_axis<'a>(walk: &mut Walk<'a>, table: Table<'a>, axis: &Axis) -> Vec<String> {
+fn read_axis<'a>(walk: &mut Walk<'a>, table: Table<'a>, axis: &Axis) -> Vec<Value> {
     let right = format!("expected {}", axis.accepts());
     if axis.kind == AxisKind::Switch && table.has_list(axis.name) {
         walk.refuse(table, axis.name, &format!("this is a list; {right}, once"));
@@ -309,12 +314,7 @@ fn read_axis<'a>(walk: &mut Walk<'a>, table: Table<'a>, axis: &Axis) -> Vec<Stri
         if is_right { Ok(()) } else { Err(format!("{}; {right}", wrong_type(value))) }
     };
     let said = walk.list(table, axis.name, is_right, |items| rules::axis_values(axis, items));
-    said.value().unwrap_or_else(|| default_values(axis))
-}
-
-/// The values of an axis of which nothing is said.
-pub(super) fn default_values(axis: &Axis) -> Vec<String> {
-    axis.default.iter().map(|value| (*value).to_owned()).collect()
+    said.value().unwrap_or_else(|| axis.defaults())
 }
 
 /// The question of the only experiment, else the general one.

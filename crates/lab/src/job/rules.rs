@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::kind::length_text;
 use super::mistake::did_you_mean;
-use crate::experiments::Axis;
+use crate::axis::{Axis, Value};
 
 /// Most values of one axis; each makes a point of the plan.
 const AXIS_VALUES_MAX: usize = 64;
@@ -17,8 +17,8 @@ const INTERVALS_MAX: u128 = 6000;
 /// Mistakes of a list: the index of the item, and what is wrong with it.
 pub(super) type ItemMistakes = Vec<(usize, String)>;
 
-/// Reads the values of an axis in their canonical form.
-pub(super) fn axis_values(axis: &Axis, items: &[&str]) -> Result<Vec<String>, ItemMistakes> {
+/// Reads the values of an axis.
+pub(super) fn axis_values(axis: &Axis, items: &[&str]) -> Result<Vec<Value>, ItemMistakes> {
     if items.is_empty() {
         return Err(vec![(0, format!("an empty list; expected {}", axis.accepts()))]);
     }
@@ -27,7 +27,7 @@ pub(super) fn axis_values(axis: &Axis, items: &[&str]) -> Result<Vec<String>, It
         return Err(vec![(AXIS_VALUES_MAX, what)]);
     }
     distinct(items, |value| {
-        axis.check(value).map_err(|_| {
+        axis.read(value).map_err(|_| {
             let words = axis.accepts();
             let suggestion = did_you_mean(value, words.split(", "));
             format!("not accepted; expected {words}{suggestion}")

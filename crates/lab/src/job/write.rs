@@ -5,10 +5,8 @@
 
 use std::fmt::Write as _;
 
-use toml::Value;
-
 use crate::arm::{Arm, ArmKind};
-use crate::experiments::AxisKind;
+use crate::axis::Value;
 
 use super::keys::SCHEMA;
 use super::kind::{length_text, share_text};
@@ -57,13 +55,9 @@ fn write_part(text: &mut String, part: &Part) {
     line("rates", part.rates.to_string());
     for axis in part.experiment.axes() {
         let Some(values) = part.axes.get(axis.name) else { continue };
-        let value = |value: &String| match axis.kind {
-            AxisKind::WordOrCount(words, ..) if words.contains(&value.as_str()) => quoted(value),
-            AxisKind::Word(_) | AxisKind::Path => quoted(value),
-            AxisKind::Count(..)
-            | AxisKind::WordOrCount(..)
-            | AxisKind::Switch
-            | AxisKind::Either => value.clone(),
+        let value = |value: &Value| match value {
+            Value::Word(word) => quoted(word),
+            Value::Number(_) | Value::Switch(_) => value.to_string(),
         };
         match values.as_slice() {
             [only] => line(axis.name, value(only)),
@@ -108,5 +102,5 @@ fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 
 /// A TOML string with everything escaped that must be.
 fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
+    toml::Value::from(text).to_string()
 }

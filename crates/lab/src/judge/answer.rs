@@ -4,6 +4,7 @@
 
 use super::undecided::Leaning;
 use super::{is_plain_driver, reason, undecided};
+use crate::axis::Value;
 use crate::experiments::PROCESSES;
 use crate::plan::{Plan, PlannedPoint, SAME_AGAIN};
 use crate::published;
@@ -48,8 +49,8 @@ fn of_loads(plan: &Plan, record: &Record) -> Vec<Answer> {
 /// The axis over which answers are said once where they are the same.
 const CONNECTIONS: &str = "connections";
 
-fn at(point: &PlannedPoint) -> &str {
-    point.point.axes.get(CONNECTIONS).map_or("", String::as_str)
+fn at(point: &PlannedPoint) -> u64 {
+    place(point, CONNECTIONS)
 }
 
 fn differ_in_connections(a: &PlannedPoint, b: &PlannedPoint) -> bool {
@@ -63,7 +64,8 @@ fn differ_in_connections(a: &PlannedPoint, b: &PlannedPoint) -> bool {
 /// A point that stands for all from the first to the last, for its words.
 fn spanning(first: &PlannedPoint, last: &PlannedPoint) -> PlannedPoint {
     let mut span = first.clone();
-    span.point.axes.insert(CONNECTIONS.to_owned(), format!("{} to {}", at(first), at(last)));
+    let words = format!("{} to {}", at(first), at(last));
+    span.point.axes.set(CONNECTIONS, Value::Word(words));
     span
 }
 
@@ -96,7 +98,7 @@ pub(super) fn is_same_curve(a: &PlannedPoint, b: &PlannedPoint) -> bool {
 
 /// Where a point stands on a numeric axis.
 pub(super) fn place(point: &PlannedPoint, axis: &str) -> u64 {
-    point.point.axes.get(axis).and_then(|value| value.parse().ok()).unwrap_or_default()
+    point.point.axes.get(axis).and_then(Value::number).unwrap_or_default()
 }
 
 fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> {

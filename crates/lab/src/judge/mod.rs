@@ -148,7 +148,7 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
     ResultRow {
         experiment: runs.part.to_owned(),
         point: runs.point.point.label.clone(),
-        axes: runs.point.point.axes.clone(),
+        axes: runs.point.point.axes.texts(),
         arm: arm.name.clone(),
         metric: metric.name.to_owned(),
         more_is_better: metric.direction == Direction::HigherIsBetter,

@@ -2,8 +2,8 @@
 
 use super::answer::{is_same_curve, measured, place};
 use super::change::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
-use crate::experiments::{Curve, Experiment, Generator, PROCESSES, is_split};
-use crate::plan::{Plan, PlannedPoint, counted};
+use crate::experiments::Curve;
+use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Record, ResultRow, Verdict};
 
 /// A value counts as kept over an axis when it gets worse by less than this.
@@ -13,58 +13,7 @@ const BESIDE_MAX: usize = 5;
 
 /// The kind of load of a point.
 pub(super) fn load(point: &PlannedPoint) -> String {
-    let axes = &point.point.axes;
-    match point.experiment {
-        Experiment::Streams => {
-            let transport = match axes["transport"].as_str() {
-                "pipe" => "pipes",
-                "unix" => "AF_UNIX",
-                _ => "TCP",
-            };
-            format!("{} streams, all active ({transport})", axes["nfds"])
-        }
-        Experiment::Pipes => {
-            let watched = format!("{} pipes watched, {} active", axes["pipes"], axes["messages"]);
-            match axes["rule"].as_str() {
-                "hopping" => format!("{watched}, hopping over cold caches"),
-                _ => watched,
-            }
-        }
-        Experiment::Chain => {
-            format!("{} socket pairs watched, {} active", axes["pairs"], axes["active"])
-        }
-        Experiment::Herd => {
-            let source = match axes["source"].as_str() {
-                "queue" => "message queue",
-                "socket" => "listening socket",
-                other => other,
-            };
-            let [workers, callers] = ["workers", "callers"].map(|name| counted(&axes[name], name));
-            format!("{workers} on one {source}, {callers}")
-        }
-        Experiment::Http => {
-            let mut words = format!("HTTP on {} connections", axes["connections"]);
-            if axes["keepalive"] == "false" {
-                words += ", each for one request";
-            }
-            if axes["pipeline"] != "1" {
-                words += &format!(", {} requests at once", axes["pipeline"]);
-            }
-            if is_split(axes) {
-                words += ", each reply in two writes";
-            }
-            if axes["dead"] != "0" {
-                words += &format!(", {} dead beside them", axes["dead"]);
-            }
-            if let Some(processes) = axes.get(PROCESSES) {
-                words += &format!(", {processes} server processes");
-            }
-            if axes["generator"] != Generator::Pollux.name() {
-                words += &format!(", asked by {}", axes["generator"]);
-            }
-            words
-        }
-    }
+    point.experiment.load(&point.point.axes)
 }
 
 /// The best and the worst of the rows of one point, which stand in this order.

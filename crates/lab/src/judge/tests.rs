@@ -212,7 +212,7 @@ fn the_question_of_a_document_is_answered_in_the_headline() {
     record.results = (plan.points.iter().zip([2_000_000.0, 1_100_000.0]))
         .map(|(planned, value)| ResultRow {
             experiment: "pipe-unix".into(),
-            axes: planned.point.axes.clone(),
+            axes: planned.point.axes.texts(),
             point: planned.point.label.clone(),
             value: Some(value),
             ratio: Some(1.0),

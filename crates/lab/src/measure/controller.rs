@@ -16,16 +16,15 @@ use crate::host::Reading;
 use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
 use crate::record::Interval;
-use crate::turns::Stint;
+use crate::turns::{Stint, Subject};
 
-/// Runs the subject of `spec` for its ramp and its window; `on_interval` hears of each interval when
+/// Runs `subject` for the ramp and the window of `spec`; `on_interval` hears of each interval when
 /// it ends.
-pub(super) fn measure(
+pub(crate) fn alone(
+    mut subject: Box<dyn Subject + '_>,
     spec: &RunSpec,
     on_interval: &mut dyn FnMut(&Interval),
-    is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    let mut subject = spec.experiment()?.subject(spec, is_interrupted)?;
     let described = subject.described();
     if !spec.ramp_time().is_zero() {
         subject.turn(Stint::of(spec.ramp_time()))?;

@@ -1,11 +1,8 @@
 //! One run in its own process: what it is told, what it answers, and the clockwork around it.
 //!
-//! The runner starts a fresh process for each run and hands it a [`RunSpec`]; the process calls
-//! [`measure`], which prints one JSON line for each interval and one for the result. Where the
-//! workload is a thread, the *measured thread* runs it and the *controller* (the caller's thread)
-//! sleeps, cuts the intervals and reads counters through the `Gauge` that both share. The
-//! controller never runs during an interval. Where the workload is a server with its load
-//! generator, the process only starts, watches and ends both (`http`).
+//! The runner starts a fresh process for each run and hands it a [`RunSpec`] (`child`), which prints
+//! one JSON [`Line`] for each interval and one for the result. What an experiment measures itself
+//! where its workload has processes of its own; [`alone`] does it for all others.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,8 +13,8 @@ use pollux_poller::Mechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmKind;
+use crate::axis::Axes;
 use crate::error::MeasureError;
-use crate::experiments::{Experiment, Workload};
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::record::{Interval, RequestTimes, SymbolShare};
@@ -26,20 +23,18 @@ mod controller;
 mod profile;
 mod switches;
 
+pub(crate) use controller::alone;
 pub(crate) use profile::Profiling;
 pub(crate) use switches::of_machine as machine_switches;
 
 /// One run: an arm of pollux at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RunSpec {
-    /// Name of the experiment.
-    pub experiment: String,
     /// What runs. A build of pollux is one where it is started as a server; what has its workload in
     /// the measuring process is that build itself, and the arm its driver.
     pub arm: ArmKind,
     /// The value of every axis.
-    pub axes: BTreeMap<String, String>,
+    pub axes: Axes,
     /// Seed of the workload.
     pub seed: u64,
     /// Time before the window.
@@ -135,25 +130,6 @@ pub struct Done {
     pub symbols: Vec<SymbolShare>,
 }
 
-/// Runs `spec` and measures it; `on_interval` hears of each interval when it ends. A workload in
-/// processes of its own asks `is_interrupted` while it waits, and ends what it started.
-///
-/// The calling process should do nothing else.
-///
-/// # Errors
-/// [`MeasureError`] when the workload can't be set up, fails, or falls silent.
-pub fn measure(
-    spec: &RunSpec,
-    on_interval: &mut dyn FnMut(&Interval),
-    is_interrupted: &dyn Fn() -> bool,
-) -> Result<Done, MeasureError> {
-    match spec.experiment()?.workload() {
-        Workload::Thread => controller::measure(spec, on_interval, is_interrupted),
-        Workload::Server => crate::experiments::http::measure(spec, is_interrupted),
-        Workload::Herd => crate::experiments::herd::measure(spec, on_interval, is_interrupted),
-    }
-}
-
 impl RunSpec {
     /// Time before the window.
     #[must_use]
@@ -184,25 +160,13 @@ impl RunSpec {
         }
     }
 
-    /// Whether the run starts processes of its own, which it has to end when it is interrupted.
-    #[must_use]
-    pub fn has_processes(&self) -> bool {
-        let experiment = Experiment::by_name(&self.experiment);
-        experiment.is_some_and(|e| !matches!(e.workload(), Workload::Thread))
+    /// The word of an axis; empty where it has none.
+    pub(crate) fn word(&self, axis: &str) -> &str {
+        self.axes.word(axis).unwrap_or_default()
     }
 
-    pub(crate) fn experiment(&self) -> Result<Experiment, MeasureError> {
-        let found = Experiment::by_name(&self.experiment);
-        found.ok_or_else(|| MeasureError::Spec(format!("no experiment {}", self.experiment)))
-    }
-
-    pub(crate) fn word(&self, axis: &str) -> Result<&str, MeasureError> {
-        let value = self.axes.get(axis);
-        value.map(String::as_str).ok_or_else(|| MeasureError::Spec(format!("no value for {axis}")))
-    }
-
-    pub(crate) fn count(&self, axis: &str) -> Result<usize, MeasureError> {
-        let word = self.word(axis)?;
-        word.parse().map_err(|_| MeasureError::Spec(format!("{axis} = {word} is not a count")))
+    /// The count of an axis.
+    pub(crate) fn count(&self, axis: &str) -> usize {
+        self.axes.number(axis) as usize
     }
 }

@@ -21,15 +21,13 @@ pub(super) fn available(
             Some(reason) => left_out.push(left_out_of(part, "*", &arm.name, reason)),
         }
     }
-    if part.axes.get("no_poller").is_some_and(|values| values[0] == "true") {
-        arms.extend(one_factor_at_a_time(part, &arms));
-    }
+    arms.extend(part.experiment.more_arms(&part.axes, &arms, &part.baseline));
     arms
 }
 
 /// Why an arm can't run here, if it can't.
 fn fault(
-    experiment: Experiment,
+    experiment: &dyn Experiment,
     arm: &ArmKind,
     missing: &dyn Fn(Wanted) -> Option<String>,
 ) -> Option<String> {
@@ -39,35 +37,21 @@ fn fault(
         }
         ArmKind::Build(ref build) => driver_fault(experiment, build.driver, missing),
         ArmKind::Wait(wait) => missing(Wanted::Wait(wait)),
-        ArmKind::Peer(peer) => missing(Wanted::Peer(experiment, peer)),
+        ArmKind::Peer(peer) => missing(Wanted::Peer(peer)),
         ArmKind::Server { .. } | ArmKind::Running { .. } => None,
         ArmKind::WithoutPoller | ArmKind::Program(_) => None,
     }
 }
 
 fn driver_fault(
-    experiment: Experiment,
+    experiment: &dyn Experiment,
     driver: Driver,
     missing: &dyn Fn(Wanted) -> Option<String>,
 ) -> Option<String> {
     match experiment.drivers().contains(&driver) {
-        true => missing(Wanted::Driver(experiment, driver)),
+        true => missing(Wanted::Driver(driver)),
         false => Some(format!("{experiment} asks a poller, and {driver} has none")),
     }
-}
-
-/// The two arms of `no_poller`: the baseline's poller (or the first) with cyclic writes, and
-/// the same writes without a poller. The original's `-f` changed both at once.
-fn one_factor_at_a_time(part: &Part, arms: &[Arm]) -> Vec<Arm> {
-    let reference = arms.iter().find(|arm| arm.name == part.baseline).or(arms.first());
-    let cyclic = reference.and_then(|arm| match arm.kind {
-        ArmKind::Driver(driver) => {
-            Some(Arm { name: format!("{} cyclic", arm.name), kind: ArmKind::Cyclic(driver) })
-        }
-        _ => None,
-    });
-    let without = Arm { name: "no poller cyclic".to_owned(), kind: ArmKind::WithoutPoller };
-    cyclic.into_iter().chain([without]).collect()
 }
 
 /// The arms that can run at a point; the others go to `left_out`.
@@ -78,10 +62,7 @@ pub(super) fn at(
     part: &Part,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<Arm> {
-    let fault = |arm: &Arm| match part.experiment.fault_of_others(&point.axes) {
-        Some(reason) if arm.kind.is_other() => Some(reason),
-        _ => place::arm_fault(machine, part.experiment, point, &arm.kind),
-    };
+    let fault = |arm: &Arm| place::arm_fault(machine, part.experiment, point, &arm.kind);
     let mut kept = Vec::new();
     for arm in arms {
         match fault(arm) {

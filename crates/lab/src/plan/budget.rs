@@ -7,31 +7,16 @@ use std::time::Duration;
 
 use super::show::minutes;
 use super::{Method, Plan, PlannedPoint};
-use crate::experiments::{Experiment, Generator};
 use crate::record::LeftOut;
 
 /// Fewer blocks than this have no useful interval.
 const BLOCKS_MIN: u32 = 3;
-/// Windows are not made shorter than this: ten intervals of 10 ms.
-const RUNTIME_MIN: Duration = Duration::from_millis(100);
 /// The fewest and shortest turns of a set.
 const TURNS_MIN: Duration = Duration::from_millis(60);
-/// Nor those of a load generator, which opens its connections within its run.
-const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(200);
-/// Other people's generators look ten times a second whether they should end.
-const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 /// Intervals of a cut window: fewer say nothing about steadiness.
 const INTERVALS_KEPT: u32 = 10;
 /// The ramp is not made shorter than this.
 const RAMP_MIN: Duration = Duration::from_millis(50);
-/// Starting a process, opening its poller, ending it.
-const PROCESS_COST: Duration = Duration::from_millis(25);
-/// The same for a server and two runs of a generator, which are not ended at once.
-const SERVER_COST: Duration = Duration::from_millis(100);
-/// Starting and ending one worker of a herd, by a build with optimisations.
-const WORKER_COST: Duration = Duration::from_millis(3);
-/// Opening and closing one descriptor, by transport: measured on two cores at 2.3 GHz.
-const FD_COST_NS: [(&str, u64); 3] = [("tcp", 73_000), ("unix", 10_000), ("pipe", 10_000)];
 /// What a turn costs with its lead-in, falling asleep and the words about it, over its length.
 const TURN_COST: f64 = 1.35;
 /// What a point costs on top of its runs: nothing is planned to the last second.
@@ -146,45 +131,19 @@ impl Plan {
 }
 
 fn point_cost(point: &PlannedPoint) -> Duration {
-    let transport = match point.experiment {
-        Experiment::Http => "tcp",
-        Experiment::Chain => "unix",
-        // Its descriptors are counters of another pass.
-        Experiment::Herd => "",
-        _ => point.point.axes.get("transport").map_or("pipe", String::as_str),
-    };
-    let fd_cost_ns = FD_COST_NS.iter().find(|(name, _)| *name == transport);
-    let fds = point.experiment.fds_needed(&point.point.axes);
-    let fds_cost = Duration::from_nanos(fds * fd_cost_ns.map_or(0, |(_, cost)| *cost));
-    let start_cost = match point.experiment {
-        Experiment::Http => SERVER_COST,
-        Experiment::Herd => {
-            let workers = point.point.axes.get("workers").and_then(|count| count.parse().ok());
-            SERVER_COST + WORKER_COST * workers.unwrap_or(1)
-        }
-        _ => PROCESS_COST,
-    };
     let window = match point.method {
         Method::Turns => point.runtime.mul_f64(TURN_COST),
         Method::Runs => point.runtime,
     };
-    let run = point.ramp_time + window + start_cost + fds_cost;
+    let run = point.ramp_time + window + point.experiment.needs(&point.point.axes).start;
     run * point.arms.len() as u32
 }
 
 fn runtime_min(point: &PlannedPoint) -> Duration {
-    if point.point.axes.get("calls").is_some_and(|calls| calls != "0") {
-        // So many calls take as long as they take; the runtime only says how long that is.
-        return point.runtime;
-    }
-    if point.method == Method::Turns && !point.experiment.cost_is_shared() {
-        return TURNS_MIN.min(point.runtime);
-    }
-    match point.experiment.generator(&point.point.axes) {
-        Some(Generator::Pollux) => GENERATOR_RUNTIME_MIN,
-        Some(Generator::Wrk | Generator::Ab) => OTHER_GENERATOR_RUNTIME_MIN,
-        None if point.experiment == Experiment::Herd => GENERATOR_RUNTIME_MIN,
-        None => RUNTIME_MIN,
+    let least = point.experiment.needs(&point.point.axes).runtime_min;
+    match point.method {
+        Method::Turns if !point.experiment.cost().is_shared => least.min(TURNS_MIN),
+        _ => least,
     }
 }
 

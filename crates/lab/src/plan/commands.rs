@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::PlannedPoint;
 use crate::arm::{Arm, ArmKind, Program};
-use crate::experiments::{Experiment, Metric, http};
+use crate::experiments::{Experiment, Metric, PLACES, running_fault};
 use crate::host::programs;
 use crate::job::Job;
 use crate::stats::Direction;
@@ -23,11 +23,11 @@ pub fn faults(job: &Job) -> Vec<String> {
     faults
 }
 
-fn fault(kind: &ArmKind, experiment: Experiment) -> Option<String> {
+fn fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> {
     let (command, more): (_, &[&str]) = match kind {
         ArmKind::Program(Program { command, .. }) => (command, &[]),
-        ArmKind::Server { command } => (command, &http::PLACES),
-        ArmKind::Running { pid, address } => return http::running_fault(*pid, *address),
+        ArmKind::Server { command } => (command, &PLACES),
+        ArmKind::Running { pid, address } => return running_fault(*pid, *address),
         ArmKind::Build(build) if !programs::is_program(&build.program) => {
             let path = build.program.display();
             return Some(format!("{path}: no such program; expected a build of pollux"));
@@ -38,7 +38,7 @@ fn fault(kind: &ArmKind, experiment: Experiment) -> Option<String> {
 }
 
 /// A `{NAME}` that nothing stands for. Braces around anything but a name are the program's own.
-fn placeholder_fault(command: &str, more: &[&str], experiment: Experiment) -> Option<String> {
+fn placeholder_fault(command: &str, more: &[&str], experiment: &dyn Experiment) -> Option<String> {
     let known: Vec<&str> =
         more.iter().copied().chain(experiment.axes().iter().map(|axis| axis.name)).collect();
     let is_name =

@@ -5,8 +5,7 @@ use pollux_poller::Mechanism;
 
 use super::Wanted;
 use crate::arm::{Peer, Wait};
-use crate::experiments::chain;
-use crate::experiments::http;
+use crate::experiments::{missing_generator, missing_library};
 use crate::host::{compiler, programs};
 
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
@@ -14,11 +13,11 @@ use crate::host::{compiler, programs};
 #[must_use]
 pub fn missing_here(wanted: Wanted) -> Option<String> {
     match wanted {
-        Wanted::Generator(generator) => http::missing(generator),
-        Wanted::Driver(_, driver) => refused(driver),
+        Wanted::Generator(generator) => missing_generator(generator),
+        Wanted::Driver(driver) => refused(driver),
         Wanted::Wait(Wait::Uring) => refused(Driver::Completion),
         Wanted::Wait(_) => None,
-        Wanted::Peer(_, peer) => missing_peer(peer),
+        Wanted::Peer(peer) => missing_peer(peer),
     }
 }
 
@@ -40,6 +39,6 @@ fn missing_peer(peer: Peer) -> Option<String> {
         Peer::Nginx | Peer::Haproxy | Peer::H2o | Peer::Lighttpd => {
             programs::missing(peer.name(), peer.package().unwrap_or_default())
         }
-        Peer::Libev | Peer::Libuv | Peer::Libevent => chain::library::missing(peer),
+        Peer::Libev | Peer::Libuv | Peer::Libevent => missing_library(peer),
     }
 }

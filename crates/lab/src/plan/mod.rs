@@ -4,13 +4,13 @@
 //! plan` prints it and the runner follows it. What the machine can't do is left out here, with
 //! the reason, and never silently.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pollux_engine::Driver;
 
 use crate::arm::{Arm, Peer, Wait};
-use crate::experiments::{AxisKind, Experiment, Generator, Metric};
+use crate::axis::{Axes, AxisKind, Value, counted};
+use crate::experiments::{Experiment, Generator, Metric};
 use crate::job::{Job, Part, default_baseline};
 use crate::record::{LeftOut, Point};
 
@@ -23,7 +23,6 @@ mod show;
 
 pub use budget::Forecast;
 pub use here::missing_here;
-pub(crate) use pollux_doctor::room::FDS_SPARE;
 pub use pollux_doctor::room::Resources;
 pub(crate) use show::minutes;
 pub use show::{PlanSummary, PointSummary};
@@ -49,12 +48,12 @@ pub struct Machine<'a> {
 pub enum Wanted {
     /// What makes the load of a point.
     Generator(Generator),
-    /// Pollux on a driver, as the experiment runs it.
-    Driver(Experiment, Driver),
+    /// Pollux on a driver.
+    Driver(Driver),
     /// A way of waiting.
     Wait(Wait),
-    /// Another system in the experiment.
-    Peer(Experiment, Peer),
+    /// Another system.
+    Peer(Peer),
 }
 
 /// What will be run.
@@ -78,7 +77,7 @@ pub struct PlannedPoint {
     /// Index of the part of the job.
     pub part: usize,
     /// The experiment.
-    pub experiment: Experiment,
+    pub experiment: &'static dyn Experiment,
     /// Label and axis values.
     pub point: Point,
     /// The arms; the last is [`SAME_AGAIN`].
@@ -114,8 +113,8 @@ impl PlannedPoint {
     #[must_use]
     pub fn metric(&self) -> Metric {
         match self.method {
-            Method::Turns => self.experiment.cost(),
-            Method::Runs => self.experiment.metric_at(&self.point.axes, self.rates),
+            Method::Turns => self.experiment.cost().metric,
+            Method::Runs => self.experiment.metric(&self.point.axes, self.rates),
         }
     }
 }
@@ -198,12 +197,12 @@ fn share_one_cpu(job: &mut Job) -> Vec<String> {
     let mut cuts = Vec::new();
     for part in &mut job.parts {
         if let Some(cpus) = part.axes.get_mut("cpus")
-            && cpus.iter().any(|value| value == "split")
+            && cpus.contains(&Value::of("split"))
         {
-            *cpus = vec!["free".to_owned()];
+            *cpus = vec![Value::of("free")];
             cuts.push(format!("{}: one CPU for reader and writer, cpus = free", part.name));
         }
-        if part.experiment == Experiment::Http {
+        if part.experiment.is_server() {
             cuts.push(format!("{}: one CPU for server and load generator", part.name));
         }
     }
@@ -218,7 +217,7 @@ fn left_out_of(part: &Part, point: &str, arm: &str, reason: String) -> LeftOut {
 
 /// Every combination of the values of all axes, the first axis slowest.
 fn points_of(part: &Part) -> Vec<Point> {
-    let mut combinations = vec![BTreeMap::new()];
+    let mut combinations = vec![Axes::default()];
     for axis in part.experiment.axes() {
         let values = &part.axes[axis.name];
         combinations = combinations
@@ -226,7 +225,7 @@ fn points_of(part: &Part) -> Vec<Point> {
             .flat_map(|axes| {
                 values.iter().map(move |value| {
                     let mut axes = axes.clone();
-                    axes.insert(axis.name.to_owned(), value.clone());
+                    axes.set(axis.name, value.clone());
                     axes
                 })
             })
@@ -240,21 +239,23 @@ fn points_of(part: &Part) -> Vec<Point> {
 
 /// What tells a point from others: the first axis always, the rest where they leave their only
 /// default; words as they are, counts with the axis' name.
-pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> String {
+pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
     let mut words = Vec::new();
     for (index, axis) in experiment.axes().iter().enumerate() {
-        let value = &axes[axis.name];
-        if index > 0 && axis.default == [value.as_str()] {
+        let Some(value) = axes.get(axis.name) else { continue };
+        if index > 0 && axis.defaults() == [value.clone()] {
             continue;
         }
         match axis.kind {
             AxisKind::Word(_) if axis.name == "reply" => {
                 words.push(format!("{value} {}", axis.name));
             }
-            AxisKind::Word(_) | AxisKind::Path => words.push(value.clone()),
+            AxisKind::Word(_) | AxisKind::Path => words.push(value.to_string()),
             AxisKind::Count(..) => words.push(counted(value, axis.name)),
             AxisKind::WordOrCount(..) => words.push(format!("{value} {}", axis.name)),
-            AxisKind::Either if value == "false" => words.push(format!("no {}", axis.name)),
+            AxisKind::Either if *value == Value::Switch(false) => {
+                words.push(format!("no {}", axis.name));
+            }
             AxisKind::Either => words.push(axis.name.to_owned()),
             AxisKind::Switch => {}
         }
@@ -262,32 +263,25 @@ pub(crate) fn label(experiment: Experiment, axes: &BTreeMap<String, String>) -> 
     words.join(", ")
 }
 
-/// `16 workers`, `1 worker`.
-pub(crate) fn counted(value: &str, name: &str) -> String {
-    match name.strip_suffix('s') {
-        Some(one) if value == "1" => format!("{value} {one}"),
-        _ => format!("{value} {name}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use pollux_poller::Mechanism;
 
     use super::*;
+    use crate::experiments::known;
 
     fn part(pollers: &[Mechanism], axes: &[(&str, &[&str])]) -> Part {
-        let mut all: BTreeMap<String, Vec<String>> = Experiment::Streams
-            .axes()
-            .iter()
-            .map(|axis| (axis.name.into(), axis.default.iter().map(|v| (*v).into()).collect()))
-            .collect();
+        let experiment = known("streams");
+        let defaults = experiment.axes().iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
+        let mut all: BTreeMap<String, Vec<Value>> = defaults.collect();
         for (name, values) in axes {
-            all.insert((*name).into(), values.iter().map(|value| (*value).into()).collect());
+            all.insert((*name).into(), values.iter().map(|value| Value::of(value)).collect());
         }
         Part {
             name: "streams".into(),
-            experiment: Experiment::Streams,
+            experiment,
             arms: pollers.iter().map(|each| Arm::driver(Driver::Readiness(*each))).collect(),
             baseline: pollers[0].name().into(),
             axes: all,
@@ -324,7 +318,7 @@ mod tests {
     fn one_cpu_is_shared_and_the_plan_says_so() {
         let one = Machine { cpus: 1, ..machine(&|_| None) };
         let plan = Plan::make(job(part(&[Mechanism::Epoll], &[])), &one);
-        assert_eq!(plan.points[0].point.axes["cpus"], "free");
+        assert_eq!(plan.points[0].point.axes.word("cpus"), Some("free"));
         assert_eq!(plan.cuts.len(), 1);
     }
 
@@ -355,7 +349,7 @@ mod tests {
         let part = part(&[Mechanism::Epoll, Mechanism::UringPoll], &[]);
         let uring = Driver::Readiness(Mechanism::UringPoll);
         let refuse = |wanted| match wanted {
-            Wanted::Driver(_, driver) if driver == uring => Some("forbidden".into()),
+            Wanted::Driver(driver) if driver == uring => Some("forbidden".into()),
             _ => None,
         };
         let plan = Plan::make(job(part.clone()), &machine(&refuse));
@@ -363,7 +357,7 @@ mod tests {
         assert_eq!(plan.left_out[0].arm, "uring-poll");
         let epoll = Driver::Readiness(Mechanism::Epoll);
         let refuse = |wanted| match wanted {
-            Wanted::Driver(_, driver) if driver == epoll => Some("forbidden".into()),
+            Wanted::Driver(driver) if driver == epoll => Some("forbidden".into()),
             _ => None,
         };
         let plan = Plan::make(job(part.clone()), &machine(&refuse));

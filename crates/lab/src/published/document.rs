@@ -189,7 +189,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::Experiment;
+    use crate::experiments;
 
     #[test]
     fn every_place_is_one_that_its_experiment_can_have() {
@@ -200,13 +200,13 @@ mod tests {
                 assert!(crate::job::builtin(job).is_some(), "{job}");
             }
             for series in &document.series {
-                let experiment = Experiment::by_name(&series.experiment);
+                let experiment = experiments::by_name(&series.experiment);
                 let experiment = experiment.unwrap_or_else(|| panic!("{}", series.name));
                 assert!(series.places.len() >= 2, "{}", series.name);
                 for (name, value) in series.places.iter().flat_map(|place| &place.axes) {
                     let axis = experiment.axes().iter().find(|axis| axis.name == *name);
                     let axis = axis.unwrap_or_else(|| panic!("{}: {name}", series.name));
-                    assert_eq!(axis.check(value).as_deref(), Ok(value.as_str()), "{}", series.name);
+                    assert!(axis.read(value).is_ok(), "{}", series.name);
                 }
             }
         }

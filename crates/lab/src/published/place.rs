@@ -5,7 +5,8 @@
 //! put beside the document.
 
 use super::{Document, Place, Series};
-use crate::experiments::{Axis, AxisKind, Experiment, Generator, PROCESSES};
+use crate::axis::{Axis, AxisKind, Value};
+use crate::experiments::{self, Experiment, Generator, PROCESSES};
 use crate::plan::label;
 use crate::record::{LeftOut, Record, ResultRow};
 
@@ -44,7 +45,7 @@ impl Places<'_> {
     pub(super) fn why_not(&self, series: &Series, place: &Place) -> String {
         let experiment = experiment(series);
         let axes = experiment.axes();
-        let value = |axis: &Axis| (axis.name.to_owned(), self.wanted(place, axis).to_owned());
+        let value = |axis: &Axis| (axis.name, Value::of(self.wanted(place, axis)));
         let label = label(experiment, &axes.iter().map(value).collect());
         let covers = |left: &&LeftOut| {
             (left.point == "*" || is_label(&left.point, &label))
@@ -71,8 +72,8 @@ impl Places<'_> {
     }
 }
 
-fn experiment(series: &Series) -> Experiment {
-    Experiment::by_name(&series.experiment).expect("a test has looked every one up")
+fn experiment(series: &Series) -> &'static dyn Experiment {
+    experiments::by_name(&series.experiment).expect("a test has looked every one up")
 }
 
 /// Whether this row was measured with the load generator whose figures are shown: pollux's own where
@@ -105,6 +106,7 @@ fn is_label(label: &str, wanted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::known;
     use crate::judge::row_for_tests;
     use crate::record::Verdict;
 
@@ -118,7 +120,7 @@ mod tests {
     }
 
     fn row(axes: &[(&str, &str)]) -> ResultRow {
-        let http = Experiment::Http.axes().iter().map(|axis| (axis.name, axis.default[0]));
+        let http = known("http").axes().iter().map(|axis| (axis.name, axis.default[0]));
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         ResultRow {
             axes: http.chain(axes.iter().copied()).map(own).collect(),
@@ -180,10 +182,10 @@ mod tests {
         let mut pipes = row_for_tests("epoll", Verdict::Baseline);
         pipes.axes = [("pipes".to_owned(), "1000".to_owned())].into();
         assert!(!found(&Record::empty(), &pipes));
-        for a in Experiment::ALL {
+        for a in experiments::ALL {
             let holds =
-                |other: &Experiment| other.axes().iter().any(|x| x.name == a.axes()[0].name);
-            assert_eq!(Experiment::ALL.iter().filter(|other| holds(other)).count(), 1, "{a}");
+                |other: &&dyn Experiment| other.axes().iter().any(|x| x.name == a.axes()[0].name);
+            assert_eq!(experiments::ALL.iter().filter(|other| holds(other)).count(), 1, "{a}");
         }
     }
 

@@ -9,7 +9,7 @@ use regex::Regex;
 
 use super::child::{self, Ended};
 use crate::arm::{ArmKind, Build, Program};
-use crate::experiments::Workload;
+use crate::child::Task;
 use crate::host::Reading;
 use crate::host::sources::Sources;
 use crate::measure::{Done, Line, Pass, RunSpec};
@@ -66,7 +66,7 @@ pub(super) fn spec_of(
     point: &PlannedPoint,
     seed: u64,
     scratch: &Path,
-) -> (RunSpec, Option<PathBuf>) {
+) -> (Task, Option<PathBuf>) {
     spec(arm, point, seed, Pass::Timing, None, scratch)
 }
 
@@ -78,18 +78,16 @@ fn spec(
     pass: Pass,
     sources: Option<&Sources>,
     scratch: &Path,
-) -> (RunSpec, Option<PathBuf>) {
+) -> (Task, Option<PathBuf>) {
     // A build that is a server is measured like any other; what has its workload in the measuring
     // process is that process.
-    let is_server = !matches!(point.experiment.workload(), Workload::Thread);
     let (arm, program) = match arm {
-        ArmKind::Build(Build { program, driver }) if !is_server => {
+        ArmKind::Build(Build { program, driver }) if !point.experiment.has_processes() => {
             (ArmKind::Driver(*driver), Some(program.clone()))
         }
         arm => (arm.clone(), None),
     };
     let spec = RunSpec {
-        experiment: point.experiment.name().to_owned(),
         arm,
         axes: point.point.axes.clone(),
         seed,
@@ -101,7 +99,7 @@ fn spec(
         sources: sources.filter(|_| pass == Pass::Counting).cloned(),
         scratch: scratch.to_owned(),
     };
-    (spec, program)
+    (Task { experiment: point.experiment, spec }, program)
 }
 
 fn run_measured(
@@ -111,8 +109,8 @@ fn run_measured(
     on_interval: &mut dyn FnMut(&Interval),
 ) -> Result<Ran, String> {
     let RunContext { seed, pass, sources, scratch, .. } = *context;
-    let (spec, program) = spec(arm, point, seed, pass, Some(sources), scratch);
-    let input = serde_json::to_string(&spec).expect("a spec is plain data");
+    let (task, program) = spec(arm, point, seed, pass, Some(sources), scratch);
+    let input = serde_json::to_string(&task).expect("a spec is plain data");
     let mut process = Process::new(program.as_deref().unwrap_or(context.program));
     process.args(["lab", "measure"]);
     let deadline = (point.ramp_time + point.runtime) * 20 + CHILD_GRACE;
@@ -194,11 +192,9 @@ fn run_program(
 
 /// `{pipes}` and the like in a command stand for the point's value of that axis.
 fn with_axes(line: &str, point: &PlannedPoint) -> String {
-    point
-        .point
-        .axes
-        .iter()
-        .fold(line.to_owned(), |line, (name, value)| line.replace(&format!("{{{name}}}"), value))
+    point.point.axes.iter().fold(line.to_owned(), |line, (name, value)| {
+        line.replace(&format!("{{{name}}}"), &value.to_string())
+    })
 }
 
 fn figure(pattern: &Regex, ended: &Ended) -> Result<f64, String> {

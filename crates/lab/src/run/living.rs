@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::child::{Guard, Said, listen};
-use crate::measure::RunSpec;
+use crate::child::Task;
 use crate::turns::{Described, Life, Order, Reply};
 
 /// How long a subject may take to be set up: tens of thousands of connections take some seconds.
@@ -34,7 +34,7 @@ pub(super) struct Living {
 
 impl Living {
     /// Starts the subject's process; it sets itself up while others are started.
-    pub(super) fn start(mut command: Command, spec: &RunSpec) -> Result<Self, String> {
+    pub(super) fn start(mut command: Command, task: &Task) -> Result<Self, String> {
         command.args(["lab", "subject"]).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = command.get_program().to_string_lossy().into_owned();
@@ -45,7 +45,7 @@ impl Living {
         let answers = listen(&mut child);
         let mut living =
             Self { process: Guard::of(child), orders, answers, complaints: Vec::new(), open: 2 };
-        living.write(&serde_json::to_string(spec).expect("a spec is plain data"));
+        living.write(&serde_json::to_string(task).expect("a task is plain data"));
         Ok(living)
     }
 

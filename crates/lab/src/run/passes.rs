@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use super::{RunLabel, Runner, State, arm};
 use crate::arm::{Arm, ArmKind};
-use crate::experiments::Experiment;
 use crate::measure::{Done, Pass};
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{CountingRun, LeftOut, Profile, Record, RequestTimesRun};
@@ -119,6 +118,5 @@ fn is_counted(_: &PlannedPoint, arm: &Arm) -> bool {
 }
 
 fn is_server_of_pollux(point: &PlannedPoint, arm: &Arm) -> bool {
-    point.experiment == Experiment::Http
-        && matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_))
+    point.experiment.is_server() && matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_))
 }

@@ -17,7 +17,6 @@ use super::arm::spec_of;
 use super::living::Living;
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
-use crate::experiments::Experiment;
 use crate::measure::Pass;
 use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
 use crate::record::{
@@ -216,7 +215,7 @@ impl Runner<'_> {
     /// The shortest turn whose first half costs what its second half costs, on every arm; and the
     /// units that each arm does in it when nothing is in its way.
     fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
-        let shortest = match point.experiment.cost_is_shared() {
+        let shortest = match point.experiment.cost().is_shared {
             true => HERD_TURN_MIN,
             false => TURN_MIN,
         };
@@ -481,12 +480,13 @@ fn measurement(
         .iter()
         .map(|figure| figure.units as f64 / (figure.wall_ns.max(1) as f64 / 1e9))
         .collect();
-    let name = if point.experiment == Experiment::Http { "requests_per_s" } else { "units_per_s" };
+    let is_server = point.experiment.is_server();
+    let name = if is_server { "requests_per_s" } else { "units_per_s" };
     let rate = mean(&per_s).map(|rate| (name.to_owned(), rate));
     let busy = ("server_busy".to_owned(), cpu_ns as f64 / wall_ns.max(1) as f64);
-    let busy = (point.experiment == Experiment::Http).then_some(busy);
+    let busy = is_server.then_some(busy);
     Ok(Measurement {
-        value: value / point.experiment.cost_unit_ns(),
+        value: value / point.experiment.cost().unit_ns,
         figures: rate.into_iter().chain(busy).collect(),
         mechanism: None,
         generator: None,

@@ -4,7 +4,7 @@
 //!   runner: set ──► one process for each arm: `pollux lab subject`
 //!                     │ spec, then orders, a line of JSON each, on standard input
 //!                     ▼
-//!   child: serve ──► Subject::turn(lead-in), CPU time, Subject::turn(length), CPU time ──► reply
+//!   child::serve ──► Subject::turn(lead-in), CPU time, Subject::turn(length), CPU time ──► reply
 //! ```
 //!
 //! The figure of a turn is the CPU time that the measured side used in it over the units of work
@@ -22,16 +22,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::sources::Sources;
-use crate::record::SymbolShare;
+use crate::host::symbols::SymbolShare;
 
-mod child;
 mod program;
 
-pub use child::serve;
 pub(crate) use program::Program;
 
 /// What is measured: it works when it is told to, and sleeps in between.
-pub(crate) trait Subject {
+pub trait Subject {
     /// Begins work as `stint` says, ends what it began, and returns with nothing under way: the
     /// units of work that were done.
     ///
@@ -67,7 +65,7 @@ pub(crate) trait Subject {
 
 /// How much work begins in a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stint {
+pub struct Stint {
     /// For how long at most.
     pub(crate) length: Duration,
     /// How many units at most; none without a limit. Only a subject that says so of itself

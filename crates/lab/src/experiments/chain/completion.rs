@@ -7,7 +7,7 @@ use pollux_engine::Driver;
 use pollux_sys::ring::{Shots, Sizes, StreamRing, StreamSizes};
 use rustix::io::Errno;
 
-use super::{BYTE, Chain, Watcher};
+use super::{BYTE, Pairs, Watcher};
 use crate::error::MeasureError;
 use crate::turns::Described;
 
@@ -36,7 +36,7 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    pub(super) fn open(chain: &Chain) -> Result<Self, MeasureError> {
+    pub(super) fn open(chain: &Pairs) -> Result<Self, MeasureError> {
         let ring = StreamRing::open(SIZES).map_err(|refused| MeasureError::Setup {
             what: format!("a ring ({refused})"),
             cause: std::io::Error::other("io_uring is not available"),
@@ -69,7 +69,7 @@ impl Completion {
         Ok(())
     }
 
-    fn send(&mut self, chain: &Chain, index: usize) -> Result<(), MeasureError> {
+    fn send(&mut self, chain: &Pairs, index: usize) -> Result<(), MeasureError> {
         let fd = chain.writers[index].as_raw_fd();
         if self.ring.spare().is_empty() {
             self.submit()?;
@@ -90,7 +90,7 @@ impl Completion {
         Ok(())
     }
 
-    fn arm(&mut self, chain: &Chain) -> Result<(), MeasureError> {
+    fn arm(&mut self, chain: &Pairs) -> Result<(), MeasureError> {
         while let Some(index) = self.to_arm.pop() {
             let fd = chain.readers[index].as_raw_fd();
             if self.ring.receive(fd, Shots::Many, index as u64).is_err() {
@@ -104,7 +104,7 @@ impl Completion {
 
 impl Watcher for Completion {
     /// Every completion is a byte that came, every byte goes on as a request.
-    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError> {
+    fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         self.enter()?;
         while let Some(completion) = self.ring.next_completion() {
             if completion.user_data >= SEND {
@@ -134,7 +134,7 @@ impl Watcher for Completion {
         self.arm(chain)
     }
 
-    fn begin(&mut self, chain: &Chain) {
+    fn begin(&mut self, chain: &Pairs) {
         let space = chain.readers.len() / chain.active;
         (0..chain.active).for_each(|index| self.fill(index * space));
     }

@@ -52,7 +52,7 @@ pub(crate) fn missing(peer: Peer) -> Option<String> {
 pub(super) fn start(peer: Peer, spec: &RunSpec) -> Result<Program, MeasureError> {
     let mut command = Command::new(built(peer, &spec.scratch)?);
     for axis in ["pairs", "active", "writes"] {
-        command.arg(spec.word(axis)?);
+        command.arg(spec.count(axis).to_string());
     }
     Program::start(peer.name(), command)
 }

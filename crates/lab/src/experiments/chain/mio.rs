@@ -6,7 +6,7 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use super::{Chain, EVENTS_MAX, Watcher};
+use super::{EVENTS_MAX, Pairs, Watcher};
 use crate::error::MeasureError;
 
 /// A `Poll` on the readers of a chain.
@@ -16,7 +16,7 @@ pub(super) struct Mio {
 }
 
 impl Mio {
-    pub(super) fn open(chain: &Chain) -> Result<Self, MeasureError> {
+    pub(super) fn open(chain: &Pairs) -> Result<Self, MeasureError> {
         let poll = Poll::new().map_err(|cause| MeasureError::Io { call: "Poll::new", cause })?;
         for (index, reader) in chain.readers.iter().enumerate() {
             let fd = reader.as_raw_fd();
@@ -29,7 +29,7 @@ impl Mio {
 }
 
 impl Watcher for Mio {
-    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError> {
+    fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         self.poll
             .poll(&mut self.events, Some(Duration::ZERO))
             .map_err(|cause| MeasureError::Io { call: "Poll::poll", cause })?;

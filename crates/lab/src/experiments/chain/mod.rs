@@ -26,11 +26,15 @@ use crate::measure::RunSpec;
 use crate::turns::{self, Described, Stint, Subject};
 
 mod completion;
+mod experiment;
 pub(crate) mod library;
 mod mio;
 mod polling;
 mod pollux;
 mod raw;
+
+pub(crate) use experiment::Chain;
+pub(crate) use library::missing;
 
 /// The byte that goes round.
 const BYTE: &[u8] = b"e";
@@ -46,7 +50,7 @@ pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     if let Some(peer @ (Peer::Libev | Peer::Libuv | Peer::Libevent)) = spec.arm.peer() {
         return Ok(Box::new(library::start(peer, spec)?));
     }
-    let chain = Chain::open(spec)?;
+    let chain = Pairs::open(spec)?;
     Ok(match (spec.arm.driver(), spec.arm.peer()) {
         (Some(Driver::Readiness(mechanism)), _) => {
             let watcher = pollux::Pollux::open(mechanism, &chain)?;
@@ -77,7 +81,7 @@ pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
 
 /// A chain with what watches it: rounds for as long as a turn lasts.
 struct Rounds<W> {
-    chain: Chain,
+    chain: Pairs,
     watcher: W,
 }
 
@@ -115,10 +119,10 @@ impl<W: Watcher> Subject for Rounds<W> {
 /// Learns which pairs have something to receive.
 trait Watcher {
     /// Looks once, without waiting, and receives from each pair that is ready.
-    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError>;
+    fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError>;
 
     /// Told when a round has begun: the first bytes are on their way.
-    fn begin(&mut self, _chain: &Chain) {}
+    fn begin(&mut self, _chain: &Pairs) {}
 
     /// Its counters, where it is a poller of pollux.
     fn counters(&self) -> Option<CountersSnapshot> {
@@ -132,7 +136,7 @@ trait Watcher {
 }
 
 /// The pairs, and how far a round is.
-struct Chain {
+struct Pairs {
     /// The ends that are watched; shared, as polling must keep what it watches.
     readers: Rc<[OwnedFd]>,
     writers: Vec<OwnedFd>,
@@ -145,9 +149,9 @@ struct Chain {
     received: usize,
 }
 
-impl Chain {
+impl Pairs {
     fn open(spec: &RunSpec) -> Result<Self, MeasureError> {
-        let (pairs, active) = (spec.count("pairs")?, spec.count("active")?);
+        let (pairs, active) = (spec.count("pairs"), spec.count("active"));
         if !(1..=pairs).contains(&active) {
             return Err(MeasureError::Spec(format!("{active} bytes do not fit {pairs} pairs")));
         }
@@ -163,7 +167,7 @@ impl Chain {
             readers.push(reader);
             writers.push(writer);
         }
-        let writes = spec.count("writes")?;
+        let writes = spec.count("writes");
         let readers = readers.into();
         Ok(Self { readers, writers, active, writes, to_follow: 0, sent: 0, received: 0 })
     }
@@ -222,21 +226,20 @@ fn send(writer: &OwnedFd) -> Result<(), MeasureError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::path::PathBuf;
 
     use pollux_poller::Mechanism;
 
     use super::*;
     use crate::arm::ArmKind;
+    use crate::axis::Value;
     use crate::measure::Pass;
 
     fn spec(pairs: usize, active: usize, writes: usize) -> RunSpec {
         let axes = [("pairs", pairs), ("active", active), ("writes", writes)];
         RunSpec {
-            experiment: "chain".into(),
             arm: ArmKind::WithoutPoller,
-            axes: BTreeMap::from(axes.map(|(name, value)| (name.to_owned(), value.to_string()))),
+            axes: axes.into_iter().map(|(name, n)| (name, Value::Number(n as u64))).collect(),
             seed: 1,
             ramp_ms: 0,
             runtime_ms: 1,
@@ -249,9 +252,9 @@ mod tests {
     }
 
     /// One round on every watcher: each byte arrives, none is left, and none too many is sent.
-    fn one_round(mut turn_of: impl FnMut(&Chain) -> Box<dyn Watcher>) {
+    fn one_round(mut turn_of: impl FnMut(&Pairs) -> Box<dyn Watcher>) {
         for (pairs, active, writes) in [(1, 1, 5), (7, 3, 100), (10, 10, 0), (50, 20, 333)] {
-            let mut chain = Chain::open(&spec(pairs, active, writes)).expect("a chain");
+            let mut chain = Pairs::open(&spec(pairs, active, writes)).expect("a chain");
             let mut watcher = turn_of(&chain);
             for _ in 0..3 {
                 chain.begin().expect("a round");
@@ -284,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_round_ends_by_completion() {
-        let chain = Chain::open(&spec(1, 1, 5)).expect("a chain");
+        let chain = Pairs::open(&spec(1, 1, 5)).expect("a chain");
         if let Err(reason) = completion::Completion::open(&chain) {
             return eprintln_skip("uring", &reason.to_string());
         }

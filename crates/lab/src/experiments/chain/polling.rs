@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use pollux_peer_polling::Watch;
 
-use super::{Chain, EVENTS_MAX, Watcher};
+use super::{EVENTS_MAX, Pairs, Watcher};
 use crate::error::MeasureError;
 
 /// A `Poller` of the library on the readers of a chain.
 pub(super) struct Polling(Watch);
 
 impl Polling {
-    pub(super) fn open(chain: &Chain) -> Result<Self, MeasureError> {
+    pub(super) fn open(chain: &Pairs) -> Result<Self, MeasureError> {
         const ROOM: NonZeroUsize = NonZeroUsize::new(EVENTS_MAX).expect("room for events");
         let watch = Watch::open(Rc::clone(&chain.readers), ROOM);
         Ok(Self(watch.map_err(|cause| MeasureError::Io { call: "Poller::add_with_mode", cause })?))
@@ -22,7 +22,7 @@ impl Polling {
 }
 
 impl Watcher for Polling {
-    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError> {
+    fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         self.0
             .look()
             .map_err(|cause| MeasureError::Io { call: "Poller::wait", cause })?

@@ -7,7 +7,7 @@ use pollux_poller::{
     CountersSnapshot, Events, Interest, Mechanism, Poller, Registration, Token, Trigger,
 };
 
-use super::{Chain, EVENTS_MAX, Watcher};
+use super::{EVENTS_MAX, Pairs, Watcher};
 use crate::error::MeasureError;
 use crate::turns::Described;
 
@@ -20,7 +20,7 @@ pub(super) struct Pollux {
 }
 
 impl Pollux {
-    pub(super) fn open(mechanism: Mechanism, chain: &Chain) -> Result<Self, MeasureError> {
+    pub(super) fn open(mechanism: Mechanism, chain: &Pairs) -> Result<Self, MeasureError> {
         let how = Registration::new(Interest::READABLE, mechanism.trigger());
         let mut poller = mechanism.open()?;
         for (index, reader) in chain.readers.iter().enumerate() {
@@ -31,7 +31,7 @@ impl Pollux {
 }
 
 impl Watcher for Pollux {
-    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError> {
+    fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
         for event in &self.events {
             let index = event.token.slot() as usize;

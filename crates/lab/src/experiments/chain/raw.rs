@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use pollux_sys::epoll::{EpollEvent, wait};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::{Chain, EVENTS_MAX, Watcher};
+use super::{EVENTS_MAX, Pairs, Watcher};
 use crate::error::MeasureError;
 
 /// An epoll instance on the readers of a chain.
@@ -15,7 +15,7 @@ pub(super) struct RawEpoll {
 }
 
 impl RawEpoll {
-    pub(super) fn open(chain: &Chain) -> Result<Self, MeasureError> {
+    pub(super) fn open(chain: &Pairs) -> Result<Self, MeasureError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(MeasureError::io("epoll_create1"))?;
         for (index, reader) in chain.readers.iter().enumerate() {
@@ -27,7 +27,7 @@ impl RawEpoll {
 }
 
 impl Watcher for RawEpoll {
-    fn turn(&mut self, chain: &mut Chain) -> Result<(), MeasureError> {
+    fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         let found = wait(self.epoll.as_fd(), &mut self.events, 0);
         let found = found.map_err(|cause| MeasureError::Io { call: "epoll_wait", cause })?;
         self.events[..found].iter().try_for_each(|event| chain.receive(event.data() as usize))

@@ -33,6 +33,7 @@ pub mod bank;
 pub mod callers;
 mod crew;
 mod desk;
+mod experiment;
 mod intake;
 mod message;
 pub mod pool;
@@ -43,9 +44,11 @@ mod subject;
 mod waiting;
 pub mod worker;
 
+pub(crate) use experiment::Herd;
+
 pub use source::Source;
 pub(crate) use source::needed_bytes;
-pub(crate) use subject::Herd;
+use subject::Crewed;
 
 use callers::{Called, Go, Orders, PATIENCE, Served, Word};
 use crew::Crew;
@@ -89,10 +92,10 @@ fn bare(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    let source = spec.word("source")?;
+    let source = spec.word("source");
     let unknown = || MeasureError::Spec(format!("no source is called {source}"));
     let source = Source::by_name(source).ok_or_else(unknown)?;
-    let (workers, callers, wait) = (spec.count("workers")?, spec.count("callers")?, wait_of(spec)?);
+    let (workers, callers, wait) = (spec.count("workers"), spec.count("callers"), wait_of(spec)?);
     let opened = Opened::open(source, callers, wait == Wait::Block)?;
     let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
     let name = source.name().to_owned();
@@ -238,8 +241,7 @@ impl Calling {
         complaint: &dyn Fn() -> Option<MeasureError>,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(Called, Vec<Interval>), MeasureError> {
-        let (calls, interval_ms) =
-            (spec.count("calls")? as u64, spec.interval().as_millis() as u64);
+        let (calls, interval_ms) = (spec.count("calls") as u64, spec.interval().as_millis() as u64);
         let go = Go { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
         let longest = if calls == 0 { 1 } else { WINDOWS_MAX };
         self.call(go, spec.runtime() * longest, complaint, is_interrupted)
@@ -341,7 +343,7 @@ impl Window {
         put("worker_switches_involuntary_per_call", read(&used.switches_involuntary));
         put("worker_us_per_call", read(&used.cpu_ns).map(|ns| ns / 1000.0));
         put("caller_us_per_call", Some(called.cpu_ns as f64 / 1000.0));
-        if spec.count("calls")? > 0 {
+        if spec.count("calls") > 0 {
             let millions = called.calls as f64 / 1e6;
             let times = [("real", Some(called.elapsed_s)), ("user", called.user_s)];
             for (name, seconds) in times.into_iter().chain([("sys", called.system_s)]) {

@@ -67,10 +67,10 @@ pub(super) fn start(
     wake: Wake,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<(Manager, Calling), MeasureError> {
-    if spec.word("source")? != Source::Queue.name() {
+    if spec.word("source") != Source::Queue.name() {
         return Err(MeasureError::Spec("the workers of a pool wait for queues".to_owned()));
     }
-    let (workers, callers) = (spec.count("workers")?, spec.count("callers")?);
+    let (workers, callers) = (spec.count("workers"), spec.count("callers"));
     let manager = Manager::start(spec, workers, wake, is_interrupted)?;
     let pool = Some(manager.prefix.to_string());
     let orders = CallerOrders { source: String::new(), address: None, callers, pool };

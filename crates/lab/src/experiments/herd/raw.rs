@@ -21,14 +21,14 @@ pub(super) fn start(
     spec: &RunSpec,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Calling, MeasureError> {
-    if spec.word("source")? != Source::Queue.name() {
+    if spec.word("source") != Source::Queue.name() {
         return Err(MeasureError::Spec("the workers in C wait for queues".to_owned()));
     }
     let program = compiler::built(&spec.scratch, "herd-raw", PROGRAM, &["-pthread", "-lrt"])?;
     let (desk, theirs) = Desk::pair()?;
     let command = theirs.try_clone().map(|desk| {
         let mut command = Command::new(program);
-        command.args(["workers", "callers"].map(|axis| spec.axes[axis].as_str()));
+        command.args(["workers", "callers"].map(|axis| spec.count(axis).to_string()));
         command.stdin(Stdio::from(desk)).stdout(Stdio::null()).stderr(Stdio::null());
         command
     });

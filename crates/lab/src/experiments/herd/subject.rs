@@ -22,7 +22,7 @@ use crate::measure::RunSpec;
 use crate::turns::{self, Described, Life, Stint, Subject};
 
 /// Workers and their callers.
-pub(crate) struct Herd<'a> {
+pub(super) struct Crewed<'a> {
     calling: Calling,
     crew: Workers,
     pids: Vec<u32>,
@@ -47,14 +47,14 @@ enum Workers {
     Raw(Vec<u64>),
 }
 
-impl<'a> Herd<'a> {
+impl<'a> Crewed<'a> {
     /// Starts workers and callers of the arm.
     pub(crate) fn start(
         spec: &RunSpec,
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
-        let (workers, callers) = (spec.count("workers")?, spec.count("callers")?);
-        let source = spec.word("source")?;
+        let (workers, callers) = (spec.count("workers"), spec.count("callers"));
+        let source = spec.word("source");
         let unknown = || MeasureError::Spec(format!("no source is called {source}"));
         let source = Source::by_name(source).ok_or_else(unknown)?;
         let (calling, crew, pids) = match spec.arm.peer() {
@@ -96,7 +96,7 @@ impl<'a> Herd<'a> {
     }
 }
 
-impl Subject for Herd<'_> {
+impl Subject for Crewed<'_> {
     fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let length = stint.length;
         let time_ms = length.as_micros().div_ceil(1000) as u64;

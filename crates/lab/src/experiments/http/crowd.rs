@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use pollux_doctor::room::FDS_SPARE;
 use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 
 use super::process::Process;
 use crate::error::MeasureError;
-use crate::plan::FDS_SPARE;
 
 /// What a process says when all its connections are open and were answered once.
 const READY: &str = "the crowd is set up";

@@ -11,6 +11,7 @@ use std::process::Command;
 use super::listener;
 use super::load::Load;
 use super::tree::Tree;
+use crate::axis::Axes;
 use crate::error::MeasureError;
 
 /// What a command line may have in braces beside the names of axes: the port to listen at, on
@@ -34,7 +35,7 @@ impl CommandLine {
     /// [`MeasureError`] when the line makes no sense or the files can't be written.
     pub(super) fn new(
         line: &str,
-        axes: &BTreeMap<String, String>,
+        axes: &Axes,
         load: &Load,
         address: SocketAddr,
         cpu: usize,
@@ -42,7 +43,7 @@ impl CommandLine {
     ) -> Result<Self, MeasureError> {
         let setup = |cause| MeasureError::Setup { what: format!("the files for {line}"), cause };
         let root = write_site(folder, load).map_err(setup)?;
-        let mut values = axes.clone();
+        let mut values = axes.texts();
         let places = [address.port().to_string(), address.to_string(), cpu.to_string(), root];
         values.extend(PLACES.map(str::to_owned).into_iter().zip(places));
         let words =

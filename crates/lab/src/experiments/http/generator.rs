@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::Generator;
 use super::load::Load;
 use super::process::Process;
 use super::server::Asked;
 use super::{ab, own, wrk};
 use crate::error::MeasureError;
-use crate::experiments::Generator;
 use crate::host::programs;
 
 /// How long a generator may go on after its time: pollux waits for what is under way, wrk looks

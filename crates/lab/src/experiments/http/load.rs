@@ -1,7 +1,8 @@
 //! What the load of one run is: the axes as numbers.
 
+use super::{Generator, is_split};
 use crate::error::MeasureError;
-use crate::experiments::{Generator, PROCESSES};
+use crate::experiments::PROCESSES;
 use crate::measure::RunSpec;
 
 /// The axes of one run.
@@ -31,15 +32,15 @@ impl Load {
     /// The load of a run.
     pub(super) fn of(spec: &RunSpec) -> Result<Self, MeasureError> {
         Ok(Self {
-            connections: spec.count("connections")?,
-            pipeline: spec.count("pipeline")?,
-            is_kept_alive: spec.word("keepalive")? == "true",
-            dead: spec.count("dead")?,
-            is_split: crate::experiments::is_split(&spec.axes),
-            reply_bytes: spec.count("reply_bytes")?,
-            path: spec.word("path")?.to_owned(),
-            processes: if spec.axes.contains_key(PROCESSES) { spec.count(PROCESSES)? } else { 1 },
-            generator: generator(spec.word("generator")?)?,
+            connections: spec.count("connections"),
+            pipeline: spec.count("pipeline"),
+            is_kept_alive: spec.axes.is_on("keepalive"),
+            dead: spec.count("dead"),
+            is_split: is_split(&spec.axes),
+            reply_bytes: spec.count("reply_bytes"),
+            path: spec.word("path").to_owned(),
+            processes: if spec.axes.get(PROCESSES).is_some() { spec.count(PROCESSES) } else { 1 },
+            generator: generator(spec.word("generator"))?,
         })
     }
 

@@ -18,9 +18,11 @@ use crate::turns;
 mod ab;
 mod config;
 mod crowd;
+mod experiment;
 pub mod floor;
 mod foreign;
 mod generator;
+mod generators;
 mod listener;
 mod load;
 mod own;
@@ -32,9 +34,13 @@ mod times;
 mod tree;
 mod wrk;
 
+pub(crate) use experiment::Http;
+use experiment::is_split;
+pub use generators::Generator;
+
 pub(crate) use foreign::{PLACES, running_fault};
-pub(crate) use generator::missing;
-pub(crate) use subject::Served;
+pub(crate) use generator::missing as missing_generator;
+use subject::Served;
 
 use crowd::DeadCrowd;
 use generator::Counted;

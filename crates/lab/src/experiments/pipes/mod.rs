@@ -19,6 +19,10 @@ use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Stint, Subject};
 
+mod experiment;
+
+pub(crate) use experiment::Pipes;
+
 /// Bytes of a token: generation, target, message number, and four unused.
 const TOKEN_BYTES: usize = 16;
 /// Most events of one wait; more tokens than this are never under way.
@@ -27,14 +31,14 @@ const EVENTS_MAX: usize = 1024;
 const GENERATIONS_MAX: u32 = 1 << 24;
 
 /// The pipes, and the pace at which tokens went through them.
-pub(crate) struct Pipes {
+pub(crate) struct Tokens {
     ring: Ring,
     events: Events,
     /// Time of one generation in the turn before; zero before the first.
     generation: Duration,
 }
 
-impl Pipes {
+impl Tokens {
     /// Opens the pipes and registers them, on the calling thread, which works in the turns.
     pub(crate) fn open(spec: &RunSpec) -> Result<Self, MeasureError> {
         let mechanism =
@@ -46,7 +50,7 @@ impl Pipes {
     }
 }
 
-impl Subject for Pipes {
+impl Subject for Tokens {
     /// Looks at the clock a few times only: half of what is left is done before each look.
     fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let (start, mut passes) = (Instant::now(), 0);
@@ -109,9 +113,9 @@ struct Ring {
 
 impl Ring {
     fn open(mechanism: Mechanism, spec: &RunSpec) -> Result<Self, MeasureError> {
-        let pipes = spec.count("pipes")?;
-        let messages = spec.count("messages")?;
-        let message_bytes = spec.count("message_bytes")?;
+        let pipes = spec.count("pipes");
+        let messages = spec.count("messages");
+        let message_bytes = spec.count("message_bytes");
         let how = Registration::new(Interest::READABLE, mechanism.trigger());
         let mut poller = mechanism.open()?;
         let (mut readers, mut writers) = (Vec::new(), Vec::new());
@@ -133,7 +137,7 @@ impl Ring {
             how,
             readers,
             writers,
-            rule: if spec.word("rule")? == "fixed" { Rule::Fixed } else { Rule::Hopping },
+            rule: if spec.word("rule") == "fixed" { Rule::Fixed } else { Rule::Hopping },
             messages: messages as u32,
             message_bytes,
             buffer: vec![0; message_bytes * messages],

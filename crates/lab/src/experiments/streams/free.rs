@@ -117,8 +117,8 @@ impl<C: Collect> Free<C> {
         streams: Vec<OwnedFd>,
         spec: &RunSpec,
     ) -> Result<Self, MeasureError> {
-        let yield_below = spec.count("yield_below")?;
-        let write_cpu = match spec.word("cpus")? {
+        let yield_below = spec.count("yield_below");
+        let write_cpu = match spec.word("cpus") {
             "free" => None,
             _ => {
                 let [read_cpu, write_cpu] = turns::cpus()?;

@@ -21,9 +21,12 @@ use crate::host::compiler;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Program, Subject};
 
+mod experiment;
 mod free;
 mod held;
 mod transport;
+
+pub(crate) use experiment::Streams;
 
 /// Bytes that one read asks for: the original's buffer.
 const READ_BYTES: usize = 1024;
@@ -43,35 +46,43 @@ pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     if spec.arm.peer() == Some(Peer::RawC) {
         return Ok(Box::new(raw(spec)?));
     }
-    let streams = transport::open(spec.word("transport")?, spec.count("nfds")?)?;
+    let streams = transport::open(spec.word("transport"), spec.count("nfds"))?;
     let (readers, writers): (Vec<OwnedFd>, Vec<OwnedFd>) =
         streams.into_iter().map(|Stream { read, write }| (read, write)).unzip();
-    match (spec.word("ready")?, spec.mechanism()?) {
-        (FREE, Some(mechanism)) => {
+    match (ready(spec), spec.mechanism()?) {
+        (None, Some(mechanism)) => {
             let reader = Reader::open(mechanism, readers, spec)?;
             Ok(Box::new(free::Free::start(reader, writers, spec)?))
         }
-        (FREE, None) => Ok(Box::new(free::Free::start(free::InTurn::new(readers), writers, spec)?)),
+        (None, None) => Ok(Box::new(free::Free::start(free::InTurn::new(readers), writers, spec)?)),
         (_, None) => Err(MeasureError::Spec("streams that are kept ready need a poller".into())),
-        (ready, Some(mechanism)) => {
-            let ready = if ready == ALL { writers.len() } else { spec.count("ready")? };
+        (Some(ready), Some(mechanism)) => {
             let reader = Reader::open(mechanism, readers, spec)?;
             Ok(Box::new(held::Held::new(reader, writers, ready, spec.seed)?))
         }
     }
 }
 
+/// How many streams are kept ready; none where the writer runs free.
+fn ready(spec: &RunSpec) -> Option<usize> {
+    match spec.word("ready") {
+        FREE => None,
+        ALL => Some(spec.count("nfds")),
+        _ => Some(spec.count("ready")),
+    }
+}
+
 /// The least that a reader costs: a program in C on bare epoll, built once for each record.
 fn raw(spec: &RunSpec) -> Result<Program, MeasureError> {
-    let ready = match spec.word("ready")? {
-        FREE => return Err(MeasureError::Spec("the program in C keeps streams ready".into())),
-        ALL => spec.word("nfds")?,
-        ready => ready,
-    };
+    let ready = ready(spec);
+    let ready =
+        ready.ok_or_else(|| MeasureError::Spec("the program in C keeps streams ready".into()))?;
     let program = compiler::built(&spec.scratch, "streams-raw", PROGRAM, &[])?;
     turns::pin(turns::cpus()?[0])?;
     let mut command = Command::new(program);
-    command.args([spec.word("transport")?, spec.word("nfds")?, ready, spec.word("maxevents")?]);
+    command.arg(spec.word("transport"));
+    command
+        .args([spec.count("nfds"), ready, spec.count("maxevents")].map(|count| count.to_string()));
     command.arg(spec.seed.to_string());
     Program::start(Peer::RawC.name(), command)
 }
@@ -101,7 +112,7 @@ impl Reader {
             rustix::io::ioctl_fionbio(stream, true).map_err(MeasureError::io("ioctl"))?;
             poller.add(stream.as_fd(), Token::new(index as u32, 0), how)?;
         }
-        let events = Events::with_capacity(spec.count("maxevents")?);
+        let events = Events::with_capacity(spec.count("maxevents"));
         Ok(Self { mechanism, poller, how, streams, events, buffer: [0; READ_BYTES] })
     }
 
@@ -137,18 +148,20 @@ impl Reader {
 mod tests {
     use super::*;
     use crate::arm::{Arm, ArmKind};
+    use crate::axis::{Axes, Value};
+    use crate::experiments::Experiment as _;
     use crate::measure::Pass;
     use crate::turns::Stint;
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {
-        let defaults = crate::experiments::Experiment::Streams.axes().iter();
-        let defaults = defaults.map(|axis| (axis.name, axis.default[0]));
-        let axes = defaults.chain([("nfds", "50"), ("cpus", "free")]).chain(axes.iter().copied());
+        let mut all = Axes::defaults(Streams.axes());
+        for (name, value) in [("nfds", "50"), ("cpus", "free")].iter().chain(axes) {
+            all.set(name, Value::of(value));
+        }
         RunSpec {
-            experiment: "streams".into(),
             arm: Arm::driver(poller.parse().expect("a driver")).kind,
-            axes: axes.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            axes: all,
             seed: 1,
             ramp_ms: 0,
             runtime_ms: 1,
@@ -164,12 +177,9 @@ mod tests {
     fn a_free_writer_pauses_between_turns_and_everything_it_wrote_is_read() {
         let in_turn = RunSpec { arm: ArmKind::WithoutPoller, ..spec("epoll", &[]) };
         for spec in [spec("epoll", &[]), spec("epoll-et", &[]), in_turn] {
-            let axes = [("ready".to_owned(), FREE.to_owned())];
-            let mut subject = open(&RunSpec {
-                axes: spec.axes.clone().into_iter().chain(axes).collect(),
-                ..spec
-            })
-            .expect("streams");
+            let mut spec = spec;
+            spec.axes.set("ready", Value::of(FREE));
+            let mut subject = open(&spec).expect("streams");
             for _ in 0..3 {
                 assert!(subject.turn(Stint::of(Duration::from_millis(5))).expect("a turn") > 0);
                 let asleep = subject.cpu_time().expect("our own");

@@ -1,7 +1,8 @@
 //! The built-in jobs keep what their comments promise, and names find them.
 
 use crate::arm::Arm;
-use crate::experiments::{Experiment, Generator};
+use crate::axis::Value;
+use crate::experiments::{Generator, known};
 use crate::job::{Overrides, builtin, find, list};
 use crate::plan::{Machine, Plan, Resources, Wanted};
 
@@ -74,7 +75,7 @@ fn without_its_generator_a_point_is_left_out() {
     };
     let mut job = find("http").expect("built in");
     let part = job.parts.iter_mut().find(|part| part.name == "churn").expect("a part");
-    part.axes.insert("generator".into(), ["pollux", "wrk", "ab"].map(String::from).to_vec());
+    part.axes.insert("generator".into(), ["pollux", "wrk", "ab"].map(Value::of).to_vec());
     let plan = Plan::make(job, &machine(1 << 20, &missing));
     let labels: Vec<_> = plan.points.iter().map(|point| point.point.label.as_str()).collect();
     let churn = "100 connections, no keepalive";
@@ -87,7 +88,7 @@ fn without_its_generator_a_point_is_left_out() {
 fn a_generator_that_does_not_pipeline_is_not_asked_to() {
     let mut job = find("http").expect("built in");
     for part in &mut job.parts {
-        part.axes.insert("generator".into(), vec!["ab".to_owned()]);
+        part.axes.insert("generator".into(), vec![Value::of("ab")]);
     }
     let plan = Plan::make(job, &machine(1 << 20, &|_| None));
     assert_eq!(plan.points.len(), 4);
@@ -98,11 +99,11 @@ fn a_generator_that_does_not_pipeline_is_not_asked_to() {
 fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
     let machine = machine(1 << 20, &|_| None);
     let mut job = find("seed2").expect("built in");
-    job.parts[0].arms.extend(Experiment::Http.peers().iter().copied().map(Arm::peer));
+    job.parts[0].arms.extend(known("http").peers().iter().copied().map(Arm::peer));
     let plan = Plan::make(job.clone(), &machine);
     assert_eq!(plan.points.len(), 20);
     for point in &plan.points {
-        let is_split = point.point.axes["reply"] == "split";
+        let is_split = point.point.axes.is("reply", "split");
         let names: Vec<_> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names.contains(&"nginx"), !is_split, "{}", point.point.label);
         let unit = if is_split { "requests/s" } else { "µs/request" };
@@ -140,7 +141,7 @@ fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
 #[test]
 fn an_experiment_is_found_by_its_name() {
     let job = find("pipes").expect("an experiment");
-    assert_eq!(job.parts[0].experiment, Experiment::Pipes);
+    assert_eq!(job.parts[0].experiment, known("pipes"));
     assert_eq!(job.name, "pipes");
 }
 

@@ -6,7 +6,8 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use crate::arm::{Arm, ArmKind, Build, Peer, Wait};
-use crate::experiments::Experiment;
+use crate::axis::Value;
+use crate::experiments::known;
 use crate::job::{Job, KEYS, Section, documentation_page};
 
 fn job(text: &str) -> Job {
@@ -20,7 +21,7 @@ fn the_shortest_file_has_the_documented_defaults() {
     assert_eq!((job.blocks, job.blocks_max), (12, 30));
     assert_eq!((job.precision, job.min_effect), (0.015, 0.03));
     assert_eq!((job.budget, job.profile_hz, job.shows_intervals), (None, None, false));
-    assert_eq!(job.question, Experiment::Streams.question());
+    assert_eq!(job.question, known("streams").question());
     let part = &job.parts[0];
     assert_eq!((part.name.as_str(), part.baseline.as_str()), ("streams", "epoll"));
     let all = Mechanism::ALL.map(|each| Arm::driver(Driver::Readiness(each)));
@@ -30,8 +31,8 @@ fn the_shortest_file_has_the_documented_defaults() {
         (part.ramp_time, part.runtime, part.interval),
         (Duration::from_millis(100), Duration::from_millis(500), Duration::from_millis(20))
     );
-    assert_eq!(part.axes.len(), Experiment::Streams.axes().len());
-    assert_eq!(part.axes["nfds"], ["2000"]);
+    assert_eq!(part.axes.len(), known("streams").axes().len());
+    assert_eq!(part.axes["nfds"], [Value::Number(2000)]);
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn values_may_be_written_in_every_way_that_toml_has() {
     let job = job("[global]\nmin_effect = 5e-2\nprofile = 99\nseed = 0xff\n\
                    [[job]]\nexperiment = \"pipes\"\npipes = [1_000, 0b1010]\n");
     assert_eq!((job.min_effect, job.profile_hz, job.seed), (0.05, Some(99), 255));
-    assert_eq!(job.parts[0].axes["pipes"], ["1000", "10"]);
+    assert_eq!(job.parts[0].axes["pipes"], [1000, 10].map(Value::Number));
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn arms_of_global_are_for_the_jobs_that_have_them() {
     let epoll = Arm::driver(Driver::Readiness(Mechanism::Epoll));
     let raw = Arm::peer(Peer::RawEpoll);
     assert_eq!(http.arms, [epoll.clone(), raw.clone(), Arm::peer(Peer::Nginx)]);
-    assert_eq!(http.axes["keepalive"], ["true", "false"]);
+    assert_eq!(http.axes["keepalive"], [true, false].map(Value::Switch));
     assert_eq!(chain.arms, [epoll.clone(), raw]);
     assert_eq!(pipes.arms, [epoll]);
     assert_eq!(herd.arms, [Arm::wait(Wait::Epoll)]);

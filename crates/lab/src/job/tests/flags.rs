@@ -6,7 +6,8 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use crate::arm::{Arm, ArmKind};
-use crate::experiments::Experiment;
+use crate::axis::Value;
+use crate::experiments::known;
 use crate::job::{Job, JobError, Overrides, find};
 
 fn texts(items: &[&str]) -> Vec<String> {
@@ -18,7 +19,7 @@ fn axis(name: &str, values: &[&str]) -> Overrides {
 }
 
 fn streams(overrides: &Overrides) -> Result<Job, JobError> {
-    Job::for_experiment(Experiment::Streams, overrides)
+    Job::for_experiment(known("streams"), overrides)
 }
 
 fn answer(overrides: &Overrides) -> String {
@@ -53,7 +54,7 @@ fn flags_replace_what_the_job_says() {
     let expected = [Mechanism::Poll, Mechanism::Select];
     assert_eq!(part.arms, expected.map(|each| Arm::driver(Driver::Readiness(each))));
     assert_eq!(part.baseline, "poll");
-    assert_eq!(part.axes["message_bytes"], ["1024"]);
+    assert_eq!(part.axes["message_bytes"], [Value::Number(1024)]);
     let [runtime, interval] = [20, 20].map(Duration::from_millis);
     assert_eq!((part.runtime, part.interval), (runtime, interval));
 }
@@ -61,7 +62,7 @@ fn flags_replace_what_the_job_says() {
 #[test]
 fn an_arm_of_another_experiment_is_named_with_its_owner() {
     let overrides = Overrides { arms: texts(&["raw-epoll", "libev"]), ..Overrides::default() };
-    let refused = Job::for_experiment(Experiment::Http, &overrides).expect_err("libev serves not");
+    let refused = Job::for_experiment(known("http"), &overrides).expect_err("libev serves not");
     let expected = "--arm libev: no arm of http; it belongs to chain";
     assert!(refused.to_string().contains(expected), "{refused}");
 }
@@ -86,7 +87,7 @@ fn arms_of_the_user_share_a_pattern_or_are_servers() {
     let ArmKind::Program(new) = &part.arms[1].kind else { panic!("{part:?}") };
     assert_eq!((&*new.command, &*new.pattern), ("env A=1 bench", "Avg: (\\d+)"));
     let overrides = Overrides { arms: texts(&["mine=./mine {port}"]), ..Overrides::default() };
-    let http = Job::for_experiment(Experiment::Http, &overrides).expect("right");
+    let http = Job::for_experiment(known("http"), &overrides).expect("right");
     assert!(matches!(http.parts[0].arms[0].kind, ArmKind::Server { .. }));
 }
 

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 use crate::arm::{Arm, ArmKind, Build, Program};
-use crate::experiments::{Axis, AxisKind, Experiment};
+use crate::axis::{Axis, AxisKind, Value};
+use crate::experiments::{self, Experiment};
 use crate::job::{Job, Part, find, list};
 
 const LINE: &str = "[ -~µ€\"\\\\']{0,20}[a-z\"'\\\\]";
@@ -19,23 +20,23 @@ fn name() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9][a-zA-Z0-9_.-]{0,20}"
 }
 
-fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<String>> {
-    let texts = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<Value>> {
+    let texts = |words: &[&str]| words.iter().map(|word| Value::of(word)).collect::<Vec<_>>();
     match axis.kind {
         AxisKind::Word(words) => subsequence(texts(words), 1..=words.len()).boxed(),
         AxisKind::Path => subsequence(texts(&["/", "/x?y=1"]), 1..=2).boxed(),
         AxisKind::Either => subsequence(texts(&["true", "false"]), 1..=2).boxed(),
-        AxisKind::Switch => any::<bool>().prop_map(|is_on| vec![is_on.to_string()]).boxed(),
+        AxisKind::Switch => any::<bool>().prop_map(|is_on| vec![Value::Switch(is_on)]).boxed(),
         AxisKind::WordOrCount(words, low, high) => (subsequence(texts(words), 1), low..=high)
-            .prop_map(|(words, number)| words.into_iter().chain([number.to_string()]).collect())
+            .prop_map(|(words, number)| words.into_iter().chain([Value::Number(number)]).collect())
             .boxed(),
         AxisKind::Count(low, high) => proptest::collection::btree_set(low..=high, 1..5)
-            .prop_map(|numbers| numbers.into_iter().map(|number| number.to_string()).collect())
+            .prop_map(|numbers| numbers.into_iter().map(Value::Number).collect())
             .boxed(),
     }
 }
 
-fn axes(experiment: Experiment) -> BoxedStrategy<BTreeMap<String, Vec<String>>> {
+fn axes(experiment: &'static dyn Experiment) -> BoxedStrategy<BTreeMap<String, Vec<Value>>> {
     let values: Vec<_> = experiment.axes().iter().map(axis_values).collect();
     let names = experiment.axes().iter().map(|axis| axis.name.to_owned());
     let names: Vec<_> = names.collect();
@@ -65,7 +66,7 @@ fn length(low_ms: u64) -> impl Strategy<Value = Duration> {
 }
 
 fn part() -> impl Strategy<Value = Part> {
-    let experiment = prop::sample::select(Experiment::ALL.to_vec());
+    let experiment = prop::sample::select(experiments::ALL.to_vec());
     let with_axes = experiment.prop_flat_map(|experiment| (Just(experiment), axes(experiment)));
     let windows = (length(0), length(10), 1u32..=50);
     let strategy = (name(), with_axes, any::<u32>(), vec(named(), 0..4), any::<Index>(), windows);
@@ -76,7 +77,7 @@ fn part() -> impl Strategy<Value = Part> {
         let known = known.chain(experiment.peers().iter().copied().map(Arm::peer));
         let known = known.enumerate().filter(|(at, _)| at == &0 || chosen >> at & 1 == 1);
         let is_taken = |kind: &ArmKind| match kind {
-            ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.takes_servers(),
+            ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.is_server(),
             ArmKind::Build(_) => !experiment.drivers().is_empty(),
             _ => true,
         };

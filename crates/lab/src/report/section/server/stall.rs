@@ -4,7 +4,6 @@
 //! a peer that has nothing to send delays by 40 ms. Then every connection has one request under
 //! way that does nothing, and rate times latency is the number of connections.
 
-use crate::experiments::is_split;
 use crate::record::{Measurement, Record, ResultRow};
 use crate::report::number;
 use crate::report::view::NOISE_ARM;
@@ -38,7 +37,7 @@ pub(super) fn lines(record: &Record, experiment: &str) -> Vec<String> {
     let rows = record.results.iter().filter(|row| row.experiment == experiment);
     for row in rows.filter(|row| row.arm != NOISE_ARM) {
         let Some(stall) = stall(record, row) else { continue };
-        let is_meant = is_split(&row.axes);
+        let is_meant = row.axes.get("reply").is_some_and(|reply| reply == "split");
         match found.iter_mut().find(|one| one.arm == row.arm && one.is_meant == is_meant) {
             Some(one) => one.stalls.push(stall),
             None => found.push(Stalled { arm: &row.arm, is_meant, stalls: vec![stall] }),

@@ -1,17 +1,90 @@
-//! The subject's side: a spec on standard input, then orders, until the end.
+//! The measuring process: what the runner tells it, and what it does.
 //!
-//! `pollux lab subject` calls [`serve`]; the runner is on the other side.
+//! The runner starts a fresh process for each arm and hands it a [`Task`]. `pollux lab subject` calls
+//! [`serve`], which does turns as they are ordered; `pollux lab measure` calls [`measure`], which does
+//! one run by itself. Both read the types that the plan was made of.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
 use pollux_poller::CountersSnapshot;
+use serde::{Deserialize, Serialize};
 
-use super::{Counted, Figure, Order, Reply, Stint, Subject};
+use crate::axis::Axis;
 use crate::error::MeasureError;
+use crate::experiments::Experiment;
 use crate::host::counting::{CountReadings, Counting};
-use crate::measure::{Profiling, RunSpec};
+use crate::measure::{Done, Profiling, RunSpec};
+use crate::record::Interval;
+use crate::turns::{Counted, Figure, Order, Reply, Stint, Subject};
+
+/// What is measured: an arm of an experiment at one point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// The experiment.
+    #[serde(with = "by_name")]
+    pub experiment: &'static dyn Experiment,
+    /// The run.
+    #[serde(flatten)]
+    pub spec: RunSpec,
+}
+
+impl Task {
+    /// Reads what the runner has written.
+    ///
+    /// # Errors
+    /// [`MeasureError::Spec`]: it is no task, or a value is none of its axis.
+    pub fn read(text: &str) -> Result<Self, MeasureError> {
+        let task: Self = parsed(text)?;
+        let axes = task.experiment.axes();
+        let is_wrong = |axis: &&Axis| task.spec.axes.get(axis.name).is_none_or(|v| !axis.holds(v));
+        match axes.iter().find(is_wrong) {
+            None => Ok(task),
+            Some(axis) => {
+                let (name, accepts) = (axis.name, axis.accepts());
+                Err(MeasureError::Spec(format!("the axis {name} has no value; expected {accepts}")))
+            }
+        }
+    }
+}
+
+/// Runs `task` once and measures it; `on_interval` hears of each interval when it ends. A workload in
+/// processes of its own asks `is_interrupted` while it waits, and ends what it started.
+///
+/// The calling process should do nothing else.
+///
+/// # Errors
+/// [`MeasureError`] when the workload can't be set up, fails, or falls silent.
+pub fn measure(
+    task: &Task,
+    on_interval: &mut dyn FnMut(&Interval),
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Done, MeasureError> {
+    task.experiment.measure(&task.spec, on_interval, is_interrupted)
+}
+
+/// An experiment by its name.
+mod by_name {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use crate::experiments::{self, Experiment};
+
+    pub(super) fn serialize<S: Serializer>(
+        experiment: &&'static dyn Experiment,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.serialize_str(experiment.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<&'static dyn Experiment, D::Error> {
+        let name = String::deserialize(from)?;
+        let unknown = || serde::de::Error::custom(format!("no experiment is called {name}"));
+        experiments::by_name(&name).ok_or_else(unknown)
+    }
+}
 
 /// Sets up the subject of the spec on the first line of `orders`, then does what the following
 /// lines say, with a reply on `replies` for each. Returns at the order to end, or when nobody gives
@@ -24,9 +97,9 @@ pub fn serve(
     replies: &mut dyn Write,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<(), MeasureError> {
-    let Some(spec) = line(orders)? else { return Ok(()) };
-    let spec: RunSpec = parsed(&spec)?;
-    let mut subject = spec.experiment()?.subject(&spec, is_interrupted)?;
+    let Some(task) = line(orders)? else { return Ok(()) };
+    let Task { experiment, spec } = Task::read(&task)?;
+    let mut subject = experiment.start(&spec, is_interrupted)?;
     let described = subject.described();
     is_as_asked(spec.arm.driver(), described.mechanism.as_deref())?;
     say(replies, &Reply::Ready(described))?;
@@ -143,23 +216,21 @@ fn say(replies: &mut dyn Write, reply: &Reply) -> Result<(), MeasureError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::io::Cursor;
 
     use super::*;
     use crate::arm::Arm;
-    use crate::experiments::Experiment;
+    use crate::axis::Axes;
+    use crate::experiments::known;
     use crate::host::sources::Sources;
     use crate::measure::Pass;
     use crate::turns::Life;
 
-    fn spec(poller: &str) -> RunSpec {
-        let axes = Experiment::Pipes.axes().iter();
-        let axes = axes.map(|axis| (axis.name.to_owned(), axis.default[0].to_owned()));
-        RunSpec {
-            experiment: "pipes".into(),
+    fn task(poller: &str) -> Task {
+        let experiment = known("pipes");
+        let spec = RunSpec {
             arm: Arm::driver(poller.parse().expect("a driver")).kind,
-            axes: axes.collect::<BTreeMap<_, _>>(),
+            axes: Axes::defaults(experiment.axes()),
             seed: 1,
             ramp_ms: 0,
             runtime_ms: 1,
@@ -168,12 +239,13 @@ mod tests {
             pass: Pass::Timing,
             sources: None,
             scratch: std::path::PathBuf::new(),
-        }
+        };
+        Task { experiment, spec }
     }
 
     /// What a subject answers to these orders.
     fn answers(poller: &str, orders: &[Order]) -> Result<Vec<Reply>, MeasureError> {
-        let mut text = serde_json::to_string(&spec(poller)).expect("plain data") + "\n";
+        let mut text = serde_json::to_string(&task(poller)).expect("plain data") + "\n";
         for order in orders {
             text += &serde_json::to_string(order).expect("plain data");
             text.push('\n');

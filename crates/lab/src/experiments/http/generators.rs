@@ -20,7 +20,7 @@ impl Generator {
     /// Every generator, in the order of lists.
     pub const ALL: [Self; 3] = [Self::Pollux, Self::Wrk, Self::Ab];
     /// Their names, as the axis accepts them.
-    pub(super) const NAMES: &'static [&'static str] =
+    pub(crate) const NAMES: &'static [&'static str] =
         &[Self::Pollux.name(), Self::Wrk.name(), Self::Ab.name()];
 
     /// Name in job files and of its program.

@@ -1,0 +1,95 @@
+//! What `chain` is: its axes, arms, needs and words.
+
+use pollux_engine::Driver;
+
+use crate::arm::Peer;
+use crate::axis::{Axes, Axis, AxisKind};
+use crate::error::MeasureError;
+use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST};
+use crate::measure::RunSpec;
+use crate::turns::Subject;
+
+/// Bytes that go round a chain of socket pairs (libevent's `bench`).
+pub(crate) struct Chain;
+
+/// Two descriptors for each pair.
+const AXES: &[Axis] = &[
+    Axis {
+        name: "pairs",
+        about: "number of socket pairs, one end of each watched",
+        original: Some("-n"),
+        kind: AxisKind::Count(1, 250_000),
+        default: &["100", "1000"],
+    },
+    Axis {
+        name: "active",
+        about: "bytes under way at once, spread over the pairs",
+        original: Some("-a"),
+        kind: AxisKind::Count(1, 250_000),
+        default: &["100"],
+    },
+    Axis {
+        name: "writes",
+        about: "writes that follow in each round: for each byte read one goes to the next pair, \
+                until they are used up",
+        original: Some("-w"),
+        kind: AxisKind::Count(1, 1_000_000),
+        default: &["10000"],
+    },
+];
+
+impl Experiment for Chain {
+    fn name(&self) -> &'static str {
+        "chain"
+    }
+
+    fn about(&self) -> &'static str {
+        "bytes go round a chain of socket pairs, each event is one read and one write (the benchmark \
+         that event libraries show themselves with)"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does one event cost, and what do event libraries add?"
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        AXES
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        format!("{} socket pairs watched, {} active", axes.number("pairs"), axes.number("active"))
+    }
+
+    fn drivers(&self) -> &'static [Driver] {
+        &Driver::ALL
+    }
+
+    fn peers(&self) -> &'static [Peer] {
+        &[Peer::RawEpoll, Peer::Libev, Peer::Libuv, Peer::Libevent, Peer::Mio, Peer::Polling]
+    }
+
+    fn point_fault(&self, axes: &Axes) -> Option<String> {
+        (axes.number("active") > axes.number("pairs"))
+            .then(|| "more bytes under way than there are pairs".to_owned())
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        Needs::of_thread(2 * axes.number("pairs"), PIPE_COST)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::ns("CPU time per event", "ns/event")
+    }
+
+    fn metric(&self, _: &Axes, _: bool) -> Metric {
+        Metric::cost("time per event", "ns/event")
+    }
+
+    fn start<'a>(
+        &self,
+        spec: &RunSpec,
+        _: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+        super::open(spec)
+    }
+}

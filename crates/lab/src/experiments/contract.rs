@@ -1,0 +1,266 @@
+//! What an experiment is: the seam between what is measured and everything that measures it.
+//!
+//! The plan, the runner, the judge, the report, the doctor and the documents ask these questions and
+//! know no experiment by its name. An experiment answers them in a folder of its own, and stands in
+//! the list of [`ALL`](super::ALL).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use pollux_doctor::room::FDS_SPARE;
+use pollux_engine::Driver;
+use pollux_poller::Mechanism;
+
+use super::Generator;
+use crate::arm::{Arm, ArmKind, Peer, Wait};
+use crate::axis::{Axes, Axis, Value};
+use crate::error::MeasureError;
+use crate::measure::{self, Done, RunSpec};
+use crate::record::Interval;
+use crate::stats::Direction;
+use crate::turns::Subject;
+
+/// An experiment of the lab.
+pub trait Experiment: Sync {
+    /// Name on command lines, in job files and results.
+    fn name(&self) -> &'static str;
+
+    /// One line for lists.
+    fn about(&self) -> &'static str;
+
+    /// The question, as the title of a report that has only this experiment.
+    fn question(&self) -> &'static str;
+
+    /// The axes; each is a key of a job and a flag of `pollux lab run`.
+    fn axes(&self) -> &'static [Axis];
+
+    /// The kind of load of a point, in words.
+    fn load(&self, axes: &Axes) -> String;
+
+    /// The axis along which its values are told in words.
+    fn curve(&self) -> Option<Curve> {
+        None
+    }
+
+    /// The drivers of pollux that it can run on.
+    fn drivers(&self) -> &'static [Driver] {
+        &WITH_A_POLLER
+    }
+
+    /// The ways of waiting that it can compare.
+    fn waits(&self) -> &'static [Wait] {
+        &[]
+    }
+
+    /// The floors and other people's systems that it can compare with.
+    fn peers(&self) -> &'static [Peer] {
+        &[]
+    }
+
+    /// Whether the measured side is a server, which takes its load from a generator: then any server
+    /// that a user names can be an arm, and a server of pollux can time its requests.
+    fn is_server(&self) -> bool {
+        false
+    }
+
+    /// Arms that a job asks for by its axes, beside those of its list.
+    fn more_arms(
+        &self,
+        _axes: &BTreeMap<String, Vec<Value>>,
+        _: &[Arm],
+        _baseline: &str,
+    ) -> Vec<Arm> {
+        Vec::new()
+    }
+
+    /// Why an arm can't be run at a point at which others can, if so.
+    fn arm_fault(&self, _axes: &Axes, _arm: &ArmKind) -> Option<String> {
+        None
+    }
+
+    /// Whether an arm takes nearly all of something, so that no two such can live at once.
+    fn takes_all(&self, _arm: &ArmKind) -> bool {
+        false
+    }
+
+    /// Why there can't be such a point, on whatever machine.
+    fn point_fault(&self, _axes: &Axes) -> Option<String> {
+        None
+    }
+
+    /// What a point needs of the machine.
+    fn needs(&self, axes: &Axes) -> Needs;
+
+    /// The load generator of a point; none where an experiment needs none.
+    fn generator(&self, _axes: &Axes) -> Option<Generator> {
+        None
+    }
+
+    /// Whether what runs at a point can work and sleep in turns.
+    fn takes_turns(&self, _axes: &Axes) -> bool {
+        true
+    }
+
+    /// What a unit of work costs, where arms take turns.
+    fn cost(&self) -> Cost;
+
+    /// What whole runs measure at a point; `rates` where a job asks for rates.
+    fn metric(&self, axes: &Axes, rates: bool) -> Metric;
+
+    /// Sets up an arm, asleep, to take turns.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when something can't be had, or the arm is none of this experiment.
+    fn start<'a>(
+        &self,
+        spec: &RunSpec,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Subject + 'a>, MeasureError>;
+
+    /// Whether an arm has processes of its own, which a run has to end when it is interrupted.
+    fn has_processes(&self) -> bool {
+        false
+    }
+
+    /// Runs one arm once by itself; `on_interval` hears of each interval when it ends.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when the workload can't be set up, fails, or falls silent.
+    fn measure(
+        &self,
+        spec: &RunSpec,
+        on_interval: &mut dyn FnMut(&Interval),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Done, MeasureError> {
+        measure::alone(self.start(spec, is_interrupted)?, spec, on_interval)
+    }
+}
+
+/// Every mechanism, without the loop that has no poller.
+const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = {
+    let mut drivers = [Driver::Readiness(Mechanism::Epoll); Mechanism::ALL.len()];
+    let mut at = 0;
+    while at < drivers.len() {
+        drivers[at] = Driver::Readiness(Mechanism::ALL[at]);
+        at += 1;
+    }
+    drivers
+};
+
+impl fmt::Debug for dyn Experiment + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for dyn Experiment + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl PartialEq for dyn Experiment + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+/// An experiment's axis along which values are expected to change, and from where on that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Curve {
+    /// Name of the axis.
+    pub axis: &'static str,
+    /// Points below are start-up cost more than anything else.
+    pub from: u64,
+}
+
+/// What a point takes of the machine, for each arm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Descriptors of the measured side, beside the few that every process has.
+    pub fds: u64,
+    /// What each of its processes keeps free beside them.
+    pub fds_spare: u64,
+    /// Most processes that may share them.
+    pub processes_max: u64,
+    /// Descriptors of the process that makes the load.
+    pub generator_fds: u64,
+    /// Memory, where it is much.
+    pub memory_bytes: u64,
+    /// Time to start and end an arm.
+    pub start: Duration,
+    /// The shortest window that says something.
+    pub runtime_min: Duration,
+}
+
+impl Needs {
+    /// The needs of a workload in the measuring process, with so many descriptors that take so long
+    /// to open and close.
+    pub(crate) const fn of_thread(fds: u64, fd_cost: Duration) -> Self {
+        Self {
+            fds,
+            fds_spare: FDS_SPARE,
+            processes_max: 1,
+            generator_fds: 0,
+            memory_bytes: 0,
+            start: PROCESS_COST.saturating_add(fd_cost.saturating_mul(fds as u32)),
+            runtime_min: RUNTIME_MIN,
+        }
+    }
+}
+
+/// Starting a process, opening its poller, ending it.
+const PROCESS_COST: Duration = Duration::from_millis(25);
+/// Windows are not made shorter than this: ten intervals of 10 ms.
+const RUNTIME_MIN: Duration = Duration::from_millis(100);
+/// The same for a server and two runs of a generator, which are not ended at once.
+pub(crate) const SERVER_COST: Duration = Duration::from_millis(100);
+/// Nor those of a load generator, which opens its connections within its run.
+pub(crate) const GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(200);
+/// Opening and closing a pipe's or a local socket's descriptor: measured on two cores at 2.3 GHz.
+pub(crate) const PIPE_COST: Duration = Duration::from_micros(10);
+/// The same of TCP on loopback.
+pub(crate) const TCP_COST: Duration = Duration::from_micros(73);
+
+/// What an experiment measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metric {
+    /// In words.
+    pub name: &'static str,
+    /// As written behind a value.
+    pub unit: &'static str,
+    /// Which way it gets better; everything that is said of a value follows from it.
+    pub direction: Direction,
+}
+
+impl Metric {
+    pub(crate) const fn rate(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, direction: Direction::HigherIsBetter }
+    }
+
+    pub(crate) const fn cost(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, direction: Direction::LowerIsBetter }
+    }
+}
+
+/// What a unit of work costs, and how that is measured in turns.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cost {
+    /// What is compared.
+    pub metric: Metric,
+    /// Nanoseconds in its unit.
+    pub unit_ns: f64,
+    /// Whether callers and workers share the cost, and a turn starts threads.
+    pub is_shared: bool,
+}
+
+impl Cost {
+    pub(crate) const fn ns(name: &'static str, unit: &'static str) -> Self {
+        Self { metric: Metric::cost(name, unit), unit_ns: 1.0, is_shared: false }
+    }
+
+    pub(crate) const fn us(name: &'static str, unit: &'static str) -> Self {
+        Self { metric: Metric::cost(name, unit), unit_ns: 1000.0, is_shared: false }
+    }
+}

@@ -1,0 +1,162 @@
+//! What `herd` is: its axes, arms, needs and words.
+
+use std::time::Duration;
+
+use pollux_doctor::room::FDS_SPARE;
+use pollux_engine::Driver;
+
+use super::{Crewed, Source};
+use crate::arm::{ArmKind, Peer, Wait};
+use crate::axis::{Axes, Axis, AxisKind, Value, counted};
+use crate::error::MeasureError;
+use crate::experiments::contract::{
+    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST,
+};
+use crate::measure::{Done, RunSpec};
+use crate::record::Interval;
+use crate::turns::Subject;
+
+/// Many processes that wait for one event source (seed 004).
+pub(crate) struct Herd;
+
+/// Starting and ending one worker, by a build with optimisations.
+const WORKER_COST: Duration = Duration::from_millis(3);
+
+/// A process for each worker, a thread for each caller.
+const AXES: &[Axis] = &[
+    Axis {
+        name: "source",
+        about: "what all workers wait for: a POSIX message queue, a listening TCP socket, an \
+                eventfd that counts what lies in a pipe, a pipe",
+        original: None,
+        kind: AxisKind::Word(Source::NAMES),
+        default: &["queue"],
+    },
+    Axis {
+        name: "workers",
+        about: "processes that wait",
+        original: Some("min and max of its server"),
+        kind: AxisKind::Count(1, 1000),
+        default: &["1", "16", "50", "100", "250"],
+    },
+    Axis {
+        name: "callers",
+        about: "threads of one process, each with its next call as soon as the last is answered",
+        original: None,
+        kind: AxisKind::Count(1, 64),
+        default: &["10"],
+    },
+    Axis {
+        name: "calls",
+        about: "calls that each caller makes, however long that takes; 0 for as many as the window \
+                has time for",
+        original: Some("100,000"),
+        kind: AxisKind::Count(0, 10_000_000),
+        default: &["0"],
+    },
+];
+
+impl Experiment for Herd {
+    fn name(&self) -> &'static str {
+        "herd"
+    }
+
+    fn about(&self) -> &'static str {
+        "many processes wait for one queue, socket, eventfd or pipe: how many wake for one call? (the \
+         test of EPOLLEXCLUSIVE with 250 servers, 2015)"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does one call cost when many workers wait for it?"
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        AXES
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        let source = match axes.word("source").unwrap_or_default() {
+            "queue" => "message queue",
+            "socket" => "listening socket",
+            other => other,
+        };
+        let count = |axis| counted(&Value::Number(axes.number(axis)), axis);
+        format!("{} on one {source}, {}", count("workers"), count("callers"))
+    }
+
+    fn curve(&self) -> Option<Curve> {
+        Some(Curve { axis: "workers", from: 1 })
+    }
+
+    fn drivers(&self) -> &'static [Driver] {
+        &[]
+    }
+
+    fn waits(&self) -> &'static [Wait] {
+        &Wait::ALL
+    }
+
+    fn peers(&self) -> &'static [Peer] {
+        &[Peer::RawC, Peer::Pool, Peer::PoolEpoll]
+    }
+
+    fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
+        let peer = arm.peer().filter(|_| !axes.is("source", Source::Queue.name()))?;
+        Some(format!("the workers of {peer} wait for queues"))
+    }
+
+    /// A pool takes nearly all of the message queues that a user may have.
+    fn takes_all(&self, arm: &ArmKind) -> bool {
+        matches!(arm.peer(), Some(Peer::Pool | Peer::PoolEpoll))
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        let workers = axes.number("workers");
+        // So many calls take as long as they take; the runtime only says how long that is.
+        let runtime_min =
+            if axes.number("calls") == 0 { GENERATOR_RUNTIME_MIN } else { Duration::MAX };
+        Needs {
+            // Counters of the counting pass, and a few for each caller.
+            fds: 8 * workers + 4 * axes.number("callers"),
+            fds_spare: FDS_SPARE,
+            processes_max: 1,
+            generator_fds: 0,
+            memory_bytes: 0,
+            start: SERVER_COST + WORKER_COST * workers as u32,
+            runtime_min,
+        }
+    }
+
+    fn takes_turns(&self, axes: &Axes) -> bool {
+        axes.number("calls") == 0
+    }
+
+    fn cost(&self) -> Cost {
+        Cost { is_shared: true, ..Cost::us("CPU time per call", "µs/call") }
+    }
+
+    fn metric(&self, _: &Axes, _: bool) -> Metric {
+        Metric::rate("calls per second", "calls/s")
+    }
+
+    fn start<'a>(
+        &self,
+        spec: &RunSpec,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+        Ok(Box::new(Crewed::start(spec, is_interrupted)?))
+    }
+
+    fn has_processes(&self) -> bool {
+        true
+    }
+
+    fn measure(
+        &self,
+        spec: &RunSpec,
+        on_interval: &mut dyn FnMut(&Interval),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Done, MeasureError> {
+        super::measure(spec, on_interval, is_interrupted)
+    }
+}

@@ -1,0 +1,227 @@
+//! What `http` is: its axes, arms, needs and words.
+
+use std::time::Duration;
+
+use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
+use pollux_engine::Driver;
+
+use super::{Generator, Served};
+use crate::arm::{ArmKind, Peer};
+use crate::axis::{Axes, Axis, AxisKind, Value};
+use crate::error::MeasureError;
+use crate::experiments::PROCESSES;
+use crate::experiments::contract::{
+    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, TCP_COST,
+};
+use crate::measure::{Done, RunSpec};
+use crate::record::Interval;
+use crate::turns::Subject;
+
+/// A server under a load generator (seeds 001 and 002).
+pub(crate) struct Http;
+
+/// Most server processes of one point: enough for half a million connections at 32,768 each.
+const PROCESSES_MAX: u64 = 16;
+/// Other people's generators look ten times a second whether they should end.
+const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
+
+/// The server's descriptors are its connections.
+const AXES: &[Axis] = &[
+    Axis {
+        name: "connections",
+        about: "connections of the load generator, each with its next request as soon as the last \
+                is answered",
+        original: Some("ab -c"),
+        kind: AxisKind::Count(1, 60_000),
+        default: &["64", "256", "1000"],
+    },
+    Axis {
+        name: "pipeline",
+        about: "requests that a connection sends at once",
+        original: None,
+        kind: AxisKind::Count(1, 256),
+        default: &["1"],
+    },
+    Axis {
+        name: "keepalive",
+        about: "whether connections are kept; without (--no-keepalive), each request has its own",
+        original: Some("ab -k"),
+        kind: AxisKind::Either,
+        default: &["true"],
+    },
+    Axis {
+        name: "dead",
+        about: "connections beside the active ones that send one request and are silent then",
+        original: Some("deadconn"),
+        kind: AxisKind::Count(0, 500_000),
+        default: &["0"],
+    },
+    Axis {
+        name: "reply_bytes",
+        about: "length of the body of each reply",
+        original: Some("dphttpd --msgsize"),
+        kind: AxisKind::Count(1, 65_536),
+        default: &["128"],
+    },
+    Axis {
+        name: "path",
+        about: "what is asked for; servers of your own may answer elsewhere than at /",
+        original: None,
+        kind: AxisKind::Path,
+        default: &["/"],
+    },
+    Axis {
+        name: "reply",
+        about: "how pollux sends it: in one write (whole), or head and body in two without \
+                TCP_NODELAY (split), a classic mistake whose cost is judged by the rate",
+        original: None,
+        kind: AxisKind::Word(&["whole", "split"]),
+        default: &["whole"],
+    },
+    Axis {
+        name: "generator",
+        about: "what makes the load; wrk and ab repeat a figure with other people's tools",
+        original: None,
+        kind: AxisKind::Word(Generator::NAMES),
+        default: &["pollux"],
+    },
+];
+
+impl Experiment for Http {
+    fn name(&self) -> &'static str {
+        "http"
+    }
+
+    fn about(&self) -> &'static str {
+        "a server on one CPU answers a load generator on another: what does a request cost it? \
+         (dphttpd and deadconn, 2002; ab against sehttpd, 2020)"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does an HTTP request cost the server, and which loop is cheapest?"
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        AXES
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        let value = |axis| axes.get(axis).map(Value::to_string).unwrap_or_default();
+        let mut words = format!("HTTP on {} connections", value("connections"));
+        if !axes.is_on("keepalive") {
+            words += ", each for one request";
+        }
+        if axes.number("pipeline") != 1 {
+            words += &format!(", {} requests at once", value("pipeline"));
+        }
+        if is_split(axes) {
+            words += ", each reply in two writes";
+        }
+        if axes.number("dead") != 0 {
+            words += &format!(", {} dead beside them", value("dead"));
+        }
+        if axes.get(PROCESSES).is_some() {
+            words += &format!(", {} server processes", value(PROCESSES));
+        }
+        if !axes.is("generator", Generator::Pollux.name()) {
+            words += &format!(", asked by {}", value("generator"));
+        }
+        words
+    }
+
+    fn curve(&self) -> Option<Curve> {
+        Some(Curve { axis: "dead", from: 0 })
+    }
+
+    fn drivers(&self) -> &'static [Driver] {
+        &Driver::ALL
+    }
+
+    fn peers(&self) -> &'static [Peer] {
+        &[Peer::RawEpoll, Peer::RawUring, Peer::Nginx, Peer::Haproxy, Peer::H2o, Peer::Lighttpd]
+    }
+
+    fn is_server(&self) -> bool {
+        true
+    }
+
+    fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
+        let is_floor = arm.peer().is_some_and(Peer::is_floor);
+        if is_split(axes) && arm.is_other() {
+            return Some("only pollux sends a reply in two writes when it is told to".to_owned());
+        }
+        (axes.get(PROCESSES).is_some() && arm.is_other() && !is_floor && !arm.is_program())
+            .then(|| "the lab does not run several processes of it on one port".to_owned())
+    }
+
+    fn point_fault(&self, axes: &Axes) -> Option<String> {
+        let is_pipelined = axes.number("pipeline") > 1;
+        if is_pipelined && !axes.is_on("keepalive") {
+            return Some("without keep-alive there is one request for each connection".to_owned());
+        }
+        (is_pipelined && axes.is("generator", Generator::Ab.name()))
+            .then(|| "ab sends one request at a time on a connection".to_owned())
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        let connections = axes.number("connections");
+        let fds = connections + axes.number("dead");
+        let is_own = axes.is("generator", Generator::Pollux.name());
+        Needs {
+            fds,
+            fds_spare: SERVER_FDS_SPARE,
+            processes_max: PROCESSES_MAX,
+            generator_fds: connections,
+            memory_bytes: fds * CONNECTION_BYTES,
+            start: SERVER_COST + TCP_COST * fds as u32,
+            runtime_min: if is_own { GENERATOR_RUNTIME_MIN } else { OTHER_GENERATOR_RUNTIME_MIN },
+        }
+    }
+
+    fn generator(&self, axes: &Axes) -> Option<Generator> {
+        axes.word("generator").and_then(Generator::by_name)
+    }
+
+    fn takes_turns(&self, axes: &Axes) -> bool {
+        axes.is("generator", Generator::Pollux.name()) && !is_split(axes)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::us("server CPU per request", "µs/request")
+    }
+
+    /// A server whose replies wait for acknowledgements is judged by its rate: its CPU is idle most of
+    /// the time, and that is the very thing to show.
+    fn metric(&self, axes: &Axes, rates: bool) -> Metric {
+        match rates || is_split(axes) {
+            true => Metric::rate("requests per second", "requests/s"),
+            false => self.cost().metric,
+        }
+    }
+
+    fn start<'a>(
+        &self,
+        spec: &RunSpec,
+        is_interrupted: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+        Ok(Box::new(Served::start(spec, is_interrupted)?))
+    }
+
+    fn has_processes(&self) -> bool {
+        true
+    }
+
+    fn measure(
+        &self,
+        spec: &RunSpec,
+        _: &mut dyn FnMut(&Interval),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Done, MeasureError> {
+        super::measure(spec, is_interrupted)
+    }
+}
+
+/// Whether head and body of a reply are two writes.
+pub(crate) fn is_split(axes: &Axes) -> bool {
+    axes.is("reply", "split")
+}

@@ -1,0 +1,93 @@
+//! What `pipes` is: its axes, needs and words.
+
+use super::Tokens;
+use crate::axis::{Axes, Axis, AxisKind};
+use crate::error::MeasureError;
+use crate::experiments::contract::{Cost, Curve, Experiment, Metric, Needs, PIPE_COST};
+use crate::measure::RunSpec;
+use crate::turns::Subject;
+
+/// Tokens that hop between pipes (seed 001, `pipetest`).
+pub(crate) struct Pipes;
+
+/// Two descriptors for each pipe.
+const AXES: &[Axis] = &[
+    Axis {
+        name: "pipes",
+        about: "number of pipes, all watched",
+        original: Some("num_pipes"),
+        kind: AxisKind::Count(2, 500_000),
+        default: &["10", "100", "500", "1000", "2000", "4000", "8000", "16000"],
+    },
+    Axis {
+        name: "rule",
+        about: "where a token goes next: hopping over the whole set (2002), or always the same \
+                pipe near the end of the set (fixed, 2006)",
+        original: None,
+        kind: AxisKind::Word(&["fixed", "hopping"]),
+        default: &["fixed", "hopping"],
+    },
+    Axis {
+        name: "messages",
+        about: "tokens under way at once; pipetest calls them message threads",
+        original: Some("message_threads"),
+        kind: AxisKind::Count(1, 1024),
+        default: &["1"],
+    },
+    Axis {
+        name: "message_bytes",
+        about: "size of a token on its way; at least the 16 bytes that it consists of",
+        original: Some("--bufsize"),
+        kind: AxisKind::Count(16, 4096),
+        default: &["16"],
+    },
+];
+
+impl Experiment for Pipes {
+    fn name(&self) -> &'static str {
+        "pipes"
+    }
+
+    fn about(&self) -> &'static str {
+        "tokens hop between pipes of which all but a few are idle: what does watching cost? \
+         (LaHaise's pipetest, 2002)"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does it cost to watch many idle descriptors?"
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        AXES
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        let (pipes, messages) = (axes.number("pipes"), axes.number("messages"));
+        let hops = if axes.is("rule", "hopping") { ", hopping over cold caches" } else { "" };
+        format!("{pipes} pipes watched, {messages} active{hops}")
+    }
+
+    fn curve(&self) -> Option<Curve> {
+        Some(Curve { axis: "pipes", from: 100 })
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        Needs::of_thread(2 * axes.number("pipes"), PIPE_COST)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::ns("CPU time per pass", "ns/pass")
+    }
+
+    fn metric(&self, _: &Axes, _: bool) -> Metric {
+        Metric::rate("passes per second", "passes/s")
+    }
+
+    fn start<'a>(
+        &self,
+        spec: &RunSpec,
+        _: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+        Ok(Box::new(Tokens::open(spec)?))
+    }
+}
