@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode};
 
 #[cfg(test)]
 mod catalogue;
+#[cfg(test)]
+mod circles;
 mod floors;
 mod install;
 
