@@ -95,7 +95,7 @@ pollux lab run streams --transport pipe --arm epoll-et \\
     --arm 'original=./epoll_bench -n 2000 -t 2' --arm-pattern 'Avg: (\\d+) evts/sec' \\
     --baseline original --blocks 6
 # your own server beside another one, and beside one that runs already as process 4711
-pollux lab run http --connections 64 --arm 'mine=./mine --port {port}' --arm raw-epoll \
+pollux lab run http --connections 64 --arm 'mine=./mine --port {port}' --arm raw-epoll \\
     --arm live=pid:4711@127.0.0.1:8080 --baseline mine
 # two builds of pollux side by side
 pollux lab version --arm old=../old/target/release/pollux \\

@@ -2,7 +2,7 @@
 //!
 //! The runner starts a fresh process for each run and hands it a [`RunSpec`] (`child`), which prints
 //! one JSON [`Line`] for each interval and one for the result. What an experiment measures itself
-//! where its workload has processes of its own; [`alone`] does it for all others.
+//! where its workload has processes of its own; `alone` does it for all others.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A client and an upstream connection are two sessions of one loop. They never touch each other:
-//! what goes from one to the other lies in the [`exchange`] that both know by its number, and
+//! what goes from one to the other lies in the `exchange` that both know by its number, and
 //! whoever puts something there wakes the other one. What leaves was written anew from what was
 //! understood; no head and no framing is passed through.
 //!
