@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pollux_doctor::room::FDS_SPARE;
+use pollux_poller::Mechanism;
 use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 
@@ -62,10 +63,12 @@ impl DeadCrowd {
             command.arg("load").arg(format!("http://{to}{path}")).arg("--hold");
             command.args(["--dead", &share.to_string()]);
             command.args(["--source", &sources(first, share)]);
+            // A ring takes seconds to let go of so many reads that are under way.
+            command.args(["--poller", Mechanism::EpollEt.name()]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             holders.push(Process::start("pollux load --hold", command)?);
         }
-        let patience = PATIENCE + SET_UP_EACH * u32::try_from(count).unwrap_or(u32::MAX);
+        let patience = patience(count);
         for holder in &mut holders {
             holder.says_within(READY, patience, is_interrupted)?;
         }
@@ -86,7 +89,7 @@ impl DeadCrowd {
         self.holders.iter_mut().for_each(Process::end_input);
         let (mut answered, mut closed) = (0, 0);
         for mut holder in self.holders.drain(..) {
-            if !holder.ends_within(PATIENCE, is_interrupted)? {
+            if !holder.ends_within(patience(self.count), is_interrupted)? {
                 return Err(holder.failed("did not end when it was asked to"));
             }
             let failure = holder.failed("did not say what became of the crowd");
@@ -101,6 +104,11 @@ impl DeadCrowd {
         }
         Ok(judged(answered, closed, self.count))
     }
+}
+
+/// How long opening so many may take, and closing them.
+fn patience(count: usize) -> Duration {
+    PATIENCE + SET_UP_EACH * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// The source addresses of a share, so that none of them runs out of ports.
