@@ -313,6 +313,9 @@ pub(crate) struct RunFlags {
     /// No progress
     #[arg(long, short, help_heading = "Output")]
     pub(crate) quiet: bool,
+    /// Exit with 3 when an arm is worse than the baseline by more than --min-effect
+    #[arg(long, help_heading = "Output")]
+    pub(crate) gate: bool,
     /// Exit with 4 when a verdict is inconclusive or the machine was not quiet
     #[arg(long, help_heading = "Output")]
     pub(crate) strict: bool,

@@ -17,7 +17,7 @@ use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides, VERSION_JOB};
 use pollux_lab::measure::Line;
 use pollux_lab::plan::{Machine, Plan, Resources, Wanted, commands, missing_here};
-use pollux_lab::record::{Badge, Ending, Record, Verdict};
+use pollux_lab::record::{Badge, Ending, Record, ResultRow, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
 
@@ -107,17 +107,20 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     if !flags.quiet {
         output::remark(&format!("report: {}", folder.join(store::REPORT_FILE).display()));
     }
-    Ok(exit_code(&record, flags.strict, ended_by.load(Relaxed)))
+    Ok(exit_code(&record, flags.gate, flags.strict, ended_by.load(Relaxed)))
 }
 
 /// `signal` is the one that interrupted the run, if one did.
-fn exit_code(record: &Record, is_strict: bool, signal: i32) -> ExitCode {
+fn exit_code(record: &Record, is_gate: bool, is_strict: bool, signal: i32) -> ExitCode {
     let has = |verdict| record.results.iter().any(|row| row.verdict == verdict);
     if record.ending == Ending::Interrupted {
         return output::ended_by(signal);
     }
     if record.results.is_empty() || has(Verdict::Failed) {
         return ExitCode::from(1);
+    }
+    if is_gate && record.results.iter().any(ResultRow::is_regression) {
+        return ExitCode::from(3);
     }
     let is_unsure = !matches!(record.trust.badge, Badge::Quiet | Badge::Controlled)
         || has(Verdict::Inconclusive);

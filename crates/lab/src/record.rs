@@ -434,6 +434,15 @@ impl ResultRow {
             && self.is_within_minimum()
     }
 
+    /// Whether the arm is certainly worse than the baseline, and by its estimate by more than what is
+    /// called no difference.
+    #[must_use]
+    pub fn is_regression(&self) -> bool {
+        let worse = |ratio: f64| if self.more_is_better { 1.0 / ratio } else { ratio };
+        self.verdict == Verdict::Slower
+            && self.ratio.is_some_and(|ratio| worse(ratio) > 1.0 + self.no_difference)
+    }
+
     /// Whether all of the interval lies within the band of no difference.
     pub(crate) fn is_within_minimum(&self) -> bool {
         let most = 1.0 + self.no_difference;
@@ -563,4 +572,26 @@ pub struct Answer {
     pub choice: String,
     /// Ratio and interval in words, and what loses.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::row_in_turns;
+
+    #[test]
+    fn a_regression_is_certain_and_beyond_the_minimum_effect() {
+        let row = |verdict, ratio, more_is_better| {
+            let row = row_in_turns("new", verdict);
+            ResultRow { ratio: Some(ratio), more_is_better, ..row }.is_regression()
+        };
+        // A cost: more is worse. The minimum effect is 2 %.
+        assert!(row(Verdict::Slower, 1.03, false));
+        assert!(!row(Verdict::Slower, 1.015, false), "certain, and smaller than what counts");
+        assert!(!row(Verdict::Inconclusive, 1.3, false), "large, and not certain");
+        assert!(!row(Verdict::Faster, 0.9, false));
+        // A rate: less is worse.
+        assert!(row(Verdict::Slower, 0.9, true));
+        assert!(!row(Verdict::Slower, 0.99, true));
+    }
 }

@@ -55,6 +55,7 @@ const LAB_EXIT_CODES: Section = Section::ExitCodes(&[
     ("0", "done"),
     ("1", "an arm could not be measured, or the lab itself failed"),
     ("2", "wrong flags or a wrong job file"),
+    ("3", "an arm is worse than the baseline by more than --min-effect (only with --gate)"),
     ("4", "inconclusive, disturbed or invalid (only with --strict)"),
     ("5", "a required source is missing (require = [...] in the job)"),
     ("130", "ended by SIGINT (Ctrl-C); the blocks until then were reported"),
@@ -99,7 +100,10 @@ pollux lab run http --connections 64 --arm 'mine=./mine --port {port}' --arm raw
     --arm live=pid:4711@127.0.0.1:8080 --baseline mine
 # two builds of pollux side by side
 pollux lab version --arm old=../old/target/release/pollux \\
-    --arm new=target/release/pollux",
+    --arm new=target/release/pollux
+# the same as a gate in CI: 3 where the new build costs more by over 2 %
+pollux lab version --arm old=../old/target/release/pollux \\
+    --arm new=target/release/pollux --budget 2m --min-effect 2% --gate",
     ),
     SEE_AXES,
     LAB_SIGNALS,
