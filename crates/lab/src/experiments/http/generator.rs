@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -22,6 +22,8 @@ use crate::host::programs;
 /// How long a generator may go on after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
 const STOP_PATIENCE: Duration = own::PATIENCE.saturating_mul(2);
+/// How long a signal has before it is sent again.
+const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
 /// A run in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
@@ -61,11 +63,13 @@ pub(super) fn run(
             if has_ended && generator == Generator::Wrk {
                 return Err(process.failed("ended before it was asked to"));
             }
-            process.signal(Signal::INT);
         }
     }
-    let patience = if generator == Generator::Pollux { time } else { Duration::ZERO };
-    if !process.ends_within(patience + STOP_PATIENCE, is_interrupted)? {
+    let has_ended = match generator {
+        Generator::Pollux => process.ends_within(time + STOP_PATIENCE, is_interrupted)?,
+        Generator::Wrk | Generator::Ab => interrupted(&mut process, is_interrupted)?,
+    };
+    if !has_ended {
         return Err(process.failed("did not end when it should"));
     }
     let failure = process.failed("printed no result");
@@ -76,6 +80,22 @@ pub(super) fn run(
         Generator::Ab => ab::read(&text),
     };
     checked(generator, read.ok_or(failure)?)
+}
+
+/// Interrupts a generator until it ends; whether it did. A signal that comes before wrk sleeps, while it
+/// still opens connections, ends its threads and not its sleep.
+fn interrupted(
+    process: &mut Process,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<bool, MeasureError> {
+    let start = Instant::now();
+    while start.elapsed() < STOP_PATIENCE {
+        process.signal(Signal::INT);
+        if process.ends_within(SIGNAL_AGAIN, is_interrupted)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn command(
