@@ -16,7 +16,7 @@
 //! connections come and go steadily, a thousand of them without a storm, is given one in place of
 //! the others, and loses it at the first storm: two turns in a row that had more than their share,
 //! or one that had twice as much. (As many clients as a share that begin together are no storm: so
-//! one more than the share is asked for, to see whether somebody waits.)
+//! a full turn looks whether somebody waits.)
 //! A storm that falls on such a listener has one unbounded enter.
 //!
 //! Of the loops that share a listener the kernel wakes one. Several accepts would take more for
@@ -28,6 +28,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use pollux_sys::ring::{InFlight, Shots, StreamCompletion};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::label::{Kind, numbered};
@@ -183,9 +184,15 @@ impl<S: Session> CompletionLoop<S> {
             let share = self.limits.accepts_per_turn;
             let came = std::mem::take(&mut self.listeners[number].came);
             let queue = match self.listeners[number].armed() {
-                // One beyond the share tells a wave that just fills it from a storm.
-                0 => self.ask(number, (share + 1).saturating_sub(came)),
+                0 => self.ask(number, share.saturating_sub(came)),
                 _ => Queue::Empty,
+            };
+            // A wave that just fills the share is no storm.
+            let queue = match queue {
+                Queue::MayHaveMore if !is_anybody_waiting(&self.listeners[number].socket) => {
+                    Queue::Empty
+                }
+                queue => queue,
             };
             let listening = &mut self.listeners[number];
             let is_full = queue == Queue::MayHaveMore || came > share;
@@ -290,6 +297,13 @@ impl<S: Session> CompletionLoop<S> {
             self.push(|ring| ring.cancel_owned(request, numbered(Kind::Errand, 0)));
         }
     }
+}
+
+/// Whether a connection waits to be accepted. A look that fails counts as one that waits: the next
+/// accept says what is wrong.
+fn is_anybody_waiting(socket: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&now)) != Ok(0)
 }
 
 #[cfg(test)]
