@@ -24,6 +24,8 @@ use crate::host::programs;
 const STOP_PATIENCE: Duration = own::PATIENCE.saturating_mul(2);
 /// How long a signal has before it is sent again.
 const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
+/// Between two looks at whether it has begun.
+const LOOK: Duration = Duration::from_millis(5);
 /// A run in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
@@ -59,6 +61,7 @@ pub(super) fn run(
     match generator {
         Generator::Pollux => {}
         Generator::Wrk | Generator::Ab => {
+            begun(&mut process, is_interrupted)?;
             let has_ended = process.ends_within(time, is_interrupted)?;
             if has_ended && generator == Generator::Wrk {
                 return Err(process.failed("ended before it was asked to"));
@@ -80,6 +83,25 @@ pub(super) fn run(
         Generator::Ab => ab::read(&text),
     };
     checked(generator, read.ok_or(failure)?)
+}
+
+/// Waits until a generator catches interrupts, which it does just before its requests: an earlier one
+/// would end it without a result. One that never does is not waited for.
+fn begun(process: &mut Process, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
+    let start = Instant::now();
+    let path = format!("/proc/{}/status", process.pid());
+    let catches = || {
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        caught.is_some_and(|bits| bits & (1 << (Signal::INT.as_raw() - 1)) != 0)
+    };
+    while !catches() && start.elapsed() < STOP_PATIENCE {
+        if process.ends_within(LOOK, is_interrupted)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Interrupts a generator until it ends; whether it did. A signal that comes before wrk sleeps, while it
