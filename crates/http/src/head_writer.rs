@@ -192,18 +192,22 @@ impl<'o> HeadWriter<'o> {
     }
 
     #[inline]
-    fn put_decimal(&mut self, mut number: u64) {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
+    fn put_decimal(&mut self, number: u64) {
+        self.put(decimal(number, &mut [0; 20]));
+    }
+}
+
+/// The digits of `number`, at the end of `digits`.
+#[inline]
+pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
         }
-        self.put(&digits[at..]);
     }
 }
 

@@ -57,7 +57,8 @@ pub use entity_tag::EntityTag;
 pub use fields::{Field, Fields};
 pub use framing::Framing;
 pub use head_writer::{
-    CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, HeadWriter, LAST_CHUNK, NoRoom, write_chunk_head,
+    CHUNK_END, CHUNK_HEAD_BYTES_MAX, CONTINUE, HeadWriter, LAST_CHUNK, NoRoom, decimal,
+    write_chunk_head,
 };
 pub use limits::Limits;
 pub use method::Method;

@@ -35,7 +35,7 @@ pub(crate) use listen::explained;
 pub(crate) use watch::Watch;
 
 /// What is tried when no poller is named, best first.
-pub(crate) const PREFERENCES: [Driver; 4] = [
+const PREFERENCES: [Driver; 4] = [
     Driver::Completion,
     Driver::Readiness(Mechanism::EpollEt),
     Driver::Readiness(Mechanism::Epoll),
@@ -285,25 +285,37 @@ fn start_group(
     counters: &[Arc<ServerCounters>],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    let one = config.poller.map(|driver| [driver]);
+    start_on_first(SERVER, config.poller, |driver| {
+        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
+        let make =
+            move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
+        Group::start::<HttpSession, _, _>(&group_config(config, driver), make)
+    })
+}
+
+/// Starts the loops of `part` on `poller`, or without one on the best driver that works; which one it
+/// is, and what was refused.
+pub(crate) fn start_on_first(
+    part: &'static str,
+    poller: Option<Driver>,
+    mut start: impl FnMut(Driver) -> Result<Group, GroupError>,
+) -> Result<(Group, Driver, Vec<String>), ServerError> {
+    let one = poller.map(|driver| [driver]);
     let drivers = one.as_ref().map_or(PREFERENCES.as_slice(), <[Driver; 1]>::as_slice);
     let mut refused = Vec::new();
     let mut last = None;
     for &driver in drivers {
-        let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let make =
-            move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
-        match Group::start::<HttpSession, _, _>(&group_config(config, driver), make) {
+        match start(driver) {
             Ok(group) => return Ok((group, driver, refused)),
             // Only a mechanism that is not to be had is a reason to try the next one.
             Err(cause @ GroupError::Loop(_)) => {
                 refused.push(format!("{driver} was refused: {cause}"));
                 last = Some(cause);
             }
-            Err(cause) => return Err(explained(SERVER, "--listen", cause)),
+            Err(cause) => return Err(explained(part, "--listen", cause)),
         }
     }
-    Err(ServerError::Group { part: SERVER, cause: last.expect("at least one was tried") })
+    Err(ServerError::Group { part, cause: last.expect("at least one was tried") })
 }
 
 fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {

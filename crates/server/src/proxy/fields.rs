@@ -3,7 +3,7 @@
 //! The writers of heads ask. Fields about one connection never leave it: those that are known, and
 //! those that a Connection field names. What frames a message is written by the proxy itself.
 
-use pollux_http::Fields;
+use pollux_http::{Fields, decimal};
 
 /// What becomes of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,18 +125,8 @@ pub(super) fn write(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Writes a number in digits.
-pub(super) fn write_number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(decimal(number, &mut [0; 20]));
 }
 
 #[cfg(test)]

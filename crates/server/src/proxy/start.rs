@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress};
+use pollux_engine::{Driver, Group, GroupConfig, Limits, ListenAddress};
 
 use super::backends::Backend;
 use super::config::{ProxyConfig, ProxyLimits};
@@ -15,7 +15,7 @@ use super::shared::{ProxyShared, backends_of};
 use crate::counters::ServerCounters;
 use crate::descriptors::{KEPT, limit};
 use crate::log::ErrorWriter;
-use crate::serve::{PREFERENCES, Parts, Watch, explained, shortage, url};
+use crate::serve::{Parts, Watch, shortage, start_on_first, url};
 use crate::stats::{LoopSource, Overview};
 use crate::{Logs, Server, ServerError};
 
@@ -79,11 +79,7 @@ fn start_group(
     counters: &[LoopCounters],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    let one = config.poller.map(|driver| [driver]);
-    let drivers = one.as_ref().map_or(PREFERENCES.as_slice(), <[Driver; 1]>::as_slice);
-    let mut refused = Vec::new();
-    let mut last = None;
-    for &driver in drivers {
+    start_on_first(PROXY, config.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let backends = Arc::clone(backends);
         let make = move |index: usize| {
@@ -91,17 +87,8 @@ fn start_group(
             let backends = Arc::clone(&backends);
             ProxyShared::new(index, &shared_config, backends, server, proxied, &logs)
         };
-        match Group::start::<ProxySession, _, _>(&group_config(config, driver), make) {
-            Ok(group) => return Ok((group, driver, refused)),
-            // Only a mechanism that is not to be had is a reason to try the next one.
-            Err(cause @ GroupError::Loop(_)) => {
-                refused.push(format!("{driver} was refused: {cause}"));
-                last = Some(cause);
-            }
-            Err(cause) => return Err(explained(PROXY, "--listen", cause)),
-        }
-    }
-    Err(ServerError::Group { part: PROXY, cause: last.expect("at least one was tried") })
+        Group::start::<ProxySession, _, _>(&group_config(config, driver), make)
+    })
 }
 
 fn group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
