@@ -6,8 +6,9 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use crate::{ConnectionId, Moment, Now};
+use crate::{ConnectionId, Moment, Now, SharedSocket};
 
 /// Bytes of an open file that follow the output.
 #[derive(Debug)]
@@ -33,6 +34,14 @@ pub(crate) enum Ending {
     Reset,
 }
 
+/// A connection's part in a socket that other loops may take over.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    pub(crate) socket: Arc<SharedSocket>,
+    /// The number of this loop.
+    pub(crate) holder: u32,
+}
+
 /// One call's wishes, carried out when the session has returned.
 #[derive(Debug)]
 pub struct Actions<'a> {
@@ -47,6 +56,8 @@ pub struct Actions<'a> {
     pub(crate) deadline: Moment,
     wakes: &'a mut Vec<ConnectionId>,
     socket: Option<BorrowedFd<'a>>,
+    pub(crate) can_share: bool,
+    pub(crate) sharing: Option<Box<Sharing>>,
 }
 
 impl<'a> Actions<'a> {
@@ -74,6 +85,8 @@ impl<'a> Actions<'a> {
             deadline: Moment::NEVER,
             wakes,
             socket,
+            can_share: false,
+            sharing: None,
         }
     }
 
@@ -123,6 +136,9 @@ impl<'a> Actions<'a> {
             deadline: self.deadline,
             wakes: &mut *self.wakes,
             socket: self.socket,
+            // What the upper protocol has read can't be passed on.
+            can_share: false,
+            sharing: None,
         };
         let result = upper(&mut above);
         assert!(above.file.is_none(), "a file range can't pass another protocol");
@@ -254,6 +270,25 @@ impl<'a> Actions<'a> {
     /// tell it that it has everything.
     pub fn reset(&mut self) {
         self.ending = Some(Ending::Reset);
+    }
+
+    /// Makes this connection one that other loops may take over ([`Errand::TakeOver`]) while the
+    /// session has put it down; this loop, whose number is `holder`, holds it. None where the driver
+    /// can't do so (a completion loop has a receive under way, which would take what is another
+    /// loop's), under another protocol, and when no descriptor is left. Once for a connection.
+    ///
+    /// From then on the loop acts on the connection only while it holds it, and a session that is
+    /// called holds it, also one that had put it down. What it does with [`SharedSocket::put_down`]
+    /// is to be done at the end of a turn ([`Session::end_turn`]): what the loop has to do in this
+    /// turn is done by then.
+    ///
+    /// [`Errand::TakeOver`]: crate::Errand::TakeOver
+    /// [`Session::end_turn`]: crate::Session::end_turn
+    pub fn share(&mut self, holder: u32) -> Option<Arc<SharedSocket>> {
+        let socket = self.socket.filter(|_| self.can_share)?.try_clone_to_owned().ok()?;
+        let socket = Arc::new(SharedSocket::new(socket, holder));
+        self.sharing = Some(Box::new(Sharing { socket: Arc::clone(&socket), holder }));
+        Some(socket)
     }
 
     /// Has another session of this loop called in this turn; nothing happens when it is gone.

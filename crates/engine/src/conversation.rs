@@ -17,7 +17,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::actions::Ending;
+use crate::actions::{Ending, Sharing};
 use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way
@@ -29,6 +29,9 @@ const CALLS_MAX: u32 = 16;
 
 /// Where a loop takes output.
 pub(crate) trait Outlet {
+    /// Whether connections of this loop can pass to another one.
+    const CAN_SHARE: bool = false;
+
     /// Room for the output of one call, at least [`Actions::ROOM_MIN`] bytes, and the socket.
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>);
 
@@ -96,6 +99,8 @@ pub(crate) struct Conversation<S> {
     #[expect(clippy::box_collection, reason = "a thin pointer: most connections keep nothing")]
     kept: Option<Box<Vec<u8>>>,
     deadline: Moment,
+    /// Others may take the connection over. Boxed for the same reason.
+    sharing: Option<Box<Sharing>>,
     state: u8,
     /// The loop opened the connection.
     is_outgoing: bool,
@@ -120,13 +125,20 @@ impl<S: Session> Conversation<S> {
 
     /// A conversation of a session that exists already.
     pub(crate) fn new(session: S) -> Self {
-        Self { session, kept: None, deadline: Moment::NEVER, state: 0, is_outgoing: false }
+        let (kept, sharing, deadline) = (None, None, Moment::NEVER);
+        Self { session, kept, deadline, sharing, state: 0, is_outgoing: false }
     }
 
     /// A conversation whose peer is not there yet: as with output that waits, only occasions
     /// reach the session until [`Conversation::output_left`].
     pub(crate) fn connecting(session: S, deadline: Moment) -> Self {
         Self { deadline, state: WAITING, is_outgoing: true, ..Self::new(session) }
+    }
+
+    /// A conversation on a connection that another loop had.
+    pub(crate) fn taken_over(session: S, deadline: Moment, sharing: Sharing) -> Self {
+        let sharing = Some(Box::new(sharing));
+        Self { deadline, sharing, is_outgoing: true, ..Self::new(session) }
     }
 
     /// Feeds `input`, or nothing, and calls the session as long as there is something to do.
@@ -215,6 +227,12 @@ impl<S: Session> Conversation<S> {
         self.is_outgoing
     }
 
+    /// What other loops take the connection over by.
+    #[inline]
+    pub(crate) fn sharing(&self) -> Option<&Sharing> {
+        self.sharing.as_deref()
+    }
+
     /// The session's deadline.
     pub(crate) fn deadline(&self) -> Moment {
         self.deadline
@@ -265,11 +283,11 @@ impl<S: Session> Conversation<S> {
     }
 
     /// Shows the session its input: `input` itself, or behind what was kept.
-    fn on_bytes(
+    fn on_bytes<O: Outlet>(
         &mut self,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
-        outlet: &mut impl Outlet,
+        outlet: &mut O,
         input: &mut &[u8],
     ) -> Result<(), CloseCause> {
         let mut kept = self.kept.take();
@@ -281,6 +299,7 @@ impl<S: Session> Conversation<S> {
         let (out, socket) = outlet.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
+        actions.can_share = O::CAN_SHARE;
         let used = self.session.on_bytes(shared, &mut actions, shown);
         assert!(used <= shown.len(), "a session used more input than there was");
         let is_rest = used < shown.len();
@@ -305,16 +324,17 @@ impl<S: Session> Conversation<S> {
         Ok(())
     }
 
-    fn call(
+    fn call<O: Outlet>(
         &mut self,
         call: Call,
         shared: &mut S::Shared,
         turn: &mut Turn<'_>,
-        outlet: &mut impl Outlet,
+        outlet: &mut O,
     ) -> Result<(), CloseCause> {
         let (out, socket) = outlet.parts();
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
+        actions.can_share = O::CAN_SHARE;
         actions.is_input_paused = self.state & PAUSED != 0;
         actions.wants_call_again = self.state & CALL_AGAIN != 0;
         match call {
@@ -343,6 +363,9 @@ impl<S: Session> Conversation<S> {
         self.deadline = wishes.deadline;
         self.set(PAUSED, wishes.is_input_paused);
         self.set(CALL_AGAIN, wishes.wants_call_again);
+        if wishes.sharing.is_some() {
+            self.sharing = wishes.sharing;
+        }
         match wishes.ending {
             Some(Ending::Abort) => return Err(CloseCause::Aborted),
             Some(Ending::Reset) => return Err(CloseCause::Reset),
@@ -390,6 +413,7 @@ struct Wishes {
     wants_call_again: bool,
     is_input_paused: bool,
     deadline: Moment,
+    sharing: Option<Box<Sharing>>,
 }
 
 impl Wishes {
@@ -401,6 +425,7 @@ impl Wishes {
             wants_call_again: actions.wants_call_again,
             is_input_paused: actions.is_input_paused,
             deadline: actions.deadline,
+            sharing: actions.sharing,
         }
     }
 }

@@ -91,6 +91,12 @@ named! {
         DeadlinesMoved = "deadlines_moved",
         /// Wakes of one session by another.
         SessionWakes = "session_wakes",
+        /// Connections of another loop that this one took over; they count as adopted.
+        TakenOver = "taken_over",
+        /// Connections that were taken back before this loop let go of them.
+        TakenBack = "taken_back",
+        /// Events, deadlines and wakes of connections that another loop has taken over, dropped.
+        EventsLost = "events_lost",
         /// Messages from other threads.
         Messages = "messages",
         /// Signals handled.
@@ -133,6 +139,8 @@ named! {
         SocketError = "socket_error",
         /// It was handed to a loop that had its most connections already.
         LoopFull = "loop_full",
+        /// Another loop has taken the connection over; it lives on there.
+        TakenOver = "taken_over",
         /// A connection to a peer did not come about.
         ConnectFailed = "connect_failed",
         /// The loop was drained and the connection had its time.

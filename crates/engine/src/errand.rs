@@ -6,8 +6,9 @@
 //! asks for it, before it waits and before it calls the sessions that were woken.
 
 use std::io;
+use std::sync::Arc;
 
-use crate::{ConnectError, ConnectTo, ConnectionId, Moment, Session};
+use crate::{ConnectError, ConnectTo, ConnectionId, Moment, Session, SharedSocket};
 
 /// A thing that the loop does for its sessions.
 #[derive(Debug)]
@@ -24,6 +25,26 @@ pub enum Errand<S> {
         /// The session's deadline until it sets another.
         deadline: Moment,
     },
+    /// Run a connection that another loop had and that was taken for this one
+    /// ([`SharedSocket::take`]): [`Session::connected`] follows in this turn. When something lies
+    /// unread in the socket, its peer has ended, or no descriptor is left, the connection is closed and
+    /// [`Session::closed`] is all that the session is told.
+    ///
+    /// On readiness loops only.
+    TakeOver {
+        /// What was taken.
+        socket: Arc<SharedSocket>,
+        /// The number of this loop.
+        holder: u32,
+        /// What runs on it.
+        session: S,
+        /// The session's deadline until it sets another.
+        deadline: Moment,
+    },
+    /// Go on with a connection of this loop that another one had taken over and that was taken back
+    /// before this loop let go of it: as with `TakeOver`, [`Session::connected`] or
+    /// [`Session::closed`] follows. Nothing happens when it is gone.
+    TakeBack(ConnectionId),
 }
 
 /// Tells a session of a connect that failed before there was a connection.

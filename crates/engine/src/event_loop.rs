@@ -90,7 +90,7 @@ impl<S: Session> EventLoop<S> {
         counters: Arc<Counters>,
     ) -> Result<Self, LoopError> {
         let clock = Clock::new(date);
-        Ok(Self(match driver {
+        let mut this = Self(match driver {
             Driver::Readiness(mechanism) => {
                 let opened = ReadinessLoop::open(mechanism, shared, limits, clock, counters);
                 Kind::Readiness(Box::new(opened.map_err(LoopError::Poller)?))
@@ -99,7 +99,10 @@ impl<S: Session> EventLoop<S> {
                 let opened = CompletionLoop::open(shared, limits, clock, counters);
                 Kind::Completion(Box::new(opened.map_err(LoopError::Ring)?))
             }
-        }))
+        });
+        let waker = this.waker();
+        S::opened(this.shared(), &waker);
+        Ok(this)
     }
 
     /// Takes connections from `listener` from the next turn on. `exclusive` wakes one of the

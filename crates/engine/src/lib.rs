@@ -38,6 +38,7 @@ mod readiness;
 mod rehearsal;
 mod session;
 mod signals;
+mod takeover;
 mod timers;
 
 pub use actions::{Actions, FileRange};
@@ -59,3 +60,4 @@ pub use moment::{Moment, Now};
 pub use rehearsal::Rehearsal;
 pub use session::{ConnectionId, Session};
 pub use signals::{Signal, Signals};
+pub use takeover::{Claim, SharedSocket};

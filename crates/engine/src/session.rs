@@ -20,7 +20,7 @@
 use std::fmt;
 use std::io;
 
-use pollux_poller::Token;
+use pollux_poller::{Token, Waker};
 
 use crate::{Actions, CloseCause, Errand, Moment, Now};
 
@@ -48,6 +48,12 @@ pub trait Session: Sized {
     /// What all sessions of one loop share: configuration, date, log, counters.
     type Shared;
 
+    /// Told once, in the loop's thread, before its first turn: `waker` ends a wait of this loop from
+    /// any thread, and has it ask for errands.
+    fn opened(shared: &mut Self::Shared, waker: &Waker) {
+        let _ = (shared, waker);
+    }
+
     /// Told before the sessions of a turn are called.
     fn begin_turn(shared: &mut Self::Shared, now: Now) {
         let _ = (shared, now);
@@ -74,8 +80,9 @@ pub trait Session: Sized {
     /// A connection was accepted; sending here is allowed.
     fn accepted(shared: &mut Self::Shared, actions: &mut Actions<'_>) -> Self;
 
-    /// The connection that [`EventLoop::connect`](crate::EventLoop::connect) began is there;
-    /// sending here is allowed. The deadline of the connect is still set.
+    /// The connection that [`EventLoop::connect`](crate::EventLoop::connect) began is there, or one
+    /// that was taken over from another loop ([`Errand::TakeOver`]); sending here is allowed. The
+    /// deadline of the errand is still set.
     fn connected(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
         let _ = (shared, actions);
     }

@@ -386,6 +386,11 @@ impl<S: Session> CompletionLoop<S> {
                         refused(&mut self.shared, session, error);
                     }
                 }
+                // No session of such a loop shares its connection.
+                Errand::TakeOver { session, .. } => {
+                    session.closed(&mut self.shared, CloseCause::Aborted);
+                }
+                Errand::TakeBack(_) => {}
             }
         }
     }

@@ -12,6 +12,7 @@
 //! again while events for its number may lie in the batch.
 
 mod connecting;
+mod takeover;
 mod turns;
 mod wire;
 
@@ -72,6 +73,8 @@ pub(crate) struct ReadinessLoop<S: Session> {
     unfinished: Vec<ConnectionId>,
     fired: Vec<u32>,
     hand_out: Option<HandOut>,
+    /// Connections that other loops have taken over, until the next update batch.
+    lost: Vec<ConnectionId>,
     is_draining: bool,
 }
 
@@ -112,6 +115,7 @@ impl<S: Session> ReadinessLoop<S> {
             unfinished: Vec::new(),
             fired: Vec::new(),
             hand_out: None,
+            lost: Vec::new(),
             is_draining: false,
             poller,
             limits,
@@ -204,7 +208,9 @@ impl<S: Session> ReadinessLoop<S> {
         }
         self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
-            self.play(token, Some(Occasion::Drain), 0);
+            if self.has_hold(token) {
+                self.play(token, Some(Occasion::Drain), 0);
+            }
         }
     }
 
@@ -230,6 +236,7 @@ impl<S: Session> ReadinessLoop<S> {
 
     /// Applies the update list; a connection whose descriptor the poller refuses is closed.
     fn tell_the_kernel(&mut self) {
+        self.release_lost();
         self.table.apply(&mut *self.poller, &self.counters, &mut self.refused);
         for (token, _) in std::mem::take(&mut self.refused) {
             self.close(token, CloseCause::SocketError);
@@ -360,7 +367,7 @@ impl<S: Session> ReadinessLoop<S> {
         if cause.drops_untaken() {
             drop_untaken(socket(&self.table, token));
         }
-        drop(self.table.remove(token, &mut *self.poller));
+        let cause = self.part(token, connection.conversation.sharing(), cause);
         self.admission.freed();
         self.counters.count_close(cause);
         connection.conversation.closed(&mut self.shared, cause);

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::{ALARM, Connection, ReadinessLoop, socket};
+use crate::actions::Sharing;
 use crate::admission::Queue;
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
@@ -83,6 +84,9 @@ impl<S: Session> ReadinessLoop<S> {
             let Some(due) = self.table.reported(token, readiness) else { continue };
             if self.listeners.contains(&token) {
                 has_connections |= due.read;
+                continue;
+            }
+            if due == crate::Due::NOTHING || !self.has_hold_for_event(token) {
                 continue;
             }
             if due.write || due.closed {
@@ -181,7 +185,7 @@ impl<S: Session> ReadinessLoop<S> {
     fn go_on(&mut self, mut ids: Vec<ConnectionId>) {
         for id in ids.drain(..) {
             let token = id.0;
-            if !self.table.is_current(token) {
+            if !self.table.is_current(token) || !self.has_hold_for_event(token) {
                 continue;
             }
             match &self.connections[token.slot() as usize] {
@@ -212,8 +216,10 @@ impl<S: Session> ReadinessLoop<S> {
         self.timers.expire(self.clock.now().at, &mut fired);
         for slot in fired.drain(..) {
             self.counters.count(Counter::DeadlinesFired);
-            if let Some(connection) = &self.connections[slot as usize] {
-                self.fire(connection.token);
+            let Some(connection) = &self.connections[slot as usize] else { continue };
+            let token = connection.token;
+            if self.has_hold_for_event(token) {
+                self.fire(token);
             }
         }
         self.fired = fired;
@@ -251,6 +257,10 @@ impl<S: Session> ReadinessLoop<S> {
                         refused(&mut self.shared, session, error);
                     }
                 }
+                Errand::TakeOver { socket, holder, session, deadline } => {
+                    self.take_over(Sharing { socket, holder }, session, deadline);
+                }
+                Errand::TakeBack(id) => self.take_back(id.0),
             }
         }
     }
@@ -262,7 +272,7 @@ impl<S: Session> ReadinessLoop<S> {
         }
         let mut woken = std::mem::take(&mut self.wakes);
         for id in woken.drain(..) {
-            if self.table.is_current(id.0) {
+            if self.table.is_current(id.0) && self.has_hold(id.0) {
                 self.counters.count(Counter::SessionWakes);
                 self.play(id.0, Some(Occasion::Wake), 0);
             }

@@ -23,6 +23,8 @@ pub(super) struct Wire<'a> {
 }
 
 impl Outlet for Wire<'_> {
+    const CAN_SHARE: bool = true;
+
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>) {
         (self.room, Some(self.socket))
     }

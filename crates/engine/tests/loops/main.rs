@@ -18,5 +18,6 @@ mod puppet;
 mod random;
 mod sharing;
 mod stalls;
+mod takeover;
 mod takers;
 mod threads;

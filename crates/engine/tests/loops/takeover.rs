@@ -1,0 +1,303 @@
+//! Connections that pass from one loop to another: two loops in one thread, turned by hand.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_engine::{
+    Actions, CloseCause, ConnectTo, ConnectionId, Counter, Driver, Errand, EventLoop, Limits,
+    ListenAddress, Moment, Session, SharedSocket,
+};
+use pollux_poller::Mechanism;
+
+use crate::peer::drivers;
+
+/// What sessions of one loop tell the test, and what it tells them.
+#[derive(Default)]
+struct Shared {
+    number: u32,
+    errands: VecDeque<Errand<Runner>>,
+    told: Vec<String>,
+    socket: Option<Arc<SharedSocket>>,
+    id: Option<ConnectionId>,
+    opened: u32,
+}
+
+/// Shares its connection with the first loop that has it, and tells of everything.
+struct Runner;
+
+impl Session for Runner {
+    type Shared = Shared;
+
+    fn opened(shared: &mut Shared, _: &pollux_poller::Waker) {
+        shared.opened += 1;
+    }
+
+    fn errand(shared: &mut Shared) -> Option<Errand<Self>> {
+        shared.errands.pop_front()
+    }
+
+    fn accepted(_: &mut Shared, _: &mut Actions<'_>) -> Self {
+        unreachable!("nobody listens")
+    }
+
+    fn connected(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        shared.told.push("connected".to_owned());
+        shared.id = Some(actions.id());
+        actions.set_deadline(Moment::NEVER);
+        if shared.socket.is_none() {
+            shared.socket = actions.share(shared.number);
+        }
+    }
+
+    fn on_bytes(&mut self, shared: &mut Shared, _: &mut Actions<'_>, input: &[u8]) -> usize {
+        shared.told.push(String::from_utf8_lossy(input).into_owned());
+        input.len()
+    }
+
+    fn on_end(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        shared.told.push("end".to_owned());
+        actions.close();
+    }
+
+    fn on_deadline(&mut self, shared: &mut Shared, _: &mut Actions<'_>) {
+        shared.told.push("deadline".to_owned());
+    }
+
+    fn on_wake(&mut self, shared: &mut Shared, _: &mut Actions<'_>) {
+        shared.told.push("wake".to_owned());
+    }
+
+    fn on_drain(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
+        shared.told.push("drain".to_owned());
+        actions.close();
+    }
+
+    fn closed(self, shared: &mut Shared, cause: CloseCause) {
+        shared.told.push(cause.name().to_owned());
+    }
+}
+
+/// Two loops, and a connection that the first one opened, shared and put down.
+struct Scene {
+    loops: [EventLoop<Runner>; 2],
+    socket: Arc<SharedSocket>,
+    peer: TcpStream,
+}
+
+impl Scene {
+    fn open(driver: Driver) -> Self {
+        let open = |number| {
+            let shared = Shared { number, ..Shared::default() };
+            EventLoop::<Runner>::open(driver, shared, Limits::default()).expect("there")
+        };
+        let mut loops = [open(0), open(1)];
+        assert!(loops.iter_mut().all(|each| each.shared().opened == 1));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let peer = ListenAddress::Tcp(listener.local_addr().expect("bound"));
+        let to = ConnectTo { peer, source: None };
+        loops[0].connect(&to, Runner, Moment::NEVER).map_err(|(_, error)| error).expect("begun");
+        let peer = listener.accept().expect("accepted").0;
+        while loops[0].shared().socket.is_none() {
+            turn(&mut loops[0]);
+        }
+        // The kernel is told that writing is not watched any more.
+        turn(&mut loops[0]);
+        let socket = Arc::clone(loops[0].shared().socket.as_ref().expect("shared"));
+        socket.put_down(0);
+        let mut scene = Self { loops, socket, peer };
+        assert_eq!(scene.told(0), "connected");
+        scene
+    }
+
+    /// What the sessions of a loop told since the last time.
+    fn told(&mut self, number: usize) -> String {
+        std::mem::take(&mut self.loops[number].shared().told).join(" ")
+    }
+
+    fn count(&self, number: usize, counter: Counter) -> u64 {
+        self.loops[number].counters().value(counter)
+    }
+
+    fn changes(&self) -> u64 {
+        let sent = |each: &EventLoop<Runner>| {
+            each.poller_counters().expect("a readiness loop").snapshot().updates_sent
+        };
+        self.loops.iter().map(sent).sum()
+    }
+
+    /// The second loop takes the connection.
+    fn take_over(&mut self) {
+        assert!(self.socket.take(1), "nobody holds it");
+        let socket = Arc::clone(&self.socket);
+        let deadline = Moment::NEVER;
+        let errand = Errand::TakeOver { socket, holder: 1, session: Runner, deadline };
+        self.loops[1].shared().errands.push_back(errand);
+        turn(&mut self.loops[1]);
+    }
+
+    fn say(&mut self, word: &str) {
+        self.peer.write_all(word.as_bytes()).expect("taken");
+    }
+}
+
+fn turn(event_loop: &mut EventLoop<Runner>) {
+    event_loop.turn(Some(Duration::from_millis(20))).expect("turned");
+}
+
+/// The drivers that can do it.
+fn readiness() -> impl Iterator<Item = Driver> {
+    drivers().into_iter().filter(|driver| *driver != Driver::Completion)
+}
+
+#[test]
+fn what_comes_goes_to_the_new_owner_and_the_old_one_lets_go_in_its_next_batch() {
+    for driver in readiness() {
+        let mut scene = Scene::open(driver);
+        scene.take_over();
+        assert_eq!(scene.told(1), "connected", "{driver}");
+        scene.say("hello");
+        turn(&mut scene.loops[0]);
+        assert_eq!(scene.told(0), "", "{driver}: the event is dropped");
+        assert_eq!(scene.count(0, Counter::EventsLost), 1, "{driver}");
+        assert_eq!(scene.count(0, Counter::Receives), 0, "{driver}: nothing is read");
+        turn(&mut scene.loops[0]);
+        assert_eq!((scene.told(0).as_str(), scene.loops[0].open_connections()), ("taken_over", 0));
+        while scene.loops[1].shared().told.is_empty() {
+            turn(&mut scene.loops[1]);
+        }
+        assert_eq!(scene.told(1), "hello", "{driver}");
+        // The end goes to the one that has it, and reaches the peer though others had duplicates.
+        scene.peer.shutdown(Shutdown::Write).expect("shut");
+        while scene.loops[1].open_connections() > 0 {
+            turn(&mut scene.loops[1]);
+        }
+        assert_eq!(scene.told(1), "end peer_closed", "{driver}");
+        let ended = std::io::Read::read(&mut scene.peer, &mut [0; 8]);
+        assert_eq!(ended.expect("an end"), 0, "{driver}");
+    }
+}
+
+#[test]
+fn a_connection_that_comes_back_in_the_same_round_costs_no_call() {
+    for driver in readiness() {
+        let mut scene = Scene::open(driver);
+        scene.take_over();
+        turn(&mut scene.loops[1]);
+        scene.told(1);
+        let before = scene.changes();
+        for round in 0..50 {
+            let (from, to) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
+            scene.socket.put_down(from);
+            assert!(scene.socket.take(to), "put down");
+            let shared = scene.loops[to as usize].shared();
+            let id = shared.id.expect("it has had it");
+            shared.errands.push_back(Errand::TakeBack(id));
+            turn(&mut scene.loops[to as usize]);
+            assert_eq!(scene.told(to as usize), "connected", "{driver}");
+        }
+        assert_eq!(scene.count(0, Counter::TakenBack), 25, "{driver}");
+        assert_eq!(scene.count(0, Counter::EventsLost), 0, "{driver}");
+        // Pollers that are armed for one event have nothing to do either: no event came.
+        assert_eq!(scene.changes() - before, 0, "{driver}");
+    }
+}
+
+#[test]
+fn an_event_at_the_owner_of_a_connection_that_was_put_down_is_its_own() {
+    for driver in readiness() {
+        let mut scene = Scene::open(driver);
+        scene.say("unasked");
+        while scene.loops[0].shared().told.is_empty() {
+            turn(&mut scene.loops[0]);
+        }
+        assert_eq!(scene.told(0).split(' ').next(), Some("unasked"), "{driver}");
+        assert!(!scene.socket.take(1), "{driver}: it holds it again");
+    }
+}
+
+#[test]
+fn what_came_unasked_or_ended_meanwhile_is_not_taken_over() {
+    for driver in readiness() {
+        for says in ["unasked", ""] {
+            let mut scene = Scene::open(driver);
+            if says.is_empty() {
+                scene.peer.shutdown(Shutdown::Write).expect("shut");
+            } else {
+                scene.say(says);
+            }
+            let is_there = || {
+                use rustix::net::{RecvFlags, recv};
+                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+                recv(scene.socket.socket(), &mut [0; 1][..], flags).is_ok()
+            };
+            while !is_there() {
+                std::thread::yield_now();
+            }
+            scene.take_over();
+            assert_eq!(scene.told(1), "peer_closed", "{driver}");
+            assert_eq!(scene.loops[1].open_connections(), 0, "{driver}");
+            while scene.loops[0].open_connections() > 0 {
+                turn(&mut scene.loops[0]);
+            }
+            assert_eq!(scene.told(0), "taken_over", "{driver}");
+        }
+    }
+}
+
+#[test]
+fn loops_that_end_close_what_they_hold_and_leave_the_rest() {
+    for driver in readiness() {
+        let mut scene = Scene::open(driver);
+        scene.take_over();
+        scene.told(1);
+        scene.loops[0].close_all(CloseCause::LoopEnded);
+        assert_eq!(scene.told(0), "taken_over", "{driver}");
+        scene.say("still there");
+        while scene.loops[1].shared().told.is_empty() {
+            turn(&mut scene.loops[1]);
+        }
+        assert_eq!(scene.told(1), "still there", "{driver}");
+        scene.loops[1].close_all(CloseCause::LoopEnded);
+        assert_eq!(scene.told(1), "loop_ended", "{driver}");
+        let ended = std::io::Read::read(&mut scene.peer, &mut [0; 8]);
+        assert!(matches!(ended, Ok(0)), "{driver}: the peer sees the end: {ended:?}");
+    }
+}
+
+#[test]
+fn a_completion_loop_shares_no_connection() {
+    for driver in drivers().into_iter().filter(|driver| *driver == Driver::Completion) {
+        let outcome = Rc::new(RefCell::new(None));
+        let told = Rc::clone(&outcome);
+        let mut stage = crate::puppet::Stage::open(driver, Limits::default());
+        let (id, _peer) = stage.adopt(crate::puppet::Puppet::new(move |_, actions| {
+            *told.borrow_mut() = Some(actions.share(0).is_some());
+            0
+        }));
+        stage.event_loop.wake(id);
+        stage.turn_until("a call", |_| outcome.borrow().is_some());
+        assert_eq!(*outcome.borrow(), Some(false));
+    }
+}
+
+#[test]
+fn a_takeover_is_one_registration_and_one_deregistration_in_the_next_batch() {
+    // The mechanisms that the figures of the document are about.
+    for mechanism in [Mechanism::Epoll, Mechanism::EpollEt] {
+        let mut scene = Scene::open(Driver::Readiness(mechanism));
+        let before = scene.changes();
+        scene.take_over();
+        turn(&mut scene.loops[1]);
+        assert_eq!(scene.changes() - before, 1, "{mechanism}: the new owner registers it");
+        scene.say("ring");
+        turn(&mut scene.loops[0]);
+        assert_eq!(scene.changes() - before, 1, "{mechanism}: the old one waits for its batch");
+        turn(&mut scene.loops[0]);
+        assert_eq!(scene.changes() - before, 2, "{mechanism}: and takes it out there");
+    }
+}
