@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::{ConnectionId, Moment, Now, SharedSocket};
+use crate::{ConnectionId, ListenAddress, Moment, Now, SharedSocket};
 
 /// Bytes of an open file that follow the output.
 #[derive(Debug)]
@@ -109,6 +109,13 @@ impl<'a> Actions<'a> {
     pub fn peer(&self) -> Option<SocketAddr> {
         let address = rustix::net::getpeername(self.socket?).ok()??;
         SocketAddr::try_from(address).ok()
+    }
+
+    /// The address of this end: the one of the listener, or the one that it stands for where that is
+    /// a wildcard; none for connections that are gone. A system call.
+    #[must_use]
+    pub fn local(&self) -> Option<ListenAddress> {
+        ListenAddress::of(rustix::net::getsockname(self.socket?).ok()?)
     }
 
     /// Lets another protocol speak above this one, such as HTTP above TLS: what `upper` sends is

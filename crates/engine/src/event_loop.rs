@@ -196,6 +196,13 @@ impl<S: Session> EventLoop<S> {
         either!(this, each => each.close_all(cause));
     }
 
+    /// Whether new connections may still come, on a loop that drains too: the kernel may have
+    /// some under way.
+    pub(crate) fn is_listening(&self) -> bool {
+        let this = &self.0;
+        either!(this, each => each.is_listening())
+    }
+
     /// Connections that are open.
     #[must_use]
     pub fn open_connections(&self) -> u32 {

@@ -20,10 +20,11 @@ use std::time::Duration;
 use pollux_poller::Waker;
 
 use crate::event_loop::EventLoop;
-use crate::member::{LoopListeners, Member, Message, Setup};
+use crate::member::{Member, Message, Setup};
+use crate::sockets::Sockets;
 use crate::{
-    Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, Listener, LoopError,
-    Sender, Session, SharedDate, StillRunning,
+    Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, LoopError, Sender,
+    Session, SharedDate, StillRunning,
 };
 
 /// How the loops of a group come to their connections.
@@ -158,7 +159,8 @@ struct Running {
 pub struct Group {
     running: Vec<Running>,
     addresses: Vec<ListenAddress>,
-    sockets: Vec<PathBuf>,
+    /// Of unix sockets, to be removed at the end.
+    paths: Vec<PathBuf>,
     look: Arc<Look>,
 }
 
@@ -218,15 +220,42 @@ impl Group {
         F: Fn(usize) -> Result<S::Shared, E> + Send + Sync + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        assert!(config.threads > 0 && !config.listen.is_empty(), "a group listens and has loops");
-        let (mut listeners, addresses) = open_listeners(config)?;
-        let sockets = addresses.iter().filter_map(|address| match address {
-            ListenAddress::Unix(path) => Some(path.clone()),
-            ListenAddress::Tcp(_) => None,
-        });
-        let sockets = sockets.collect();
+        assert!(!config.listen.is_empty(), "a group listens");
+        let sockets = Sockets::open(&config.listen, config.listeners, config.threads);
+        let sockets = sockets.map_err(GroupError::Listen)?;
+        let paths = sockets.paths();
+        let mut group = Self::start_on::<S, F, E>(config, sockets, make_shared)?;
+        group.paths = paths;
+        Ok(group)
+    }
+
+    /// As [`Group::start`], on sockets that are open already: `config.listen` is not looked at, and
+    /// the paths of unix sockets are left to whoever opened them.
+    ///
+    /// # Errors
+    /// As [`Group::start`].
+    ///
+    /// # Panics
+    /// Without a socket or a thread.
+    pub fn start_on<S, F, E>(
+        config: &GroupConfig,
+        sockets: Sockets,
+        make_shared: F,
+    ) -> Result<Self, GroupError>
+    where
+        S: Session + 'static,
+        F: Fn(usize) -> Result<S::Shared, E> + Send + Sync + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let addresses = sockets.addresses();
+        assert!(config.threads > 0 && !addresses.is_empty(), "a group listens and has loops");
+        if config.delays_small_writes {
+            let fail = |error| GroupError::System("setsockopt", error);
+            sockets.delay_small_writes().map_err(fail)?;
+        }
+        let mut listeners = sockets.share_out(config.listeners, config.threads)?;
         let look = Arc::new(Look::new(config.threads));
-        let mut group = Self { running: Vec::new(), addresses, sockets, look };
+        let mut group = Self { running: Vec::new(), addresses, paths: Vec::new(), look };
         let (make_shared, date) = (Arc::new(make_shared), Arc::<SharedDate>::default());
         // The first loop comes last: with `single` it hands out to those that run.
         for index in (0..config.threads).rev() {
@@ -240,6 +269,7 @@ impl Group {
                 limits: share_of(config, index),
                 cpus: config.cpus.clone(),
                 listeners: listeners.pop().unwrap_or_default(),
+                is_fed: config.listeners == Listeners::Single && index > 0,
                 peers,
                 date: Arc::clone(&date),
                 look: Arc::clone(&group.look),
@@ -315,7 +345,7 @@ impl Group {
             let ended = running.thread.join().unwrap_or(Err(GroupError::Panicked));
             outcome = outcome.and(ended);
         }
-        for path in &self.sockets {
+        for path in &self.paths {
             // Somebody may have removed it already.
             let _ = std::fs::remove_file(path);
         }
@@ -338,49 +368,6 @@ impl Group {
         let peer = |running: &Running| (running.sender.clone(), running.view.counters.clone());
         self.running.iter().map(peer).collect()
     }
-}
-
-/// Listeners for each loop, and the addresses that they have.
-fn open_listeners(
-    config: &GroupConfig,
-) -> Result<(Vec<LoopListeners>, Vec<ListenAddress>), GroupError> {
-    let mut by_loop: Vec<LoopListeners> = (0..config.threads).map(|_| Vec::new()).collect();
-    let mut addresses = Vec::new();
-    for address in &config.listen {
-        let is_tcp = matches!(address, ListenAddress::Tcp(_));
-        let own = match config.listeners {
-            Listeners::Reuseport => is_tcp && config.threads > 1,
-            Listeners::Shared => is_tcp,
-            Listeners::Exclusive | Listeners::Single => false,
-        };
-        let open = |address: &ListenAddress, shares_port: bool| {
-            let listener = Listener::open(address, shares_port).map_err(GroupError::Listen)?;
-            if is_tcp && config.delays_small_writes {
-                let fail = |error| GroupError::System("setsockopt", error);
-                listener.delay_small_writes().map_err(fail)?;
-            }
-            Ok::<_, GroupError>(listener)
-        };
-        if own && config.listeners == Listeners::Reuseport {
-            // Only a socket that does not share finds out that another server is on this port.
-            drop(open(address, false)?);
-        }
-        let first = open(address, own)?;
-        let bound = first.address().clone();
-        let sharing = if config.listeners == Listeners::Single { 1 } else { config.threads };
-        let is_shared = !own && sharing > 1;
-        for listeners in &mut by_loop[1..sharing] {
-            let next = if own {
-                open(&bound, true)?
-            } else {
-                first.duplicate().map_err(|error| GroupError::System("dup", error))?
-            };
-            listeners.push((next, is_shared));
-        }
-        by_loop[0].push((first, is_shared));
-        addresses.push(bound);
-    }
-    Ok((by_loop, addresses))
 }
 
 /// The loop's part of the whole: together no more than that, but at least one for each.

@@ -24,7 +24,8 @@ impl Peer {
     }
 }
 
-/// The other loops of a group, as the accepting one sees them.
+/// The other loops of a group, as the accepting one sees them. When it is dropped it tells them that
+/// nothing more comes: a loop that drains waits for this.
 pub(crate) struct HandOut {
     peers: Vec<Peer>,
     own: Arc<Counters>,
@@ -60,6 +61,17 @@ impl HandOut {
             _ => {
                 least.handed += 1;
                 None
+            }
+        }
+    }
+}
+
+impl Drop for HandOut {
+    fn drop(&mut self) {
+        for peer in &self.peers {
+            // A full inbox is looked at in the peer's next turn; one that has ended needs no telling.
+            while let Err(Undelivered::Full(_)) = peer.sender.send(Message::LastAdmitted) {
+                std::thread::yield_now();
             }
         }
     }

@@ -38,6 +38,7 @@ mod readiness;
 mod rehearsal;
 mod session;
 mod signals;
+mod sockets;
 mod takeover;
 mod timers;
 
@@ -60,4 +61,5 @@ pub use moment::{Moment, Now};
 pub use rehearsal::Rehearsal;
 pub use session::{ConnectionId, Session};
 pub use signals::{Signal, Signals};
+pub use sockets::Sockets;
 pub use takeover::{Claim, SharedSocket};

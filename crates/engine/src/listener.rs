@@ -2,20 +2,22 @@
 //!
 //! Both loops accept through [`accept`], so that limits and errors mean the same everywhere.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay,
+    set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_acceptconn,
 };
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    getsockname, listen, socket_with,
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, getsockname, listen, socket_with,
 };
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
@@ -52,6 +54,17 @@ impl FromStr for ListenAddress {
         let unknown = |error| wrong(format!("\"{host}\" can't be looked up: {error}"));
         let mut found = text.to_socket_addrs().map_err(unknown)?;
         found.next().map(Self::Tcp).ok_or_else(|| wrong("the name has no address".to_owned()))
+    }
+}
+
+impl ListenAddress {
+    /// The address of a socket; none of other families, and of unix sockets without a path.
+    pub(crate) fn of(address: SocketAddrAny) -> Option<Self> {
+        if let Ok(unix) = SocketAddrUnix::try_from(address.clone()) {
+            let path = OsStr::from_bytes(unix.path_bytes()?);
+            return (!path.is_empty()).then(|| Self::Unix(path.into()));
+        }
+        SocketAddr::try_from(address).ok().map(Self::Tcp)
     }
 }
 
@@ -179,6 +192,23 @@ impl Listener {
     /// EMFILE.
     pub fn duplicate(&self) -> io::Result<Self> {
         Ok(Self { socket: self.socket.try_clone()?, address: self.address.clone() })
+    }
+
+    /// A socket that another process bound and that listens already.
+    ///
+    /// # Errors
+    /// It is something else, or of a family that is not served.
+    pub(crate) fn inherited(socket: OwnedFd) -> io::Result<Self> {
+        if !socket_acceptconn(&socket)? {
+            return Err(io::Error::other("a socket that does not listen"));
+        }
+        let address = ListenAddress::of(getsockname(&socket)?);
+        let address = address.ok_or_else(|| io::Error::other("a socket of another family"))?;
+        Ok(Self { socket, address })
+    }
+
+    pub(crate) fn as_socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Takes TCP_NODELAY from connections that are accepted from now on.

@@ -22,6 +22,8 @@ const MESSAGES_MAX: usize = 4096;
 pub(crate) enum Message {
     /// Run this connection.
     Admit(OwnedFd),
+    /// No more connections are handed over.
+    LastAdmitted,
     /// Come to an end, within this time.
     Drain(Duration),
     /// End now.
@@ -36,6 +38,7 @@ impl Message {
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Admit(_) => unreachable!("a connection goes to one loop"),
+            Self::LastAdmitted => Self::LastAdmitted,
             Self::Drain(at_most) => Self::Drain(*at_most),
             Self::Stop => Self::Stop,
         }
@@ -52,6 +55,8 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) cpus: Option<CpuList>,
     pub(crate) listeners: LoopListeners,
+    /// Whether another loop hands connections over to this one.
+    pub(crate) is_fed: bool,
     pub(crate) peers: Vec<(Sender<Message, Waker>, Arc<Counters>)>,
     pub(crate) date: Arc<SharedDate>,
     pub(crate) look: Arc<Look>,
@@ -71,6 +76,8 @@ pub(crate) struct Member<S: Session> {
     inbox: Inbox<Message>,
     mail: Vec<Message>,
     seat: Seat,
+    /// Another loop may still hand connections over.
+    is_fed: bool,
     drain_by: Option<Instant>,
     is_stopped: bool,
 }
@@ -88,8 +95,9 @@ impl<S: Session> Member<S> {
             event_loop.hand_out(HandOut::new(setup.peers, event_loop.counters()));
         }
         let seat = Seat { index: setup.index, look: setup.look };
+        let is_fed = setup.is_fed;
         let (mail, drain_by, is_stopped) = (Vec::new(), None, false);
-        (Self { event_loop, inbox, mail, seat, drain_by, is_stopped }, sender)
+        (Self { event_loop, inbox, mail, seat, is_fed, drain_by, is_stopped }, sender)
     }
 
     /// Turns until the group ends.
@@ -117,8 +125,11 @@ impl<S: Session> Member<S> {
     }
 
     fn is_over(&self) -> bool {
-        let has_drained =
-            |end: Instant| self.event_loop.open_connections() == 0 || Instant::now() >= end;
+        let has_drained = |end: Instant| {
+            let may_get_more = self.is_fed || self.event_loop.is_listening();
+            let is_empty = self.event_loop.open_connections() == 0 && !may_get_more;
+            is_empty || Instant::now() >= end
+        };
         self.is_stopped || self.drain_by.is_some_and(has_drained)
     }
 
@@ -136,6 +147,7 @@ impl<S: Session> Member<S> {
             self.event_loop.count_message();
             match message {
                 Message::Admit(socket) => self.event_loop.admit(socket),
+                Message::LastAdmitted => self.is_fed = false,
                 Message::Drain(at_most) => {
                     // A second wish may bring the end nearer, or put it off.
                     self.drain_by = Some(Instant::now() + at_most);

@@ -109,6 +109,25 @@ impl<S: Session> CompletionLoop<S> {
         });
     }
 
+    /// Takes no more connections but those that its accepts bring until they are let go of, and those
+    /// who wait then: another process that has the socket too is not woken for them.
+    pub(super) fn let_go(&mut self) {
+        self.cancel_accepts();
+        if self.listeners.iter().any(|listening| listening.armed() > 0) {
+            return;
+        }
+        for number in 0..self.listeners.len() {
+            let _ = self.ask(number, self.limits.accepts_per_turn);
+        }
+        self.stop_listening();
+        self.hand_out = None;
+    }
+
+    /// Whether connections may still come.
+    pub(crate) fn is_listening(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
     /// Takes no more connections.
     pub(super) fn stop_listening(&mut self) {
         self.cancel_accepts();
@@ -170,6 +189,9 @@ impl<S: Session> CompletionLoop<S> {
 
     /// Takes this turn's share of those who wait, and arms accepts where nobody does.
     pub(super) fn accept(&mut self) {
+        if self.is_draining {
+            return self.let_go();
+        }
         let now = self.clock.now().at;
         if self.admission.is_paused()
             && !self.admission.may_resume(self.open_for_accepts(), now, &self.limits)

@@ -265,10 +265,10 @@ impl<S: Session> CompletionLoop<S> {
         if std::mem::replace(&mut self.is_draining, true) {
             return;
         }
-        self.stop_listening();
         for token in self.connections.tokens() {
             self.play(token, Some(Occasion::Drain), None);
         }
+        self.let_go();
     }
 
     /// Closes everything that is still open.

@@ -16,7 +16,7 @@ mod takeover;
 mod turns;
 mod wire;
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
@@ -193,6 +193,10 @@ impl<S: Session> ReadinessLoop<S> {
         self.open
     }
 
+    pub(crate) fn is_listening(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
     pub(crate) fn now(&self) -> Now {
         self.clock.now()
     }
@@ -206,17 +210,23 @@ impl<S: Session> ReadinessLoop<S> {
         if std::mem::replace(&mut self.is_draining, true) {
             return;
         }
-        self.stop_listening();
+        let sockets = self.stop_listening();
         for token in self.table.tokens().collect::<Vec<_>>() {
             if self.has_hold(token) {
                 self.play(token, Some(Occasion::Drain), 0);
             }
         }
+        // Who waits may have had its wake from this loop alone; another process that has the
+        // sockets too is not woken for it.
+        for socket in &sockets {
+            self.accept_last(socket.as_fd());
+        }
+        self.hand_out = None;
     }
 
     /// Closes everything that is still open.
     pub(crate) fn close_all(&mut self, cause: CloseCause) {
-        self.stop_listening();
+        drop(self.stop_listening());
         for token in self.table.tokens().collect::<Vec<_>>() {
             self.close(token, cause);
         }
@@ -228,10 +238,11 @@ impl<S: Session> ReadinessLoop<S> {
         self.table.tokens().filter_map(|token| self.table.describe(token)).collect()
     }
 
-    fn stop_listening(&mut self) {
-        for token in std::mem::take(&mut self.listeners) {
-            drop(self.table.remove(token, &mut *self.poller));
-        }
+    /// Takes no more connections; gives back the sockets that they came from.
+    fn stop_listening(&mut self) -> Vec<OwnedFd> {
+        let listeners = std::mem::take(&mut self.listeners);
+        let remove = |token| self.table.remove(token, &mut *self.poller).ok().flatten();
+        listeners.into_iter().filter_map(remove).collect()
     }
 
     /// Applies the update list; a connection whose descriptor the poller refuses is closed.

@@ -1,5 +1,6 @@
 //! A turn of the readiness loop: one wait, what became ready, and the rest.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use pollux_poller::{Error, Event, Readiness, Token};
@@ -305,16 +306,29 @@ impl<S: Session> ReadinessLoop<S> {
             if queue == Queue::Empty {
                 self.table.cannot_read(token);
             }
-            let mut arrivals = self.admission.arrivals();
-            for socket in arrivals.drain(..) {
-                self.welcome(socket);
-            }
-            self.admission.reuse(arrivals);
+            self.welcome_arrivals();
             if queue == Queue::Paused {
                 self.listeners.iter().for_each(|token| self.table.stop_read(*token));
                 return;
             }
         }
+    }
+
+    /// Takes a last share of those who wait at a listener that is none any more.
+    pub(super) fn accept_last(&mut self, listener: BorrowedFd<'_>) {
+        let (open, now) = (self.open_for_accepts(), self.clock.now().at);
+        let (share, limits) = (self.limits.accepts_per_turn, &self.limits);
+        // Who is left waits in the socket's queue for whoever has it.
+        let _ = self.admission.accept(listener, open, share, now, limits, &self.counters);
+        self.welcome_arrivals();
+    }
+
+    fn welcome_arrivals(&mut self) {
+        let mut arrivals = self.admission.arrivals();
+        for socket in arrivals.drain(..) {
+            self.welcome(socket);
+        }
+        self.admission.reuse(arrivals);
     }
 
     /// What counts against the limit: with others to hand out to, theirs who have the fewest.

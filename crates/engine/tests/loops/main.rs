@@ -11,6 +11,7 @@ mod connecting;
 mod ends;
 mod errands;
 mod failures;
+mod handover;
 mod limits;
 mod lines;
 mod peer;

@@ -1,0 +1,182 @@
+//! The listening sockets of a group, apart from its loops.
+//!
+//! Opened before the loops, so that their addresses are known to whoever makes what the sessions
+//! share; kept by a parent perhaps, which hands them from one process to the next. Connections that
+//! wait in a socket's queue belong to the socket: they are lost only when its last descriptor is
+//! closed.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use crate::group::{GroupError, Listeners};
+use crate::member::LoopListeners;
+use crate::{ListenAddress, ListenError, Listener};
+
+/// Sockets that listen: for each address one, or one for each loop.
+#[derive(Debug)]
+pub struct Sockets {
+    by_address: Vec<Vec<Listener>>,
+}
+
+impl Sockets {
+    /// Opens what `threads` loops need that share the addresses in this way.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn open(
+        listen: &[ListenAddress],
+        listeners: Listeners,
+        threads: usize,
+    ) -> Result<Self, ListenError> {
+        let open = |address| open_for(address, listeners, threads);
+        Ok(Self { by_address: listen.iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// Sockets that another process opened: for each address the descriptors that it has.
+    ///
+    /// # Errors
+    /// One is not a socket that listens, or an address has none.
+    pub fn inherited(by_address: Vec<Vec<OwnedFd>>) -> io::Result<Self> {
+        let all = |sockets: Vec<OwnedFd>| {
+            if sockets.is_empty() {
+                return Err(io::Error::other("an address without a socket"));
+            }
+            sockets.into_iter().map(Listener::inherited).collect()
+        };
+        Ok(Self { by_address: by_address.into_iter().map(all).collect::<io::Result<_>>()? })
+    }
+
+    /// Where they listen, with the ports that the kernel chose.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<ListenAddress> {
+        self.by_address.iter().map(|sockets| sockets[0].address().clone()).collect()
+    }
+
+    /// The descriptors, for each address.
+    pub fn descriptors(&self) -> impl Iterator<Item = Vec<BorrowedFd<'_>>> {
+        self.by_address.iter().map(|sockets| sockets.iter().map(Listener::as_socket).collect())
+    }
+
+    /// Puts the addresses of `others` behind these.
+    pub fn append(&mut self, others: Self) {
+        self.by_address.extend(others.by_address);
+    }
+
+    /// The same open sockets once more.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        let all = |sockets: &Vec<Listener>| sockets.iter().map(Listener::duplicate).collect();
+        Ok(Self { by_address: self.by_address.iter().map(all).collect::<io::Result<_>>()? })
+    }
+
+    /// The paths of unix sockets, which stay when the sockets are closed.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let path = |address| match address {
+            ListenAddress::Unix(path) => Some(path),
+            ListenAddress::Tcp(_) => None,
+        };
+        self.addresses().into_iter().filter_map(path).collect()
+    }
+
+    pub(crate) fn delay_small_writes(&self) -> io::Result<()> {
+        let tcp = |listener: &&Listener| matches!(listener.address(), ListenAddress::Tcp(_));
+        self.by_address.iter().flatten().filter(tcp).try_for_each(Listener::delay_small_writes)
+    }
+
+    /// What each of `threads` loops listens on, with whether others take connections from it too.
+    /// Every socket is somebody's: what waits in its queue must be taken.
+    pub(crate) fn share_out(
+        self,
+        listeners: Listeners,
+        threads: usize,
+    ) -> Result<Vec<LoopListeners>, GroupError> {
+        let threads_that_accept = if listeners == Listeners::Single { 1 } else { threads };
+        let mut by_loop: Vec<LoopListeners> = (0..threads).map(|_| Vec::new()).collect();
+        for sockets in self.by_address {
+            let count = sockets.len();
+            let is_shared = count < threads_that_accept;
+            for index in count..threads_that_accept {
+                let next = sockets[index % count].duplicate();
+                let next = next.map_err(|error| GroupError::System("dup", error))?;
+                by_loop[index].push((next, is_shared));
+            }
+            for (index, socket) in sockets.into_iter().enumerate() {
+                by_loop[index % threads_that_accept].push((socket, is_shared));
+            }
+        }
+        Ok(by_loop)
+    }
+}
+
+fn open_for(
+    address: &ListenAddress,
+    listeners: Listeners,
+    threads: usize,
+) -> Result<Vec<Listener>, ListenError> {
+    let is_tcp = matches!(address, ListenAddress::Tcp(_));
+    let own = match listeners {
+        Listeners::Reuseport => is_tcp && threads > 1,
+        Listeners::Shared => is_tcp,
+        Listeners::Exclusive | Listeners::Single => false,
+    };
+    if own && listeners == Listeners::Reuseport {
+        // Only a socket that does not share finds out that another server is on this port.
+        drop(Listener::open(address, false)?);
+    }
+    let mut sockets = vec![Listener::open(address, own)?];
+    let bound = sockets[0].address().clone();
+    for _ in 1..if own { threads } else { 1 } {
+        sockets.push(Listener::open(&bound, true)?);
+    }
+    Ok(sockets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(sockets: usize, listeners: Listeners, threads: usize) -> Vec<(usize, bool)> {
+        let any = ["127.0.0.1:0".parse().expect("an address")];
+        let all = Sockets::open(&any, Listeners::Shared, sockets).expect("opened");
+        let by_loop = all.share_out(listeners, threads).expect("descriptors are left");
+        let share = |each: &LoopListeners| (each.len(), each.first().is_some_and(|each| each.1));
+        by_loop.iter().map(share).collect()
+    }
+
+    #[test]
+    fn every_socket_is_watched_however_many_loops_there_are() {
+        use Listeners::{Exclusive, Reuseport, Single};
+        assert_eq!(shares(2, Reuseport, 2), [(1, false), (1, false)]);
+        // After a change of the number of threads.
+        assert_eq!(shares(4, Reuseport, 2), [(2, false), (2, false)]);
+        assert_eq!(shares(2, Reuseport, 3), [(1, true), (1, true), (1, true)]);
+        assert_eq!(shares(1, Exclusive, 2), [(1, true), (1, true)]);
+        assert_eq!(shares(1, Exclusive, 1), [(1, false)]);
+        assert_eq!(shares(3, Single, 2), [(3, false), (0, false)]);
+    }
+
+    #[test]
+    fn what_was_inherited_has_its_address_and_nothing_else_is_taken() {
+        let path = std::env::temp_dir().join(format!("pollux-inherit-{}", std::process::id()));
+        let any = ["127.0.0.1:0".parse().expect("an address"), ListenAddress::Unix(path.clone())];
+        let mut opened = Sockets::open(&any, Listeners::Reuseport, 2).expect("opened");
+        let fds = opened.descriptors().map(|fds| {
+            fds.into_iter().map(|fd| fd.try_clone_to_owned().expect("a descriptor")).collect()
+        });
+        let inherited = Sockets::inherited(fds.collect()).expect("they listen");
+        assert_eq!(inherited.addresses(), opened.addresses());
+        assert_eq!(inherited.descriptors().map(|fds| fds.len()).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(inherited.paths(), std::slice::from_ref(&path));
+        opened.append(inherited);
+        assert_eq!(opened.addresses().len(), 4);
+        let file = OwnedFd::from(std::fs::File::open("/dev/null").expect("opened"));
+        Sockets::inherited(vec![vec![file]]).expect_err("not a socket");
+        let (stream, _) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        Sockets::inherited(vec![vec![stream.into()]]).expect_err("does not listen");
+        std::fs::remove_file(&path).expect("ours");
+    }
+}
