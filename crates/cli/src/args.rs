@@ -13,7 +13,7 @@ use crate::axis_flags::AxisFlags;
 use crate::fld::FldFlags;
 use crate::load::LoadFlags;
 use crate::pool::PoolCommand;
-use crate::proxy::ProxyFlags;
+use crate::proxy::ProxyCommand;
 use crate::serve::ServeFlags;
 use crate::values::Choice;
 use crate::{help, mistakes, values};
@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Serve(Box<ServeFlags>),
     /// Pass HTTP/1.1 requests on to backends, on any event mechanism
     #[command(arg_required_else_help = true)]
-    Proxy(Box<ProxyFlags>),
+    Proxy(Box<ProxyCommand>),
     /// Run a pool of service processes behind POSIX message queues (XATMI)
     #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),

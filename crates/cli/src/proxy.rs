@@ -10,8 +10,15 @@ use pollux_settings::Flags;
 use crate::help::Section;
 use crate::output::{self, Failure};
 
-/// The flags of `pollux proxy`.
-pub(crate) type ProxyFlags = Flags<ProxyConfig>;
+/// The command line of `pollux proxy`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProxyCommand {
+    #[command(flatten)]
+    flags: Flags<ProxyConfig>,
+    /// Read all settings, say what the proxy would do, and end
+    #[arg(long, help_heading = "Running")]
+    check: bool,
+}
 
 /// What stands below the flags.
 pub(crate) const NOTES: &[Section] = &[
@@ -26,7 +33,9 @@ pollux proxy --listen [::]:80 --backend 10.0.0.1:9000 --backend 10.0.0.2:9000 --
 pollux proxy --backend unix:/run/app.sock --poller uring
 # the emptier of two backends, those that answer /health well
 pollux proxy --backend 10.0.0.1:9000 --backend 10.0.0.2:9000 --balance random \\
-    --check http --check-path /health
+    --health-check http --health-path /health
+# what the settings of a file mean, or everything that is wrong with them
+pollux proxy --config proxy.toml --check
 # metrics for Prometheus, and a socket that answers commands
 pollux proxy --backend 127.0.0.1:9000 --stats 127.0.0.1:9100 --control unix:proxy.sock
 echo 'show servers' | socat - unix:proxy.sock
@@ -37,7 +46,7 @@ echo 'set server 127.0.0.1:9000 drain' | socat - unix:proxy.sock",
         "\
 listen = \"[::]:8080\"
 balance = \"least\"
-check = \"http\"
+health_check = \"http\"
 [[server]]
 address = \"10.0.0.1:9000\"
 weight = 2
@@ -56,21 +65,25 @@ address = \"10.0.0.2:9000\"",
         ("SIGHUP", "open the logs again"),
     ]),
     Section::ExitCodes(&[
-        ("0", "ended by a signal"),
+        ("0", "ended by a signal, or --check found nothing wrong"),
         ("1", "could not be started, or a loop failed"),
-        ("2", "wrong flags or a wrong configuration file"),
+        ("2", "wrong flags or a wrong configuration file, also with --check"),
     ]),
 ];
 
 /// Runs the proxy until a signal ends it.
-pub(crate) fn run(flags: &ProxyFlags) -> Result<ExitCode, Failure> {
-    let config = flags.read().map_err(Failure::usage)?;
+pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
+    let config = command.flags.read().map_err(Failure::usage)?;
+    if command.check {
+        output::result(&config.plan())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
     let proxy = Server::start_proxy(&config).map_err(failed)?;
-    if !config.is_quiet {
+    if !config.watching.is_quiet {
         proxy.banner().iter().for_each(|line| output::remark(&format!("pollux proxy: {line}")));
     }
     proxy.run(&mut signals).map_err(failed)?;

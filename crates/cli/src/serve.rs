@@ -23,7 +23,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<ExitCode, Failure> {
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
     let server = Server::start(&config).map_err(failed)?;
-    if !config.is_quiet {
+    if !config.watching.is_quiet {
         server.banner().iter().for_each(|line| output::remark(&format!("pollux serve: {line}")));
     }
     server.run(&mut signals).map_err(failed)?;

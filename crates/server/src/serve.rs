@@ -15,7 +15,7 @@ mod watch;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,21 @@ pub(crate) struct Parts {
     pub(crate) watch: Watch,
     pub(crate) drain_timeout: Duration,
     pub(crate) banner: Vec<String>,
+    /// Sockets that are to be removed at the end.
+    pub(crate) paths: SocketPaths,
+}
+
+/// Paths of unix sockets, removed when it is dropped.
+#[derive(Default)]
+pub(crate) struct SocketPaths(pub(crate) Vec<PathBuf>);
+
+impl Drop for SocketPaths {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Somebody may have removed it already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// A server that runs.
@@ -70,6 +85,7 @@ pub struct Server {
     watched: Instant,
     drain_timeout: Duration,
     banner: Vec<String>,
+    paths: SocketPaths,
 }
 
 impl Server {
@@ -78,22 +94,24 @@ impl Server {
     /// # Errors
     /// [`ServerError`]; what was started already is ended.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
-        let logs = Logs::new(config.log_level);
-        let error_writer = ErrorWriter::open(&config.error_log)?;
+        let logs = Logs::new(config.watching.log_level);
+        let error_writer = ErrorWriter::open(&config.watching.error_log)?;
         let counters: Vec<Arc<ServerCounters>> =
-            (0..config.threads).map(|_| Arc::default()).collect();
+            (0..config.loops.threads).map(|_| Arc::default()).collect();
         let (group, driver, refused) = start_group(config, &counters, &logs)?;
         let remedy = remedy_for_full(config, limit());
         let parts = Parts {
             overview: overview(config, &group, driver, &counters),
             banner: banner(config, group.addresses(), driver, &refused),
-            watch: Watch::new(connections_max(config), remedy, config.access_log.as_ref()),
+            watch: Watch::new(connections_max(config), remedy, config.watching.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
             group,
             logs,
             error_writer,
+            // The group knows those that it opened.
+            paths: SocketPaths::default(),
         };
-        Self::assemble(parts, config.stats.as_ref(), config.control.as_deref())
+        Self::assemble(parts, config.watching.stats.as_ref(), config.watching.control.as_deref())
     }
 
     /// A server of loops that run already, with its endpoints.
@@ -105,7 +123,8 @@ impl Server {
         stats: Option<&ListenAddress>,
         control: Option<&Path>,
     ) -> Result<Self, ServerError> {
-        let Parts { group, overview, logs, error_writer, watch, drain_timeout, banner } = parts;
+        let Parts { group, overview, logs, error_writer, watch, drain_timeout, banner, paths } =
+            parts;
         let mut server = Self {
             group,
             endpoints: Vec::new(),
@@ -116,6 +135,7 @@ impl Server {
             watched: Instant::now(),
             drain_timeout,
             banner,
+            paths,
         };
         match server.start_endpoints(stats, control) {
             Ok(()) => Ok(server),
@@ -223,13 +243,15 @@ impl Server {
     /// # Errors
     /// The first error of a loop.
     pub fn join(self) -> Result<(), ServerError> {
-        let Self { group, endpoints, overview, logs, mut error_writer, mut watch, .. } = self;
+        let Self { group, endpoints, overview, logs, mut error_writer, mut watch, paths, .. } =
+            self;
         let failed = |part| move |cause| ServerError::Group { part, cause };
         let mut outcome = group.join().map_err(failed(SERVER));
         for (part, group) in endpoints {
             group.abort();
             outcome = outcome.and(group.join().map_err(failed(part)));
         }
+        drop(paths);
         let now_s = unix_s();
         watch.look(&overview.loops, &logs.errors, now_s, true);
         error_writer.write(&logs.errors, now_s, true);
@@ -285,7 +307,7 @@ fn start_group(
     counters: &[Arc<ServerCounters>],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    start_on_first(SERVER, config.poller, |driver| {
+    start_on_first(SERVER, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let make =
             move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
@@ -323,15 +345,15 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
         connections_max: connections_max(config),
         write_timeout: config.limits.write_timeout,
         write_rate_min: config.limits.read_rate_min_bytes,
-        busy_poll: config.is_busy_polling,
+        busy_poll: config.loops.is_busy_polling,
         ..Limits::default()
     };
     GroupConfig {
         listen: config.listen.clone(),
         driver,
-        threads: config.threads,
-        listeners: config.listeners,
-        cpus: config.pin.clone(),
+        threads: config.loops.threads,
+        listeners: config.loops.listeners,
+        cpus: config.loops.pin.clone(),
         delays_small_writes: matches!(config.answer, Answer::Reply { is_split: true, .. }),
         limits,
     }

@@ -64,8 +64,9 @@ impl Shared {
                 Handler::Files(Site::open(root, *has_listing, *has_precompressed, logs)?)
             }
         };
-        let open = |target| AccessLog::open(target, config.access_log_format, logs.clone());
-        let log = config.access_log.as_ref().map(open).transpose()?;
+        let open =
+            |target| AccessLog::open(target, config.watching.access_log_format, logs.clone());
+        let log = config.watching.access_log.as_ref().map(open).transpose()?;
         let mut shared = Self::assemble(handler, config.limits.clone(), log, counters);
         shared.logs = logs.clone();
         shared.is_timing = config.is_timing_requests;

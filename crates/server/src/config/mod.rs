@@ -132,6 +132,19 @@ pub struct ServeConfig {
     pub answer: Answer,
     /// Where; at least one.
     pub listen: Vec<ListenAddress>,
+    /// What runs it.
+    pub loops: Loops,
+    /// Times and amounts.
+    pub limits: Limits,
+    /// How it is watched.
+    pub watching: Watching,
+    /// Whether the time of each request inside its loop is counted.
+    pub is_timing_requests: bool,
+}
+
+/// What runs a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loops {
     /// On which loop; none for the best that the kernel allows.
     pub poller: Option<Driver>,
     /// Threads, at least one.
@@ -142,8 +155,18 @@ pub struct ServeConfig {
     pub pin: Option<CpuList>,
     /// Whether loops spin instead of sleeping.
     pub is_busy_polling: bool,
-    /// Times and amounts.
-    pub limits: Limits,
+}
+
+impl Default for Loops {
+    /// As the table of settings says.
+    fn default() -> Self {
+        Given::default().read().expect("the defaults are right")
+    }
+}
+
+/// How a server is watched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watching {
     /// The access log; none for no log.
     pub access_log: Option<LogTarget>,
     /// Form of its lines.
@@ -156,8 +179,13 @@ pub struct ServeConfig {
     pub stats: Option<ListenAddress>,
     /// Path of the socket for commands.
     pub control: Option<PathBuf>,
-    /// Whether the time of each request inside its loop is counted.
-    pub is_timing_requests: bool,
     /// Whether only errors are printed.
     pub is_quiet: bool,
+}
+
+impl Default for Watching {
+    /// As the table of settings says.
+    fn default() -> Self {
+        Given::default().read().expect("the defaults are right")
+    }
 }

@@ -5,12 +5,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
+use pollux_engine::{CpuList, Driver, Listeners};
 use pollux_settings::{
     Keys, Kind, Table, address, bytes, duration, one_of, parsed, path, unix_path, whole,
 };
 
-use super::{Answer, Limits, LogFormat, LogLevel, LogTarget, ServeConfig};
+use super::{Answer, Limits, LogFormat, LogLevel, LogTarget, Loops, ServeConfig, Watching};
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
@@ -48,35 +48,15 @@ impl Table for ServeConfig {
         let is_timing_requests = keys
             .key("request_times", "Count how long requests take inside the loop, for /metrics")
             .switch();
-        let (loops, watching) = (loops?, watching?);
         Some(Self {
             answer: answer?,
             listen: listen?,
-            poller: loops.poller,
-            threads: loops.threads,
-            listeners: loops.listeners,
-            pin: loops.pin,
-            is_busy_polling: loops.is_busy_polling,
+            loops: loops?,
             limits: limits?,
-            access_log: watching.access_log,
-            access_log_format: watching.access_log_format,
-            error_log: watching.error_log,
-            log_level: watching.log_level,
-            stats: watching.stats,
-            control: watching.control,
+            watching: watching?,
             is_timing_requests: is_timing_requests?,
-            is_quiet: watching.is_quiet,
         })
     }
-}
-
-/// What every server says of its loops.
-pub(crate) struct Loops {
-    pub(crate) poller: Option<Driver>,
-    pub(crate) threads: usize,
-    pub(crate) listeners: Listeners,
-    pub(crate) pin: Option<CpuList>,
-    pub(crate) is_busy_polling: bool,
 }
 
 impl Table for Loops {
@@ -112,17 +92,6 @@ impl Table for Loops {
             is_busy_polling: is_busy_polling?,
         })
     }
-}
-
-/// What every server says of how it is watched.
-pub(crate) struct Watching {
-    pub(crate) access_log: Option<LogTarget>,
-    pub(crate) access_log_format: LogFormat,
-    pub(crate) error_log: LogTarget,
-    pub(crate) log_level: LogLevel,
-    pub(crate) stats: Option<ListenAddress>,
-    pub(crate) control: Option<PathBuf>,
-    pub(crate) is_quiet: bool,
 }
 
 impl Table for Watching {
@@ -307,6 +276,7 @@ fn log_target(word: &'static str, stream: LogTarget) -> Kind<LogTarget> {
 
 #[cfg(test)]
 mod tests {
+    use pollux_engine::ListenAddress;
     use pollux_settings::Given;
 
     use super::*;
@@ -351,8 +321,12 @@ is made from the table that the program reads by.
         assert_eq!(config.limits, Limits::default());
         assert_eq!(config.limits.header_timeout, Duration::from_secs(10));
         assert_eq!(config.limits.body_bytes_max, 1 << 20);
-        assert_eq!((config.threads, config.listeners), (1, Listeners::Reuseport));
-        assert!(config.stats.is_none() && config.control.is_none() && config.poller.is_none());
+        assert_eq!((config.loops.threads, config.loops.listeners), (1, Listeners::Reuseport));
+        assert!(
+            config.watching.stats.is_none()
+                && config.watching.control.is_none()
+                && config.loops.poller.is_none()
+        );
     }
 
     #[test]
@@ -364,10 +338,10 @@ is made from the table that the program reads by.
                     stats = \"127.0.0.1:0\"\ncontrol = \"unix:/c\"\nquiet = true";
         let config = build(text).expect("right");
         assert_eq!(config.listen.len(), 2);
-        assert_eq!(config.pin.expect("given").as_slice(), [0, 1]);
+        assert_eq!(config.loops.pin.expect("given").as_slice(), [0, 1]);
         assert_eq!(config.limits.connections_max, Some(9));
-        assert_eq!(config.access_log, Some(LogTarget::Stdout));
-        assert_eq!(config.poller.map(Driver::name), Some("epoll-et"));
+        assert_eq!(config.watching.access_log, Some(LogTarget::Stdout));
+        assert_eq!(config.loops.poller.map(Driver::name), Some("epoll-et"));
         let Answer::Files { has_listing, has_precompressed, .. } = config.answer else {
             panic!("files were asked for");
         };
@@ -378,7 +352,7 @@ is made from the table that the program reads by.
     fn the_error_log_is_told_warnings_on_standard_error_unless_it_is_to_be_quiet() {
         let of = |text: &str| {
             let config = build(&format!("reply = 1\n{text}")).expect("right");
-            (config.error_log, config.log_level)
+            (config.watching.error_log, config.watching.log_level)
         };
         assert_eq!(of(""), (LogTarget::Stderr, LogLevel::Warn));
         assert_eq!(of("quiet = true"), (LogTarget::Stderr, LogLevel::Error));
@@ -421,7 +395,7 @@ is made from the table that the program reads by.
         flags.flag("echo", vec!["true".to_owned()]);
         flags.flag("threads", vec!["3".to_owned()]);
         let config: ServeConfig = flags.over(Given::from_toml(file, "p")).read().expect("right");
-        assert_eq!((config.answer, config.threads), (Answer::Echo, 3));
+        assert_eq!((config.answer, config.loops.threads), (Answer::Echo, 3));
         assert_eq!(config.listen[0].to_string(), "127.0.0.1:1");
     }
 }

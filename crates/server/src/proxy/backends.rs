@@ -46,6 +46,8 @@ pub(super) struct HealthRules {
 #[derive(Debug)]
 pub struct Backend {
     pub(super) to: ConnectTo,
+    /// The place of its group.
+    pub(super) group: usize,
     /// Its address: for commands, logs, and requests that name no host.
     pub(super) name: String,
     rules: HealthRules,
@@ -70,8 +72,10 @@ pub(super) enum Turned {
 }
 
 impl Backend {
-    pub(super) fn new(config: &BackendConfig, rules: HealthRules) -> Self {
+    /// One of the group at this place.
+    pub(super) fn new(config: &BackendConfig, group: usize, rules: HealthRules) -> Self {
         Self {
+            group,
             to: ConnectTo { peer: config.address.clone(), source: None },
             name: config.address.to_string(),
             rules,
@@ -241,7 +245,7 @@ mod tests {
 
     fn backend(rules: HealthRules) -> Backend {
         let address = ListenAddress::Tcp("127.0.0.1:1".parse().expect("an address"));
-        Backend::new(&BackendConfig { address, weight: 10 }, rules)
+        Backend::new(&BackendConfig { address, weight: 10 }, 0, rules)
     }
 
     fn at(seconds: u64) -> Moment {

@@ -33,7 +33,7 @@ impl Look {
     }
 
     pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        let Check::Http(path) = &shared.check else {
+        let Check::Http(path) = &shared.group_of(self.backend).check else {
             self.has_passed = true;
             return actions.abort();
         };
@@ -79,9 +79,10 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// For so many backends, all of them soon.
-    pub(super) fn new(backends: usize) -> Self {
-        Self { due: vec![Moment::default(); backends] }
+    /// For backends of which these are looked at, all of them soon.
+    pub(super) fn new(is_checked: &[bool]) -> Self {
+        let first = |&is_checked| if is_checked { Moment::default() } else { Moment::NEVER };
+        Self { due: is_checked.iter().map(first).collect() }
     }
 
     /// When the next one is due.

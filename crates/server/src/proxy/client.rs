@@ -41,6 +41,8 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Client {
     phase: Phase,
+    /// The backends that its front end leads to.
+    group: usize,
     /// The client's address, once it was asked for; empty on a unix socket.
     peer: Option<Box<str>>,
     /// Nothing more is read from it.
@@ -63,7 +65,8 @@ enum Phase {
 impl Client {
     pub(super) fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
-        Self { phase: Phase::Fresh, peer: None, is_last: false, is_draining: false }
+        let group = shared.group_at(actions);
+        Self { phase: Phase::Fresh, group, peer: None, is_last: false, is_draining: false }
     }
 
     pub(super) fn on_bytes(
@@ -216,8 +219,8 @@ impl Client {
         if self.peer.is_none() {
             self.peer = Some(address_text(actions));
         }
-        let at = shared.begin(actions.id());
-        shared.exchange(at).key = match shared.balance() {
+        let at = shared.begin(actions.id(), self.group);
+        shared.exchange(at).key = match shared.balance(self.group) {
             Balance::Client => hash(self.peer.as_deref().unwrap_or_default().as_bytes()),
             Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
             _ => 0,

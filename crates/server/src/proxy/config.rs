@@ -1,15 +1,17 @@
 //! The configuration of a proxy, as plain data. The command line fills it; nothing is opened here.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
+use pollux_engine::ListenAddress;
 use pollux_settings::Given;
 
 use super::backends::{BackendConfig, HealthRules};
 use super::balance::Balance;
 use super::check::Check;
-use crate::config::{LogFormat, LogLevel, LogTarget};
+use crate::config::{Loops, Watching};
+
+/// The name of the group that has no section of its own.
+pub(super) const GROUP_DEFAULT: &str = "default";
 
 /// Which fields tell the backend who asked. Those that are not written are dropped, so that no
 /// client can claim to be another one.
@@ -127,47 +129,45 @@ impl Health {
     }
 }
 
-/// A proxy's configuration.
+/// A front end: where clients come, and where their requests go.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProxyConfig {
-    /// Where; at least one.
+pub struct Frontend {
+    /// Where it listens; at least one.
     pub listen: Vec<ListenAddress>,
+    /// The place of its backends in [`ProxyConfig::groups`].
+    pub group: usize,
+}
+
+/// Backends that answer the same requests.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupConfig {
+    /// For front ends, logs and metrics.
+    pub name: String,
     /// Where requests go; at least one.
-    pub backends: Vec<BackendConfig>,
+    pub servers: Vec<BackendConfig>,
     /// How requests are spread over them.
     pub balance: Balance,
     /// When they are taken for up and down.
     pub health: Health,
-    /// On which loop; none for the best that the kernel allows.
-    pub poller: Option<Driver>,
-    /// Threads, at least one.
-    pub threads: usize,
-    /// How they share the addresses.
-    pub listeners: Listeners,
-    /// CPUs that the threads are pinned to in turn.
-    pub pin: Option<CpuList>,
-    /// Whether loops spin instead of sleeping.
-    pub is_busy_polling: bool,
+}
+
+/// A proxy's configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProxyConfig {
+    /// Where clients come; at least one.
+    pub frontends: Vec<Frontend>,
+    /// Where requests go; at least one.
+    pub groups: Vec<GroupConfig>,
+    /// What runs it.
+    pub loops: Loops,
     /// Times and amounts.
     pub limits: ProxyLimits,
     /// Which fields tell the backend who asked.
     pub forwarded: Forwarded,
     /// Whether what clients say in those fields is kept, in front of what the proxy adds.
     pub trusts_forwarded: bool,
-    /// The access log; none for no log.
-    pub access_log: Option<LogTarget>,
-    /// Form of its lines.
-    pub access_log_format: LogFormat,
-    /// Where the proxy says what goes wrong.
-    pub error_log: LogTarget,
-    /// How much it says.
-    pub log_level: LogLevel,
-    /// Where metrics are served; none for nowhere.
-    pub stats: Option<ListenAddress>,
-    /// Path of the socket for commands.
-    pub control: Option<PathBuf>,
-    /// Whether only errors are printed.
-    pub is_quiet: bool,
+    /// How it is watched.
+    pub watching: Watching,
 }
 
 impl ProxyConfig {
@@ -175,26 +175,31 @@ impl ProxyConfig {
     #[must_use]
     pub fn new(listen: Vec<ListenAddress>, backends: Vec<ListenAddress>) -> Self {
         let one = |address| BackendConfig { address, weight: 1 };
-        Self {
-            listen,
-            backends: backends.into_iter().map(one).collect(),
+        let group = GroupConfig {
+            name: GROUP_DEFAULT.to_owned(),
+            servers: backends.into_iter().map(one).collect(),
             balance: Balance::default(),
             health: Health::default(),
-            poller: None,
-            threads: 1,
-            listeners: Listeners::default(),
-            pin: None,
-            is_busy_polling: false,
+        };
+        Self {
+            frontends: vec![Frontend { listen, group: 0 }],
+            groups: vec![group],
+            loops: Loops::default(),
             limits: ProxyLimits::default(),
             forwarded: Forwarded::default(),
             trusts_forwarded: false,
-            access_log: None,
-            access_log_format: LogFormat::Common,
-            error_log: LogTarget::Stderr,
-            log_level: LogLevel::Warn,
-            stats: None,
-            control: None,
-            is_quiet: false,
+            watching: Watching::default(),
         }
+    }
+
+    /// Every address, in the order of the front ends.
+    #[must_use]
+    pub fn listen(&self) -> Vec<ListenAddress> {
+        self.frontends.iter().flat_map(|each| each.listen.iter().cloned()).collect()
+    }
+
+    /// Every backend, in the order of the groups.
+    pub fn servers(&self) -> impl Iterator<Item = &BackendConfig> {
+        self.groups.iter().flat_map(|group| &group.servers)
     }
 }

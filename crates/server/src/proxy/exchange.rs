@@ -29,6 +29,8 @@ pub(super) struct Exchange {
     pub(super) link: Option<u32>,
     /// Whether that one was idle before.
     pub(super) is_reused: bool,
+    /// The group of backends that may have it.
+    pub(super) group: usize,
     /// The backend that had it last.
     pub(super) backend: Option<usize>,
     /// What a backend is chosen by, where that counts.
@@ -78,6 +80,7 @@ impl Exchange {
             is_client_paused: false,
             link: None,
             is_reused: false,
+            group: 0,
             backend: None,
             key: 0,
             tries: 0,

@@ -16,10 +16,12 @@
 //! | `session` | which of the two a connection is |
 //! | `client`, `upstream` | the two sides |
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
+//! | `groups` | which backends a front end leads to |
 //! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
 //! | `request`, `response`, `fields` | heads, written anew |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared`, `links`, `counters` | what the sessions of one loop share |
+//! | `plan` | what it would do, in words |
 //! | `start` | loops, banner and facts of a running proxy |
 
 mod backends;
@@ -31,7 +33,9 @@ mod counters;
 mod exchange;
 mod fault;
 mod fields;
+mod groups;
 mod links;
+mod plan;
 mod request;
 mod response;
 mod session;
@@ -45,7 +49,7 @@ pub(crate) use backends::WEIGHT_MAX;
 pub use backends::{Backend, BackendConfig, BackendCounts};
 pub use balance::Balance;
 pub use check::Check;
-pub use config::{Forwarded, Health, ProxyConfig, ProxyLimits};
+pub use config::{Forwarded, Frontend, GroupConfig, Health, ProxyConfig, ProxyLimits};
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
 pub use session::ProxySession;

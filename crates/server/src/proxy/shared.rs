@@ -7,16 +7,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, ConnectionId, Errand, Moment, Now};
+use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
 use pollux_http::DateCache;
 
 use super::backends::{Backend, Turned};
-use super::balance::{Balance, Balancer, Choice};
+use super::balance::{Balance, Choice};
 use super::check::{Check, Schedule};
 use super::config::{Forwarded, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
 use super::fault::{Fault, Party};
+use super::groups::{Entrances, Group};
 use super::links::Links;
 use super::session::ProxySession;
 use crate::ServerError;
@@ -30,10 +31,8 @@ const TRIES_MAX: u32 = 3;
 #[derive(Debug)]
 pub struct ProxyShared {
     pub(super) backends: Arc<[Backend]>,
-    balancer: Balancer,
-    pub(super) check: Check,
-    check_interval: Duration,
-    check_timeout: Duration,
+    pub(super) groups: Box<[Group]>,
+    pub(super) entrances: Entrances,
     /// Of the one loop that looks at backends.
     schedule: Option<Schedule>,
     pub(super) limits: ProxyLimits,
@@ -57,34 +56,42 @@ pub struct ProxyShared {
 /// The backends of a proxy configured so, for all its loops.
 #[must_use]
 pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
-    let rules = config.health.rules();
-    config.backends.iter().map(|backend| Backend::new(backend, rules)).collect()
+    let groups = config.groups.iter().enumerate();
+    let all = groups.flat_map(|(place, group)| {
+        let rules = group.health.rules();
+        group.servers.iter().map(move |server| Backend::new(server, place, rules))
+    });
+    all.collect()
 }
 
 impl ProxyShared {
-    /// What the loop number `index` of a proxy configured so needs; backends and counters are kept by
-    /// the caller too. The first loop looks at the backends.
+    /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`;
+    /// backends and counters are kept by the caller too. The first loop looks at the backends.
     ///
     /// # Errors
     /// When the log cannot be opened.
     pub fn new(
         index: usize,
         config: &ProxyConfig,
+        addresses: &[ListenAddress],
         backends: Arc<[Backend]>,
         counters: Arc<ServerCounters>,
         proxied: Arc<ProxyCounters>,
         logs: &Logs,
     ) -> Result<Self, ServerError> {
-        let open = |target| AccessLog::open(target, config.access_log_format, logs.clone());
-        let log = config.access_log.as_ref().map(open).transpose()?;
-        let has_checks = index == 0 && config.health.check != Check::None;
+        let open =
+            |target| AccessLog::open(target, config.watching.access_log_format, logs.clone());
+        let log = config.watching.access_log.as_ref().map(open).transpose()?;
+        let is_checked =
+            |backend: &Backend| config.groups[backend.group].health.check != Check::None;
+        let has_checks = index == 0 && backends.iter().any(is_checked);
+        let checked: Vec<bool> = backends.iter().map(is_checked).collect();
         let body_bytes = config.limits.body_bytes_max;
         Ok(Self {
-            balancer: Balancer::new(config.balance, backends.len(), index as u64 + 1),
-            check: config.health.check.clone(),
-            check_interval: config.health.interval,
-            check_timeout: config.health.timeout,
-            schedule: has_checks.then(|| Schedule::new(backends.len())),
+            groups: Group::all(config, index as u64 + 1),
+            entrances: Entrances::new(config, addresses),
+            schedule: has_checks.then(|| Schedule::new(&checked)),
+            links: Links::new(backends.len()),
             backends,
             limits: config.limits.clone(),
             forwarded: config.forwarded,
@@ -98,7 +105,6 @@ impl ProxyShared {
             date: DateCache::new(0),
             now: Now::default(),
             exchanges: Exchanges::default(),
-            links: Links::new(config.backends.len()),
             log,
             logs: logs.clone(),
             counters,
@@ -156,15 +162,17 @@ impl ProxyShared {
         let backend = schedule.take(now)?;
         self.proxied.count(ProxyCounter::Checks);
         let to = self.backends[backend].to.clone();
-        let (session, deadline) = (ProxySession::look(backend), now + self.check_timeout);
+        let check_timeout = self.group_of(backend).check_timeout;
+        let (session, deadline) = (ProxySession::look(backend), now + check_timeout);
         Some(Errand::Connect { to, session, deadline })
     }
 
     /// A check has ended.
     pub(super) fn checked(&mut self, backend: usize, has_passed: bool) {
         let now = self.now.at;
+        let interval = self.group_of(backend).check_interval;
         if let Some(schedule) = &mut self.schedule {
-            schedule.again(backend, now + self.check_interval);
+            schedule.again(backend, now + interval);
         }
         let state = &self.backends[backend];
         let turned = if has_passed { state.passed_check(now) } else { state.failed(now) };
@@ -199,9 +207,19 @@ impl ProxyShared {
         self.exchanges.get(at)
     }
 
-    /// How backends are chosen.
-    pub(super) fn balance(&self) -> Balance {
-        self.balancer.how()
+    /// The group of backends for a connection that was just accepted.
+    pub(super) fn group_at(&self, actions: &Actions<'_>) -> usize {
+        self.entrances.of(actions).group
+    }
+
+    /// The group of the backend at this place.
+    pub(super) fn group_of(&self, backend: usize) -> &Group {
+        &self.groups[self.backends[backend].group]
+    }
+
+    /// How backends of the group at this place are chosen.
+    pub(super) fn balance(&self, group: usize) -> Balance {
+        self.groups[group].balancer.how()
     }
 
     /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
@@ -210,13 +228,15 @@ impl ProxyShared {
         let now = self.now.at;
         let exchange = self.exchanges.get(at);
         let counts = self.proxied.backends();
-        let all = self
-            .backends
+        let group = &mut self.groups[exchange.group];
+        let (members, first) = (group.members.clone(), group.members.start);
+        let all = self.backends[members.clone()]
             .iter()
-            .zip(counts)
+            .zip(&counts[members])
             .map(|(backend, counts)| Choice { share: backend.share(now), in_use: counts.in_use() });
         // The one that has just failed comes last.
-        let backend = self.balancer.choose(all, exchange.backend, exchange.key);
+        let failed = exchange.backend.map(|backend| backend - first);
+        let backend = first + group.balancer.choose(all, failed, exchange.key);
         counts[backend].begun.add(1);
         exchange.tries += 1;
         exchange.backend = Some(backend);
@@ -309,8 +329,8 @@ impl ProxyShared {
     /// Safe is a second try when the backend has seen nothing of the request, or when it closed an
     /// idle connection, which it may do at any time, and the request can be repeated.
     fn may_try_again(&mut self, at: u32, fault: Fault) -> bool {
-        let backends = self.backends.len() as u32;
         let exchange = self.exchanges.get(at);
+        let backends = self.groups[exchange.group].members.len() as u32;
         if exchange.has_answer || exchange.interims > 0 || exchange.tries >= TRIES_MAX {
             return false;
         }
@@ -386,9 +406,11 @@ impl ProxyShared {
         self.exchanges.end(at);
     }
 
-    pub(super) fn begin(&mut self, client: ConnectionId) -> u32 {
+    pub(super) fn begin(&mut self, client: ConnectionId, group: usize) -> u32 {
         let began = self.now.at;
-        self.exchanges.begin(client, began)
+        let at = self.exchanges.begin(client, began);
+        self.exchanges.get(at).group = group;
+        at
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pollux_engine::{Driver, Group, GroupConfig, Limits, ListenAddress};
+use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Sockets};
 
 use super::backends::Backend;
 use super::config::{ProxyConfig, ProxyLimits};
@@ -15,7 +15,7 @@ use super::shared::{ProxyShared, backends_of};
 use crate::counters::ServerCounters;
 use crate::descriptors::{KEPT, limit};
 use crate::log::ErrorWriter;
-use crate::serve::{Parts, Watch, shortage, start_on_first, url};
+use crate::serve::{Parts, SocketPaths, Watch, explained, shortage, start_on_first, url};
 use crate::stats::{LoopSource, Overview};
 use crate::{Logs, Server, ServerError};
 
@@ -36,13 +36,16 @@ impl Server {
     /// # Panics
     /// Without an address, a backend or a thread.
     pub fn start_proxy(config: &ProxyConfig) -> Result<Self, ServerError> {
-        assert!(!config.backends.is_empty(), "a proxy has a backend");
-        let logs = Logs::of(PROXY, config.log_level);
-        let error_writer = ErrorWriter::open(&config.error_log)?;
+        assert!(config.servers().next().is_some(), "a proxy has a backend");
+        let logs = Logs::of(PROXY, config.watching.log_level);
+        let error_writer = ErrorWriter::open(&config.watching.error_log)?;
         let backends = backends_of(config);
         let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
-        let counters: Vec<LoopCounters> = (0..config.threads).map(of_loop).collect();
-        let (group, driver, refused) = start_group(config, &backends, &counters, &logs)?;
+        let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
+        let listen = Sockets::open(&config.listen(), config.loops.listeners, config.loops.threads);
+        let sockets = listen.map_err(|cause| not_listening(GroupError::Listen(cause)))?;
+        let paths = SocketPaths(sockets.paths());
+        let (group, driver, refused) = start_group(config, &sockets, &backends, &counters, &logs)?;
         let connections_max = connections_max(config);
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
@@ -52,14 +55,19 @@ impl Server {
         let parts = Parts {
             overview: overview(config, &group, driver, &backends, &counters),
             banner: banner(config, group.addresses(), driver, &refused),
-            watch: Watch::new(connections_max, remedy, config.access_log.as_ref()),
+            watch: Watch::new(connections_max, remedy, config.watching.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
             group,
             logs,
             error_writer,
+            paths,
         };
-        Self::assemble(parts, config.stats.as_ref(), config.control.as_deref())
+        Self::assemble(parts, config.watching.stats.as_ref(), config.watching.control.as_deref())
     }
+}
+
+fn not_listening(cause: GroupError) -> ServerError {
+    explained(PROXY, "--listen", cause)
 }
 
 /// Client connections that so many descriptors allow: each may need one to a backend.
@@ -67,7 +75,7 @@ fn connections_within(descriptors: u64) -> u64 {
     (descriptors - KEPT.min(descriptors / 2)) / 2
 }
 
-fn connections_max(config: &ProxyConfig) -> u32 {
+pub(super) fn connections_max(config: &ProxyConfig) -> u32 {
     let allowed = || connections_within(limit()).clamp(1, CONNECTIONS_DEFAULT);
     config.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
 }
@@ -75,36 +83,38 @@ fn connections_max(config: &ProxyConfig) -> u32 {
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_group(
     config: &ProxyConfig,
+    sockets: &Sockets,
     backends: &Arc<[Backend]>,
     counters: &[LoopCounters],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    start_on_first(PROXY, config.poller, |driver| {
+    start_on_first(PROXY, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let backends = Arc::clone(backends);
+        let (backends, addresses) = (Arc::clone(backends), sockets.addresses());
         let make = move |index: usize| {
             let (server, proxied) = counters[index].clone();
             let backends = Arc::clone(&backends);
-            ProxyShared::new(index, &shared_config, backends, server, proxied, &logs)
+            ProxyShared::new(index, &shared_config, &addresses, backends, server, proxied, &logs)
         };
-        Group::start::<ProxySession, _, _>(&group_config(config, driver), make)
+        let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
+        Group::start_on::<ProxySession, _, _>(&group_config(config, driver), again, make)
     })
 }
 
 fn group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
     let connections_max = connections_max(config);
     GroupConfig {
-        listen: config.listen.clone(),
+        listen: Vec::new(),
         driver,
-        threads: config.threads,
-        listeners: config.listeners,
-        cpus: config.pin.clone(),
+        threads: config.loops.threads,
+        listeners: config.loops.listeners,
+        cpus: config.loops.pin.clone(),
         delays_small_writes: false,
         limits: Limits {
             connections_max,
             connects_max: Some(connections_max),
             write_timeout: config.limits.write_timeout,
-            busy_poll: config.is_busy_polling,
+            busy_poll: config.loops.is_busy_polling,
             ..Limits::default()
         },
     }
@@ -150,7 +160,7 @@ fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, Stri
         ..
     } = &config.limits;
     let listen = addresses.iter().map(|address| ("listen", address.to_string()));
-    let backends = config.backends.iter().map(|each| ("backend", each.address.to_string()));
+    let backends = config.servers().map(|each| ("backend", each.address.to_string()));
     let times = [
         ("header-timeout", header_timeout),
         ("idle-timeout", idle_timeout),
@@ -163,13 +173,13 @@ fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, Stri
     ];
     let times = times.into_iter().map(|(name, time)| (name, format!("{time:?}")));
     let others = [
-        ("listeners", config.listeners.to_string()),
+        ("listeners", config.loops.listeners.to_string()),
         ("max-connections", connections_max(config).to_string()),
         ("max-body", format!("{} bytes", config.limits.body_bytes_max)),
         ("forwarded", config.forwarded.name().to_owned()),
-        ("balance", config.balance.name().to_owned()),
     ];
-    let all = listen.chain(backends).chain(others).chain(times);
+    let balance = config.groups.iter().map(|group| ("balance", group.balance.name().to_owned()));
+    let all = listen.chain(backends).chain(balance).chain(others).chain(times);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -180,11 +190,10 @@ fn banner(
     refused: &[String],
 ) -> Vec<String> {
     let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
-    let backends: Vec<String> =
-        config.backends.iter().map(|each| each.address.to_string()).collect();
-    let threads = match config.threads {
+    let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
+    let threads = match config.loops.threads {
         1 => "1 thread".to_owned(),
-        n => format!("{n} threads, {}", config.listeners),
+        n => format!("{n} threads, {}", config.loops.listeners),
     };
     let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));
     let few = shortage(connections_max(config).into(), connections_within(limit()));

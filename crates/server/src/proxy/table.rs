@@ -1,46 +1,32 @@
 //! Every setting of the proxy: flags, keys of the file, help and defaults.
 
-use pollux_settings::{Keys, Kind, Table, address, bytes, duration, one_of, whole};
+use pollux_engine::ListenAddress;
+use pollux_settings::{
+    Key, Keys, Kind, Table, address, bytes, did_you_mean, duration, name, one_of, whole,
+};
 
 use super::backends::{BackendConfig, WEIGHT_MAX};
 use super::balance::Balance;
 use super::check::Check;
-use super::config::{Forwarded, Health, ProxyConfig, ProxyLimits};
-use crate::config::table::{
-    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, Loops, TIMEOUT_MAX, TIMEOUT_MIN, Watching,
+use super::config::{
+    Forwarded, Frontend, GROUP_DEFAULT, GroupConfig, Health, ProxyConfig, ProxyLimits,
 };
+use crate::config::table::{
+    ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
+};
+use crate::config::{Loops, Watching};
 
 /// Most backends.
 const BACKENDS_MAX: usize = 256;
+/// Most groups of backends.
+const GROUPS_MAX: usize = 64;
 /// Most idle upstream connections that a thread keeps for a backend.
 const IDLE_MAX: u64 = 65_536;
 
 impl Table for ProxyConfig {
     fn read(keys: &mut Keys<'_>) -> Option<Self> {
         keys.heading("Addresses");
-        let listen = keys
-            .key(
-                "listen",
-                "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; \
-                 repeatable; port 0 takes a free one",
-            )
-            .default("127.0.0.1:8080")
-            .list(&address(), 1..=ADDRESSES_MAX);
-        let addresses = keys
-            .key(
-                "backend",
-                "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; repeatable",
-            )
-            .list(&address(), 0..=BACKENDS_MAX);
-        let told = "A server that requests go to, with its weight";
-        let servers = keys.tables("server", told, 0..=BACKENDS_MAX, BackendConfig::read);
-        keys.heading("Backends");
-        let balance =
-            keys.key("balance", "Which backend gets a request").default("round-robin").one(
-                &one_of("way", Balance::ALL.map(|each| (each.name(), each.about(), each)))
-                    .called("HOW"),
-            );
-        let health = Health::read(keys);
+        let ways = ways(keys);
         let loops = Loops::read(keys);
         keys.heading("Requests");
         let forwarded = keys
@@ -63,34 +49,145 @@ impl Table for ProxyConfig {
         keys.heading("Limits");
         let limits = ProxyLimits::read(keys);
         let watching = Watching::read(keys);
-        let (loops, watching) = (loops?, watching?);
-        let one = |address| BackendConfig { address, weight: 1 };
-        let backends: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
-        if backends.is_empty() {
-            keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
-            return None;
-        }
+        let (frontends, groups) = ways?;
         Some(Self {
-            listen: listen?,
-            backends,
-            balance: balance?,
-            health: health?,
-            poller: loops.poller,
-            threads: loops.threads,
-            listeners: loops.listeners,
-            pin: loops.pin,
-            is_busy_polling: loops.is_busy_polling,
+            frontends,
+            groups,
+            loops: loops?,
             limits: limits?,
             forwarded: forwarded?,
             trusts_forwarded: trusts_forwarded?,
-            access_log: watching.access_log,
-            access_log_format: watching.access_log_format,
-            error_log: watching.error_log,
-            log_level: watching.log_level,
-            stats: watching.stats,
-            control: watching.control,
-            is_quiet: watching.is_quiet,
+            watching: watching?,
         })
+    }
+}
+
+/// Front ends and the backends that they lead to: one of each by flags or at the top of the file, or
+/// as many as there are sections.
+fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
+    let listen = listen(keys.key("listen", LISTEN).default("127.0.0.1:8080"));
+    let addresses = keys
+        .key(
+            "backend",
+            "HOST:PORT, [IPV6]:PORT or unix:PATH of a server that requests go to; repeatable",
+        )
+        .only_flag()
+        .list(&address(), 0..=BACKENDS_MAX);
+    let servers = keys.tables("server", SERVER, 0..=BACKENDS_MAX, BackendConfig::read);
+    let said = SIMPLE.into_iter().find(|name| keys.has(name));
+    let has_servers = servers.as_ref().is_none_or(|servers| !servers.is_empty());
+    keys.heading("Backends");
+    let balance = balance(keys);
+    let health = Health::read(keys);
+    let about = "Servers that answer the same requests, where there are several such groups";
+    let groups = keys.tables("backend", about, 0..=GROUPS_MAX, GroupConfig::read);
+    // None where those are wrong: which names they have is not known then.
+    let names = groups.as_ref().map(|groups: &Vec<GroupConfig>| {
+        groups.iter().map(|group| group.name.clone()).collect::<Vec<_>>()
+    });
+    let about = "Where clients come, and the backends that their requests go to";
+    let read = |keys: &mut Keys<'_>| frontend(keys, names.as_deref());
+    let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, read);
+    let (frontends, groups, names) = (frontends?, groups?, names?);
+    let (listen, balance, health) = (listen?, balance?, health?);
+    let one = |address| BackendConfig { address, weight: 1 };
+    let servers: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
+    if groups.is_empty() && frontends.is_empty() {
+        if servers.is_empty() {
+            keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
+            return None;
+        }
+        let name = GROUP_DEFAULT.to_owned();
+        return Some((
+            vec![Frontend { listen, group: 0 }],
+            vec![GroupConfig { name, servers, balance, health }],
+        ));
+    }
+    if let Some(name) = said {
+        keys.note(name, "is of no use beside [[frontend]] and [[backend]]; expected it in them");
+        return None;
+    }
+    if has_servers {
+        keys.refuse("[[server]] stands alone; expected [[backend.server]] beside [[backend]]");
+        return None;
+    }
+    if groups.is_empty() || frontends.is_empty() {
+        keys.refuse("expected [[frontend]] and [[backend]] sections, at least one of each");
+        return None;
+    }
+    for (place, name) in names.iter().enumerate() {
+        if names[..place].contains(name) {
+            keys.refuse(format!("two [[backend]] sections are called \"{name}\""));
+            return None;
+        }
+    }
+    Some((frontends, groups))
+}
+
+/// Keys of the one group that has no section.
+const SIMPLE: [&str; 12] = [
+    "listen",
+    "backend",
+    "balance",
+    "health_check",
+    "health_path",
+    "health_interval",
+    "health_timeout",
+    "down_time",
+    "slow_start",
+    "rise",
+    "fall",
+    "server",
+];
+const LISTEN: &str = "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; \
+                      repeatable; port 0 takes a free one";
+const SERVER: &str = "A server that requests go to, with its weight";
+
+fn listen(key: Key<'_, '_>) -> Option<Vec<ListenAddress>> {
+    key.list(&address(), 1..=ADDRESSES_MAX)
+}
+
+fn balance(keys: &mut Keys<'_>) -> Option<Balance> {
+    let ways = Balance::ALL.map(|each| (each.name(), each.about(), each));
+    keys.key("balance", "Which backend gets a request")
+        .default("round-robin")
+        .one(&one_of("way", ways).called("HOW"))
+}
+
+impl Table for GroupConfig {
+    fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        let name = keys.key("name", "Name for [[frontend]]").required(&name());
+        let balance = balance(keys);
+        let health = Health::read(keys);
+        let servers = keys.tables("server", SERVER, 1..=BACKENDS_MAX, BackendConfig::read);
+        Some(Self { name: name?, servers: servers?, balance: balance?, health: health? })
+    }
+}
+
+/// A front end, where these are the names of the groups; none where they are not known.
+fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> {
+    let listen = listen(keys.key("listen", LISTEN));
+    let backend = keys
+        .key("backend", "Name of the [[backend]] that requests go to")
+        .otherwise("the only one")
+        .optional(&name());
+    let (listen, backend, groups) = (listen?, backend?, groups?);
+    match (backend, groups) {
+        (None, [_]) => Some(Frontend { listen, group: 0 }),
+        (None, _) => {
+            keys.refuse(
+                "[[frontend]] lacks the key \"backend\"; expected the name of a [[backend]]",
+            );
+            None
+        }
+        (Some(wanted), _) => match groups.iter().position(|name| *name == wanted) {
+            Some(group) => Some(Frontend { listen, group }),
+            None => {
+                let near = did_you_mean(&wanted, groups.iter().map(String::as_str));
+                keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}"));
+                None
+            }
+        },
     }
 }
 
@@ -121,19 +218,21 @@ impl Table for Health {
             ("tcp", "a connection has to come about", Check::Tcp),
             (
                 "http",
-                "GET of --check-path has to be answered with 200 to 399",
+                "GET of --health-path has to be answered with 200 to 399",
                 Check::Http(String::new()),
             ),
         ];
         let check = keys
-            .key("check", "How backends are looked at")
+            .key("health_check", "How backends are looked at")
             .default("none")
             .one(&one_of("check", kinds).called("HOW"));
-        let path =
-            keys.key("check_path", "With --check http: the path").default("/").one(&target());
+        let path = keys
+            .key("health_path", "With --health-check http: the path")
+            .default("/")
+            .one(&target());
         let mut time = |name, about, default| keys.key(name, about).default(default).one(&timeout);
-        let interval = time("check_interval", "Time between two checks of a backend", "2s");
-        let limit = time("check_timeout", "Time for a check", "1s");
+        let interval = time("health_interval", "Time between two checks of a backend", "2s");
+        let limit = time("health_timeout", "Time for a check", "1s");
         let down_time = time(
             "down_time",
             "Without checks: how long a backend that is down gets no requests",
@@ -266,7 +365,7 @@ in both; a flag wins over the file. The file is TOML:
 ```toml
 listen = \"[::]:8080\"
 balance = \"least\"
-check = \"http\"
+health_check = \"http\"
 first_byte_timeout = \"20s\"
 
 [[server]]
@@ -276,6 +375,35 @@ weight = 2
 [[server]]
 address = \"10.0.0.2:9000\"
 ```
+
+Several addresses that lead to several groups of backends have sections; what is said of one group stands
+in its section then:
+
+```toml
+[[frontend]]
+listen = \"[::]:80\"
+backend = \"app\"
+
+[[frontend]]
+listen = \"unix:/run/files.sock\"
+backend = \"files\"
+
+[[backend]]
+name = \"app\"
+balance = \"least\"
+[[backend.server]]
+address = \"10.0.0.1:9000\"
+[[backend.server]]
+address = \"10.0.0.2:9000\"
+
+[[backend]]
+name = \"files\"
+[[backend.server]]
+address = \"10.0.0.3:80\"
+```
+
+`pollux proxy --config FILE --check` reads all of it, opens what it names and says what the proxy would
+do, or everything that is wrong with line and column.
 
 A key that is not known is a mistake, and all mistakes are told at once, each with its line. This page
 is made from the table that the program reads by.
@@ -294,22 +422,67 @@ is made from the table that the program reads by.
         let told = told.expect_err("no backend").to_string();
         assert!(told.contains("backend"), "{told}");
         let one: ProxyConfig =
-            Given::from_toml("backend = \"127.0.0.1:1\"", "p").read().expect("right");
-        let addresses = one.backends.iter().map(|backend| backend.address.clone()).collect();
-        assert_eq!(one, ProxyConfig::new(one.listen.clone(), addresses));
+            Given::from_toml("[[server]]\naddress = \"127.0.0.1:1\"", "p").read().expect("right");
+        let addresses = one.servers().map(|server| server.address.clone()).collect();
+        assert_eq!(one, ProxyConfig::new(one.listen(), addresses));
     }
 
     #[test]
     fn servers_of_a_file_have_weights_and_checks_have_a_path() {
-        let text = "balance = \"least\"\ncheck = \"http\"\ncheck_path = \"/up?x\"\n\
+        let text = "balance = \"least\"\nhealth_check = \"http\"\nhealth_path = \"/up?x\"\n\
                     [[server]]\naddress = \"10.0.0.1:80\"\nweight = 3\n\
                     [[server]]\naddress = \"unix:/run/app.sock\"";
         let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
-        let weights: Vec<_> = config.backends.iter().map(|backend| backend.weight).collect();
-        assert_eq!((weights, config.balance), (vec![3, 1], Balance::Least));
-        assert_eq!(config.health.check, Check::Http("/up?x".to_owned()));
+        let weights: Vec<_> = config.servers().map(|server| server.weight).collect();
+        let group = &config.groups[0];
+        assert_eq!((weights, group.balance), (vec![3, 1], Balance::Least));
+        assert_eq!(group.health.check, Check::Http("/up?x".to_owned()));
         let wrong = "[[server]]\nweight = 0\n[[server]]\naddress = \"x\"";
         let told = Given::from_toml(wrong, "p").read::<ProxyConfig>().expect_err("three mistakes");
         assert_eq!(told.to_string().lines().count(), 3, "{told}");
+    }
+
+    const SEVERAL: &str = "threads = 2\n\
+        [[frontend]]\nlisten = [\"127.0.0.1:80\", \"[::1]:80\"]\nbackend = \"app\"\n\
+        [[frontend]]\nlisten = \"unix:/run/p.sock\"\nbackend = \"files\"\n\
+        [[backend]]\nname = \"files\"\n[[backend.server]]\naddress = \"10.0.0.1:80\"\n\
+        [[backend]]\nname = \"app\"\nbalance = \"least\"\nhealth_check = \"tcp\"\n\
+        [[backend.server]]\naddress = \"10.0.0.2:80\"\nweight = 5\n\
+        [[backend.server]]\naddress = \"10.0.0.3:80\"\n";
+
+    #[test]
+    fn front_ends_lead_to_the_backends_that_they_name() {
+        let config: ProxyConfig = Given::from_toml(SEVERAL, "p").read().expect("right");
+        let groups: Vec<_> = config.frontends.iter().map(|each| each.group).collect();
+        assert_eq!((groups, config.listen().len()), (vec![1, 0], 3));
+        assert_eq!(config.groups[1].balance, Balance::Least);
+        assert_eq!(config.groups[1].health.check, Check::Tcp);
+        assert_eq!(config.servers().map(|each| each.weight).collect::<Vec<_>>(), [1, 5, 1]);
+    }
+
+    #[test]
+    fn what_does_not_fit_between_sections_is_told_with_its_place() {
+        let told = |text: &str| {
+            let read = Given::from_toml(text, "p").read::<ProxyConfig>();
+            read.expect_err(text).to_string()
+        };
+        let wrong = SEVERAL.replace("backend = \"files\"", "backend = \"flies\"");
+        let expected =
+            "p:7:11: backend: no [[backend]] is called \"flies\"; did you mean \"files\"?";
+        assert_eq!(told(&wrong), expected);
+        let two = SEVERAL.replace("backend = \"files\"\n", "");
+        assert!(
+            told(&two).starts_with("p:5:1: [[frontend]] lacks the key \"backend\""),
+            "{}",
+            told(&two)
+        );
+        let top = format!("balance = \"least\"\n{SEVERAL}");
+        assert!(told(&top).starts_with("p:1:11: balance: is of no use beside"), "{}", told(&top));
+        let server = format!("{SEVERAL}[[server]]\naddress = \"10.0.0.1:1\"");
+        assert!(told(&server).contains("expected [[backend.server]]"), "{}", told(&server));
+        let alone = "[[frontend]]\nlisten = \":80\"\nbackend = \"x\"";
+        assert!(told(alone).contains("no [[backend]] is called \"x\""), "{}", told(alone));
+        let twice = SEVERAL.replace("\"files\"", "\"app\"");
+        assert!(told(&twice).contains("two [[backend]] sections are called \"app\""));
     }
 }

@@ -43,12 +43,12 @@ pub(super) fn overview(
 fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
     let limits = &config.limits;
     let listen = addresses.iter().map(|address| ("listen", address.to_string()));
-    let pin = config.pin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+    let pin = config.loops.pin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
     let others = [
         ("answer", answer(&config.answer)),
-        ("listeners", config.listeners.to_string()),
+        ("listeners", config.loops.listeners.to_string()),
         ("pin", pin),
-        ("busy-poll", config.is_busy_polling.to_string()),
+        ("busy-poll", config.loops.is_busy_polling.to_string()),
         ("max-connections", connections_max(config).to_string()),
         ("header-timeout", format!("{:?}", limits.header_timeout)),
         ("body-timeout", format!("{:?}", limits.body_timeout)),
@@ -67,9 +67,9 @@ pub(super) fn banner(
     refused: &[String],
 ) -> Vec<String> {
     let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
-    let threads = match config.threads {
+    let threads = match config.loops.threads {
         1 => "1 thread".to_owned(),
-        n => format!("{n} threads, {}", config.listeners),
+        n => format!("{n} threads, {}", config.loops.listeners),
     };
     let answer = answer(&config.answer);
     let first = format!("{} ({driver}, {threads}, {answer})", urls.join(" "));

@@ -1,13 +1,15 @@
 //! Which backend gets a request, how backends go down and come up again, and orders for them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use pollux_engine::ListenAddress;
 use pollux_server::proxy::{Balance, Check, ProxyCounter};
 use pollux_server::stats::{servers, set_server};
 
-use crate::stage::{Backend, Proxy, field, nobody, on_every_driver};
+use crate::stage::{Backend, Client, Proxy, field, nobody, on_every_driver};
 
 /// Answers with a name, and checks as `is_well` says.
 fn named(name: &'static str, is_well: &Arc<AtomicBool>, checks: &Arc<AtomicU64>) -> Backend {
@@ -38,7 +40,11 @@ fn well() -> Arc<AtomicBool> {
 
 /// Who answers a request.
 fn ask(proxy: &Proxy, path: &str) -> String {
-    let mut client = proxy.client();
+    ask_at(proxy.address, path)
+}
+
+fn ask_at(address: SocketAddr, path: &str) -> String {
+    let mut client = Client::connect(address);
     client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
     let head = client.head();
     field(&head, "X-Name").unwrap_or_else(|| head.lines().next().unwrap_or("")).to_owned()
@@ -59,7 +65,7 @@ fn requests_are_spread_by_turn_by_weight_and_by_hash() {
     let both = [one.address, two.address];
     on_every_driver(
         &both,
-        |config| config.backends[1].weight = 3,
+        |config| config.groups[0].servers[1].weight = 3,
         |driver, proxy| {
             assert_eq!(spread(proxy, 8), (2, 6), "{driver}");
             let overview = proxy.server().overview();
@@ -77,7 +83,7 @@ fn requests_are_spread_by_turn_by_weight_and_by_hash() {
     );
     on_every_driver(
         &both,
-        |config| config.balance = Balance::Path,
+        |config| config.groups[0].balance = Balance::Path,
         |driver, proxy| {
             let (first, second) = spread(proxy, 40);
             assert!(first > 5 && second > 5, "{driver}: {first} and {second}");
@@ -87,7 +93,7 @@ fn requests_are_spread_by_turn_by_weight_and_by_hash() {
     );
     on_every_driver(
         &both,
-        |config| config.balance = Balance::Client,
+        |config| config.groups[0].balance = Balance::Client,
         |driver, proxy| {
             let (first, second) = spread(proxy, 6);
             assert!(first == 0 || second == 0, "{driver}: one client, {first} and {second}");
@@ -100,8 +106,8 @@ fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
     let none = Arc::default();
     let one = named("one", &well(), &none);
     let set = |config: &mut pollux_server::proxy::ProxyConfig| {
-        config.health.fall = 2;
-        config.health.down_time = Duration::from_secs(3600);
+        config.groups[0].health.fall = 2;
+        config.groups[0].health.down_time = Duration::from_secs(3600);
     };
     on_every_driver(&[one.address, nobody()], set, |driver, proxy| {
         // Every request is answered: a connect that fails is tried elsewhere.
@@ -114,8 +120,8 @@ fn a_backend_that_fails_is_left_alone_and_tried_again_after_a_while() {
         );
     });
     let shortly = |config: &mut pollux_server::proxy::ProxyConfig| {
-        config.health.fall = 1;
-        config.health.down_time = Duration::from_millis(1);
+        config.groups[0].health.fall = 1;
+        config.groups[0].health.down_time = Duration::from_millis(1);
     };
     on_every_driver(&[one.address, nobody()], shortly, |driver, proxy| {
         let end = std::time::Instant::now() + crate::stage::PATIENCE;
@@ -132,9 +138,9 @@ fn checks_take_a_backend_out_and_bring_it_back() {
     let none = Arc::default();
     let (one, two) = (named("one", &is_well, &checks), named("two", &well(), &none));
     let set = |config: &mut pollux_server::proxy::ProxyConfig| {
-        config.health.check = Check::Http("/health".to_owned());
-        config.health.interval = Duration::from_millis(20);
-        config.health.timeout = Duration::from_secs(20);
+        config.groups[0].health.check = Check::Http("/health".to_owned());
+        config.groups[0].health.interval = Duration::from_millis(20);
+        config.groups[0].health.timeout = Duration::from_secs(20);
     };
     on_every_driver(&[one.address, two.address], set, |driver, proxy| {
         is_well.store(true, SeqCst);
@@ -150,13 +156,50 @@ fn checks_take_a_backend_out_and_bring_it_back() {
         assert!(proxy.count(ProxyCounter::Checks) >= 5, "{driver}");
     });
     let tcp = |config: &mut pollux_server::proxy::ProxyConfig| {
-        config.health.check = Check::Tcp;
-        config.health.interval = Duration::from_millis(20);
+        config.groups[0].health.check = Check::Tcp;
+        config.groups[0].health.interval = Duration::from_millis(20);
     };
     on_every_driver(&[nobody(), two.address], tcp, |driver, proxy| {
         let is_down = |proxy: &Proxy| proxy.server().overview().backends[0].is_down();
         proxy.await_that("its fall", is_down);
         assert_eq!(spread(proxy, 4), (0, 4), "{driver}");
         assert_eq!(proxy.count(ProxyCounter::Retries), 0, "{driver}: no request found it out");
+    });
+}
+
+/// Two addresses of one proxy, each with backends, a balance and checks of its own.
+#[test]
+fn each_front_end_leads_to_its_own_backends() {
+    let (sick, none) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let (one, two) = (named("one", &well(), &none), named("two", &sick, &none));
+    let add = |config: &mut pollux_server::proxy::ProxyConfig| {
+        let mut group = config.groups[0].clone();
+        "second".clone_into(&mut group.name);
+        group.servers[0].address = ListenAddress::Tcp(two.address);
+        group.health.check = Check::Http("/health".to_owned());
+        group.health.interval = Duration::from_millis(20);
+        (group.health.fall, group.health.rise) = (1, 1);
+        config.groups.push(group);
+        let mut other = config.frontends[0].clone();
+        other.group = 1;
+        config.frontends.push(other);
+        config.loops.threads = 2;
+    };
+    on_every_driver(&[one.address], add, |driver, proxy| {
+        let address = |at: usize| match proxy.server().addresses()[at] {
+            ListenAddress::Tcp(address) => address,
+            ListenAddress::Unix(_) => panic!("TCP"),
+        };
+        for (at, name) in [(0, "one"), (1, "two"), (0, "one"), (1, "two")] {
+            assert_eq!(ask_at(address(at), "/"), name, "{driver}");
+        }
+        // Only the second group has checks; a sick backend that is the only one is still tried.
+        let state = |at: usize| proxy.server().overview().backends[at].is_down();
+        proxy.await_that("the check fails", |_| state(1));
+        assert!(!state(0), "{driver}");
+        assert_eq!(ask_at(address(1), "/"), "two", "{driver}");
+        sick.store(true, SeqCst);
+        proxy.await_that("the check passes", |_| !state(1));
+        sick.store(false, SeqCst);
     });
 }

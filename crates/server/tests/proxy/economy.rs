@@ -42,7 +42,7 @@ impl Scene {
         let counters = Arc::<ServerCounters>::default();
         let shared = {
             let backends = backends_of(&config);
-            ProxyShared::new(0, &config, backends, counters, Arc::clone(&proxied), &logs)
+            ProxyShared::new(0, &config, &[], backends, counters, Arc::clone(&proxied), &logs)
         };
         let shared = shared.expect("no log is opened");
         let driver = Driver::Readiness(mechanism);

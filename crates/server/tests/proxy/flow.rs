@@ -208,7 +208,7 @@ fn no_answer_goes_to_another_request() {
     let (one, two) = (backend(), backend());
     on_every_driver(
         &[one.address, two.address],
-        |config| config.threads = 2,
+        |config| config.loops.threads = 2,
         |driver, proxy| {
             let barrier = Barrier::new(CLIENTS as usize);
             std::thread::scope(|scope| {

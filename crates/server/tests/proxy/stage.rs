@@ -30,8 +30,8 @@ impl Proxy {
         let listen = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
         let backends = backends.iter().map(|address| ListenAddress::Tcp(*address)).collect();
         let mut config = ProxyConfig::new(vec![listen], backends);
-        config.poller = Some(driver);
-        config.log_level = pollux_server::config::LogLevel::Error;
+        config.loops.poller = Some(driver);
+        config.watching.log_level = pollux_server::config::LogLevel::Error;
         set(&mut config);
         match Server::start_proxy(&config) {
             Ok(server) => {

@@ -1,0 +1,3 @@
+//! `pollux proxy` as a process of its own.
+
+mod settings;

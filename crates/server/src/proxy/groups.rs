@@ -1,0 +1,113 @@
+//! Which backends a request may go to: those of the group that its front end names.
+//!
+//! All backends of a proxy are numbered through; a group is a range of them, with its own way to
+//! choose and its own checks. A front end is known by the address that a connection was accepted on.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use pollux_engine::{Actions, ListenAddress};
+
+use super::balance::Balancer;
+use super::check::Check;
+use super::config::{Frontend, GroupConfig, ProxyConfig};
+
+/// One group, as one loop has it.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) members: Range<usize>,
+    pub(super) balancer: Balancer,
+    pub(super) check: Check,
+    pub(super) check_interval: Duration,
+    pub(super) check_timeout: Duration,
+}
+
+impl Group {
+    /// The groups of a proxy; `seed` makes the draws of one loop differ from those of another.
+    pub(super) fn all(config: &ProxyConfig, seed: u64) -> Box<[Self]> {
+        let mut first = 0;
+        let one = |group: &GroupConfig| {
+            let members = first..first + group.servers.len();
+            first = members.end;
+            Self {
+                balancer: Balancer::new(group.balance, members.len(), seed),
+                check: group.health.check.clone(),
+                check_interval: group.health.interval,
+                check_timeout: group.health.timeout,
+                members,
+            }
+        };
+        config.groups.iter().map(one).collect()
+    }
+}
+
+/// The front ends, by the addresses that they listen on.
+#[derive(Clone, Debug)]
+pub(super) struct Entrances {
+    all: Vec<Frontend>,
+    by_address: Vec<(ListenAddress, usize)>,
+}
+
+impl Entrances {
+    /// `addresses` are those that the kernel gave, in the order of the configuration.
+    pub(super) fn new(config: &ProxyConfig, addresses: &[ListenAddress]) -> Self {
+        let places = config.frontends.iter().enumerate();
+        let places = places.flat_map(|(place, each)| each.listen.iter().map(move |_| place));
+        let by_address = addresses.iter().cloned().zip(places).collect();
+        Self { all: config.frontends.clone(), by_address }
+    }
+
+    /// The front end that a connection was accepted by. A system call where there are several.
+    pub(super) fn of(&self, actions: &Actions<'_>) -> &Frontend {
+        let place = match self.all.len() {
+            1 => 0,
+            // A connection that is gone already ends wherever it is led.
+            _ => actions.local().map_or(0, |local| self.find(&local)),
+        };
+        &self.all[place]
+    }
+
+    /// The kernel gives a connection to the listener of its very address before one of all
+    /// addresses with the port.
+    fn find(&self, local: &ListenAddress) -> usize {
+        let exact = |listens: &ListenAddress| match (listens, local) {
+            (ListenAddress::Tcp(one), ListenAddress::Tcp(two)) => {
+                (one.ip().to_canonical(), one.port()) == (two.ip().to_canonical(), two.port())
+            }
+            (one, two) => one == two,
+        };
+        let any = |listens: &ListenAddress| match (listens, local) {
+            (ListenAddress::Tcp(one), ListenAddress::Tcp(two)) => {
+                one.ip().is_unspecified() && one.port() == two.port()
+            }
+            _ => false,
+        };
+        let mut all = self.by_address.iter();
+        let found = all.clone().find(|(listens, _)| exact(listens));
+        found.or_else(|| all.find(|(listens, _)| any(listens))).map_or(0, |(_, place)| *place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_belongs_to_the_front_end_whose_address_it_was_accepted_on() {
+        let listens = ["127.0.0.1:80", "[::]:80", "0.0.0.0:81", "[::1]:81", "unix:/a", "unix:/b"];
+        let read = |text: &str| text.parse::<ListenAddress>().expect("an address");
+        let by_address = listens.iter().map(|text| read(text)).zip(0..).collect();
+        let entrances = Entrances { all: Vec::new(), by_address };
+        for (local, place) in [
+            ("127.0.0.1:80", 0),
+            ("[::ffff:127.0.0.1]:80", 0),
+            ("[::1]:80", 1),
+            ("[::ffff:10.0.0.1]:80", 1),
+            ("127.0.0.1:81", 2),
+            ("[::1]:81", 3),
+            ("unix:/b", 5),
+        ] {
+            assert_eq!(entrances.find(&read(local)), place, "{local}");
+        }
+    }
+}

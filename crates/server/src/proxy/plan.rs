@@ -1,0 +1,47 @@
+//! What a proxy configured so would do, in words: for `pollux proxy --check`.
+
+use std::fmt::Write;
+
+use super::check::Check;
+use super::config::{GroupConfig, ProxyConfig};
+use super::start::connections_max;
+
+impl ProxyConfig {
+    /// One line for each front end, group and backend, and one for what runs it.
+    #[must_use]
+    pub fn plan(&self) -> String {
+        let mut text = String::new();
+        for front in &self.frontends {
+            let group = &self.groups[front.group].name;
+            for address in &front.listen {
+                writeln!(text, "listen on {address}: HTTP to the backend \"{group}\"")
+                    .expect("a string");
+            }
+        }
+        for group in &self.groups {
+            writeln!(text, "backend \"{}\": {}", group.name, manner(group)).expect("a string");
+            for server in &group.servers {
+                writeln!(text, "  {} weight {}", server.address, server.weight).expect("a string");
+            }
+        }
+        let (loops, poller) = (&self.loops, self.loops.poller);
+        let poller = poller.map_or_else(|| "the best poller".to_owned(), |it| it.to_string());
+        let count = loops.threads;
+        let threads = if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
+        let connections = connections_max(self);
+        writeln!(text, "{threads}, {poller}, {}, at most {connections} clients", loops.listeners)
+            .expect("a string");
+        text
+    }
+}
+
+/// How requests are spread, and backends looked at.
+fn manner(group: &GroupConfig) -> String {
+    let health = &group.health;
+    let check = match &health.check {
+        Check::None => format!("no checks, down for {:?} after {}", health.down_time, health.fall),
+        Check::Tcp => format!("a connect every {:?}", health.interval),
+        Check::Http(path) => format!("GET {path} every {:?}", health.interval),
+    };
+    format!("{}; {check}", group.balance.name())
+}
