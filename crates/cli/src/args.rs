@@ -3,19 +3,18 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::TypedValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use pollux_doctor::Asked;
 use pollux_lab::doctor;
 use pollux_lab::experiments::Experiment;
+use pollux_lab::job::Job;
+use pollux_settings::{FlagsAlone, Kind, one_of};
 
-use crate::axis_flags::AxisFlags;
 use crate::fld::FldFlags;
 use crate::load::LoadFlags;
 use crate::pool::PoolCommand;
 use crate::proxy::ProxyCommand;
 use crate::serve::ServeFlags;
-use crate::values::Choice;
 use crate::{help, mistakes, values};
 
 /// Event loops for Linux servers, and the laboratory that proves them.
@@ -83,12 +82,9 @@ pub(crate) struct DoctorFlags {
 }
 
 /// The names of the lab's own tables.
-fn asked() -> impl TypedValueParser<Value = Asked> {
+fn asked() -> Kind<Asked> {
     let known = |name| doctor::asked(name).expect("its own name");
-    Choice::new(
-        "experiment or job",
-        doctor::names().map(|(name, about)| (name.to_owned(), about, known(name))),
-    )
+    one_of("experiment or job", doctor::names().map(|(name, about)| (name, about, known(name))))
 }
 
 #[derive(Debug, Args)]
@@ -220,81 +216,7 @@ pub(crate) struct Target {
 }
 
 /// Flags that change the job; each is the job key of the same name.
-#[derive(Debug, Args)]
-pub(crate) struct JobFlags {
-    /// Only these parts or experiments of the job (`pollux lab plan JOB` names them)
-    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = values::parts(),
-          hide_possible_values = true, help_heading = "Job")]
-    pub(crate) only: Vec<String>,
-    /// Blocks: each runs every arm at every point once [default: the job's, else 12]
-    #[arg(long, value_name = "N", help_heading = "Job")]
-    pub(crate) blocks: Option<String>,
-    /// Most blocks, added while the interval is wider than --precision; disturbed blocks are
-    /// repeated beyond it
-    #[arg(long, value_name = "N", help_heading = "Job")]
-    pub(crate) max_blocks: Option<String>,
-    /// Most time for everything: fewer blocks, shorter windows, fewer points. What decides nothing
-    /// within it is refused with the least that does
-    #[arg(long, value_name = "TIME", help_heading = "Job")]
-    pub(crate) budget: Option<String>,
-    /// Seed of block order and workloads
-    #[arg(long, value_name = "N", help_heading = "Job")]
-    pub(crate) seed: Option<String>,
-    /// Differences below this are called equivalent, such as 3%
-    #[arg(long, value_name = "PERCENT", help_heading = "Job")]
-    pub(crate) min_effect: Option<String>,
-    /// Measure until each row is decided or its 95 % interval is this narrow to either side, such as 1%
-    #[arg(long, value_name = "PERCENT", help_heading = "Job")]
-    pub(crate) precision: Option<String>,
-    /// Sample the CPU clock in a pass of its own: kernel symbols with shares [default rate: 999]
-    #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "999",
-          require_equals = true, help_heading = "Job")]
-    pub(crate) profile: Option<String>,
-    /// Time each request inside servers of pollux, in a pass of its own
-    #[arg(long, help_heading = "Job")]
-    pub(crate) request_times: bool,
-    /// Measure how much is done in a second, in whole runs, instead of what it costs, in turns
-    #[arg(long, help_heading = "Job")]
-    pub(crate) rates: bool,
-    /// Print every interval of every timing run
-    #[arg(long, help_heading = "Job")]
-    pub(crate) show_intervals: bool,
-    /// What is compared, in place of the arms of the job: mechanisms (select, poll, aio, epoll,
-    /// epoll-et, epoll-oneshot, uring-poll, uring), of herd ways of waiting (exclusive, epoll, edge,
-    /// shared, block, uring), bare loops in C (raw-epoll, raw-uring, raw-c), servers (nginx, haproxy,
-    /// h2o, lighttpd), libraries (libev, libuv, libevent, mio, polling) and pools (pool, pool-epoll);
-    /// all, mechanisms or others for those that the experiment has. Several with commas.
-    ///
-    /// NAME=COMMAND, in http: your own server, which the lab starts. {port} or {address} in the
-    /// command stands for where it has to listen. With --arm-pattern, anywhere: a program that runs
-    /// from start to end; {nfds} and the like stand for axes, and `pollux lab plan` says in which unit
-    /// its figure has to be, and whether more or less of it is better.
-    ///
-    /// NAME=pid:PID@ADDRESS, in http: a server that runs already.
-    ///
-    /// NAME=pollux:PATH: another build of pollux on epoll; PATH@DRIVER for another mechanism. In the
-    /// job version, NAME=PATH is that too.
-    #[arg(long, value_name = "ARM", value_parser = values::arms(), hide_possible_values = true,
-          help_heading = "Arms")]
-    pub(crate) arm: Vec<String>,
-    /// Where the program of --arm prints its figure: a regular expression with one group
-    #[arg(long, value_name = "REGEX", help_heading = "Arms")]
-    pub(crate) arm_pattern: Vec<String>,
-    /// The arm that the others are compared with
-    #[arg(long, value_name = "ARM", help_heading = "Arms")]
-    pub(crate) baseline: Option<String>,
-    /// Time before the measured window
-    #[arg(long, value_name = "TIME", help_heading = "Window")]
-    pub(crate) ramp_time: Option<String>,
-    /// Length of the measured window
-    #[arg(long, value_name = "TIME", help_heading = "Window")]
-    pub(crate) runtime: Option<String>,
-    /// Length of an interval within it
-    #[arg(long, value_name = "TIME", help_heading = "Window")]
-    pub(crate) interval: Option<String>,
-    #[command(flatten)]
-    pub(crate) axes: AxisFlags,
-}
+pub(crate) type JobFlags = FlagsAlone<Job>;
 
 /// Flags of everything that runs a job.
 #[derive(Debug, Args)]

@@ -8,21 +8,22 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use pollux_engine::Driver;
 use pollux_lab::arm::Peer;
+use pollux_lab::axis::Axis;
 use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::compare::{self, Change};
 use pollux_lab::error::in_words;
-use pollux_lab::experiments;
 use pollux_lab::experiments::floor::FloorOptions;
+use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
-use pollux_lab::job::{self, DEFAULT_JOB, Job, Overrides, VERSION_JOB};
+use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
 use pollux_lab::measure::Line;
 use pollux_lab::plan::{Machine, Plan, Resources, Wanted, commands, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, ResultRow, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
 use pollux_lab::{report, store};
+use pollux_settings::Row;
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
-use crate::axis_flags;
 use crate::lab_parts as parts;
 use crate::output::{self, Failure};
 use crate::progress::{self, Progress};
@@ -40,7 +41,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         Some(LabCommand::Version { run }) => run_job(VERSION_JOB, run),
         Some(LabCommand::Seed { number, run }) => run_job(number, run),
         Some(LabCommand::Axes { experiment }) => {
-            output::result(&axis_flags::text(experiment))?;
+            output::result(&axes(experiment))?;
             Ok(ExitCode::SUCCESS)
         }
         Some(LabCommand::List { json }) => list(json),
@@ -128,8 +129,7 @@ fn exit_code(record: &Record, is_gate: bool, is_strict: bool, signal: i32) -> Ex
 }
 
 fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
-    let mut job = job::find(target).map_err(Failure::usage)?;
-    job.apply(&overrides(target, flags)).map_err(Failure::usage)?;
+    let job = job::read(target, flags.given).map_err(Failure::usage)?;
     let faults = commands::faults(&job);
     if !faults.is_empty() {
         return Err(Failure::usage(faults.join("\n")));
@@ -146,28 +146,22 @@ fn plan(target: &str, flags: JobFlags) -> Result<Plan, Failure> {
     ))
 }
 
-fn overrides(target: &str, flags: JobFlags) -> Overrides {
-    Overrides {
-        only: flags.only,
-        arms: flags.arm,
-        arm_patterns: flags.arm_pattern,
-        bare_is_build: target == VERSION_JOB,
-        axes: flags.axes.0,
-        baseline: flags.baseline,
-        blocks: flags.blocks,
-        max_blocks: flags.max_blocks,
-        budget: flags.budget,
-        seed: flags.seed,
-        ramp_time: flags.ramp_time,
-        runtime: flags.runtime,
-        interval: flags.interval,
-        profile: flags.profile,
-        min_effect: flags.min_effect,
-        precision: flags.precision,
-        request_times: flags.request_times,
-        show_intervals: flags.show_intervals,
-        rates: flags.rates,
-    }
+/// The axes of one experiment, or of all.
+fn axes(only: Option<&dyn Experiment>) -> String {
+    let table = pollux_settings::describe::<Job>();
+    let rows = |experiment: &dyn Experiment| -> String {
+        let section = table.section("job").expect("jobs are its sections");
+        let row = |axis: &Axis| {
+            let row = section.row(axis.name).expect("an axis is a key");
+            let Row { about, accepts, default, .. } = row;
+            let default = default.unwrap_or_default();
+            format!("  --{:<16} {about} ({accepts}) [default: {default}]\n", row.flag_name())
+        };
+        experiment.axes().iter().map(row).collect()
+    };
+    let asked = experiments::ALL.into_iter().filter(|each| only.is_none_or(|one| one == *each));
+    let texts = asked.map(|each| format!("{each}: {}\n{}", each.about(), rows(each)));
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Refuses a job whose required sources can't be read.

@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 
 mod args;
-mod axis_flags;
 mod build_home;
 mod build_program;
 mod doctor;

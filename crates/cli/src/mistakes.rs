@@ -8,11 +8,9 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
+use pollux_settings::{did_you_mean, shown};
 
 use crate::output::{self, Failure};
-
-/// Longest value that is repeated.
-const VALUE_CHARS_MAX: usize = 60;
 
 /// Flags of other programs and of earlier versions that people try, by command, with what they mean here.
 const ELSEWHERE: [(&str, &str, &str); 12] = [
@@ -66,7 +64,7 @@ fn in_one_line(error: &clap::Error) -> Option<String> {
             let Some(ContextValue::Strings(valid)) = error.get(ContextKind::ValidValue) else {
                 return None;
             };
-            let suggestion = pollux_lab::job::did_you_mean(value, valid.iter().map(String::as_str));
+            let suggestion = did_you_mean(value, valid.iter().map(String::as_str));
             format!("expected {}{suggestion}", valid.join(", "))
         }
         _ => return None,
@@ -82,16 +80,6 @@ fn flag_name(arg: &str) -> &str {
     }
     let bare = name.strip_prefix('<').and_then(|name| name.strip_suffix('>'));
     bare.or_else(|| name.strip_prefix('[').and_then(|name| name.strip_suffix(']'))).unwrap_or(name)
-}
-
-/// A value in one line.
-fn shown(value: &str) -> String {
-    let mut shown: String = value.chars().take(VALUE_CHARS_MAX).collect();
-    if shown.len() < value.len() {
-        shown.push_str("...");
-    }
-    let shown = shown.replace(char::is_control, "?");
-    if shown.is_empty() || shown.contains(' ') { format!("\"{shown}\"") } else { shown }
 }
 
 /// Takes away the hint to put a flag behind `--`, which is right for nothing here, and says what a
@@ -133,12 +121,5 @@ mod tests {
         ] {
             assert_eq!(flag_name(arg), name);
         }
-    }
-
-    #[test]
-    fn a_value_stays_in_one_line() {
-        assert_eq!(shown("a\nb"), "a?b");
-        assert_eq!(shown(""), "\"\"");
-        assert_eq!(shown(&"x".repeat(100)).len(), VALUE_CHARS_MAX + 3);
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pollux_settings::{Kind, boolean, one_of, whole};
 use serde::{Deserialize, Serialize};
 
 /// One thing that can be varied.
@@ -21,8 +22,8 @@ pub struct Axis {
     pub original: Option<&'static str>,
     /// Which values are accepted.
     pub kind: AxisKind,
-    /// The value, or values, when nothing is said.
-    pub default: &'static [&'static str],
+    /// The value when nothing is said, or several with commas.
+    pub default: &'static str,
 }
 
 /// Which values an axis accepts.
@@ -37,74 +38,66 @@ pub enum AxisKind {
     /// `true` or `false`; never a list.
     Switch,
     /// `true`, `false` or a list of both.
-    Either,
+    Either {
+        /// The key whose flag is short for `false`.
+        without: &'static str,
+    },
     /// What a request asks for: it begins with `/`.
     Path,
 }
 
 impl Axis {
-    /// The name as a command-line flag, without the dashes.
+    /// What it sets, with the option of the original program.
     #[must_use]
-    pub fn flag(&self) -> String {
-        self.name.replace('_', "-")
+    pub fn about(&self) -> String {
+        match self.original {
+            None => self.about.to_owned(),
+            Some(option) => format!("{}; {option} of the original", self.about),
+        }
     }
 
-    /// The accepted values in words.
+    /// The accepted values.
     #[must_use]
-    pub fn accepts(&self) -> String {
+    pub fn kind(&self) -> Kind<Value> {
         match self.kind {
-            AxisKind::Word(words) => words.join(", "),
-            AxisKind::Count(low, high) => format!("a whole number from {low} to {high}"),
+            AxisKind::Word(words) => one_of(
+                "value",
+                words.iter().map(|word| (*word, "", Value::Word((*word).to_owned()))),
+            )
+            .called("WORD"),
+            AxisKind::Count(low, high) => whole(low..=high).map(Value::Number),
             AxisKind::WordOrCount(words, low, high) => {
-                format!("a whole number from {low} to {high}, {}", words.join(", "))
+                let count = whole(low..=high).map(Value::Number);
+                let accepts = format!("{} or {}", words.join(", "), count.accepts());
+                let read = move |text: &str| match words.contains(&text) {
+                    true => Ok(Value::Word(text.to_owned())),
+                    false => count.read(text).map_err(|_| String::new()),
+                };
+                Kind::new("N", accepts, read).or_number().offering(words.iter().copied())
             }
-            AxisKind::Switch => "true or false".to_owned(),
-            AxisKind::Either => "true, false".to_owned(),
-            AxisKind::Path => "a path such as /x, in ASCII and without spaces".to_owned(),
+            AxisKind::Switch | AxisKind::Either { .. } => boolean().map(Value::Switch),
+            AxisKind::Path => {
+                Kind::new("PATH", "a path such as /x, in ASCII and without spaces", |text| {
+                    let is_path = text.starts_with('/')
+                        && text
+                            .bytes()
+                            .all(|byte| byte.is_ascii_graphic() && !b",#".contains(&byte));
+                    is_path.then(|| Value::Word(text.to_owned())).ok_or_else(String::new)
+                })
+            }
         }
-    }
-
-    /// Reads one value.
-    ///
-    /// # Errors
-    /// [`AxisValueError`] with what would be right.
-    pub fn read(&self, text: &str) -> Result<Value, AxisValueError> {
-        let value = Value::of(&text.replace('_', ""));
-        let value = if self.accepts_number() { value } else { Value::of(text) };
-        if self.holds(&value) {
-            return Ok(value);
-        }
-        Err(AxisValueError { axis: self.name, value: text.to_owned(), accepts: self.accepts() })
     }
 
     /// Whether it accepts this value.
     #[must_use]
     pub fn holds(&self, value: &Value) -> bool {
-        match (self.kind, value) {
-            (AxisKind::Word(words) | AxisKind::WordOrCount(words, ..), Value::Word(word)) => {
-                words.contains(&word.as_str())
-            }
-            (
-                AxisKind::Count(low, high) | AxisKind::WordOrCount(_, low, high),
-                Value::Number(n),
-            ) => (low..=high).contains(n),
-            (AxisKind::Switch | AxisKind::Either, Value::Switch(_)) => true,
-            (AxisKind::Path, Value::Word(path)) => {
-                path.starts_with('/')
-                    && path.bytes().all(|byte| byte.is_ascii_graphic() && !b",#".contains(&byte))
-            }
-            _ => false,
-        }
+        self.kind().read(&value.to_string()).as_ref() == Ok(value)
     }
 
     /// The values when nothing is said.
     #[must_use]
     pub fn defaults(&self) -> Vec<Value> {
-        self.default.iter().map(|text| Value::of(text)).collect()
-    }
-
-    const fn accepts_number(&self) -> bool {
-        matches!(self.kind, AxisKind::Count(..) | AxisKind::WordOrCount(..))
+        self.default.split(',').map(Value::of).collect()
     }
 }
 
@@ -172,7 +165,7 @@ impl Axes {
     /// Every axis at its default; of several the first.
     #[must_use]
     pub fn defaults(axes: &[Axis]) -> Self {
-        axes.iter().map(|axis| (axis.name, Value::of(axis.default[0]))).collect()
+        axes.iter().map(|axis| (axis.name, axis.defaults().swap_remove(0))).collect()
     }
 
     /// The value of an axis, where the point has it.
@@ -247,51 +240,9 @@ pub(crate) fn counted(value: &Value, name: &str) -> String {
     }
 }
 
-/// A value that an axis does not accept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AxisValueError {
-    axis: &'static str,
-    value: String,
-    accepts: String,
-}
-
-impl fmt::Display for AxisValueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = \"{}\" is not accepted; expected {}", self.axis, self.value, self.accepts)
-    }
-}
-
-impl std::error::Error for AxisValueError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const WORDS: Axis = Axis {
-        name: "transport",
-        about: "",
-        original: None,
-        kind: AxisKind::Word(&["pipe", "unix", "tcp"]),
-        default: &["pipe"],
-    };
-    const COUNT: Axis =
-        Axis { name: "nfds", kind: AxisKind::Count(1, 500_000), default: &["2000"], ..WORDS };
-
-    #[test]
-    fn a_wrong_value_is_answered_with_the_right_ones() {
-        let error = WORDS.read("tpc").expect_err("no such transport");
-        assert_eq!(
-            error.to_string(),
-            "transport = \"tpc\" is not accepted; expected pipe, unix, tcp"
-        );
-        assert!(WORDS.read("1").is_err() && COUNT.read("pipe").is_err());
-    }
-
-    #[test]
-    fn counts_may_carry_underscores_and_keep_their_bounds() {
-        assert_eq!(COUNT.read("2_000"), Ok(Value::Number(2000)));
-        assert!(COUNT.read("0").is_err());
-    }
 
     #[test]
     fn values_are_written_as_text_and_read_back() {

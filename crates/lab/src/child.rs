@@ -42,8 +42,9 @@ impl Task {
         match axes.iter().find(is_wrong) {
             None => Ok(task),
             Some(axis) => {
-                let (name, accepts) = (axis.name, axis.accepts());
-                Err(MeasureError::Spec(format!("the axis {name} has no value; expected {accepts}")))
+                let (name, kind) = (axis.name, axis.kind());
+                let what = format!("the axis {name} has no value; expected {}", kind.accepts());
+                Err(MeasureError::Spec(what))
             }
         }
     }

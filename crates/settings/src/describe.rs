@@ -2,6 +2,8 @@
 //!
 //! It is what [`Table::read`] asks for, written down instead of read.
 
+use std::borrow::Cow;
+
 use crate::keys::{Keys, Table};
 use crate::kind::Word;
 
@@ -19,6 +21,8 @@ pub struct Section {
     pub path: String,
     /// Whether there may be several: `[[backend]]`, not `[backend]`.
     pub is_repeated: bool,
+    /// Whether it stands in a list beside texts: `arms = ["a", { name = "b" }]`.
+    pub is_item: bool,
     /// What it is for, in one line.
     pub about: &'static str,
     /// Its keys, in the order in which they are read.
@@ -39,9 +43,11 @@ pub struct Row {
     /// Where it may be said.
     pub place: Places,
     /// Heading in help texts.
-    pub heading: &'static str,
+    pub heading: Cow<'static, str>,
     /// What it does, in one line.
-    pub about: &'static str,
+    pub about: Cow<'static, str>,
+    /// More about it, for long help texts.
+    pub more: &'static str,
     /// The value when nothing is said, as it would be written.
     pub default: Option<&'static str>,
     /// What happens when nothing is said and there is no default, or why this default.
@@ -50,8 +56,10 @@ pub struct Row {
     pub example: &'static str,
     /// How often it is given.
     pub takes: Takes,
-    /// Whether a flag splits its value at commas.
-    pub is_split: bool,
+    /// Which values of its flag are divided at commas, if any.
+    pub split: Option<fn(&str) -> bool>,
+    /// What a flag without a value means, where it may stand so.
+    pub bare: Option<&'static str>,
     /// Stands for a value in help texts.
     pub placeholder: &'static str,
     /// What is accepted, in words.
@@ -62,6 +70,8 @@ pub struct Row {
     pub(crate) excludes: &'static [&'static str],
     /// Whether help and reference page leave it out.
     pub is_hidden: bool,
+    /// Whether only completions and the manual know its flag.
+    pub is_unlisted: bool,
 }
 
 /// Where a key may be said.
@@ -126,6 +136,7 @@ impl Section {
     #[must_use]
     pub fn title(&self) -> String {
         match (self.path.as_str(), self.is_repeated) {
+            (path, _) if self.is_item => format!("a table in {path}"),
             ("", _) => "the top of the file".to_owned(),
             (path, true) => format!("[[{path}]]"),
             (path, false) => format!("[{path}]"),
@@ -140,25 +151,28 @@ impl Section {
 }
 
 impl Row {
-    pub(crate) fn new(name: &'static str, about: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
         Self {
             name,
             aliases: Vec::new(),
             flag: None,
             short: None,
             place: Places::default(),
-            heading: "",
-            about,
+            heading: Cow::Borrowed(""),
+            about: about.into(),
+            more: "",
             default: None,
             otherwise: "",
             example: "",
             takes: Takes::default(),
-            is_split: false,
+            split: None,
+            bare: None,
             placeholder: "",
             accepts: String::new(),
             words: Vec::new(),
             excludes: &[],
             is_hidden: false,
+            is_unlisted: false,
         }
     }
 

@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use crate::describe::{Description, Places, Row, Takes, describe};
 use crate::given::Given;
 use crate::keys::Table;
-use crate::kind::Word;
+use crate::kind::{Kind, Word};
 use crate::mistake::Mistakes;
 
 const CONFIG: &str = "config";
@@ -22,8 +22,16 @@ const CONFIG: &str = "config";
 /// same keys.
 #[derive(Clone, Debug)]
 pub struct Flags<T> {
-    given: Given,
+    flags: FlagsAlone<T>,
     config: Option<PathBuf>,
+}
+
+/// The flags of the table `T` without one that names a file, for a command that is given its file in
+/// another way.
+#[derive(Clone, Debug)]
+pub struct FlagsAlone<T> {
+    /// What they say.
+    pub given: Given,
     table: PhantomData<fn() -> T>,
 }
 
@@ -34,7 +42,7 @@ impl<T: Table> Flags<T> {
     /// When the file cannot be read, or every mistake of both.
     pub fn read(&self) -> Result<T, Mistakes> {
         let file = self.config.as_deref().map(|path| Given::from_file(path, "--config"));
-        self.given.clone().over(file.transpose()?.unwrap_or_default()).read()
+        self.flags.given.clone().over(file.transpose()?.unwrap_or_default()).read()
     }
 }
 
@@ -45,7 +53,7 @@ impl<T: Table> Args for Flags<T> {
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
             .help("Read settings from this TOML file; flags win over it");
-        command.arg(config).args(args(&describe::<T>()))
+        command.arg(config).args(args(&describe::<T>(), ""))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -55,9 +63,8 @@ impl<T: Table> Args for Flags<T> {
 
 impl<T: Table> FromArgMatches for Flags<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = given(matches, &describe::<T>());
         let config = matches.get_one::<PathBuf>(CONFIG).cloned();
-        Ok(Self { given, config, table: PhantomData })
+        Ok(Self { flags: FlagsAlone::from_arg_matches(matches)?, config })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -66,10 +73,31 @@ impl<T: Table> FromArgMatches for Flags<T> {
     }
 }
 
-/// The flags of a table.
+impl<T: Table> Args for FlagsAlone<T> {
+    fn augment_args(command: Command) -> Command {
+        command.args(args(&describe::<T>(), "the file's, else "))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Table> FromArgMatches for FlagsAlone<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self { given: given(matches, &describe::<T>()), table: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The flags of a table; `before_default` stands before each default in their help.
 #[must_use]
-pub fn args(description: &Description) -> Vec<Arg> {
-    description.flags().map(arg).collect()
+pub fn args(description: &Description, before_default: &str) -> Vec<Arg> {
+    description.flags().map(|row| arg(row, before_default)).collect()
 }
 
 /// What the flags of a table say.
@@ -92,9 +120,18 @@ pub fn given(matches: &ArgMatches, description: &Description) -> Given {
     given
 }
 
-fn arg(row: &Row) -> Arg {
-    let arg = Arg::new(row.name).help(help(row)).hide(row.is_hidden);
-    let arg = if row.heading.is_empty() { arg } else { arg.help_heading(row.heading) };
+fn arg(row: &Row, before_default: &str) -> Arg {
+    let help = help(row, before_default);
+    let long = match row.more {
+        "" => help.clone(),
+        more => format!("{help}\n\n{more}"),
+    };
+    let arg = Arg::new(row.name).help(help).long_help(long).hide(row.is_hidden);
+    let arg = arg.hide_short_help(row.is_unlisted).hide_long_help(row.is_unlisted);
+    let arg = match row.heading.is_empty() {
+        true => arg,
+        false => arg.help_heading(row.heading.to_string()),
+    };
     let arg = match row.takes {
         Takes::Switch => arg.action(ArgAction::SetTrue),
         Takes::Value => arg.action(ArgAction::Set),
@@ -107,7 +144,10 @@ fn arg(row: &Row) -> Arg {
             .value_parser(Offered(row.words.clone()))
             .hide_possible_values(true),
     };
-    let arg = if row.is_split { arg.value_delimiter(',') } else { arg };
+    let arg = match row.bare {
+        None => arg,
+        Some(bare) => arg.num_args(0..=1).default_missing_value(bare).require_equals(true),
+    };
     if row.place == Places::Positional {
         return arg;
     }
@@ -116,11 +156,11 @@ fn arg(row: &Row) -> Arg {
 }
 
 /// What the flag does, its default, and a line for each word that needs one.
-fn help(row: &Row) -> String {
+fn help(row: &Row, before_default: &str) -> String {
     let default = match (row.takes, row.default, row.otherwise) {
         (Takes::Switch, ..) | (_, None, "") => String::new(),
-        (_, Some(default), _) => format!(" [default: {default}]"),
-        (_, None, otherwise) => format!(" [default: {otherwise}]"),
+        (_, Some(default), _) => format!(" [default: {before_default}{default}]"),
+        (_, None, otherwise) => format!(" [default: {before_default}{otherwise}]"),
     };
     let words = row.words.iter().filter(|word| !word.about.is_empty());
     let words: String = words.map(|Word { name, about }| format!("\n- {name}: {about}")).collect();
@@ -144,10 +184,33 @@ impl TypedValueParser for Offered {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let value = |word: &Word| match word.about {
-            "" => PossibleValue::new(word.name),
-            about => PossibleValue::new(word.name).help(about),
-        };
-        (!self.0.is_empty()).then(|| Box::new(self.0.iter().map(value)) as Box<_>)
+        possible(&self.0)
+    }
+}
+
+fn possible(words: &[Word]) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+    let value = |word: &Word| match word.about {
+        "" => PossibleValue::new(word.name),
+        about => PossibleValue::new(word.name).help(about),
+    };
+    (!words.is_empty()).then(|| Box::new(words.iter().map(value)) as Box<_>)
+}
+
+/// A kind reads what stands alone on a command line as well.
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Kind<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        let kind = self.clone();
+        (move |text: &str| kind.read(text)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        possible(&self.words)
     }
 }

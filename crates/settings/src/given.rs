@@ -54,6 +54,13 @@ impl Given {
         self.flags.insert(name.to_owned(), texts);
     }
 
+    /// Changes what the flag of key `name` said, text by text.
+    pub fn change(&mut self, name: &str, change: impl Fn(&str) -> String) {
+        if let Some(texts) = self.flags.get_mut(name) {
+            texts.iter_mut().for_each(|text| *text = change(text));
+        }
+    }
+
     /// These flags over the file of `other`.
     #[must_use]
     pub fn over(self, other: Self) -> Self {
@@ -79,7 +86,8 @@ impl Given {
             }
         };
         let value = {
-            let mut keys = Keys::top(&reading, &self.flags, top, self.file.is_some());
+            let has_file = self.file.is_some() && parsed.is_ok();
+            let mut keys = Keys::top(&reading, &self.flags, top, has_file);
             let value = T::read(&mut keys);
             keys.end();
             value
@@ -108,7 +116,12 @@ pub(crate) struct Reading<'a> {
 impl Reading<'_> {
     /// Notes a mistake at byte `at` of the file.
     pub(crate) fn note(&self, at: usize, message: String) {
-        self.note_at(Place::in_file(self.file, self.text, at), message);
+        self.note_at(self.place(at), message);
+    }
+
+    /// Byte `at` of the file.
+    pub(crate) fn place(&self, at: usize) -> Place {
+        Place::in_file(self.file, self.text, at)
     }
 
     pub(crate) fn note_at(&self, place: Place, message: String) {

@@ -79,9 +79,27 @@ impl<'k, 'a> Key<'k, 'a> {
         self
     }
 
-    /// A flag with several values, which commas divide.
-    pub fn split_at_commas(mut self) -> Self {
-        self.row.is_split = true;
+    /// A flag with several values, which commas divide where `is_divided` says so of them together.
+    pub fn split_at_commas(mut self, is_divided: fn(&str) -> bool) -> Self {
+        self.row.split = Some(is_divided);
+        self
+    }
+
+    /// What the flag means without a value; one that has a value has it behind `=`.
+    pub fn bare(mut self, text: &'static str) -> Self {
+        self.row.bare = Some(text);
+        self
+    }
+
+    /// Paragraphs for the long help text alone.
+    pub fn more(mut self, paragraphs: &'static str) -> Self {
+        self.row.more = paragraphs;
+        self
+    }
+
+    /// Known to completions and manual, but left out of the help text, which would be too long.
+    pub fn unlisted(mut self) -> Self {
+        self.row.is_unlisted = true;
         self
     }
 
@@ -145,10 +163,50 @@ impl<'k, 'a> Key<'k, 'a> {
     ///
     /// # Panics
     /// When the default is not accepted: already while the table is described.
-    pub fn list<T: 'static>(
+    pub fn list<T: 'static>(self, kind: &Kind<T>, count: RangeInclusive<usize>) -> Option<Vec<T>> {
+        self.items(kind, count, None, |_, _| None)
+    }
+
+    /// The same, each at most once.
+    ///
+    /// # Panics
+    /// As [`list`](Self::list).
+    pub fn distinct<T: PartialEq + 'static>(
+        self,
+        kind: &Kind<T>,
+        count: RangeInclusive<usize>,
+    ) -> Option<Vec<T>> {
+        self.items(kind, count, None, |before, next| {
+            before.contains(next).then(|| "stands here twice; expected once".to_owned())
+        })
+    }
+
+    /// A list of texts, and in a file of tables beside them, which `read` reads; `about` says what
+    /// they are. `fault` says why a value may not stand behind those before it.
+    ///
+    /// # Panics
+    /// As [`list`](Self::list).
+    pub fn texts_or_tables<T: 'static>(
+        self,
+        kind: &Kind<T>,
+        count: RangeInclusive<usize>,
+        about: &'static str,
+        mut read: impl FnMut(&mut Keys<'_>) -> Option<T>,
+        fault: impl FnMut(&[T], &T) -> Option<String>,
+    ) -> Option<Vec<T>> {
+        let name = self.row.name;
+        if self.keys.is_describing() {
+            self.keys.describe_item(name, about, &mut read);
+        }
+        self.items(kind, count, Some(&mut read), fault)
+    }
+
+    fn items<T: 'static>(
         mut self,
         kind: &Kind<T>,
         count: RangeInclusive<usize>,
+        mut table: Option<ReadItem<'_, T>>,
+        mut fault: impl FnMut(&[T], &T) -> Option<String>,
     ) -> Option<Vec<T>> {
         self.row.takes = Takes::List;
         let default = self.row.default.map(|texts| {
@@ -171,8 +229,9 @@ impl<'k, 'a> Key<'k, 'a> {
                 }
             },
             Said::Flag(texts) => {
-                for text in *texts {
-                    match kind.judge(text, row.example) {
+                for text in texts.iter().flat_map(|text| divided(row, text)) {
+                    let read = kind.judge(text, row.example);
+                    match read.and_then(|value| fit(&mut fault, &values, value)) {
                         Ok(value) => values.push(value),
                         Err(what) => source.wrong_text(row, text, what),
                     }
@@ -181,7 +240,16 @@ impl<'k, 'a> Key<'k, 'a> {
             Said::File(value) => {
                 let items = value.get_ref().as_array();
                 for item in items.map_or_else(|| vec![*value], |items| items.iter().collect()) {
-                    match from_file(kind, item.get_ref(), row.example) {
+                    let read = match &mut table {
+                        Some(read) if item.get_ref().is_table() => {
+                            let Some(value) = self.keys.item(row.name, item, *read) else {
+                                continue;
+                            };
+                            Ok(value)
+                        }
+                        _ => from_file(kind, item.get_ref(), row.example),
+                    };
+                    match read.and_then(|value| fit(&mut fault, &values, value)) {
                         Ok(value) => values.push(value),
                         Err(what) => source.wrong_value(row, item, &what),
                     }
@@ -286,12 +354,32 @@ impl<'k, 'a> Key<'k, 'a> {
     }
 }
 
+/// How a table of a list is read.
+pub(crate) type ReadItem<'r, T> = &'r mut dyn FnMut(&mut Keys<'_>) -> Option<T>;
+
 /// What asking for one value gave.
 enum Got<T> {
     Described,
     Nothing,
     Wrong,
     Value(T),
+}
+
+/// The parts of a flag's value, where commas divide it.
+fn divided<'t>(row: &Row, text: &'t str) -> Vec<&'t str> {
+    match row.split {
+        Some(is_divided) if is_divided(text) => text.split(',').map(str::trim).collect(),
+        _ => vec![text],
+    }
+}
+
+/// `value`, unless it may not stand behind the others.
+fn fit<T>(
+    fault: &mut impl FnMut(&[T], &T) -> Option<String>,
+    before: &[T],
+    value: T,
+) -> Result<T, String> {
+    fault(before, &value).map_or(Ok(value), Err)
 }
 
 fn from_file<T: 'static>(kind: &Kind<T>, value: &DeValue<'_>, example: &str) -> Result<T, String> {

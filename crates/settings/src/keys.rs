@@ -3,6 +3,7 @@
 //! [`Keys`] answers: with values when something was said, with nothing when the table is described.
 //! Which of both is hidden from the table, so flags, file, help and reference page cannot differ.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -11,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::describe::{Description, Places, Row, Section};
 use crate::given::Reading;
-use crate::key::Key;
+use crate::key::{Key, ReadItem};
 use crate::mistake::{Place, did_you_mean, shown};
 
 /// What a command is told, as a type that it owns.
@@ -25,7 +26,7 @@ pub trait Table: Sized {
 
 /// The keys of one section of a file, and of the flags where they are its own.
 pub struct Keys<'a> {
-    heading: &'static str,
+    heading: Cow<'static, str>,
     way: Way<'a>,
 }
 
@@ -69,7 +70,7 @@ impl Said<'_> {
 
 impl<'a> Keys<'a> {
     pub(crate) fn describing(description: &'a mut Description, section: usize) -> Self {
-        Self { heading: "", way: Way::Describe(description, section) }
+        Self { heading: Cow::Borrowed(""), way: Way::Describe(description, section) }
     }
 
     pub(crate) fn top(
@@ -81,18 +82,26 @@ impl<'a> Keys<'a> {
         let section = &reading.description.sections[0];
         let (flags, at, asked) = (Some(flags), has_file.then_some(0), Vec::new());
         let source = Source { reading, section, flags, entries, at, asked };
-        Self { heading: "", way: Way::Read(source) }
+        Self::reading(source)
+    }
+
+    fn reading(source: Source<'a>) -> Self {
+        Self { heading: Cow::Borrowed(""), way: Way::Read(source) }
     }
 
     /// The heading of the following keys in help texts.
-    pub fn heading(&mut self, heading: &'static str) {
-        self.heading = heading;
+    pub fn heading(&mut self, heading: impl Into<Cow<'static, str>>) {
+        self.heading = heading.into();
     }
 
     /// A key called `name`, with `_` between its words. `about` says what it does, in one line,
     /// with the flags that it names. What is returned asks for its value.
-    pub fn key<'k>(&'k mut self, name: &'static str, about: &'static str) -> Key<'k, 'a> {
-        let row = Row { heading: self.heading, ..Row::new(name, about) };
+    pub fn key<'k>(
+        &'k mut self,
+        name: &'static str,
+        about: impl Into<Cow<'static, str>>,
+    ) -> Key<'k, 'a> {
+        let row = Row { heading: self.heading.clone(), ..Row::new(name, about) };
         Key::new(self, row)
     }
 
@@ -134,7 +143,15 @@ impl<'a> Keys<'a> {
             },
         };
         let source = Source { reading, section, flags, entries, at, asked: Vec::new() };
-        let mut keys = Keys { heading: "", way: Way::Read(source) };
+        Keys::section(source, read)
+    }
+
+    /// Reads a whole section of a file.
+    fn section<T>(
+        source: Source<'a>,
+        mut read: impl FnMut(&mut Keys<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let mut keys = Keys::reading(source);
         let value = read(&mut keys);
         keys.end();
         value
@@ -174,20 +191,17 @@ impl<'a> Keys<'a> {
         }
         if !count.contains(&tables.len()) {
             let (found, title) = (tables.len(), section.title());
-            let expected = between(&count);
-            source.refuse(format!("{found} {title} sections; expected {expected}"));
+            let what = format!("{found} {title} sections; expected {}", between(&count));
+            match source.at {
+                Some(at) => reading.note(at, what),
+                None => source.refuse(what),
+            }
             return None;
         }
         let values: Vec<_> = tables
             .into_iter()
             .map(|(entries, at)| {
-                let at = Some(at);
-                let source =
-                    Source { reading, section, flags: None, entries, at, asked: Vec::new() };
-                let mut keys = Keys { heading: "", way: Way::Read(source) };
-                let value = read(&mut keys);
-                keys.end();
-                value
+                Self::section(Source::of(reading, section, entries, at), &mut read)
             })
             .collect();
         values.into_iter().collect()
@@ -219,13 +233,60 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// Where key `name` of this section was said, if it was; a flag without its value.
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<Place> {
+        let Way::Read(source) = &self.way else { return None };
+        match source.said(name) {
+            Said::Nothing => None,
+            Said::Flag(_) => Some(Place::Flag(source.section.row(name)?.written())),
+            Said::File(value) => Some(source.reading.place(value.span().start)),
+        }
+    }
+
+    /// Where this section begins, for what is wrong with it as a whole.
+    #[must_use]
+    pub fn here(&self) -> Place {
+        match &self.way {
+            Way::Read(Source { reading, at: Some(at), .. }) => reading.place(*at),
+            _ => Place::Whole,
+        }
+    }
+
+    /// Name of the file, as the user called it; empty where there is none.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        match &self.way {
+            Way::Describe(..) => "",
+            Way::Read(source) => source.reading.file,
+        }
+    }
+
+    /// Notes a mistake at a place that [`place`](Self::place) or [`here`](Self::here) gave.
+    pub fn note_at(&mut self, place: Place, message: impl Into<String>) {
+        if let Way::Read(source) = &self.way {
+            source.reading.note_at(place, message.into());
+        }
+    }
+
+    /// Key `name` has no place in this section as the rest of it is; `why` is told where it stands.
+    pub fn foreign(&mut self, name: &'static str, why: impl FnOnce() -> String) {
+        let Way::Read(source) = &mut self.way else { return };
+        source.asked.push(name);
+        if let Some((key, _)) = source.entries.get_key_value(name) {
+            source.reading.note(key.span().start, why());
+        }
+    }
+
     /// Notes every entry of the section that was not asked for.
     pub(crate) fn end(self) {
         let Way::Read(source) = self.way else { return };
         for (name, _) in source.entries {
             let (name, at) = (name.get_ref().as_ref(), name.span().start);
-            let is_asked = source.asked.contains(&name)
-                || source.section.row(name).is_some_and(|row| source.asked.contains(&row.name));
+            let is_asked = match source.section.row(name) {
+                Some(row) => row.place != Places::Flag && source.asked.contains(&row.name),
+                None => source.asked.contains(&name),
+            };
             if !is_asked {
                 source.reading.note(at, source.stranger(name));
             }
@@ -249,6 +310,10 @@ impl<'a> Keys<'a> {
         }
     }
 
+    pub(crate) const fn is_describing(&self) -> bool {
+        matches!(self.way, Way::Describe(..))
+    }
+
     pub(crate) fn source(&self) -> &Source<'a> {
         match &self.way {
             Way::Read(source) => source,
@@ -267,8 +332,8 @@ impl<'a> Keys<'a> {
                 let above = description.sections[*at].path.as_str();
                 let path = join(above, name);
                 assert!(description.section(&path).is_none(), "{path} is a section twice");
-                let rows = Vec::new();
-                description.sections.push(Section { path, is_repeated, about, rows });
+                let section = Section { path, is_repeated, about, ..Section::default() };
+                description.sections.push(section);
                 let at = description.sections.len() - 1;
                 Inner::Described(Keys::describing(description, at))
             }
@@ -280,6 +345,42 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// Tables that stand in a list beside texts: what they are, and their keys.
+impl Keys<'_> {
+    /// Describes the tables of the list `name`, once for all sections that have such a list.
+    pub(crate) fn describe_item<T>(
+        &mut self,
+        name: &'static str,
+        about: &'static str,
+        read: ReadItem<'_, T>,
+    ) {
+        let Way::Describe(description, _) = &mut self.way else { return };
+        if description.section(name).is_some() {
+            return;
+        }
+        let path = name.to_owned();
+        let section =
+            Section { path, is_repeated: true, is_item: true, about, ..Section::default() };
+        description.sections.push(section);
+        let at = description.sections.len() - 1;
+        let value = read(&mut Keys::describing(description, at));
+        debug_assert!(value.is_none(), "nothing is said while a table is described");
+    }
+
+    /// Reads a table of the list `name`.
+    pub(crate) fn item<T>(
+        &self,
+        name: &str,
+        item: &Spanned<DeValue<'_>>,
+        read: ReadItem<'_, T>,
+    ) -> Option<T> {
+        let reading = self.source().reading;
+        let section = reading.description.section(name).expect("it was described");
+        let entries = item.get_ref().as_table().expect("a table");
+        Keys::section(Source::of(reading, section, entries, item.span().start), read)
+    }
+}
+
 /// A section below another one.
 enum Inner<'k, 'a> {
     Described(Keys<'k>),
@@ -287,6 +388,16 @@ enum Inner<'k, 'a> {
 }
 
 impl<'a> Source<'a> {
+    /// One of several tables, whose keys have no flags.
+    fn of(
+        reading: &'a Reading<'a>,
+        section: &'a Section,
+        entries: &'a DeTable<'a>,
+        at: usize,
+    ) -> Self {
+        Self { reading, section, flags: None, entries, at: Some(at), asked: Vec::new() }
+    }
+
     /// What was said of key `name` of this section. A flag takes the place of what a file says of
     /// the key, and of the keys that it excludes.
     fn said(&self, name: &str) -> Said<'a> {
@@ -357,18 +468,20 @@ impl<'a> Source<'a> {
         let title = self.section.title();
         let homes: Vec<_> = sections
             .iter()
-            .filter(|section| section.row(name).is_some())
+            .filter(|section| section.row(name).is_some_and(|row| row.place != Places::Flag))
             .map(Section::title)
             .collect();
         if !homes.is_empty() {
             let homes = homes.join(" or ");
             return format!("the key \"{name}\" is not for {title}; it belongs to {homes}");
         }
-        let below = sections.iter().filter_map(|section| match section.path.rsplit_once('.') {
+        let below = sections.iter().filter(|section| !section.is_item);
+        let below = below.filter_map(|section| match section.path.rsplit_once('.') {
             Some((above, name)) => (above == self.section.path).then_some(name),
             None => self.section.path.is_empty().then_some(section.path.as_str()),
         });
-        let known = self.section.rows.iter().filter(|row| !row.is_hidden);
+        let is_known = |row: &&Row| !row.is_hidden && row.place != Places::Flag;
+        let known = self.section.rows.iter().filter(is_known);
         let near = did_you_mean(name, known.map(|row| row.name).chain(below));
         let name = shown(name);
         match sections.len() {

@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
@@ -19,6 +20,7 @@ const NAME_CHARS_MAX: usize = 60;
 const LINE_CHARS_MAX: usize = 4096;
 
 /// The values that a key accepts, as a `T`.
+#[derive(Clone)]
 pub struct Kind<T> {
     pub(crate) placeholder: &'static str,
     pub(crate) accepts: String,
@@ -27,7 +29,7 @@ pub struct Kind<T> {
     read: Reader<T>,
 }
 
-type Reader<T> = Box<dyn Fn(&str) -> Result<T, Fault>>;
+type Reader<T> = Arc<dyn Fn(&str) -> Result<T, Fault> + Send + Sync>;
 
 /// A word that is accepted, for completions and lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ pub(crate) enum Shape {
     Whole,
     WholeOrText,
     FractionOrText,
+    Boolean,
 }
 
 /// Why a text is not a value.
@@ -62,23 +65,23 @@ impl<T: 'static> Kind<T> {
     pub fn new(
         placeholder: &'static str,
         accepts: impl Into<String>,
-        read: impl Fn(&str) -> Result<T, String> + 'static,
+        read: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
-        let read = Box::new(move |text: &str| read(text).map_err(Fault::Why));
+        let read = Arc::new(move |text: &str| read(text).map_err(Fault::Why));
         let shape = Shape::Text;
         Self { placeholder, accepts: accepts.into(), shape, words: Vec::new(), read }
     }
 
     /// The same values as something else.
     #[must_use]
-    pub fn map<U>(self, make: impl Fn(T) -> U + 'static) -> Kind<U> {
+    pub fn map<U>(self, make: impl Fn(T) -> U + Send + Sync + 'static) -> Kind<U> {
         let Self { placeholder, accepts, shape, words, read } = self;
         Kind {
             placeholder,
             accepts,
             shape,
             words,
-            read: Box::new(move |text| read(text).map(&make)),
+            read: Arc::new(move |text| read(text).map(&make)),
         }
     }
 
@@ -93,6 +96,26 @@ impl<T: 'static> Kind<T> {
     pub fn offering(mut self, words: impl IntoIterator<Item = &'static str>) -> Self {
         self.words.extend(words.into_iter().map(|name| Word { name, about: "" }));
         self
+    }
+
+    /// Numbers of a file as well, which are read as their text.
+    #[must_use]
+    pub fn or_number(self) -> Self {
+        Self { shape: Shape::WholeOrText, ..self }
+    }
+
+    /// The value of a text.
+    ///
+    /// # Errors
+    /// What is wrong and what is expected.
+    pub fn read(&self, text: &str) -> Result<T, String> {
+        self.judge(text, "")
+    }
+
+    /// The accepted values in words, as in "expected {accepts}".
+    #[must_use]
+    pub fn accepts(&self) -> &str {
+        &self.accepts
     }
 
     /// The value of a text.
@@ -121,11 +144,12 @@ impl<T: 'static> Kind<T> {
             Shape::Whole => value.is_integer(),
             Shape::WholeOrText => value.is_integer() || value.is_str(),
             Shape::FractionOrText => value.is_float() || value.is_str(),
+            Shape::Boolean => value.is_bool(),
         }
     }
 }
 
-/// A whole number within these bounds.
+/// A whole number within these bounds, with `_` between its digits as TOML has it.
 #[must_use]
 pub fn whole<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> {
     let (low, high) = (*bounds.start(), *bounds.end());
@@ -134,10 +158,18 @@ pub fn whole<N: TryFrom<u64> + 'static>(bounds: RangeInclusive<u64>) -> Kind<N> 
         false => format!("a whole number from {} to {}", grouped(low), grouped(high)),
     };
     let read = move |text: &str| {
-        let number = digits(text).filter(|number| bounds.contains(number));
+        let number = digits(&text.replace('_', "")).filter(|number| bounds.contains(number));
         number.and_then(|number| N::try_from(number).ok()).ok_or_else(String::new)
     };
     Kind { shape: Shape::Whole, ..Kind::new("N", accepts, read) }
+}
+
+/// `true` or `false`, for lists of them: one alone is a [`switch`](crate::Key::switch).
+#[must_use]
+pub fn boolean() -> Kind<bool> {
+    let read = |text: &str| text.parse::<bool>().map_err(|_| String::new());
+    Kind { shape: Shape::Boolean, ..Kind::new("BOOL", "true or false", read) }
+        .offering(["true", "false"])
 }
 
 /// An amount of bytes within these bounds: `128`, `64KiB`, `1MiB`, `2GiB`.
@@ -219,7 +251,7 @@ pub fn path() -> Kind<PathBuf> {
 /// One of these values by its name. `what` says what the names are of, such as "poller"; each may
 /// have a line about it.
 #[must_use]
-pub fn one_of<T: Clone + 'static>(
+pub fn one_of<T: Clone + Send + Sync + 'static>(
     what: &'static str,
     values: impl IntoIterator<Item = (&'static str, &'static str, T)>,
 ) -> Kind<T> {
@@ -227,7 +259,7 @@ pub fn one_of<T: Clone + 'static>(
     let words: Vec<_> = values.iter().map(|&(name, about, _)| Word { name, about }).collect();
     let accepts = words.iter().map(|word| word.name).collect::<Vec<_>>().join(", ");
     let expected = accepts.clone();
-    let read = Box::new(move |text: &str| {
+    let read = Arc::new(move |text: &str| {
         let found = values.iter().find(|(name, ..)| *name == text);
         found.map(|(.., value)| value.clone()).ok_or_else(|| {
             let near = did_you_mean(text, values.iter().map(|(name, ..)| *name));
@@ -242,9 +274,9 @@ pub fn one_of<T: Clone + 'static>(
 pub fn parsed<T: 'static, E: Display>(
     placeholder: &'static str,
     accepts: impl Into<String>,
-    read: impl Fn(&str) -> Result<T, E> + 'static,
+    read: impl Fn(&str) -> Result<T, E> + Send + Sync + 'static,
 ) -> Kind<T> {
-    let read = Box::new(move |text: &str| read(text).map_err(|line| Fault::Line(line.to_string())));
+    let read = Arc::new(move |text: &str| read(text).map_err(|line| Fault::Line(line.to_string())));
     let shape = Shape::Text;
     Kind { placeholder, accepts: accepts.into(), shape, words: Vec::new(), read }
 }

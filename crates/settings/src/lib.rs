@@ -123,12 +123,12 @@ mod tests;
 
 pub use address::{address, unix_path};
 pub use describe::{Description, Places, Row, Section, Takes, describe};
-pub use flags::{Flags, args, given};
+pub use flags::{Flags, FlagsAlone, args, given};
 pub use given::Given;
 pub use key::Key;
 pub use keys::{Keys, Table};
 pub use kind::{
-    Kind, Word, bytes, duration, duration_text, line, name, one_of, parsed, path, share,
+    Kind, Word, boolean, bytes, duration, duration_text, line, name, one_of, parsed, path, share,
     share_text, whole,
 };
 pub use mistake::{Mistake, Mistakes, Place, did_you_mean, shown};

@@ -15,7 +15,11 @@ pub fn reference<T: Table>() -> String {
     for section in &description.sections {
         if !section.path.is_empty() {
             let (title, about) = (section.title(), section.about);
-            writeln!(page, "\n## `{title}`\n\n{about}.").expect("a String");
+            let title = match section.is_item {
+                true => format!("A table in `{}`", section.path),
+                false => format!("`{title}`"),
+            };
+            writeln!(page, "\n## {title}\n\n{about}.").expect("a String");
         }
         rows(&mut page, section, !description.is_repeated(&section.path));
     }
@@ -39,12 +43,13 @@ pub fn kept(path: &Path, page: &str) -> Result<(), String> {
 }
 
 fn rows(page: &mut String, section: &Section, has_flags: bool) {
-    let shown = || section.rows.iter().filter(|row| !row.is_hidden);
     let mut heading = None;
-    for row in shown() {
-        if heading != Some(row.heading) {
-            heading = Some(row.heading);
-            match row.heading {
+    let is_shown =
+        |row: &&Row| !row.is_hidden && !row.is_unlisted && (has_flags || row.place != Places::Flag);
+    for row in section.rows.iter().filter(is_shown) {
+        if heading != Some(&row.heading) {
+            heading = Some(&row.heading);
+            match &*row.heading {
                 "" => page.push('\n'),
                 heading => writeln!(page, "\n### {heading}\n").expect("a String"),
             }
@@ -53,7 +58,7 @@ fn rows(page: &mut String, section: &Section, has_flags: bool) {
             );
         }
         let flag = if has_flags { flag(row) } else { String::new() };
-        let cells = [name(row), flag, accepts(row), default(row), row.about.to_owned()];
+        let cells = [name(row), flag, accepts(row), default(row), row.about.to_string()];
         let cells = cells.map(|cell| cell.replace('|', "\\|").replace('\n', "<br>"));
         writeln!(page, "| {} |", cells.join(" | ")).expect("a String");
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::{Args, Command, FromArgMatches};
 use proptest::prelude::*;
 
-use crate::{Flags, Given, Keys, Table, bytes, duration, line, name, one_of, reference, whole};
+use crate::{
+    Flags, Given, Keys, Table, bytes, duration, line, name, one_of, parsed, reference, whole,
+};
 
 #[derive(Debug, PartialEq)]
 struct Shop {
@@ -16,7 +18,11 @@ struct Shop {
     wait: Duration,
     limits: Limits,
     branches: Vec<Branch>,
+    staff: Vec<Staff>,
 }
+
+#[derive(Debug, PartialEq)]
+struct Staff(String, Option<u8>);
 
 #[derive(Debug, PartialEq)]
 struct Limits {
@@ -42,6 +48,25 @@ impl Table for Shop {
         let wait = keys.key("wait_for", "Time before it opens").needs("size", "it is for boxes");
         let wait = wait.default("5s").one(&duration(Duration::ZERO..=Duration::from_secs(60)));
         keys.replaced("tempo", "speed");
+        keys.key("loudly", "Short for --loud").only_flag().bare("yes").optional(&line());
+        let person = parsed("PERSON", "a name", |text| match text {
+            "" => Err("nobody"),
+            name => Ok(Staff(name.to_owned(), None)),
+        });
+        let staff = keys
+            .key("staff", "Who sells")
+            .split_at_commas(|text| !text.contains('='))
+            .texts_or_tables(
+                &person,
+                0..=3,
+                "One with an age",
+                |keys| {
+                    let name = keys.key("name", "Name").required(&name());
+                    let age = keys.key("age", "Age").required(&whole(1..=99).or_number());
+                    Some(Staff(name?, Some(age?)))
+                },
+                |before, next| before.contains(next).then(|| "sells twice".to_owned()),
+            );
         let limits = keys.table("limits", "Bounds", |keys| {
             let stock = keys.key("stock", "Most goods").default("7").one(&whole(1..=9));
             Some(Limits { stock: stock? })
@@ -62,6 +87,7 @@ impl Table for Shop {
             wait: wait?,
             limits: limits?,
             branches: branches?,
+            staff: staff?,
         })
     }
 }
@@ -117,6 +143,16 @@ fn tables_are_read_in_order_and_lists_have_defaults() {
 }
 
 #[test]
+fn a_list_takes_texts_and_tables_and_a_flag_is_divided_where_it_may_be() {
+    let staff = |line, file| said(line, file).expect("right").staff;
+    let [a, b] = ["a", "b"].map(|name| Staff(name.to_owned(), None));
+    assert_eq!(staff("--staff a,b", "staff = [{ name = \"c\", age = 7 }]"), [a, b]);
+    assert_eq!(staff("--staff a=b,c", ""), [Staff("a=b,c".to_owned(), None)]);
+    let c = Staff("c".to_owned(), Some(7));
+    assert_eq!(staff("", "staff = [{ name = \"c\", age = 7 }, \"a,b\"]")[0], c);
+}
+
+#[test]
 fn every_mistake_is_answered_with_its_place_and_what_is_expected() {
     for (line, file, told) in [
         (
@@ -138,6 +174,20 @@ fn every_mistake_is_answered_with_its_place_and_what_is_expected() {
             "",
             "[limits]\nstok = 1",
             "f:2:1: unknown key \"stok\" in [limits]; did you mean \"stock\"?",
+        ),
+        (
+            "",
+            "loudly = \"a\"",
+            "f:1:1: unknown key \"loudly\" at the top of the file; did you mean \"loud\"?",
+        ),
+        ("--staff a,a", "", "--staff a: sells twice"),
+        (
+            "",
+            "staff = [\"a\", { nam = \"b\", age = 0 }]",
+            "f:1:15: a table in staff lacks the key \"name\"; expected a name of at most 60 letters, \
+             digits, \"-\", \"_\" or \".\" that begins with a letter or digit\n\
+             f:1:17: unknown key \"nam\" in a table in staff; did you mean \"name\"?\n\
+             f:1:34: age = 0: expected a whole number from 1 to 99",
         ),
         ("", "limits = 1", "f:1:1: \"limits\" is written [limits]"),
         ("", "[branch]\nname = \"a\"", "f:1:2: \"branch\" is written [[branch]]"),

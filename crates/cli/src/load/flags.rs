@@ -232,7 +232,7 @@ impl Table for LoadSettings {
                  127.0.0.2-127.0.0.9; more of them give more ports",
             )
             .flag("source")
-            .split_at_commas()
+            .split_at_commas(|_| true)
             .list(
                 &parsed("ADDRESS", "an IP address, or a range of them", values::sources),
                 0..=1024,

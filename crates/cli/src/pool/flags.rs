@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use pollux_engine::ListenAddress;
+use pollux_settings::whole;
 use pollux_xatmi::supervisor::Selection;
 use pollux_xatmi::worker::Wake;
 
 use crate::build_program::{self, BuildClientFlags, BuildServerFlags, LayOutFlags};
 use crate::help::Section;
-use crate::values::whole_in;
 
 /// What stands below the flags of `pollux pool`, and in the manual page.
 pub(crate) const NOTES: &[Section] = &[
@@ -133,7 +133,7 @@ pub(crate) enum PoolCommand {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Client threads to reckon with; each has a reply queue
-        #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole_in::<u32>(0, u32::MAX.into()))]
+        #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole::<u32>(0..=u32::MAX.into()))]
         clients: u32,
         /// As JSON
         #[arg(long)]
@@ -180,7 +180,7 @@ pub(crate) struct Which {
     #[arg(long, short = 's', value_name = "PROGRAM", conflicts_with = "id")]
     name: Option<String>,
     /// Only the worker with this server id
-    #[arg(long, short = 'i', value_name = "SRVID", value_parser = whole_in::<u32>(0, u32::MAX.into()))]
+    #[arg(long, short = 'i', value_name = "SRVID", value_parser = whole::<u32>(0..=u32::MAX.into()))]
     id: Option<u32>,
 }
 

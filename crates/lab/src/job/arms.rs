@@ -3,17 +3,22 @@
 //! One list serves several experiments, so it is read into what was [`Asked`] and becomes [`Arm`]s
 //! when the experiment is known: `epoll` is a poller in most and a way of waiting in `herd`.
 
-use pollux_engine::Driver;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::keys::{self, Section};
-use super::kind::{self, refusal};
-use super::mistake::did_you_mean;
-use super::walk::{Said, Table, Walk, scalar, wrong_type};
+use pollux_engine::Driver;
+use pollux_settings::{Keys, Kind, did_you_mean, line, name, one_of, parsed, whole};
+
 use crate::arm::{Arm, ArmKind, Build, Peer, Program, Wait};
 use crate::experiments::{self, Experiment};
 
+/// Highest number of a process (`PID_MAX_LIMIT`).
+const PID_MAX: u64 = 1 << 22;
+/// Most entries of a list: all that the lab has, and those of the user.
+const ASKED_MAX: usize = 64;
 /// Most arms that a user names; more than a table can show side by side.
-pub(super) const NAMED_MAX: usize = 16;
+const NAMED_MAX: usize = 16;
 /// What another build runs on when nothing is said: the mechanism that most servers use.
 const BUILD_DRIVER: Driver = Driver::Readiness(pollux_poller::Mechanism::Epoll);
 /// The baseline where it is an arm and none was named: of a herd the way that was made against it,
@@ -158,16 +163,21 @@ pub(crate) fn default_baseline(arms: &[Arm]) -> Option<String> {
 }
 
 /// Why `baseline` cannot be compared with, if so.
-pub(super) fn baseline_fault(baseline: &str, arms: &[Arm]) -> Option<String> {
+pub(super) fn baseline_fault(
+    baseline: &str,
+    arms: &[Arm],
+    experiment: &dyn Experiment,
+) -> Option<String> {
     let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
     (!names.contains(&baseline)).then(|| {
         let suggestion = did_you_mean(baseline, names.iter().copied());
-        format!("\"{baseline}\" is none of the arms, which are {}{suggestion}", names.join(", "))
+        let names = names.join(", ");
+        format!("\"{baseline}\" is none of the arms of {experiment}, which are {names}{suggestion}")
     })
 }
 
 /// A word of a list.
-pub(super) fn word(text: &str) -> Result<Asked, String> {
+fn word(text: &str) -> Result<Asked, String> {
     if let Some((_, group)) = Group::EACH.iter().find(|(name, _)| *name == text) {
         return Ok(Asked::Group(*group));
     }
@@ -182,7 +192,7 @@ pub(super) fn word(text: &str) -> Result<Asked, String> {
 }
 
 /// Why `next` may not stand behind the others, if so.
-pub(super) fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
+fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
     let Asked::Named(arm) = next else {
         return asked.contains(next).then(|| "stands here twice; expected once".to_owned());
     };
@@ -202,111 +212,204 @@ pub(super) fn next_fault(asked: &[Asked], next: &Asked) -> Option<String> {
         .then(|| format!("too many arms with names of their own; expected at most {NAMED_MAX}"))
 }
 
-/// The list `arms` of a section of a job file.
-pub(super) fn in_file<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Said<Vec<Asked>> {
-    let Some((at, items)) = walk.items(table, "arms") else { return Said::Nothing };
-    let key = keys::key(table.section, "arms");
-    let mut asked = Vec::new();
-    let mut is_right = !items.is_empty();
-    if items.is_empty() {
-        walk.refuse(table, "arms", &refusal(key, "an empty list"));
-    }
-    for item in items {
-        let read = match (Table::of(Section::Arm, item), scalar(item.get_ref())) {
-            (Some(arm), _) => in_table(walk, arm).map(Asked::Named).ok_or(None),
-            (None, Some(text)) if item.get_ref().is_str() => word(&text).map_err(Some),
-            _ => Err(Some(refusal(key, &wrong_type(item.get_ref())))),
-        };
-        let read = read.and_then(|next| match next_fault(&asked, &next) {
-            None => Ok(next),
-            Some(fault) => Err(Some(fault)),
-        });
-        match read {
-            Ok(next) => asked.push(next),
-            Err(fault) => {
-                is_right = false;
-                if let Some(fault) = fault {
-                    walk.wrong::<()>("arms", item, &fault);
-                }
-            }
-        }
-    }
-    if is_right { Said::Value(asked, at) } else { Said::Wrong }
-}
-
-/// One arm that is a table; what is wrong with it is noted.
-fn in_table<'a>(walk: &mut Walk<'a>, table: Table<'a>) -> Option<Arm> {
-    walk.check_names(table, &[]);
-    let name = walk.required(table, "name", kind::name);
-    let forms = ["server", "pid", "pollux", "command"];
-    let given: Vec<&str> = forms.into_iter().filter(|form| table.has(form)).collect();
-    let kind = match given.as_slice() {
-        ["server"] => {
-            let command = walk.required(table, "server", kind::server_line);
-            command.map(|command| ArmKind::Server { command })
-        }
-        ["pid"] => {
-            let pid = walk.required(table, "pid", kind::whole_u32);
-            let address = walk.required(table, "address", kind::address);
-            pid.zip(address).map(|(pid, address)| ArmKind::Running { pid, address })
-        }
-        ["pollux"] => {
-            let program = walk.required(table, "pollux", kind::line);
-            let driver = match walk.said(table, "driver", kind::driver) {
-                Said::Nothing => Some(BUILD_DRIVER),
-                said => said.value(),
-            };
-            let build = program.zip(driver);
-            build.map(|(program, driver)| ArmKind::Build(Build { program: program.into(), driver }))
-        }
-        ["command"] => {
-            let command = walk.required(table, "command", kind::command_line);
-            let pattern = walk.required(table, "pattern", kind::pattern);
-            let program = command.zip(pattern);
-            program.map(|(command, pattern)| ArmKind::Program(Program { command, pattern }))
-        }
-        _ => {
-            let what = "expected one of server, pid with address, pollux, command with pattern";
-            walk.note(table.at, format!("{} of them in an arm; {what}", given.len()));
-            None
-        }
+/// The key `arms`. Commands of flags are programs with these patterns, one for all or one for each;
+/// without them they are servers.
+pub(super) fn read(keys: &mut Keys<'_>, patterns: Vec<String>) -> Option<Vec<Asked>> {
+    let commands = Arc::new(AtomicUsize::new(0));
+    let (count, given) = (Arc::clone(&commands), patterns.len());
+    let pattern = move || {
+        let at = count.fetch_add(1, Relaxed);
+        (!patterns.is_empty()).then(|| patterns[at % patterns.len()].clone())
     };
-    Some(Arm { name: name?, kind: kind? })
+    let names = arm_names();
+    let accepts = format!("{}, or a table with a name", names.join(", "));
+    let read = move |text: &str| match text.split_once('=') {
+        None => word(text),
+        Some((name, what)) => named(name.trim(), what.trim(), &pattern).map(Asked::Named),
+    };
+    let asked = keys
+        .key(
+            "arms",
+            "What is compared: names of mechanisms, ways of waiting and other systems, `all`, `mechanisms` or \
+             `others` for those that the experiment has, and arms of your own. `[global]` may name what only \
+             some of the experiments have; flags take the place of the arms of the job. Several with commas",
+        )
+        .flag("arm")
+        .more(FLAG)
+        .default("all")
+        .otherwise(
+            "the question is which one; those that the machine lacks are left out with the reason",
+        )
+        .example("\"uring\"")
+        .split_at_commas(|text| !text.contains('='))
+        .texts_or_tables(
+            &parsed("ARM", accepts, read).offering(names),
+            1..=ASKED_MAX,
+            "An arm of your own, of one of four forms",
+            in_table,
+            next_fault,
+        );
+    let commands = commands.load(Relaxed);
+    if asked.is_some()
+        && keys.has("arm_pattern")
+        && (commands == 0 || ![1, commands].contains(&given))
+    {
+        let found = format!("{given} of them for {commands} commands in --arm");
+        keys.note("arm_pattern", format!("{found}; expected one for all or one for each"));
+    }
+    asked
 }
 
-/// What an arm of the command line is called, and what stands behind `=`.
-pub(super) fn named_in_flag(text: &str) -> Option<(&str, &str)> {
-    text.split_once('=').map(|(name, what)| (name.trim(), what.trim()))
+/// What the flag takes beside names.
+const FLAG: &str = "\
+`pollux lab list` shows the names.
+
+NAME=COMMAND, in http: your own server, which the lab starts. {port} or {address} in the command stands for \
+where it has to listen. With --arm-pattern, anywhere: a program that runs from start to end; {nfds} and the \
+like stand for axes, and `pollux lab plan` says in which unit its figure has to be, and whether more or less \
+of it is better.
+
+NAME=pid:PID@ADDRESS, in http: a server that runs already.
+
+NAME=pollux:PATH: another build of pollux on epoll; PATH@DRIVER for another mechanism. In the job version, \
+NAME=PATH is that too.";
+
+/// An arm that is a table of a file.
+fn in_table(keys: &mut Keys<'_>) -> Option<Asked> {
+    let called = keys.key("name", "Name of the arm; not one that the lab has").example("\"mine\"");
+    let called = called.required(&name());
+    let server = keys
+        .key(
+            "server",
+            "A server that the lab starts, for `http`: a command line, split into words as a POSIX shell does; \
+             no shell runs it",
+        )
+        .excludes(&["pid", "pollux", "command"])
+        .example("\"./mine --listen {address}\"")
+        .optional(&server_line());
+    let pid = keys
+        .key(
+            "pid",
+            "A server that runs already, for `http`: the process whose CPU time counts, with that of its \
+             descendants",
+        )
+        .excludes(&["pollux", "command"])
+        .needs("address", "a server that runs has an address")
+        .optional(&pid());
+    let address = keys
+        .key("address", "Where that server listens")
+        .needs("pid", "it is for a server that runs already")
+        .optional(&address());
+    let pollux = keys
+        .key(
+            "pollux",
+            "Path of another build of pollux: in `http` it is the server, elsewhere it runs the workload",
+        )
+        .excludes(&["command"])
+        .example("\"../old/target/release/pollux\"")
+        .optional(&line());
+    let driver = keys
+        .key("driver", "What that build runs on")
+        .needs("pollux", "it is for a build of pollux")
+        .default("epoll")
+        .otherwise("the mechanism that most servers use")
+        .one(&one_of("driver", Driver::ALL.map(|each| (each.name(), "", each))));
+    let command = keys
+        .key(
+            "command",
+            "A program that runs from start to end and prints its own figure, in the unit of the experiment: a \
+             command line like that of `server`, in which `{nfds}` and the like stand for axes of the point",
+        )
+        .needs("pattern", "a program prints more than its figure")
+        .example("\"epoll_bench -n {nfds}\"")
+        .optional(&command_line());
+    let pattern = keys
+        .key(
+            "pattern",
+            "Regular expression whose first group is the figure, searched in both outputs; the last match counts",
+        )
+        .needs("command", "it is for a program that prints a figure")
+        .example("'Avg: ([0-9.]+) evts/sec'")
+        .optional(&pattern());
+    if !["server", "pid", "pollux", "command"].iter().any(|form| keys.has(form)) {
+        keys.refuse("nothing to run; expected one of server, pid with address, pollux, command with pattern");
+    }
+    let (driver, server, running) = (driver?, server?, pid?.zip(address?));
+    let (build, program) = (pollux?, command?.zip(pattern?));
+    let kind = server.map(|command| ArmKind::Server { command });
+    let kind = kind.or(running.map(|(pid, address)| ArmKind::Running { pid, address }));
+    let kind = kind.or(build.map(|path| ArmKind::Build(Build { program: path.into(), driver })));
+    let kind = kind.or_else(|| {
+        let (command, pattern) = program?;
+        Some(ArmKind::Program(Program { command, pattern }))
+    });
+    Some(Asked::Named(Arm { name: called?, kind: kind? }))
 }
 
-/// Whether what stands behind `=` is the command line of a program or server.
-pub(super) fn is_command(what: &str, bare_is_build: bool) -> bool {
-    !bare_is_build && !what.starts_with("pid:") && !what.starts_with("pollux:")
-}
-
-/// The arm `name=what` of the command line.
-pub(super) fn in_flag(
-    name: &str,
-    what: &str,
-    pattern: Option<&str>,
-    bare_is_build: bool,
-) -> Result<Arm, String> {
-    let key = |name| keys::key(Section::Arm, name);
-    let name = kind::name(key("name"), name)?;
+/// The arm `name=what`; `pattern` gives that of the next command.
+fn named(called: &str, what: &str, pattern: &impl Fn() -> Option<String>) -> Result<Arm, String> {
+    let name = name().read(called)?;
     let kind = if let Some(running) = what.strip_prefix("pid:") {
-        let (pid, address) = running.split_once('@').ok_or("expected NAME=pid:PID@ADDRESS")?;
-        let pid = kind::whole_u32(key("pid"), pid)?;
-        ArmKind::Running { pid, address: kind::address(key("address"), address)? }
-    } else if !is_command(what, bare_is_build) {
-        let what = what.strip_prefix("pollux:").unwrap_or(what);
-        ArmKind::Build(build(&kind::line(key("pollux"), what)?))
-    } else if let Some(pattern) = pattern {
-        let command = kind::command_line(key("command"), what)?;
-        ArmKind::Program(Program { command, pattern: kind::pattern(key("pattern"), pattern)? })
+        let (id, at) = running.split_once('@').ok_or("expected NAME=pid:PID@ADDRESS")?;
+        ArmKind::Running { pid: pid().read(id)?, address: address().read(at)? }
+    } else if let Some(path) = what.strip_prefix("pollux:") {
+        ArmKind::Build(build(&line().read(path)?))
+    } else if let Some(pattern) = pattern() {
+        ArmKind::Program(Program { command: command_line().read(what)?, pattern })
     } else {
-        ArmKind::Server { command: kind::server_line(key("server"), what)? }
+        ArmKind::Server { command: server_line().read(what)? }
     };
     Ok(Arm { name, kind })
+}
+
+fn pid() -> Kind<u32> {
+    whole(1..=PID_MAX)
+}
+
+fn address() -> Kind<SocketAddr> {
+    Kind::new("ADDRESS", "an address with its port, such as 127.0.0.1:8080", |text| {
+        text.parse().map_err(|_| String::new())
+    })
+}
+
+fn command_line() -> Kind<String> {
+    Kind::new("COMMAND", "a command line that splits into words", command)
+}
+
+/// A command line that says where in it the port or the address stands.
+fn server_line() -> Kind<String> {
+    Kind::new("COMMAND", "a command line with {port} or {address} in it", |text| {
+        let text = command(text)?;
+        let says_where = text.contains("{port}") || text.contains("{address}");
+        says_where
+            .then_some(text)
+            .ok_or_else(|| "does not say where the server has to listen".to_owned())
+    })
+}
+
+fn command(text: &str) -> Result<String, String> {
+    match shell_words::split(text) {
+        Ok(words) if !words.is_empty() => line().read(text),
+        Ok(_) => Err("holds no word".to_owned()),
+        Err(error) => Err(format!("does not split into words ({error})")),
+    }
+}
+
+/// A regular expression with at least one capture group.
+pub(super) fn pattern() -> Kind<String> {
+    Kind::new("REGEX", "a regular expression with a capture group", |text| {
+        match regex::Regex::new(text) {
+            // Group 0 is the whole match.
+            Ok(regex) if regex.captures_len() >= 2 => Ok(text.to_owned()),
+            Ok(_) => Err("has no capture group, so no figure can be found".to_owned()),
+            Err(error) => {
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or("unreadable").trim();
+                let reason = reason.trim_start_matches("error: ");
+                Err(format!("not a regular expression ({reason})"))
+            }
+        }
+    })
 }
 
 /// `PATH` or `PATH@DRIVER`.
@@ -374,24 +477,23 @@ mod tests {
 
     #[test]
     fn an_arm_of_the_command_line_says_what_it_is() {
-        let read = |what, pattern, bare| in_flag("a", what, pattern, bare).map(|arm| arm.kind);
+        let read = |what, pattern: Option<&str>| {
+            named("a", what, &|| pattern.map(str::to_owned)).map(|arm| arm.kind)
+        };
         let program = ArmKind::Program(Program { command: "b 1".into(), pattern: "(.)".into() });
-        assert_eq!(read("b 1", Some("(.)"), false), Ok(program));
+        assert_eq!(read("b 1", Some("(.)")), Ok(program));
         let command = "b {port}".to_owned();
-        assert_eq!(read("b {port}", None, false), Ok(ArmKind::Server { command }));
-        assert!(read("b 1", None, false).is_err_and(|what| what.contains("{port}")));
+        assert_eq!(read("b {port}", None), Ok(ArmKind::Server { command }));
+        assert!(read("b 1", None).is_err_and(|what| what.contains("{port}")));
         let build = |path: &str, driver| Ok(ArmKind::Build(Build { program: path.into(), driver }));
         let epoll = Driver::Readiness(Mechanism::Epoll);
-        assert_eq!(read("pollux:old/pollux", Some("(.)"), false), build("old/pollux", epoll));
-        assert_eq!(read("old/pollux@uring", None, true), build("old/pollux", Driver::Completion));
-        assert_eq!(read("a@b/pollux", None, true), build("a@b/pollux", epoll));
+        assert_eq!(read("pollux:old/pollux", Some("(.)")), build("old/pollux", epoll));
+        assert_eq!(read("pollux:old/pollux@uring", None), build("old/pollux", Driver::Completion));
+        assert_eq!(read("pollux:a@b/pollux", None), build("a@b/pollux", epoll));
         let address = "127.0.0.1:80".parse().expect("an address");
-        assert_eq!(
-            read("pid:7@127.0.0.1:80", None, false),
-            Ok(ArmKind::Running { pid: 7, address })
-        );
+        assert_eq!(read("pid:7@127.0.0.1:80", None), Ok(ArmKind::Running { pid: 7, address }));
         for wrong in ["pid:7", "pid:0@127.0.0.1:80", "pid:7@here", "", "pollux:"] {
-            assert!(read(wrong, None, false).is_err(), "{wrong}");
+            assert!(read(wrong, None).is_err(), "{wrong}");
         }
     }
 

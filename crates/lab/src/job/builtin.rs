@@ -3,21 +3,18 @@
 //! `pollux lab run TARGET` and `pollux lab plan TARGET` come here first; the files of `jobs/` are
 //! compiled in and are the examples of the documentation as well.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::experiments;
+use pollux_settings::{Given, Mistakes, Place, did_you_mean};
 
-use super::mistake::{JobError, Place, did_you_mean};
-use super::{Job, Overrides};
+use super::Job;
+use crate::experiments;
 
 /// The job of plain `pollux lab`.
 pub const DEFAULT_JOB: &str = "quick";
 /// The job that compares builds of pollux.
 pub const VERSION_JOB: &str = "version";
-/// Largest job file that is read; the built-in ones have a few thousand bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A job file inside the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,37 +92,63 @@ pub const fn list() -> &'static [Builtin] {
     BUILTINS
 }
 
-/// The job that `target` means: a job file where there is one or the name ends in `.toml`, else
-/// a built-in job, else the defaults of an experiment. A built-in job that is called like its
-/// experiment is what that experiment is best run with.
+/// The job that `target` means, without a flag.
 ///
 /// # Errors
-/// A file that cannot be read, the mistakes in it, or a name that means nothing, with a list of
-/// those that mean something.
-pub fn find(target: &str) -> Result<Job, JobError> {
-    let path = Path::new(target);
-    if path.is_file() || target.ends_with(".toml") {
-        return Job::parse(&read(path)?, target);
-    }
-    if let Some(text) = builtin(target) {
-        return Job::parse(text, &format!("jobs/{target}.toml"));
-    }
-    match experiments::by_name(target) {
-        Some(experiment) => Job::for_experiment(experiment, &Overrides::default()),
-        None => Err(JobError::one(Place::Target, unknown(target))),
-    }
+/// As [`read`].
+pub fn find(target: &str) -> Result<Job, Mistakes> {
+    read(target, Given::default())
 }
 
-fn read(path: &Path) -> Result<String, JobError> {
-    let refuse = |why: &str| JobError::one(Place::Target, format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|error| refuse(&format!("cannot be opened: {error}")))?;
-    let mut text = String::new();
-    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    let len_bytes = read.map_err(|error| refuse(&format!("cannot be read: {error}")))?;
-    if len_bytes as u64 > FILE_BYTES_MAX {
-        return Err(refuse(&format!("too large; a job file has at most {FILE_BYTES_MAX} bytes")));
+/// The job that `target` means, with these flags: a job file where there is one or the name ends in
+/// `.toml`, else a built-in job, else the defaults of an experiment. A built-in job that is called
+/// like its experiment is what that experiment is best run with. In the job that compares builds
+/// `--arm NAME=PATH` is a build.
+///
+/// # Errors
+/// A file that cannot be read, every mistake in it and in the flags, or a name that means nothing,
+/// with a list of those that mean something.
+pub fn read(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
+    if target == VERSION_JOB {
+        flags.change("arms", |arm| match arm.split_once('=') {
+            Some((name, path))
+                if !["pid:", "pollux:"].iter().any(|form| path.starts_with(form)) =>
+            {
+                format!("{name}=pollux:{path}")
+            }
+            _ => arm.to_owned(),
+        });
     }
-    Ok(text)
+    let path = Path::new(target);
+    let given = if path.is_file() || target.ends_with(".toml") {
+        Given::from_file(path, "JOB")?
+    } else if let Some(text) = builtin(target) {
+        Given::from_toml(text, &format!("jobs/{target}.toml"))
+    } else if experiments::by_name(target).is_some() {
+        Given::from_toml(&format!("[[job]]\nexperiment = \"{target}\"\n"), target)
+    } else {
+        return Err(Mistakes::one(Place::Whole, unknown(target)));
+    };
+    flags.over(given).read()
+}
+
+/// The job of a file with this text, which is right.
+#[cfg(test)]
+pub(crate) fn of_text(text: &str) -> Job {
+    Given::from_toml(text, "jobs/my job.toml").read().unwrap_or_else(|wrong| panic!("{wrong}"))
+}
+
+/// The names of the parts of all built-in jobs, and of the experiments, each once.
+pub(super) fn part_names() -> Vec<String> {
+    let of = |text: &str| -> Vec<String> {
+        let file: toml::Table = text.parse().expect("a built-in file is TOML");
+        let parts = file.get("job").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+        let name = |part: &toml::Value| Some(part.get("name")?.as_str()?.to_owned());
+        parts.iter().filter_map(name).collect()
+    };
+    let experiments = experiments::names().into_iter().map(str::to_owned);
+    let names = list().iter().flat_map(|job| of(job.text)).chain(experiments);
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn unknown(target: &str) -> String {

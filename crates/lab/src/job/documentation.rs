@@ -1,15 +1,10 @@
-//! `docs/job-file.md`, made from the key table and the axes.
-//!
-//! A test holds the file and the tables together; `POLLUX_BLESS=1 cargo test` rewrites it.
+//! `docs/job-file.md`, made from the table of keys and the experiments.
 
-use std::fmt::Write as _;
-
-use crate::axis::{Axes, Axis};
-use crate::experiments::{self, Experiment};
+use super::Job;
+use super::builtin::{Builtin, list};
+use crate::axis::Axes;
+use crate::experiments;
 use crate::stats::Direction;
-
-use super::builtin::list;
-use super::keys::{KEYS, Key, Section};
 
 const HEAD: &str = "\
 # The job file
@@ -36,8 +31,8 @@ arms = [
 
 Durations are written `\"500ms\"`, `\"2s\"`, `\"1m30s\"`; shares `\"3%\"` or `0.03`. The run settings
 `arms`, `baseline`, `ramp_time`, `runtime` and `interval` in a `[[job]]` override those in `[global]`. A
-flag of `pollux lab run` is called like its key, with `-` for `_`, and overrides the file. An unknown
-key is a mistake, never ignored; all mistakes of a file are reported at once.
+flag of `pollux lab run` overrides the file, in all experiments. An unknown key is a mistake, never
+ignored; all mistakes of flags and file are reported at once.
 
 `arms` is one list of everything that is compared. Names of the lab stand for what an experiment has of
 that name: `epoll` is a poller, in `herd` a way of waiting. `all`, `mechanisms` (drivers of pollux, ways
@@ -62,91 +57,22 @@ baseline. Two given values that contradict each other are a mistake.
 /// The text of `docs/job-file.md`.
 #[must_use]
 pub fn documentation_page() -> String {
-    let mut page = HEAD.to_owned();
-    for section in Section::ALL {
-        let title = if section == Section::Arm { "A table in `arms`" } else { section.title() };
-        heading(&mut page, title);
-        row(&mut page, ["key", "accepts", "default", "what it sets", "example"]);
-        rule(&mut page);
-        for key in KEYS.iter().filter(|key| key.sections.contains(&section)) {
-            key_row(&mut page, key);
-        }
-    }
+    let mut page = format!("{HEAD}{}", pollux_settings::reference::<Job>());
+    page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
     for experiment in experiments::ALL {
-        heading(&mut page, &format!("Axes of `{experiment}`"));
-        writeln!(
-            page,
-            "{}. A list of values makes a point for each.{}\n",
-            capitalised(experiment.about()),
-            figure(experiment)
-        )
-        .expect("a String takes any text");
-        row(&mut page, ["key", "accepts", "default", "what it sets", "original option"]);
-        rule(&mut page);
-        experiment.axes().iter().for_each(|axis| axis_row(&mut page, axis));
+        let metric = experiment.metric(&Axes::defaults(experiment.axes()), false);
+        let better = match metric.direction {
+            Direction::HigherIsBetter => "more",
+            Direction::LowerIsBetter => "less",
+        };
+        let figure = format!("{} in {}, {better} is better", metric.name, metric.unit);
+        page += &format!("| `{experiment}` | {} | {figure} |\n", experiment.about());
     }
-    heading(&mut page, "Built-in jobs");
-    row(&mut page, ["name", "what it measures"]);
-    page.push_str("|---|---|\n");
-    for builtin in list() {
-        let link = format!("[`{0}`](../jobs/{0}.toml)", builtin.name);
-        row(&mut page, [link.as_str(), builtin.about]);
+    page += "\n## Built-in jobs\n\n| name | what it measures |\n|---|---|\n";
+    for Builtin { name, about, .. } in list() {
+        page += &format!("| [`{name}`](../jobs/{name}.toml) | {about} |\n");
     }
     page
-}
-
-/// What an external program has to print there.
-fn figure(experiment: &dyn Experiment) -> String {
-    let metric = experiment.metric(&Axes::defaults(experiment.axes()), false);
-    let better = match metric.direction {
-        Direction::HigherIsBetter => "more",
-        Direction::LowerIsBetter => "less",
-    };
-    format!(" An external program prints {} in {}; {better} is better.", metric.name, metric.unit)
-}
-
-fn key_row(page: &mut String, key: &Key) {
-    let default = key.default.map_or_else(String::new, |default| format!("`{default}`: "));
-    let accepts = key.kind.accepts();
-    let cells = [
-        format!("`{}`", key.name),
-        accepts,
-        format!("{default}{}", key.reason),
-        key.about.to_owned(),
-        format!("`{}`", key.example),
-    ];
-    row(page, cells.each_ref().map(String::as_str));
-}
-
-fn axis_row(page: &mut String, axis: &Axis) {
-    let original = axis.original.map_or_else(String::new, |option| format!("`{option}`"));
-    let cells = [
-        format!("`{}`", axis.name),
-        axis.accepts(),
-        format!("`{}`", axis.default.join(", ")),
-        axis.about.to_owned(),
-        original,
-    ];
-    row(page, cells.each_ref().map(String::as_str));
-}
-
-fn heading(page: &mut String, title: &str) {
-    let code = if title.starts_with('[') { format!("`{title}`") } else { title.to_owned() };
-    writeln!(page, "\n## {}\n", capitalised(&code)).expect("a String takes any text");
-}
-
-fn capitalised(title: &str) -> String {
-    let mut chars = title.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
-}
-
-fn row<const N: usize>(page: &mut String, cells: [&str; N]) {
-    let cells = cells.map(|cell| cell.replace('|', "\\|"));
-    writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes any text");
-}
-
-fn rule(page: &mut String) {
-    page.push_str("|---|---|---|---|---|\n");
 }
 
 #[cfg(test)]
@@ -156,13 +82,6 @@ mod tests {
     #[test]
     fn the_page_in_docs_is_the_one_of_the_tables() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/job-file.md");
-        if std::env::var_os("POLLUX_BLESS").is_some() {
-            std::fs::write(path, documentation_page()).expect("docs/ is writable");
-        }
-        let kept = std::fs::read_to_string(path).expect("docs/job-file.md is in the repository");
-        assert!(
-            kept == documentation_page(),
-            "docs/job-file.md is old; POLLUX_BLESS=1 cargo test rewrites it"
-        );
+        pollux_settings::kept(path.as_ref(), &documentation_page()).expect("the table's page");
     }
 }

@@ -1,30 +1,23 @@
 //! A job: what to measure, on which arms, how often. The model behind job files and flags.
 //!
-//! A job file is parsed into a [`Job`]; the flags of `pollux lab run EXPERIMENT` build one as
-//! well. The plan is made from it and nothing else.
+//! `table` is what a job file and the flags of `pollux lab run` say, read by `pollux-settings`; `part`
+//! holds it together. The plan is made from the [`Job`] and nothing else.
 
 mod arms;
 mod builtin;
 mod documentation;
-mod keys;
-mod kind;
-mod mistake;
-mod overrides;
-mod parse;
-mod rules;
+mod part;
+mod table;
 #[cfg(test)]
 mod tests;
-mod walk;
 mod write;
 
 pub use arms::arm_names;
 pub(crate) use arms::default_baseline;
-pub use builtin::{Builtin, DEFAULT_JOB, VERSION_JOB, builtin, find, list};
+#[cfg(test)]
+pub(crate) use builtin::of_text;
+pub use builtin::{Builtin, DEFAULT_JOB, VERSION_JOB, builtin, find, list, read};
 pub use documentation::documentation_page;
-pub use keys::{KEYS, Key, SCHEMA, Section};
-pub use kind::Kind;
-pub use mistake::{JobError, Mistake, Place, did_you_mean};
-pub use overrides::Overrides;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

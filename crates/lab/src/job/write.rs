@@ -5,15 +5,16 @@
 
 use std::fmt::Write as _;
 
+use pollux_settings::{duration_text, share_text};
+
 use crate::arm::{Arm, ArmKind};
 use crate::axis::Value;
 
-use super::keys::SCHEMA;
-use super::kind::{length_text, share_text};
+use super::table::SCHEMA;
 use super::{Job, Part};
 
 impl Job {
-    /// This job as TOML text. [`Job::parse`] reads it back to an equal job, provided that this
+    /// This job as TOML text. Reading it gives back an equal job, provided that this
     /// one came from there or from flags and so keeps the rules of the format.
     #[must_use]
     pub fn to_toml(&self) -> String {
@@ -27,7 +28,7 @@ impl Job {
         line("precision", quoted(&share_text(self.precision)));
         line("min_effect", quoted(&share_text(self.min_effect)));
         if let Some(budget) = self.budget {
-            line("budget", quoted(&length_text(budget)));
+            line("budget", quoted(&duration_text(budget)));
         }
         if let Some(rate_hz) = self.profile_hz {
             line("profile", quoted(&format!("cpu-clock:{rate_hz}")));
@@ -49,9 +50,9 @@ fn write_part(text: &mut String, part: &Part) {
     line("experiment", quoted(part.experiment.name()));
     line("arms", list(&part.arms, arm));
     line("baseline", quoted(&part.baseline));
-    line("ramp_time", quoted(&length_text(part.ramp_time)));
-    line("runtime", quoted(&length_text(part.runtime)));
-    line("interval", quoted(&length_text(part.interval)));
+    line("ramp_time", quoted(&duration_text(part.ramp_time)));
+    line("runtime", quoted(&duration_text(part.runtime)));
+    line("interval", quoted(&duration_text(part.interval)));
     line("rates", part.rates.to_string());
     for axis in part.experiment.axes() {
         let Some(values) = part.axes.get(axis.name) else { continue };

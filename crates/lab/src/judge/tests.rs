@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::host::Reading;
-use crate::job::Job;
+use crate::job::of_text;
 use crate::plan::{Machine, Plan, Resources};
 use crate::record::{
     Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Steady, SteadyKind, Turns, Verdict,
@@ -20,7 +20,7 @@ const JOB: &str = "[global]\nmin_effect = \"2%\"\narms = [\"select\", \"epoll\",
                    dead = [0, 5000, 60000]\n";
 
 fn plan() -> Plan {
-    let job = Job::parse(JOB, "test.toml").expect("a job");
+    let job = of_text(JOB);
     let machine =
         Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
     Plan::make(job, &machine)
@@ -118,7 +118,7 @@ fn every_load_of_a_server_has_its_answer_and_a_curve_has_one() {
 
 /// The answers to rows of the job's first point, `epoll` among them.
 fn answers_to(job: &str, rows: Vec<ResultRow>) -> Vec<(String, String)> {
-    let job = Job::parse(job, "test.toml").expect("a job");
+    let job = of_text(job);
     let machine =
         Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
     let mut record = Record::empty();
@@ -202,7 +202,7 @@ fn the_question_of_a_document_is_answered_in_the_headline() {
     let job = "[global]\narms = [\"epoll-et\"]\n[[job]]\nname = \"pipe-unix\"\n\
                experiment = \"streams\"\ntransport = [\"pipe\", \"unix\"]\nready = \"free\"\n\
                cpus = \"free\"\n";
-    let mut parsed = Job::parse(job, "test.toml").expect("a job");
+    let mut parsed = of_text(job);
     parsed.name = "seed0".into();
     let machine =
         Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };

@@ -84,7 +84,7 @@ mod tests {
             "[[job]]\nexperiment = \"pipes\"\n\
              arms = [\"epoll\", {{ name = \"mine\", command = '{line}', pattern = '(.*)' }}]\n"
         );
-        Job::parse(&text, "test.toml").unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        crate::job::of_text(&text)
     }
 
     #[test]

@@ -253,10 +253,10 @@ pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
             AxisKind::Word(_) | AxisKind::Path => words.push(value.to_string()),
             AxisKind::Count(..) => words.push(counted(value, axis.name)),
             AxisKind::WordOrCount(..) => words.push(format!("{value} {}", axis.name)),
-            AxisKind::Either if *value == Value::Switch(false) => {
+            AxisKind::Either { .. } if *value == Value::Switch(false) => {
                 words.push(format!("no {}", axis.name));
             }
-            AxisKind::Either => words.push(axis.name.to_owned()),
+            AxisKind::Either { .. } => words.push(axis.name.to_owned()),
             AxisKind::Switch => {}
         }
     }

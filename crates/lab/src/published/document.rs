@@ -206,7 +206,7 @@ mod tests {
                 for (name, value) in series.places.iter().flat_map(|place| &place.axes) {
                     let axis = experiment.axes().iter().find(|axis| axis.name == *name);
                     let axis = axis.unwrap_or_else(|| panic!("{}: {name}", series.name));
-                    assert!(axis.read(value).is_ok(), "{}", series.name);
+                    assert!(axis.kind().read(value).is_ok(), "{}", series.name);
                 }
             }
         }

@@ -67,7 +67,7 @@ impl Places<'_> {
         match place.axes.get(axis.name) {
             Some(value) => value,
             None if axis.name == GENERATOR => generator(self.record),
-            None => axis.default[0],
+            None => axis.default,
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn row(axes: &[(&str, &str)]) -> ResultRow {
-        let http = known("http").axes().iter().map(|axis| (axis.name, axis.default[0]));
+        let http = known("http").axes().iter().map(|axis| (axis.name, axis.default));
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         ResultRow {
             axes: http.chain(axes.iter().copied()).map(own).collect(),

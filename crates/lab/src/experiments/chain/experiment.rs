@@ -19,14 +19,14 @@ const AXES: &[Axis] = &[
         about: "number of socket pairs, one end of each watched",
         original: Some("-n"),
         kind: AxisKind::Count(1, 250_000),
-        default: &["100", "1000"],
+        default: "100,1000",
     },
     Axis {
         name: "active",
         about: "bytes under way at once, spread over the pairs",
         original: Some("-a"),
         kind: AxisKind::Count(1, 250_000),
-        default: &["100"],
+        default: "100",
     },
     Axis {
         name: "writes",
@@ -34,7 +34,7 @@ const AXES: &[Axis] = &[
                 until they are used up",
         original: Some("-w"),
         kind: AxisKind::Count(1, 1_000_000),
-        default: &["10000"],
+        default: "10000",
     },
 ];
 

@@ -30,21 +30,21 @@ const AXES: &[Axis] = &[
                 eventfd that counts what lies in a pipe, a pipe",
         original: None,
         kind: AxisKind::Word(Source::NAMES),
-        default: &["queue"],
+        default: "queue",
     },
     Axis {
         name: "workers",
         about: "processes that wait",
         original: Some("min and max of its server"),
         kind: AxisKind::Count(1, 1000),
-        default: &["1", "16", "50", "100", "250"],
+        default: "1,16,50,100,250",
     },
     Axis {
         name: "callers",
         about: "threads of one process, each with its next call as soon as the last is answered",
         original: None,
         kind: AxisKind::Count(1, 64),
-        default: &["10"],
+        default: "10",
     },
     Axis {
         name: "calls",
@@ -52,7 +52,7 @@ const AXES: &[Axis] = &[
                 has time for",
         original: Some("100,000"),
         kind: AxisKind::Count(0, 10_000_000),
-        default: &["0"],
+        default: "0",
     },
 ];
 

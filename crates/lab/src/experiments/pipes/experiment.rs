@@ -17,7 +17,7 @@ const AXES: &[Axis] = &[
         about: "number of pipes, all watched",
         original: Some("num_pipes"),
         kind: AxisKind::Count(2, 500_000),
-        default: &["10", "100", "500", "1000", "2000", "4000", "8000", "16000"],
+        default: "10,100,500,1000,2000,4000,8000,16000",
     },
     Axis {
         name: "rule",
@@ -25,21 +25,21 @@ const AXES: &[Axis] = &[
                 pipe near the end of the set (fixed, 2006)",
         original: None,
         kind: AxisKind::Word(&["fixed", "hopping"]),
-        default: &["fixed", "hopping"],
+        default: "fixed,hopping",
     },
     Axis {
         name: "messages",
         about: "tokens under way at once; pipetest calls them message threads",
         original: Some("message_threads"),
         kind: AxisKind::Count(1, 1024),
-        default: &["1"],
+        default: "1",
     },
     Axis {
         name: "message_bytes",
         about: "size of a token on its way; at least the 16 bytes that it consists of",
         original: Some("--bufsize"),
         kind: AxisKind::Count(16, 4096),
-        default: &["16"],
+        default: "16",
     },
 ];
 

@@ -20,14 +20,14 @@ const AXES: &[Axis] = &[
         about: "what a stream is: a pipe, an AF_UNIX socketpair, a TCP connection on loopback",
         original: Some("-u, -i"),
         kind: AxisKind::Word(&["pipe", "unix", "tcp"]),
-        default: &["pipe"],
+        default: "pipe",
     },
     Axis {
         name: "nfds",
         about: "number of streams",
         original: Some("-n"),
         kind: AxisKind::Count(1, 500_000),
-        default: &["2000"],
+        default: "2000",
     },
     Axis {
         name: "ready",
@@ -36,21 +36,21 @@ const AXES: &[Axis] = &[
                 measures the rate",
         original: None,
         kind: AxisKind::WordOrCount(&[ALL, FREE], 1, 500_000),
-        default: &["16"],
+        default: "16",
     },
     Axis {
         name: "maxevents",
         about: "most events that one wait may return",
         original: Some("-e"),
         kind: AxisKind::Count(1, 65_536),
-        default: &["1024"],
+        default: "1024",
     },
     Axis {
         name: "yield_below",
         about: "the reader yields the CPU after a wait that returned fewer events than this",
         original: Some("-l"),
         kind: AxisKind::Count(0, 65_536),
-        default: &["1000"],
+        default: "1000",
     },
     Axis {
         name: "cpus",
@@ -58,7 +58,7 @@ const AXES: &[Axis] = &[
                 the scheduler, as the original does",
         original: None,
         kind: AxisKind::Word(&["split", "free"]),
-        default: &["split"],
+        default: "split",
     },
     Axis {
         name: "no_poller",
@@ -66,7 +66,7 @@ const AXES: &[Axis] = &[
                 cyclic writes with blocking reads and no poller",
         original: Some("-f"),
         kind: AxisKind::Switch,
-        default: &["false"],
+        default: "false",
     },
 ];
 

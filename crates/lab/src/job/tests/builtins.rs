@@ -1,9 +1,11 @@
 //! The built-in jobs keep what their comments promise, and names find them.
 
+use pollux_settings::Given;
+
 use crate::arm::Arm;
 use crate::axis::Value;
 use crate::experiments::{Generator, known};
-use crate::job::{Overrides, builtin, find, list};
+use crate::job::{builtin, find, list, read};
 use crate::plan::{Machine, Plan, Resources, Wanted};
 
 fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
@@ -122,13 +124,9 @@ fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
 #[test]
 fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
     let machine = machine(1 << 20, &|_| None);
-    let mut job = find("version").expect("built in");
-    let flags = Overrides {
-        arms: vec!["old=a/pollux".into(), "new=b/pollux".into()],
-        bare_is_build: true,
-        ..Overrides::default()
-    };
-    job.apply(&flags).expect("two builds");
+    let mut flags = Given::default();
+    flags.flag("arms", vec!["old=a/pollux".into(), "new=b/pollux".into()]);
+    let job = read("version", flags).expect("two builds");
     let plan = Plan::make(job, &machine);
     for point in &plan.points {
         let names: Vec<_> = point.arms.iter().map(|arm| arm.name.as_str()).collect();
@@ -155,5 +153,5 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
          http, herd); did you mean \"quick\"?"
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
-    assert!(error.starts_with("no/such/file.toml: cannot be opened: No such file"), "{error}");
+    assert!(error.starts_with("JOB: no/such/file.toml: No such file"), "{error}");
 }

@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
+use pollux_settings::describe;
 
 use crate::arm::{Arm, ArmKind, Build, Peer, Wait};
 use crate::axis::Value;
 use crate::experiments::known;
-use crate::job::{Job, KEYS, Section, documentation_page};
-
-fn job(text: &str) -> Job {
-    Job::parse(text, "jobs/my job.toml").unwrap_or_else(|error| panic!("{error}"))
-}
+use crate::job::{Job, documentation_page, of_text};
 
 #[test]
 fn the_shortest_file_has_the_documented_defaults() {
-    let job = job("[[job]]\nexperiment = \"streams\"\n");
+    let job = of_text("[[job]]\nexperiment = \"streams\"\n");
     assert_eq!((job.name.as_str(), job.seed), ("my-job", 20_061_106));
     assert_eq!((job.blocks, job.blocks_max), (12, 30));
     assert_eq!((job.precision, job.min_effect), (0.015, 0.03));
@@ -37,9 +34,11 @@ fn the_shortest_file_has_the_documented_defaults() {
 
 #[test]
 fn a_job_overrides_the_global_run_settings() {
-    let job = job("[global]\nruntime = \"1s\"\narms = [\"poll\", \"aio\"]\n\
+    let job = of_text(
+        "[global]\nruntime = \"1s\"\narms = [\"poll\", \"aio\"]\n\
                    [[job]]\nexperiment = \"streams\"\nruntime = \"3s\"\n\
-                   [[job]]\nexperiment = \"pipes\"\narms = \"uring-poll\"\n");
+                   [[job]]\nexperiment = \"pipes\"\narms = \"uring-poll\"\n",
+    );
     assert_eq!(job.parts[0].runtime, Duration::from_secs(3));
     assert_eq!(job.parts[1].runtime, Duration::from_secs(1));
     assert_eq!(job.parts[0].baseline, "poll");
@@ -51,7 +50,7 @@ fn a_job_overrides_the_global_run_settings() {
 #[test]
 fn defaults_give_way_to_what_is_given() {
     let with =
-        |global: &str| job(&format!("[global]\n{global}\n[[job]]\nexperiment = \"pipes\"\n"));
+        |global: &str| of_text(&format!("[global]\n{global}\n[[job]]\nexperiment = \"pipes\"\n"));
     let many = with("blocks = 40");
     assert_eq!((many.blocks, many.blocks_max), (40, 40));
     let few = with("max_blocks = 5");
@@ -61,12 +60,14 @@ fn defaults_give_way_to_what_is_given() {
 
 #[test]
 fn arms_of_the_user_are_tables_in_the_same_list() {
-    let job = job("[[job]]\nexperiment = \"http\"\nbaseline = \"mine\"\narms = [\n\"uring\",\n\
+    let job = of_text(
+        "[[job]]\nexperiment = \"http\"\nbaseline = \"mine\"\narms = [\n\"uring\",\n\
                    { name = \"mine\", server = \"./mine --listen {address}\" },\n\
                    { name = \"live\", pid = 7, address = \"[::1]:80\" },\n\
                    { name = \"old\", pollux = \"old/pollux\", driver = \"uring\" },\n\
                    { name = \"new\", pollux = \"new/pollux\" },\n\
-                   { name = \"ab\", command = \"ab http://x/\", pattern = '(\\d+)' },\n]\n");
+                   { name = \"ab\", command = \"ab http://x/\", pattern = '(\\d+)' },\n]\n",
+    );
     let part = &job.parts[0];
     let kinds: Vec<&ArmKind> = part.arms.iter().map(|arm| &arm.kind).collect();
     assert_eq!(part.baseline, "mine");
@@ -81,50 +82,56 @@ fn arms_of_the_user_are_tables_in_the_same_list() {
 
 #[test]
 fn values_may_be_written_in_every_way_that_toml_has() {
-    let job = job("[global]\nmin_effect = 5e-2\nprofile = 99\nseed = 0xff\n\
-                   [[job]]\nexperiment = \"pipes\"\npipes = [1_000, 0b1010]\n");
+    let job = of_text(
+        "[global]\nmin_effect = 5e-2\nprofile = 99\nseed = 0xff\n\
+                   [[job]]\nexperiment = \"pipes\"\npipes = [1_000, 0b1010]\n",
+    );
     assert_eq!((job.min_effect, job.profile_hz, job.seed), (0.05, Some(99), 255));
     assert_eq!(job.parts[0].axes["pipes"], [1000, 10].map(Value::Number));
 }
 
 #[test]
 fn every_example_of_the_documentation_is_right() {
-    for key in KEYS {
-        let line = format!("{} = {}\n", key.name, key.example);
-        let is_in = |section| key.sections.contains(&section);
-        let at = |section, line: &str| if is_in(section) { line.to_owned() } else { String::new() };
-        let arm = if is_in(Section::Arm) {
-            let name = if key.name == "name" { "" } else { "name = \"a\", " };
-            let others = match key.name {
+    let mut examples = 0;
+    for section in &describe::<Job>().sections {
+        for row in section.rows.iter().filter(|row| !row.example.is_empty()) {
+            let line = format!("{} = {}\n", row.name, row.example);
+            let (mut global, mut part, mut arm) = (String::new(), String::new(), String::new());
+            match &*section.path {
+                "" => continue,
+                "global" => global = line,
+                "job" => part = line,
+                _ => arm = line.trim().to_owned(),
+            }
+            let others = match row.name {
                 "name" => ", server = \"a {port}\"",
-                "pid" => ", address = \"127.0.0.1:80\"",
-                "address" => ", pid = 1",
-                "driver" => ", pollux = \"a\"",
-                "command" => ", pattern = '(.)'",
-                "pattern" => ", command = \"a\"",
-                _ => "",
+                "command" => ", name = \"a\", pattern = '(.)'",
+                "pattern" => ", name = \"a\", command = \"a\"",
+                _ => ", name = \"a\"",
             };
-            format!("arms = [{{ {name}{}{others} }}]\n", line.trim())
-        } else {
-            String::new()
-        };
-        let name = if key.name == "experiment" { "" } else { "experiment = \"http\"\n" };
-        let [file, global, job_line] =
-            [Section::File, Section::Global, Section::Job].map(|section| at(section, &line));
-        job(&format!("{file}[global]\n{global}[[job]]\n{name}{job_line}{arm}"));
+            if !arm.is_empty() {
+                arm = format!("arms = [{{ {arm}{others} }}]\n");
+            }
+            let name = if row.name == "experiment" { "" } else { "experiment = \"http\"\n" };
+            of_text(&format!("[global]\n{global}[[job]]\n{name}{part}{arm}"));
+            examples += 1;
+        }
     }
+    assert!(examples > 10, "{examples}");
     let page = documentation_page();
     let example = page.split("```").nth(1).and_then(|block| block.strip_prefix("toml"));
-    assert_eq!(job(example.expect("the page has an example")).parts[0].arms.len(), 3);
+    assert_eq!(of_text(example.expect("the page has an example")).parts[0].arms.len(), 3);
 }
 
 #[test]
 fn arms_of_global_are_for_the_jobs_that_have_them() {
-    let job = job("[global]\narms = [\"epoll\", \"raw-epoll\", \"nginx\"]\n\
+    let job = of_text(
+        "[global]\narms = [\"epoll\", \"raw-epoll\", \"nginx\"]\n\
                    [[job]]\nexperiment = \"http\"\nkeepalive = [true, false]\n\
                    [[job]]\nexperiment = \"chain\"\n\
                    [[job]]\nexperiment = \"pipes\"\n\
-                   [[job]]\nexperiment = \"herd\"\n");
+                   [[job]]\nexperiment = \"herd\"\n",
+    );
     let [http, chain, pipes, herd] = job.parts.as_slice() else { panic!("{:?}", job.parts) };
     let epoll = Arm::driver(Driver::Readiness(Mechanism::Epoll));
     let raw = Arm::peer(Peer::RawEpoll);

@@ -1,0 +1,250 @@
+//! One experiment of a job: as it was said, and held together with the rest.
+//!
+//! The axes of experiments are read here too, from its section and from their flags.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use pollux_settings::{Keys, Place, did_you_mean, name, one_of};
+
+use super::arms;
+use super::table::{Global, REPLACED, Run};
+use super::{Job, Part};
+use crate::axis::{Axis, AxisKind, Value};
+use crate::experiments::{self, Experiment};
+
+/// The question of a job whose experiments differ.
+const QUESTION: &str = "Which event mechanism for which load?";
+/// Longest name of a job, which a file name may be beyond.
+const NAME_CHARS_MAX: usize = 60;
+/// Most values of one axis; each makes a point of the plan.
+const AXIS_VALUES_MAX: usize = 64;
+/// The list of tables of schema 1.
+const REPLACED_ARM: &str = "arms = [{ name = \"mine\", command = \"...\", pattern = '...' }, ...]";
+
+/// One experiment as it was said, before it is judged.
+pub(super) struct Draft {
+    name: String,
+    experiment: &'static dyn Experiment,
+    run: Run,
+    axes: BTreeMap<String, Vec<Value>>,
+    place: Place,
+}
+
+impl Draft {
+    pub(super) fn read(keys: &mut Keys<'_>) -> Option<Self> {
+        let called =
+            keys.key("name", "Name within the file, for `--only`").example("\"dead-connections\"");
+        let called = called.otherwise("the name of the experiment").optional(&name());
+        let each = experiments::ALL.map(|each| (each.name(), "", each));
+        let experiment = keys.key("experiment", "What is run").example("\"streams\"");
+        let experiment = experiment.required(&one_of("experiment", each));
+        let run = Run::read(keys);
+        let is_here = |each| experiment.is_none_or(|one: &dyn Experiment| one == each);
+        let mut axes = Some(BTreeMap::new());
+        // Without an experiment nobody knows which axes are right: those of any pass.
+        for each in experiments::ALL {
+            keys.heading(format!("Axes of `{each}`"));
+            for axis in each.axes() {
+                if !is_here(each) {
+                    let (name, to) = (axis.name, each.name());
+                    keys.foreign(name, || {
+                        format!("the axis \"{name}\" is one of {to}, not of this experiment")
+                    });
+                    continue;
+                }
+                let values = axis.values(keys);
+                axes = axes.zip(values).map(|(mut axes, values)| {
+                    axes.insert(axis.name.to_owned(), values);
+                    axes
+                });
+            }
+        }
+        REPLACED.iter().for_each(|(name, by)| keys.replaced(name, by));
+        keys.replaced("arm", REPLACED_ARM);
+        let experiment = experiment?;
+        let name = called?.unwrap_or_else(|| experiment.name().to_owned());
+        Some(Self { name, experiment, run: run?, axes: axes?, place: keys.here() })
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.experiment.name() == name
+    }
+
+    /// The part, once its settings and those of all were held together.
+    fn judged(self, keys: &mut Keys<'_>, global: &Run) -> Option<Part> {
+        let own = self.run.arms.place.clone();
+        let run = self.run.over(global);
+        let experiment = self.experiment;
+        // Arms of [global] and of flags are for those that have them.
+        if let Some(place) = own.filter(|_| !run.arms.is_flag())
+            && let Some((name, what)) = arms::stranger(&run.arms.value, &[experiment])
+        {
+            keys.note_at(place, format!("{name}: {what}"));
+            return None;
+        }
+        let (runtime, interval) = run.window(keys);
+        let arms = arms::of(&run.arms.value, experiment);
+        let Some(usual) = arms::default_baseline(&arms) else {
+            let place = run.arms.place.filter(|_| global.arms.is_flag()).unwrap_or(self.place);
+            keys.note_at(place, arms::nothing_left(experiment));
+            return None;
+        };
+        let gives_way = run.arms.is_flag() && !run.baseline.is_flag();
+        let baseline = match (run.baseline.value, run.baseline.place) {
+            (Some(baseline), Some(place)) => {
+                match arms::baseline_fault(&baseline, &arms, experiment) {
+                    None => baseline,
+                    Some(_) if gives_way => usual,
+                    Some(fault) => {
+                        keys.note_at(place, fault);
+                        usual
+                    }
+                }
+            }
+            _ => usual,
+        };
+        Some(Part {
+            name: self.name,
+            experiment,
+            arms,
+            baseline,
+            axes: self.axes,
+            ramp_time: run.ramp_time.value,
+            runtime,
+            interval,
+            rates: run.rates.value,
+        })
+    }
+}
+
+/// The job, once everything in it was held together.
+pub(super) fn judge(
+    keys: &mut Keys<'_>,
+    global: Global,
+    only: &[String],
+    mut drafts: Vec<Draft>,
+    flags: BTreeMap<&'static str, Vec<Value>>,
+) -> Option<Job> {
+    for (at, draft) in drafts.iter().enumerate() {
+        if drafts[..at].iter().any(|other| other.name == draft.name) {
+            let name = &draft.name;
+            keys.note_at(
+                draft.place.clone(),
+                format!("two jobs are called \"{name}\"; give one a name"),
+            );
+        }
+    }
+    for name in only.iter().filter(|name| !drafts.iter().any(|draft| draft.is_called(name))) {
+        let known = drafts.iter().flat_map(|draft| [&*draft.name, draft.experiment.name()]);
+        let known: BTreeSet<&str> = known.collect();
+        let near = did_you_mean(name, known.iter().copied());
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        keys.note("only", format!("no such part as {name}; expected {known}{near}"));
+    }
+    drafts.retain(|draft| only.is_empty() || only.iter().any(|name| draft.is_called(name)));
+    for (axis, values) in flags {
+        let mut parts = drafts.iter_mut().filter(|draft| draft.axes.contains_key(axis)).peekable();
+        if parts.peek().is_none() {
+            let owners = experiments::ALL.into_iter();
+            let mut owners = owners.filter(|each| each.axes().iter().any(|own| own.name == axis));
+            let owner = owners.next().map_or("none", |owner| owner.name());
+            keys.note(axis, format!("nothing in this job has this axis; it belongs to {owner}"));
+        }
+        parts.for_each(|draft| drop(draft.axes.insert(axis.to_owned(), values.clone())));
+    }
+    if let Some(place) = global.run.arms.place.clone().filter(|_| global.run.arms.is_flag()) {
+        let mut experiments: Vec<_> = drafts.iter().map(|draft| draft.experiment).collect();
+        experiments.dedup();
+        if let Some((name, what)) = arms::stranger(&global.run.arms.value, &experiments) {
+            keys.note_at(place, format!("{name}: {what}"));
+            return None;
+        }
+    }
+    let parts: Vec<_> = drafts.into_iter().map(|draft| draft.judged(keys, &global.run)).collect();
+    let parts: Vec<Part> = parts.into_iter().collect::<Option<_>>()?;
+    let question = match parts.split_first() {
+        Some((first, rest)) if rest.iter().all(|part| part.experiment == first.experiment) => {
+            first.experiment.question()
+        }
+        _ => QUESTION,
+    };
+    Some(Job {
+        name: global.name.unwrap_or_else(|| to_name(keys.file())),
+        question: global.question.unwrap_or_else(|| question.to_owned()),
+        seed: global.seed,
+        blocks: global.blocks,
+        blocks_max: global.blocks_max,
+        precision: global.precision,
+        min_effect: global.min_effect,
+        budget: global.budget,
+        profile_hz: global.profile_hz,
+        shows_intervals: global.shows_intervals,
+        times_requests: global.times_requests,
+        require: global.require,
+        parts,
+    })
+}
+
+/// The axes as flags, those that were given with their values.
+pub(super) fn axis_flags(keys: &mut Keys<'_>) -> Option<BTreeMap<&'static str, Vec<Value>>> {
+    keys.heading("Axes (a list makes a point of each value)");
+    let mut given = Some(BTreeMap::new());
+    for experiment in experiments::ALL {
+        for axis in experiment.axes() {
+            let mut values = axis.flag(keys, experiment.name());
+            if let AxisKind::Either { without } = axis.kind {
+                let short = keys.key(without, format!("{experiment}: short for {}", axis.name));
+                let is_without = short.only_flag().hidden().switch();
+                if is_without == Some(true) {
+                    if keys.has(axis.name) {
+                        keys.note(without, "can't stand beside the flag that it is short for");
+                    }
+                    values = Some(vec![Value::Switch(false)]);
+                }
+            }
+            given = given.zip(values).map(|(mut given, values)| {
+                if !values.is_empty() {
+                    given.insert(axis.name, values);
+                }
+                given
+            });
+        }
+    }
+    given
+}
+
+impl Axis {
+    /// The values of a section of a file, or the default ones.
+    fn values(&self, keys: &mut Keys<'_>) -> Option<Vec<Value>> {
+        let key = keys.key(self.name, self.about());
+        match self.kind {
+            AxisKind::Switch => key.switch().map(|is_on| vec![Value::Switch(is_on)]),
+            _ => key.default(self.default).distinct(&self.kind(), 1..=AXIS_VALUES_MAX),
+        }
+    }
+
+    /// The values of its flag; none where it was not given.
+    fn flag(&self, keys: &mut Keys<'_>, experiment: &str) -> Option<Vec<Value>> {
+        let key = keys.key(self.name, format!("{experiment}: {}", self.about()));
+        // Some thirty flags: `pollux lab axes` shows them, completions and the manual know them.
+        let key = key.only_flag().unlisted().otherwise(self.default).split_at_commas(|_| true);
+        match self.kind {
+            AxisKind::Switch => key.switch().map(|is_on| match is_on {
+                true => vec![Value::Switch(true)],
+                false => Vec::new(),
+            }),
+            _ => key.distinct(&self.kind(), 0..=AXIS_VALUES_MAX),
+        }
+    }
+}
+
+/// A name made of that of a file; what a name may not have becomes `-`.
+fn to_name(file: &str) -> String {
+    let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    let kept = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = stem.chars().map(kept).collect();
+    let name: String =
+        name.trim_start_matches(['-', '_', '.']).chars().take(NAME_CHARS_MAX).collect();
+    if name.is_empty() { "job".to_owned() } else { name }
+}
