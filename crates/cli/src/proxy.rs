@@ -1,9 +1,12 @@
 //! `pollux proxy`: flags and file to a configuration, and a proxy that runs until a signal.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use pollux_engine::{Signal, Signals};
-use pollux_server::Server;
+use pollux_server::master::{Boarding, Master, MasterError, Settings, Ways};
 use pollux_server::proxy::ProxyConfig;
 use pollux_settings::Flags;
 
@@ -12,12 +15,26 @@ use crate::output::{self, Failure};
 
 /// The command line of `pollux proxy`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ProxyCommand {
+    #[command(subcommand)]
+    order: Option<Order>,
     #[command(flatten)]
     flags: Flags<ProxyConfig>,
     /// Read all settings, say what the proxy would do, and end
     #[arg(long, help_heading = "Running")]
     check: bool,
+}
+
+/// What a running proxy is told.
+#[derive(Debug, clap::Subcommand)]
+enum Order {
+    /// Have a running proxy read its settings anew, without losing a connection
+    Reload {
+        /// Its control socket, as in its settings: unix:PATH
+        #[arg(long, value_name = "unix:PATH")]
+        control: String,
+    },
 }
 
 /// What stands below the flags.
@@ -34,6 +51,9 @@ pollux proxy --backend unix:/run/app.sock --poller uring
 # the emptier of two backends, those that answer /health well
 pollux proxy --backend 10.0.0.1:9000 --backend 10.0.0.2:9000 --balance random \\
     --health-check http --health-path /health
+# new settings, without losing a connection
+pollux proxy --config proxy.toml --control unix:proxy.sock
+pollux proxy reload --control unix:proxy.sock
 # what the settings of a file mean, or everything that is wrong with them
 pollux proxy --config proxy.toml --check
 # metrics for Prometheus, and a socket that answers commands
@@ -62,7 +82,11 @@ address = \"10.0.0.2:9000\"",
     ),
     Section::Signals(&[
         ("SIGTERM, SIGINT", "take no new connection, let open ones end; a second one ends at once"),
-        ("SIGHUP", "open the logs again"),
+        (
+            "SIGHUP",
+            "read the settings anew: new workers take the connections, the old ones end with theirs; \
+             wrong settings are told and change nothing. Logs are opened again",
+        ),
     ]),
     Section::ExitCodes(&[
         ("0", "ended by a signal, or --check found nothing wrong"),
@@ -71,21 +95,101 @@ address = \"10.0.0.2:9000\"",
     ]),
 ];
 
-/// Runs the proxy until a signal ends it.
+/// Does what the command line says.
 pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
-    let config = command.flags.read().map_err(Failure::usage)?;
+    if let Some(Order::Reload { control }) = &command.order {
+        return reload(control);
+    }
+    if let Some(boarding) = Boarding::find().map_err(Failure::failed)? {
+        return Ok(serve(command, boarding));
+    }
+    let settings = read(&command.flags).map_err(Failure::usage)?;
     if command.check {
-        output::result(&config.plan())?;
+        output::result(&settings.config.plan())?;
         return Ok(ExitCode::SUCCESS);
     }
     crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
-    let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
-    let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
-    let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
-    let proxy = Server::start_proxy(&config).map_err(failed)?;
-    if !config.watching.is_quiet {
-        proxy.banner().iter().for_each(|line| output::remark(&format!("pollux proxy: {line}")));
-    }
-    proxy.run(&mut signals).map_err(failed)?;
+    let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
+    let flags = command.flags.clone();
+    let ways = Ways {
+        words: std::env::args_os().skip(1).collect(),
+        read: Box::new(move || read(&flags)),
+        say: Box::new(|text| output::remark(&format!("pollux proxy: {text}"))),
+    };
+    let failed = |error: MasterError| Failure::failed(pollux_lab::error::in_words(&error));
+    let master = Master::start(settings, ways).map_err(failed)?;
+    master.run(&mut signals).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
+}
+
+const SIGNALS: [Signal; 3] = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
+
+/// Settings, with the file as workers get it.
+fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
+    let file = flags.file().map_err(|mistakes| mistakes.to_string())?;
+    let config = flags.read_with(file.file()).map_err(|mistakes| mistakes.to_string())?;
+    let file = file.file().map_or_else(String::new, |(name, text)| format!("{name}\n{text}"));
+    Ok(Settings { config, file })
+}
+
+/// Serves as a worker until the master ends it. The master says what goes wrong.
+fn serve(command: &ProxyCommand, boarding: Boarding) -> ExitCode {
+    let prepared = command.flags.read_with(boarding.file()).map_err(|wrong| wrong.to_string());
+    let prepared = prepared.and_then(|config| {
+        crate::lab::raise_descriptor_limit().map_err(|error| error.to_string())?;
+        let signals = Signals::catch(&SIGNALS).map_err(|error| error.to_string())?;
+        Ok((config, signals))
+    });
+    let ran = match prepared {
+        Ok((config, mut signals)) => boarding.run(&config, &mut signals).map_err(drop),
+        Err(why) => {
+            boarding.failed(&why);
+            Err(())
+        }
+    };
+    if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Has a running proxy read its settings anew; says how that went.
+fn reload(control: &str) -> Result<ExitCode, Failure> {
+    let path = control.strip_prefix("unix:").unwrap_or(control);
+    let failed = |error: std::io::Error| Failure::failed(format!("{control}: {error}"));
+    let before = ask(path, "show reloads").map_err(failed)?;
+    let answer = ask(path, "reload").map_err(failed)?;
+    if !answer.starts_with("asked for") {
+        return Err(Failure::failed(answer));
+    }
+    let end = Instant::now() + RELOAD_TIMEOUT;
+    while Instant::now() < end {
+        // Between the old worker and the new one the socket may be nobody's for a moment.
+        let Ok(now) = ask(path, "show reloads") else { continue };
+        if !now.is_empty() && now != before && count(&now) != count(&before) {
+            let Some((_, why)) = now.split_once('\n') else {
+                output::remark("reloaded");
+                return Ok(ExitCode::SUCCESS);
+            };
+            return Err(Failure::failed(format!("not reloaded, the old settings stay: {why}")));
+        }
+        std::thread::sleep(RELOAD_TICK);
+    }
+    Err(Failure::failed("no word of the reload; the log of the proxy may say more"))
+}
+
+/// The line with the numbers.
+fn count(reloads: &str) -> &str {
+    reloads.lines().next().unwrap_or_default()
+}
+
+/// Longer than a worker may take to start.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
+const RELOAD_TICK: Duration = Duration::from_millis(20);
+
+/// What the control socket answers.
+fn ask(path: &str, command: &str) -> std::io::Result<String> {
+    let mut socket = UnixStream::connect(path)?;
+    socket.set_read_timeout(Some(RELOAD_TIMEOUT))?;
+    socket.write_all(format!("{command}\nquit\n").as_bytes())?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer)?;
+    Ok(answer.trim_end().to_owned())
 }

@@ -59,6 +59,13 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// No descriptor is left.
+    #[error("no descriptor is left: raise the limit (ulimit -n, LimitNOFILE=)")]
+    Descriptors {
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
     /// Signals cannot be waited for.
     #[error("signals cannot be waited for")]
     Signals(#[from] pollux_poller::Error),

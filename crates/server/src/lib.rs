@@ -13,6 +13,7 @@
 //! | `respond`, `answer`, `reply`, `files` | what is answered |
 //! | `first_line` | what a request says without being parsed |
 //! | `proxy` | the reverse proxy |
+//! | `master` | its processes: who holds the sockets, who serves, reloads |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
 //! | `descriptors` | how many connections the descriptor limit allows |
 //! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them, and what is told unasked |
@@ -27,6 +28,7 @@ mod error;
 mod files;
 mod first_line;
 mod log;
+pub mod master;
 pub mod proxy;
 mod reply;
 mod request_times;

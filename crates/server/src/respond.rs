@@ -61,7 +61,8 @@ fn respond_with_metrics(
     if request.target.path() != Some("/metrics") {
         return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {});
     }
-    answer::document(actions, &shared.date, manner, FORMAT, stats::metrics(overview))
+    let page = overview.supervised.with_ended(stats::metrics(overview));
+    answer::document(actions, &shared.date, manner, FORMAT, page)
 }
 
 /// OPTIONS, and methods that are not for this server.

@@ -21,17 +21,19 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{
     Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, Signal, Signals,
+    Sockets,
 };
 use pollux_poller::Mechanism;
 
-use crate::config::{Answer, ServeConfig};
+use crate::config::{Answer, ServeConfig, Watching};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
-use crate::stats::{ControlSession, ControlShared, Overview};
+use crate::master::{Link, Order};
+use crate::stats::{ControlSession, ControlShared, Ended, Overview};
 use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, overview};
 pub(crate) use describe::{shortage, url};
-pub(crate) use listen::explained;
+pub(crate) use listen::{explained, explained_open};
 pub(crate) use watch::Watch;
 
 /// What is tried when no poller is named, best first.
@@ -100,6 +102,7 @@ impl Server {
             (0..config.loops.threads).map(|_| Arc::default()).collect();
         let (group, driver, refused) = start_group(config, &counters, &logs)?;
         let remedy = remedy_for_full(config, limit());
+        let endpoints = Endpoints::open(&config.watching)?;
         let parts = Parts {
             overview: overview(config, &group, driver, &counters),
             banner: banner(config, group.addresses(), driver, &refused),
@@ -109,20 +112,16 @@ impl Server {
             logs,
             error_writer,
             // The group knows those that it opened.
-            paths: SocketPaths::default(),
+            paths: SocketPaths(endpoints.paths()),
         };
-        Self::assemble(parts, config.watching.stats.as_ref(), config.watching.control.as_deref())
+        Self::assemble(parts, endpoints)
     }
 
     /// A server of loops that run already, with its endpoints.
     ///
     /// # Errors
     /// An endpoint could not be started; the loops are ended then.
-    pub(crate) fn assemble(
-        parts: Parts,
-        stats: Option<&ListenAddress>,
-        control: Option<&Path>,
-    ) -> Result<Self, ServerError> {
+    pub(crate) fn assemble(parts: Parts, endpoints: Endpoints) -> Result<Self, ServerError> {
         let Parts { group, overview, logs, error_writer, watch, drain_timeout, banner, paths } =
             parts;
         let mut server = Self {
@@ -137,7 +136,7 @@ impl Server {
             banner,
             paths,
         };
-        match server.start_endpoints(stats, control) {
+        match server.start_endpoints(endpoints) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.abort();
@@ -177,7 +176,16 @@ impl Server {
     ///
     /// # Errors
     /// What ended a loop, when no signal did.
-    pub fn run(mut self, signals: &mut Signals) -> Result<(), ServerError> {
+    pub fn run(self, signals: &mut Signals) -> Result<(), ServerError> {
+        self.run_under(signals, None)
+    }
+
+    /// As [`Server::run`], under a master perhaps. Its waker of `signals` is used when it says something.
+    pub(crate) fn run_under(
+        mut self,
+        signals: &mut Signals,
+        mut master: Option<&mut Link>,
+    ) -> Result<(), ServerError> {
         let mut is_draining = false;
         while !self.has_ended(is_draining) {
             let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
@@ -194,11 +202,52 @@ impl Server {
                 }
                 Some(Signal::User1) | None => {}
             }
+            if let Some(link) = &mut master {
+                for order in link.orders() {
+                    is_draining |= self.obey(order);
+                }
+                link.ask(&self.overview);
+            }
             if self.watched.elapsed() >= IDLE_TICK {
                 self.look();
+                if let Some(link) = &mut master {
+                    link.report(&self.overview);
+                }
             }
         }
-        self.join()
+        let overview = Arc::clone(&self.overview);
+        let outcome = self.join();
+        if let Some(link) = master {
+            link.report(&overview);
+        }
+        outcome
+    }
+
+    /// Does what the master says; whether the server drains because of it.
+    fn obey(&mut self, order: Order) -> bool {
+        let drains = matches!(order, Order::Drain | Order::Gone);
+        match order {
+            Order::Drain => self.hand_over("another worker takes the connections: draining"),
+            Order::Gone => self.hand_over("the master is gone: draining"),
+            Order::Reopen => self.reopen_logs(),
+            Order::Ended(page) => self.overview.supervised.set_ended(Ended::of_page(&page)),
+            Order::Reloads(text) => self.overview.supervised.set_reloads(text),
+        }
+        drains
+    }
+
+    /// Leaves the sockets, those of the endpoints too, to whoever has them as well.
+    fn hand_over(&self, why: &str) {
+        self.tell_of_signal(why);
+        self.drain();
+        for (_, group) in &self.endpoints {
+            group.drain(self.drain_timeout);
+        }
+    }
+
+    /// Takes sockets over that are to be removed at the end.
+    pub(crate) fn own(&mut self, paths: SocketPaths) {
+        self.paths = paths;
     }
 
     /// Looks at the counters and writes the error log, without waiting for its reader. Call it about
@@ -270,36 +319,32 @@ impl Server {
         is_lost
     }
 
-    fn start_endpoints(
-        &mut self,
-        stats: Option<&ListenAddress>,
-        control: Option<&Path>,
-    ) -> Result<(), ServerError> {
-        if let Some(address) = stats {
+    fn start_endpoints(&mut self, endpoints: Endpoints) -> Result<(), ServerError> {
+        let failed = |part| move |cause| ServerError::Group { part, cause };
+        let Endpoints { stats, control } = endpoints;
+        if let Some(sockets) = stats {
             let overview = Arc::clone(&self.overview);
             let make = move |_| Ok::<_, ServerError>(Shared::for_metrics(Arc::clone(&overview)));
-            let group = Group::start::<HttpSession, _, _>(&endpoint(address.clone()), make);
-            let group = group.map_err(|cause| explained(STATS, "--stats", cause))?;
+            let group = Group::start_on::<HttpSession, _, _>(&endpoint(), sockets, make);
+            let group = group.map_err(failed(STATS))?;
             self.banner.push(format!("metrics: {}", url(&group.addresses()[0], "/metrics")));
             self.endpoints.push((STATS, group));
         }
-        if let Some(path) = control {
+        if let Some(sockets) = control {
             let shared = ControlShared { overview: Arc::clone(&self.overview) };
             let make = move |_| Ok::<_, ServerError>(shared.clone());
-            let address = ListenAddress::Unix(path.to_owned());
-            let group = Group::start::<ControlSession, _, _>(&endpoint(address), make);
-            let group = group.map_err(|cause| explained(CONTROL, "--control", cause))?;
+            let group = Group::start_on::<ControlSession, _, _>(&endpoint(), sockets, make);
+            let group = group.map_err(failed(CONTROL))?;
+            self.banner.push(format!("control: {}", group.addresses()[0]));
             self.endpoints.push((CONTROL, group));
-            close_to_others(path)?;
-            self.banner.push(format!("control: unix:{}", path.display()));
         }
         Ok(())
     }
 }
 
 const SERVER: &str = "server";
-const STATS: &str = "stats endpoint";
-const CONTROL: &str = "control socket";
+pub(crate) const STATS: &str = "stats endpoint";
+pub(crate) const CONTROL: &str = "control socket";
 
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_group(
@@ -359,10 +404,41 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
     }
 }
 
+/// The sockets of a server's endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    pub(crate) stats: Option<Sockets>,
+    pub(crate) control: Option<Sockets>,
+}
+
+impl Endpoints {
+    /// Opens what `watching` names.
+    ///
+    /// # Errors
+    /// [`ServerError::Listen`], or the control socket could not be closed to others.
+    fn open(watching: &Watching) -> Result<Self, ServerError> {
+        let open = |address: ListenAddress, part, flag| {
+            let opened = Sockets::open(&[address], Listeners::Exclusive, 1);
+            opened.map_err(|cause| explained_open(part, flag, cause))
+        };
+        let stats = watching.stats.clone().map(|address| open(address, STATS, "--stats"));
+        let stats = stats.transpose()?;
+        let Some(path) = &watching.control else { return Ok(Self { stats, control: None }) };
+        let control = open(ListenAddress::Unix(path.clone()), CONTROL, "--control")?;
+        close_to_others(path)?;
+        Ok(Self { stats, control: Some(control) })
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let all = [&self.stats, &self.control].into_iter().flatten();
+        all.flat_map(Sockets::paths).collect()
+    }
+}
+
 /// A small group for an endpoint.
-fn endpoint(address: ListenAddress) -> GroupConfig {
+fn endpoint() -> GroupConfig {
     GroupConfig {
-        listen: vec![address],
+        listen: Vec::new(),
         driver: Driver::Readiness(Mechanism::Poll),
         threads: 1,
         listeners: Listeners::Reuseport,
@@ -373,7 +449,7 @@ fn endpoint(address: ListenAddress) -> GroupConfig {
 }
 
 /// Commands are for the user who runs the server.
-fn close_to_others(path: &Path) -> Result<(), ServerError> {
+pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
     let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
     set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
 }

@@ -41,8 +41,26 @@ impl<T: Table> Flags<T> {
     /// # Errors
     /// When the file cannot be read, or every mistake of both.
     pub fn read(&self) -> Result<T, Mistakes> {
+        self.flags.given.clone().over(self.file()?).read()
+    }
+
+    /// What the file says that `--config` names, unread; nothing without one.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn file(&self) -> Result<Given, Mistakes> {
         let file = self.config.as_deref().map(|path| Given::from_file(path, "--config"));
-        self.flags.given.clone().over(file.transpose()?.unwrap_or_default()).read()
+        Ok(file.transpose()?.unwrap_or_default())
+    }
+
+    /// What was said by flags, and by this text of a file with this name in place of the file itself:
+    /// for a program that was started with the flags of another one, and has the file from it.
+    ///
+    /// # Errors
+    /// Every mistake of both.
+    pub fn read_with(&self, file: Option<(&str, &str)>) -> Result<T, Mistakes> {
+        let file = file.map_or_else(Given::default, |(name, text)| Given::from_toml(text, name));
+        self.flags.given.clone().over(file).read()
     }
 }
 

@@ -49,6 +49,12 @@ impl Given {
         Ok(Self::from_toml(&text, &name))
     }
 
+    /// Name and text of the file, where there is one.
+    #[must_use]
+    pub fn file(&self) -> Option<(&str, &str)> {
+        self.file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
     /// Adds what the flag of key `name` said; a switch says `true`.
     pub fn flag(&mut self, name: &str, texts: Vec<String>) {
         self.flags.insert(name.to_owned(), texts);

@@ -33,8 +33,8 @@ use crate::counters::ServerCounter;
 use crate::first_line::{is_blank, is_head, is_tls, request_line};
 use crate::log::{Entry, Event, Proxied};
 
-/// How long a drained proxy waits for the first request of a connection: one that was on its way
-/// when the connection was accepted has arrived by then.
+/// How long a drained proxy waits for a request on a connection: one that was on its way has arrived
+/// by then, and is answered as the last one.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// One client connection.
@@ -177,11 +177,10 @@ impl Client {
     pub(super) fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         self.is_draining = true;
         match self.phase {
-            Phase::Fresh => {
+            Phase::Fresh | Phase::Idle => {
                 let grace = shared.deadline(DRAIN_GRACE);
                 actions.set_deadline(actions.deadline().min(grace));
             }
-            Phase::Idle => actions.close(),
             Phase::Head => {}
             Phase::Busy(at) => shared.exchange(at).is_last = true,
         }

@@ -15,8 +15,9 @@ use super::shared::{ProxyShared, backends_of};
 use crate::counters::ServerCounters;
 use crate::descriptors::{KEPT, limit};
 use crate::log::ErrorWriter;
-use crate::serve::{Parts, SocketPaths, Watch, explained, shortage, start_on_first, url};
-use crate::stats::{LoopSource, Overview};
+use crate::master::ProxySockets;
+use crate::serve::{Parts, SocketPaths, Watch, shortage, start_on_first, url};
+use crate::stats::{LoopSource, Overview, Supervised};
 use crate::{Logs, Server, ServerError};
 
 const PROXY: &str = "proxy";
@@ -36,16 +37,33 @@ impl Server {
     /// # Panics
     /// Without an address, a backend or a thread.
     pub fn start_proxy(config: &ProxyConfig) -> Result<Self, ServerError> {
+        let sockets = ProxySockets::open(config)?;
+        let mut paths = SocketPaths(sockets.paths());
+        let mut server = Self::start_proxy_on(config, &sockets)?;
+        server.own(std::mem::take(&mut paths));
+        Ok(server)
+    }
+
+    /// As [`Server::start_proxy`], on sockets that somebody else opened, and whose paths are theirs
+    /// to remove.
+    ///
+    /// # Errors
+    /// [`ServerError`]; what was started already is ended.
+    ///
+    /// # Panics
+    /// Without a backend or a thread.
+    pub fn start_proxy_on(
+        config: &ProxyConfig,
+        sockets: &ProxySockets,
+    ) -> Result<Self, ServerError> {
         assert!(config.servers().next().is_some(), "a proxy has a backend");
         let logs = Logs::of(PROXY, config.watching.log_level);
         let error_writer = ErrorWriter::open(&config.watching.error_log)?;
         let backends = backends_of(config);
         let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
         let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
-        let listen = Sockets::open(&config.listen(), config.loops.listeners, config.loops.threads);
-        let sockets = listen.map_err(|cause| not_listening(GroupError::Listen(cause)))?;
-        let paths = SocketPaths(sockets.paths());
-        let (group, driver, refused) = start_group(config, &sockets, &backends, &counters, &logs)?;
+        let (clients, endpoints) = sockets.divided()?;
+        let (group, driver, refused) = start_group(config, &clients, &backends, &counters, &logs)?;
         let connections_max = connections_max(config);
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
@@ -60,14 +78,10 @@ impl Server {
             group,
             logs,
             error_writer,
-            paths,
+            paths: SocketPaths::default(),
         };
-        Self::assemble(parts, config.watching.stats.as_ref(), config.watching.control.as_deref())
+        Self::assemble(parts, endpoints)
     }
-}
-
-fn not_listening(cause: GroupError) -> ServerError {
-    explained(PROXY, "--listen", cause)
 }
 
 /// Client connections that so many descriptors allow: each may need one to a backend.
@@ -144,6 +158,7 @@ fn overview(
         loops: loops.collect(),
         backends: Arc::clone(backends),
         descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
+        supervised: Supervised::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use pollux_engine::{Driver, Group, ListenAddress};
 use crate::ServerCounters;
 use crate::config::{Answer, ServeConfig};
 use crate::descriptors::{connections_max, connections_within, limit};
-use crate::stats::{LoopSource, Overview};
+use crate::stats::{LoopSource, Overview, Supervised};
 
 /// What the endpoints show of a running group.
 pub(super) fn overview(
@@ -37,6 +37,7 @@ pub(super) fn overview(
         loops: loops.collect(),
         backends: Arc::default(),
         descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
+        supervised: Supervised::default(),
     }
 }
 

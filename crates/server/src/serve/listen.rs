@@ -12,8 +12,20 @@ use crate::ServerError;
 
 /// What an error of the group `part`, whose address the flag sets, is to the user.
 pub(crate) fn explained(part: &'static str, flag: &'static str, cause: GroupError) -> ServerError {
-    let GroupError::Listen(ListenError::System { address, cause, .. }) = cause else {
-        return ServerError::Group { part, cause };
+    match cause {
+        GroupError::Listen(cause) => explained_open(part, flag, cause),
+        cause => ServerError::Group { part, cause },
+    }
+}
+
+/// What it is that an address of `part`, which the flag sets, could not be opened.
+pub(crate) fn explained_open(
+    part: &'static str,
+    flag: &'static str,
+    cause: ListenError,
+) -> ServerError {
+    let ListenError::System { address, cause, .. } = cause else {
+        return ServerError::Group { part, cause: GroupError::Listen(cause) };
     };
     let reason = reason(&address, flag, Errno::from_io_error(&cause), holder);
     ServerError::Listen { reason, cause }

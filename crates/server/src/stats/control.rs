@@ -19,13 +19,15 @@ const LINE_BYTES_MAX: usize = 1024;
 /// Time between two commands.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// The commands, and what they show.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 10] = [
     ("show activity", "every counter that is not 0, summed up and for each loop"),
     ("show info", "version, addresses, limits"),
     ("show fd", "what each loop knows of its descriptors; stops all loops for a moment"),
     ("show servers", "a proxy's backends: weight, health, requests"),
     ("set server NAME drain|ready", "gives a backend no new requests, or again"),
     ("set server NAME weight N", "changes a backend's share, 1 to 256"),
+    ("reload", "has the proxy's master read the settings anew"),
+    ("show reloads", "how reloads went, and why the last one failed"),
     ("help", "this list"),
     ("quit", "ends the connection"),
 ];
@@ -112,6 +114,8 @@ fn answer(overview: &Overview, command: &str) -> String {
         ["show", "fd"] => descriptors(overview),
         ["show", "servers"] => servers(overview),
         ["set", "server", name, order @ ..] => set_server(overview, name, order),
+        ["reload"] => overview.supervised.reload(),
+        ["show", "reloads"] => overview.supervised.reloads(),
         ["help"] | [] => help(),
         _ => {
             let shown: String = command.chars().filter(|c| !c.is_control()).take(80).collect();

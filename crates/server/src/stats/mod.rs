@@ -5,8 +5,10 @@
 
 mod activity;
 mod control;
+mod ended;
 mod metrics;
 mod servers;
+mod supervised;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,8 +21,10 @@ use crate::proxy::{Backend, ProxyCounters};
 
 pub use activity::{activity, info};
 pub use control::{ControlSession, ControlShared};
+pub use ended::Ended;
 pub use metrics::metrics;
 pub use servers::{servers, set_server};
+pub use supervised::Supervised;
 
 /// What can be read of one loop while it runs.
 #[derive(Clone, Debug)]
@@ -52,6 +56,8 @@ pub struct Overview {
     pub backends: Arc<[Backend]>,
     /// Looks at the descriptors.
     pub descriptors: Descriptors,
+    /// What is known of a master.
+    pub supervised: Supervised,
 }
 
 impl fmt::Debug for Overview {

@@ -30,6 +30,7 @@ fn overview(with_poller: bool) -> Arc<Overview> {
         facts: vec![("listen".to_owned(), "127.0.0.1:1".to_owned())],
         loops: vec![source(3), source(4)],
         descriptors: Box::new(descriptors),
+        supervised: Supervised::default(),
     })
 }
 

@@ -1,0 +1,97 @@
+//! kill -9 of a worker, of the master, of a backend, under load.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+
+use crate::stage::{Backend, Client, Clients, Outcome, PATIENCE, Proxy, is_alive};
+
+const LOST: Outcome = Outcome::Lost;
+
+#[test]
+fn a_killed_worker_costs_only_what_it_had_under_way() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+    let clients = Clients::start(proxy.address, 4);
+    let mut workers = vec![proxy.one_worker(&[])];
+    for _ in 0..3 {
+        clients.await_right(100);
+        kill_process(*workers.last().expect("one"), Signal::KILL).expect("it runs");
+        proxy.says("another one is started in ");
+        clients.await_right(100);
+        workers.push(proxy.one_worker(&workers));
+    }
+    let (right, failed) = clients.end();
+    // A connection of each client, three times; who connects waits in the queue meanwhile.
+    assert!(failed.len() <= 12, "of {right}: {failed:?}");
+    assert!(failed.iter().all(|(outcome, _)| *outcome == LOST), "{failed:?}");
+    proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
+    // Of a killed worker at most the last second is not counted.
+    let counted = proxy.metric("pollux_http_requests_total", "\"get\"");
+    assert!(counted > 0 && counted <= right + 12, "{counted} of {right}");
+}
+
+#[test]
+fn workers_end_with_their_connections_when_the_master_is_killed() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+    let worker = proxy.one_worker(&[]);
+    let clients = Clients::start(proxy.address, 4);
+    clients.await_right(100);
+    proxy.signal(Signal::KILL);
+    proxy.ended();
+    let end = Instant::now() + PATIENCE;
+    while is_alive(worker) {
+        assert!(Instant::now() < end, "the worker goes on without a master");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (_, failed) = clients.end();
+    // What was under way was answered; afterwards nobody listens.
+    let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    TcpStream::connect(proxy.address).expect_err("nobody has the socket any more");
+}
+
+#[test]
+fn a_master_that_is_told_to_end_answers_what_is_under_way() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+    let clients = Clients::start(proxy.address, 4);
+    clients.await_right(100);
+    proxy.signal(Signal::TERM);
+    assert!(proxy.ended().success());
+    let (_, failed) = clients.end();
+    let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(proxy.workers().is_empty());
+}
+
+#[test]
+fn a_backend_that_is_gone_is_answered_for_and_comes_back() {
+    let one = Backend::start();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let gone = nobody.local_addr().expect("bound");
+    drop(nobody);
+    let proxy = Proxy::start(&[gone], "down_time = \"1ms\"");
+    let mut client = Client::default();
+    assert_eq!(client.ask(proxy.address, "/a").0, Outcome::Refused);
+    proxy.write_settings(&[gone, one.address], "");
+    assert!(proxy.reload().0);
+    for path in ["/b", "/c", "/d"] {
+        assert_eq!(Client::default().ask(proxy.address, path).0, Outcome::Right);
+    }
+}
+
+#[test]
+fn a_proxy_that_cannot_start_says_why_and_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pollux"));
+    command.current_dir(folder.path()).args(["proxy", "--backend", "127.0.0.1:1"]);
+    command.args(["--listen", "127.0.0.1:0", "--access-log", "no/such/log"]);
+    let ended = command.output().expect("it runs");
+    assert_eq!(ended.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(told.contains("access log") && told.contains("No such file"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}

@@ -1,0 +1,56 @@
+//! New settings while requests are under way: none of them fails, and nothing is counted twice or lost.
+
+use rustix::process::Signal;
+
+use crate::stage::{Backend, Client, Clients, Outcome, Proxy};
+
+#[test]
+fn no_request_fails_while_settings_are_read_anew_again_and_again() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+    let clients = Clients::start(proxy.address, 4);
+    let mut workers = vec![proxy.one_worker(&[])];
+    for round in 0..6 {
+        clients.await_right(200);
+        // With another number of threads each time.
+        proxy.write_settings(&[backend.address], &format!("threads = {}", 1 + round % 3));
+        if round % 2 == 0 {
+            proxy.signal(Signal::HUP);
+            proxy.says("reloaded: process ");
+        } else {
+            assert_eq!(proxy.reload(), (true, "reloaded\n".to_owned()));
+        }
+        clients.await_right(50);
+        workers.push(proxy.one_worker(&workers));
+    }
+    let (right, failed) = clients.end();
+    assert!(right >= 1500, "{right}");
+    assert!(failed.is_empty(), "of {right}: {failed:?}");
+    // What the workers that have ended counted is on the page of the one that runs.
+    proxy.await_metric("pollux_http_requests_total", "\"get\"", right);
+    proxy.await_metric("pollux_http_answers_total", "2xx", right);
+    proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
+    proxy.signal(Signal::TERM);
+    assert!(proxy.ended().success());
+}
+
+#[test]
+fn wrong_settings_are_told_and_the_old_ones_stay() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "threads = 1");
+    let worker = proxy.one_worker(&[]);
+    proxy.write_settings(&[backend.address], "threads = 0");
+    let (is_well, told) = proxy.reload();
+    assert!(!is_well && told.contains("p.toml:4:11: threads = 0: expected"), "{told}");
+    proxy.signal(Signal::HUP);
+    proxy.says("not reloaded, the old settings stay: p.toml:4:11: threads = 0");
+    // What is found only when the worker opens it.
+    proxy.write_settings(&[backend.address], "access_log = \"no/such/folder/log\"");
+    let (is_well, told) = proxy.reload();
+    assert!(!is_well && told.contains("no/such/folder/log"), "{told}");
+    assert_eq!(proxy.one_worker(&[]), worker);
+    assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
+    proxy.write_settings(&[backend.address], "threads = 2");
+    assert!(proxy.reload().0);
+    proxy.one_worker(&[worker]);
+}

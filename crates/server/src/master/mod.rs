@@ -1,0 +1,472 @@
+//! The master of a proxy: it holds the listening sockets, starts workers and supervises them.
+//!
+//! ```text
+//!               settings, sockets                 takes connections
+//!  Starting ──────────────────────► Serving ◄──────────────────────── one at a time
+//!     │ fails, or too late             │ another one serves          ▲
+//!     ▼                                ▼                             │ after a while that doubles
+//!   gone ◄── in time, or killed ── Draining        dies: ────────────┘
+//! ```
+//!
+//! A worker is this program, started anew with the same words; there is no fork of a process that has
+//! threads. It gets duplicates of the sockets, so a connection that waits in a queue outlives every
+//! worker. The master has one thread, opens no connection and reads no byte of a client.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `holding` | the sockets, by what the settings say |
+//! | `workers` | a worker as the master has it |
+//! | `boarding` | the master as a worker has it |
+//! | `frames` | what they tell each other |
+
+mod boarding;
+mod frames;
+mod holding;
+mod workers;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use pollux_engine::{Signal, Signals};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::ServerError;
+use crate::proxy::ProxyConfig;
+use crate::stats::Ended;
+pub use boarding::Boarding;
+pub(crate) use boarding::{Link, Order};
+use frames::{Frame, Kind};
+pub use holding::ProxySockets;
+use workers::{State, Worker};
+
+/// For a worker to take connections: files are opened and rings made, nothing else.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Beyond the drain timeout, for a worker to end by itself.
+const DRAIN_GRACE: Duration = Duration::from_secs(5);
+/// For a worker whose link has ended to end itself.
+const DEAF_GRACE: Duration = Duration::from_secs(1);
+/// The first wait before a worker that died is started again; it doubles each time.
+const RESTART_FIRST: Duration = Duration::from_millis(50);
+/// The longest.
+const RESTART_LAST: Duration = Duration::from_secs(10);
+/// A worker that served so long died of something new.
+const SERVED_WELL: Duration = Duration::from_secs(10);
+/// How often times are looked at, with workers that start or end and without.
+const TICK_SHORT: Duration = Duration::from_millis(20);
+const TICK_LONG: Duration = Duration::from_secs(1);
+
+/// Settings as the command line reads them.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What they mean.
+    pub config: ProxyConfig,
+    /// The name of the file, a line feed, and its text, for workers; empty without a file.
+    pub file: String,
+}
+
+/// What the master is given by the command line.
+pub struct Ways {
+    /// The words behind the program's name.
+    pub words: Vec<OsString>,
+    /// Reads the settings anew; or says what is wrong with them.
+    pub read: Box<dyn Fn() -> Result<Settings, String>>,
+    /// Tells the user.
+    pub say: Box<dyn Fn(&str)>,
+}
+
+/// Why a proxy ended unasked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MasterError {
+    /// An address could not be listened on.
+    #[error(transparent)]
+    Listen(#[from] ServerError),
+    /// The first worker could not start.
+    #[error("{why}")]
+    Start {
+        /// What it said, or how it ended.
+        why: String,
+    },
+    /// A system call failed.
+    #[error("{call} failed")]
+    System {
+        /// Which one.
+        call: &'static str,
+        /// What the kernel said.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// A master that runs.
+pub struct Master {
+    ways: Ways,
+    settings: Settings,
+    sockets: ProxySockets,
+    workers: Vec<Worker>,
+    /// A reload that waits for its worker.
+    next: Option<(Settings, ProxySockets, u32)>,
+    reloads: Reloads,
+    /// What workers counted that are gone.
+    ended: Ended,
+    restart: Restart,
+    has_served: bool,
+    is_ending: bool,
+}
+
+/// How reloads went.
+#[derive(Debug, Default)]
+struct Reloads {
+    done: u64,
+    failed: u64,
+    why: String,
+    /// Somebody asked for one while another one was under way.
+    is_wanted: bool,
+}
+
+/// When a worker that died is started again.
+#[derive(Debug)]
+struct Restart {
+    at: Option<Instant>,
+    wait: Duration,
+}
+
+impl Restart {
+    /// A worker that was started then has died; says how long to wait.
+    fn after(&mut self, started: Instant, now: Instant) -> Duration {
+        if now.duration_since(started) >= SERVED_WELL {
+            self.wait = RESTART_FIRST;
+        }
+        let wait = self.wait;
+        self.at = Some(now + wait);
+        self.wait = (wait * 2).min(RESTART_LAST);
+        wait
+    }
+}
+
+impl Master {
+    /// Opens what the settings name, and starts the first worker.
+    ///
+    /// # Errors
+    /// [`MasterError::Listen`], [`MasterError::System`].
+    pub fn start(settings: Settings, ways: Ways) -> Result<Self, MasterError> {
+        let sockets = ProxySockets::open(&settings.config)?;
+        let mut master = Self {
+            ways,
+            settings,
+            sockets,
+            workers: Vec::new(),
+            next: None,
+            reloads: Reloads::default(),
+            ended: Ended::default(),
+            restart: Restart { at: None, wait: RESTART_FIRST },
+            has_served: false,
+            is_ending: false,
+        };
+        master.start_worker().map_err(|cause| MasterError::System { call: "spawn", cause })?;
+        Ok(master)
+    }
+
+    /// Runs until SIGTERM or SIGINT and lets the workers drain then; a second one ends them at once.
+    /// SIGHUP reads the settings anew.
+    ///
+    /// # Errors
+    /// The first worker could not start; the kernel refuses to wait.
+    pub fn run(mut self, signals: &mut Signals) -> Result<(), MasterError> {
+        loop {
+            self.wait(signals)?;
+            while let Some(signal) = signals.take() {
+                self.on_signal(signal);
+            }
+            for at in 0..self.workers.len() {
+                for frame in self.workers[at].hear() {
+                    self.on_frame(at, frame);
+                }
+            }
+            self.bury()?;
+            self.look_at_times();
+            if self.is_ending && self.workers.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait(&self, signals: &Signals) -> Result<(), MasterError> {
+        let is_settled = self.restart.at.is_none()
+            && self
+                .workers
+                .iter()
+                .all(|worker| worker.state == State::Serving && worker.fd().is_some());
+        let tick = if is_settled { TICK_LONG } else { TICK_SHORT };
+        let (signal_fd, links) = (signals.fd(), self.workers.iter().filter_map(Worker::fd));
+        let fds = std::iter::once(signal_fd).chain(links);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = Timespec::try_from(tick).expect("a second at most");
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(MasterError::System { call: "poll", cause: errno.into() }),
+        }
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::HangUp => self.reload(),
+            Signal::Terminate | Signal::Interrupt if self.is_ending => {
+                self.workers.iter_mut().for_each(Worker::kill);
+            }
+            Signal::Terminate | Signal::Interrupt => {
+                self.is_ending = true;
+                self.restart.at = None;
+                let by = self.drain_end();
+                self.workers.iter_mut().for_each(|worker| drain(worker, by));
+                // Who comes now is better refused than left in a queue that nobody takes from.
+                let sockets = std::mem::take(&mut self.sockets);
+                remove(&sockets.paths(), &[]);
+            }
+            Signal::User1 => {}
+        }
+    }
+
+    fn on_frame(&mut self, at: usize, Frame { kind, text }: Frame) {
+        let is_serving = self.workers[at].state == State::Serving;
+        match kind {
+            Kind::Ready => self.serves(at, &text),
+            Kind::Failed => self.workers[at].failure = Some(text),
+            Kind::Reload if is_serving => self.reload(),
+            Kind::Counts => {
+                self.workers[at].counts = text;
+                if !is_serving {
+                    self.tell_of_ended();
+                }
+            }
+            Kind::Reload | Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
+        }
+    }
+
+    /// A worker takes connections: the others end.
+    fn serves(&mut self, at: usize, banner: &str) {
+        let is_late = !matches!(self.workers[at].state, State::Starting(_));
+        if is_late || self.is_ending {
+            let by = self.drain_end();
+            return drain(&mut self.workers[at], by);
+        }
+        self.workers[at].state = State::Serving;
+        self.restart.at = None;
+        let by = self.drain_end();
+        for other in (0..self.workers.len()).filter(|other| *other != at) {
+            drain(&mut self.workers[other], by);
+        }
+        if !std::mem::replace(&mut self.has_served, true) && !self.settings.config.watching.is_quiet
+        {
+            banner.lines().for_each(|line| (self.ways.say)(line));
+        }
+        let is_reload = self.next.as_ref().is_some_and(|next| next.2 == self.workers[at].id());
+        if let Some((settings, sockets, id)) = self.next.take_if(|_| is_reload) {
+            let old = std::mem::replace(&mut self.sockets, sockets);
+            remove(&old.paths(), &self.sockets.paths());
+            self.settings = settings;
+            self.reloads.done += 1;
+            self.reloads.why.clear();
+            (self.ways.say)(&format!("reloaded: process {id} serves"));
+        }
+        self.tell_of_ended();
+        self.tell_of_reloads();
+        self.reload_if_wanted();
+    }
+
+    /// Reads the settings anew and starts a worker with them, beside the one that serves.
+    fn reload(&mut self) {
+        if self.is_ending {
+            return;
+        }
+        if self.next.is_some() {
+            self.reloads.is_wanted = true;
+            return;
+        }
+        let read = (self.ways.read)().and_then(|settings| {
+            let sockets = self.sockets.changed_to(&settings.config);
+            Ok((settings, sockets.map_err(|error| error.to_string())?))
+        });
+        let started = read.and_then(|(settings, sockets)| {
+            let started = self.start_with(&sockets, &settings.file);
+            match started {
+                Ok(id) => Ok((settings, sockets, id)),
+                Err(error) => {
+                    remove(&sockets.paths(), &self.sockets.paths());
+                    Err(format!("no worker could be started: {error}"))
+                }
+            }
+        });
+        match started {
+            Ok(next) => self.next = Some(next),
+            Err(why) => self.reload_failed(&why),
+        }
+    }
+
+    /// The old settings stay; what the signal promises beside, new logs, is done.
+    fn reload_failed(&mut self, why: &str) {
+        self.reloads.failed += 1;
+        why.clone_into(&mut self.reloads.why);
+        (self.ways.say)(&format!("not reloaded, the old settings stay: {why}"));
+        for worker in self.workers.iter_mut().filter(|worker| worker.state == State::Serving) {
+            worker.tell(Kind::Reopen, "");
+        }
+        self.tell_of_reloads();
+        self.reload_if_wanted();
+    }
+
+    fn reload_if_wanted(&mut self) {
+        if self.next.is_none() && std::mem::take(&mut self.reloads.is_wanted) {
+            self.reload();
+        }
+    }
+
+    /// Takes leave of workers that have ended.
+    fn bury(&mut self) -> Result<(), MasterError> {
+        let mut at = 0;
+        while at < self.workers.len() {
+            let Some(status) = self.workers[at].ended() else {
+                at += 1;
+                continue;
+            };
+            // What it said last may have come with its end.
+            for frame in self.workers[at].hear() {
+                self.on_frame(at, frame);
+            }
+            let worker = self.workers.remove(at);
+            self.ended.add_page(&worker.counts);
+            self.ended_so(&worker, status)?;
+            self.tell_of_ended();
+        }
+        Ok(())
+    }
+
+    fn ended_so(&mut self, worker: &Worker, status: ExitStatus) -> Result<(), MasterError> {
+        let id = worker.id();
+        let why = worker.failure.clone().unwrap_or_else(|| format!("process {id} ended: {status}"));
+        if let Some((_, sockets, _)) = self.next.take_if(|next| next.2 == id) {
+            remove(&sockets.paths(), &self.sockets.paths());
+            self.reload_failed(&why);
+        }
+        if !self.has_served && !self.is_ending {
+            return Err(MasterError::Start { why });
+        }
+        let may_serve = |other: &Worker| matches!(other.state, State::Starting(_) | State::Serving);
+        let is_last = !self.workers.iter().any(may_serve);
+        if !self.is_ending && is_last && self.restart.at.is_none() {
+            let wait = self.restart.after(worker.started, Instant::now());
+            (self.ways.say)(&format!("{why}; another one is started in {wait:?}"));
+        }
+        Ok(())
+    }
+
+    fn look_at_times(&mut self) {
+        let now = Instant::now();
+        for worker in &mut self.workers {
+            match worker.state {
+                State::Starting(by) if by <= now => {
+                    worker.failure.get_or_insert_with(|| "it did not start in time".to_owned());
+                    worker.kill();
+                }
+                State::Draining(by) if by <= now => {
+                    let id = worker.id();
+                    (self.ways.say)(&format!("process {id} did not end in time and is killed"));
+                    worker.kill();
+                }
+                // It is gone, or about to be.
+                State::Serving if worker.fd().is_none() => {
+                    worker.state = State::Draining(now + DEAF_GRACE);
+                }
+                _ => {}
+            }
+        }
+        if self.restart.at.take_if(|at| *at <= now).is_some()
+            && let Err(error) = self.start_worker()
+        {
+            let wait = self.restart.after(now, now);
+            (self.ways.say)(&format!("no worker could be started: {error}; again in {wait:?}"));
+        }
+    }
+
+    fn start_worker(&mut self) -> io::Result<u32> {
+        let sockets = std::mem::take(&mut self.sockets);
+        let file = std::mem::take(&mut self.settings.file);
+        let started = self.start_with(&sockets, &file);
+        (self.sockets, self.settings.file) = (sockets, file);
+        started
+    }
+
+    fn start_with(&mut self, sockets: &ProxySockets, file: &str) -> io::Result<u32> {
+        let by = Instant::now() + START_TIMEOUT;
+        let worker = Worker::start(sockets, file, &self.ways.words, by)?;
+        let id = worker.id();
+        self.workers.push(worker);
+        Ok(id)
+    }
+
+    fn drain_end(&self) -> Instant {
+        Instant::now() + self.settings.config.limits.drain_timeout + DRAIN_GRACE
+    }
+
+    /// Has the worker that serves show what others counted that don't.
+    fn tell_of_ended(&mut self) {
+        let mut ended = self.ended.clone();
+        let others = self.workers.iter().filter(|worker| worker.state != State::Serving);
+        others.for_each(|worker| ended.add_page(&worker.counts));
+        let page = ended.page();
+        self.tell_serving(Kind::Ended, &page);
+    }
+
+    fn tell_of_reloads(&mut self) {
+        let Reloads { done, failed, why, .. } = &self.reloads;
+        let text = format!("{done} done, {failed} failed\n{why}");
+        self.tell_serving(Kind::Reloads, text.trim_end());
+    }
+
+    fn tell_serving(&mut self, kind: Kind, text: &str) {
+        for worker in self.workers.iter_mut().filter(|worker| worker.state == State::Serving) {
+            worker.tell(kind, text);
+        }
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        remove(&self.sockets.paths(), &[]);
+    }
+}
+
+fn drain(worker: &mut Worker, by: Instant) {
+    if matches!(worker.state, State::Starting(_) | State::Serving) {
+        worker.state = State::Draining(by);
+        worker.tell(Kind::Drain, "");
+    }
+}
+
+/// Removes unix sockets that nobody listens on any more.
+fn remove(paths: &[PathBuf], but: &[PathBuf]) {
+    for path in paths.iter().filter(|path| !but.contains(path)) {
+        // Somebody may have removed it already.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_keeps_dying_is_started_less_and_less_often() {
+        let mut restart = Restart { at: None, wait: RESTART_FIRST };
+        let begin = Instant::now();
+        let waits: Vec<_> = (0..12).map(|_| restart.after(begin, begin).as_millis()).collect();
+        assert_eq!(waits[..4], [50, 100, 200, 400]);
+        assert_eq!(waits[10..], [10_000, 10_000]);
+        assert_eq!(restart.at, Some(begin + RESTART_LAST));
+        assert_eq!(restart.after(begin, begin + SERVED_WELL), RESTART_FIRST);
+    }
+}

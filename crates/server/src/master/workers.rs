@@ -1,0 +1,160 @@
+//! One worker as its master has it: a process, a link, and what it said last.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::boarding::VARIABLE;
+use super::frames::{Frame, Frames, Garbled, Kind};
+use super::holding::{ProxySockets, left_open};
+
+/// The name of workers in lists of processes.
+const NAME: &str = "pollux-proxy-worker";
+/// A worker that takes nothing for so long hangs.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a worker is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It has until then to take connections.
+    Starting(Instant),
+    /// It takes connections.
+    Serving,
+    /// It ends with the connections that it has, until then.
+    Draining(Instant),
+    /// It was killed.
+    Killed,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    child: Child,
+    link: UnixStream,
+    frames: Frames,
+    /// Nothing more comes from it.
+    is_deaf: bool,
+    pub(super) state: State,
+    pub(super) started: Instant,
+    /// What it counted, as a page.
+    pub(super) counts: String,
+    /// Why it could not start.
+    pub(super) failure: Option<String>,
+}
+
+impl Worker {
+    /// Starts this program once more, with the words of the same command line, these sockets and
+    /// the text of the settings. Only a process of one thread may do so: descriptors are open for
+    /// every child meanwhile.
+    ///
+    /// # Errors
+    /// No descriptor or no process is left.
+    pub(super) fn start(
+        sockets: &ProxySockets,
+        settings: &str,
+        words: &[OsString],
+        by: Instant,
+    ) -> io::Result<Self> {
+        let (link, theirs) = UnixStream::pair()?;
+        let mut file = File::from(memfd_create("pollux-settings", MemfdFlags::CLOEXEC)?);
+        file.write_all(settings.as_bytes())?;
+        file.rewind()?;
+        let (theirs, file) = (left_open(&theirs)?, left_open(&file)?);
+        let (copies, text) = sockets.for_child()?;
+        let left = format!("{} {} {text}", theirs.as_raw_fd(), file.as_raw_fd());
+        let mut command = Command::new("/proc/self/exe");
+        // A signal of the terminal is for the master.
+        command.arg0(NAME).args(words).env(VARIABLE, left).process_group(0);
+        let child = command.stdin(Stdio::null()).spawn();
+        drop((copies, theirs, file));
+        let child = child?;
+        link.set_nonblocking(true)?;
+        Ok(Self {
+            child,
+            link,
+            frames: Frames::default(),
+            is_deaf: false,
+            state: State::Starting(by),
+            started: Instant::now(),
+            counts: String::new(),
+            failure: None,
+        })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Readable when the worker has said something, or is gone; none once it is.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_deaf).then(|| self.link.as_fd())
+    }
+
+    /// Tells it something. One that does not listen is killed by its time.
+    pub(super) fn tell(&mut self, kind: Kind, text: &str) {
+        let bytes = Frame::new(kind, text).bytes();
+        let set = |is_on| self.link.set_nonblocking(is_on);
+        let told = set(false)
+            .and_then(|()| self.link.set_write_timeout(Some(WRITE_TIMEOUT)))
+            .and_then(|()| (&self.link).write_all(&bytes))
+            .and_then(|()| set(true));
+        if told.is_err() {
+            self.is_deaf = true;
+        }
+    }
+
+    /// What it has said since the last call.
+    pub(super) fn hear(&mut self) -> Vec<Frame> {
+        let mut heard = Vec::new();
+        let mut piece = [0; 64 * 1024];
+        while !self.is_deaf {
+            match self.link.read(&mut piece) {
+                Ok(0) => self.is_deaf = true,
+                Ok(len) => self.frames.feed(&piece[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.is_deaf = true,
+            }
+            loop {
+                match self.frames.next() {
+                    Ok(Some(frame)) => heard.push(frame),
+                    Ok(None) => break,
+                    Err(Garbled) => {
+                        self.is_deaf = true;
+                        break;
+                    }
+                }
+            }
+        }
+        heard
+    }
+
+    /// How it ended, once it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends it at once.
+    pub(super) fn kill(&mut self) {
+        self.state = State::Killed;
+        // It may have ended by itself.
+        let _ = self.child.kill();
+    }
+}
+
+impl Drop for Worker {
+    /// A master that gives up leaves no child behind.
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
