@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use pollux_report::terminal::{Page, Piece, Style};
 use serde::Serialize;
 
 use crate::judge::{change_in_words, effect_in_words};
@@ -134,12 +135,8 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
         .iter()
         .filter(|row| !matches!(row.verdict, Verdict::Baseline | Verdict::NoiseFloor))
         .filter_map(|before| {
-            let is_same = |row: &&ResultRow| {
-                row.experiment == before.experiment
-                    && row.point == before.point
-                    && row.arm == before.arm
-                    && row.baseline == before.baseline
-            };
+            let is_same =
+                |row: &&ResultRow| row.place() == before.place() && row.baseline == before.baseline;
             let after = b.results.iter().find(is_same);
             // An older pollux may have asked another question at the same place.
             let is_same_question = after.is_none_or(|after| after.metric == before.metric);
@@ -158,26 +155,27 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
 #[must_use]
 pub fn table(rows: &[Compared]) -> String {
     let estimate = |[ratio, low, high]: [f64; 3]| format!("{ratio:.3} [{low:.3}, {high:.3}]");
-    let mut text = format!(
-        "{:<34} {:<16} {:<22} {:<22} {:<26} {}\n",
-        "experiment, point", "arm", "before", "after", "change", "verdict"
-    );
-    for row in rows {
-        let place = format!("{}, {}", row.experiment, row.point);
-        let before = estimate(row.before);
-        let after = row.after.map_or("not measured".to_owned(), estimate);
-        let change = row
-            .ratio
-            .map_or_else(String::new, |[ratio, low, high]| change_in_words(ratio, low, high));
-        text += &format!(
-            "{place:<34} {:<16} {before:<22} {after:<22} {change:<26} {}\n",
-            row.arm,
-            row.words()
-        );
-    }
-    text += "ratios to each run's own baseline and the change between them, with 95 % intervals\n";
-    text += &format!("{}\n", sensitivity(rows));
-    text
+    let heading = ["experiment, point", "arm", "before", "after", "change", "verdict"];
+    let line = |cells: [String; 6]| cells.map(|cell| Piece::new(&cell, Style::Plain)).into();
+    let mut lines = vec![line(heading.map(str::to_owned))];
+    lines.extend(rows.iter().map(|row| {
+        let change = row.ratio.map(|[ratio, low, high]| change_in_words(ratio, low, high));
+        line([
+            format!("{}, {}", row.experiment, row.point),
+            row.arm.clone(),
+            estimate(row.before),
+            row.after.map_or("not measured".to_owned(), estimate),
+            change.unwrap_or_default(),
+            row.words(),
+        ])
+    }));
+    let mut page = Page::new(usize::MAX, false);
+    page.grid(lines);
+    let about =
+        "ratios to each run's own baseline and the change between them, with 95 % intervals";
+    page.words(about, Style::Plain);
+    page.words(&sensitivity(rows), Style::Plain);
+    page.finish()
 }
 
 /// How many rows could have shown a change that a gate should find.

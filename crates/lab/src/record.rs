@@ -15,9 +15,11 @@ pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
 use crate::turns::Figure;
 
+mod place;
 mod times;
 mod turns;
 
+pub use place::Place;
 pub use times::{RequestTimes, RequestTimesRun, TimeBucket};
 pub use turns::{RowTurns, Turns, TurnsTrust};
 

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod label;
 pub mod markup;
 pub mod number;
 mod page;
@@ -13,6 +14,7 @@ mod scale;
 mod svg;
 pub mod terminal;
 
+pub use label::spread;
 pub use page::{page, page_with_script};
 pub use scale::Scale;
 pub use svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::plan::minutes;
-use crate::record::{Outcome, Record, Verdict};
+use crate::record::{Record, Verdict};
 
 /// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
 const SET_OVER_TURNS: f64 = 1.6;
@@ -54,7 +54,7 @@ pub(crate) fn rest(record: &Record) -> Option<String> {
 fn set_times(record: &Record) -> BTreeMap<(&str, &str), f64> {
     let mut times: BTreeMap<(&str, &str), (f64, BTreeSet<u32>)> = BTreeMap::new();
     for run in &record.runs {
-        let Outcome::Measured(measured) = &run.outcome else { continue };
+        let Some(measured) = run.measured() else { continue };
         let (turns_s, sets) = times.entry((&*run.experiment, &*run.point)).or_default();
         *turns_s += measured.window_s;
         sets.insert(run.block);

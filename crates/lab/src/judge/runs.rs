@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::arm::Arm;
 use crate::plan::{Plan, PlannedPoint};
-use crate::record::{Measurement, Outcome, Record, RowTurns, Run};
+use crate::record::{Measurement, Record, RowTurns, Run};
 use crate::stats::{
     Levels, Outlier, RatioEstimate, Resampling, SetRatio, log_ratios, median, tukey_flags,
 };
@@ -57,10 +57,7 @@ impl<'a> PointRuns<'a> {
     fn measured(&self, arm: &Arm) -> impl Iterator<Item = &'a Measurement> {
         let name = arm.name.clone();
         let of_arm = self.runs.iter().filter(move |run| run.arm == name);
-        of_arm.filter_map(|run| match &run.outcome {
-            Outcome::Measured(measured) => Some(measured),
-            Outcome::Failed { .. } => None,
-        })
+        of_arm.filter_map(|run| run.measured())
     }
 
     /// The values of an arm, of each run or set.
@@ -71,12 +68,7 @@ impl<'a> PointRuns<'a> {
     /// Reasons of the runs of an arm that failed.
     pub(super) fn failures(&self, arm: &Arm) -> Vec<&str> {
         let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
-        of_arm
-            .filter_map(|run| match &run.outcome {
-                Outcome::Failed { reason } => Some(reason.as_str()),
-                Outcome::Measured(_) => None,
-            })
-            .collect()
+        of_arm.filter_map(|run| run.failure()).collect()
     }
 
     /// What the load generator found about the runs of an arm, once for each kind.
@@ -146,11 +138,10 @@ impl<'a> PointRuns<'a> {
     /// The values of an arm by block, of runs that stand for themselves: a turn is no such run.
     fn whole(&self, arm: &Arm) -> Series {
         let of_arm = self.runs.iter().filter(|run| run.arm == arm.name);
-        of_arm
-            .filter_map(|run| match &run.outcome {
-                Outcome::Measured(whole) if whole.turns.is_none() => Some((run.block, whole.value)),
-                _ => None,
-            })
+        let whole = of_arm.filter_map(|run| Some((run.block, run.measured()?)));
+        whole
+            .filter(|(_, run)| run.turns.is_none())
+            .map(|(block, run)| (block, run.value))
             .collect()
     }
 

@@ -5,7 +5,7 @@
 //! program twice is not told apart.
 
 use crate::host::{LOAD_AVERAGE, Reading};
-use crate::record::{Badge, Outcome, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
+use crate::record::{Badge, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
 /// More disturbed blocks than this share make the whole record disturbed.
 const DISTURBED_SHARE_MAX: f64 = 0.1;
@@ -22,12 +22,7 @@ pub(super) fn of(record: &Record, controls_differ: u32) -> Trust {
     let blocks = record.blocks.len() as u32;
     let blocks_disturbed =
         record.blocks.iter().filter(|block| !block.disturbances.is_empty()).count() as u32;
-    let kinds = || {
-        record.runs.iter().filter_map(|run| match &run.outcome {
-            Outcome::Measured(measured) => Some(measured.steadiness.kind),
-            Outcome::Failed { .. } => None,
-        })
-    };
+    let kinds = || record.runs.iter().filter_map(|run| Some(run.measured()?.steadiness.kind));
     let runs_two_regime = kinds().filter(|kind| *kind == SteadyKind::TwoRegime).count() as u32;
     let runs_drifting = kinds().filter(|kind| *kind == SteadyKind::Drift).count() as u32;
     let runs_too_short = kinds().filter(|kind| *kind == SteadyKind::TooShort).count() as u32;

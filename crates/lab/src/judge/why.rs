@@ -6,7 +6,7 @@ use super::SAME_AGAIN;
 use crate::arm::Arm;
 use crate::host::Reading;
 use crate::plan::{Plan, PlannedPoint};
-use crate::record::{CountingRun, Outcome, Record, ResultRow, Verdict, WhyRow};
+use crate::record::{CountingRun, Record, ResultRow, Verdict, WhyRow};
 use crate::stats::median;
 
 /// Counts over fewer events than this say little of one event.
@@ -44,15 +44,9 @@ pub(super) fn rows(plan: &Plan, record: &Record) -> Vec<WhyRow> {
 pub(super) fn flag_unexplained(results: &mut [ResultRow], why: &[WhyRow]) {
     for result in results {
         let is_claim = matches!(result.verdict, Verdict::Faster | Verdict::Slower);
-        let same = |row: &&WhyRow, arm: &str| {
-            row.experiment == result.experiment && row.point == result.point && row.arm == arm
-        };
-        let (Some(row), Some(baseline)) = (
-            why.iter().find(|row| same(row, &result.arm)),
-            why.iter().find(|row| same(row, &result.baseline)),
-        ) else {
-            continue;
-        };
+        let [experiment, point, arm] = result.place();
+        let of = |arm: &str| why.iter().find(|row| row.place() == [experiment, point, arm]);
+        let (Some(row), Some(baseline)) = (of(arm), of(&result.baseline)) else { continue };
         // A small difference need not move a count that far.
         let is_small = result.ratio.is_some_and(|ratio| ratio.ln().abs() < MOVED.ln_1p());
         let is_claim = is_claim && !(is_small && result.turns.is_some());
@@ -64,10 +58,7 @@ pub(super) fn flag_unexplained(results: &mut [ResultRow], why: &[WhyRow]) {
 }
 
 fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
-    let is_this = |run: &&CountingRun| {
-        run.experiment == part && run.point == point.point.label && run.arm == arm.name
-    };
-    let run = record.counting.iter().find(is_this);
+    let run = record.counting_at([part, &point.point.label, &arm.name]);
     let kernel = |names: &[&str]| match run {
         Some(run) => per_event(sum(&run.kernel, names), run.events),
         None => not_counted(),
@@ -132,16 +123,9 @@ fn not_counted<T>() -> Reading<T> {
 
 /// Median over the timing runs: the one column that is not a count.
 fn cpu_ns_per_event(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> Reading<f64> {
-    let of_arm = record.runs.iter().filter(|run| {
-        run.experiment == part && run.point == point.point.label && run.arm == arm.name
-    });
-    let measured = of_arm.filter_map(|run| match &run.outcome {
-        Outcome::Measured(measured) => Some(measured),
-        Outcome::Failed { .. } => None,
-    });
     let mut missing = Reading::unavailable("no run was measured");
     let mut values = Vec::new();
-    for run in measured {
+    for run in record.measured_at([part, &point.point.label, &arm.name]) {
         match (&run.cpu_ns, run.events) {
             (Reading::Value(cpu_ns), Some(events @ 1..)) => {
                 values.push(*cpu_ns as f64 / events as f64);

@@ -6,7 +6,7 @@
 
 use super::agree::{Agreement, Judgement, Trend};
 use super::place::Places;
-use super::{Figure, Series, runs_of};
+use super::{Figure, Series};
 use crate::record::{Measurement, Record, ResultRow};
 
 /// What the generator of pollux calls it; others do not watch themselves.
@@ -53,7 +53,7 @@ pub(super) fn by_the_generator(
 }
 
 fn is_bound_at(record: &Record, row: &ResultRow) -> bool {
-    let bound: Vec<bool> = runs_of(record, row).map(is_bound).collect();
+    let bound: Vec<bool> = record.measured_at(row.place()).map(is_bound).collect();
     !bound.is_empty() && bound.iter().filter(|is_bound| **is_bound).count() * 2 >= bound.len()
 }
 

@@ -6,7 +6,7 @@
 //! Nothing here measures, and no figure here decides a verdict of the lab.
 
 use crate::host::Reading;
-use crate::record::{Answer, CountingRun, Measurement, Outcome, Record, ResultRow, Verdict};
+use crate::record::{Answer, Measurement, Record, ResultRow, Verdict};
 use crate::stats::median;
 
 pub(crate) mod agree;
@@ -115,7 +115,7 @@ fn ours(series: &Series, place: &Place, places: &Places<'_>) -> Result<f64, Stri
         return Err(places.why_not(series, place));
     };
     let of_runs = |read: &dyn Fn(&Measurement) -> Option<f64>| {
-        median(&runs_of(record, row).filter_map(read).collect::<Vec<f64>>())
+        median(&record.measured_at(row.place()).filter_map(read).collect::<Vec<f64>>())
             .ok_or_else(|| "no run has it".to_owned())
     };
     match &series.figure {
@@ -130,30 +130,14 @@ fn ours(series: &Series, place: &Place, places: &Places<'_>) -> Result<f64, Stri
         }
         Figure::PerEvent(names) => per_event(record, row, names),
         Figure::EventsPerWait => {
-            let why = record.why.iter().find(|why| {
-                (&why.experiment, &why.point, &why.arm) == (&row.experiment, &row.point, &row.arm)
-            });
-            let reading = why.map(|why| why.events_per_wait.clone());
+            let reading = record.why_at(row.place()).map(|why| why.events_per_wait.clone());
             value_of(&reading.unwrap_or_else(|| Reading::unavailable("not counted")))
         }
     }
 }
 
-fn runs_of<'a>(record: &'a Record, row: &'a ResultRow) -> impl Iterator<Item = &'a Measurement> {
-    let same = |run: &&crate::record::Run| {
-        (&run.experiment, &run.point, &run.arm) == (&row.experiment, &row.point, &row.arm)
-    };
-    record.runs.iter().filter(same).filter_map(|run| match &run.outcome {
-        Outcome::Measured(measured) => Some(measured),
-        Outcome::Failed { .. } => None,
-    })
-}
-
 fn per_event(record: &Record, row: &ResultRow, names: &[String]) -> Result<f64, String> {
-    let is_it = |run: &&CountingRun| {
-        (&run.experiment, &run.point, &run.arm) == (&row.experiment, &row.point, &row.arm)
-    };
-    let run = record.counting.iter().find(is_it).filter(|run| run.events > 0);
+    let run = record.counting_at(row.place()).filter(|run| run.events > 0);
     let run = run.ok_or_else(|| "not counted".to_owned())?;
     let mut sum = 0.0;
     for name in names {
@@ -179,7 +163,7 @@ fn here(setting: &Setting, record: &Record) -> String {
         Here::Generator => {
             let mut names: Vec<&str> = Vec::new();
             let rows = record.results.iter().filter(|row| is_by_the_generator(record, row));
-            for run in rows.flat_map(|row| runs_of(record, row)) {
+            for run in rows.flat_map(|row| record.measured_at(row.place())) {
                 if let Some(name) = &run.generator
                     && !names.contains(&name.as_str())
                 {

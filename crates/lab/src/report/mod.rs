@@ -12,7 +12,6 @@
 
 mod chart;
 mod html;
-mod label;
 mod markdown;
 mod markup;
 mod section;

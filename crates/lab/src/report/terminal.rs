@@ -4,27 +4,21 @@
 //! a matrix for each curve. No line is wider than asked for, what is read through a pipe is never
 //! cut, and no control character of the record reaches the terminal.
 
-use pollux_report::terminal::{self, Style, cut, printable};
+use pollux_report::terminal::{GAP, NAME_MAX, Page, Piece, Style};
 
 use super::view::{self, Comparison, Panel};
 use super::{number, words};
-use crate::record::{Record, ResultRow, Verdict, WhyRow};
+use crate::record::{Record, ResultRow, Verdict};
 
-/// Below this nothing could be read; the lines are then as wide as this.
-const WIDTH_MIN: usize = 40;
-/// Between columns.
-const GAP: &str = "  ";
 /// Columns of a point's rows that give way on a narrow terminal.
 const VALUE: usize = 1;
 const WHY: usize = 4;
-/// Names longer than this are cut.
-const NAME_MAX: usize = 20;
 
 /// The record as text of at most `width_chars` columns (at least 40), with colours for a terminal
 /// or without. A pipe or a file has no width: `usize::MAX` keeps every line whole.
 #[must_use]
 pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
-    let mut page = Page { out: String::new(), width: width_chars.max(WIDTH_MIN), colour };
+    let mut page = Page::new(width_chars, colour);
     head(&mut page, record);
     for comparison in Comparison::all(record) {
         let panels = comparison.panels();
@@ -35,7 +29,7 @@ pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
         }
     }
     foot(&mut page, record);
-    page.out
+    page.finish()
 }
 
 fn style_of(verdict: Verdict) -> Style {
@@ -44,104 +38,6 @@ fn style_of(verdict: Verdict) -> Style {
         "bad" => Style::Bad,
         "open" => Style::Open,
         _ => Style::Plain,
-    }
-}
-
-/// A piece of a line. Figures stand at the right of their column.
-struct Piece {
-    text: String,
-    style: Style,
-    is_figure: bool,
-}
-
-impl Piece {
-    fn new(text: &str, style: Style) -> Self {
-        Self { text: printable(text), style, is_figure: false }
-    }
-
-    fn figure(text: &str, style: Style) -> Self {
-        Self { is_figure: true, ..Self::new(text, style) }
-    }
-
-    fn width(&self) -> usize {
-        self.text.chars().count()
-    }
-}
-
-struct Page {
-    out: String,
-    width: usize,
-    colour: bool,
-}
-
-impl Page {
-    fn line(&mut self, pieces: &[Piece]) {
-        let pieces = pieces.iter().map(|piece| (&*piece.text, piece.style));
-        self.out.push_str(&terminal::line(pieces, self.width, self.colour));
-    }
-
-    fn words(&mut self, text: &str, style: Style) {
-        self.line(&[Piece::new(text, style)]);
-    }
-
-    /// Words over as many lines as they need, all but the first indented.
-    fn paragraph(&mut self, text: &str, style: Style, indent: usize) {
-        let mut line = String::new();
-        for word in printable(text).split_whitespace() {
-            let is_full = line.chars().count() + 1 + word.chars().count() > self.width;
-            if is_full && !line.trim().is_empty() {
-                self.words(&line, style);
-                line = " ".repeat(indent);
-            } else if !line.trim().is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-        self.words(&line, style);
-    }
-
-    fn gap(&mut self) {
-        self.out.push('\n');
-    }
-
-    /// A name, cut only where lines have an end.
-    fn name(&self, text: &str) -> String {
-        if self.width == usize::MAX { text.to_owned() } else { cut(text, NAME_MAX) }
-    }
-
-    /// Where rows would be cut: moves the words of one of their columns into `below`.
-    fn take_column(&self, column: usize, rows: &mut [Vec<Piece>], below: &mut [Vec<String>]) {
-        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widest =
-            |column: usize| rows.iter().filter_map(|row| Some(row.get(column)?.width())).max();
-        let width: usize = (0..columns).filter_map(widest).map(|width| width + GAP.len()).sum();
-        if width.saturating_sub(GAP.len()) > self.width {
-            for (row, below) in rows.iter_mut().zip(below) {
-                below.push(row.remove(column).text);
-            }
-        }
-    }
-
-    /// Rows with aligned columns.
-    fn grid(&mut self, rows: Vec<Vec<Piece>>) {
-        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widest =
-            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Piece::width).max();
-        let widths: Vec<_> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
-        for row in rows {
-            let mut line = Vec::new();
-            for (mut piece, width) in row.into_iter().zip(&widths) {
-                piece.text = match piece.is_figure {
-                    true => format!("{:>width$}{GAP}", piece.text),
-                    false => format!("{:<width$}{GAP}", piece.text),
-                };
-                line.push(piece);
-            }
-            if let Some(last) = line.last_mut() {
-                last.text.truncate(last.text.trim_end().len());
-            }
-            self.line(&line);
-        }
     }
 }
 
@@ -200,10 +96,7 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
 
 /// The counts in a few letters, and the notes.
 fn why(record: &Record, row: &ResultRow) -> String {
-    let is_it = |why: &&WhyRow| {
-        (&why.experiment, &why.point, &why.arm) == (&row.experiment, &row.point, &row.arm)
-    };
-    let counts = record.why.iter().find(is_it).map(|why| {
+    let counts = record.why_at(row.place()).map(|why| {
         let shown = [
             why.system_calls_per_event
                 .value()
@@ -234,7 +127,7 @@ fn matrix(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: 
         .max()
         .unwrap_or(0)
         .clamp(panel.axis.len(), NAME_MAX);
-    let columns = (page.width.saturating_sub(name_width + GAP.len()) / 10).max(1);
+    let columns = (page.width().saturating_sub(name_width + GAP.len()) / 10).max(1);
     page.gap();
     let heading = format!("{} · {held}", comparison.experiment);
     page.words(heading.trim_end_matches(" · "), Style::Bold);

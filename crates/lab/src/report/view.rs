@@ -5,7 +5,7 @@
 
 use super::words;
 use crate::experiments::PROCESSES;
-use crate::record::{LeftOut, Outcome, Record, ResultRow, Verdict};
+use crate::record::{LeftOut, Record, ResultRow, Run, Verdict};
 
 /// Name of the second copy of the baseline.
 pub(super) const NOISE_ARM: &str = "A/A";
@@ -201,14 +201,7 @@ pub(super) fn failure_reason<'a>(
     point: &str,
     arm: &str,
 ) -> Option<&'a str> {
-    record.runs.iter().find_map(|run| match &run.outcome {
-        Outcome::Failed { reason }
-            if (&*run.experiment, &*run.point, &*run.arm) == (experiment, point, arm) =>
-        {
-            Some(reason.as_str())
-        }
-        _ => None,
-    })
+    record.runs.iter().filter(|run| run.place() == [experiment, point, arm]).find_map(Run::failure)
 }
 
 /// Whether the row has a ratio to be drawn.

@@ -6,11 +6,10 @@
 
 use super::{LETTERS, WIDTH, figure};
 use crate::record::{Record, ResultRow};
-use crate::report::label::spread;
 use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::{self, Arms, Comparison, Panel};
 use crate::report::{number, words};
-use pollux_report::{At, Marker, Scale, Svg, fit, heavy_width, polyline, text_width};
+use pollux_report::{At, Marker, Scale, Svg, fit, heavy_width, polyline, spread, text_width};
 
 /// Two panels beside each other are each this wide.
 const HALF_WIDTH: f64 = 510.0;

@@ -5,7 +5,7 @@
 //! beside it.
 
 use super::figure;
-use crate::record::{Interval, Measurement, Outcome, Record, Run, Steady, SteadyKind};
+use crate::record::{Interval, Measurement, Record, Run, Steady, SteadyKind};
 use crate::report::markup::{Cell, Table, notes};
 use crate::report::view::{Arms, in_order};
 use crate::report::{number, words};
@@ -45,7 +45,7 @@ pub(crate) fn intervals(
         .iter()
         .filter(|run| run.experiment == experiment && run.point == point)
         .collect();
-    let measured: Vec<_> = runs.iter().filter_map(|run| Some((*run, measurement(run)?))).collect();
+    let measured: Vec<_> = runs.iter().filter_map(|run| Some((*run, run.measured()?))).collect();
     if measured.iter().all(|(_, m)| m.intervals.is_empty()) {
         return String::new();
     }
@@ -58,13 +58,6 @@ pub(crate) fn intervals(
         .collect();
     let grid = format!("<div class=\"multiples\">{charts}</div>");
     figure("intervals", &grid, &notes(&remarks(&measured)), &table(&measured))
-}
-
-fn measurement(run: &Run) -> Option<&Measurement> {
-    match &run.outcome {
-        Outcome::Measured(measurement) => Some(measurement),
-        Outcome::Failed { .. } => None,
-    }
 }
 
 /// One line for each arm and kind: in which blocks, and in the record's words how, for the first.

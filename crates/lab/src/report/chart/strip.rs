@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::{WIDTH, figure};
-use crate::record::{Block, Measurement, Outcome, Record, Run};
+use crate::record::{Block, Outcome, Record, Run};
 use crate::report::markup::{Cell, Table, notes, scroll};
 use crate::report::view::Arms;
 use crate::report::{number, words};
@@ -46,7 +46,7 @@ fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
     let runs: Vec<_> = record.runs.iter().filter(|run| run.experiment == experiment).collect();
     let mut cells: HashMap<(&str, &str), Vec<(usize, f64)>> = HashMap::new();
     for (index, run) in runs.iter().enumerate() {
-        if let Some(m) = measured(run) {
+        if let Some(m) = run.measured() {
             cells.entry((&run.point, &run.arm)).or_default().push((index, m.value));
         }
     }
@@ -66,13 +66,6 @@ fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
         block: record.blocks.iter().find(|block| block.block == run.block),
     };
     runs.into_iter().zip(judged).map(of_run).collect()
-}
-
-fn measured(run: &Run) -> Option<&Measurement> {
-    match &run.outcome {
-        Outcome::Measured(measurement) => Some(measurement),
-        Outcome::Failed { .. } => None,
-    }
 }
 
 fn draw(drawn: &[Drawn<'_>], experiment: &str, arms: &Arms<'_>, key: &str) -> String {
@@ -153,7 +146,7 @@ fn tip(d: &Drawn<'_>) -> String {
 /// What is said of a run that stands apart; nothing of the others.
 fn remark(d: &Drawn<'_>) -> Option<String> {
     let run = d.run;
-    if let Outcome::Failed { reason } = &run.outcome {
+    if let Some(reason) = run.failure() {
         return Some(format!("block {}, {}, {}: failed: {reason}", run.block, run.point, run.arm));
     }
     let relative = d.relative.filter(|_| d.is_outlier)?;
@@ -171,9 +164,8 @@ fn remark(d: &Drawn<'_>) -> Option<String> {
 fn remarks(drawn: &[Drawn<'_>]) -> Vec<String> {
     let mut failures: Vec<(&str, &str, usize)> = Vec::new();
     for d in drawn {
-        let Outcome::Failed { reason } = &d.run.outcome else { continue };
-        let same =
-            |known: &&mut (&str, &str, usize)| (known.0, known.1) == (&*d.run.arm, &**reason);
+        let Some(reason) = d.run.failure() else { continue };
+        let same = |known: &&mut (&str, &str, usize)| (known.0, known.1) == (&*d.run.arm, reason);
         match failures.iter_mut().find(same) {
             Some((_, _, runs)) => *runs += 1,
             None => failures.push((&d.run.arm, reason, 1)),
@@ -226,7 +218,7 @@ fn table(drawn: &[Drawn<'_>]) -> String {
     ]);
     for d in drawn {
         let run = d.run;
-        let (value, state) = match measured(run) {
+        let (value, state) = match run.measured() {
             Some(m) => {
                 let state =
                     Cell::text(words::steady(m.steadiness.kind)).title(&m.steadiness.detail);

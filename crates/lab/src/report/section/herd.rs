@@ -4,7 +4,7 @@
 //! Only runs that had workers are in it. All figures are medians over the timing runs; the curves
 //! are the mean of the runs, rank by rank.
 
-use crate::record::{Measurement, Outcome, Record};
+use crate::record::{Measurement, Record};
 use crate::report::chart::lorenz::{self, Shared};
 use crate::report::markup::{Cell, Table, card, details, escape, section};
 use crate::report::number;
@@ -126,11 +126,13 @@ pub(crate) struct Herd<'a> {
 
 /// The timing runs that had workers.
 pub(crate) fn herds(record: &Record) -> impl Iterator<Item = Herd<'_>> {
-    record.runs.iter().filter_map(|run| match &run.outcome {
-        Outcome::Measured(measured) if !measured.worker_calls.is_empty() => {
-            Some(Herd { experiment: &run.experiment, point: &run.point, arm: &run.arm, measured })
-        }
-        _ => None,
+    let measured = record.runs.iter().filter_map(|run| Some((run.place(), run.measured()?)));
+    let with_workers = measured.filter(|(_, measured)| !measured.worker_calls.is_empty());
+    with_workers.map(|([experiment, point, arm], measured)| Herd {
+        experiment,
+        point,
+        arm,
+        measured,
     })
 }
 

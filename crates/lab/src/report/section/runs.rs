@@ -1,6 +1,6 @@
 //! Every run: inside the runs over time, then all runs in their order.
 
-use crate::record::{Measurement, Outcome, Record, Run, SteadyKind};
+use crate::record::{Measurement, Record, Run, SteadyKind};
 use crate::report::chart::{intervals, strip};
 use crate::report::markup::{card, escape, section};
 use crate::report::view::{Arms, in_order};
@@ -50,5 +50,5 @@ fn inside(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) -> S
 
 fn is_two_regime(run: &Run) -> bool {
     let of_kind = |m: &Measurement| m.steadiness.kind == SteadyKind::TwoRegime;
-    matches!(&run.outcome, Outcome::Measured(m) if of_kind(m))
+    run.measured().is_some_and(of_kind)
 }

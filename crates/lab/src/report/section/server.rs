@@ -3,7 +3,7 @@
 //! Only runs that had a load generator are in it. The second table has the lines that `perf stat`
 //! prints of a server, divided by the requests; what could not be counted says why.
 
-use crate::record::{Measurement, Outcome, Record};
+use crate::record::{Measurement, Place, Record};
 use crate::report::markup::{Cell, Table, card, escape, notes, section};
 use crate::report::number;
 use crate::report::view::{Arms, in_order};
@@ -34,7 +34,7 @@ pub(crate) fn has_load(record: &Record) -> bool {
 
 /// The section; empty without a load generator.
 pub(crate) fn server(record: &Record, arms: &Arms<'_>) -> String {
-    let experiments = in_order(loaded(record).map(|(place, _)| place.experiment));
+    let experiments = in_order(loaded(record).map(|(place, _)| place[0]));
     let mut body = String::new();
     for experiment in experiments {
         let heading = escape(&format!("{}: what the load generator saw", words::part(experiment)));
@@ -61,36 +61,23 @@ pub(crate) fn server(record: &Record, arms: &Arms<'_>) -> String {
     if body.is_empty() { body } else { section("server", "server and load", &body) }
 }
 
-/// Where a run stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Place<'a> {
-    experiment: &'a str,
-    point: &'a str,
-    arm: &'a str,
-}
-
 fn loaded(record: &Record) -> impl Iterator<Item = (Place<'_>, &Measurement)> {
-    record.runs.iter().filter_map(|run| match &run.outcome {
-        Outcome::Measured(measured) if measured.generator.is_some() => {
-            let (experiment, point, arm) = (&*run.experiment, &*run.point, &*run.arm);
-            Some((Place { experiment, point, arm }, measured))
-        }
-        _ => None,
-    })
+    let measured = record.runs.iter().filter_map(|run| Some((run.place(), run.measured()?)));
+    measured.filter(|(_, measured)| measured.generator.is_some())
 }
 
 fn load_table(record: &Record, experiment: &str, arms: &Arms<'_>) -> String {
     let mut table = Table::new(&LOAD_HEADINGS);
-    let here = || loaded(record).filter(|(place, _)| place.experiment == experiment);
-    for point in in_order(here().map(|(place, _)| place.point)) {
+    let here = || loaded(record).filter(|(place, _)| place[0] == experiment);
+    for point in in_order(here().map(|(place, _)| place[1])) {
         table.group(point);
-        let at_point = || here().filter(|(place, _)| place.point == point);
+        let at_point = || here().filter(|(place, _)| place[1] == point);
         // Runs stand in random order; tables show arms in that of the plan.
-        let mut names = in_order(at_point().map(|(place, _)| place.arm));
+        let mut names = in_order(at_point().map(|(place, _)| place[2]));
         names.sort_by_key(|name| arms.index(name));
         for arm in names {
             let runs: Vec<&Measurement> =
-                at_point().filter(|(place, _)| place.arm == arm).map(|(_, run)| run).collect();
+                at_point().filter(|(place, _)| place[2] == arm).map(|(_, run)| run).collect();
             let generator = runs.iter().find_map(|run| run.generator.as_deref());
             table.row(&[
                 Cell::text(arm),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::host::Reading;
-use crate::record::{CountingRun, Measurement, Outcome, Record};
+use crate::record::{CountingRun, Measurement, Record};
 use crate::report::markup::{Cell, Table, figure_of, notes};
 use crate::report::number;
 use crate::report::view::in_order;
@@ -63,15 +63,7 @@ pub(super) fn table(record: &Record, experiment: &str) -> String {
 
 /// The median of a figure over the timing runs of the same arm at the same point.
 fn timed(record: &Record, like: &CountingRun, read: fn(&Measurement) -> Option<f64>) -> Cell {
-    let same = record.runs.iter().filter(|run| {
-        (&run.experiment, &run.point, &run.arm) == (&like.experiment, &like.point, &like.arm)
-    });
-    let values: Vec<f64> = same
-        .filter_map(|run| match &run.outcome {
-            Outcome::Measured(measured) => read(measured),
-            Outcome::Failed { .. } => None,
-        })
-        .collect();
+    let values: Vec<f64> = record.measured_at(like.place()).filter_map(read).collect();
     match median(&values) {
         Some(value) => Cell::number(&number::si(value), value),
         None => Cell::missing("n/a", "no timing run has it"),

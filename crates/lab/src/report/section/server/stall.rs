@@ -70,9 +70,7 @@ fn line(arm: &str, is_meant: bool, stalls: &[(u64, f64)]) -> String {
 fn stall(record: &Record, row: &ResultRow) -> Option<(u64, f64)> {
     let connections: u64 = row.axes.get("connections")?.parse().ok()?;
     let runs: Vec<&Measurement> = super::loaded(record)
-        .filter(|(place, _)| {
-            (place.experiment, place.point, place.arm) == (&*row.experiment, &*row.point, &*row.arm)
-        })
+        .filter(|(place, _)| *place == row.place())
         .map(|(_, run)| run)
         .collect();
     let under_way: Vec<f64> = runs.iter().filter_map(|run| in_flight(run)).collect();

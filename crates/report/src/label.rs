@@ -1,6 +1,6 @@
 //! Labels beside the ends of lines: as near to their lines as they can be, never on each other.
 //!
-//! The curve chart calls it. It knows nothing of the text; the caller makes the room high enough.
+//! It knows nothing of the text; the caller makes the room high enough.
 
 /// Places for labels that would like to stand at `wanted`, at least `pitch` apart, in `room`.
 ///
@@ -9,7 +9,8 @@
 ///
 /// # Panics
 /// If the room cannot hold them all.
-pub(super) fn spread(wanted: &[f64], pitch: f64, room: (f64, f64)) -> Vec<f64> {
+#[must_use]
+pub fn spread(wanted: &[f64], pitch: f64, room: (f64, f64)) -> Vec<f64> {
     if wanted.is_empty() {
         return Vec::new();
     }
