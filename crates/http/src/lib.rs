@@ -36,6 +36,7 @@ mod host;
 mod limits;
 mod method;
 mod path;
+mod proxy_header;
 mod range;
 mod rejection;
 mod request;
@@ -63,6 +64,7 @@ pub use head_writer::{
 pub use limits::Limits;
 pub use method::Method;
 pub use path::FilePath;
+pub use proxy_header::{NoProxyHeader, ProxyHeader, ProxyVersion};
 pub use range::{ByteRange, Unsatisfiable, parse_range};
 pub use rejection::Rejection;
 pub use request::{Parsed, Request};

@@ -9,6 +9,8 @@ mod body;
 mod conditions;
 #[path = "../../../fuzz/checks/path.rs"]
 mod path;
+#[path = "../../../fuzz/checks/proxy_header.rs"]
+mod proxy_header;
 #[path = "../../../fuzz/checks/request.rs"]
 mod request;
 #[path = "../../../fuzz/checks/response.rs"]
@@ -40,6 +42,11 @@ fn every_path_of_the_corpus_holds() {
 #[test]
 fn every_condition_of_the_corpus_holds() {
     replay("conditions", conditions::holds);
+}
+
+#[test]
+fn every_proxy_header_of_the_corpus_holds() {
+    replay("proxy_header", proxy_header::holds);
 }
 
 fn replay(target: &str, holds: fn(&[u8])) {

@@ -4,7 +4,7 @@
 //! for errands.
 
 use pollux_engine::{Actions, Moment};
-use pollux_http::{RequestKind, Response};
+use pollux_http::{ProxyHeader, RequestKind, Response};
 
 use super::shared::ProxyShared;
 
@@ -37,6 +37,7 @@ impl Look {
             self.has_passed = true;
             return actions.abort();
         };
+        shared.announce(shared.backends[self.backend].group, ProxyHeader::Own, actions);
         let host = &shared.backends[self.backend].name;
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: pollux-check\r\nConnection: \

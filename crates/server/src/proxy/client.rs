@@ -19,8 +19,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use pollux_engine::{Actions, Moment};
-use pollux_http::{BodyReader, Method, Parsed, Rejection, Request, RequestKind, Status};
+use pollux_engine::{Actions, ListenAddress, Moment};
+use pollux_http::{
+    BodyReader, Method, Parsed, ProxyHeader, Rejection, Request, RequestKind, Status,
+};
 
 use super::balance::{Balance, hash};
 use super::fault::{Fault, Party};
@@ -45,6 +47,8 @@ pub(super) struct Client {
     group: usize,
     /// The client's address, once it was asked for; empty on a unix socket.
     peer: Option<Box<str>>,
+    /// What a proxy in front said of it.
+    header: Option<Box<ProxyHeader>>,
     /// Nothing more is read from it.
     is_last: bool,
     is_draining: bool,
@@ -63,10 +67,35 @@ enum Phase {
 }
 
 impl Client {
-    pub(super) fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
+    pub(super) fn accepted(
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        group: usize,
+    ) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
-        let group = shared.group_at(actions);
-        Self { phase: Phase::Fresh, group, peer: None, is_last: false, is_draining: false }
+        let phase = Phase::Fresh;
+        Self { phase, group, peer: None, header: None, is_last: false, is_draining: false }
+    }
+
+    /// Whose connection it is, where a proxy in front says so.
+    pub(super) fn belongs_to(&mut self, header: ProxyHeader) {
+        if let ProxyHeader::Of { source, .. } = header {
+            self.peer = Some(source.ip().to_canonical().to_string().into());
+            self.header = Some(Box::new(header));
+        }
+    }
+
+    /// What a backend is told of it in front of a connection.
+    fn header(&self, actions: &Actions<'_>) -> ProxyHeader {
+        if let Some(header) = &self.header {
+            return **header;
+        }
+        match (actions.peer(), actions.local()) {
+            (Some(source), Some(ListenAddress::Tcp(destination))) => {
+                ProxyHeader::Of { source, destination }
+            }
+            _ => ProxyHeader::Own,
+        }
     }
 
     pub(super) fn on_bytes(
@@ -224,6 +253,9 @@ impl Client {
             Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
             _ => 0,
         };
+        if shared.groups[self.group].sends_header.is_some() {
+            shared.exchange(at).header = self.header(actions);
+        }
         let backend = shared.assign(at);
         let manner = Manner {
             peer: self.peer.as_deref().unwrap_or_default(),

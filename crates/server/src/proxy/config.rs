@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
+use pollux_http::ProxyVersion;
 use pollux_settings::Given;
 
 use super::backends::{BackendConfig, HealthRules};
@@ -136,6 +137,8 @@ pub struct Frontend {
     pub listen: Vec<ListenAddress>,
     /// The place of its backends in [`ProxyConfig::groups`].
     pub group: usize,
+    /// Whether each connection has to begin with a head of the PROXY protocol, which says whose it is.
+    pub accepts_header: bool,
 }
 
 /// Backends that answer the same requests.
@@ -149,6 +152,9 @@ pub struct GroupConfig {
     pub balance: Balance,
     /// When they are taken for up and down.
     pub health: Health,
+    /// Whether each connection to them begins with a head of the PROXY protocol. Such a connection is
+    /// one client's, and is not kept for others.
+    pub sends_header: Option<ProxyVersion>,
 }
 
 /// A proxy's configuration.
@@ -180,9 +186,10 @@ impl ProxyConfig {
             servers: backends.into_iter().map(one).collect(),
             balance: Balance::default(),
             health: Health::default(),
+            sends_header: None,
         };
         Self {
-            frontends: vec![Frontend { listen, group: 0 }],
+            frontends: vec![Frontend { listen, group: 0, accepts_header: false }],
             groups: vec![group],
             loops: Loops::default(),
             limits: ProxyLimits::default(),

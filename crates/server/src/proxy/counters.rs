@@ -52,6 +52,8 @@ named! {
     Upgrades = "upgrades",
     /// Times that a sender was paused because the other side did not take enough.
     Pauses = "pauses",
+    /// Connections that were closed because they did not begin with a head of the PROXY protocol.
+    HeadersRefused = "headers_refused",
     /// Checks of backends.
     Checks = "checks",
     /// Bytes of bodies of answers.

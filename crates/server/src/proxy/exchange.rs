@@ -12,7 +12,7 @@
 //! names one that is gone.
 
 use pollux_engine::{ConnectionId, Moment};
-use pollux_http::RequestKind;
+use pollux_http::{ProxyHeader, RequestKind};
 
 use super::fault::Fault;
 use super::way::Way;
@@ -31,6 +31,8 @@ pub(super) struct Exchange {
     pub(super) is_reused: bool,
     /// The group of backends that may have it.
     pub(super) group: usize,
+    /// Whose it is, where the backend is told in front of the connection.
+    pub(super) header: ProxyHeader,
     /// The backend that had it last.
     pub(super) backend: Option<usize>,
     /// What a backend is chosen by, where that counts.
@@ -81,6 +83,7 @@ impl Exchange {
             link: None,
             is_reused: false,
             group: 0,
+            header: ProxyHeader::Own,
             backend: None,
             key: 0,
             tries: 0,

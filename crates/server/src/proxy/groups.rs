@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use pollux_engine::{Actions, ListenAddress};
+use pollux_http::ProxyVersion;
 
 use super::balance::Balancer;
 use super::check::Check;
@@ -17,6 +18,7 @@ use super::config::{Frontend, GroupConfig, ProxyConfig};
 pub(super) struct Group {
     pub(super) members: Range<usize>,
     pub(super) balancer: Balancer,
+    pub(super) sends_header: Option<ProxyVersion>,
     pub(super) check: Check,
     pub(super) check_interval: Duration,
     pub(super) check_timeout: Duration,
@@ -31,6 +33,7 @@ impl Group {
             first = members.end;
             Self {
                 balancer: Balancer::new(group.balance, members.len(), seed),
+                sends_header: group.sends_header,
                 check: group.health.check.clone(),
                 check_interval: group.health.interval,
                 check_timeout: group.health.timeout,

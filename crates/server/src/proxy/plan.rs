@@ -14,7 +14,8 @@ impl ProxyConfig {
         for front in &self.frontends {
             let group = &self.groups[front.group].name;
             for address in &front.listen {
-                writeln!(text, "listen on {address}: HTTP to the backend \"{group}\"")
+                let header = if front.accepts_header { " behind a PROXY head" } else { "" };
+                writeln!(text, "listen on {address}: HTTP{header} to the backend \"{group}\"")
                     .expect("a string");
             }
         }
@@ -43,5 +44,6 @@ fn manner(group: &GroupConfig) -> String {
         Check::Tcp => format!("a connect every {:?}", health.interval),
         Check::Http(path) => format!("GET {path} every {:?}", health.interval),
     };
-    format!("{}; {check}", group.balance.name())
+    let header = if group.sends_header.is_some() { "; told by a PROXY head" } else { "" };
+    format!("{}; {check}{header}", group.balance.name())
 }

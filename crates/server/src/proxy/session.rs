@@ -3,6 +3,7 @@
 use std::io;
 
 use pollux_engine::{Actions, CloseCause, Errand, Moment, Now, Session};
+use pollux_http::ProxyHeader;
 
 use super::check::Look;
 use super::client::Client;
@@ -11,7 +12,11 @@ use super::upstream::Upstream;
 
 /// One connection of a proxy.
 #[derive(Debug)]
-pub struct ProxySession(Side);
+pub struct ProxySession {
+    side: Side,
+    /// A head of the PROXY protocol has to come first.
+    awaits_header: bool,
+}
 
 #[derive(Debug)]
 enum Side {
@@ -23,12 +28,41 @@ enum Side {
 impl ProxySession {
     /// What runs on the upstream connection with this number.
     pub(super) fn upstream(link: u32) -> Self {
-        Self(Side::Upstream(Upstream::new(link)))
+        Self::of(Side::Upstream(Upstream::new(link)))
     }
 
     /// A check of the backend at this place.
     pub(super) fn look(backend: usize) -> Self {
-        Self(Side::Look(Look::new(backend)))
+        Self::of(Side::Look(Look::new(backend)))
+    }
+
+    fn of(side: Side) -> Self {
+        Self { side, awaits_header: false }
+    }
+
+    /// Reads the head that says whose connection it is; the client's side gets what follows.
+    fn on_header(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        match ProxyHeader::parse(input) {
+            Ok(None) => 0,
+            Ok(Some((header, len))) => {
+                self.awaits_header = false;
+                if let Side::Client(client) = &mut self.side {
+                    client.belongs_to(header);
+                }
+                let rest = &input[len..];
+                len + if rest.is_empty() { 0 } else { self.on_bytes(shared, actions, rest) }
+            }
+            Err(wrong) => {
+                shared.refuse_header(&wrong);
+                actions.abort();
+                input.len()
+            }
+        }
     }
 }
 
@@ -52,11 +86,14 @@ impl Session for ProxySession {
     }
 
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
-        Self(Side::Client(Client::accepted(shared, actions)))
+        let front = shared.front(actions);
+        let (group, awaits_header) = (front.group, front.accepts_header);
+        let side = Side::Client(Client::accepted(shared, actions, group));
+        Self { side, awaits_header }
     }
 
     fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.0 {
+        match &mut self.side {
             Side::Upstream(upstream) => upstream.connected(shared, actions),
             Side::Look(look) => look.connected(shared, actions),
             Side::Client(_) => {}
@@ -64,7 +101,7 @@ impl Session for ProxySession {
     }
 
     fn connect_failed(&mut self, shared: &mut ProxyShared, error: io::Error) {
-        if let Side::Upstream(upstream) = &mut self.0 {
+        if let Side::Upstream(upstream) = &mut self.side {
             upstream.connect_failed(shared, &error);
         }
     }
@@ -75,7 +112,10 @@ impl Session for ProxySession {
         actions: &mut Actions<'_>,
         input: &[u8],
     ) -> usize {
-        match &mut self.0 {
+        if self.awaits_header {
+            return self.on_header(shared, actions, input);
+        }
+        match &mut self.side {
             Side::Client(client) => client.on_bytes(shared, actions, input),
             Side::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
             Side::Look(look) => look.on_bytes(shared, actions, input),
@@ -83,7 +123,7 @@ impl Session for ProxySession {
     }
 
     fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.0 {
+        match &mut self.side {
             Side::Client(client) => client.on_end(shared, actions),
             Side::Upstream(upstream) => upstream.on_end(shared, actions),
             Side::Look(look) => look.give_up(actions),
@@ -91,7 +131,7 @@ impl Session for ProxySession {
     }
 
     fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.0 {
+        match &mut self.side {
             Side::Client(client) => client.on_drained(shared, actions),
             Side::Upstream(upstream) => upstream.on_drained(shared, actions),
             Side::Look(_) => {}
@@ -99,7 +139,7 @@ impl Session for ProxySession {
     }
 
     fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.0 {
+        match &mut self.side {
             Side::Client(client) => client.on_deadline(shared, actions),
             Side::Upstream(upstream) => upstream.on_deadline(shared, actions),
             Side::Look(look) => look.give_up(actions),
@@ -107,7 +147,7 @@ impl Session for ProxySession {
     }
 
     fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.0 {
+        match &mut self.side {
             Side::Client(client) => client.on_wake(shared, actions),
             Side::Upstream(upstream) => upstream.on_wake(shared, actions),
             Side::Look(_) => {}
@@ -116,7 +156,7 @@ impl Session for ProxySession {
 
     fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         shared.is_draining = true;
-        match &mut self.0 {
+        match &mut self.side {
             Side::Client(client) => client.on_drain(shared, actions),
             Side::Upstream(upstream) => upstream.on_drain(shared, actions),
             Side::Look(look) => look.give_up(actions),
@@ -124,7 +164,7 @@ impl Session for ProxySession {
     }
 
     fn closed(self, shared: &mut ProxyShared, _: CloseCause) {
-        match self.0 {
+        match self.side {
             Side::Client(client) => client.closed(shared),
             Side::Upstream(upstream) => upstream.closed(shared),
             Side::Look(look) => look.closed(shared),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
-use pollux_http::DateCache;
+use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
 
 use super::backends::{Backend, Turned};
 use super::balance::{Balance, Choice};
 use super::check::{Check, Schedule};
-use super::config::{Forwarded, ProxyConfig, ProxyLimits};
+use super::config::{Forwarded, Frontend, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
 use super::fault::{Fault, Party};
@@ -207,9 +207,26 @@ impl ProxyShared {
         self.exchanges.get(at)
     }
 
-    /// The group of backends for a connection that was just accepted.
-    pub(super) fn group_at(&self, actions: &Actions<'_>) -> usize {
-        self.entrances.of(actions).group
+    /// The front end of a connection that was just accepted.
+    pub(super) fn front(&self, actions: &Actions<'_>) -> &Frontend {
+        self.entrances.of(actions)
+    }
+
+    /// Says on a new connection to a backend whose it is, where the group wants that.
+    pub(super) fn announce(&self, group: usize, header: ProxyHeader, actions: &mut Actions<'_>) {
+        if let Some(version) = self.groups[group].sends_header {
+            let mut bytes = Vec::new();
+            header.write(version, &mut bytes);
+            actions.send(&bytes);
+        }
+    }
+
+    /// Counts a connection that says nothing of whose it is.
+    #[cold]
+    pub(super) fn refuse_header(&self, wrong: &NoProxyHeader) {
+        self.proxied.count(ProxyCounter::HeadersRefused);
+        let text = || format!("a client: {wrong}");
+        self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
     }
 
     /// The group of the backend at this place.
@@ -379,7 +396,11 @@ impl ProxyShared {
 
     /// Keeps an upstream connection for the next request; false when enough are kept.
     pub(super) fn park(&mut self, link: u32) -> bool {
-        let is_kept = !self.is_draining && self.links.park(link, self.limits.upstream_idle_max);
+        let backend = self.links.get(link).backend;
+        let is_anybodys = self.group_of(backend).sends_header.is_none();
+        let is_kept = is_anybodys
+            && !self.is_draining
+            && self.links.park(link, self.limits.upstream_idle_max);
         if is_kept {
             self.proxied.count(ProxyCounter::Parked);
             self.proxied.backends()[self.links.get(link).backend].parked.add(1);

@@ -1,6 +1,7 @@
 //! Every setting of the proxy: flags, keys of the file, help and defaults.
 
 use pollux_engine::ListenAddress;
+use pollux_http::ProxyVersion;
 use pollux_settings::{
     Key, Keys, Kind, Table, address, bytes, did_you_mean, duration, name, one_of, whole,
 };
@@ -66,6 +67,7 @@ impl Table for ProxyConfig {
 /// as many as there are sections.
 fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let listen = listen(keys.key("listen", LISTEN).default("127.0.0.1:8080"));
+    let accepts_header = accepts_header(keys);
     let addresses = keys
         .key(
             "backend",
@@ -79,6 +81,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     keys.heading("Backends");
     let balance = balance(keys);
     let health = Health::read(keys);
+    let sends_header = sends_header(keys);
     let about = "Servers that answer the same requests, where there are several such groups";
     let groups = keys.tables("backend", about, 0..=GROUPS_MAX, GroupConfig::read);
     // None where those are wrong: which names they have is not known then.
@@ -90,6 +93,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, read);
     let (frontends, groups, names) = (frontends?, groups?, names?);
     let (listen, balance, health) = (listen?, balance?, health?);
+    let (accepts_header, sends_header) = (accepts_header?, sends_header?);
     let one = |address| BackendConfig { address, weight: 1 };
     let servers: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
     if groups.is_empty() && frontends.is_empty() {
@@ -99,8 +103,8 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
         }
         let name = GROUP_DEFAULT.to_owned();
         return Some((
-            vec![Frontend { listen, group: 0 }],
-            vec![GroupConfig { name, servers, balance, health }],
+            vec![Frontend { listen, group: 0, accepts_header }],
+            vec![GroupConfig { name, servers, balance, health, sends_header }],
         ));
     }
     if let Some(name) = said {
@@ -125,8 +129,10 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
 }
 
 /// Keys of the one group that has no section.
-const SIMPLE: [&str; 12] = [
+const SIMPLE: [&str; 14] = [
     "listen",
+    "accept_proxy",
+    "send_proxy",
     "backend",
     "balance",
     "health_check",
@@ -147,6 +153,25 @@ fn listen(key: Key<'_, '_>) -> Option<Vec<ListenAddress>> {
     key.list(&address(), 1..=ADDRESSES_MAX)
 }
 
+fn accepts_header(keys: &mut Keys<'_>) -> Option<bool> {
+    keys.key(
+        "accept_proxy",
+        "Each connection has to begin with a head of the PROXY protocol (version 1 or 2) that says \
+         whose it is: for clients that are proxies of your own",
+    )
+    .switch()
+}
+
+fn sends_header(keys: &mut Keys<'_>) -> Option<Option<ProxyVersion>> {
+    let versions = [("v1", "a line of text", ProxyVersion::V1), ("v2", "binary", ProxyVersion::V2)];
+    keys.key(
+        "send_proxy",
+        "Begin each connection to a backend with a head of the PROXY protocol; it is then not kept \
+         for other clients",
+    )
+    .optional(&one_of("version", versions).called("VERSION"))
+}
+
 fn balance(keys: &mut Keys<'_>) -> Option<Balance> {
     let ways = Balance::ALL.map(|each| (each.name(), each.about(), each));
     keys.key("balance", "Which backend gets a request")
@@ -159,8 +184,10 @@ impl Table for GroupConfig {
         let name = keys.key("name", "Name for [[frontend]]").required(&name());
         let balance = balance(keys);
         let health = Health::read(keys);
+        let sends_header = sends_header(keys);
         let servers = keys.tables("server", SERVER, 1..=BACKENDS_MAX, BackendConfig::read);
-        Some(Self { name: name?, servers: servers?, balance: balance?, health: health? })
+        let (balance, health, sends_header) = (balance?, health?, sends_header?);
+        Some(Self { name: name?, servers: servers?, balance, health, sends_header })
     }
 }
 
@@ -171,9 +198,11 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
         .key("backend", "Name of the [[backend]] that requests go to")
         .otherwise("the only one")
         .optional(&name());
+    let accepts_header = accepts_header(keys);
     let (listen, backend, groups) = (listen?, backend?, groups?);
+    let accepts_header = accepts_header?;
     match (backend, groups) {
-        (None, [_]) => Some(Frontend { listen, group: 0 }),
+        (None, [_]) => Some(Frontend { listen, group: 0, accepts_header }),
         (None, _) => {
             keys.refuse(
                 "[[frontend]] lacks the key \"backend\"; expected the name of a [[backend]]",
@@ -181,7 +210,7 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
             None
         }
         (Some(wanted), _) => match groups.iter().position(|name| *name == wanted) {
-            Some(group) => Some(Frontend { listen, group }),
+            Some(group) => Some(Frontend { listen, group, accepts_header }),
             None => {
                 let near = did_you_mean(&wanted, groups.iter().map(String::as_str));
                 keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}"));

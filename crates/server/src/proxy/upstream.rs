@@ -46,6 +46,8 @@ impl Upstream {
                 let now = shared.now.at;
                 shared.exchange(at).times.connected = Some(now);
                 actions.set_deadline(Moment::NEVER);
+                let exchange = shared.exchanges.look(at);
+                shared.announce(exchange.group, exchange.header, actions);
                 self.send(shared, actions, at);
             }
             // Its client is gone meanwhile.

@@ -6,6 +6,7 @@
 //! | `heads` | what is written anew: a table of requests and answers, byte for byte |
 //! | `faults` | hostile clients and hostile backends: a table of what the client gets |
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
+//! | `announced` | the PROXY protocol, from clients and to backends |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it |
 //! | `economy` | calls that the poller is spared: counts of the engine |
 //!
@@ -13,6 +14,7 @@
 //! that is a failure.
 #![expect(clippy::print_stdout, reason = "a skipped driver is named")]
 
+mod announced;
 mod backends;
 mod economy;
 mod faults;
