@@ -283,8 +283,10 @@ impl<'a> Keys<'a> {
         let Way::Read(source) = self.way else { return };
         for (name, _) in source.entries {
             let (name, at) = (name.get_ref().as_ref(), name.span().start);
+            // A section may have the name of a key that is only a flag.
             let is_asked = match source.section.row(name) {
-                Some(row) => row.place != Places::Flag && source.asked.contains(&row.name),
+                Some(row) if row.place != Places::Flag => source.asked.contains(&row.name),
+                Some(_) => source.has_inner(name),
                 None => source.asked.contains(&name),
             };
             if !is_asked {
@@ -421,6 +423,10 @@ impl<'a> Source<'a> {
     pub(crate) fn entry(&self, row: &Row) -> Option<&'a Spanned<DeValue<'a>>> {
         let mut names = [row.name].into_iter().chain(row.aliases.iter().copied());
         names.find_map(|name| self.entries.get(name))
+    }
+
+    fn has_inner(&self, name: &str) -> bool {
+        self.reading.description.section(&join(&self.section.path, name)).is_some()
     }
 
     fn inner(&self, name: &str) -> &'a Section {
