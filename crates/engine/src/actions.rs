@@ -279,6 +279,12 @@ impl<'a> Actions<'a> {
         self.ending = Some(Ending::Reset);
     }
 
+    /// Whether connections of this loop can pass to another one, see [`Actions::share`].
+    #[must_use]
+    pub fn can_share(&self) -> bool {
+        self.can_share
+    }
+
     /// Makes this connection one that other loops may take over ([`Errand::TakeOver`]) while the
     /// session has put it down; this loop, whose number is `holder`, holds it. None where the driver
     /// can't do so (a completion loop has a receive under way, which would take what is another

@@ -93,6 +93,18 @@ impl<F> SharedSocket<F> {
         self.hold.store(put_down(by), Ordering::Release);
     }
 
+    /// As `put_down` by the loop `to`, for which the holder `by` calls this: nobody has acted on the
+    /// socket since that one put it down.
+    pub fn give_back(&self, by: u32, to: u32) {
+        debug_assert_eq!(self.hold.load(Ordering::Relaxed), held(by), "given back by its holder");
+        self.hold.store(put_down(to), Ordering::Release);
+    }
+
+    /// Who holds it, or put it down last.
+    pub fn owner(&self) -> u32 {
+        self.hold.load(Ordering::Relaxed) >> 1
+    }
+
     /// Asks whether the loop `by` may act on it; then it holds it.
     pub fn claim(&self, by: u32) -> Claim {
         // Nobody takes it away from its holder, so what that one sees of itself is true.
@@ -104,7 +116,7 @@ impl<F> SharedSocket<F> {
 
     /// Whether the loop `by` holds it, or was the last to do so.
     pub fn is_with(&self, by: u32) -> bool {
-        self.hold.load(Ordering::Relaxed) | HELD == held(by)
+        self.owner() == by
     }
 
     fn change(&self, from: u32, to: u32) -> bool {

@@ -29,6 +29,8 @@ pub struct BackendConfig {
     pub address: ListenAddress,
     /// Its share of the requests in relation to the others, 1 to 256.
     pub weight: u32,
+    /// Most connections to it at once, those without a request among them; none for no limit.
+    pub connections_max: Option<u32>,
 }
 
 /// When backends are taken for up and down.
@@ -211,10 +213,6 @@ pub struct BackendCounts {
     pub ended: Count,
     /// Those that failed by its fault.
     pub failed: Count,
-    /// Connections that were kept without a request.
-    pub parked: Count,
-    /// Those that are kept no more.
-    pub unparked: Count,
 }
 
 impl BackendCounts {
@@ -222,12 +220,6 @@ impl BackendCounts {
     #[must_use]
     pub fn in_use(&self) -> u64 {
         self.begun.value().saturating_sub(self.ended.value())
-    }
-
-    /// Connections that are kept without a request.
-    #[must_use]
-    pub fn idle(&self) -> u64 {
-        self.parked.value().saturating_sub(self.unparked.value())
     }
 }
 
@@ -245,7 +237,8 @@ mod tests {
 
     fn backend(rules: HealthRules) -> Backend {
         let address = ListenAddress::Tcp("127.0.0.1:1".parse().expect("an address"));
-        Backend::new(&BackendConfig { address, weight: 10 }, 0, rules)
+        let config = BackendConfig { address, weight: 10, connections_max: None };
+        Backend::new(&config, 0, rules)
     }
 
     fn at(seconds: u64) -> Moment {

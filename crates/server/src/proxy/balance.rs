@@ -54,6 +54,8 @@ pub(super) struct Choice {
     pub(super) share: u64,
     /// Requests that it has.
     pub(super) in_use: u64,
+    /// A request would have to wait for a connection to it.
+    pub(super) is_busy: bool,
 }
 
 /// The memory of one loop's choices.
@@ -101,6 +103,13 @@ impl Balancer {
             if has_other {
                 self.choices[but].share = 0;
             }
+        }
+        let is_by_hash = matches!(self.how, Balance::Client | Balance::Path);
+        // Whoever can have a connection now comes before those that have none; a hash stays.
+        let is_free = |choice: &Choice| choice.share > 0 && !choice.is_busy;
+        if !is_by_hash && self.choices.iter().any(is_free) {
+            let busy = self.choices.iter_mut().filter(|choice| choice.is_busy);
+            busy.for_each(|choice| choice.share = 0);
         }
         match self.how {
             Balance::RoundRobin => self.in_turn(),
@@ -194,7 +203,7 @@ mod tests {
     use super::*;
 
     fn shares(shares: &[u64]) -> Vec<Choice> {
-        shares.iter().map(|&share| Choice { share, in_use: 0 }).collect()
+        shares.iter().map(|&share| Choice { share, in_use: 0, is_busy: false }).collect()
     }
 
     /// How many of `keys` requests each backend gets.
@@ -221,7 +230,7 @@ mod tests {
     fn least_goes_by_requests_for_weight() {
         let mut balancer = Balancer::new(Balance::Least, 3, 0);
         let mut choose = |loads: [(u64, u64); 3]| {
-            let all = loads.map(|(share, in_use)| Choice { share, in_use });
+            let all = loads.map(|(share, in_use)| Choice { share, in_use, is_busy: false });
             balancer.choose(all.into_iter(), None, 0)
         };
         assert_eq!(choose([(1000, 5), (1000, 4), (1000, 6)]), 1);

@@ -170,9 +170,14 @@ impl Client {
         let Phase::Busy(at) = self.phase else { return };
         let exchange = shared.exchange(at);
         exchange.is_client_woken = false;
+        let was_queued = std::mem::take(&mut exchange.was_queued);
         if let Some(fault) = exchange.fault {
             return self.fail(shared, actions, at, fault);
         }
+        if was_queued {
+            self.set_busy_deadline(shared, actions, at);
+        }
+        let exchange = shared.exchange(at);
         // What came early, behind a request that became a tunnel, is part of it.
         let waits = exchange.is_client_paused || exchange.is_tunnel;
         if waits && !exchange.request.is_full() {
@@ -424,6 +429,11 @@ impl Client {
         if is_request_over {
             return self.fail(shared, actions, at, Fault::RequestTimeout);
         }
+        let queue_timeout = shared.limits.queue_timeout;
+        let exchange = shared.exchange(at);
+        if exchange.ticket.is_some() && exchange.times.queued + queue_timeout <= shared.now.at {
+            return self.fail(shared, actions, at, Fault::QueueTimeout);
+        }
         shared.counters.add(ServerCounter::TimeoutsBody, 1);
         self.is_last = true;
         self.fail(shared, actions, at, Fault::ClientTimeout);
@@ -433,9 +443,13 @@ impl Client {
     fn set_busy_deadline(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
         let (request_timeout, body_timeout) =
             (shared.limits.request_timeout, shared.limits.body_timeout);
+        let queue_timeout = shared.limits.queue_timeout;
         let now = shared.now.at;
         let exchange = shared.exchange(at);
-        let end = exchange.times.began + request_timeout;
+        let mut end = exchange.times.began + request_timeout;
+        if exchange.ticket.is_some() {
+            end = end.min(exchange.times.queued + queue_timeout);
+        }
         actions.set_deadline(if exchange.is_tunnel {
             // The upstream side looks at how quiet it is.
             Moment::NEVER

@@ -81,8 +81,14 @@ pub struct ProxyLimits {
     pub body_bytes_max: u64,
     /// Most client connections at once; none for what the descriptor limit allows.
     pub connections_max: Option<u32>,
-    /// Most upstream connections without a request that each thread keeps for each backend.
+    /// Most upstream connections to each backend that are kept without a request.
     pub upstream_idle_max: usize,
+    /// Most upstream connections to all backends that are kept without a request.
+    pub upstream_idle_total: usize,
+    /// Most requests that wait for a connection to each backend.
+    pub queue_max: usize,
+    /// For a request to wait for a connection.
+    pub queue_timeout: Duration,
 }
 
 impl Default for ProxyLimits {
@@ -166,6 +172,9 @@ pub struct ProxyConfig {
     pub groups: Vec<GroupConfig>,
     /// What runs it.
     pub loops: Loops,
+    /// Whether a thread lets go of a connection that another one has taken over as soon as that is
+    /// known, instead of with its next update.
+    pub lets_go_at_once: bool,
     /// Times and amounts.
     pub limits: ProxyLimits,
     /// Which fields tell the backend who asked.
@@ -180,7 +189,7 @@ impl ProxyConfig {
     /// A proxy from `listen` to `backends` with all defaults.
     #[must_use]
     pub fn new(listen: Vec<ListenAddress>, backends: Vec<ListenAddress>) -> Self {
-        let one = |address| BackendConfig { address, weight: 1 };
+        let one = |address| BackendConfig { address, weight: 1, connections_max: None };
         let group = GroupConfig {
             name: GROUP_DEFAULT.to_owned(),
             servers: backends.into_iter().map(one).collect(),
@@ -192,6 +201,7 @@ impl ProxyConfig {
             frontends: vec![Frontend { listen, group: 0, accepts_header: false }],
             groups: vec![group],
             loops: Loops::default(),
+            lets_go_at_once: false,
             limits: ProxyLimits::default(),
             forwarded: Forwarded::default(),
             trusts_forwarded: false,

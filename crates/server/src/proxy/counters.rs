@@ -34,13 +34,22 @@ macro_rules! named {
 named! {
     /// Requests that began a connection to a backend.
     Connects = "connects",
-    /// Requests that took an idle upstream connection.
+    /// Requests that took an idle upstream connection of their own thread.
     Reuses = "reuses",
+    /// Upstream connections that were taken over from another thread.
+    TakenOver = "taken_over",
+    /// Upstream connections that were found ended, or with bytes that nobody asked for, when they were
+    /// taken over.
+    Stale = "stale",
+    /// Upstream connections that were not kept because enough are, or because the proxy ends.
+    Refused = "refused",
+    /// Requests that waited for an upstream connection.
+    Queued = "queued",
     /// Upstream connections that were kept when their answer was whole.
     Parked = "parked",
     /// Idle upstream connections that the backend closed.
     IdleClosed = "idle_closed",
-    /// Idle upstream connections that were closed for lack of requests, or because enough were kept.
+    /// Idle upstream connections that were closed for lack of requests, or for one of another thread.
     IdleDropped = "idle_dropped",
     /// Upstream connections that were closed for bytes that no request asked for.
     Unasked = "unasked",

@@ -15,6 +15,7 @@ use pollux_engine::{ConnectionId, Moment};
 use pollux_http::{ProxyHeader, RequestKind};
 
 use super::fault::Fault;
+use super::pool::Ticket;
 use super::way::Way;
 
 /// A request under way.
@@ -27,6 +28,10 @@ pub(super) struct Exchange {
     pub(super) is_client_paused: bool,
     /// The upstream connection that has it.
     pub(super) link: Option<u32>,
+    /// Its place in the queue for one.
+    pub(super) ticket: Option<Ticket>,
+    /// It waits no more, which the client has not been told yet.
+    pub(super) was_queued: bool,
     /// Whether that one was idle before.
     pub(super) is_reused: bool,
     /// The group of backends that may have it.
@@ -68,6 +73,8 @@ pub(super) struct Exchange {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) began: Moment,
+    /// It came to wait for a connection last.
+    pub(super) queued: Moment,
     /// A connect was begun for it, or an idle connection was found.
     pub(super) assigned: Option<Moment>,
     pub(super) connected: Option<Moment>,
@@ -81,6 +88,8 @@ impl Exchange {
             is_client_woken: false,
             is_client_paused: false,
             link: None,
+            ticket: None,
+            was_queued: false,
             is_reused: false,
             group: 0,
             header: ProxyHeader::Own,
@@ -111,6 +120,7 @@ impl Exchange {
         self.response.reset();
         self.line.clear();
         (self.link, self.backend, self.fault) = (None, None, None);
+        self.was_queued = false;
         (self.is_client_woken, self.is_reused, self.wants_upgrade) = (false, false, false);
         (self.has_answer, self.has_answered) = (false, false);
         (self.is_tunnel, self.is_client_paused) = (false, false);
@@ -143,6 +153,7 @@ impl Exchanges {
     pub(super) fn end(&mut self, at: u32) {
         let exchange = &mut self.all[at as usize];
         debug_assert!(exchange.link.is_none(), "an upstream connection still has it");
+        debug_assert!(exchange.ticket.is_none(), "it still waits for one");
         exchange.reset();
         self.free.push(at);
     }

@@ -38,6 +38,10 @@ pub enum Fault {
     RequestTimeout,
     /// As many upstream connections are open as there may be.
     UpstreamsFull,
+    /// As many requests wait for a connection as may.
+    QueueFull,
+    /// No connection was free in time.
+    QueueTimeout,
     /// The client went away.
     ClientGone,
     /// The body of the request is not sound, or too large.
@@ -48,7 +52,7 @@ pub enum Fault {
 
 impl Fault {
     /// How many there are.
-    pub(super) const COUNT: usize = 12;
+    pub(super) const COUNT: usize = 14;
 
     /// All of them, in the order of tables.
     pub const ALL: [Self; Self::COUNT] = [
@@ -61,6 +65,8 @@ impl Fault {
         Self::Cut,
         Self::RequestTimeout,
         Self::UpstreamsFull,
+        Self::QueueFull,
+        Self::QueueTimeout,
         Self::ClientGone,
         Self::BadRequest(Status::BAD_REQUEST),
         Self::ClientTimeout,
@@ -71,7 +77,7 @@ impl Fault {
     pub const fn party(self) -> Party {
         match self {
             Self::ClientGone | Self::BadRequest(_) | Self::ClientTimeout => Party::Client,
-            Self::UpstreamsFull => Party::Proxy,
+            Self::UpstreamsFull | Self::QueueFull | Self::QueueTimeout => Party::Proxy,
             _ => Party::Upstream,
         }
     }
@@ -81,7 +87,9 @@ impl Fault {
     #[must_use]
     pub const fn status(self) -> Status {
         match self {
-            Self::ConnectFailed | Self::UpstreamsFull => Status::UNAVAILABLE,
+            Self::ConnectFailed | Self::UpstreamsFull | Self::QueueFull | Self::QueueTimeout => {
+                Status::UNAVAILABLE
+            }
             Self::Closed | Self::BadAnswer | Self::Cut => Status::BAD_GATEWAY,
             Self::ConnectTimeout
             | Self::FirstByteTimeout
@@ -106,6 +114,8 @@ impl Fault {
             Self::Cut => "upstream_cut",
             Self::RequestTimeout => "upstream_request_timeout",
             Self::UpstreamsFull => "proxy_upstreams_full",
+            Self::QueueFull => "proxy_queue_full",
+            Self::QueueTimeout => "proxy_queue_timeout",
             Self::ClientGone => "client_gone",
             Self::BadRequest(_) => "client_bad_request",
             Self::ClientTimeout => "client_timeout",
@@ -125,6 +135,8 @@ impl Fault {
             Self::Cut => "it closed a connection in the middle of an answer",
             Self::RequestTimeout => "request and answer together took too long",
             Self::UpstreamsFull => "as many upstream connections are open as there may be",
+            Self::QueueFull => "as many requests wait for a connection as may",
+            Self::QueueTimeout => "no connection was free in time",
             Self::ClientGone => "the client went away",
             Self::BadRequest(_) => "the body of the request is not sound, or too large",
             Self::ClientTimeout => "the body of the request stood still",

@@ -3,9 +3,17 @@
 //! ```text
 //!  Connecting ── connected ──► Busy ── answer whole ──► Idle ── next request ──► Busy
 //!       └────────── closed ──────┴──────── closed ────────┴──► gone
+//!
+//!  Idle:  Here ── end of the turn, where other loops may take it ──► Shelved ── taken ──► elsewhere
 //! ```
+//!
+//! One that another loop has taken keeps its link until this loop lets go of its descriptor.
+
+use std::sync::Arc;
 
 use pollux_engine::ConnectionId;
+
+use super::passing::Pooled;
 
 /// One upstream connection.
 #[derive(Debug)]
@@ -19,26 +27,40 @@ pub(super) struct Link {
     pub(super) is_woken: bool,
     /// Its request was taken away in the middle: nothing that comes belongs to another one.
     pub(super) is_cut: bool,
+    pub(super) idle: Idle,
+    /// What other loops may take it by.
+    pub(super) pooled: Option<Arc<Pooled>>,
 }
 
-/// The upstream connections of one loop, by number, and the idle ones of each backend.
+/// Where an upstream connection without a request is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Idle {
+    /// It is not idle, or another loop has it.
+    No,
+    /// With this loop.
+    Here,
+    /// In the pool of all loops.
+    Shelved,
+}
+
+/// The upstream connections of one loop, by number, and those of each backend that it keeps idle.
 #[derive(Debug)]
 pub(super) struct Links {
     all: Vec<Link>,
     free: Vec<u32>,
     /// The one that was used last is taken first: the others may be closed in peace.
-    idle: Vec<Vec<u32>>,
+    here: Vec<Vec<u32>>,
 }
 
 impl Links {
     pub(super) fn new(backends: usize) -> Self {
-        Self { all: Vec::new(), free: Vec::new(), idle: vec![Vec::new(); backends] }
+        Self { all: Vec::new(), free: Vec::new(), here: vec![Vec::new(); backends] }
     }
 
-    /// A connection that is about to be opened for `exchange`.
-    pub(super) fn begin(&mut self, backend: usize, exchange: u32) -> u32 {
-        let (id, exchange) = (None, Some(exchange));
-        let link = Link { backend, id, exchange, is_woken: false, is_cut: false };
+    /// A connection that is about to be there.
+    pub(super) fn begin(&mut self, backend: usize, exchange: Option<u32>) -> u32 {
+        let (id, idle, pooled) = (None, Idle::No, None);
+        let link = Link { backend, id, exchange, is_woken: false, is_cut: false, idle, pooled };
         match self.free.pop() {
             Some(at) => {
                 self.all[at as usize] = link;
@@ -55,41 +77,49 @@ impl Links {
         &mut self.all[at as usize]
     }
 
-    /// An idle connection to `backend` for `exchange`.
-    pub(super) fn take_idle(&mut self, backend: usize, exchange: u32) -> Option<u32> {
-        let at = self.idle[backend].pop()?;
-        self.all[at as usize].exchange = Some(exchange);
+    /// Whether this loop keeps an idle connection to `backend`.
+    pub(super) fn has_here(&self, backend: usize) -> bool {
+        !self.here[backend].is_empty()
+    }
+
+    /// Takes an idle connection to `backend` that this loop keeps.
+    pub(super) fn take_here(&mut self, backend: usize) -> Option<u32> {
+        let at = self.here[backend].pop()?;
+        self.all[at as usize].idle = Idle::No;
         Some(at)
     }
 
-    /// Keeps a connection without a request; false when there are `most` already.
-    pub(super) fn park(&mut self, at: u32, most: usize) -> bool {
-        let idle = &mut self.idle[self.all[at as usize].backend];
-        let has_room = idle.len() < most;
-        if has_room {
-            idle.push(at);
+    /// Keeps a connection that has no request.
+    pub(super) fn keep_here(&mut self, at: u32) {
+        let link = &mut self.all[at as usize];
+        link.idle = Idle::Here;
+        self.here[link.backend].push(at);
+    }
+
+    /// Keeps it here no more; false when it was not.
+    pub(super) fn unkeep_here(&mut self, at: u32) -> bool {
+        let link = &mut self.all[at as usize];
+        if link.idle != Idle::Here {
+            return false;
         }
-        has_room
+        link.idle = Idle::No;
+        let here = &mut self.here[link.backend];
+        let place = here.iter().rposition(|each| *each == at);
+        here.remove(place.expect("what is idle here is on the list"));
+        true
     }
 
-    /// Forgets a connection that is gone; says whether it was idle.
-    pub(super) fn end(&mut self, at: u32) -> bool {
-        let was_idle = self.unpark(at);
+    /// Forgets a connection that is gone, and was taken out of the idle ones.
+    pub(super) fn end(&mut self, at: u32) {
         debug_assert!(!self.free.contains(&at), "a link ends once");
+        self.all[at as usize].pooled = None;
         self.free.push(at);
-        was_idle
     }
 
-    /// Takes it out of the idle ones, if it is one.
-    fn unpark(&mut self, at: u32) -> bool {
-        let idle = &mut self.idle[self.all[at as usize].backend];
-        let place = idle.iter().rposition(|each| *each == at);
-        place.map(|place| idle.remove(place)).is_some()
-    }
-
-    /// Idle connections to `backend`.
-    pub(super) fn idle(&self, backend: usize) -> usize {
-        self.idle[backend].len()
+    /// The session of a link, if that is in the pool, or was taken from there.
+    pub(super) fn id_of_shelved(&self, at: u32) -> Option<ConnectionId> {
+        let link = self.all.get(at as usize)?;
+        link.id.filter(|_| link.idle == Idle::Shelved)
     }
 
     /// Connections that are open or being opened.

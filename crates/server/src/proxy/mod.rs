@@ -22,8 +22,11 @@
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared`, `links`, `counters` | what the sessions of one loop share |
 //! | `plan` | what it would do, in words |
+//! | `assign` | how a request comes to an upstream connection |
+//! | `pool`, `passing` | idle connections and waiting requests of all loops |
 //! | `start` | loops, banner and facts of a running proxy |
 
+mod assign;
 mod backends;
 mod balance;
 mod check;
@@ -35,7 +38,9 @@ mod fault;
 mod fields;
 mod groups;
 mod links;
+mod passing;
 mod plan;
+mod pool;
 mod request;
 mod response;
 mod session;
@@ -52,5 +57,7 @@ pub use check::Check;
 pub use config::{Forwarded, Frontend, GroupConfig, Health, ProxyConfig, ProxyLimits};
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
+pub use passing::Passing;
+pub use pool::PoolView;
 pub use session::ProxySession;
 pub use shared::{ProxyShared, backends_of};

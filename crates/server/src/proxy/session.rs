@@ -4,6 +4,7 @@ use std::io;
 
 use pollux_engine::{Actions, CloseCause, Errand, Moment, Now, Session};
 use pollux_http::ProxyHeader;
+use pollux_poller::Waker;
 
 use super::check::Look;
 use super::client::Client;
@@ -68,6 +69,10 @@ impl ProxySession {
 
 impl Session for ProxySession {
     type Shared = ProxyShared;
+
+    fn opened(shared: &mut ProxyShared, waker: &Waker) {
+        shared.opened(waker);
+    }
 
     fn begin_turn(shared: &mut ProxyShared, now: Now) {
         shared.begin_turn(now);
@@ -163,10 +168,10 @@ impl Session for ProxySession {
         }
     }
 
-    fn closed(self, shared: &mut ProxyShared, _: CloseCause) {
+    fn closed(self, shared: &mut ProxyShared, cause: CloseCause) {
         match self.side {
             Side::Client(client) => client.closed(shared),
-            Side::Upstream(upstream) => upstream.closed(shared),
+            Side::Upstream(upstream) => upstream.closed(shared, cause),
             Side::Look(look) => look.closed(shared),
         }
     }

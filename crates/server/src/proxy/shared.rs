@@ -10,8 +10,9 @@ use std::time::Duration;
 use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
 use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
 
+use super::assign::Exchanger;
 use super::backends::{Backend, Turned};
-use super::balance::{Balance, Choice};
+use super::balance::Balance;
 use super::check::{Check, Schedule};
 use super::config::{Forwarded, Frontend, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
@@ -19,6 +20,7 @@ use super::exchange::{Exchange, Exchanges};
 use super::fault::{Fault, Party};
 use super::groups::{Entrances, Group};
 use super::links::Links;
+use super::passing::Passing;
 use super::session::ProxySession;
 use crate::ServerError;
 use crate::counters::ServerCounters;
@@ -50,7 +52,8 @@ pub struct ProxyShared {
     pub(super) counters: Arc<ServerCounters>,
     pub(super) proxied: Arc<ProxyCounters>,
     pub(super) is_draining: bool,
-    errands: VecDeque<Errand<ProxySession>>,
+    pub(super) errands: VecDeque<Errand<ProxySession>>,
+    pub(super) exchanger: Exchanger,
 }
 
 /// The backends of a proxy configured so, for all its loops.
@@ -66,7 +69,8 @@ pub fn backends_of(config: &ProxyConfig) -> Arc<[Backend]> {
 
 impl ProxyShared {
     /// What the loop number `index` of a proxy configured so needs, which listens on `addresses`;
-    /// backends and counters are kept by the caller too. The first loop looks at the backends.
+    /// what passes between loops, and counters are kept by the caller too. The first loop looks at
+    /// the backends.
     ///
     /// # Errors
     /// When the log cannot be opened.
@@ -74,7 +78,7 @@ impl ProxyShared {
         index: usize,
         config: &ProxyConfig,
         addresses: &[ListenAddress],
-        backends: Arc<[Backend]>,
+        passing: Arc<Passing>,
         counters: Arc<ServerCounters>,
         proxied: Arc<ProxyCounters>,
         logs: &Logs,
@@ -84,6 +88,7 @@ impl ProxyShared {
         let log = config.watching.access_log.as_ref().map(open).transpose()?;
         let is_checked =
             |backend: &Backend| config.groups[backend.group].health.check != Check::None;
+        let backends = Arc::clone(&passing.backends);
         let has_checks = index == 0 && backends.iter().any(is_checked);
         let checked: Vec<bool> = backends.iter().map(is_checked).collect();
         let body_bytes = config.limits.body_bytes_max;
@@ -111,6 +116,7 @@ impl ProxyShared {
             proxied,
             is_draining: false,
             errands: VecDeque::new(),
+            exchanger: Exchanger::new(index as u32, passing),
         })
     }
 
@@ -123,7 +129,7 @@ impl ProxyShared {
     /// Upstream connections without a request, to the backend at this place.
     #[must_use]
     pub fn idle(&self, backend: usize) -> usize {
-        self.links.idle(backend)
+        self.exchanger.idle(backend)
     }
 
     pub(super) fn begin_turn(&mut self, now: Now) {
@@ -137,12 +143,14 @@ impl ProxyShared {
     }
 
     pub(super) fn end_turn(&mut self) {
+        self.put_down();
         if let Some(log) = &mut self.log {
             log.end_turn(&self.counters);
         }
     }
 
     pub(super) fn errand(&mut self) -> Option<Errand<ProxySession>> {
+        self.read_mail();
         self.errands.pop_front().or_else(|| self.next_check())
     }
 
@@ -239,48 +247,6 @@ impl ProxyShared {
         self.groups[group].balancer.how()
     }
 
-    /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
-    /// or a new one. Says which backend that is.
-    pub(super) fn assign(&mut self, at: u32) -> usize {
-        let now = self.now.at;
-        let exchange = self.exchanges.get(at);
-        let counts = self.proxied.backends();
-        let group = &mut self.groups[exchange.group];
-        let (members, first) = (group.members.clone(), group.members.start);
-        let all = self.backends[members.clone()]
-            .iter()
-            .zip(&counts[members])
-            .map(|(backend, counts)| Choice { share: backend.share(now), in_use: counts.in_use() });
-        // The one that has just failed comes last.
-        let failed = exchange.backend.map(|backend| backend - first);
-        let backend = first + group.balancer.choose(all, failed, exchange.key);
-        counts[backend].begun.add(1);
-        exchange.tries += 1;
-        exchange.backend = Some(backend);
-        exchange.times.assigned.get_or_insert(now);
-        // A second try needs a connection that cannot have been closed long ago.
-        let idle = match exchange.tries {
-            1 => self.links.take_idle(backend, at),
-            _ => None,
-        };
-        exchange.is_reused = idle.is_some();
-        if let Some(link) = idle {
-            exchange.link = Some(link);
-            exchange.times.connected = Some(now);
-            counts[backend].unparked.add(1);
-            self.proxied.count(ProxyCounter::Reuses);
-            return backend;
-        }
-        let link = self.links.begin(backend, at);
-        exchange.link = Some(link);
-        self.proxied.count(ProxyCounter::Connects);
-        let to = self.backends[backend].to.clone();
-        let deadline = now + self.limits.connect_timeout;
-        let session = ProxySession::upstream(link);
-        self.errands.push_back(Errand::Connect { to, session, deadline });
-        backend
-    }
-
     /// Has the upstream connection of the exchange look at it, if it is connected.
     pub(super) fn wake_upstream(&mut self, at: u32, actions: &mut Actions<'_>) {
         let Some(link) = self.exchanges.get(at).link else { return };
@@ -334,6 +300,7 @@ impl ProxyShared {
         if self.may_try_again(at, fault) {
             self.proxied.count(ProxyCounter::Retries);
             self.assign(at);
+            self.nudge(at);
             return;
         }
         let exchange = self.exchanges.get(at);
@@ -394,28 +361,6 @@ impl ProxyShared {
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
 
-    /// Keeps an upstream connection for the next request; false when enough are kept.
-    pub(super) fn park(&mut self, link: u32) -> bool {
-        let backend = self.links.get(link).backend;
-        let is_anybodys = self.group_of(backend).sends_header.is_none();
-        let is_kept = is_anybodys
-            && !self.is_draining
-            && self.links.park(link, self.limits.upstream_idle_max);
-        if is_kept {
-            self.proxied.count(ProxyCounter::Parked);
-            self.proxied.backends()[self.links.get(link).backend].parked.add(1);
-        }
-        is_kept
-    }
-
-    /// Forgets an upstream connection that is gone.
-    pub(super) fn end_link(&mut self, link: u32) {
-        let backend = self.links.get(link).backend;
-        if self.links.end(link) {
-            self.proxied.backends()[backend].unparked.add(1);
-        }
-    }
-
     /// The deadline `after` from now.
     pub(super) fn deadline(&self, after: Duration) -> Moment {
         self.now.at + after
@@ -423,6 +368,7 @@ impl ProxyShared {
 
     /// Ends the exchange; whoever has it upstream loses it.
     pub(super) fn end(&mut self, at: u32) {
+        self.leave_queue(at);
         self.take_back(at);
         self.exchanges.end(at);
     }

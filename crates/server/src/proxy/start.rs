@@ -10,6 +10,7 @@ use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddres
 use super::backends::Backend;
 use super::config::{ProxyConfig, ProxyLimits};
 use super::counters::ProxyCounters;
+use super::passing::Passing;
 use super::session::ProxySession;
 use super::shared::{ProxyShared, backends_of};
 use crate::counters::ServerCounters;
@@ -62,8 +63,9 @@ impl Server {
         let backends = backends_of(config);
         let of_loop = |_| (Arc::default(), Arc::new(ProxyCounters::new(backends.len())));
         let counters: Vec<LoopCounters> = (0..config.loops.threads).map(of_loop).collect();
+        let passing = Passing::new(config, Arc::clone(&backends));
         let (clients, endpoints) = sockets.divided()?;
-        let (group, driver, refused) = start_group(config, &clients, &backends, &counters, &logs)?;
+        let (group, driver, refused) = start_group(config, &clients, &passing, &counters, &logs)?;
         let connections_max = connections_max(config);
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
@@ -71,7 +73,7 @@ impl Server {
             limit()
         );
         let parts = Parts {
-            overview: overview(config, &group, driver, &backends, &counters),
+            overview: overview(config, &group, driver, (&backends, passing), &counters),
             banner: banner(config, group.addresses(), driver, &refused),
             watch: Watch::new(connections_max, remedy, config.watching.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
@@ -98,17 +100,17 @@ pub(super) fn connections_max(config: &ProxyConfig) -> u32 {
 fn start_group(
     config: &ProxyConfig,
     sockets: &Sockets,
-    backends: &Arc<[Backend]>,
+    passing: &Arc<Passing>,
     counters: &[LoopCounters],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
     start_on_first(PROXY, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let (backends, addresses) = (Arc::clone(backends), sockets.addresses());
+        let (passing, addresses) = (Arc::clone(passing), sockets.addresses());
         let make = move |index: usize| {
             let (server, proxied) = counters[index].clone();
-            let backends = Arc::clone(&backends);
-            ProxyShared::new(index, &shared_config, &addresses, backends, server, proxied, &logs)
+            let passing = Arc::clone(&passing);
+            ProxyShared::new(index, &shared_config, &addresses, passing, server, proxied, &logs)
         };
         let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
         Group::start_on::<ProxySession, _, _>(&group_config(config, driver), again, make)
@@ -138,7 +140,7 @@ fn overview(
     config: &ProxyConfig,
     group: &Group,
     driver: Driver,
-    backends: &Arc<[Backend]>,
+    (backends, passing): (&Arc<[Backend]>, Arc<Passing>),
     counters: &[LoopCounters],
 ) -> Overview {
     let views = group.views();
@@ -157,6 +159,7 @@ fn overview(
         facts: facts(config, group.addresses()).into_iter().chain(notes).collect(),
         loops: loops.collect(),
         backends: Arc::clone(backends),
+        passing: Some(passing),
         descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
         supervised: Supervised::default(),
     }

@@ -21,14 +21,31 @@ use crate::config::{Loops, Watching};
 const BACKENDS_MAX: usize = 256;
 /// Most groups of backends.
 const GROUPS_MAX: usize = 64;
-/// Most idle upstream connections that a thread keeps for a backend.
+/// Most idle upstream connections.
 const IDLE_MAX: u64 = 65_536;
+/// Most requests that wait for a connection to a backend.
+const QUEUE_MAX: u64 = 100_000;
 
 impl Table for ProxyConfig {
     fn read(keys: &mut Keys<'_>) -> Option<Self> {
         keys.heading("Addresses");
         let ways = ways(keys);
+        let server_max = keys
+            .key(
+                "server_max_connections",
+                "Most connections to each server at once, for those that have no max_connections of \
+                 their own; requests beyond wait",
+            )
+            .otherwise("no limit")
+            .optional(&whole(1..=CONNECTIONS_MAX));
         let loops = Loops::read(keys);
+        let lets_go_at_once = keys
+            .key(
+                "let_go_at_once",
+                "Have a thread let go of a connection that another one has taken over at once, instead \
+                 of with its next update: for measurements",
+            )
+            .switch();
         keys.heading("Requests");
         let forwarded = keys
             .key(
@@ -50,11 +67,15 @@ impl Table for ProxyConfig {
         keys.heading("Limits");
         let limits = ProxyLimits::read(keys);
         let watching = Watching::read(keys);
-        let (frontends, groups) = ways?;
+        let (frontends, mut groups) = ways?;
+        let server_max = server_max?;
+        let servers = groups.iter_mut().flat_map(|group| &mut group.servers);
+        servers.for_each(|each| each.connections_max = each.connections_max.or(server_max));
         Some(Self {
             frontends,
             groups,
             loops: loops?,
+            lets_go_at_once: lets_go_at_once?,
             limits: limits?,
             forwarded: forwarded?,
             trusts_forwarded: trusts_forwarded?,
@@ -94,7 +115,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let (frontends, groups, names) = (frontends?, groups?, names?);
     let (listen, balance, health) = (listen?, balance?, health?);
     let (accepts_header, sends_header) = (accepts_header?, sends_header?);
-    let one = |address| BackendConfig { address, weight: 1 };
+    let one = |address| BackendConfig { address, weight: 1, connections_max: None };
     let servers: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
     if groups.is_empty() && frontends.is_empty() {
         if servers.is_empty() {
@@ -235,7 +256,14 @@ impl Table for BackendConfig {
         let address = address.required(&pollux_settings::address());
         let weight = keys.key("weight", "Share of the requests in relation to the others");
         let weight = weight.default("1").one(&whole(1..=WEIGHT_MAX.into()));
-        Some(Self { address: address?, weight: weight? })
+        let connections_max = keys
+            .key(
+                "max_connections",
+                "Most connections to it at once, those without a request among them",
+            )
+            .otherwise("that of --server-max-connections")
+            .optional(&whole(1..=CONNECTIONS_MAX));
+        Some(Self { address: address?, weight: weight?, connections_max: connections_max? })
     }
 }
 
@@ -356,10 +384,28 @@ impl Table for ProxyLimits {
         let upstream_idle_max = keys
             .key(
                 "upstream_idle_max",
-                "Most connections that each thread keeps to each backend without a request",
+                "Most connections to each backend that are kept without a request",
             )
             .default("1024")
             .one(&whole(0..=IDLE_MAX));
+        let upstream_idle_total = keys
+            .key(
+                "upstream_idle_total",
+                "Most connections to all backends together that are kept without a request",
+            )
+            .default("16384")
+            .one(&whole(0..=IDLE_MAX));
+        let queue_max = keys
+            .key(
+                "queue_max",
+                "Most requests that wait for a connection to each backend; others get 503",
+            )
+            .default("1024")
+            .one(&whole(0..=QUEUE_MAX));
+        let queue_timeout = keys
+            .key("queue_timeout", "Time for a request to wait for a connection, then it gets 503")
+            .default("5s")
+            .one(&timeout);
         Some(Self {
             header_timeout: header_timeout?,
             idle_timeout: idle_timeout?,
@@ -374,6 +420,9 @@ impl Table for ProxyLimits {
             body_bytes_max: body_bytes_max?,
             connections_max: connections_max?,
             upstream_idle_max: upstream_idle_max?,
+            upstream_idle_total: upstream_idle_total?,
+            queue_max: queue_max?,
+            queue_timeout: queue_timeout?,
         })
     }
 }

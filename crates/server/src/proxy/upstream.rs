@@ -11,7 +11,7 @@
 
 use std::io;
 
-use pollux_engine::{Actions, Moment};
+use pollux_engine::{Actions, CloseCause, Moment};
 use pollux_http::{BodyReader, Response, ResponseBody};
 
 use super::counters::ProxyCounter;
@@ -65,7 +65,11 @@ impl Upstream {
     }
 
     /// The link is this session's until here.
-    pub(super) fn closed(self, shared: &mut ProxyShared) {
+    pub(super) fn closed(self, shared: &mut ProxyShared, cause: CloseCause) {
+        let link = shared.links.get(self.link);
+        if link.pooled.is_some() && link.id.is_none() {
+            shared.proxied.count(ProxyCounter::Stale);
+        }
         if let Some(at) = shared.links.get(self.link).exchange {
             shared.part(at);
             let exchange = shared.exchange(at);
@@ -81,7 +85,7 @@ impl Upstream {
                 shared.upstream_failed(at, fault);
             }
         }
-        shared.end_link(self.link);
+        shared.end_link(self.link, cause == CloseCause::TakenOver);
     }
 
     pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
@@ -90,7 +94,13 @@ impl Upstream {
         if link.is_cut {
             return actions.abort();
         }
-        let Some(at) = link.exchange else { return };
+        let Some(at) = link.exchange else {
+            // Something happened that was nothing: it is idle as before.
+            if shared.unshelve(self.link) {
+                self.rest(shared, actions);
+            }
+            return;
+        };
         self.resume(shared, actions, at);
         self.send(shared, actions, at);
     }
@@ -305,11 +315,10 @@ impl Upstream {
 
     /// Waits for the next request.
     fn rest(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        if !self.is_draining && shared.park(self.link) {
+        if !self.is_draining && shared.park(self.link, actions) {
             self.keep_alive = false;
             actions.set_deadline(shared.deadline(shared.limits.upstream_idle_timeout));
         } else {
-            shared.proxied.count(ProxyCounter::IdleDropped);
             actions.close();
         }
     }

@@ -36,6 +36,7 @@ pub(super) fn overview(
         facts: facts.into_iter().chain(notes).collect(),
         loops: loops.collect(),
         backends: Arc::default(),
+        passing: None,
         descriptors: Box::new(move || look.descriptors().map_err(|error| error.to_string())),
         supervised: Supervised::default(),
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pollux_engine::{Actions, Session};
 
-use super::{Overview, activity, info, servers, set_server};
+use super::{Overview, activity, info, pools, servers, set_server};
 use crate::rest::Rest;
 
 /// Longest command.
@@ -19,11 +19,12 @@ const LINE_BYTES_MAX: usize = 1024;
 /// Time between two commands.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// The commands, and what they show.
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 11] = [
     ("show activity", "every counter that is not 0, summed up and for each loop"),
     ("show info", "version, addresses, limits"),
     ("show fd", "what each loop knows of its descriptors; stops all loops for a moment"),
     ("show servers", "a proxy's backends: weight, health, requests"),
+    ("show pools", "a proxy's idle connections to backends, and requests that wait for one"),
     ("set server NAME drain|ready", "gives a backend no new requests, or again"),
     ("set server NAME weight N", "changes a backend's share, 1 to 256"),
     ("reload", "has the proxy's master read the settings anew"),
@@ -113,6 +114,7 @@ fn answer(overview: &Overview, command: &str) -> String {
         ["show", "info"] => info(overview),
         ["show", "fd"] => descriptors(overview),
         ["show", "servers"] => servers(overview),
+        ["show", "pools"] => pools(overview),
         ["set", "server", name, order @ ..] => set_server(overview, name, order),
         ["reload"] => overview.supervised.reload(),
         ["show", "reloads"] => overview.supervised.reloads(),

@@ -10,7 +10,7 @@ use pollux_poller::HISTOGRAM_BUCKETS;
 
 use super::{LoopSource, Overview};
 use crate::counters::{CLASSES, METHODS, REFUSALS, ServerCounter};
-use crate::proxy::{Backend, BackendCounts, Fault, ProxyCounter};
+use crate::proxy::{Backend, BackendCounts, Fault, PoolView, ProxyCounter};
 
 /// The whole page.
 #[must_use]
@@ -27,6 +27,7 @@ pub fn metrics(overview: &Overview) -> String {
     page.http();
     page.proxy();
     page.backends(&overview.backends);
+    page.pools(overview);
     page.request_times();
     page.text
 }
@@ -152,13 +153,12 @@ impl Page<'_> {
     /// The backends of a proxy.
     fn backends(&mut self, backends: &[Backend]) {
         type Read = fn(&BackendCounts) -> u64;
-        let families: [(&str, &str, &str, Read); 4] = [
+        let families: [(&str, &str, &str, Read); 3] = [
             ("requests_total", "counter", "Requests given to a backend", |of| of.begun.value()),
             ("failed_total", "counter", "Requests that failed by its fault", |of| {
                 of.failed.value()
             }),
             ("in_use", "gauge", "Requests that it has", BackendCounts::in_use),
-            ("idle", "gauge", "Connections that are kept without a request", BackendCounts::idle),
         ];
         for (name, kind, help, read) in families {
             let name = format!("pollux_proxy_backend_{name}");
@@ -178,6 +178,29 @@ impl Page<'_> {
             for backend in backends {
                 let labels: [(&str, &dyn Display); 1] = [("backend", &backend.name())];
                 self.line(name, &labels, u64::from(!backend.is_down()));
+            }
+        }
+    }
+
+    /// What all loops of a proxy share of their connections to backends.
+    fn pools(&mut self, overview: &Overview) {
+        type Read = fn(PoolView) -> Option<u64>;
+        let Some(passing) = &overview.passing else { return };
+        let families: [(&str, &str, Read); 4] = [
+            ("idle", "Connections that are kept without a request", |view| Some(view.idle as u64)),
+            ("waiting", "Requests that wait for a connection", |view| Some(view.waiting as u64)),
+            ("open", "Connections to a backend that has a most of them", |view| {
+                view.open.map(u64::from)
+            }),
+            ("open_max", "The most of them", |view| view.open_max.map(u64::from)),
+        ];
+        for (name, help, read) in families {
+            let name = format!("pollux_proxy_backend_{name}");
+            self.family(&name, "gauge", help);
+            for (place, backend) in overview.backends.iter().enumerate() {
+                let Some(value) = read(passing.view(place)) else { continue };
+                let labels: [(&str, &dyn Display); 1] = [("backend", &backend.name())];
+                self.line(&name, &labels, value);
             }
         }
     }

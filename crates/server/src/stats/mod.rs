@@ -17,13 +17,13 @@ use std::time::Instant;
 use pollux_engine::{Counters, Driver};
 
 use crate::counters::ServerCounters;
-use crate::proxy::{Backend, ProxyCounters};
+use crate::proxy::{Backend, Passing, ProxyCounters};
 
 pub use activity::{activity, info};
 pub use control::{ControlSession, ControlShared};
 pub use ended::Ended;
 pub use metrics::metrics;
-pub use servers::{servers, set_server};
+pub use servers::{pools, servers, set_server};
 pub use supervised::Supervised;
 
 /// What can be read of one loop while it runs.
@@ -54,6 +54,8 @@ pub struct Overview {
     pub loops: Vec<LoopSource>,
     /// Where a proxy sends requests; none in other servers.
     pub backends: Arc<[Backend]>,
+    /// What the loops of a proxy share of their connections to backends; none in other servers.
+    pub passing: Option<Arc<Passing>>,
     /// Looks at the descriptors.
     pub descriptors: Descriptors,
     /// What is known of a master.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Overview;
-use crate::proxy::{Backend, BackendCounts, WEIGHT_MAX};
+use crate::proxy::{Backend, BackendCounts, ProxyCounter, WEIGHT_MAX};
 
 /// The backends of a proxy, one line each.
 #[must_use]
@@ -29,12 +29,48 @@ pub fn servers(overview: &Overview) -> String {
             sum(|of| of.begun.value()),
             sum(|of| of.failed.value()),
             sum(BackendCounts::in_use),
-            sum(BackendCounts::idle),
+            overview.passing.as_ref().map_or(0, |passing| passing.view(place).idle),
         );
         writeln!(text, "{line}").expect("a string");
     }
     text
 }
+
+/// The connections to a proxy's backends that have no request, and the requests that have none.
+#[must_use]
+pub fn pools(overview: &Overview) -> String {
+    let Some(passing) = &overview.passing else { return NO_PROXY.to_owned() };
+    let mut text =
+        format!("{:<28}{:>8}{:>8}{:>8}{:>9}\n", "server", "idle", "open", "most", "waiting");
+    let or_dash = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
+    for (place, backend) in overview.backends.iter().enumerate() {
+        let view = passing.view(place);
+        let (open, most) = (or_dash(view.open), or_dash(view.open_max));
+        let (name, idle, waiting) = (backend.name(), view.idle, view.waiting);
+        writeln!(text, "{name:<28}{idle:>8}{open:>8}{most:>8}{waiting:>9}").expect("a string");
+    }
+    text.push('\n');
+    for counter in POOL_COUNTERS {
+        let proxies = overview.loops.iter().filter_map(|source| source.proxy.as_ref());
+        let sum: u64 = proxies.map(|proxy| proxy.value(counter)).sum();
+        let line = format!("{:<14}{sum:>12}  {}", counter.name(), counter.about());
+        writeln!(text, "{line}").expect("a string");
+    }
+    text
+}
+
+/// What `show pools` counts.
+const POOL_COUNTERS: [ProxyCounter; 9] = [
+    ProxyCounter::Connects,
+    ProxyCounter::Parked,
+    ProxyCounter::Reuses,
+    ProxyCounter::TakenOver,
+    ProxyCounter::Refused,
+    ProxyCounter::Stale,
+    ProxyCounter::IdleClosed,
+    ProxyCounter::IdleDropped,
+    ProxyCounter::Queued,
+];
 
 /// Does what `set server NAME …` says, and tells.
 #[must_use]

@@ -25,6 +25,7 @@ fn overview(with_poller: bool) -> Arc<Overview> {
     let descriptors = || Ok(vec![vec!["fd 5 readable".to_owned(); 3000], Vec::new()]);
     Arc::new(Overview {
         backends: Arc::default(),
+        passing: None,
         started: Instant::now(),
         driver: Driver::Readiness(Mechanism::EpollEt),
         facts: vec![("listen".to_owned(), "127.0.0.1:1".to_owned())],

@@ -8,6 +8,8 @@
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
 //! | `announced` | the PROXY protocol, from clients and to backends |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it |
+//! | `pool` | connections that threads share, and requests that wait for one |
+//! | `takeovers` | what sharing connections costs: counts of the poller |
 //! | `economy` | calls that the poller is spared: counts of the engine |
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
@@ -20,4 +22,6 @@ mod economy;
 mod faults;
 mod flow;
 mod heads;
+mod pool;
 mod stage;
+mod takeovers;

@@ -137,6 +137,12 @@ impl Client {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
+    /// Leaves without a word: the other side sees an error.
+    pub(crate) fn reset(self) {
+        let linger = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+        linger.expect("set");
+    }
+
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 * 1024];
         match self.socket.read(&mut buffer) {

@@ -1,0 +1,408 @@
+//! How requests and upstream connections of one loop come together: the backend is chosen, a connection
+//! found, opened or waited for, and what is free again goes to whoever waits.
+//!
+//! | a connection | goes |
+//! |---|---|
+//! | of this loop, idle | to the next request of this loop, by a wake |
+//! | of another loop, idle | to this loop: taken over, or taken back when it was here before |
+//! | free again | kept here until the turn ends, then put down, for any loop |
+//! | that loops can't share | kept by its loop; closed when a request of another loop waits |
+
+use std::sync::Arc;
+
+use pollux_engine::{Actions, Errand, Inbox};
+use pollux_poller::Waker;
+
+use super::balance::Choice;
+use super::counters::ProxyCounter;
+use super::fault::Fault;
+use super::links::Idle;
+use super::passing::{Message, Passing, Pooled};
+use super::pool::{Admission, Keeping, Ticket};
+use super::session::ProxySession;
+use super::shared::ProxyShared;
+
+/// What one loop needs to pass connections on.
+#[derive(Debug)]
+pub(super) struct Exchanger {
+    /// The number of this loop.
+    me: u32,
+    passing: Arc<Passing>,
+    /// None until the loop is there.
+    inbox: Option<Inbox<Message>>,
+    mail: Vec<Message>,
+    /// Other loops can have the connections of this one.
+    is_sharing: bool,
+    /// Links that became idle in this turn and will be shared.
+    resting: Vec<u32>,
+    /// Tickets so far.
+    tickets: u64,
+}
+
+impl Exchanger {
+    pub(super) fn new(me: u32, passing: Arc<Passing>) -> Self {
+        let (inbox, mail, resting) = (None, Vec::new(), Vec::new());
+        Self { me, passing, inbox, mail, is_sharing: false, resting, tickets: 0 }
+    }
+
+    /// Connections of all loops to the backend that have no request.
+    pub(super) fn idle(&self, backend: usize) -> usize {
+        self.passing.view(backend).idle
+    }
+}
+
+/// Requests.
+impl ProxyShared {
+    /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
+    /// a new one, or one to wait for. Says which backend that is.
+    pub(super) fn assign(&mut self, at: u32) -> usize {
+        let backend = self.choose(at);
+        let exchange = self.exchanges.get(at);
+        exchange.tries += 1;
+        exchange.backend = Some(backend);
+        self.proxied.backends()[backend].begun.add(1);
+        let Exchanger { me, ref passing, is_sharing, tickets, .. } = self.exchanger;
+        let pool = &passing.pool;
+        let is_limited = pool.is_limited(backend);
+        // A second try needs a connection that cannot have been closed long ago.
+        if exchange.tries > 1 && !is_limited {
+            self.open_for(at, backend);
+            return backend;
+        }
+        let has_here = self.links.has_here(backend);
+        // What became idle in this turn is nobody else's yet.
+        if has_here && is_sharing && !(is_limited && pool.is_busy(backend)) {
+            pool.release(backend);
+            self.reuse_here(at, backend);
+            return backend;
+        }
+        let ticket = Ticket { by: me, at, number: tickets };
+        self.exchanger.tickets += 1;
+        match pool.admit(backend, ticket, has_here && !is_sharing) {
+            Admission::Private => self.reuse_here(at, backend),
+            Admission::Own(pooled) => self.take_own(at, backend, pooled),
+            Admission::Other(pooled) => self.take_over(Some(at), backend, pooled),
+            Admission::Open => self.open_for(at, backend),
+            Admission::Wait(keeper) => {
+                self.proxied.count(ProxyCounter::Queued);
+                let now = self.now.at;
+                let exchange = self.exchanges.get(at);
+                (exchange.ticket, exchange.times.queued) = (Some(ticket), now);
+                if let Some(keeper) = keeper {
+                    self.exchanger.passing.ask(keeper, backend);
+                }
+            }
+            Admission::Full => self.refuse(at, Fault::QueueFull),
+        }
+        backend
+    }
+
+    fn choose(&mut self, at: u32) -> usize {
+        let now = self.now.at;
+        let exchange = self.exchanges.get(at);
+        let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
+        let group = &mut self.groups[exchange.group];
+        let first = group.members.start;
+        let all = group.members.clone().map(|place| Choice {
+            share: self.backends[place].share(now),
+            in_use: counts[place].in_use(),
+            is_busy: pool.is_busy(place),
+        });
+        // The one that has just failed comes last.
+        let failed = exchange.backend.map(|backend| backend - first);
+        first + group.balancer.choose(all, failed, exchange.key)
+    }
+
+    /// Opens a connection for the exchange.
+    fn open_for(&mut self, at: u32, backend: usize) {
+        let now = self.now.at;
+        let link = self.links.begin(backend, Some(at));
+        let exchange = self.exchanges.get(at);
+        (exchange.link, exchange.is_reused) = (Some(link), false);
+        exchange.times.assigned.get_or_insert(now);
+        self.proxied.count(ProxyCounter::Connects);
+        let to = self.backends[backend].to.clone();
+        let deadline = now + self.limits.connect_timeout;
+        let session = ProxySession::upstream(link);
+        self.errands.push_back(Errand::Connect { to, session, deadline });
+    }
+
+    /// Gives the exchange an idle connection that this loop keeps.
+    fn reuse_here(&mut self, at: u32, backend: usize) {
+        let link = self.links.take_here(backend).expect("it keeps one");
+        self.reuse(at, link);
+    }
+
+    /// Gives the exchange a connection of this loop. Its session is still to be woken.
+    fn reuse(&mut self, at: u32, link: u32) {
+        self.proxied.count(ProxyCounter::Reuses);
+        let taken = self.links.get(link);
+        (taken.exchange, taken.idle) = (Some(at), Idle::No);
+        self.note_connection(at, link);
+    }
+
+    fn note_connection(&mut self, at: u32, link: u32) {
+        let now = self.now.at;
+        let exchange = self.exchanges.get(at);
+        (exchange.link, exchange.is_reused) = (Some(link), true);
+        exchange.times.assigned.get_or_insert(now);
+        exchange.times.connected = Some(now);
+    }
+
+    /// Gives the exchange an idle connection that this loop had put down.
+    fn take_own(&mut self, at: u32, backend: usize, pooled: Arc<Pooled>) {
+        match pooled.seat(self.exchanger.me) {
+            Some(link) => self.reuse(at, link),
+            None => self.take_over(Some(at), backend, pooled),
+        }
+    }
+
+    /// Has this loop run a connection that another one had, for the exchange or to be kept.
+    fn take_over(&mut self, at: Option<u32>, backend: usize, pooled: Arc<Pooled>) {
+        self.proxied.count(ProxyCounter::TakenOver);
+        let me = self.exchanger.me;
+        self.exchanger.passing.took(me, &pooled);
+        // It was here before, and this loop has not let go of it yet.
+        let (link, errand) = if let Some(link) = pooled.seat(me) {
+            let back = self.links.get(link);
+            (back.exchange, back.idle) = (at, Idle::No);
+            (back.is_woken, back.is_cut) = (false, false);
+            let id = back.id.take().expect("a connection that was idle has its session");
+            (link, Errand::TakeBack(id))
+        } else {
+            let link = self.links.begin(backend, at);
+            pooled.set_seat(me, Some(link));
+            let socket = Arc::clone(&pooled.socket);
+            self.links.get(link).pooled = Some(pooled);
+            let session = ProxySession::upstream(link);
+            let deadline = self.deadline(self.limits.connect_timeout);
+            (link, Errand::TakeOver { socket, holder: me, session, deadline })
+        };
+        if let Some(at) = at {
+            self.note_connection(at, link);
+        }
+        self.errands.push_back(errand);
+    }
+
+    /// The exchange that this ticket is of, if it waits still: it waits no more.
+    fn granted(&mut self, ticket: Ticket) -> Option<u32> {
+        let exchange = self.exchanges.get(ticket.at);
+        exchange.ticket.take_if(|known| *known == ticket)?;
+        // Its deadline was that of the queue.
+        (exchange.was_queued, exchange.is_client_woken) = (true, true);
+        self.errands.push_back(Errand::Wake(exchange.client));
+        Some(ticket.at)
+    }
+
+    /// The exchange waits no more for a connection.
+    pub(super) fn leave_queue(&mut self, at: u32) {
+        let exchange = self.exchanges.get(at);
+        let (Some(ticket), Some(backend)) = (exchange.ticket.take(), exchange.backend) else {
+            return;
+        };
+        // What is on its way to it goes to the next one when it arrives.
+        self.exchanger.passing.pool.leave(backend, ticket);
+        self.proxied.backends()[backend].ended.add(1);
+    }
+
+    /// Has the exchange end by a fault of the proxy.
+    fn refuse(&mut self, at: u32, fault: Fault) {
+        let exchange = self.exchanges.get(at);
+        (exchange.fault, exchange.is_client_woken) = (Some(fault), true);
+        self.errands.push_back(Errand::Wake(exchange.client));
+        let backend = exchange.backend.expect("one was chosen");
+        self.proxied.backends()[backend].ended.add(1);
+    }
+
+    /// Has the upstream connection of the exchange, if it is there, send what there is.
+    pub(super) fn nudge(&mut self, at: u32) {
+        let Some(link) = self.exchanges.get(at).link else { return };
+        let link = self.links.get(link);
+        if let Some(id) = link.id
+            && !std::mem::replace(&mut link.is_woken, true)
+        {
+            self.errands.push_back(Errand::Wake(id));
+        }
+    }
+}
+
+/// Connections.
+impl ProxyShared {
+    /// Keeps an upstream connection for another request; false when it has to be closed.
+    pub(super) fn park(&mut self, link: u32, actions: &mut Actions<'_>) -> bool {
+        let me = self.exchanger.me;
+        let passing = Arc::clone(&self.exchanger.passing);
+        let backend = self.links.get(link).backend;
+        // One that began with a client's address is that client's.
+        let is_anybodys = self.group_of(backend).sends_header.is_none();
+        if self.is_draining || !is_anybodys || !passing.pool.reserve(backend) {
+            self.proxied.count(ProxyCounter::Refused);
+            return false;
+        }
+        if passing.loops() > 1 && actions.can_share() {
+            let parked = self.links.get(link);
+            if parked.pooled.is_none() {
+                let Some(socket) = actions.share(me) else {
+                    passing.pool.release(backend);
+                    return false;
+                };
+                let pooled = Pooled::new(socket, passing.loops());
+                pooled.set_seat(me, Some(link));
+                parked.pooled = Some(pooled);
+            }
+            self.exchanger.is_sharing = true;
+            self.exchanger.resting.push(link);
+            self.links.keep_here(link);
+        } else if !self.keep_private(link, backend) {
+            return false;
+        }
+        self.proxied.count(ProxyCounter::Parked);
+        true
+    }
+
+    /// Keeps a connection that only this loop can use, or gives it to the next request of this
+    /// loop. False when it has to be closed.
+    fn keep_private(&mut self, link: u32, backend: usize) -> bool {
+        let passing = Arc::clone(&self.exchanger.passing);
+        loop {
+            match passing.pool.keep(backend, self.exchanger.me) {
+                Keeping::Kept => {
+                    self.links.keep_here(link);
+                    return true;
+                }
+                Keeping::Close => {
+                    self.proxied.count(ProxyCounter::IdleDropped);
+                    return false;
+                }
+                Keeping::For(ticket) => {
+                    if let Some(at) = self.granted(ticket) {
+                        self.reuse(at, link);
+                        self.nudge(at);
+                        return true;
+                    }
+                    passing.pool.book(backend);
+                }
+            }
+        }
+    }
+
+    /// The turn is over: what became idle in it is put down, for any loop.
+    pub(super) fn put_down(&mut self) {
+        while let Some(link) = self.exchanger.resting.pop() {
+            if !self.links.unkeep_here(link) {
+                continue;
+            }
+            let put = self.links.get(link);
+            put.idle = Idle::Shelved;
+            let backend = put.backend;
+            let Some(pooled) = put.pooled.clone() else { continue };
+            let me = self.exchanger.me;
+            pooled.socket.put_down(me);
+            let Some((ticket, _)) = self.exchanger.passing.put(me, backend, pooled) else {
+                continue;
+            };
+            // A request of this loop has waited for it.
+            if let Some(at) = self.granted(ticket) {
+                self.reuse(at, link);
+                self.nudge(at);
+            } else {
+                self.exchanger.passing.pool.book(backend);
+                self.links.keep_here(link);
+                self.exchanger.resting.push(link);
+            }
+        }
+    }
+
+    /// Takes an idle connection, for which something happened, from where others could take it.
+    /// False when it was not there.
+    pub(super) fn unshelve(&mut self, link: u32) -> bool {
+        let taken = self.links.get(link);
+        if taken.idle != Idle::Shelved {
+            return false;
+        }
+        taken.idle = Idle::No;
+        let Some(pooled) = &taken.pooled else { return false };
+        self.exchanger.passing.pool.remove(taken.backend, self.exchanger.me, pooled);
+        true
+    }
+
+    /// Forgets an upstream connection that is gone, or that another loop has taken over.
+    pub(super) fn end_link(&mut self, link: u32, is_taken_over: bool) {
+        let me = self.exchanger.me;
+        let backend = self.links.get(link).backend;
+        if self.links.unkeep_here(link) {
+            let pool = &self.exchanger.passing.pool;
+            if self.exchanger.is_sharing { pool.release(backend) } else { pool.unkeep(backend, me) }
+        }
+        self.unshelve(link);
+        if let Some(pooled) = &self.links.get(link).pooled {
+            pooled.set_seat(me, None);
+        }
+        self.links.end(link);
+        if !is_taken_over {
+            self.place_is_free(backend);
+        }
+    }
+
+    /// There may be one connection more to the backend.
+    fn place_is_free(&mut self, backend: usize) {
+        while let Some(ticket) = self.exchanger.passing.closed(self.exchanger.me, backend) {
+            if let Some(at) = self.granted(ticket) {
+                return self.open_for(at, backend);
+            }
+        }
+    }
+}
+
+/// Messages of other loops.
+impl ProxyShared {
+    /// The loop is there: others can reach it from now on.
+    pub(super) fn opened(&mut self, waker: &Waker) {
+        let exchanger = &mut self.exchanger;
+        exchanger.inbox = Some(exchanger.passing.open(exchanger.me, waker));
+    }
+
+    /// Does what other loops have sent.
+    pub(super) fn read_mail(&mut self) {
+        let Some(inbox) = &mut self.exchanger.inbox else { return };
+        inbox.drain(&mut self.exchanger.mail);
+        if self.exchanger.mail.is_empty() {
+            return;
+        }
+        let mut mail = std::mem::take(&mut self.exchanger.mail);
+        for message in mail.drain(..) {
+            match message {
+                Message::Connection(ticket, backend, pooled) => {
+                    let at = self.granted(ticket);
+                    self.take_over(at, backend, pooled);
+                }
+                Message::Place(ticket, backend) => match self.granted(ticket) {
+                    Some(at) => self.open_for(at, backend),
+                    None => self.place_is_free(backend),
+                },
+                Message::GiveUp(backend) => self.give_up(backend),
+                Message::LetGo(link) => self.let_go(link),
+            }
+        }
+        self.exchanger.mail = mail;
+    }
+
+    /// Closes an idle connection that only this loop can use.
+    fn give_up(&mut self, backend: usize) {
+        if self.exchanger.is_sharing {
+            return;
+        }
+        let Some(link) = self.links.take_here(backend) else { return };
+        self.exchanger.passing.pool.unkeep(backend, self.exchanger.me);
+        let link = self.links.get(link);
+        link.is_cut = true;
+        let id = link.id.expect("an idle connection is connected");
+        self.errands.push_back(Errand::Wake(id));
+    }
+
+    fn let_go(&mut self, link: u32) {
+        if let Some(id) = self.links.id_of_shelved(link) {
+            self.errands.push_back(Errand::Wake(id));
+        }
+    }
+}

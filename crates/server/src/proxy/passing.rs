@@ -1,0 +1,180 @@
+//! What passes between the loops of a proxy: idle connections, places for new ones, and words about
+//! both.
+//!
+//! Each loop has an inbox; whoever has something for a request that waits in another loop sends it
+//! there and wakes that loop. What can't be delivered goes to the next one that waits.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use pollux_engine::{Inbox, Sender, SharedSocket};
+use pollux_poller::Waker;
+
+use super::backends::Backend;
+use super::config::ProxyConfig;
+use super::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
+
+/// Messages that wait for a loop: one for each request that waits, and few others.
+const MESSAGES_MAX: usize = 1 << 20;
+
+/// A connection that the loops of a proxy share.
+#[derive(Debug)]
+pub(super) struct Pooled {
+    pub(super) socket: Arc<SharedSocket>,
+    /// For each loop one more than the number of its link, while it has one; written by that loop.
+    seats: Box<[AtomicU32]>,
+}
+
+impl Pooled {
+    pub(super) fn new(socket: Arc<SharedSocket>, loops: u32) -> Arc<Self> {
+        let seats = (0..loops).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { socket, seats })
+    }
+
+    /// The link that the loop has for it, if it has not let go of it.
+    pub(super) fn seat(&self, of: u32) -> Option<u32> {
+        self.seats[of as usize].load(Relaxed).checked_sub(1)
+    }
+
+    /// Notes the link that the loop, which calls this, has for it.
+    pub(super) fn set_seat(&self, of: u32, link: Option<u32>) {
+        self.seats[of as usize].store(link.map_or(0, |link| link + 1), Relaxed);
+    }
+}
+
+impl Idle for Arc<Pooled> {
+    fn take(&self, by: u32) -> bool {
+        self.socket.take(by)
+    }
+
+    fn owner(&self) -> u32 {
+        self.socket.owner()
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+}
+
+/// What one loop tells another one.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// The request that waited has this connection, which was taken for its loop.
+    Connection(Ticket, usize, Arc<Pooled>),
+    /// The request that waited may open a connection.
+    Place(Ticket, usize),
+    /// Close an idle connection to this backend: a request waits for its place.
+    GiveUp(usize),
+    /// The connection of this link was taken over; let go of it now.
+    LetGo(u32),
+}
+
+/// The upstream connections of all loops of a proxy.
+#[derive(Debug)]
+pub struct Passing {
+    pub(super) backends: Arc<[Backend]>,
+    pub(super) pool: Pool<Arc<Pooled>>,
+    senders: Box<[OnceLock<Sender<Message, Waker>>]>,
+    /// Whether a loop that lost a connection is told at once, instead of finding out by itself.
+    tells_at_once: bool,
+}
+
+impl Passing {
+    /// For the loops of a proxy that is configured so, with the backends that it has.
+    #[must_use]
+    pub fn new(config: &ProxyConfig, backends: Arc<[Backend]>) -> Arc<Self> {
+        let loops = config.loops.threads as u32;
+        let open_max: Vec<_> = config.servers().map(|server| server.connections_max).collect();
+        let limits = PoolLimits {
+            idle_max: config.limits.upstream_idle_max,
+            idle_total_max: config.limits.upstream_idle_total,
+            queue_max: config.limits.queue_max,
+        };
+        Arc::new(Self {
+            backends,
+            pool: Pool::new(loops, &open_max, limits),
+            senders: (0..loops).map(|_| OnceLock::new()).collect(),
+            tells_at_once: config.lets_go_at_once,
+        })
+    }
+
+    /// What can be read of the backend at this place.
+    #[must_use]
+    pub fn view(&self, backend: usize) -> PoolView {
+        self.pool.view(backend)
+    }
+
+    pub(super) fn loops(&self) -> u32 {
+        self.senders.len() as u32
+    }
+
+    /// The inbox of the loop `of`, whose waits `waker` ends.
+    pub(super) fn open(&self, of: u32, waker: &Waker) -> Inbox<Message> {
+        let (inbox, sender) = Inbox::new(MESSAGES_MAX, waker.clone());
+        let is_first = self.senders[of as usize].set(sender).is_ok();
+        assert!(is_first, "each loop has a number of its own");
+        inbox
+    }
+
+    fn tell(&self, to: u32, message: Message) -> Result<(), Message> {
+        let Some(sender) = self.senders[to as usize].get() else { return Err(message) };
+        sender.send(message).map_err(pollux_engine::Undelivered::into_message)
+    }
+
+    /// Puts a connection that the calling loop `me` has reserved and put down into the pool. When a
+    /// request of the same loop has waited for it, it is given back.
+    pub(super) fn put(
+        &self,
+        me: u32,
+        backend: usize,
+        mut connection: Arc<Pooled>,
+    ) -> Option<(Ticket, Arc<Pooled>)> {
+        loop {
+            let (ticket, taken) = self.pool.put(backend, connection)?;
+            if ticket.by == me {
+                return Some((ticket, taken));
+            }
+            match self.tell(ticket.by, Message::Connection(ticket, backend, taken)) {
+                Err(Message::Connection(_, _, back)) => {
+                    // That loop has ended.
+                    back.socket.give_back(ticket.by, me);
+                    self.pool.book(backend);
+                    connection = back;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// A connection to the backend is closed, or a place was not used. When a request of the loop
+    /// `me` may open one now, its ticket is given back.
+    pub(super) fn closed(&self, me: u32, backend: usize) -> Option<Ticket> {
+        loop {
+            let ticket = self.pool.closed(backend)?;
+            if ticket.by == me {
+                return Some(ticket);
+            }
+            if self.tell(ticket.by, Message::Place(ticket, backend)).is_ok() {
+                return None;
+            }
+        }
+    }
+
+    /// Asks a loop for the place of an idle connection. One that is gone has closed them all.
+    pub(super) fn ask(&self, keeper: u32, backend: usize) {
+        let _ = self.tell(keeper, Message::GiveUp(backend));
+    }
+
+    /// The loop `me` has taken a connection over: those that had it are told, if they are not to
+    /// find out by themselves.
+    pub(super) fn took(&self, me: u32, connection: &Pooled) {
+        if !self.tells_at_once {
+            return;
+        }
+        for other in (0..self.loops()).filter(|other| *other != me) {
+            if let Some(link) = connection.seat(other) {
+                let _ = self.tell(other, Message::LetGo(link));
+            }
+        }
+    }
+}
