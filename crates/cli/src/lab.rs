@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use pollux_engine::Driver;
+use pollux_floor::FloorOptions;
 use pollux_lab::arm::Peer;
 use pollux_lab::axis::Axis;
 use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::compare::{self, Change};
 use pollux_lab::error::in_words;
-use pollux_lab::experiments::floor::FloorOptions;
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};

@@ -5,8 +5,8 @@
 
 use std::process::ExitCode;
 
+use pollux_floor::{Floor, FloorOptions};
 use pollux_lab::error::in_words;
-use pollux_lab::experiments::floor::{self, Floor, FloorOptions};
 use pollux_lab::experiments::herd::{bank, callers, pool, worker};
 use rustix::process::Signal;
 
@@ -20,7 +20,7 @@ pub(crate) fn floor(name: &str, options: &FloorOptions) -> Result<ExitCode, Fail
         Failure::usage(format!("no floor is called \"{name}\"; there are {names}"))
     })?;
     prepare()?;
-    let ran = floor::run(floor, options, &mut |address| {
+    let ran = pollux_floor::run(floor, options, &mut |address| {
         output::remark(&format!("pollux lab floor: http://{address} ({floor})"));
     });
     ran.map_err(|error| Failure::failed(in_words(&error)))?;

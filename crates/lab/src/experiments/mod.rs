@@ -12,7 +12,7 @@ mod streams;
 
 pub(crate) use chain::missing as missing_library;
 pub use contract::{Cost, Curve, Experiment, Metric, Needs};
-pub use http::{Generator, floor};
+pub use http::Generator;
 pub(crate) use http::{PLACES, missing_generator, running_fault};
 
 /// Every experiment, in the order of lists.

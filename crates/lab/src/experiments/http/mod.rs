@@ -19,7 +19,6 @@ mod ab;
 mod config;
 mod crowd;
 mod experiment;
-pub mod floor;
 mod foreign;
 mod generator;
 mod generators;

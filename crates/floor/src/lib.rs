@@ -5,6 +5,7 @@
 //! starts it as an arm. They are written on bare system calls, as a C program would be, and not
 //! on the poller or the loops that they are a measure for.
 //! `raw-uring` leans on the ring of `pollux-sys`, as there is no safe one below it.
+#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,11 +13,12 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::error::MeasureError;
-
 mod epoll;
+mod error;
 mod reply;
 mod uring;
+
+pub use error::FloorError;
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -70,16 +72,16 @@ pub struct FloorOptions {
 /// Runs `floor` until the process is ended; `on_listening` hears of the address.
 ///
 /// # Errors
-/// [`MeasureError`] when the address can't be had or the mechanism fails as a whole. A single
+/// [`FloorError`] when the address can't be had or the mechanism fails as a whole. A single
 /// connection that fails is closed.
 pub fn run(
     floor: Floor,
     options: &FloorOptions,
     on_listening: &mut dyn FnMut(SocketAddr),
-) -> Result<(), MeasureError> {
+) -> Result<(), FloorError> {
     let listener = listen(options.listen)?;
-    let address = rustix::net::getsockname(&listener).map_err(MeasureError::io("getsockname"))?;
-    let address = SocketAddr::try_from(address).map_err(MeasureError::io("getsockname"))?;
+    let address = rustix::net::getsockname(&listener).map_err(FloorError::io("getsockname"))?;
+    let address = SocketAddr::try_from(address).map_err(FloorError::io("getsockname"))?;
     let replies = reply::Replies::new(options.reply_bytes, options.closes);
     on_listening(address);
     match floor {
@@ -89,7 +91,7 @@ pub fn run(
 }
 
 /// A listener that does not block; what it accepts inherits TCP_NODELAY.
-fn listen(address: SocketAddr) -> Result<OwnedFd, MeasureError> {
+fn listen(address: SocketAddr) -> Result<OwnedFd, FloorError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let open = || -> rustix::io::Result<OwnedFd> {
@@ -102,7 +104,7 @@ fn listen(address: SocketAddr) -> Result<OwnedFd, MeasureError> {
         rustix::net::listen(&listener, BACKLOG)?;
         Ok(listener)
     };
-    open().map_err(|errno| MeasureError::Setup {
+    open().map_err(|errno| FloorError::Setup {
         what: format!("a listener on {address}"),
         cause: errno.into(),
     })
