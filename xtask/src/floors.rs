@@ -7,10 +7,11 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 16] = [
+const FLOORS: [(&str, u32); 17] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
+    ("pollux-stats", 1),
     ("pollux-poller", 2),
     ("pollux-doctor", 3),
     ("pollux-engine", 3),

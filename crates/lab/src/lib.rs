@@ -18,6 +18,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 
-pub mod stats;
 pub mod store;
 pub mod turns;
+
+pub use pollux_stats as stats;

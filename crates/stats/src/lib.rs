@@ -37,6 +37,7 @@
 //!    steady state (Barrett et al., OOPSLA 2017), and then its mean describes nothing.
 //! 8. [`tukey_flags`] marks outliers (Tukey 1977); every value stays in. Dropping what looks odd is
 //!    how benchmarks lie (Hoefler & Belli, SC'15).
+#![forbid(unsafe_code)]
 
 mod blocks;
 mod confidence;
