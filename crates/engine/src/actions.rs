@@ -53,6 +53,7 @@ pub struct Actions<'a> {
     pub(crate) ending: Option<Ending>,
     pub(crate) wants_call_again: bool,
     pub(crate) is_input_paused: bool,
+    pub(crate) ends_output: bool,
     pub(crate) deadline: Moment,
     wakes: &'a mut Vec<ConnectionId>,
     socket: Option<BorrowedFd<'a>>,
@@ -82,6 +83,7 @@ impl<'a> Actions<'a> {
             ending: None,
             wants_call_again: false,
             is_input_paused: false,
+            ends_output: false,
             deadline: Moment::NEVER,
             wakes,
             socket,
@@ -140,6 +142,8 @@ impl<'a> Actions<'a> {
             ending: self.ending,
             wants_call_again: self.wants_call_again,
             is_input_paused: self.is_input_paused,
+            // The protocol below has words of its own for an end.
+            ends_output: false,
             deadline: self.deadline,
             wakes: &mut *self.wakes,
             socket: self.socket,
@@ -260,6 +264,12 @@ impl<'a> Actions<'a> {
     #[inline]
     pub fn close(&mut self) {
         self.ending.get_or_insert(Ending::Close);
+    }
+
+    /// Ends the output when it has left, and goes on with the input: the peer is told that no more will
+    /// come (`shutdown(2)`, SHUT_WR). Nothing may be sent afterwards. Not under another protocol.
+    pub fn end_output(&mut self) {
+        self.ends_output = true;
     }
 
     /// Ends the output when it has left, drops what still comes in for a bounded time and

@@ -104,6 +104,8 @@ pub(crate) struct Conversation<S> {
     state: u8,
     /// The loop opened the connection.
     is_outgoing: bool,
+    /// The output is to end, once none waits; it has not yet.
+    ends_output: bool,
 }
 
 impl<S: Session> Conversation<S> {
@@ -126,7 +128,8 @@ impl<S: Session> Conversation<S> {
     /// A conversation of a session that exists already.
     pub(crate) fn new(session: S) -> Self {
         let (kept, sharing, deadline) = (None, None, Moment::NEVER);
-        Self { session, kept, deadline, sharing, state: 0, is_outgoing: false }
+        let (is_outgoing, ends_output) = (false, false);
+        Self { session, kept, deadline, sharing, state: 0, is_outgoing, ends_output }
     }
 
     /// A conversation whose peer is not there yet: as with output that waits, only occasions
@@ -220,6 +223,16 @@ impl<S: Session> Conversation<S> {
             CLOSE => Some(Ending::Close),
             _ => Some(Ending::Linger),
         }
+    }
+
+    /// Whether the loop has to end the output now that none waits; asked until it has.
+    pub(crate) fn ends_output(&self) -> bool {
+        self.ends_output
+    }
+
+    /// The loop has ended the output.
+    pub(crate) fn output_ended(&mut self) {
+        self.ends_output = false;
     }
 
     /// Whether the loop opened the connection, and accepted or adopted no other's.
@@ -363,6 +376,7 @@ impl<S: Session> Conversation<S> {
         self.deadline = wishes.deadline;
         self.set(PAUSED, wishes.is_input_paused);
         self.set(CALL_AGAIN, wishes.wants_call_again);
+        self.ends_output |= wishes.ends_output;
         if wishes.sharing.is_some() {
             self.sharing = wishes.sharing;
         }
@@ -412,6 +426,7 @@ struct Wishes {
     ending: Option<Ending>,
     wants_call_again: bool,
     is_input_paused: bool,
+    ends_output: bool,
     deadline: Moment,
     sharing: Option<Box<Sharing>>,
 }
@@ -424,6 +439,7 @@ impl Wishes {
             ending: actions.ending,
             wants_call_again: actions.wants_call_again,
             is_input_paused: actions.is_input_paused,
+            ends_output: actions.ends_output,
             deadline: actions.deadline,
             sharing: actions.sharing,
         }

@@ -169,6 +169,14 @@ impl<S: Session> CompletionLoop<S> {
                 let _ = shutdown(&connection.socket, Shutdown::Write);
                 connection.tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
             }
+            (Tail::None, None) if connection.conversation.ends_output() => {
+                if is_under_way {
+                    self.unfinished.push(ConnectionId(token));
+                } else {
+                    let _ = shutdown(&connection.socket, Shutdown::Write);
+                    connection.conversation.output_ended();
+                }
+            }
             _ => {}
         }
         self.receive_as_wanted(token);

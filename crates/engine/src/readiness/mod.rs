@@ -310,6 +310,11 @@ impl<S: Session> ReadinessLoop<S> {
             let _ = shutdown(socket(&self.table, token), Shutdown::Write);
             *tail = Tail::Lingering(Linger::new(self.clock.now().at, &self.limits));
         }
+        if conversation.ends_output() && matches!(tail, Tail::None) {
+            // ENOTCONN means that the peer is gone: reading will say so.
+            let _ = shutdown(socket(&self.table, token), Shutdown::Write);
+            conversation.output_ended();
+        }
         if conversation.wants_input() || tail.is_lingering() {
             self.table.want_read(token);
             if !is_receiving && self.table.left_to_loop(token).read {

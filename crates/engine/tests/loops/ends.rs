@@ -11,7 +11,7 @@ use std::rc::Rc;
 use pollux_engine::{CloseCause, Counter, Driver, Limits};
 
 use crate::peer::drivers;
-use crate::puppet::{Call, Causes, Puppet, Stage};
+use crate::puppet::{Call, Causes, Puppet, Stage, take};
 
 /// Keeps what comes and closes at the end.
 fn keeper(causes: &Causes, kept: &Rc<RefCell<Vec<u8>>>) -> Puppet {
@@ -154,5 +154,40 @@ fn many_senders_at_once_lose_nothing_when_buffers_run_out() {
         stage.turn_until("all ends", |stage| stage.event_loop.open_connections() == 0);
         assert_eq!(causes.borrow().len(), SENDERS, "{driver}");
         stage.assert_balanced();
+    }
+}
+
+#[test]
+fn a_session_that_ends_its_output_goes_on_with_its_input() {
+    for driver in drivers() {
+        let mut stage = Stage::open(driver, Limits::default());
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let told = Rc::clone(&heard);
+        let (id, mut peer) = stage.adopt(Puppet::new(move |call, actions| match call {
+            Call::Wake => {
+                actions.send(b"last words");
+                actions.end_output();
+                0
+            }
+            Call::Bytes(bytes) => {
+                told.borrow_mut().extend_from_slice(bytes);
+                bytes.len()
+            }
+            Call::End => {
+                actions.close();
+                0
+            }
+            _ => 0,
+        }));
+        stage.event_loop.wake(id);
+        let mut bytes = Vec::new();
+        stage.turn_until("the end of the output", |_| take(&mut peer, &mut bytes, 100));
+        assert_eq!(bytes, b"last words", "{driver}");
+        assert_eq!(stage.event_loop.open_connections(), 1, "{driver}");
+        peer.write_all(b"still here").expect("taken");
+        stage.turn_until("input", |_| heard.borrow().len() == 10);
+        drop(peer);
+        stage.turn_until("the end", |stage| stage.event_loop.open_connections() == 0);
+        assert_eq!(*heard.borrow(), b"still here", "{driver}");
     }
 }

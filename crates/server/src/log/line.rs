@@ -43,6 +43,8 @@ pub(crate) struct Proxied<'a> {
     pub(crate) tries: u32,
     /// How it ended.
     pub(crate) end: &'a str,
+    /// How far it had come, if it failed.
+    pub(crate) state: Option<&'a str>,
 }
 
 /// A second of the log, rendered for both forms.
@@ -138,6 +140,10 @@ fn common_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
     }
     text(out, " ");
     text(out, proxied.end);
+    if let Some(state) = proxied.state {
+        text(out, "/");
+        text(out, state);
+    }
 }
 
 fn json_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
@@ -160,6 +166,11 @@ fn json_proxied(out: &mut Vec<u8>, proxied: &Proxied<'_>) {
     text(out, ",\"end\":\"");
     text(out, proxied.end);
     text(out, "\"");
+    if let Some(state) = proxied.state {
+        text(out, ",\"state\":\"");
+        text(out, state);
+        text(out, "\"");
+    }
 }
 
 fn micros(time: Duration) -> u64 {

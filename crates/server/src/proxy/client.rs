@@ -144,16 +144,18 @@ impl Client {
                 actions.close();
             }
             Phase::Busy(at) => {
+                let answers = shared.limits.answers_half_closed;
                 let exchange = shared.exchange(at);
                 if exchange.is_tunnel {
                     exchange.request.is_whole = true;
                     shared.wake_upstream(at, actions);
-                } else if exchange.request.is_whole {
+                } else if exchange.request.is_whole && answers {
                     // What was asked for is still sent to a client that only stopped talking.
                     exchange.is_last = true;
                     self.is_last = true;
                 } else {
-                    shared.counters.add(ServerCounter::Incomplete, 1);
+                    let is_whole = exchange.request.is_whole;
+                    shared.counters.add(ServerCounter::Incomplete, u64::from(!is_whole));
                     actions.abort();
                 }
             }
@@ -345,6 +347,10 @@ impl Client {
         let sent_bytes = way.send(actions);
         exchange.has_answered |= exchange.has_answer && sent_bytes > 0;
         let way = &mut exchange.response;
+        if way.is_done() && exchange.is_tunnel && !exchange.request.is_whole {
+            // The backend has said its last word; the client may go on.
+            return actions.end_output();
+        }
         if way.is_done() && (exchange.has_answer || exchange.is_tunnel) {
             return self.answered(shared, actions, at);
         }
@@ -542,6 +548,7 @@ impl Client {
             total: now.at - times.began,
             tries: exchange.tries,
             end: fault.map_or("ok", Fault::name),
+            state: fault.map(|_| exchange.state()),
         };
         let entry = Entry {
             peer: self.peer.as_deref().unwrap_or_default(),

@@ -87,6 +87,8 @@ pub struct ProxyLimits {
     pub upstream_idle_total: usize,
     /// Most requests that wait for a connection to each backend.
     pub queue_max: usize,
+    /// Whether a client that ended its side is still answered; else it is taken for gone.
+    pub answers_half_closed: bool,
     /// For a request to wait for a connection.
     pub queue_timeout: Duration,
 }

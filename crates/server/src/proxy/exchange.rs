@@ -114,6 +114,28 @@ impl Exchange {
         }
     }
 
+    /// Whether it is a tunnel that both sides may still use.
+    pub(super) fn is_open_tunnel(&self) -> bool {
+        self.is_tunnel && !self.request.is_whole && !self.response.is_whole
+    }
+
+    /// How far it came, for the log.
+    pub(super) fn state(&self) -> &'static str {
+        if self.is_tunnel {
+            "tunnel"
+        } else if self.has_answer {
+            "answer"
+        } else if self.ticket.is_some() || self.times.assigned.is_none() {
+            "queue"
+        } else if self.times.connected.is_none() {
+            "connect"
+        } else if self.request.is_done() {
+            "wait"
+        } else {
+            "request"
+        }
+    }
+
     /// As new, but for the room of its ways.
     fn reset(&mut self) {
         self.request.reset();

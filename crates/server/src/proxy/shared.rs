@@ -361,6 +361,14 @@ impl ProxyShared {
         self.logs.errors.report(Event::BackendFailed, self.now.unix_s, text);
     }
 
+    /// By when the next byte of an answer or of a tunnel has to come. A tunnel of which one side has
+    /// ended is on its way to its end.
+    pub(super) fn quiet_end(&self, at: u32) -> Moment {
+        let is_open_tunnel = self.exchanges.look(at).is_open_tunnel();
+        let ProxyLimits { tunnel_timeout, body_timeout, .. } = &self.limits;
+        self.deadline(if is_open_tunnel { *tunnel_timeout } else { *body_timeout })
+    }
+
     /// The deadline `after` from now.
     pub(super) fn deadline(&self, after: Duration) -> Moment {
         self.now.at + after

@@ -406,6 +406,20 @@ impl Table for ProxyLimits {
             .key("queue_timeout", "Time for a request to wait for a connection, then it gets 503")
             .default("5s")
             .one(&timeout);
+        let half_close = keys
+            .key("half_close", "What becomes of a request whose client ends its side meanwhile")
+            .default("answer")
+            .one(&one_of(
+                "way",
+                [
+                    (
+                        "answer",
+                        "it is answered: the client may only have nothing more to ask",
+                        true,
+                    ),
+                    ("drop", "it is dropped: the client is taken for gone", false),
+                ],
+            ));
         Some(Self {
             header_timeout: header_timeout?,
             idle_timeout: idle_timeout?,
@@ -423,6 +437,7 @@ impl Table for ProxyLimits {
             upstream_idle_total: upstream_idle_total?,
             queue_max: queue_max?,
             queue_timeout: queue_timeout?,
+            answers_half_closed: half_close?,
         })
     }
 }

@@ -75,7 +75,7 @@ impl Upstream {
             let exchange = shared.exchange(at);
             let is_tunnel = exchange.is_tunnel;
             if is_tunnel {
-                exchange.response.is_whole = true;
+                (exchange.request.is_whole, exchange.response.is_whole) = (true, true);
             }
             let fault = if exchange.has_answer { Fault::Cut } else { Fault::Closed };
             let fault = self.fault.unwrap_or(fault);
@@ -165,6 +165,17 @@ impl Upstream {
             self.keep_alive = false;
             return self.answered(shared, actions, at, true);
         }
+        if exchange.is_tunnel {
+            // The client may go on; what comes of it is sent on as long as the backend takes it.
+            exchange.response.is_whole = true;
+            let is_over = exchange.request.is_done();
+            actions.set_deadline(shared.quiet_end(at));
+            shared.wake_client(at, actions);
+            if is_over {
+                actions.close();
+            }
+            return;
+        }
         // `closed` tells the rest.
         actions.abort();
     }
@@ -198,7 +209,7 @@ impl Upstream {
     /// Sends on what the request has, and says by when the backend has to answer.
     fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
         let first_byte_timeout = shared.limits.first_byte_timeout;
-        let tunnel_end = shared.deadline(shared.limits.tunnel_timeout);
+        let tunnel_end = shared.quiet_end(at);
         let now = shared.now.at;
         let exchange = shared.exchange(at);
         let way = &mut exchange.request;
@@ -209,7 +220,11 @@ impl Upstream {
         if way.is_done() {
             if exchange.is_tunnel {
                 // The client has said its last word, and all of it has gone.
-                return actions.close();
+                if exchange.response.is_whole {
+                    return actions.close();
+                }
+                actions.set_deadline(tunnel_end);
+                return actions.end_output();
             }
             if !exchange.has_answer {
                 actions.set_deadline(now + first_byte_timeout);
@@ -340,16 +355,14 @@ impl Upstream {
     /// Pauses while the client does not take what is there; sets the deadline of the next piece.
     fn slow_down(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
         let exchange = shared.exchange(at);
-        let (is_full, is_tunnel) = (exchange.response.is_full(), exchange.is_tunnel);
+        let is_full = exchange.response.is_full();
         if is_full {
             shared.proxied.count(ProxyCounter::Pauses);
             actions.pause_input();
             // How slow a client may be is the loop's to judge.
             actions.set_deadline(Moment::NEVER);
         } else {
-            let limits = &shared.limits;
-            let timeout = if is_tunnel { limits.tunnel_timeout } else { limits.body_timeout };
-            actions.set_deadline(shared.deadline(timeout));
+            actions.set_deadline(shared.quiet_end(at));
         }
     }
 

@@ -308,6 +308,49 @@ fn an_upgrade_becomes_a_tunnel_until_either_side_ends() {
 }
 
 #[test]
+fn the_end_of_one_side_of_a_tunnel_is_passed_on_and_cuts_nothing() {
+    let backend = Backend::start(|_, mut client| {
+        let head = client.head();
+        client.send(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        );
+        if head.contains(" /client ") {
+            // The client has ended, and waits for what this makes of it.
+            let said = client.rest();
+            client.send(format!("heard {said}"));
+        } else {
+            client.send("over");
+            client.end();
+            let said = client.rest();
+            assert_eq!(said, "still here", "what comes behind the own end");
+        }
+    });
+    on_every_driver(
+        &[backend.address],
+        |_| {},
+        |driver, proxy| {
+            let upgrade = |path: &str| {
+                let mut client = proxy.client();
+                client.send(format!(
+                    "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+                ));
+                assert!(client.head().starts_with("HTTP/1.1 101 "), "{driver}");
+                client
+            };
+            let mut client = upgrade("/client");
+            client.send("last words");
+            client.end();
+            assert_eq!(client.rest(), "heard last words", "{driver}");
+            let mut client = upgrade("/backend");
+            assert_eq!(client.rest(), "over", "{driver}: its end arrives");
+            client.send("still here");
+            client.end();
+            proxy.await_that("the end of both", |proxy| proxy.open_connections() == 0);
+        },
+    );
+}
+
+#[test]
 fn a_client_that_waits_for_leave_gets_that_of_the_backend() {
     let backend = Backend::start(|_, mut client| {
         loop {

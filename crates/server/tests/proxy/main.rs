@@ -8,6 +8,7 @@
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
 //! | `announced` | the PROXY protocol, from clients and to backends |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it |
+//! | `leaving` | clients that leave while their request is under way |
 //! | `pool` | connections that threads share, and requests that wait for one |
 //! | `takeovers` | what sharing connections costs: counts of the poller |
 //! | `economy` | calls that the poller is spared: counts of the engine |
@@ -22,6 +23,7 @@ mod economy;
 mod faults;
 mod flow;
 mod heads;
+mod leaving;
 mod pool;
 mod stage;
 mod takeovers;

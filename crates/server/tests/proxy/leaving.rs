@@ -1,0 +1,129 @@
+//! Clients that leave, or end their side, while their request is under way: in the queue, while a
+//! connection comes about, while the answer is made.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use pollux_engine::Driver;
+use pollux_server::config::LogTarget;
+use pollux_server::proxy::{Fault, ProxyConfig};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+
+use crate::stage::{Backend, PATIENCE, Proxy, on_every_driver};
+
+const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Nothing ends by itself within the time of a test.
+fn patient(config: &mut ProxyConfig) {
+    let long = 2 * PATIENCE;
+    config.limits.queue_timeout = long;
+    config.limits.connect_timeout = long;
+    config.limits.first_byte_timeout = long;
+}
+
+/// A backend that reads and never answers.
+fn silent() -> Backend {
+    Backend::start(|_, mut client| drop(client.rest()))
+}
+
+/// The last line of the log that names a fault, once it is there.
+fn logged(proxy: &Proxy, path: &std::path::Path, words: &str) {
+    proxy.await_that(words, |_| std::fs::read_to_string(path).unwrap_or_default().contains(words));
+}
+
+/// Plays `scene` on every driver, with a log.
+fn play(
+    backend: std::net::SocketAddr,
+    set: impl Fn(&mut ProxyConfig),
+    scene: impl Fn(Driver, &Proxy, &std::path::Path),
+) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("access.log");
+    let set = |config: &mut ProxyConfig| {
+        patient(config);
+        config.watching.access_log = Some(LogTarget::File(log.clone()));
+        set(config);
+    };
+    on_every_driver(&[backend], set, |driver, proxy| {
+        scene(driver, proxy, &log);
+        std::fs::write(&log, "").expect("emptied");
+    });
+}
+
+#[test]
+fn a_client_that_is_gone_while_its_request_waits_is_noticed_and_the_log_says_where() {
+    let backend = silent();
+    let set = |config: &mut ProxyConfig| config.groups[0].servers[0].connections_max = Some(1);
+    play(backend.address, set, |driver, proxy, log| {
+        let mut first = proxy.client();
+        first.send(REQUEST);
+        proxy.await_that("a connection", |proxy| proxy.open_connections() == 2);
+        let mut second = proxy.client();
+        second.send(REQUEST);
+        let passing = proxy.server().overview().passing.as_ref().expect("a proxy");
+        proxy.await_that("waiting", |_| passing.view(0).waiting == 1);
+        second.reset();
+        logged(proxy, log, "client_gone/queue");
+        first.reset();
+        logged(proxy, log, "client_gone/wait");
+        assert_eq!(proxy.faults(Fault::ClientGone), 2, "{driver}");
+        proxy.await_that("closing", |proxy| proxy.open_connections() == 0);
+    });
+}
+
+#[test]
+fn a_client_that_is_gone_while_a_connection_comes_about_is_noticed() {
+    // A backlog that is full: connects wait for ever.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    set_socket_recv_buffer_size(&listener, 4096).expect("set");
+    rustix::net::listen(&listener, 0).expect("a small backlog");
+    let mut fill = Vec::new();
+    for _ in 0..8 {
+        let socket = std::thread::spawn(move || {
+            std::net::TcpStream::connect_timeout(&address, Duration::from_millis(300))
+        });
+        fill.push(socket.join().expect("no panic"));
+    }
+    assert!(fill.iter().any(Result::is_err), "the backlog is full");
+    play(
+        address,
+        |_| {},
+        |driver, proxy, log| {
+            let mut client = proxy.client();
+            client.send(REQUEST);
+            proxy.await_that("a connect", |proxy| proxy.open_connections() == 2);
+            client.reset();
+            logged(proxy, log, "client_gone/connect");
+            assert_eq!(proxy.faults(Fault::ClientGone), 1, "{driver}");
+        },
+    );
+}
+
+#[test]
+fn a_client_that_ended_its_side_is_answered_or_dropped_as_configured() {
+    let backend = Backend::start(|_, mut client| {
+        while !client.head().is_empty() {
+            // The proxy knows of the end by now, or soon: either way the answer goes out.
+            client.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+        }
+    });
+    on_every_driver(&[backend.address], patient, |driver, proxy| {
+        let mut client = proxy.client();
+        client.send(REQUEST);
+        client.end();
+        let answer = client.rest();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hi"), "{driver}: {answer}");
+    });
+    let backend = silent();
+    let drops = |config: &mut ProxyConfig| config.limits.answers_half_closed = false;
+    play(backend.address, drops, |driver, proxy, log| {
+        let mut client = proxy.client();
+        client.send(REQUEST);
+        proxy.await_that("a connection", |proxy| proxy.open_connections() == 2);
+        client.end();
+        assert_eq!(client.rest(), "", "{driver}");
+        logged(proxy, log, "client_gone/wait");
+        proxy.await_that("closing", |proxy| proxy.open_connections() == 0);
+    });
+}
