@@ -59,6 +59,24 @@ impl fmt::Display for NoProxyHeader {
 impl std::error::Error for NoProxyHeader {}
 
 impl ProxyHeader {
+    /// Of a connection between these; the proxy's own where one of them is not known.
+    #[must_use]
+    pub fn of(source: Option<SocketAddr>, destination: Option<SocketAddr>) -> Self {
+        match (source, destination) {
+            (Some(source), Some(destination)) => Self::Of { source, destination },
+            _ => Self::Own,
+        }
+    }
+
+    /// The client's address.
+    #[must_use]
+    pub fn source(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Own => None,
+            Self::Of { source, .. } => Some(*source),
+        }
+    }
+
     /// The longest head that is read, in bytes.
     pub const LEN_BYTES_MAX: usize = FIXED_BYTES + REST_BYTES_MAX;
 

@@ -56,7 +56,8 @@ impl ProxyShared {
     /// Finds an upstream connection for the exchange: an idle one of the backend whose turn it is,
     /// a new one, or one to wait for. Says which backend that is.
     pub(super) fn assign(&mut self, at: u32) -> usize {
-        let backend = self.choose(at);
+        let exchange = self.exchanges.look(at);
+        let backend = self.choose(exchange.group, exchange.backend, exchange.key);
         let exchange = self.exchanges.get(at);
         exchange.tries += 1;
         exchange.backend = Some(backend);
@@ -97,20 +98,18 @@ impl ProxyShared {
         backend
     }
 
-    fn choose(&mut self, at: u32) -> usize {
+    /// The backend of the group whose turn it is; the one that has just failed comes last.
+    pub(super) fn choose(&mut self, group: usize, failed: Option<usize>, key: u64) -> usize {
         let now = self.now.at;
-        let exchange = self.exchanges.get(at);
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
-        let group = &mut self.groups[exchange.group];
+        let group = &mut self.groups[group];
         let first = group.members.start;
         let all = group.members.clone().map(|place| Choice {
             share: self.backends[place].share(now),
             in_use: counts[place].in_use(),
             is_busy: pool.is_busy(place),
         });
-        // The one that has just failed comes last.
-        let failed = exchange.backend.map(|backend| backend - first);
-        first + group.balancer.choose(all, failed, exchange.key)
+        first + group.balancer.choose(all, failed.map(|backend| backend - first), key)
     }
 
     /// Opens a connection for the exchange.

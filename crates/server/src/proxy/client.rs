@@ -90,12 +90,7 @@ impl Client {
         if let Some(header) = &self.header {
             return **header;
         }
-        match (actions.peer(), actions.local()) {
-            (Some(source), Some(ListenAddress::Tcp(destination))) => {
-                ProxyHeader::Of { source, destination }
-            }
-            _ => ProxyHeader::Own,
-        }
+        header_of(actions)
     }
 
     pub(super) fn on_bytes(
@@ -577,6 +572,15 @@ impl Client {
         let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
         log.add(&entry, &shared.counters);
     }
+}
+
+/// Whose connection it is when nobody in front says so.
+pub(super) fn header_of(actions: &Actions<'_>) -> ProxyHeader {
+    let destination = match actions.local() {
+        Some(ListenAddress::Tcp(destination)) => Some(destination),
+        _ => None,
+    };
+    ProxyHeader::of(actions.peer(), destination)
 }
 
 /// The address without its port; empty on a unix socket.

@@ -138,11 +138,23 @@ impl Health {
     }
 }
 
+/// What a front end passes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Requests of HTTP/1.1.
+    #[default]
+    Http,
+    /// Bytes.
+    Tcp,
+}
+
 /// A front end: where clients come, and where their requests go.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frontend {
     /// Where it listens; at least one.
     pub listen: Vec<ListenAddress>,
+    /// What it passes on.
+    pub mode: Mode,
     /// The place of its backends in [`ProxyConfig::groups`].
     pub group: usize,
     /// Whether each connection has to begin with a head of the PROXY protocol, which says whose it is.
@@ -200,7 +212,7 @@ impl ProxyConfig {
             sends_header: None,
         };
         Self {
-            frontends: vec![Frontend { listen, group: 0, accepts_header: false }],
+            frontends: vec![Frontend { listen, mode: Mode::Http, group: 0, accepts_header: false }],
             groups: vec![group],
             loops: Loops::default(),
             lets_go_at_once: false,

@@ -15,6 +15,7 @@
 //! | `config`, `table` | what the user said, and what it is read by |
 //! | `session` | which of the two a connection is |
 //! | `client`, `upstream` | the two sides |
+//! | `stream` | TCP mode: both sides of a pair |
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
 //! | `groups` | which backends a front end leads to |
 //! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
@@ -46,6 +47,7 @@ mod response;
 mod session;
 mod shared;
 mod start;
+mod stream;
 mod table;
 mod upstream;
 mod way;
@@ -54,7 +56,7 @@ pub(crate) use backends::WEIGHT_MAX;
 pub use backends::{Backend, BackendConfig, BackendCounts};
 pub use balance::Balance;
 pub use check::Check;
-pub use config::{Forwarded, Frontend, GroupConfig, Health, ProxyConfig, ProxyLimits};
+pub use config::{Forwarded, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits};
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
 pub use passing::Passing;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::check::Check;
-use super::config::{GroupConfig, ProxyConfig};
+use super::config::{GroupConfig, Mode, ProxyConfig};
 use super::start::connections_max;
 
 impl ProxyConfig {
@@ -15,7 +15,8 @@ impl ProxyConfig {
             let group = &self.groups[front.group].name;
             for address in &front.listen {
                 let header = if front.accepts_header { " behind a PROXY head" } else { "" };
-                writeln!(text, "listen on {address}: HTTP{header} to the backend \"{group}\"")
+                let mode = if front.mode == Mode::Http { "HTTP" } else { "TCP" };
+                writeln!(text, "listen on {address}: {mode}{header} to the backend \"{group}\"")
                     .expect("a string");
             }
         }

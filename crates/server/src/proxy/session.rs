@@ -8,7 +8,9 @@ use pollux_poller::Waker;
 
 use super::check::Look;
 use super::client::Client;
+use super::config::Mode;
 use super::shared::ProxyShared;
+use super::stream::Stream;
 use super::upstream::Upstream;
 
 /// One connection of a proxy.
@@ -24,6 +26,7 @@ enum Side {
     Client(Client),
     Upstream(Upstream),
     Look(Look),
+    Stream(Stream),
 }
 
 impl ProxySession {
@@ -35,6 +38,11 @@ impl ProxySession {
     /// A check of the backend at this place.
     pub(super) fn look(backend: usize) -> Self {
         Self::of(Side::Look(Look::new(backend)))
+    }
+
+    /// What runs on the connection to the backend of this pair.
+    pub(super) fn stream(pair: u32) -> Self {
+        Self::of(Side::Stream(Stream::to_backend(pair)))
     }
 
     fn of(side: Side) -> Self {
@@ -52,8 +60,10 @@ impl ProxySession {
             Ok(None) => 0,
             Ok(Some((header, len))) => {
                 self.awaits_header = false;
-                if let Side::Client(client) = &mut self.side {
-                    client.belongs_to(header);
+                match &mut self.side {
+                    Side::Client(client) => client.belongs_to(header),
+                    Side::Stream(stream) => stream.begin(shared, actions, Some(header)),
+                    Side::Upstream(_) | Side::Look(_) => {}
                 }
                 let rest = &input[len..];
                 len + if rest.is_empty() { 0 } else { self.on_bytes(shared, actions, rest) }
@@ -92,22 +102,34 @@ impl Session for ProxySession {
 
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
         let front = shared.front(actions);
-        let (group, awaits_header) = (front.group, front.accepts_header);
-        let side = Side::Client(Client::accepted(shared, actions, group));
+        let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
+        let side = match mode {
+            Mode::Http => Side::Client(Client::accepted(shared, actions, group)),
+            Mode::Tcp => {
+                let mut stream = Stream::accepted(shared, actions, group);
+                if !awaits_header {
+                    stream.begin(shared, actions, None);
+                }
+                Side::Stream(stream)
+            }
+        };
         Self { side, awaits_header }
     }
 
     fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         match &mut self.side {
             Side::Upstream(upstream) => upstream.connected(shared, actions),
+            Side::Stream(stream) => stream.connected(shared, actions),
             Side::Look(look) => look.connected(shared, actions),
             Side::Client(_) => {}
         }
     }
 
     fn connect_failed(&mut self, shared: &mut ProxyShared, error: io::Error) {
-        if let Side::Upstream(upstream) = &mut self.side {
-            upstream.connect_failed(shared, &error);
+        match &mut self.side {
+            Side::Upstream(upstream) => upstream.connect_failed(shared, &error),
+            Side::Stream(stream) => stream.connect_failed(shared, &error),
+            Side::Client(_) | Side::Look(_) => {}
         }
     }
 
@@ -123,6 +145,7 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Client(client) => client.on_bytes(shared, actions, input),
             Side::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
+            Side::Stream(stream) => stream.on_bytes(shared, actions, input),
             Side::Look(look) => look.on_bytes(shared, actions, input),
         }
     }
@@ -131,6 +154,7 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Client(client) => client.on_end(shared, actions),
             Side::Upstream(upstream) => upstream.on_end(shared, actions),
+            Side::Stream(stream) => stream.on_end(shared, actions),
             Side::Look(look) => look.give_up(actions),
         }
     }
@@ -139,6 +163,7 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Client(client) => client.on_drained(shared, actions),
             Side::Upstream(upstream) => upstream.on_drained(shared, actions),
+            Side::Stream(stream) => stream.on_drained(shared, actions),
             Side::Look(_) => {}
         }
     }
@@ -147,6 +172,7 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Client(client) => client.on_deadline(shared, actions),
             Side::Upstream(upstream) => upstream.on_deadline(shared, actions),
+            Side::Stream(stream) => stream.on_deadline(shared, actions),
             Side::Look(look) => look.give_up(actions),
         }
     }
@@ -155,6 +181,7 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Client(client) => client.on_wake(shared, actions),
             Side::Upstream(upstream) => upstream.on_wake(shared, actions),
+            Side::Stream(stream) => stream.on_wake(shared, actions),
             Side::Look(_) => {}
         }
     }
@@ -164,6 +191,8 @@ impl Session for ProxySession {
         match &mut self.side {
             Side::Client(client) => client.on_drain(shared, actions),
             Side::Upstream(upstream) => upstream.on_drain(shared, actions),
+            // Nothing says where a stream could end: it has the time of the drain.
+            Side::Stream(_) => {}
             Side::Look(look) => look.give_up(actions),
         }
     }
@@ -172,6 +201,7 @@ impl Session for ProxySession {
         match self.side {
             Side::Client(client) => client.closed(shared),
             Side::Upstream(upstream) => upstream.closed(shared, cause),
+            Side::Stream(stream) => stream.closed(shared),
             Side::Look(look) => look.closed(shared),
         }
     }

@@ -22,6 +22,7 @@ use super::groups::{Entrances, Group};
 use super::links::Links;
 use super::passing::Passing;
 use super::session::ProxySession;
+use super::stream::Pairs;
 use crate::ServerError;
 use crate::counters::ServerCounters;
 use crate::log::{AccessLog, Event, Logs};
@@ -54,6 +55,7 @@ pub struct ProxyShared {
     pub(super) is_draining: bool,
     pub(super) errands: VecDeque<Errand<ProxySession>>,
     pub(super) exchanger: Exchanger,
+    pub(super) pairs: Pairs,
 }
 
 /// The backends of a proxy configured so, for all its loops.
@@ -115,6 +117,7 @@ impl ProxyShared {
             counters,
             proxied,
             is_draining: false,
+            pairs: Pairs::default(),
             errands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),
         })
@@ -123,7 +126,7 @@ impl ProxyShared {
     /// Requests under way, and upstream connections.
     #[must_use]
     pub fn open(&self) -> (usize, usize) {
-        (self.exchanges.open(), self.links.open())
+        (self.exchanges.open() + self.pairs.open(), self.links.open())
     }
 
     /// Upstream connections without a request, to the backend at this place.
@@ -193,7 +196,7 @@ impl ProxyShared {
         self.report_turn(backend, turned);
     }
 
-    fn backend_failed(&self, backend: usize) {
+    pub(super) fn backend_failed(&self, backend: usize) {
         self.proxied.backends()[backend].failed.add(1);
         let turned = self.backends[backend].failed(self.now.at);
         self.report_turn(backend, turned);

@@ -10,7 +10,7 @@ use super::backends::{BackendConfig, WEIGHT_MAX};
 use super::balance::Balance;
 use super::check::Check;
 use super::config::{
-    Forwarded, Frontend, GROUP_DEFAULT, GroupConfig, Health, ProxyConfig, ProxyLimits,
+    Forwarded, Frontend, GROUP_DEFAULT, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits,
 };
 use crate::config::table::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
@@ -88,6 +88,7 @@ impl Table for ProxyConfig {
 /// as many as there are sections.
 fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let listen = listen(keys.key("listen", LISTEN).default("127.0.0.1:8080"));
+    let mode = mode(keys);
     let accepts_header = accepts_header(keys);
     let addresses = keys
         .key(
@@ -114,7 +115,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, read);
     let (frontends, groups, names) = (frontends?, groups?, names?);
     let (listen, balance, health) = (listen?, balance?, health?);
-    let (accepts_header, sends_header) = (accepts_header?, sends_header?);
+    let (mode, accepts_header, sends_header) = (mode?, accepts_header?, sends_header?);
     let one = |address| BackendConfig { address, weight: 1, connections_max: None };
     let servers: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
     if groups.is_empty() && frontends.is_empty() {
@@ -124,7 +125,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
         }
         let name = GROUP_DEFAULT.to_owned();
         return Some((
-            vec![Frontend { listen, group: 0, accepts_header }],
+            vec![Frontend { listen, mode, group: 0, accepts_header }],
             vec![GroupConfig { name, servers, balance, health, sends_header }],
         ));
     }
@@ -150,8 +151,9 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
 }
 
 /// Keys of the one group that has no section.
-const SIMPLE: [&str; 14] = [
+const SIMPLE: [&str; 15] = [
     "listen",
+    "mode",
     "accept_proxy",
     "send_proxy",
     "backend",
@@ -172,6 +174,12 @@ const SERVER: &str = "A server that requests go to, with its weight";
 
 fn listen(key: Key<'_, '_>) -> Option<Vec<ListenAddress>> {
     key.list(&address(), 1..=ADDRESSES_MAX)
+}
+
+fn mode(keys: &mut Keys<'_>) -> Option<Mode> {
+    let modes =
+        [("http", "requests of HTTP/1.1", Mode::Http), ("tcp", "bytes, both ways", Mode::Tcp)];
+    keys.key("mode", "What is passed on").default("http").one(&one_of("mode", modes))
 }
 
 fn accepts_header(keys: &mut Keys<'_>) -> Option<bool> {
@@ -219,11 +227,12 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
         .key("backend", "Name of the [[backend]] that requests go to")
         .otherwise("the only one")
         .optional(&name());
+    let mode = mode(keys);
     let accepts_header = accepts_header(keys);
     let (listen, backend, groups) = (listen?, backend?, groups?);
-    let accepts_header = accepts_header?;
+    let (mode, accepts_header) = (mode?, accepts_header?);
     match (backend, groups) {
-        (None, [_]) => Some(Frontend { listen, group: 0, accepts_header }),
+        (None, [_]) => Some(Frontend { listen, mode, group: 0, accepts_header }),
         (None, _) => {
             keys.refuse(
                 "[[frontend]] lacks the key \"backend\"; expected the name of a [[backend]]",
@@ -231,7 +240,7 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
             None
         }
         (Some(wanted), _) => match groups.iter().position(|name| *name == wanted) {
-            Some(group) => Some(Frontend { listen, group, accepts_header }),
+            Some(group) => Some(Frontend { listen, mode, group, accepts_header }),
             None => {
                 let near = did_you_mean(&wanted, groups.iter().map(String::as_str));
                 keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}"));

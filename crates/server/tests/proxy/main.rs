@@ -11,6 +11,7 @@
 //! | `leaving` | clients that leave while their request is under way |
 //! | `pool` | connections that threads share, and requests that wait for one |
 //! | `takeovers` | what sharing connections costs: counts of the poller |
+//! | `streams` | TCP mode: bytes, ends and cuts both ways |
 //! | `economy` | calls that the poller is spared: counts of the engine |
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
@@ -26,4 +27,5 @@ mod heads;
 mod leaving;
 mod pool;
 mod stage;
+mod streams;
 mod takeovers;

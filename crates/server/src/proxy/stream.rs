@@ -1,0 +1,395 @@
+//! TCP mode: bytes both ways between a client and a backend, as they come.
+//!
+//! ```text
+//!  client ── on_bytes ──► way ── send ──► backend        a way that is full pauses its source
+//!         ◄── send ── way ◄── on_bytes ──
+//! ```
+//!
+//! An end on one side is passed on when what came before it has left, and the other direction goes
+//! on. A connection that is cut cuts the other one, so that nobody takes it for an end. Both are two
+//! sessions of one loop that find each other by the number of their pair.
+
+use std::io;
+
+use pollux_engine::{Actions, ConnectionId, Errand, Moment};
+use pollux_http::ProxyHeader;
+
+use super::balance::hash;
+use super::client::header_of;
+use super::counters::ProxyCounter;
+use super::fault::{Fault, Party};
+use super::session::ProxySession;
+use super::shared::ProxyShared;
+use super::way::Way;
+use crate::log::{Entry, Proxied};
+
+/// A side of a pair: what it sends goes into the way of the same number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Client = 0,
+    Backend = 1,
+}
+
+impl Side {
+    const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Backend,
+            Self::Backend => Self::Client,
+        }
+    }
+}
+
+/// What both sides know.
+#[derive(Debug)]
+struct Pair {
+    /// None for a side that is not there yet, or gone.
+    ids: [Option<ConnectionId>; 2],
+    ways: [Way; 2],
+    is_paused: [bool; 2],
+    is_woken: [bool; 2],
+    has_ended_output: [bool; 2],
+    /// Sessions that have it.
+    sides: u8,
+    group: usize,
+    header: ProxyHeader,
+    peer: Box<str>,
+    backend: usize,
+    tries: usize,
+    /// One side was cut: the other one has to be.
+    fault: Option<Fault>,
+    is_booked: bool,
+    began: Moment,
+    connected: Option<Moment>,
+    first_byte: Option<Moment>,
+    /// When the last byte came, from either side.
+    active: Moment,
+}
+
+/// The pairs of one loop, by number.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    all: Vec<Option<Pair>>,
+    free: Vec<u32>,
+}
+
+impl Pairs {
+    fn begin(&mut self, pair: Pair) -> u32 {
+        match self.free.pop() {
+            Some(at) => {
+                self.all[at as usize] = Some(pair);
+                at
+            }
+            None => {
+                self.all.push(Some(pair));
+                self.all.len() as u32 - 1
+            }
+        }
+    }
+
+    fn get(&mut self, at: u32) -> &mut Pair {
+        self.all[at as usize].as_mut().expect("a pair is there as long as one of its sides")
+    }
+
+    fn end(&mut self, at: u32) {
+        self.all[at as usize] = None;
+        self.free.push(at);
+    }
+
+    /// How many are under way.
+    pub(super) fn open(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}
+
+/// One side of a pair as a session.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// None until whose connection it is was said.
+    pair: Option<u32>,
+    side: Side,
+    group: usize,
+    fault: Option<Fault>,
+}
+
+impl Stream {
+    /// A client's connection to a front end that leads to this group.
+    pub(super) fn accepted(shared: &ProxyShared, actions: &mut Actions<'_>, group: usize) -> Self {
+        actions.set_deadline(shared.deadline(shared.limits.header_timeout));
+        Self { pair: None, side: Side::Client, group, fault: None }
+    }
+
+    /// Finds a backend for the client, whose connection belongs to who `header` says.
+    pub(super) fn begin(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        header: Option<ProxyHeader>,
+    ) {
+        let header = match header {
+            Some(header @ ProxyHeader::Of { .. }) => header,
+            _ => header_of(actions),
+        };
+        let peer = header
+            .source()
+            .map_or_else(String::new, |source| source.ip().to_canonical().to_string());
+        let now = shared.now.at;
+        let at = shared.pairs.begin(Pair {
+            ids: [Some(actions.id()), None],
+            ways: Default::default(),
+            is_paused: [false; 2],
+            is_woken: [false; 2],
+            has_ended_output: [false; 2],
+            sides: 1,
+            group: self.group,
+            header,
+            peer: peer.into(),
+            backend: usize::MAX,
+            tries: 0,
+            fault: None,
+            is_booked: false,
+            began: now,
+            connected: None,
+            first_byte: None,
+            active: now,
+        });
+        self.pair = Some(at);
+        actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
+        connect(shared, at);
+    }
+
+    pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let now = shared.now.at;
+        let pair = shared.pairs.get(at);
+        pair.ids[Side::Backend as usize] = Some(actions.id());
+        if pair.ids[Side::Client as usize].is_none() {
+            return actions.abort();
+        }
+        pair.connected = Some(now);
+        let (group, header, backend) = (pair.group, pair.header, pair.backend);
+        actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
+        shared.announce(group, header, actions);
+        shared.backend_answered(backend);
+        self.send(shared, actions);
+    }
+
+    pub(super) fn connect_failed(&mut self, shared: &mut ProxyShared, error: &io::Error) {
+        let Some(at) = self.pair else { return };
+        // What the loop itself refused has no number.
+        let is_full = error.raw_os_error().is_none();
+        let fault = if is_full { Fault::UpstreamsFull } else { Fault::ConnectFailed };
+        self.fault.get_or_insert(fault);
+        let backend = shared.pairs.get(at).backend;
+        shared.report_connect(backend, error);
+    }
+
+    pub(super) fn on_bytes(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        let Some(at) = self.pair else { return 0 };
+        let now = shared.now.at;
+        let pair = shared.pairs.get(at);
+        pair.active = now;
+        if self.side == Side::Backend {
+            pair.first_byte.get_or_insert(now);
+        }
+        let way = &mut pair.ways[self.side as usize];
+        let used = way.take_raw(input);
+        if way.is_full() {
+            pair.is_paused[self.side as usize] = true;
+            actions.pause_input();
+            shared.proxied.count(ProxyCounter::Pauses);
+        }
+        shared.wake_side(at, self.side.other(), actions);
+        used
+    }
+
+    pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return actions.close() };
+        shared.pairs.get(at).ways[self.side as usize].is_whole = true;
+        shared.wake_side(at, self.side.other(), actions);
+        self.send(shared, actions);
+    }
+
+    pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        shared.pairs.get(at).ways[self.side.other() as usize].is_leaving = false;
+        self.send(shared, actions);
+    }
+
+    pub(super) fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let pair = shared.pairs.get(at);
+        let own = self.side as usize;
+        pair.is_woken[own] = false;
+        if pair.fault.is_some() {
+            return actions.reset();
+        }
+        if pair.is_paused[own] && !pair.ways[own].is_full() {
+            pair.is_paused[own] = false;
+            actions.resume_input();
+        }
+        self.send(shared, actions);
+    }
+
+    pub(super) fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return actions.close() };
+        let timeout = shared.limits.tunnel_timeout;
+        let now = shared.now.at;
+        let pair = shared.pairs.get(at);
+        let is_connecting = self.side == Side::Backend && pair.connected.is_none();
+        if !is_connecting && pair.active + timeout > now {
+            return actions.set_deadline(pair.active + timeout);
+        }
+        self.fault =
+            Some(if is_connecting { Fault::ConnectTimeout } else { Fault::RequestTimeout });
+        actions.abort();
+    }
+
+    pub(super) fn closed(self, shared: &mut ProxyShared) {
+        let Some(at) = self.pair else { return };
+        let own = self.side as usize;
+        let pair = shared.pairs.get(at);
+        pair.sides -= 1;
+        pair.ids[own] = None;
+        let has_client = pair.ids[Side::Client as usize].is_some();
+        let is_unconnected = self.side == Side::Backend && pair.connected.is_none();
+        if self.side == Side::Backend {
+            let (backend, fault) = (pair.backend, self.fault);
+            shared.proxied.backends()[backend].ended.add(1);
+            if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
+                shared.backend_failed(backend);
+            }
+        }
+        let pair = shared.pairs.get(at);
+        let size = shared.groups[pair.group].members.len();
+        if is_unconnected
+            && has_client
+            && pair.tries < size
+            && self.fault != Some(Fault::UpstreamsFull)
+        {
+            shared.proxied.count(ProxyCounter::Retries);
+            return connect(shared, at);
+        }
+        let has_ended = pair.ways.iter().all(|way| way.is_whole);
+        if !has_ended {
+            let other = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
+            pair.fault.get_or_insert(self.fault.unwrap_or(other));
+        }
+        if let Some(id) = pair.ids[self.side.other() as usize] {
+            shared.errands.push_back(Errand::Wake(id));
+        }
+        book(shared, at);
+        if shared.pairs.get(at).sides == 0 {
+            shared.pairs.end(at);
+        }
+    }
+
+    /// Sends on what the other side has said; passes its end on, and closes when both have ended.
+    fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let (own, other) = (self.side as usize, self.side.other());
+        let pair = shared.pairs.get(at);
+        let way = &mut pair.ways[other as usize];
+        if way.is_leaving {
+            return;
+        }
+        let sent_bytes = way.send(actions);
+        if sent_bytes > 0 {
+            way.is_leaving = true;
+            actions.call_again();
+            if pair.is_paused[other as usize] && !pair.ways[other as usize].is_full() {
+                shared.wake_side(at, other, actions);
+            }
+            return;
+        }
+        if way.is_done() && !std::mem::replace(&mut pair.has_ended_output[own], true) {
+            actions.end_output();
+        }
+        if pair.has_ended_output[own] && pair.ways[own].is_done() {
+            actions.close();
+        } else if pair.has_ended_output[own] && pair.ways[own].is_whole {
+            // The other side closes when it has sent the rest.
+            shared.wake_side(at, other, actions);
+        }
+    }
+}
+
+/// Begins a connection to the backend whose turn it is.
+fn connect(shared: &mut ProxyShared, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get(at);
+    let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
+    let failed = (pair.tries > 0).then_some(pair.backend);
+    let backend = shared.choose(group, failed, key);
+    let pair = shared.pairs.get(at);
+    (pair.backend, pair.sides) = (backend, pair.sides + 1);
+    pair.tries += 1;
+    shared.proxied.backends()[backend].begun.add(1);
+    shared.proxied.count(ProxyCounter::Connects);
+    let to = shared.backends[backend].to.clone();
+    let deadline = now + shared.limits.connect_timeout;
+    let session = ProxySession::stream(at);
+    shared.errands.push_back(Errand::Connect { to, session, deadline });
+}
+
+/// A line of the log, and the fault, once.
+fn book(shared: &mut ProxyShared, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get(at);
+    if std::mem::replace(&mut pair.is_booked, true) {
+        return;
+    }
+    let fault = pair.fault;
+    let bytes = pair.ways[Side::Backend as usize].body_bytes;
+    if let Some(fault) = fault {
+        shared.proxied.count_fault(fault);
+    }
+    shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
+    let pair = shared.pairs.get(at);
+    let Some(log) = &mut shared.log else { return };
+    let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
+    let proxied = Proxied {
+        backend: &shared.backends[pair.backend].name,
+        queued: since(Some(pair.began)),
+        connected: since(pair.connected),
+        first_byte: since(pair.first_byte),
+        total: now - pair.began,
+        tries: pair.tries as u32,
+        end: fault.map_or("ok", Fault::name),
+        state: None,
+    };
+    let entry = Entry {
+        peer: &pair.peer,
+        method: "",
+        target: "",
+        is_old: false,
+        status: 0,
+        body_bytes: bytes,
+        proxied: Some(proxied),
+    };
+    log.add(&entry, &shared.counters);
+}
+
+impl Stream {
+    /// What runs on the connection to the backend of this pair.
+    pub(super) fn to_backend(pair: u32) -> Self {
+        Self { pair: Some(pair), side: Side::Backend, group: 0, fault: None }
+    }
+}
+
+impl ProxyShared {
+    /// Has a side of the pair look at it, if it is there.
+    fn wake_side(&mut self, at: u32, side: Side, actions: &mut Actions<'_>) {
+        let pair = self.pairs.get(at);
+        let is_there = side == Side::Client || pair.connected.is_some();
+        if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
+            && !std::mem::replace(&mut pair.is_woken[side as usize], true)
+        {
+            actions.wake(id);
+        }
+    }
+}
