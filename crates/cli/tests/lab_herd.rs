@@ -182,7 +182,7 @@ fn a_fixed_number_of_calls_is_made_and_timed_like_a_command() {
 #[test]
 fn what_a_herd_can_not_be_is_answered_with_what_it_can() {
     for (flag, value, right) in [
-        ("--workers", "0", "a whole number from 1 to 1000"),
+        ("--workers", "0", "a whole number from 1 to 1,000"),
         ("--callers", "65", "a whole number from 1 to 64"),
         ("--source", "nonsense", "queue, socket, eventfd, pipe"),
         ("--arm", "nonsense", "exclusive, edge, shared, block"),
