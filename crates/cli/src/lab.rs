@@ -173,7 +173,7 @@ fn require(job: &Job, sources: &Sources) -> Result<(), Failure> {
         }
         let reason = status.and_then(|status| status.reason.clone());
         let enable = status.and_then(|status| status.enable.clone());
-        let reason = reason.unwrap_or_else(|| "there is no such source".to_owned());
+        let reason = reason.unwrap_or_else(|| "no source has this name".to_owned());
         let remedy = enable.map_or(String::new(), |command| format!("; to enable it: {command}"));
         return Err(Failure {
             message: format!("the job requires \"{name}\": {reason}{remedy}"),

@@ -196,7 +196,7 @@ fn an_external_program_is_looked_at_before_the_run() {
     let text = "schema = 2\n[global]\nrequire = [\"nonsense\"]\n[[job]]\nexperiment = \"pipes\"\n";
     std::fs::write(&path, text).expect("a file in target");
     let said = refused(5, &["lab", "plan", &path]);
-    assert!(said.contains("the job requires \"nonsense\": there is no such source"), "{said}");
+    assert!(said.contains("the job requires \"nonsense\": no source has this name"), "{said}");
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn an_arm_that_can_not_be_is_refused_before_the_run() {
     ended.wait().expect("it ends");
     refused(
         &format!("mine=pid:{pid}@127.0.0.1:80"),
-        &[&format!("arm mine: there is no process {pid}; expected the number of one that runs")],
+        &[&format!("arm mine: process {pid} does not run; expected the number of one that does")],
     );
     // Another process listens there: this one.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");

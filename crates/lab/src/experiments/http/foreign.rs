@@ -61,7 +61,7 @@ impl CommandLine {
 /// What is wrong with a server that is said to run already, if so.
 pub(crate) fn running_fault(pid: u32, address: SocketAddr) -> Option<String> {
     let Some(tree) = Tree::of(&[pid]).ok().filter(Tree::is_alive) else {
-        return Some(format!("there is no process {pid}; expected the number of one that runs"));
+        return Some(format!("process {pid} does not run; expected the number of one that does"));
     };
     let pids = tree.pids();
     (listener::is_of(&pids, address) == Some(false)).then(|| strangers_at(address, &pids))
@@ -139,6 +139,6 @@ mod tests {
         other.kill().expect("ours");
         other.wait().expect("ours");
         let told = running_fault(other.id(), address).expect("it is gone");
-        assert!(told.starts_with(&format!("there is no process {};", other.id())), "{told}");
+        assert!(told.starts_with(&format!("process {} does not run;", other.id())), "{told}");
     }
 }
