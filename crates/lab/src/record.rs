@@ -13,6 +13,7 @@ use crate::axis::Axes;
 use crate::host::Reading;
 pub use crate::host::sources::SourceStatus as Source;
 pub use crate::host::symbols::SymbolShare;
+use crate::stats::half_width_wanted;
 use crate::turns::Figure;
 
 mod place;
@@ -450,6 +451,19 @@ impl ResultRow {
         let most = 1.0 + self.no_difference;
         self.ci_low.is_some_and(|low| low >= 1.0 / most)
             && self.ci_high.is_some_and(|high| high <= most)
+    }
+
+    /// Whether its interval is as narrow as `half_width`, or as a large effect needs.
+    #[must_use]
+    pub fn is_narrow(&self, half_width: f64) -> bool {
+        let widths = self.ratio.zip(self.half_width());
+        widths.is_some_and(|(ratio, width)| width <= half_width_wanted(ratio.ln(), half_width))
+    }
+
+    /// Whether it is not decided, and its interval wider than asked.
+    #[must_use]
+    pub fn is_open(&self, half_width: f64) -> bool {
+        self.verdict == Verdict::Inconclusive && !self.is_narrow(half_width)
     }
 
     /// Half-width of the 95 % interval of the ratio, relative to it; none without an interval.

@@ -1,8 +1,8 @@
 //! Interleaved turns: the ratio of one set, the interval over sets, and what the next sets would give.
 //!
 //! A *set* is one fresh start of all arms of a point; within it the arms take turns, every arm once in
-//! each *round*. Called by the controller for each set ([`set_ratio`]), by the runner for how to go on
-//! ([`next_step`]) and by `verdict` for its forecasts. It must never see a verdict, and never take
+//! each *round*. Called by the runner for each set ([`set_ratio`]) and after the first one for how to go
+//! on ([`rounds_within`]), and by `verdict` for its forecasts. It must never see a verdict, and never take
 //! rounds for samples of their own: what a start decides (addresses, placement) is the same in all
 //! rounds of a set, so the interval is one over sets.
 //!
@@ -14,20 +14,24 @@ use std::time::Duration;
 use super::student::student_t_quantile;
 use super::summary::{mean, standard_deviation};
 
-/// Share of a set's rounds that is trimmed at each end: a round that an interrupt or a neighbour hit
-/// is one of them in most cases.
-const TRIMMED_SHARE: f64 = 0.1;
-/// Whoever stops as soon as an interval is narrow stops more often where the spread is underestimated;
-/// from fewer sets than this such an interval would hold the truth in less than 93 % of cases.
-pub const SETS_MIN: u32 = 8;
-/// No forecast goes beyond this.
+/// Share of a set's rounds that is trimmed at each end: rounds that an interrupt or a neighbour hit.
+/// On shared machines they are many: with a tenth instead, the same interval takes half as many rounds
+/// again.
+const TRIMMED_SHARE: f64 = 0.25;
+/// No forecast goes beyond so many sets.
 pub const SETS_MAX: u32 = 200;
-/// Below this many rounds trimming takes one round at each end or none.
-pub const ROUNDS_MIN: u32 = 20;
+/// Fewer rounds have no spread that could be told.
+pub const ROUNDS_MIN: u32 = 8;
 /// More rounds tell nothing that a fresh start would not tell better.
-pub const ROUNDS_MAX: u32 = 400;
-/// An effect this many half-widths away from none need not be measured more closely.
-const CERTAIN_HALF_WIDTHS: f64 = 4.0;
+pub const ROUNDS_MAX: u32 = 200;
+/// An effect of half again or more need not be measured more closely than to this part of it.
+const LARGE: f64 = 1.5;
+const PART_OF_LARGE: f64 = 1.0 / 8.0;
+/// How far fresh processes of one program lie apart at least, as a deviation of log ratios: so much is
+/// taken for granted where one set can't tell.
+const BETWEEN_SETS: f64 = 0.003;
+/// Steps in which what is needed is cut to what fits.
+const PARTS: u32 = 100;
 
 /// What one set says of an arm: the figures of `record::Turns`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,7 +100,7 @@ impl Levels {
 }
 
 /// What sets and rounds cost in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Starting and ending the arms of a set.
     pub set: Duration,
@@ -104,80 +108,58 @@ pub struct Effort {
     pub round: Duration,
 }
 
-/// Further sets of so many rounds each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// Sets, at least 1 and at most [`SETS_MAX`].
-    pub sets: u32,
-    /// Rounds in each, [`ROUNDS_MIN`] to [`ROUNDS_MAX`].
-    pub rounds: u32,
-}
-
-impl Step {
-    /// How long it takes.
-    #[must_use]
-    pub fn time(self, effort: Effort) -> Duration {
-        (effort.set + effort.round * self.rounds) * self.sets
-    }
-}
-
-/// The rounds for each set that give the narrowest interval for the time, whatever that time is.
-///
-/// The optimum of Kalibera & Jones: the root of what a set costs in rounds, times what a round varies
-/// in sets; within [`ROUNDS_MIN`] and [`ROUNDS_MAX`].
+/// How narrow the interval of a row should be where `half_width` is asked for: a large effect needs less.
 #[must_use]
-pub fn best_rounds(levels: Levels, effort: Effort) -> u32 {
-    let cost = effort.set.as_secs_f64() / effort.round.as_secs_f64();
-    let best = cost.sqrt() * levels.within_set / levels.between_sets;
-    // Not a number where a round costs nothing or nothing varies: the fewest rounds do.
-    let best = if best.is_nan() { f64::from(ROUNDS_MIN) } else { best };
-    best.ceil().clamp(f64::from(ROUNDS_MIN), f64::from(ROUNDS_MAX)) as u32
+pub fn half_width_wanted(log_ratio: f64, half_width: f64) -> f64 {
+    let effect = log_ratio.abs();
+    if effect > LARGE.ln() { half_width.max(effect * PART_OF_LARGE) } else { half_width }
 }
 
-/// What to measure next for one row so that its 95 % interval gets a half-width of `half_width`
-/// (0.01 for ±1 %), in the least time; none where it has that, or where the row is certain: farther
-/// from no effect than four half-widths.
-///
-/// Looks at widths only, so that stopping by it favours no outcome. The forecast of few sets is a
-/// rough one: measure a few of the sets it asks for, then ask again. Below [`SETS_MIN`] sets it asks
-/// for these first; where [`SETS_MAX`] further sets do not suffice, it asks for as many.
+/// What the first set at a point says of the sets that follow.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trial {
+    /// What they will cost.
+    pub effort: Effort,
+    /// The ratio of each arm beside the baseline.
+    pub rows: Vec<SetRatio>,
+}
+
+impl Trial {
+    /// The rounds that each of `sets` sets needs so that the 95 % interval of a usual row gets a
+    /// half-width of `half_width` (0.01 for ±1 %), or what is enough for a large effect.
+    fn rounds_needed(&self, sets: u32, half_width: f64) -> f64 {
+        let needed = self.rows.iter().filter_map(|row| {
+            let wanted = half_width_wanted(row.log_ratio, half_width);
+            let of_a_set = (wanted / reach(1.0 / f64::from(sets), sets)).powi(2);
+            let for_rounds = (of_a_set - BETWEEN_SETS.powi(2)).max(f64::MIN_POSITIVE);
+            Some((row.round_sd?.powi(2) / for_rounds).min(f64::from(ROUNDS_MAX)))
+        });
+        mean(&needed.collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+}
+
+/// Rounds for each of `sets` further sets of every point: what the rows need for this half-width, or
+/// where that does not fit `time` the same part of it everywhere; within [`ROUNDS_MIN`] and
+/// [`ROUNDS_MAX`].
 #[must_use]
-pub fn next_step(done: &[SetRatio], half_width: f64, effort: Effort) -> Option<Step> {
-    let sets_done = u32::try_from(done.len()).unwrap_or(u32::MAX);
-    let levels = Levels::of(done);
-    let rounds = levels.map_or(ROUNDS_MIN, |levels| best_rounds(levels, effort));
-    if sets_done < SETS_MIN {
-        return Some(Step { sets: SETS_MIN - sets_done, rounds });
-    }
-    let logs: Vec<f64> = done.iter().map(|set| set.log_ratio).collect();
-    let set_sd = standard_deviation(&logs)?;
-    let centre = mean(&logs)?.abs();
-    let wanted = half_width.max(centre / CERTAIN_HALF_WIDTHS);
-    if reach(set_sd.powi(2) / f64::from(sets_done), sets_done) <= wanted {
-        return None;
-    }
-    let levels = levels.unwrap_or(Levels { between_sets: set_sd, within_set: 0.0 });
-    let mut cheapest: Option<Step> = None;
-    for sets in 1..=SETS_MAX {
-        let is_dearer =
-            |best: Step| Step { sets, rounds: ROUNDS_MIN }.time(effort) > best.time(effort);
-        if cheapest.is_some_and(is_dearer) {
-            break;
-        }
-        let all = sets_done + sets;
-        let variance_wanted = (wanted / reach(1.0, all)).powi(2);
-        // The mean of all sets has the sum of their variances over the square of their number.
-        let sum_left =
-            variance_wanted * f64::from(all).powi(2) - f64::from(sets_done) * set_sd.powi(2);
-        let for_rounds = sum_left / f64::from(sets) - levels.between_sets.powi(2);
-        let rounds = (levels.within_set.powi(2) / for_rounds).ceil().max(f64::from(ROUNDS_MIN));
-        if for_rounds > 0.0 && rounds <= f64::from(ROUNDS_MAX) {
-            let step = Step { sets, rounds: rounds as u32 };
-            cheapest =
-                [cheapest, Some(step)].into_iter().flatten().min_by_key(|it| it.time(effort));
-        }
-    }
-    Some(cheapest.unwrap_or(Step { sets: SETS_MAX, rounds }))
+pub fn rounds_within(points: &[&Trial], sets: u32, half_width: f64, time: Duration) -> Vec<u32> {
+    let needed: Vec<f64> =
+        points.iter().map(|point| point.rounds_needed(sets.max(2), half_width)).collect();
+    let part = |part: f64| -> Vec<u32> {
+        let rounds = |needed: &f64| ((needed * part) as u32).clamp(ROUNDS_MIN, ROUNDS_MAX);
+        needed.iter().map(rounds).collect()
+    };
+    let fits = |rounds: &[u32]| {
+        let each = points.iter().zip(rounds);
+        let set: Duration =
+            each.map(|(point, rounds)| point.effort.set + point.effort.round * *rounds).sum();
+        set * sets <= time
+    };
+    (1..=PARTS)
+        .rev()
+        .map(|parts| part(f64::from(parts) / f64::from(PARTS)))
+        .find(|it| fits(it))
+        .unwrap_or_else(|| part(0.0))
 }
 
 /// About how many more sets like the `done` ones make an interval at `level` (0.05 for 95 %) as narrow
@@ -212,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_ratio_of_a_set_is_the_trimmed_mean_of_its_rounds() {
-        // Ten rounds: the least and the greatest log are cut, those between are 0.01 to 0.08.
+        // Ten rounds: two are cut at each end, those between are 0.02 to 0.07.
         let logs = [-9.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 5.0];
         let baseline = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0, 3.0];
         let arm: Vec<f64> =
@@ -220,9 +202,9 @@ mod tests {
         let set = set_ratio(&arm, &baseline).expect("ten rounds");
         close(set.log_ratio, 0.045);
         assert_eq!(set.rounds, 10);
-        // Winsorised: 0.01, 0.01 .. 0.08, 0.08; squares about 0.045 sum to 0.00665; over 9, root,
-        // over the share of eight in ten.
-        close(set.round_sd.expect("a deviation"), (0.00665_f64 / 9.0).sqrt() / 0.8);
+        // Winsorised: three times 0.02, 0.03 .. 0.06, three times 0.07; squares about 0.045 sum to
+        // 0.00425; over 9, root, over the share of six in ten.
+        close(set.round_sd.expect("a deviation"), (0.00425_f64 / 9.0).sqrt() / 0.6);
     }
 
     #[test]
@@ -280,66 +262,44 @@ mod tests {
         assert_eq!(Levels::of(&sets(1, 0.0, 0.01, 0.05, 100)), None);
     }
 
-    #[test]
-    fn the_best_rounds_weigh_both_costs_and_both_variances() {
-        let levels = Levels { between_sets: 0.01, within_set: 0.1 };
-        // A set costs 25 rounds and varies a tenth of one: 5 times 10.
-        assert_eq!(best_rounds(levels, EFFORT), 50);
-        assert_eq!(best_rounds(Levels { between_sets: 0.0, ..levels }, EFFORT), ROUNDS_MAX);
-        assert_eq!(best_rounds(Levels { within_set: 0.0, ..levels }, EFFORT), ROUNDS_MIN);
-        let nothing = Levels { between_sets: 0.0, within_set: 0.0 };
-        assert_eq!(best_rounds(nothing, EFFORT), ROUNDS_MIN);
-        assert_eq!(best_rounds(levels, Effort { round: Duration::ZERO, ..EFFORT }), ROUNDS_MAX);
+    fn trial(log_ratio: f64, round_sd: f64) -> Trial {
+        let row = SetRatio { log_ratio, round_sd: Some(round_sd), rounds: 12 };
+        Trial { effort: EFFORT, rows: vec![row; 3] }
     }
 
     #[test]
-    fn the_first_sets_are_asked_for_before_anything_else() {
-        let first = next_step(&[], 0.01, EFFORT);
-        assert_eq!(first, Some(Step { sets: SETS_MIN, rounds: ROUNDS_MIN }));
-        let second =
-            next_step(&sets(2, 0.0, 0.01, 0.1, 40), 0.5, EFFORT).expect("some are missing");
-        assert_eq!(second.sets, SETS_MIN - 2);
-        assert!((ROUNDS_MIN..=ROUNDS_MAX).contains(&second.rounds), "{second:?}");
+    fn rounds_are_what_the_rows_need_and_certain_ones_need_few() {
+        let time = Duration::from_secs(600);
+        let rounds = |trial: &Trial| rounds_within(&[trial], 8, 0.01, time)[0];
+        // t(0.975, 7) = 2.365: each of eight sets may vary by 0.01196, of which a start takes 0.003.
+        let of_a_set = (0.01_f64 * 8.0_f64.sqrt() / 2.365).powi(2) - 0.003_f64.powi(2);
+        let expected = (0.1_f64.powi(2) / of_a_set) as u32;
+        assert!(rounds(&trial(0.0, 0.1)).abs_diff(expected) <= 1, "{expected} expected");
+        assert_eq!(rounds(&trial(0.3, 0.1)), rounds(&trial(0.0, 0.1)));
+        assert!(rounds(&trial(0.5, 0.1)) < expected / 10, "an eighth of 0.5 is 0.06");
+        assert_eq!(rounds(&trial(2.0, 0.1)), ROUNDS_MIN);
+        assert_eq!(rounds(&trial(0.0, 9.0)), ROUNDS_MAX);
+        assert_eq!(rounds(&Trial::default()), ROUNDS_MIN);
     }
 
     #[test]
-    fn a_row_that_is_narrow_or_certain_needs_no_more() {
-        assert_eq!(next_step(&sets(8, 0.0, 0.005, 0.05, 50), 0.01, EFFORT), None);
-        let wide = sets(8, 0.0, 0.02, 0.05, 50);
-        assert!(next_step(&wide, 0.01, EFFORT).is_some());
-        // Half-width 1.8 %, an effect of 30 %.
-        assert_eq!(next_step(&sets(8, 0.3, 0.02, 0.05, 50), 0.01, EFFORT), None);
-        let without_spread = sets(8, 0.1, 0.0, 0.0, 50);
-        assert_eq!(next_step(&without_spread, 0.01, EFFORT), None);
-    }
-
-    #[test]
-    fn the_step_reaches_the_width_and_no_cheaper_one_does() {
-        let done = sets(8, 0.0, 0.015, 0.08, 40);
-        let step = next_step(&done, 0.01, EFFORT).expect("half-width is 1.3 %");
-        let levels = Levels::of(&done).expect("eight sets");
-        let old = 8.0 * 0.015_f64.powi(2) * 8.0 / 7.0;
-        let width = |step: Step| {
-            let (new, all) = (f64::from(step.sets), 8 + step.sets);
-            let set =
-                levels.between_sets.powi(2) + levels.within_set.powi(2) / f64::from(step.rounds);
-            let sum = old + new * set;
-            reach(sum / f64::from(all).powi(2), all)
+    fn rounds_are_cut_alike_where_they_do_not_fit() {
+        let (wide, narrow) = (trial(0.0, 0.1), trial(0.0, 0.08));
+        let points = [&wide, &narrow];
+        let whole = rounds_within(&points, 8, 0.01, Duration::from_secs(600));
+        let set = |rounds: &[u32]| -> Duration {
+            rounds.iter().map(|rounds| EFFORT.set + EFFORT.round * *rounds).sum()
         };
-        assert!(width(step) <= 0.01, "{step:?}");
-        for sets in 1..60 {
-            for rounds in ROUNDS_MIN..=ROUNDS_MAX {
-                let other = Step { sets, rounds };
-                let is_cheaper = other.time(EFFORT) < step.time(EFFORT);
-                assert!(!is_cheaper || width(other) > 0.01, "{other:?} beats {step:?}");
-            }
-        }
+        let time = set(&whole) * 8 * 3 / 4;
+        let cut = rounds_within(&points, 8, 0.01, time);
+        assert!(set(&cut) * 8 <= time && set(&cut) * 8 > time * 9 / 10, "{cut:?} of {whole:?}");
+        let parts = |index: usize| f64::from(cut[index]) / f64::from(whole[index]);
+        assert!((parts(0) - parts(1)).abs() < 0.05, "{cut:?} of {whole:?}");
+        assert_eq!(rounds_within(&points, 8, 0.01, Duration::ZERO), [ROUNDS_MIN; 2]);
     }
 
     #[test]
     fn a_hopeless_row_asks_for_no_more_than_the_limit() {
-        let hopeless = next_step(&sets(8, 0.0, 0.8, 0.1, 40), 0.001, EFFORT).expect("very wide");
-        assert_eq!(hopeless.sets, SETS_MAX);
         assert_eq!(more_sets(6, 0.8, 0.0, 0.05), SETS_MAX);
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::holm::{Row, holm};
 use super::ratio::RatioEstimate;
 use super::rng::Rng;
-use super::turns::{Effort, SetRatio, next_step, set_ratio};
+use super::turns::{Effort, SetRatio, Trial, rounds_within, set_ratio};
 use super::verdict::{Delta, Direction, Verdict};
 
 const MIN_EFFECT: f64 = 0.02;
@@ -21,6 +21,8 @@ const WILD: (usize, f64) = (12, 5.0);
 /// A round of three arms with turns of 5 ms and a set that starts in half a second.
 const EFFORT: Effort = Effort { set: Duration::from_millis(500), round: Duration::from_millis(22) };
 const BUDGET: Duration = Duration::from_secs(60);
+/// Sets that are planned.
+const SETS: u32 = 8;
 
 /// One set of so many rounds in which the arm costs `ratio` times the baseline.
 fn set(ratio: f64, (between, within): (f64, f64), rounds: u32, rng: &mut Rng) -> SetRatio {
@@ -47,18 +49,20 @@ fn row(sets: &[SetRatio]) -> Row {
     Row::judged(estimate, Delta::in_turns(MIN_EFFECT), Direction::LowerIsBetter)
 }
 
-/// A row measured until it is as narrow as asked or the budget is over, in the steps of the forecast.
+/// A row measured as a run does it: a first set, so many planned by it, then more until the row is as
+/// narrow as asked or the budget is over.
 fn measured(ratio: f64, machine: (f64, f64), half_width: f64, rng: &mut Rng) -> Row {
-    let mut sets = Vec::new();
-    let mut left = BUDGET;
-    while let Some(step) = next_step(&sets, half_width, EFFORT) {
-        let one = EFFORT.set + EFFORT.round * step.rounds;
-        // A few at a time, as a forecast from few sets is a rough one.
-        for _ in 0..step.sets.min(3) {
-            let Some(rest) = left.checked_sub(one) else { return row(&sets) };
-            left = rest;
-            sets.push(set(ratio, machine, step.rounds, rng));
-        }
+    let first = set(ratio, machine, 12, rng);
+    let trial = Trial { effort: EFFORT, rows: vec![first] };
+    let planned = BUDGET.mul_f64(0.85);
+    let rounds = rounds_within(&[&trial], SETS - 1, half_width, planned)[0];
+    let most = (BUDGET.as_secs_f64() / (EFFORT.set + EFFORT.round * rounds).as_secs_f64()) as usize;
+    let mut sets = vec![first];
+    while sets.len() < SETS as usize
+        || (sets.len() < most
+            && row(&sets).estimate.ci95.is_some_and(|ci| ci.half_width_log() > half_width))
+    {
+        sets.push(set(ratio, machine, rounds, rng));
     }
     row(&sets)
 }

@@ -9,7 +9,7 @@
 //! The runner starts nothing while a run is under way and draws nothing itself: whoever shows
 //! progress is an [`Observer`]. An arm that fails is recorded and the rest goes on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,7 +24,9 @@ use crate::host::sources::Sources;
 use crate::judge;
 use crate::measure::Pass;
 use crate::plan::{Method, Plan, PlannedPoint};
-use crate::record::{Block, Ending, Fact, Interval, JobRecord, Outcome, Record, Run, Verdict};
+use crate::record::{
+    Block, Ending, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run, Verdict,
+};
 use crate::stats::{StoppingRule, block_order};
 
 mod arm;
@@ -39,6 +41,9 @@ pub use scratch::Scratch;
 
 /// An arm that failed this often in a row at a point is not tried again there.
 const FAILURES_MAX: u32 = 2;
+/// Whoever stops as soon as an interval is narrow stops more often where the spread is underestimated:
+/// from fewer sets than this no row is narrow.
+const SETS_MIN: u32 = 6;
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
 
@@ -123,13 +128,16 @@ impl Runner<'_> {
             record: self.empty_record(),
             start,
             failures: HashMap::new(),
-            lengths: HashMap::new(),
+            lengths: BTreeMap::new(),
             point_times: HashMap::new(),
         };
         self.counting_pass(&mut state);
         let mut block = 0;
         while self.wants_block(block, &mut state) {
             self.block(block, None, &mut state);
+            if block == 0 {
+                self.plan_rounds(&mut state);
+            }
             block += 1;
         }
         self.repeat_disturbed(&mut state);
@@ -155,14 +163,46 @@ impl Runner<'_> {
         wants_set || (has_runs && self.wants_runs(done, state))
     }
 
-    /// Whether a point that takes turns should have another set: until there are enough for an
-    /// interval, and on until each of its rows is decided or as narrow as asked.
+    /// Whether a point that takes turns should have another set: the planned ones while one of its rows
+    /// is wide, more while one is not decided. What is left of a budget then narrows the rows where a
+    /// set costs least.
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
-        let label = self.label(None, point, &point.arms[point.baseline], Pass::Timing);
-        let is_open = |arm: &Arm| state.is_open(&label, &arm.name, job.precision);
-        let wants = done < job.blocks || (done < job.blocks_max && point.arms.iter().any(is_open));
+        let wants = if done < job.blocks {
+            done < SETS_MIN || self.rows(point, state).any(|row| !row.is_narrow(job.precision))
+        } else if done >= job.blocks_max {
+            false
+        } else if state.record.results.iter().any(|row| row.is_open(job.precision)) {
+            self.rows(point, state).any(|row| row.is_open(job.precision))
+        } else {
+            job.budget.is_some() && self.is_cheapest(point, state)
+        };
         wants && !self.is_over_budget(point, state)
+    }
+
+    /// The rows of a point but those of the baseline.
+    fn rows<'s>(
+        &self,
+        point: &PlannedPoint,
+        state: &'s State,
+    ) -> impl Iterator<Item = &'s ResultRow> {
+        let (part, label) = state.key(self.plan, point);
+        let is_here = move |row: &&ResultRow| row.experiment == part && row.point == label;
+        let is_control =
+            |row: &ResultRow| [Verdict::Baseline, Verdict::NoiseFloor].contains(&row.verdict);
+        state.record.results.iter().filter(is_here).filter(move |row| !is_control(row))
+    }
+
+    /// Whether a set at this point costs least for each of its rows that is not narrow.
+    fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
+        let precision = self.plan.job.precision;
+        let cost = |point: &PlannedPoint| {
+            let wide = self.rows(point, state).filter(|row| !row.is_narrow(precision)).count();
+            let took = state.point_times.get(&state.key(self.plan, point)).copied();
+            took.filter(|_| wide > 0).map(|took| took / wide as u32)
+        };
+        let costs = self.plan.points.iter().filter(|point| point.method == Method::Turns);
+        cost(point).is_some_and(|own| costs.filter_map(cost).min() == Some(own))
     }
 
     /// Whether the budget would be over before this point ends, by what it took the last time.
@@ -383,7 +423,7 @@ struct State {
     /// Failures in a row by part, point and arm.
     failures: HashMap<(String, String, String), u32>,
     /// What the first set found out, by part, point and group of arms.
-    lengths: HashMap<(String, String, usize), set::Length>,
+    lengths: BTreeMap<(String, String, usize), set::Length>,
     /// How long a point took the last time, by part and point.
     point_times: HashMap<(String, String), Duration>,
 }
@@ -399,15 +439,12 @@ impl State {
         *failures = if has_failed { *failures + 1 } else { 0 };
     }
 
-    /// Whether the row of an arm at a point is not decided, and its interval wider than asked.
-    fn is_open(&self, label: &RunLabel, arm: &str, narrow: f64) -> bool {
+    /// Whether an arm takes part in another set of its point: until its row is decided and narrow.
+    fn takes_part(&self, done: u32, label: &RunLabel, arm: &str, precision: f64) -> bool {
         let mut rows = self.record.results.iter().filter(|row| {
             row.arm == arm && row.experiment == label.experiment && row.point == label.point
         });
-        rows.any(|row| {
-            row.verdict == Verdict::Inconclusive
-                && row.half_width().is_none_or(|width| width > narrow)
-        })
+        done < SETS_MIN || rows.any(|row| !row.is_narrow(precision))
     }
 
     /// Whether an arm failed so often in a row at a point that it is not tried again there.

@@ -1,7 +1,7 @@
 //! One set at a point: fresh processes of all arms, which take turns.
 //!
 //! ```text
-//!  start all arms ─► ready ─► length of a turn ─► rounds: every arm once, in random order ─► counts ─► end
+//!  start all arms ─► ready ─► lead-in of a turn ─► rounds: every arm once, in random order ─► counts ─► end
 //!                             (first set only)                                          (first set only)
 //! ```
 //!
@@ -18,41 +18,43 @@ use super::living::Living;
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::measure::Pass;
-use crate::plan::{Method, PlannedPoint, SAME_AGAIN};
+use crate::plan::{PlannedPoint, SAME_AGAIN};
 use crate::record::{
     CountingRun, Measurement, Outcome, Profile, RoundsOfSet, Run, Steady, SteadyKind, Turns,
 };
-use crate::stats::{Effort, Levels, Rng, best_rounds, block_order, mean, median, set_ratio};
+use crate::stats::{
+    Effort, ROUNDS_MAX, Rng, SetRatio, Trial, block_order, mean, median, rounds_within, set_ratio,
+};
 use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
 
-/// The shortest turn: some thousands of events.
-const TURN_MIN: Duration = Duration::from_millis(5);
-/// The longest; an arm that has not settled by then never does.
-const TURN_MAX: Duration = Duration::from_millis(40);
+/// A turn. How much a round varies hardly depends on how long its turns are, so many short ones say more
+/// than few long ones.
+const TURN: Duration = Duration::from_micros(1500);
+/// One that ends by its units holds at least so many waves of them: the first and the last cost
+/// something else.
+const WAVES: u64 = 3;
 /// The callers of a herd are threads that each turn starts anew.
-const HERD_TURN_MIN: Duration = Duration::from_millis(40);
-/// The lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
+const HERD_TURN: Duration = Duration::from_millis(40);
+/// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
 const LEAD_IN: u32 = 4;
-/// Fewer rounds have no spread that could be told.
-const ROUNDS_MIN: u32 = 12;
-/// More tell nothing more about one start of the processes.
-const ROUNDS_MAX: u32 = 200;
-/// Rounds with which a length is tried.
+/// The longest is so many turns; an arm that has not settled by then never does.
+const LEAD_IN_MAX: u32 = 8;
+/// Rounds of the first set at a point, by which those of the others are planned.
+const ROUNDS_FIRST: u32 = 12;
+/// Rounds with which a lead-in is tried.
 const TRIAL_ROUNDS: u32 = 8;
 /// A first half of a turn that costs more or less than the second by this share has not settled.
 const UNSETTLED: f64 = 0.03;
-/// Turns of the counting and of the profiling at the end of the first set.
-const COUNTED_TURNS: u32 = 10;
+/// Turns of the counting at the end of the first set, and of the profiling.
+const COUNTED_TURNS: u32 = 5;
+const PROFILED_TURNS: u32 = 10;
 
 /// A turn that ends by its units takes at most so many times its length.
-const UNITS_GRACE: u32 = 20;
+const UNITS_GRACE: u32 = 40;
 /// An arm that does fewer units than the baseline by this factor has a number of its own.
-const SLOWER: u64 = 4;
-/// How far fresh processes of one program lie apart at least, as a deviation of log ratios: so much
-/// is taken for granted before enough sets are there to tell.
-const BETWEEN_SETS: f64 = 0.003;
+const SLOWER: u64 = 2;
 /// The planned sets take this part of a budget; the rest goes to the rows that they leave open.
-const PLANNED_SHARE: f64 = 0.6;
+const PLANNED_SHARE: f64 = 0.7;
 
 /// What the first set of a group of arms leaves for the sets that follow at the same point.
 #[derive(Clone, Debug)]
@@ -61,8 +63,10 @@ pub(super) struct Length {
     lead_in: Duration,
     /// Units of a turn by arm, where a turn ends by them.
     units: BTreeMap<String, u64>,
-    /// Rounds of a set; none before the first set has had enough of them to tell.
-    rounds: Option<u32>,
+    /// Rounds of a set.
+    rounds: u32,
+    /// What the first set says of how many there should be.
+    trial: Trial,
 }
 
 /// One arm of a set.
@@ -104,28 +108,30 @@ impl Runner<'_> {
             Some(length) => length,
             None => self.length(&mut arms, point),
         };
-        self.rounds(&mut arms, set, &mut length, point, started);
+        let per_round = self.rounds(&mut arms, set, &length, point);
         if set == 0 {
             self.counts(&mut arms, length.turn, number, point, state);
         }
+        let costs: Vec<Vec<Option<f64>>> = arms.iter().map(costs).collect();
+        let ratios = ratios(&arms, &costs, point);
+        let ending = Instant::now();
         let ends = self.ends(&mut arms);
         if self.stop.is_urgent() {
             return;
         }
-        // None where it failed so often that it was given up: then there are costs and no ratios.
-        let baseline = arms.iter().position(|arm| arm.planned.name == arm_name(point));
-        let costs: Vec<Vec<Option<f64>>> = arms.iter().map(costs).collect();
+        if set == 0 {
+            let effort = Effort { set: started + ending.elapsed(), round: per_round };
+            let named = arms.iter().zip(&ratios).filter(|(arm, _)| arm.planned.name != SAME_AGAIN);
+            length.trial = Trial { effort, rows: named.filter_map(|(_, ratio)| *ratio).collect() };
+        }
         for (position, (arm, end)) in arms.iter().zip(ends).enumerate() {
-            let is_baseline = baseline == Some(position);
-            if is_baseline && number > 0 {
+            if arm.planned.name == arm_name(point) && number > 0 {
                 continue;
             }
             let outcome = match (&arm.living, end) {
                 (Ok((_, described)), Ok(life)) => {
-                    let other = baseline.filter(|baseline| *baseline != position);
-                    let of_baseline = other.map(|baseline| costs[baseline].as_slice());
                     let mut measurement =
-                        measurement(arm, &costs[position], of_baseline, &length, point);
+                        measurement(arm, &costs[position], ratios[position], &length, point);
                     if let Ok(measurement) = &mut measurement {
                         measurement.mechanism.clone_from(&described.mechanism);
                         measurement.generator.clone_from(&described.generator);
@@ -178,13 +184,9 @@ impl Runner<'_> {
             .iter()
             .map(|index| &point.arms[*index])
             .filter(|arm| !state.is_given_up(&label, &arm.name))
-            // Further sets are for those rows that the first ones left open.
             .filter(|arm| {
-                let is_further = set >= self.plan.job.blocks;
-                let is_needed = [arm_name(point), SAME_AGAIN].contains(&&*arm.name);
-                !is_further
-                    || is_needed
-                    || state.is_open(&label, &arm.name, self.plan.job.precision)
+                [arm_name(point), SAME_AGAIN].contains(&&*arm.name)
+                    || state.takes_part(set, &label, &arm.name, self.plan.job.precision)
             })
             .collect();
         // Whoever starts first has the better addresses, for all that one knows.
@@ -212,60 +214,63 @@ impl Runner<'_> {
             .collect()
     }
 
-    /// The shortest turn whose first half costs what its second half costs, on every arm; and the
-    /// units that each arm does in it when nothing is in its way.
+    /// The shortest lead-in after which the halves of a turn cost the same, on every arm; and the
+    /// units that each arm does in a turn.
     fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
-        let shortest = match point.experiment.cost().is_shared {
-            true => HERD_TURN_MIN,
-            false => TURN_MIN,
-        };
-        let ends_by_units = |arm: &SetArm<'_>| {
-            arm.living.as_ref().is_ok_and(|(_, described)| described.ends_by_units)
-        };
-        let is_by_units = arms.iter().any(ends_by_units);
-        let ready = arms.iter().filter_map(|arm| arm.living.as_ref().ok());
-        let asked_us = ready.map(|(_, described)| described.shortest_turn_us).max();
-        let shortest = shortest.max(Duration::from_micros(asked_us.unwrap_or(0)));
-        let mut turn = shortest.min(point.runtime);
-        loop {
-            let is_last = turn * 2 > TURN_MAX.min(point.runtime);
-            let mut most = vec![0; arms.len()];
-            let looks = !is_last || is_by_units;
-            let is_settled = looks && self.settles(arms, turn, &mut most);
-            if is_settled || is_last {
-                let of_baseline = arms
-                    .iter()
-                    .zip(&most)
-                    .find(|(arm, _)| arm.planned.name == arm_name(point))
-                    .map_or(0, |(_, units)| *units);
-                let units =
-                    arms.iter().zip(most).filter(|(arm, most)| ends_by_units(arm) && *most > 0);
-                // The same work for all, so that what a turn costs by itself is the same share.
-                let alike = |own: u64| if own * SLOWER >= of_baseline { of_baseline } else { own };
-                let units = units
-                    .map(|(arm, most)| (arm.planned.name.clone(), alike(most).max(1)))
-                    .collect();
-                return Length { turn, lead_in: turn / LEAD_IN, units, rounds: None };
-            }
-            turn *= 2;
+        let ready = || arms.iter().filter_map(|arm| arm.living.as_ref().ok());
+        let wave = ready().map(|(_, described)| described.wave).max().unwrap_or(0);
+        let is_shared = point.experiment.cost().is_shared;
+        let turn = if is_shared { HERD_TURN } else { TURN };
+        let asked_us = ready().map(|(_, described)| described.shortest_turn_us).max();
+        let turn = turn.max(Duration::from_micros(asked_us.unwrap_or(0))).min(point.runtime);
+        let mut lead_in = turn / LEAD_IN;
+        let mut done = vec![Vec::new(); arms.len()];
+        // A wave of units is a lead-in of its own.
+        while !is_shared
+            && !self.settles(arms, turn, lead_in, &mut done)
+            && wave == 0
+            && lead_in < turn * LEAD_IN_MAX
+        {
+            lead_in *= 2;
         }
+        let usual = |index: usize| median(&done[index]).unwrap_or(0.0) as u64;
+        let baseline = arms.iter().position(|arm| arm.planned.name == arm_name(point));
+        let of_baseline = baseline.map_or(0, usual);
+        // The same work for all, so that what a turn costs by itself is the same share.
+        let alike = |own: u64| if own * SLOWER >= of_baseline { of_baseline } else { own };
+        let by_units = arms
+            .iter()
+            .enumerate()
+            .filter(|(_, arm)| arm.living.as_ref().is_ok_and(|(_, described)| described.wave > 0));
+        let units = by_units
+            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(wave * WAVES)))
+            .collect();
+        let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
+        let is_planned = self.plan.job.budget.is_some();
+        let rounds = if is_planned { ROUNDS_FIRST } else { fit.clamp(ROUNDS_FIRST, ROUNDS_MAX) };
+        Length { turn, lead_in, units, rounds, trial: Trial::default() }
     }
 
-    /// Whether the halves of a turn cost the same, within the noise; `most` becomes the units that
-    /// each arm did in a whole one.
-    fn settles(&mut self, arms: &mut [SetArm<'_>], turn: Duration, most: &mut [u64]) -> bool {
+    /// Whether the halves of a turn cost the same, within the noise, after this lead-in; `done` gets
+    /// the units of each turn.
+    fn settles(
+        &mut self,
+        arms: &mut [SetArm<'_>],
+        turn: Duration,
+        lead_in: Duration,
+        done: &mut [Vec<f64>],
+    ) -> bool {
         let mut differences = vec![Vec::new(); arms.len()];
         let mut random = Rng::seeded(self.plan.job.seed);
         let mut order: Vec<usize> = (0..arms.len()).collect();
         for _ in 0..TRIAL_ROUNDS {
             random.shuffle(&mut order);
             for &index in &order {
-                let differences = &mut differences[index];
-                let halves = self.turn(&mut arms[index], Stint::of(turn / 2), turn / LEAD_IN, 2);
+                let halves = self.turn(&mut arms[index], Stint::of(turn / 2), lead_in, 2);
                 let Some([first, second]) = halves.as_deref() else { continue };
-                most[index] = most[index].max(first.units + second.units);
+                done[index].push((first.units + second.units) as f64);
                 if let (Some(first), Some(second)) = (first.cost_ns(), second.cost_ns()) {
-                    differences.push((first / second).ln());
+                    differences[index].push((first / second).ln());
                 }
             }
         }
@@ -277,16 +282,14 @@ impl Runner<'_> {
         })
     }
 
-    /// Turns in random order, every arm once in each round. The first set finds out how many rounds
-    /// a set should have; `started` is how long its processes took to start.
+    /// Turns in random order, every arm once in each round; how long a round took.
     fn rounds(
         &mut self,
         arms: &mut [SetArm<'_>],
         set: u32,
-        length: &mut Length,
+        length: &Length,
         point: &PlannedPoint,
-        started: Duration,
-    ) {
+    ) -> Duration {
         let mut random =
             Rng::stream(self.plan.job.seed ^ u64::from(set), point.point.label.len() as u64);
         let mut order: Vec<usize> = (0..arms.len()).collect();
@@ -296,10 +299,9 @@ impl Runner<'_> {
             self.turn(&mut arms[index], Stint::of(point.ramp_time), Duration::ZERO, 1);
         }
         let start = Instant::now();
-        let mut done = 0;
-        while done < length.rounds.unwrap_or(ROUNDS_MIN) {
+        for _ in 0..length.rounds {
             if self.stop.is_urgent() {
-                return;
+                break;
             }
             random.shuffle(&mut order);
             for &index in &order {
@@ -309,49 +311,21 @@ impl Runner<'_> {
                 let figures = self.turn(&mut arms[index], stint, length.lead_in * grace, 1);
                 arms[index].rounds.push(figures.and_then(|figures| figures.first().copied()));
             }
-            done += 1;
-            if length.rounds.is_none() && done == ROUNDS_MIN {
-                let effort = Effort { set: started * 2, round: start.elapsed() / ROUNDS_MIN };
-                length.rounds = Some(self.rounds_wanted(arms, effort, length.turn, point));
-            }
         }
+        start.elapsed() / length.rounds
     }
 
-    /// Rounds of each set, by what the first of them say: with a budget as many as narrow the
-    /// intervals most for the time, within the part of it that the planned sets of a point have;
-    /// without one those that the job's `runtime` holds.
-    fn rounds_wanted(
-        &self,
-        arms: &[SetArm<'_>],
-        effort: Effort,
-        turn: Duration,
-        point: &PlannedPoint,
-    ) -> u32 {
+    /// After the first set, where there is a budget: rounds of the sets that follow, as many as decide
+    /// the rows and fit.
+    pub(super) fn plan_rounds(&self, state: &mut State) {
         let job = &self.plan.job;
-        let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
-        let Some(budget) = job.budget else { return fit.clamp(ROUNDS_MIN, ROUNDS_MAX) };
-        let Some(baseline) = arms.iter().find(|arm| arm.planned.name == arm_name(point)) else {
-            return fit.clamp(ROUNDS_MIN, ROUNDS_MAX);
-        };
-        let baseline = costs(baseline);
-        let deviations: Vec<f64> = arms
-            .iter()
-            .filter(|arm| arm.planned.name != arm_name(point))
-            .filter_map(|arm| {
-                let pairs = costs(arm).into_iter().zip(&baseline).filter_map(|(a, b)| a.zip(*b));
-                let (arm, baseline): (Vec<f64>, Vec<f64>) = pairs.unzip();
-                set_ratio(&arm, &baseline)?.round_sd
-            })
-            .collect();
-        let Some(within_set) = median(&deviations) else { return ROUNDS_MIN };
-        let best = best_rounds(Levels { between_sets: BETWEEN_SETS, within_set }, effort);
-        let turns = |point: &&PlannedPoint| point.method == Method::Turns;
-        let shares = self.plan.points.iter().filter(turns).count() as f64;
-        let share = budget.as_secs_f64() * PLANNED_SHARE / shares / f64::from(job.blocks);
-        // Of several groups each has its part.
-        let share = share / point.groups.len() as f64;
-        let fits = (share - effort.set.as_secs_f64()) / effort.round.as_secs_f64();
-        best.min(fits.max(0.0) as u32).clamp(ROUNDS_MIN, ROUNDS_MAX)
+        let Some(budget) = job.budget else { return };
+        let time = budget.mul_f64(PLANNED_SHARE).saturating_sub(state.start.elapsed());
+        let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
+        let rounds = rounds_within(&trials, job.blocks.saturating_sub(1), job.precision, time);
+        for (length, rounds) in state.lengths.values_mut().zip(rounds) {
+            length.rounds = rounds;
+        }
     }
 
     /// One turn of an arm; an arm that fails has no further turn in this set.
@@ -417,8 +391,8 @@ impl Runner<'_> {
                 });
             }
             let Some(rate_hz) = self.plan.job.profile_hz else { continue };
-            let order = Order::Profile { turns: COUNTED_TURNS, length_us, rate_hz };
-            if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * COUNTED_TURNS)
+            let order = Order::Profile { turns: PROFILED_TURNS, length_us, rate_hz };
+            if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * PROFILED_TURNS)
                 && let Some(samples) = counted.samples
             {
                 state.record.profiles.push(Profile {
@@ -456,22 +430,38 @@ fn costs(arm: &SetArm<'_>) -> Vec<Option<f64>> {
     arm.rounds.iter().map(|figure| figure.as_ref().and_then(Figure::cost_ns)).collect()
 }
 
+/// The ratio of each arm of a set to the baseline, round by round: to the geometric mean of both copies
+/// of it, which varies less than one; that of the second copy to the first. None for the baseline, and
+/// for all where it failed so often that it was given up.
+fn ratios(
+    arms: &[SetArm<'_>],
+    costs: &[Vec<Option<f64>>],
+    point: &PlannedPoint,
+) -> Vec<Option<SetRatio>> {
+    let place = |name: &str| arms.iter().position(|arm| arm.planned.name == name);
+    let Some(baseline) = place(arm_name(point)) else { return vec![None; arms.len()] };
+    let copy = place(SAME_AGAIN).unwrap_or(baseline);
+    let ratio = |position: usize| {
+        let second = if position == copy { baseline } else { copy };
+        let rounds = costs[position].iter().zip(costs[baseline].iter().zip(&costs[second]));
+        let pairs = rounds.filter_map(|(arm, (one, other))| Some(((*arm)?, (*one)?, (*other)?)));
+        let (arm, baseline): (Vec<f64>, Vec<f64>) =
+            pairs.map(|(arm, one, other)| (arm, (one * other).sqrt())).unzip();
+        set_ratio(&arm, &baseline)
+    };
+    (0..arms.len()).map(|position| ratio(position).filter(|_| position != baseline)).collect()
+}
+
 /// What a set says of one arm.
 fn measurement(
     arm: &SetArm<'_>,
     costs: &[Option<f64>],
-    baseline: Option<&[Option<f64>]>,
+    ratio: Option<SetRatio>,
     length: &Length,
     point: &PlannedPoint,
 ) -> Result<Measurement, String> {
     let own: Vec<f64> = costs.iter().flatten().copied().collect();
     let value = median(&own).ok_or("no turn of it had a figure")?;
-    let pairs: Vec<(f64, f64)> = match baseline {
-        Some(baseline) => costs.iter().zip(baseline).filter_map(|(a, b)| a.zip(*b)).collect(),
-        None => own.iter().map(|cost| (*cost, *cost)).collect(),
-    };
-    let (of_arm, of_baseline): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
-    let ratio = baseline.and_then(|_| set_ratio(&of_arm, &of_baseline));
     let figures: Vec<&Figure> = arm.rounds.iter().flatten().collect();
     let sum = |what: fn(&Figure) -> u64| figures.iter().map(|figure| what(figure)).sum::<u64>();
     let (units, cpu_ns, wall_ns) =
@@ -496,10 +486,10 @@ fn measurement(
         worker_calls: Vec::new(),
         steadiness: Steady { kind: SteadyKind::Steady, detail: "in turns".to_owned() },
         turns: Some(Turns {
-            rounds: of_arm.len() as u32,
+            rounds: ratio.map_or(own.len() as u32, |ratio| ratio.rounds),
             turn_us: length.turn.as_micros() as u64,
             lead_in_us: length.lead_in.as_micros() as u64,
-            log_ratio: ratio.as_ref().map(|ratio| ratio.log_ratio),
+            log_ratio: ratio.map(|ratio| ratio.log_ratio),
             round_sd: ratio.and_then(|ratio| ratio.round_sd),
         }),
         events: Some(units),

@@ -68,8 +68,8 @@ pub trait Subject {
 pub struct Stint {
     /// For how long at most.
     pub(crate) length: Duration,
-    /// How many units at most; none without a limit. Only a subject that says so of itself
-    /// ([`Described::ends_by_units`]) looks at it.
+    /// How many units at most; none without a limit. Only a subject whose units come in waves
+    /// ([`Described::wave`]) looks at it.
     pub(crate) units: Option<u64>,
 }
 
@@ -167,11 +167,11 @@ pub struct Described {
     pub generator: Option<String>,
     /// What the poller noted about itself.
     pub notes: Vec<String>,
-    /// Whether a turn can end by the units that were done. Where units come in waves, as requests on
-    /// many connections do, a turn of so much time holds one wave or five, whatever else the machine
-    /// does meanwhile, and the first wave costs most.
+    /// Units that are under way at the same time, as requests on many connections are: a turn can end
+    /// by the units that were done, and should. One of so much time holds one wave or five, whatever
+    /// else the machine does meanwhile, and the first wave costs most. 0 where units come one by one.
     #[serde(default)]
-    pub ends_by_units: bool,
+    pub wave: u64,
     /// A shorter turn would have figures that are too coarse; 0 where every length will do.
     #[serde(default)]
     pub shortest_turn_us: u64,

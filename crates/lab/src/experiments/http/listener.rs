@@ -4,6 +4,8 @@
 //! the other one's answers. Descriptors of other users' processes can't be read; then nobody knows.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// State of a listening socket in `/proc/net/tcp`.
@@ -21,11 +23,16 @@ fn same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// Every listening TCP socket with its inode.
+/// Every listening TCP socket with its inode. The kernel tells of those that listen before all
+/// others, which can be tens of thousands and take it seconds.
 fn listening() -> Vec<(SocketAddr, u64)> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(File::open);
     let tables = tables.into_iter().flatten();
-    tables.flat_map(|table| table.lines().filter_map(parse).collect::<Vec<_>>()).collect()
+    let listeners = |table| {
+        let lines = BufReader::new(table).lines().map_while(Result::ok);
+        lines.skip(1).map_while(|line| parse(&line)).collect::<Vec<_>>()
+    };
+    tables.flat_map(listeners).collect()
 }
 
 /// A line `N: ADDRESS:PORT REMOTE STATE … INODE …` of a listening socket; addresses are words of

@@ -33,6 +33,8 @@ pub(crate) struct Served<'a> {
     server: Server,
     /// Requests of all turns.
     requests: u64,
+    /// Requests that are under way at the same time.
+    wave: u64,
     /// CPU time of this thread before the first of them.
     generator_ns_before: u64,
     shortest_turn: Duration,
@@ -61,6 +63,7 @@ impl<'a> Served<'a> {
             dead_asked,
             server,
             requests: 0,
+            wave: (load.connections * load.pipeline) as u64,
             generator_ns_before,
             shortest_turn: Duration::ZERO,
             is_interrupted,
@@ -117,7 +120,7 @@ impl Subject for Served<'_> {
             mechanism: self.server.mechanism.clone(),
             generator: Some(format!("pollux {version} ({})", own::driver())),
             notes: Vec::new(),
-            ends_by_units: true,
+            wave: self.wave,
             shortest_turn_us: self.shortest_turn.as_micros() as u64,
             findings: self.server.findings.clone(),
         }

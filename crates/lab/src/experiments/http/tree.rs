@@ -40,6 +40,8 @@ pub(super) struct Tree {
     gone: Duration,
     /// Processes that have ended so far.
     ended: u64,
+    /// The process that was started last on this machine, at the last look.
+    newest: Option<u32>,
 }
 
 /// A process of the tree.
@@ -78,7 +80,7 @@ impl Tree {
         });
         let members = members.collect::<io::Result<_>>()?;
         let (strangers, gone) = (HashSet::new(), Duration::ZERO);
-        let mut tree = Self { members, strangers, adopts: false, gone, ended: 0 };
+        let mut tree = Self { members, strangers, adopts: false, gone, ended: 0, newest: None };
         tree.look();
         Ok(tree)
     }
@@ -181,6 +183,11 @@ impl Tree {
 
     /// Takes in processes that were not there at the last look and come from a member.
     fn find_new(&mut self) {
+        let newest = newest();
+        if newest.is_some() && newest == self.newest {
+            return;
+        }
+        self.newest = newest;
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
         let there: HashSet<u32> = entries
             .flatten()
@@ -265,6 +272,12 @@ impl Tree {
             let _ = pidfd_send_signal(handle, signal);
         }
     }
+}
+
+/// The number that was given out last, to a process or a thread: as long as it stays, nobody has started
+/// one (`proc_loadavg(5)`).
+fn newest() -> Option<u32> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
 }
 
 impl Drop for Tree {
