@@ -44,6 +44,8 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Client {
     phase: Phase,
     /// The backends that its front end leads to.
+    /// The place of the front end that it came by.
+    front: usize,
     group: usize,
     /// The client's address, once it was asked for; empty on a unix socket.
     peer: Option<Box<str>>,
@@ -70,11 +72,12 @@ impl Client {
     pub(super) fn accepted(
         shared: &mut ProxyShared,
         actions: &mut Actions<'_>,
+        front: usize,
         group: usize,
     ) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
         let phase = Phase::Fresh;
-        Self { phase, group, peer: None, header: None, is_last: false, is_draining: false }
+        Self { phase, front, group, peer: None, header: None, is_last: false, is_draining: false }
     }
 
     /// Whose connection it is, where a proxy in front says so.
@@ -264,6 +267,7 @@ impl Client {
             host: &shared.backends[backend].name,
             forwarded: shared.forwarded,
             trusts_forwarded: shared.trusts_forwarded,
+            rules: &shared.entrances.get(self.front).rules.request,
             max_forwards,
         };
         let exchange = shared.exchanges.get(at);
@@ -275,6 +279,7 @@ impl Client {
             _ => Frame::Plain,
         };
         exchange.request.begin_body(reader, frame);
+        exchange.front = self.front;
         exchange.kind = RequestKind::of(request.method);
         exchange.is_idempotent = is_idempotent(request.method);
         exchange.minor = request.version_minor;

@@ -9,6 +9,7 @@ use pollux_settings::Given;
 use super::backends::{BackendConfig, HealthRules};
 use super::balance::Balance;
 use super::check::Check;
+use super::rules::FieldRules;
 use crate::config::{Loops, Watching};
 
 /// The name of the group that has no section of its own.
@@ -159,6 +160,8 @@ pub struct Frontend {
     pub group: usize,
     /// Whether each connection has to begin with a head of the PROXY protocol, which says whose it is.
     pub accepts_header: bool,
+    /// What is done to fields of its requests and their answers.
+    pub rules: FieldRules,
 }
 
 /// Backends that answer the same requests.
@@ -212,7 +215,13 @@ impl ProxyConfig {
             sends_header: None,
         };
         Self {
-            frontends: vec![Frontend { listen, mode: Mode::Http, group: 0, accepts_header: false }],
+            frontends: vec![Frontend {
+                listen,
+                mode: Mode::Http,
+                group: 0,
+                accepts_header: false,
+                rules: FieldRules::default(),
+            }],
             groups: vec![group],
             loops: Loops::default(),
             lets_go_at_once: false,

@@ -40,6 +40,8 @@ pub(super) struct Exchange {
     pub(super) header: ProxyHeader,
     /// The backend that had it last.
     pub(super) backend: Option<usize>,
+    /// The place of the front end that it came by.
+    pub(super) front: usize,
     /// What a backend is chosen by, where that counts.
     pub(super) key: u64,
     /// Upstream connections that had it.
@@ -94,6 +96,7 @@ impl Exchange {
             group: 0,
             header: ProxyHeader::Own,
             backend: None,
+            front: 0,
             key: 0,
             tries: 0,
             kind: RequestKind::Other,

@@ -60,13 +60,18 @@ impl Entrances {
         Self { all: config.frontends.clone(), by_address }
     }
 
-    /// The front end that a connection was accepted by. A system call where there are several.
-    pub(super) fn of(&self, actions: &Actions<'_>) -> &Frontend {
-        let place = match self.all.len() {
+    /// The place of the front end that a connection was accepted by. A system call where there are
+    /// several.
+    pub(super) fn of(&self, actions: &Actions<'_>) -> usize {
+        match self.all.len() {
             1 => 0,
             // A connection that is gone already ends wherever it is led.
             _ => actions.local().map_or(0, |local| self.find(&local)),
-        };
+        }
+    }
+
+    /// The front end at this place.
+    pub(super) fn get(&self, place: usize) -> &Frontend {
         &self.all[place]
     }
 

@@ -19,7 +19,7 @@
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
 //! | `groups` | which backends a front end leads to |
 //! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
-//! | `request`, `response`, `fields` | heads, written anew |
+//! | `request`, `response`, `fields`, `rules` | heads, written anew |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared`, `links`, `counters` | what the sessions of one loop share |
 //! | `plan` | what it would do, in words |
@@ -44,6 +44,7 @@ mod plan;
 mod pool;
 mod request;
 mod response;
+mod rules;
 mod session;
 mod shared;
 mod start;
@@ -61,5 +62,6 @@ pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
 pub use passing::Passing;
 pub use pool::PoolView;
+pub use rules::{FieldRule, FieldRules};
 pub use session::ProxySession;
 pub use shared::{ProxyShared, backends_of};

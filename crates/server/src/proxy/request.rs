@@ -7,6 +7,7 @@ use pollux_http::{Form, Framing, Method, Request};
 
 use super::config::Forwarded;
 use super::fields::{self, Kind};
+use super::rules::{self, FieldRule};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Manner<'a> {
     pub(super) host: &'a str,
     pub(super) forwarded: Forwarded,
     pub(super) trusts_forwarded: bool,
+    /// What is done to other fields.
+    pub(super) rules: &'a [FieldRule],
     /// What is left of Max-Forwards, where it counts.
     pub(super) max_forwards: Option<u64>,
 }
@@ -44,6 +47,7 @@ pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_
         fields::write_number(out, left);
         out.extend_from_slice(b"\r\n");
     }
+    rules::write(out, manner.rules);
     write_forwarded(out, request, manner, seen);
     out.extend_from_slice(if request.version_minor == 0 {
         b"Via: 1.0 pollux\r\n"
@@ -96,6 +100,7 @@ fn write_fields(
     let mut seen = Seen::default();
     for field in request.fields {
         match fields::kind(field.name) {
+            Kind::EndToEnd if rules::drops(manner.rules, field.name) => {}
             Kind::EndToEnd | Kind::Date
                 if has_named && fields::is_named(request.fields, field.name) => {}
             Kind::EndToEnd | Kind::Date => fields::write(out, field.name, field.value),
@@ -193,6 +198,7 @@ mod tests {
         host: "backend",
         forwarded: Forwarded::Neither,
         trusts_forwarded: false,
+        rules: &[],
         max_forwards: None,
     };
 

@@ -7,6 +7,7 @@
 use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody, Status};
 
 use super::fields::{self, Kind};
+use super::rules::{self, FieldRule};
 use super::way::Frame;
 
 /// What the head is written by, beside the answer.
@@ -18,6 +19,8 @@ pub(super) struct Manner<'a> {
     /// No request may follow on the client's connection.
     pub(super) is_last: bool,
     pub(super) date: &'a DateCache,
+    /// What is done to fields.
+    pub(super) rules: &'a [FieldRule],
 }
 
 /// How the answer goes on behind its head.
@@ -39,16 +42,17 @@ pub(super) fn write(
     let before = out.len();
     write_line(out, response);
     let fields_start = out.len();
-    let written = write_fields(out, response, false).or_else(|| {
+    let written = write_fields(out, response, manner.rules, false).or_else(|| {
         // Rare: some of those that were written have to go.
         out.truncate(fields_start);
-        write_fields(out, response, true)
+        write_fields(out, response, manner.rules, true)
     });
     let Seen { has_date, length, has_coding } = written.unwrap_or_default();
     if has_coding && facts.body != ResponseBody::None {
         out.truncate(before);
         return None;
     }
+    rules::write(out, manner.rules);
     if !has_date {
         fields::write(out, "Date", manner.date.text());
     }
@@ -98,11 +102,13 @@ struct Seen<'b> {
 fn write_fields<'b>(
     out: &mut Vec<u8>,
     response: &Response<'b>,
+    rules: &[FieldRule],
     has_named: bool,
 ) -> Option<Seen<'b>> {
     let mut seen = Seen::default();
     for field in response.fields {
         match fields::kind(field.name) {
+            Kind::EndToEnd if rules::drops(rules, field.name) => {}
             Kind::Connection if !has_named && fields::names_others(field.value) => return None,
             Kind::Connection | Kind::Dropped | Kind::Upgrade => {}
             Kind::Coding => seen.has_coding |= !field.value.eq_ignore_ascii_case(b"chunked"),

@@ -101,10 +101,10 @@ impl Session for ProxySession {
     }
 
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
-        let front = shared.front(actions);
+        let (place, front) = shared.front(actions);
         let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
         let side = match mode {
-            Mode::Http => Side::Client(Client::accepted(shared, actions, group)),
+            Mode::Http => Side::Client(Client::accepted(shared, actions, place, group)),
             Mode::Tcp => {
                 let mut stream = Stream::accepted(shared, actions, group);
                 if !awaits_header {

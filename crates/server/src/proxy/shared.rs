@@ -219,8 +219,9 @@ impl ProxyShared {
     }
 
     /// The front end of a connection that was just accepted.
-    pub(super) fn front(&self, actions: &Actions<'_>) -> &Frontend {
-        self.entrances.of(actions)
+    pub(super) fn front(&self, actions: &Actions<'_>) -> (usize, &Frontend) {
+        let place = self.entrances.of(actions);
+        (place, self.entrances.get(place))
     }
 
     /// Says on a new connection to a backend whose it is, where the group wants that.

@@ -12,6 +12,7 @@ use super::check::Check;
 use super::config::{
     Forwarded, Frontend, GROUP_DEFAULT, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits,
 };
+use super::rules::{FieldRule, FieldRules};
 use crate::config::table::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
 };
@@ -90,6 +91,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let listen = listen(keys.key("listen", LISTEN).default("127.0.0.1:8080"));
     let mode = mode(keys);
     let accepts_header = accepts_header(keys);
+    let rules = rules(keys);
     let addresses = keys
         .key(
             "backend",
@@ -125,7 +127,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
         }
         let name = GROUP_DEFAULT.to_owned();
         return Some((
-            vec![Frontend { listen, mode, group: 0, accepts_header }],
+            vec![Frontend { listen, mode, group: 0, accepts_header, rules: rules? }],
             vec![GroupConfig { name, servers, balance, health, sends_header }],
         ));
     }
@@ -150,8 +152,28 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     Some((frontends, groups))
 }
 
+/// What is done to fields of heads.
+fn rules(keys: &mut Keys<'_>) -> Option<FieldRules> {
+    let rule = || {
+        let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\"";
+        Kind::new("RULE", accepts, FieldRule::read)
+    };
+    let request = keys
+        .key("request_field", "What is done to a field of requests; repeatable, in this order")
+        .list(&rule(), 0..=RULES_MAX);
+    let response = keys
+        .key("response_field", "What is done to a field of answers; repeatable, in this order")
+        .list(&rule(), 0..=RULES_MAX);
+    Some(FieldRules { request: request?, response: response? })
+}
+
+/// Most rules for fields of requests, and of answers.
+const RULES_MAX: usize = 64;
+
 /// Keys of the one group that has no section.
-const SIMPLE: [&str; 15] = [
+const SIMPLE: [&str; 17] = [
+    "request_field",
+    "response_field",
     "listen",
     "mode",
     "accept_proxy",
@@ -228,11 +250,11 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
         .otherwise("the only one")
         .optional(&name());
     let mode = mode(keys);
-    let accepts_header = accepts_header(keys);
+    let (accepts_header, rules) = (accepts_header(keys), rules(keys));
     let (listen, backend, groups) = (listen?, backend?, groups?);
-    let (mode, accepts_header) = (mode?, accepts_header?);
+    let (mode, accepts_header, rules) = (mode?, accepts_header?, rules?);
     match (backend, groups) {
-        (None, [_]) => Some(Frontend { listen, mode, group: 0, accepts_header }),
+        (None, [_]) => Some(Frontend { listen, mode, group: 0, accepts_header, rules }),
         (None, _) => {
             keys.refuse(
                 "[[frontend]] lacks the key \"backend\"; expected the name of a [[backend]]",
@@ -240,7 +262,7 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
             None
         }
         (Some(wanted), _) => match groups.iter().position(|name| *name == wanted) {
-            Some(group) => Some(Frontend { listen, mode, group, accepts_header }),
+            Some(group) => Some(Frontend { listen, mode, group, accepts_header, rules }),
             None => {
                 let near = did_you_mean(&wanted, groups.iter().map(String::as_str));
                 keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}"));
@@ -516,6 +538,25 @@ is made from the table that the program reads by.
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy-settings.md");
         let page = format!("{HEAD}{}", pollux_settings::reference::<ProxyConfig>());
         pollux_settings::kept(path.as_ref(), &page).expect("the page is that of the table");
+    }
+
+    #[test]
+    fn rules_for_fields_are_read_for_each_front_end_and_mistakes_told_with_their_place() {
+        let text = "request_field = [\"set X-Env: prod\", \"remove Cookie\"]\n\
+                    response_field = \"add X-By: pollux\"\n[[server]]\naddress = \"10.0.0.1:80\"";
+        let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
+        let rules = &config.frontends[0].rules;
+        assert_eq!((rules.request.len(), rules.response.len()), (2, 1));
+        let wrong = "request_field = [\"set Content-Length: 1\", \"remove connection\"]\n\
+                     response_field = \"drop X\"\n[[server]]\naddress = \"10.0.0.1:80\"";
+        let told = Given::from_toml(wrong, "p").read::<ProxyConfig>().expect_err("three mistakes");
+        let told = told.to_string();
+        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(told.starts_with("p:1:18: ") && told.contains("Content-Length frames"), "{told}");
+        assert!(
+            told.contains("p:2:18: ") && told.contains("expected set, add or remove"),
+            "{told}"
+        );
     }
 
     #[test]

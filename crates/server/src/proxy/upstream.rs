@@ -295,6 +295,7 @@ impl Upstream {
             minor: exchange.minor,
             is_last: exchange.is_last,
             date: &shared.date,
+            rules: &shared.entrances.get(exchange.front).rules.response,
         };
         let goes = response::write(way.head(), &response, &manner).ok_or(Fault::BadAnswer)?;
         way.begin_body(BodyReader::of_response(facts.body, &limits), goes.frame);

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::stage::{Backend, on_every_driver};
+use pollux_server::proxy::{FieldRule, ProxyConfig};
+
+use crate::stage::{Backend, field, on_every_driver};
 
 /// One request with its answer.
 struct Row {
@@ -241,4 +243,48 @@ fn cut_mark(head: &str) -> (usize, String) {
     let end = start + head[start..].find("\r\n").expect("a line") + 2;
     let mark = head[start + 8..end - 2].parse().expect("a number");
     (mark, head[..start].to_owned() + &head[end..])
+}
+
+#[test]
+fn rules_of_a_front_end_change_fields_and_nothing_else() {
+    let backend = Backend::start(|_, mut client| {
+        loop {
+            let head = client.head();
+            if head.is_empty() {
+                return;
+            }
+            let asked = head.replace("\r\n", "|");
+            client.try_send(format!(
+                "HTTP/1.1 200 OK\r\nServer: secret\r\nX-Keep: 1\r\nContent-Length: {}\r\n\r\n{asked}",
+                asked.len()
+            ));
+        }
+    });
+    let set = |config: &mut ProxyConfig| {
+        let rules = &mut config.frontends[0].rules;
+        rules.request = vec![
+            FieldRule::Set("X-Env".to_owned(), "prod".to_owned()),
+            FieldRule::Add("Accept".to_owned(), "b".to_owned()),
+            FieldRule::Remove("Cookie".to_owned()),
+        ];
+        rules.response = vec![FieldRule::Set("Server".to_owned(), "front".to_owned())];
+    };
+    on_every_driver(&[backend.address], set, |driver, proxy| {
+        let mut client = proxy.client();
+        client.send(
+            "GET / HTTP/1.1\r\nHost: x\r\nx-env: dev\r\nAccept: a\r\ncookie: c=1\r\nCookie: d=2\r\n\r\n",
+        );
+        let head = client.head();
+        assert!(head.contains("X-Keep: 1\r\nServer: front\r\n"), "{driver}: {head}");
+        assert!(!head.contains("secret"), "{driver}: {head}");
+        let len = field(&head, "Content-Length").expect("a length").parse().expect("a number");
+        let asked = String::from_utf8(client.bytes(len)).expect("text");
+        assert!(
+            asked.starts_with(
+                "GET / HTTP/1.1|Host: x|Accept: a|X-Env: prod|Accept: b|X-Forwarded-For"
+            ),
+            "{driver}: {asked}"
+        );
+        assert!(!asked.contains("ookie") && !asked.contains("dev"), "{driver}: {asked}");
+    });
 }
