@@ -142,6 +142,10 @@ pub(super) fn judge(
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
         keys.note("only", format!("no such part as {name}; expected {known}{near}"));
     }
+    // What a wrong name leaves says nothing of the other flags.
+    if only.iter().any(|name| !drafts.iter().any(|draft| draft.is_called(name))) {
+        return None;
+    }
     drafts.retain(|draft| only.is_empty() || only.iter().any(|name| draft.is_called(name)));
     for (axis, values) in flags {
         let mut parts = drafts.iter_mut().filter(|draft| draft.axes.contains_key(axis)).peekable();

@@ -132,7 +132,7 @@ fn a_wrong_flag_is_named_with_what_would_be_right() {
         ),
         (
             "streams",
-            &[("only", &["stream"])],
+            &[("only", &["stream"]), ("nfds", &["7"])],
             "--only: no such part as stream; expected streams; did you mean \"streams\"?".into(),
         ),
         (
