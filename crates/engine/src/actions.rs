@@ -42,6 +42,10 @@ pub(crate) struct Sharing {
     pub(crate) holder: u32,
 }
 
+/// A wish to end that was taken back; see [`Actions::hold_ending`].
+#[derive(Clone, Copy, Debug)]
+pub struct HeldEnding(Ending);
+
 /// One call's wishes, carried out when the session has returned.
 #[derive(Debug)]
 pub struct Actions<'a> {
@@ -287,6 +291,23 @@ impl<'a> Actions<'a> {
     /// tell it that it has everything.
     pub fn reset(&mut self) {
         self.ending = Some(Ending::Reset);
+    }
+
+    /// Takes a wish to close or to linger back, for a protocol below that has last words of its own.
+    /// The one who wished it is not to be called any more.
+    pub fn hold_ending(&mut self) -> Option<HeldEnding> {
+        match self.ending {
+            Some(ending @ (Ending::Close | Ending::Linger)) => {
+                self.ending = None;
+                Some(HeldEnding(ending))
+            }
+            _ => None,
+        }
+    }
+
+    /// Wishes again for an ending that was held.
+    pub fn end(&mut self, held: HeldEnding) {
+        self.ending.get_or_insert(held.0);
     }
 
     /// Whether connections of this loop can pass to another one, see [`Actions::share`].

@@ -42,7 +42,7 @@ mod sockets;
 mod takeover;
 mod timers;
 
-pub use actions::{Actions, FileRange};
+pub use actions::{Actions, FileRange, HeldEnding};
 pub use adopting::AdoptError;
 pub use affinity::{CpuError, CpuList};
 pub use clock::{SHARED_DATE_STEP, SharedDate};

@@ -59,6 +59,9 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// A certificate or key can't be used.
+    #[error(transparent)]
+    Tls(#[from] crate::tls::TlsError),
     /// No descriptor is left.
     #[error("no descriptor is left: raise the limit (ulimit -n, LimitNOFILE=)")]
     Descriptors {

@@ -13,6 +13,7 @@
 //! | `respond`, `answer`, `reply`, `files` | what is answered |
 //! | `first_line` | what a request says without being parsed |
 //! | `proxy` | the reverse proxy |
+//! | `tls` | encryption in front of sessions |
 //! | `master` | its processes: who holds the sockets, who serves, reloads |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
 //! | `descriptors` | how many connections the descriptor limit allows |
@@ -38,6 +39,7 @@ mod serve;
 mod session;
 mod shared;
 pub mod stats;
+pub mod tls;
 
 pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
 pub use error::ServerError;

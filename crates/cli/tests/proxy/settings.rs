@@ -49,6 +49,20 @@ fn a_check_says_what_the_proxy_would_do_and_opens_no_address() {
 }
 
 #[test]
+fn a_check_opens_certificates() {
+    let secured = SOUND
+        .replace("backend = \"app\"", "cert = \"no.pem\"\nkey = \"no.key\"\nbackend = \"app\"");
+    let (code, plan, errors) = check(&secured);
+    assert_eq!((code, plan.as_str()), (Some(2), ""));
+    assert!(errors.contains("no.pem: "), "{errors}");
+    let (code, _, errors) = check(&secured.replace("key = \"no.key\"\n", ""));
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("p.toml:4:8: cert: "), "{errors}");
+    let (_, _, errors) = check(&secured.replace("backend = \"app\"", "mode = \"tcp\""));
+    assert!(errors.contains("TLS ends here for HTTP only"), "{errors}");
+}
+
+#[test]
 fn a_check_tells_every_mistake_with_its_line_and_column() {
     let wrong = SOUND
         .replace("weight = 3", "weight = 0")

@@ -43,10 +43,12 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Client {
     phase: Phase,
-    /// The backends that its front end leads to.
     /// The place of the front end that it came by.
     front: usize,
+    /// The backends that its front end leads to.
     group: usize,
+    /// It speaks TLS.
+    is_secure: bool,
     /// The client's address, once it was asked for; empty on a unix socket.
     peer: Option<Box<str>>,
     /// What a proxy in front said of it.
@@ -74,10 +76,20 @@ impl Client {
         actions: &mut Actions<'_>,
         front: usize,
         group: usize,
+        is_secure: bool,
     ) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
         let phase = Phase::Fresh;
-        Self { phase, front, group, peer: None, header: None, is_last: false, is_draining: false }
+        Self {
+            phase,
+            front,
+            group,
+            is_secure,
+            peer: None,
+            header: None,
+            is_last: false,
+            is_draining: false,
+        }
     }
 
     /// Whose connection it is, where a proxy in front says so.
@@ -265,6 +277,7 @@ impl Client {
         let manner = Manner {
             peer: self.peer.as_deref().unwrap_or_default(),
             host: &shared.backends[backend].name,
+            is_secure: self.is_secure,
             forwarded: shared.forwarded,
             trusts_forwarded: shared.trusts_forwarded,
             rules: &shared.entrances.get(self.front).rules.request,

@@ -1,16 +1,19 @@
 //! The configuration of a proxy, as plain data. The command line fills it; nothing is opened here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
 use pollux_http::ProxyVersion;
 use pollux_settings::Given;
+use rustls::ServerConfig;
 
 use super::backends::{BackendConfig, HealthRules};
 use super::balance::Balance;
 use super::check::Check;
 use super::rules::FieldRules;
 use crate::config::{Loops, Watching};
+use crate::tls::{Keys, TlsError};
 
 /// The name of the group that has no section of its own.
 pub(super) const GROUP_DEFAULT: &str = "default";
@@ -156,6 +159,8 @@ pub struct Frontend {
     pub listen: Vec<ListenAddress>,
     /// What it passes on.
     pub mode: Mode,
+    /// Its certificate, where clients speak TLS. Only with [`Mode::Http`].
+    pub tls: Option<Keys>,
     /// The place of its backends in [`ProxyConfig::groups`].
     pub group: usize,
     /// Whether each connection has to begin with a head of the PROXY protocol, which says whose it is.
@@ -218,6 +223,7 @@ impl ProxyConfig {
             frontends: vec![Frontend {
                 listen,
                 mode: Mode::Http,
+                tls: None,
                 group: 0,
                 accepts_header: false,
                 rules: FieldRules::default(),
@@ -230,6 +236,14 @@ impl ProxyConfig {
             trusts_forwarded: false,
             watching: Watching::default(),
         }
+    }
+
+    /// Reads the certificates of all front ends.
+    ///
+    /// # Errors
+    /// One can't be used.
+    pub fn read_keys(&self) -> Result<Vec<Option<Arc<ServerConfig>>>, TlsError> {
+        self.frontends.iter().map(|front| front.tls.as_ref().map(Keys::read).transpose()).collect()
     }
 
     /// Every address, in the order of the front ends.

@@ -4,10 +4,12 @@
 //! choose and its own checks. A front end is known by the address that a connection was accepted on.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, ListenAddress};
 use pollux_http::ProxyVersion;
+use rustls::ServerConfig;
 
 use super::balance::Balancer;
 use super::check::Check;
@@ -48,6 +50,8 @@ impl Group {
 #[derive(Clone, Debug)]
 pub(super) struct Entrances {
     all: Vec<Frontend>,
+    /// For each, where its clients speak TLS.
+    secured: Vec<Option<Arc<ServerConfig>>>,
     by_address: Vec<(ListenAddress, usize)>,
 }
 
@@ -57,7 +61,8 @@ impl Entrances {
         let places = config.frontends.iter().enumerate();
         let places = places.flat_map(|(place, each)| each.listen.iter().map(move |_| place));
         let by_address = addresses.iter().cloned().zip(places).collect();
-        Self { all: config.frontends.clone(), by_address }
+        let all = config.frontends.clone();
+        Self { secured: vec![None; all.len()], all, by_address }
     }
 
     /// The place of the front end that a connection was accepted by. A system call where there are
@@ -73,6 +78,17 @@ impl Entrances {
     /// The front end at this place.
     pub(super) fn get(&self, place: usize) -> &Frontend {
         &self.all[place]
+    }
+
+    /// What clients of the front end at this place speak TLS with.
+    pub(super) fn secured(&self, place: usize) -> Option<&Arc<ServerConfig>> {
+        self.secured[place].as_ref()
+    }
+
+    /// What clients speak TLS with, for each front end.
+    pub(super) fn secure(&mut self, secured: Vec<Option<Arc<ServerConfig>>>) {
+        assert_eq!(secured.len(), self.all.len(), "one for each front end");
+        self.secured = secured;
     }
 
     /// The kernel gives a connection to the listener of its very address before one of all
@@ -105,7 +121,7 @@ mod tests {
         let listens = ["127.0.0.1:80", "[::]:80", "0.0.0.0:81", "[::1]:81", "unix:/a", "unix:/b"];
         let read = |text: &str| text.parse::<ListenAddress>().expect("an address");
         let by_address = listens.iter().map(|text| read(text)).zip(0..).collect();
-        let entrances = Entrances { all: Vec::new(), by_address };
+        let entrances = Entrances { all: Vec::new(), secured: Vec::new(), by_address };
         for (local, place) in [
             ("127.0.0.1:80", 0),
             ("[::ffff:127.0.0.1]:80", 0),

@@ -15,6 +15,7 @@
 //! | `config`, `table` | what the user said, and what it is read by |
 //! | `session` | which of the two a connection is |
 //! | `client`, `upstream` | the two sides |
+//! | `secured` | a client behind TLS |
 //! | `stream` | TCP mode: both sides of a pair |
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
 //! | `groups` | which backends a front end leads to |
@@ -45,6 +46,7 @@ mod pool;
 mod request;
 mod response;
 mod rules;
+mod secured;
 mod session;
 mod shared;
 mod start;

@@ -15,7 +15,11 @@ impl ProxyConfig {
             let group = &self.groups[front.group].name;
             for address in &front.listen {
                 let header = if front.accepts_header { " behind a PROXY head" } else { "" };
-                let mode = if front.mode == Mode::Http { "HTTP" } else { "TCP" };
+                let mode = match (front.mode, &front.tls) {
+                    (Mode::Tcp, _) => "TCP",
+                    (Mode::Http, None) => "HTTP",
+                    (Mode::Http, Some(_)) => "HTTP in TLS",
+                };
                 writeln!(text, "listen on {address}: {mode}{header} to the backend \"{group}\"")
                     .expect("a string");
             }

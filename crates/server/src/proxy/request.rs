@@ -16,6 +16,8 @@ pub(super) struct Manner<'a> {
     pub(super) peer: &'a str,
     /// The Host of a request that names none.
     pub(super) host: &'a str,
+    /// Whether the client speaks TLS.
+    pub(super) is_secure: bool,
     pub(super) forwarded: Forwarded,
     pub(super) trusts_forwarded: bool,
     /// What is done to other fields.
@@ -150,6 +152,7 @@ fn write_framing(out: &mut Vec<u8>, request: &Request<'_>) {
 
 fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>, seen: Seen) {
     let host = request.host().unwrap_or_default();
+    let scheme = if manner.is_secure { "https" } else { "http" };
     if manner.forwarded.has_x() {
         out.extend_from_slice(b"X-Forwarded-For: ");
         if seen.forwarded_for && manner.trusts_forwarded {
@@ -163,7 +166,7 @@ fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>
         let is_kept = seen.forwarded_other && manner.trusts_forwarded;
         let kept = |name| request.fields.first(name).filter(|_| is_kept);
         out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
-        out.extend_from_slice(kept("x-forwarded-proto").unwrap_or(b"http"));
+        out.extend_from_slice(kept("x-forwarded-proto").unwrap_or(scheme.as_bytes()));
         out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
         out.extend_from_slice(kept("x-forwarded-host").unwrap_or(host.as_bytes()));
         out.extend_from_slice(b"\r\n");
@@ -182,7 +185,7 @@ fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>
             peer if peer.contains(':') => ("for=\"[", "]\""),
             _ => ("for=", ""),
         };
-        let parts = [open, manner.peer, close, ";proto=http;host=\"", host, "\"\r\n"];
+        let parts = [open, manner.peer, close, ";proto=", scheme, ";host=\"", host, "\"\r\n"];
         parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
     }
 }
@@ -196,6 +199,7 @@ mod tests {
     const MANNER: Manner<'_> = Manner {
         peer: "192.0.2.1",
         host: "backend",
+        is_secure: false,
         forwarded: Forwarded::Neither,
         trusts_forwarded: false,
         rules: &[],

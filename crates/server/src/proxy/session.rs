@@ -9,9 +9,11 @@ use pollux_poller::Waker;
 use super::check::Look;
 use super::client::Client;
 use super::config::Mode;
+use super::secured;
 use super::shared::ProxyShared;
 use super::stream::Stream;
 use super::upstream::Upstream;
+use crate::tls::Tls;
 
 /// One connection of a proxy.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct ProxySession {
     side: Side,
     /// A head of the PROXY protocol has to come first.
     awaits_header: bool,
+    /// What lies between the side and the connection.
+    tls: Option<Box<Tls>>,
 }
 
 #[derive(Debug)]
@@ -46,7 +50,7 @@ impl ProxySession {
     }
 
     fn of(side: Side) -> Self {
-        Self { side, awaits_header: false }
+        Self { side, awaits_header: false, tls: None }
     }
 
     /// Reads the head that says whose connection it is; the client's side gets what follows.
@@ -102,9 +106,13 @@ impl Session for ProxySession {
 
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
         let (place, front) = shared.front(actions);
+        let tls = shared.entrances.secured(place).map(|config| Box::new(Tls::new(config)));
         let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
         let side = match mode {
-            Mode::Http => Side::Client(Client::accepted(shared, actions, place, group)),
+            Mode::Http => {
+                let is_secure = tls.is_some();
+                Side::Client(Client::accepted(shared, actions, place, group, is_secure))
+            }
             Mode::Tcp => {
                 let mut stream = Stream::accepted(shared, actions, group);
                 if !awaits_header {
@@ -113,7 +121,7 @@ impl Session for ProxySession {
                 Side::Stream(stream)
             }
         };
-        Self { side, awaits_header }
+        Self { side, awaits_header, tls }
     }
 
     fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
@@ -142,6 +150,9 @@ impl Session for ProxySession {
         if self.awaits_header {
             return self.on_header(shared, actions, input);
         }
+        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
+            return secured::on_bytes(tls, client, shared, actions, input);
+        }
         match &mut self.side {
             Side::Client(client) => client.on_bytes(shared, actions, input),
             Side::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
@@ -151,6 +162,9 @@ impl Session for ProxySession {
     }
 
     fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
+            return secured::on_end(tls, client, shared, actions);
+        }
         match &mut self.side {
             Side::Client(client) => client.on_end(shared, actions),
             Side::Upstream(upstream) => upstream.on_end(shared, actions),
@@ -160,6 +174,9 @@ impl Session for ProxySession {
     }
 
     fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
+            return secured::on_drained(tls, client, shared, actions);
+        }
         match &mut self.side {
             Side::Client(client) => client.on_drained(shared, actions),
             Side::Upstream(upstream) => upstream.on_drained(shared, actions),
@@ -169,6 +186,9 @@ impl Session for ProxySession {
     }
 
     fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
+            return secured::call(tls, client, shared, actions, Client::on_deadline);
+        }
         match &mut self.side {
             Side::Client(client) => client.on_deadline(shared, actions),
             Side::Upstream(upstream) => upstream.on_deadline(shared, actions),
@@ -178,6 +198,9 @@ impl Session for ProxySession {
     }
 
     fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
+            return secured::call(tls, client, shared, actions, Client::on_wake);
+        }
         match &mut self.side {
             Side::Client(client) => client.on_wake(shared, actions),
             Side::Upstream(upstream) => upstream.on_wake(shared, actions),
@@ -188,6 +211,9 @@ impl Session for ProxySession {
 
     fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         shared.is_draining = true;
+        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
+            return secured::call(tls, client, shared, actions, Client::on_drain);
+        }
         match &mut self.side {
             Side::Client(client) => client.on_drain(shared, actions),
             Side::Upstream(upstream) => upstream.on_drain(shared, actions),

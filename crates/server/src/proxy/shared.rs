@@ -11,6 +11,8 @@ use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
 use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
+use rustls::ServerConfig;
+
 use super::backends::{Backend, Turned};
 use super::balance::Balance;
 use super::check::{Check, Schedule};
@@ -56,6 +58,8 @@ pub struct ProxyShared {
     pub(super) errands: VecDeque<Errand<ProxySession>>,
     pub(super) exchanger: Exchanger,
     pub(super) pairs: Pairs,
+    /// Room for what is sent before it is encrypted; empty until it is needed.
+    pub(super) plain_room: Vec<u8>,
 }
 
 /// The backends of a proxy configured so, for all its loops.
@@ -118,6 +122,7 @@ impl ProxyShared {
             proxied,
             is_draining: false,
             pairs: Pairs::default(),
+            plain_room: Vec::new(),
             errands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),
         })
@@ -218,6 +223,12 @@ impl ProxyShared {
         self.exchanges.get(at)
     }
 
+    /// With what clients speak TLS with, for each front end.
+    pub(super) fn secured(mut self, secured: Vec<Option<Arc<ServerConfig>>>) -> Self {
+        self.entrances.secure(secured);
+        self
+    }
+
     /// The front end of a connection that was just accepted.
     pub(super) fn front(&self, actions: &Actions<'_>) -> (usize, &Frontend) {
         let place = self.entrances.of(actions);
@@ -231,6 +242,14 @@ impl ProxyShared {
             header.write(version, &mut bytes);
             actions.send(&bytes);
         }
+    }
+
+    /// Counts a connection whose TLS is none, or none that both sides can speak.
+    #[cold]
+    pub(super) fn refuse_tls(&self, wrong: &rustls::Error) {
+        self.proxied.count(ProxyCounter::HandshakesFailed);
+        let text = || format!("a client: {wrong}");
+        self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
     }
 
     /// Counts a connection that says nothing of whose it is.

@@ -3,7 +3,7 @@
 use pollux_engine::ListenAddress;
 use pollux_http::ProxyVersion;
 use pollux_settings::{
-    Key, Keys, Kind, Table, address, bytes, did_you_mean, duration, name, one_of, whole,
+    Key, Keys, Kind, Table, address, bytes, did_you_mean, duration, name, one_of, path, whole,
 };
 
 use super::backends::{BackendConfig, WEIGHT_MAX};
@@ -17,6 +17,7 @@ use crate::config::table::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
 };
 use crate::config::{Loops, Watching};
+use crate::tls;
 
 /// Most backends.
 const BACKENDS_MAX: usize = 256;
@@ -90,6 +91,7 @@ impl Table for ProxyConfig {
 fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let listen = listen(keys.key("listen", LISTEN).default("127.0.0.1:8080"));
     let mode = mode(keys);
+    let tls = tls(keys, mode);
     let accepts_header = accepts_header(keys);
     let rules = rules(keys);
     let addresses = keys
@@ -117,7 +119,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, read);
     let (frontends, groups, names) = (frontends?, groups?, names?);
     let (listen, balance, health) = (listen?, balance?, health?);
-    let (mode, accepts_header, sends_header) = (mode?, accepts_header?, sends_header?);
+    let (mode, tls, accepts_header, sends_header) = (mode?, tls?, accepts_header?, sends_header?);
     let one = |address| BackendConfig { address, weight: 1, connections_max: None };
     let servers: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
     if groups.is_empty() && frontends.is_empty() {
@@ -127,7 +129,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
         }
         let name = GROUP_DEFAULT.to_owned();
         return Some((
-            vec![Frontend { listen, mode, group: 0, accepts_header, rules: rules? }],
+            vec![Frontend { listen, mode, tls, group: 0, accepts_header, rules: rules? }],
             vec![GroupConfig { name, servers, balance, health, sends_header }],
         ));
     }
@@ -171,11 +173,13 @@ fn rules(keys: &mut Keys<'_>) -> Option<FieldRules> {
 const RULES_MAX: usize = 64;
 
 /// Keys of the one group that has no section.
-const SIMPLE: [&str; 17] = [
+const SIMPLE: [&str; 19] = [
     "request_field",
     "response_field",
     "listen",
     "mode",
+    "cert",
+    "key",
     "accept_proxy",
     "send_proxy",
     "backend",
@@ -202,6 +206,28 @@ fn mode(keys: &mut Keys<'_>) -> Option<Mode> {
     let modes =
         [("http", "requests of HTTP/1.1", Mode::Http), ("tcp", "bytes, both ways", Mode::Tcp)];
     keys.key("mode", "What is passed on").default("http").one(&one_of("mode", modes))
+}
+
+fn tls(keys: &mut Keys<'_>, mode: Option<Mode>) -> Option<Option<tls::Keys>> {
+    let cert = keys
+        .key(
+            "cert",
+            "Speak TLS to clients: a PEM file with the certificate and those that lead to an authority; \
+             a reload reads it again",
+        )
+        .needs("key", "it is no use without its key")
+        .optional(&path());
+    let key = keys
+        .key("key", "The PEM file with the certificate's private key")
+        .needs("cert", "it is of a certificate")
+        .optional(&path());
+    let (cert, key) = (cert?, key?);
+    if cert.is_some() && mode == Some(Mode::Tcp) {
+        keys.note("cert", "TLS ends here for HTTP only; expected mode \"http\"");
+        return None;
+    }
+    // One without the other was noted.
+    Some(cert.zip(key).map(|(cert, key)| tls::Keys { cert, key }))
 }
 
 fn accepts_header(keys: &mut Keys<'_>) -> Option<bool> {
@@ -250,11 +276,11 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
         .otherwise("the only one")
         .optional(&name());
     let mode = mode(keys);
-    let (accepts_header, rules) = (accepts_header(keys), rules(keys));
+    let (tls, accepts_header, rules) = (tls(keys, mode), accepts_header(keys), rules(keys));
     let (listen, backend, groups) = (listen?, backend?, groups?);
-    let (mode, accepts_header, rules) = (mode?, accepts_header?, rules?);
+    let (mode, tls, accepts_header, rules) = (mode?, tls?, accepts_header?, rules?);
     match (backend, groups) {
-        (None, [_]) => Some(Frontend { listen, mode, group: 0, accepts_header, rules }),
+        (None, [_]) => Some(Frontend { listen, mode, tls, group: 0, accepts_header, rules }),
         (None, _) => {
             keys.refuse(
                 "[[frontend]] lacks the key \"backend\"; expected the name of a [[backend]]",
@@ -262,7 +288,7 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
             None
         }
         (Some(wanted), _) => match groups.iter().position(|name| *name == wanted) {
-            Some(group) => Some(Frontend { listen, mode, group, accepts_header, rules }),
+            Some(group) => Some(Frontend { listen, mode, tls, group, accepts_header, rules }),
             None => {
                 let near = did_you_mean(&wanted, groups.iter().map(String::as_str));
                 keys.note("backend", format!("no [[backend]] is called \"{wanted}\"{near}"));

@@ -12,6 +12,7 @@
 //! | `pool` | connections that threads share, and requests that wait for one |
 //! | `takeovers` | what sharing connections costs: counts of the poller |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
+//! | `encrypted` | TLS from clients |
 //! | `economy` | calls that the poller is spared: counts of the engine |
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
@@ -21,6 +22,7 @@
 mod announced;
 mod backends;
 mod economy;
+mod encrypted;
 mod faults;
 mod flow;
 mod heads;

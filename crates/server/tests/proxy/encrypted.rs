@@ -1,0 +1,169 @@
+//! TLS from clients, on every driver: requests and answers of all sizes, wrong bytes, ends and cuts.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_server::proxy::{ProxyConfig, ProxyCounter};
+use pollux_server::tls::Keys;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::stage::{Backend, PATIENCE, Proxy, field, on_every_driver};
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+/// A certificate for `localhost` that signed itself, in files.
+struct Identity {
+    folder: tempfile::TempDir,
+}
+
+impl Identity {
+    fn make() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        let cert = params.self_signed(&key).expect("signed");
+        std::fs::write(folder.path().join("cert.pem"), cert.pem()).expect("written");
+        std::fs::write(folder.path().join("key.pem"), key.serialize_pem()).expect("written");
+        Self { folder }
+    }
+
+    fn keys(&self) -> Keys {
+        let at = |name| self.folder.path().join(name);
+        Keys { cert: at("cert.pem"), key: at("key.pem") }
+    }
+
+    fn connect(&self, proxy: &Proxy) -> Stream {
+        let mut roots = RootCertStore::empty();
+        let cert = CertificateDer::from_pem_file(self.keys().cert).expect("a certificate");
+        roots.add(cert).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions");
+        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let name = ServerName::try_from("localhost").expect("a name");
+        let client = ClientConnection::new(Arc::new(config), name).expect("sound");
+        let socket = TcpStream::connect(proxy.address).expect("connected");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_nodelay(true).expect("set");
+        StreamOwned::new(client, socket)
+    }
+}
+
+/// Answers with the length of the body, the scheme, and so many bytes as the path says.
+fn backend() -> Backend {
+    Backend::start(|_, mut client| {
+        loop {
+            let head = client.head();
+            let Some(path) = head.split(' ').nth(1) else { return };
+            let len: usize = path[1..].parse().expect("a number");
+            let asked = field(&head, "Content-Length").and_then(|len| len.parse().ok());
+            let got = client.bytes(asked.unwrap_or(0));
+            let scheme = field(&head, "X-Forwarded-Proto").unwrap_or("none");
+            let is_right = got.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8);
+            client.try_send(format!(
+                "HTTP/1.1 200 OK\r\nX-Got: {} {is_right} {scheme}\r\nContent-Length: {len}\r\n\r\n",
+                got.len()
+            ));
+            client.try_send(pattern(len));
+        }
+    })
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+fn head(stream: &mut Stream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("a text")
+}
+
+#[test]
+fn requests_and_answers_of_all_sizes_pass_through_tls() {
+    let (identity, backend) = (Identity::make(), backend());
+    let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
+    on_every_driver(&[backend.address], secure, |driver, proxy| {
+        let mut stream = identity.connect(proxy);
+        // Around the size of a record, of a room, and far beyond both.
+        for (asked, answered) in [
+            (0, 0),
+            (1, 16_384),
+            (16_385, 65_536),
+            (70_000, 65_400),
+            (1_000_000, 3_000_000),
+            (5, 9),
+        ] {
+            let request =
+                format!("POST /{answered} HTTP/1.1\r\nHost: x\r\nContent-Length: {asked}\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            stream.write_all(&pattern(asked)).expect("sent");
+            let head = head(&mut stream);
+            let expected = format!("{asked} true https");
+            assert_eq!(field(&head, "X-Got"), Some(expected.as_str()), "{driver}");
+            let mut body = vec![0; answered];
+            stream.read_exact(&mut body).expect("a body");
+            assert!(body == pattern(answered), "{driver}");
+        }
+        assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "{driver}");
+        // The last answer, a page of the proxy's own, is followed by the end that TLS knows.
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).expect("an end with close_notify");
+        assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {rest}");
+        drop(stream);
+        // Two requests in one record, and the end right behind them.
+        let mut stream = identity.connect(proxy);
+        stream
+            .write_all(b"GET /3 HTTP/1.1\r\nHost: x\r\n\r\nGET /70000 HTTP/1.1\r\nHost: x\r\n\r\n")
+            .expect("sent");
+        stream.conn.send_close_notify();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("both answers");
+        assert!(
+            rest.len() > 70_003 && rest.ends_with(&pattern(70_000)),
+            "{driver}: {}",
+            rest.len()
+        );
+        drop(stream);
+        proxy.await_that("no request is under way", |proxy| {
+            proxy
+                .server()
+                .overview()
+                .loops
+                .iter()
+                .all(|each| each.proxy.as_ref().is_some_and(|it| it.backends()[0].in_use() == 0))
+        });
+    });
+}
+
+#[test]
+fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
+    let (identity, backend) = (Identity::make(), backend());
+    let secure = |config: &mut ProxyConfig| {
+        config.frontends[0].tls = Some(identity.keys());
+        config.limits.header_timeout = Duration::from_millis(200);
+    };
+    on_every_driver(&[backend.address], secure, |driver, proxy| {
+        let mut plain = proxy.client();
+        plain.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        // An alert, and nothing that is HTTP.
+        assert!(!plain.rest().contains("HTTP"), "{driver}");
+        assert_eq!(proxy.count(ProxyCounter::HandshakesFailed), 1, "{driver}");
+        let mut slow = proxy.client();
+        slow.send([0x16, 0x03, 0x01]);
+        slow.rest();
+        proxy.await_that("no connection is left", |proxy| proxy.open_connections() == 0);
+    });
+}
