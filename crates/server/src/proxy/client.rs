@@ -16,7 +16,6 @@
 //!
 //! A request that comes before the answer to the one before it is gone waits unread.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use pollux_engine::{Actions, ListenAddress, Moment};
@@ -25,6 +24,7 @@ use pollux_http::{
 };
 
 use super::balance::{Balance, hash};
+use super::booking::{address_text, note_line};
 use super::fault::{Fault, Party};
 use super::request::{self, Manner};
 use super::response::is_idempotent;
@@ -32,8 +32,8 @@ use super::shared::ProxyShared;
 use super::way::Frame;
 use crate::answer::{self, Tone};
 use crate::counters::ServerCounter;
-use crate::first_line::{is_blank, is_head, is_tls, request_line};
-use crate::log::{Entry, Event, Proxied};
+use crate::first_line::{is_blank, is_head, is_tls};
+use crate::log::Event;
 
 /// How long a drained proxy waits for a request on a connection: one that was on its way has arrived
 /// by then, and is answered as the last one.
@@ -50,7 +50,7 @@ pub(super) struct Client {
     /// It speaks TLS.
     is_secure: bool,
     /// The client's address, once it was asked for; empty on a unix socket.
-    peer: Option<Box<str>>,
+    pub(super) peer: Option<Box<str>>,
     /// What a proxy in front said of it.
     header: Option<Box<ProxyHeader>>,
     /// Nothing more is read from it.
@@ -535,76 +535,6 @@ impl Client {
         self.is_last = true;
         actions.linger();
     }
-
-    /// Counts and logs the end of an exchange.
-    fn book(&self, shared: &mut ProxyShared, at: u32, fault: Option<Fault>) {
-        let now = shared.now;
-        if let Some(fault) = fault {
-            shared.proxied.count_fault(fault);
-        }
-        let exchange = shared.exchanges.get(at);
-        let bytes = exchange.response.body_bytes;
-        shared.proxied.add(super::counters::ProxyCounter::AnswerBytes, bytes);
-        if exchange.status != 0 {
-            shared.counters.count_answer(Status::of(exchange.status));
-        }
-        let Some(log) = &mut shared.log else { return };
-        let (method, target, is_old) = request_line(&exchange.line);
-        let backend = exchange.backend.map_or("", |backend| shared.backends[backend].name.as_str());
-        let times = exchange.times;
-        let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
-        let proxied = Proxied {
-            backend,
-            queued: since(times.assigned),
-            connected: since(times.connected),
-            first_byte: since(times.first_byte),
-            total: now.at - times.began,
-            tries: exchange.tries,
-            end: fault.map_or("ok", Fault::name),
-            state: fault.map(|_| exchange.state()),
-        };
-        let entry = Entry {
-            peer: self.peer.as_deref().unwrap_or_default(),
-            method,
-            target,
-            is_old,
-            status: exchange.status,
-            body_bytes: bytes,
-            proxied: Some(proxied),
-        };
-        log.add(&entry, &shared.counters);
-    }
-
-    /// Logs an answer of the proxy's own.
-    fn log(
-        &mut self,
-        shared: &mut ProxyShared,
-        actions: &Actions<'_>,
-        line: &[u8],
-        status: u16,
-        body_bytes: u64,
-    ) {
-        let Some(log) = &mut shared.log else { return };
-        let peer = self.peer.get_or_insert_with(|| address_text(actions));
-        let (method, target, is_old) = request_line(line);
-        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
-        log.add(&entry, &shared.counters);
-    }
-}
-
-/// Whose connection it is when nobody in front says so.
-pub(super) fn header_of(actions: &Actions<'_>) -> ProxyHeader {
-    let destination = match actions.local() {
-        Some(ListenAddress::Tcp(destination)) => Some(destination),
-        _ => None,
-    };
-    ProxyHeader::of(actions.peer(), destination)
-}
-
-/// The address without its port; empty on a unix socket.
-fn address_text(actions: &Actions<'_>) -> Box<str> {
-    let address: Option<IpAddr> = actions.peer().map(|peer| peer.ip().to_canonical());
-    address.map_or_else(String::new, |address| address.to_string()).into()
 }
 
 /// What is left of Max-Forwards for the next one, where it counts: with OPTIONS (TRACE goes no
@@ -622,14 +552,11 @@ fn max_forwards(request: &Request<'_>) -> Result<Option<u64>, ()> {
     }
 }
 
-/// The request's line, as the log shows it.
-fn note_line(line: &mut Vec<u8>, request: &Request<'_>) {
-    line.extend_from_slice(request.method.name().as_bytes());
-    line.push(b' ');
-    line.extend_from_slice(request.target.text());
-    line.extend_from_slice(if request.version_minor == 0 {
-        b" HTTP/1.0\r"
-    } else {
-        b" HTTP/1.1\r"
-    });
+/// Whose connection it is when nobody in front says so.
+pub(super) fn header_of(actions: &Actions<'_>) -> ProxyHeader {
+    let destination = match actions.local() {
+        Some(ListenAddress::Tcp(destination)) => Some(destination),
+        _ => None,
+    };
+    ProxyHeader::of(actions.peer(), destination)
 }

@@ -15,6 +15,7 @@
 //! | `config`, `table` | what the user said, and what it is read by |
 //! | `session` | which of the two a connection is |
 //! | `client`, `upstream` | the two sides |
+//! | `booking` | what is counted and logged of a request |
 //! | `secured` | a client behind TLS |
 //! | `stream` | TCP mode: both sides of a pair |
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
@@ -31,6 +32,7 @@
 mod assign;
 mod backends;
 mod balance;
+mod booking;
 mod check;
 mod client;
 mod config;

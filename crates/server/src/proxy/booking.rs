@@ -1,0 +1,88 @@
+//! What the client's side counts and logs of a request that has ended.
+
+use std::net::IpAddr;
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::{Request, Status};
+
+use super::client::Client;
+use super::counters::ProxyCounter;
+use super::fault::Fault;
+use super::shared::ProxyShared;
+use crate::first_line::request_line;
+use crate::log::{Entry, Proxied};
+
+impl Client {
+    /// Counts and logs the end of an exchange.
+    pub(super) fn book(&self, shared: &mut ProxyShared, at: u32, fault: Option<Fault>) {
+        let now = shared.now;
+        if let Some(fault) = fault {
+            shared.proxied.count_fault(fault);
+        }
+        let exchange = shared.exchanges.get(at);
+        let bytes = exchange.response.body_bytes;
+        shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
+        if exchange.status != 0 {
+            shared.counters.count_answer(Status::of(exchange.status));
+        }
+        let Some(log) = &mut shared.log else { return };
+        let (method, target, is_old) = request_line(&exchange.line);
+        let backend = exchange.backend.map_or("", |backend| shared.backends[backend].name.as_str());
+        let times = exchange.times;
+        let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
+        let proxied = Proxied {
+            backend,
+            queued: since(times.assigned),
+            connected: since(times.connected),
+            first_byte: since(times.first_byte),
+            total: now.at - times.began,
+            tries: exchange.tries,
+            end: fault.map_or("ok", Fault::name),
+            state: fault.map(|_| exchange.state()),
+        };
+        let entry = Entry {
+            peer: self.peer.as_deref().unwrap_or_default(),
+            method,
+            target,
+            is_old,
+            status: exchange.status,
+            body_bytes: bytes,
+            proxied: Some(proxied),
+        };
+        log.add(&entry, &shared.counters);
+    }
+
+    /// Logs an answer of the proxy's own.
+    pub(super) fn log(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &Actions<'_>,
+        line: &[u8],
+        status: u16,
+        body_bytes: u64,
+    ) {
+        let Some(log) = &mut shared.log else { return };
+        let peer = self.peer.get_or_insert_with(|| address_text(actions));
+        let (method, target, is_old) = request_line(line);
+        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
+        log.add(&entry, &shared.counters);
+    }
+}
+
+/// The address without its port; empty on a unix socket.
+pub(super) fn address_text(actions: &Actions<'_>) -> Box<str> {
+    let address: Option<IpAddr> = actions.peer().map(|peer| peer.ip().to_canonical());
+    address.map_or_else(String::new, |address| address.to_string()).into()
+}
+
+/// The request's line, as the log shows it.
+pub(super) fn note_line(line: &mut Vec<u8>, request: &Request<'_>) {
+    line.extend_from_slice(request.method.name().as_bytes());
+    line.push(b' ');
+    line.extend_from_slice(request.target.text());
+    line.extend_from_slice(if request.version_minor == 0 {
+        b" HTTP/1.0\r"
+    } else {
+        b" HTTP/1.1\r"
+    });
+}

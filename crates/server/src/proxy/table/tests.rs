@@ -1,0 +1,151 @@
+//! The table of the proxy's settings: its page, and mistakes with their places.
+
+use pollux_settings::Given;
+
+use super::*;
+
+/// What stands above the keys on their page.
+const HEAD: &str = "\
+# Settings of `pollux proxy`
+
+Each is a key of the file that `--config FILE` names and a flag of the same name, and means the same
+in both; a flag wins over the file. The file is TOML:
+
+```toml
+listen = \"[::]:8080\"
+balance = \"least\"
+health_check = \"http\"
+first_byte_timeout = \"20s\"
+
+[[server]]
+address = \"10.0.0.1:9000\"
+weight = 2
+
+[[server]]
+address = \"10.0.0.2:9000\"
+```
+
+Several addresses that lead to several groups of backends have sections; what is said of one group stands
+in its section then:
+
+```toml
+[[frontend]]
+listen = \"[::]:80\"
+backend = \"app\"
+
+[[frontend]]
+listen = \"unix:/run/files.sock\"
+backend = \"files\"
+
+[[backend]]
+name = \"app\"
+balance = \"least\"
+[[backend.server]]
+address = \"10.0.0.1:9000\"
+[[backend.server]]
+address = \"10.0.0.2:9000\"
+
+[[backend]]
+name = \"files\"
+[[backend.server]]
+address = \"10.0.0.3:80\"
+```
+
+`pollux proxy --config FILE --check` reads all of it, opens what it names and says what the proxy would
+do, or everything that is wrong with line and column.
+
+A key that is not known is a mistake, and all mistakes are told at once, each with its line. This page
+is made from the table that the program reads by.
+";
+
+#[test]
+fn the_page_in_docs_is_the_one_of_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy-settings.md");
+    let page = format!("{HEAD}{}", pollux_settings::reference::<ProxyConfig>());
+    pollux_settings::kept(path.as_ref(), &page).expect("the page is that of the table");
+}
+
+#[test]
+fn rules_for_fields_are_read_for_each_front_end_and_mistakes_told_with_their_place() {
+    let text = "request_field = [\"set X-Env: prod\", \"remove Cookie\"]\n\
+                response_field = \"add X-By: pollux\"\n[[server]]\naddress = \"10.0.0.1:80\"";
+    let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
+    let rules = &config.frontends[0].rules;
+    assert_eq!((rules.request.len(), rules.response.len()), (2, 1));
+    let wrong = "request_field = [\"set Content-Length: 1\", \"remove connection\"]\n\
+                 response_field = \"drop X\"\n[[server]]\naddress = \"10.0.0.1:80\"";
+    let told = Given::from_toml(wrong, "p").read::<ProxyConfig>().expect_err("three mistakes");
+    let told = told.to_string();
+    assert_eq!(told.lines().count(), 3, "{told}");
+    assert!(told.starts_with("p:1:18: ") && told.contains("Content-Length frames"), "{told}");
+    assert!(told.contains("p:2:18: ") && told.contains("expected set, add or remove"), "{told}");
+}
+
+#[test]
+fn a_proxy_without_a_backend_is_a_mistake() {
+    let told = Given::from_toml("threads = 2", "p").read::<ProxyConfig>();
+    let told = told.expect_err("no backend").to_string();
+    assert!(told.contains("backend"), "{told}");
+    let one: ProxyConfig =
+        Given::from_toml("[[server]]\naddress = \"127.0.0.1:1\"", "p").read().expect("right");
+    let addresses = one.servers().map(|server| server.address.clone()).collect();
+    assert_eq!(one, ProxyConfig::new(one.listen(), addresses));
+}
+
+#[test]
+fn servers_of_a_file_have_weights_and_checks_have_a_path() {
+    let text = "balance = \"least\"\nhealth_check = \"http\"\nhealth_path = \"/up?x\"\n\
+                [[server]]\naddress = \"10.0.0.1:80\"\nweight = 3\n\
+                [[server]]\naddress = \"unix:/run/app.sock\"";
+    let config: ProxyConfig = Given::from_toml(text, "p").read().expect("right");
+    let weights: Vec<_> = config.servers().map(|server| server.weight).collect();
+    let group = &config.groups[0];
+    assert_eq!((weights, group.balance), (vec![3, 1], Balance::Least));
+    assert_eq!(group.health.check, Check::Http("/up?x".to_owned()));
+    let wrong = "[[server]]\nweight = 0\n[[server]]\naddress = \"x\"";
+    let told = Given::from_toml(wrong, "p").read::<ProxyConfig>().expect_err("three mistakes");
+    assert_eq!(told.to_string().lines().count(), 3, "{told}");
+}
+
+const SEVERAL: &str = "threads = 2\n\
+    [[frontend]]\nlisten = [\"127.0.0.1:80\", \"[::1]:80\"]\nbackend = \"app\"\n\
+    [[frontend]]\nlisten = \"unix:/run/p.sock\"\nbackend = \"files\"\n\
+    [[backend]]\nname = \"files\"\n[[backend.server]]\naddress = \"10.0.0.1:80\"\n\
+    [[backend]]\nname = \"app\"\nbalance = \"least\"\nhealth_check = \"tcp\"\n\
+    [[backend.server]]\naddress = \"10.0.0.2:80\"\nweight = 5\n\
+    [[backend.server]]\naddress = \"10.0.0.3:80\"\n";
+
+#[test]
+fn front_ends_lead_to_the_backends_that_they_name() {
+    let config: ProxyConfig = Given::from_toml(SEVERAL, "p").read().expect("right");
+    let groups: Vec<_> = config.frontends.iter().map(|each| each.group).collect();
+    assert_eq!((groups, config.listen().len()), (vec![1, 0], 3));
+    assert_eq!(config.groups[1].balance, Balance::Least);
+    assert_eq!(config.groups[1].health.check, Check::Tcp);
+    assert_eq!(config.servers().map(|each| each.weight).collect::<Vec<_>>(), [1, 5, 1]);
+}
+
+#[test]
+fn what_does_not_fit_between_sections_is_told_with_its_place() {
+    let told = |text: &str| {
+        let read = Given::from_toml(text, "p").read::<ProxyConfig>();
+        read.expect_err(text).to_string()
+    };
+    let wrong = SEVERAL.replace("backend = \"files\"", "backend = \"flies\"");
+    let expected = "p:7:11: backend: no [[backend]] is called \"flies\"; did you mean \"files\"?";
+    assert_eq!(told(&wrong), expected);
+    let two = SEVERAL.replace("backend = \"files\"\n", "");
+    assert!(
+        told(&two).starts_with("p:5:1: [[frontend]] lacks the key \"backend\""),
+        "{}",
+        told(&two)
+    );
+    let top = format!("balance = \"least\"\n{SEVERAL}");
+    assert!(told(&top).starts_with("p:1:11: balance: is of no use beside"), "{}", told(&top));
+    let server = format!("{SEVERAL}[[server]]\naddress = \"10.0.0.1:1\"");
+    assert!(told(&server).contains("expected [[backend.server]]"), "{}", told(&server));
+    let alone = "[[frontend]]\nlisten = \":80\"\nbackend = \"x\"";
+    assert!(told(alone).contains("no [[backend]] is called \"x\""), "{}", told(alone));
+    let twice = SEVERAL.replace("\"files\"", "\"app\"");
+    assert!(told(&twice).contains("two [[backend]] sections are called \"app\""));
+}
