@@ -35,7 +35,23 @@ impl Plan {
     /// How long this will take on a quiet machine; commands count as their point's window.
     #[must_use]
     pub fn forecast(&self) -> Forecast {
-        let block: Duration = self.points.iter().map(point_cost).sum();
+        let whole = self.time(&|point| point.runtime);
+        // Sets have as many turns as fit.
+        let total = self.job.budget.map_or(whole.total, |budget| whole.total.min(budget));
+        Forecast { total: total.max(self.shortest().total), ..whole }
+    }
+
+    /// How long it takes with as few turns in each set as say something.
+    fn shortest(&self) -> Forecast {
+        self.time(&|point| match point.method {
+            Method::Turns => runtime_min(point).min(point.runtime),
+            Method::Runs => point.runtime,
+        })
+    }
+
+    fn time(&self, window: &dyn Fn(&PlannedPoint) -> Duration) -> Forecast {
+        let cost = |point| point_cost(point, window(point));
+        let block: Duration = self.points.iter().map(cost).sum();
         let block = block.mul_f64(MARGIN);
         let job = &self.job;
         // What takes turns is counted and profiled within its first set.
@@ -69,9 +85,9 @@ impl Plan {
         let Some(budget) = self.job.budget else { return };
         let blocks = self.job.blocks;
         let windows = self.windows();
-        while self.forecast().total > budget {
+        while self.shortest().total > budget {
             if !(self.cut_block() || self.cut_windows() || self.cut_point()) {
-                self.least = Some(self.forecast().total);
+                self.least = Some(self.shortest().total);
                 break;
             }
         }
@@ -116,7 +132,10 @@ impl Plan {
             let part = self.points[index].part;
             self.points[index - 1].part == part && self.points[index + 1].part == part
         });
-        let Some(costliest) = inner.max_by_key(|&index| point_cost(&self.points[index])) else {
+        let Some(costliest) = inner.max_by_key(|&index| {
+            let point = &self.points[index];
+            point_cost(point, point.runtime)
+        }) else {
             return false;
         };
         let cut = self.points.remove(costliest);
@@ -130,10 +149,10 @@ impl Plan {
     }
 }
 
-fn point_cost(point: &PlannedPoint) -> Duration {
+fn point_cost(point: &PlannedPoint, window: Duration) -> Duration {
     let window = match point.method {
-        Method::Turns => point.runtime.mul_f64(TURN_COST),
-        Method::Runs => point.runtime,
+        Method::Turns => window.mul_f64(TURN_COST),
+        Method::Runs => window,
     };
     let run = point.ramp_time + window + point.experiment.needs(&point.point.axes).start;
     run * point.arms.len() as u32

@@ -30,9 +30,12 @@ use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
 /// A turn. How much a round varies hardly depends on how long its turns are, so many short ones say more
 /// than few long ones.
 const TURN: Duration = Duration::from_micros(1500);
-/// One that ends by its units holds at least so many waves of them: the first and the last cost
-/// something else.
+/// One that ends by its units holds at least so many waves of them, as the first and the last cost
+/// something else; of large waves one, and so many units.
 const WAVES: u64 = 3;
+const UNITS_ENOUGH: u64 = 500;
+/// What precedes the first round of a set takes at most so many turns.
+const RAMP_MAX: u32 = 8;
 /// The callers of a herd are threads that each turn starts anew.
 const HERD_TURN: Duration = Duration::from_millis(40);
 /// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
@@ -242,8 +245,9 @@ impl Runner<'_> {
             .iter()
             .enumerate()
             .filter(|(_, arm)| arm.living.as_ref().is_ok_and(|(_, described)| described.wave > 0));
+        let least = (wave * WAVES).min(wave.max(UNITS_ENOUGH));
         let units = by_units
-            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(wave * WAVES)))
+            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(least)))
             .collect();
         let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
         let is_planned = self.plan.job.budget.is_some();
@@ -295,8 +299,9 @@ impl Runner<'_> {
         let mut order: Vec<usize> = (0..arms.len()).collect();
         // Who works first takes the first pages: in every set another one.
         random.shuffle(&mut order);
-        for &index in order.iter().filter(|_| !point.ramp_time.is_zero()) {
-            self.turn(&mut arms[index], Stint::of(point.ramp_time), Duration::ZERO, 1);
+        let ramp_time = point.ramp_time.min(length.turn * RAMP_MAX);
+        for &index in order.iter().filter(|_| !ramp_time.is_zero()) {
+            self.turn(&mut arms[index], Stint::of(ramp_time), Duration::ZERO, 1);
         }
         let start = Instant::now();
         for _ in 0..length.rounds {

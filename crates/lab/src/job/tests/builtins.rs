@@ -41,7 +41,7 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("herd", 340..=450),
         ("seed4", 500..=600),
         // Without a second build.
-        ("version", 130..=190),
+        ("version", 30..=60),
     ] {
         assert!(forecast.contains(&seconds(name)), "{name}: {} s", seconds(name));
     }
