@@ -45,6 +45,20 @@ pub struct SetRatio {
     pub rounds: u32,
 }
 
+impl SetRatio {
+    /// The mean of the ratios of one arm to two copies of the baseline. The arm's own part of the
+    /// deviation is in both, those of the copies are not: of twice a variance one and a half are left.
+    #[must_use]
+    pub fn mean(self, other: Self) -> Self {
+        let sd = self.round_sd.zip(other.round_sd);
+        Self {
+            log_ratio: f64::midpoint(self.log_ratio, other.log_ratio),
+            round_sd: sd.map(|(one, two)| f64::midpoint(one, two) * 0.75_f64.sqrt()),
+            rounds: self.rounds.min(other.rounds),
+        }
+    }
+}
+
 /// The ratio of one set from the costs of arm and baseline, round by round.
 ///
 /// A round without a figure is one whose value is not a finite number above 0, or that only one of the
@@ -205,6 +219,28 @@ mod tests {
         // Winsorised: three times 0.02, 0.03 .. 0.06, three times 0.07; squares about 0.045 sum to
         // 0.00425; over 9, root, over the share of six in ten.
         close(set.round_sd.expect("a deviation"), (0.00425_f64 / 9.0).sqrt() / 0.6);
+    }
+
+    #[test]
+    fn two_copies_of_the_baseline_narrow_a_ratio_and_shift_none() {
+        let mut rng = Rng::seeded(12);
+        // Skewed, as costs are: now and then a turn takes half as long again.
+        let mut costs = || -> Vec<f64> {
+            let mut cost = || if rng.below(3) == 0 { 1.0 + 0.5 * rng.normal().abs() } else { 1.0 };
+            (0..40).map(|_| cost()).collect()
+        };
+        let sets: Vec<[f64; 2]> = (0..2_000)
+            .map(|_| {
+                let (arm, one, two) = (costs(), costs(), costs());
+                let ratio = |baseline: &[f64]| set_ratio(&arm, baseline).expect("forty rounds");
+                [ratio(&one).log_ratio, ratio(&one).mean(ratio(&two)).log_ratio]
+            })
+            .collect();
+        let of = |index: usize| -> Vec<f64> { sets.iter().map(|set| set[index]).collect() };
+        let [one, both] = [0, 1].map(|index| standard_deviation(&of(index)).expect("many sets"));
+        assert!(both < one * 0.95, "{both} is not below {one}");
+        let shift = mean(&of(1)).expect("many sets");
+        assert!(shift.abs() < 4.0 * both / 2_000.0_f64.sqrt(), "{shift} with {both}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use scratch::Scratch;
 const FAILURES_MAX: u32 = 2;
 /// Whoever stops as soon as an interval is narrow stops more often where the spread is underestimated:
 /// from fewer sets than this no row is narrow.
-const SETS_MIN: u32 = 6;
+const SETS_MIN: u32 = 8;
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
 
