@@ -278,7 +278,7 @@ impl Run {
         let runtime = keys
             .key("runtime", "Measured time of an arm: of all its turns in a set, or of a run")
             .default("500ms")
-            .otherwise("a hundred turns; more sets, or more runs, tell more than longer ones")
+            .otherwise("at most 200 turns; more sets, or more runs, tell more than longer ones")
             .one(&window);
         let runtime = Said::of(keys, "runtime", runtime);
         let interval = keys
