@@ -7,12 +7,13 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 17] = [
+const FLOORS: [(&str, u32); 18] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
     ("pollux-stats", 1),
     ("pollux-poller", 2),
+    ("pollux-processes", 2),
     ("pollux-doctor", 3),
     ("pollux-engine", 3),
     ("pollux-http", 3),

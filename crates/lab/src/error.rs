@@ -68,6 +68,18 @@ impl MeasureError {
     }
 }
 
+impl From<pollux_processes::Error> for MeasureError {
+    fn from(error: pollux_processes::Error) -> Self {
+        use pollux_processes::Error;
+        match error {
+            Error::Setup { what, cause } => Self::Setup { what, cause },
+            Error::Io { call, cause } => Self::Io { call, cause },
+            Error::Program { program, what } => Self::Program { program, what },
+            Error::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
 /// An error with all that caused it, in one line.
 #[must_use]
 pub fn in_words(error: &dyn std::error::Error) -> String {

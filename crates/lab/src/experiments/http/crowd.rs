@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use pollux_doctor::room::FDS_SPARE;
 use pollux_poller::Mechanism;
+use pollux_processes::Program;
 use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 
-use super::process::Process;
 use crate::error::MeasureError;
 
 /// What a process says when all its connections are open and were answered once.
@@ -32,7 +32,7 @@ const FIRST_ADDRESS: u32 = Ipv4Addr::new(127, 0, 0, 2).to_bits();
 
 /// Dead connections to a server.
 pub(super) struct DeadCrowd {
-    holders: Vec<Process>,
+    holders: Vec<Program>,
     count: usize,
 }
 
@@ -66,7 +66,7 @@ impl DeadCrowd {
             // A ring takes seconds to let go of so many reads that are under way.
             command.args(["--poller", Mechanism::EpollEt.name()]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            holders.push(Process::start("pollux load --hold", command)?);
+            holders.push(Program::start("pollux load --hold", command)?);
         }
         let patience = patience(count);
         for holder in &mut holders {
@@ -77,7 +77,7 @@ impl DeadCrowd {
 
     /// The processes that hold it.
     pub(super) fn pids(&self) -> Vec<u32> {
-        self.holders.iter().map(Process::pid).collect()
+        self.holders.iter().map(Program::pid).collect()
     }
 
     /// Ends it; how many connections the server had closed until then, or in words why they are too
@@ -86,11 +86,11 @@ impl DeadCrowd {
         mut self,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Result<usize, String>, MeasureError> {
-        self.holders.iter_mut().for_each(Process::end_input);
+        self.holders.iter_mut().for_each(Program::end_input);
         let (mut answered, mut closed) = (0, 0);
         for mut holder in self.holders.drain(..) {
             if !holder.ends_within(patience(self.count), is_interrupted)? {
-                return Err(holder.failed("did not end when it was asked to"));
+                return Err(holder.failed("did not end when it was asked to").into());
             }
             let failure = holder.failed("did not say what became of the crowd");
             let (text, _) = holder.output()?;

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use super::listener;
+use pollux_processes::{Tree, listener};
+
 use super::load::Load;
-use super::tree::Tree;
 use crate::axis::Axes;
 use crate::error::MeasureError;
 

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pollux_processes::Program;
 use rustix::process::Signal;
 
 use super::Generator;
 use super::load::Load;
-use super::process::Process;
 use super::server::Asked;
 use super::{ab, own, wrk};
 use crate::error::MeasureError;
@@ -57,14 +57,14 @@ pub(super) fn run(
     let generator = load.generator;
     let mut command = command(load, asked, time, scratch)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut process = Process::start(generator.name(), command)?;
+    let mut process = Program::start(generator.name(), command)?;
     match generator {
         Generator::Pollux => {}
         Generator::Wrk | Generator::Ab => {
             begun(&mut process, is_interrupted)?;
             let has_ended = process.ends_within(time, is_interrupted)?;
             if has_ended && generator == Generator::Wrk {
-                return Err(process.failed("ended before it was asked to"));
+                return Err(process.failed("ended before it was asked to").into());
             }
         }
     }
@@ -73,7 +73,7 @@ pub(super) fn run(
         Generator::Wrk | Generator::Ab => interrupted(&mut process, is_interrupted)?,
     };
     if !has_ended {
-        return Err(process.failed("did not end when it should"));
+        return Err(process.failed("did not end when it should").into());
     }
     let failure = process.failed("printed no result");
     let (text, _) = process.output()?;
@@ -87,7 +87,7 @@ pub(super) fn run(
 
 /// Waits until a generator catches interrupts, which it does just before its requests: an earlier one
 /// would end it without a result. One that never does is not waited for.
-fn begun(process: &mut Process, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
+fn begun(process: &mut Program, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
     let start = Instant::now();
     let path = format!("/proc/{}/status", process.pid());
     let catches = || {
@@ -107,7 +107,7 @@ fn begun(process: &mut Process, is_interrupted: &dyn Fn() -> bool) -> Result<(),
 /// Interrupts a generator until it ends; whether it did. A signal that comes before wrk sleeps, while it
 /// still opens connections, ends its threads and not its sleep.
 fn interrupted(
-    process: &mut Process,
+    process: &mut Program,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<bool, MeasureError> {
     let start = Instant::now();

@@ -22,15 +22,12 @@ mod experiment;
 mod foreign;
 mod generator;
 mod generators;
-mod listener;
 mod load;
 mod own;
-mod process;
 mod server;
 mod start;
 mod subject;
 mod times;
-mod tree;
 mod wrk;
 
 pub(crate) use experiment::Http;

@@ -4,18 +4,17 @@
 //! kernel spreads connections among them by hash. A server that ran before is left as it was found.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use pollux_load::{Answered, AskError, Target, ask};
+use pollux_processes::{Program, Tree, listener, threads_of};
 
 use super::foreign;
-use super::listener;
 use super::load::Load;
-use super::process::Process;
 use super::start::{setup, started};
 use super::times::TimesSocket;
-use super::tree::{Tree, threads_of};
 use crate::arm::ArmKind;
 use crate::error::{MeasureError, in_words};
 use crate::measure::{Pass, RunSpec};
@@ -44,7 +43,7 @@ pub(super) struct Server {
     name: String,
     /// Those of its processes that were started here, all on the same port; none of one that ran
     /// before.
-    processes: Vec<Process>,
+    processes: Vec<Program>,
     /// Whether the process that was started has left its work to another one, as daemons do.
     is_daemon: bool,
     /// All its processes.
@@ -91,11 +90,11 @@ impl Server {
             _ => Asked { url, status: 200, body_bytes: Some(load.reply_bytes as u64) },
         };
         if let Some(what) = fault(&answered, &asked, load) {
-            return Err(first.failed(&what));
+            return Err(first.failed(&what).into());
         }
         tree.look();
         if listener::is_of(&tree.pids(), address) == Some(false) {
-            return Err(first.failed(&foreign::strangers_at(address, &tree.pids())));
+            return Err(first.failed(&foreign::strangers_at(address, &tree.pids())).into());
         }
         let is_daemon = first.ends_within(Duration::ZERO, is_interrupted)?;
         let name = first.name().to_owned();
@@ -153,7 +152,7 @@ impl Server {
 
     fn of(
         name: String,
-        processes: Vec<Process>,
+        processes: Vec<Program>,
         mut tree: Tree,
         address: SocketAddr,
         asked: Asked,
@@ -206,7 +205,9 @@ impl Server {
 
     /// CPU time of all its processes, when they sleep.
     pub(super) fn cpu_time(&mut self) -> Duration {
-        self.tree.cpu_time_asleep()
+        self.tree.cpu_time_asleep(|used| {
+            let Ok(_) = turns::until_asleep(&|| Ok::<_, Infallible>(used()));
+        })
     }
 
     /// All its processes, those last that were started last.
@@ -223,7 +224,7 @@ impl Server {
     /// A failure of it, with the last that it said.
     pub(super) fn failed(&mut self, what: &str) -> MeasureError {
         match self.processes.first_mut() {
-            Some(first) => first.failed(what),
+            Some(first) => first.failed(what).into(),
             None => MeasureError::Program { program: self.name.clone(), what: what.to_owned() },
         }
     }
@@ -244,7 +245,7 @@ impl Server {
         }
         if !self.processes.is_empty() {
             self.tree.end();
-            self.processes.iter_mut().for_each(Process::end);
+            self.processes.iter_mut().for_each(Program::end);
         }
         Ok(())
     }
@@ -252,7 +253,7 @@ impl Server {
 
 /// Asks as soon as somebody listens.
 fn first_answer(
-    process: &mut Process,
+    process: &mut Program,
     tree: &mut Tree,
     address: SocketAddr,
     url: &str,
@@ -269,7 +270,7 @@ fn first_answer(
         tree.look();
         if !tree.is_alive() {
             let how = process.how_it_ended();
-            return Err(process.failed(&format!("{how} before it answered {url}")));
+            return Err(process.failed(&format!("{how} before it answered {url}")).into());
         }
         let is_early = matches!(error, AskError::Connect(_));
         if !is_early || start.elapsed() > READY_PATIENCE {
@@ -283,7 +284,7 @@ fn first_answer(
             let (why, waited) = (in_words(&error), start.elapsed().as_secs());
             let what =
                 format!("did not answer {url}, {waited} s after its start: {why}{elsewhere}");
-            return Err(process.failed(&what));
+            return Err(process.failed(&what).into());
         }
         if is_interrupted() {
             return Err(MeasureError::Interrupted);

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_processes::Program;
 
 use super::config;
 use super::foreign::CommandLine;
 use super::load::Load;
-use super::process::Process;
 use super::times::TimesSocket;
 use crate::arm::{ArmKind, Peer};
 use crate::error::MeasureError;
@@ -37,14 +37,14 @@ pub(super) fn started(
     cpu: usize,
     listen: SocketAddr,
     times: Option<&TimesSocket>,
-) -> Result<(Process, SocketAddr), MeasureError> {
+) -> Result<(Program, SocketAddr), MeasureError> {
     let mut start = start(spec, load, cpu, listen, times)?;
     start.command.stdin(Stdio::null());
     let mut process = match &spec.arm {
-        ArmKind::Server { .. } => Process::start_hearing_all(&start.name, start.command)?,
+        ArmKind::Server { .. } => Program::start_hearing_all(&start.name, start.command)?,
         _ => {
             start.command.stdout(Stdio::null());
-            Process::start(&start.name, start.command)?
+            Program::start(&start.name, start.command)?
         }
     };
     let (address, mechanism) = match start.address {
@@ -166,12 +166,12 @@ const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that h
                           prints \"http://ADDRESS:PORT\" when it is ready";
 
 /// The address and what stands in brackets behind it: `…: http://127.0.0.1:8080 (epoll-et)`.
-fn announced(process: &mut Process) -> Result<(SocketAddr, Option<String>), MeasureError> {
+fn announced(process: &mut Program) -> Result<(SocketAddr, Option<String>), MeasureError> {
     let start = Instant::now();
     loop {
         let left = READY_PATIENCE.saturating_sub(start.elapsed());
         let Some(line) = process.line_within(left) else {
-            return Err(process.failed(NO_ADDRESS));
+            return Err(process.failed(NO_ADDRESS).into());
         };
         if let Some(found) = address_in(line) {
             return Ok(found);

@@ -1,6 +1,6 @@
-//! A server's processes: the first ones and all that they have started, now and later.
+//! The processes of a program: the first ones and all that they have started, now and later.
 //!
-//! Workers come and go, and a server may leave the process that was started (a daemon): in
+//! Workers come and go, and a program may leave the process that was started (a daemon): in
 //! [`Tree::of_this_process`] orphans become children of this one and stay in the tree.
 //!
 //! CPU time of what lives is exact. A process that has ended between two looks is counted with
@@ -8,7 +8,6 @@
 //! shows the latter in ticks of 10 ms.
 
 use std::collections::{HashMap, HashSet};
-use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -19,8 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::error::MeasureError;
-use crate::turns::until_asleep;
+use crate::Error;
 
 /// How long processes may take to end when they are asked to.
 const END_PATIENCE: Duration = Duration::from_secs(3);
@@ -29,8 +27,8 @@ const END_LOOK: Duration = Duration::from_millis(50);
 /// Looks at a tree that grows while it is read.
 const GROWING_LOOKS_MAX: u32 = 3;
 
-/// Processes of one server.
-pub(super) struct Tree {
+/// Processes of one program.
+pub struct Tree {
     members: HashMap<u32, Member>,
     /// Processes that were looked at and belong to somebody else.
     strangers: HashSet<u32>,
@@ -73,7 +71,7 @@ impl Tree {
     ///
     /// # Errors
     /// One of them is not there.
-    pub(super) fn of(roots: &[u32]) -> io::Result<Self> {
+    pub fn of(roots: &[u32]) -> io::Result<Self> {
         let members = roots.iter().map(|pid| {
             let stat = Stat::of(*pid).ok_or_else(|| io::Error::from(Errno::SRCH))?;
             Ok((*pid, Member::new(*pid, stat)))
@@ -90,17 +88,17 @@ impl Tree {
     ///
     /// # Errors
     /// Orphans can't be had as children.
-    pub(super) fn of_this_process() -> Result<Self, MeasureError> {
+    pub fn of_this_process() -> Result<Self, Error> {
         // Any process will do: the kernel takes it as "yes".
         let yes = Some(rustix::process::getpid());
-        rustix::process::set_child_subreaper(yes).map_err(MeasureError::io("prctl"))?;
-        let mut tree = Self::of(&[]).map_err(|cause| MeasureError::Io { call: "open", cause })?;
+        rustix::process::set_child_subreaper(yes).map_err(Error::io("prctl"))?;
+        let mut tree = Self::of(&[]).map_err(|cause| Error::Io { call: "open", cause })?;
         tree.adopts = true;
         Ok(tree)
     }
 
     /// The CPUs that some of its threads may use.
-    pub(super) fn cpus(&self) -> Vec<usize> {
+    pub fn cpus(&self) -> Vec<usize> {
         let sets = threads_of(&self.pids()).into_iter();
         let sets: Vec<CpuSet> =
             sets.filter_map(|(_, tid)| sched_getaffinity(Pid::from_raw(tid as i32)).ok()).collect();
@@ -109,12 +107,12 @@ impl Tree {
     }
 
     /// Says that these children of this process are none of the tree's.
-    pub(super) fn leaves_out(&mut self, others: &[u32]) {
+    pub fn leaves_out(&mut self, others: &[u32]) {
         self.strangers.extend(others);
     }
 
     /// Their numbers, those last that were started last.
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub fn pids(&self) -> Vec<u32> {
         let mut members: Vec<(u64, u32)> =
             self.members.iter().map(|(pid, member)| (member.started, *pid)).collect();
         members.sort_unstable();
@@ -122,22 +120,23 @@ impl Tree {
     }
 
     /// Whether one of them still runs.
-    pub(super) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.members.values().any(|member| !member.is_zombie)
     }
 
     /// How many of them have ended since the beginning.
-    pub(super) const fn ended(&self) -> u64 {
+    pub const fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// CPU time of all since they started, when it does not grow any more.
-    pub(super) fn cpu_time_asleep(&mut self) -> Duration {
+    /// CPU time of all since they started, when it does not grow any more: `until_asleep` is handed
+    /// what reads it, and returns when that says the same twice.
+    pub fn cpu_time_asleep(&mut self, until_asleep: impl Fn(&dyn Fn() -> Duration)) -> Duration {
         let mut sum = Duration::ZERO;
         for _ in 0..GROWING_LOOKS_MAX {
             let known = self.pids();
             let used = |pid: &u32| process_cpu_time(*pid).unwrap_or_default();
-            let Ok(_) = until_asleep(&|| Ok::<_, Infallible>(known.iter().map(used).sum()));
+            until_asleep(&|| known.iter().map(used).sum());
             sum = self.look();
             if self.members.keys().all(|pid| known.contains(pid)) {
                 break;
@@ -147,7 +146,7 @@ impl Tree {
     }
 
     /// Looks who is there: CPU time of all since they started.
-    pub(super) fn look(&mut self) -> Duration {
+    pub fn look(&mut self) -> Duration {
         self.find_new();
         // Parents before children: what a parent has waited for is not counted as its child's.
         let stats: HashMap<u32, Option<Stat>> =
@@ -219,7 +218,7 @@ impl Tree {
     ///
     /// # Errors
     /// The process that may not be moved, with the reason.
-    pub(super) fn pin(&mut self, cpu: usize) -> Result<(), (u32, Errno)> {
+    pub fn pin(&mut self, cpu: usize) -> Result<(), (u32, Errno)> {
         self.look();
         let mut only = CpuSet::new();
         only.set(cpu);
@@ -234,7 +233,7 @@ impl Tree {
     }
 
     /// Ends all: asks each of them, as a service manager does, waits, and kills who is left.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.look();
         self.signal(Signal::TERM);
         let start = Instant::now();
@@ -254,7 +253,7 @@ impl Tree {
     }
 
     /// Waits until one that runs has ended, for `at_most`.
-    pub(super) fn wait_for_an_end(&self, at_most: Duration) {
+    pub fn wait_for_an_end(&self, at_most: Duration) {
         let mut runs = self.members.values().filter(|member| !member.is_zombie);
         let mut fds: Vec<PollFd<'_>> = runs
             .find_map(|member| member.handle.as_ref())
@@ -321,7 +320,7 @@ impl Stat {
 }
 
 /// Every thread of these processes, with its process.
-pub(super) fn threads_of(pids: &[u32]) -> Vec<(u32, u32)> {
+pub fn threads_of(pids: &[u32]) -> Vec<(u32, u32)> {
     let threads = |pid: &u32| {
         let pid = *pid;
         let entries =
@@ -392,7 +391,8 @@ mod tests {
         let mut tree = Tree::of(&[child.id()]).expect("a shell");
         look_until(&mut tree, |tree| tree.pids().len() == 3);
         let start = Instant::now();
-        while tree.cpu_time_asleep() != tree.cpu_time_asleep() {
+        let twice = |used: &dyn Fn() -> Duration| while used() != used() {};
+        while tree.cpu_time_asleep(twice) != tree.cpu_time_asleep(twice) {
             assert!(start.elapsed() < Duration::from_secs(60), "it never sleeps");
         }
         tree.end();
@@ -419,7 +419,8 @@ mod tests {
         let mut child = shell("sleep 600 & sleep 600 & wait");
         let mut tree = Tree::of(&[child.id()]).expect("a shell");
         look_until(&mut tree, |tree| tree.pids().len() == 3);
-        let [cpu, _] = crate::turns::cpus().expect("a CPU");
+        let ours = sched_getaffinity(None).expect("our CPUs");
+        let cpu = (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).expect("a CPU");
         tree.pin(cpu).expect("they are ours");
         for (_, tid) in threads_of(&tree.pids()) {
             let set = sched_getaffinity(Pid::from_raw(tid as i32)).expect("it sleeps");

@@ -1,4 +1,4 @@
-//! A process that a run starts and that never outlives it: the server, or the load generator.
+//! A program that is started and never outlives its handle: a server, a load generator.
 //!
 //! Waiting is on the process itself (a pidfd), so that an early end is seen at once and nothing
 //! sleeps. Ending is SIGTERM and, after a deadline, SIGKILL; a process that is dropped is ended as
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::error::MeasureError;
+use crate::Error;
 
 /// How long a process may take to end when it is asked to.
 const END_PATIENCE: Duration = Duration::from_secs(3);
@@ -34,7 +34,7 @@ const LINE_BYTES_MAX: u64 = 4096;
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
 /// A running process.
-pub(super) struct Process {
+pub struct Program {
     name: String,
     child: Child,
     handle: OwnedFd,
@@ -46,29 +46,26 @@ pub(super) struct Process {
     is_over: bool,
 }
 
-impl Process {
+impl Program {
     /// Starts `command`, which says what becomes of standard input and output; `name` stands for it
     /// in messages.
-    pub(super) fn start(name: &str, command: Command) -> Result<Self, MeasureError> {
+    pub fn start(name: &str, command: Command) -> Result<Self, Error> {
         let (output, said) = Self::pipe(name)?;
         Self::start_with(name, command, output, said)
     }
 
     /// The same with what it prints on standard output among its words.
-    pub(super) fn start_hearing_all(
-        name: &str,
-        mut command: Command,
-    ) -> Result<Self, MeasureError> {
+    pub fn start_hearing_all(name: &str, mut command: Command) -> Result<Self, Error> {
         let (output, said) = Self::pipe(name)?;
         let copy = output.try_clone();
-        command.stdout(copy.map_err(|cause| MeasureError::Io { call: "dup", cause })?);
+        command.stdout(copy.map_err(|cause| Error::Io { call: "dup", cause })?);
         Self::start_with(name, command, output, said)
     }
 
-    fn pipe(name: &str) -> Result<(PipeWriter, PipeReader), MeasureError> {
+    fn pipe(name: &str) -> Result<(PipeWriter, PipeReader), Error> {
         let pipe = std::io::pipe();
-        let (said, output) = pipe
-            .map_err(|cause| MeasureError::Setup { what: format!("a pipe from {name}"), cause })?;
+        let (said, output) =
+            pipe.map_err(|cause| Error::Setup { what: format!("a pipe from {name}"), cause })?;
         Ok((output, said))
     }
 
@@ -77,8 +74,8 @@ impl Process {
         mut command: Command,
         output: PipeWriter,
         said: PipeReader,
-    ) -> Result<Self, MeasureError> {
-        let setup = |cause| MeasureError::Setup { what: format!("the process {name}"), cause };
+    ) -> Result<Self, Error> {
+        let setup = |cause| Error::Setup { what: format!("the process {name}"), cause };
         command.stderr(output);
         let mut child = command.spawn().map_err(setup)?;
         // Ours of its ends: the end of its words is that of its last process.
@@ -99,17 +96,17 @@ impl Process {
     }
 
     /// Its kernel number.
-    pub(super) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// What stands for it in messages.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// How it ended, in words; only of one that has.
-    pub(super) fn how_it_ended(&mut self) -> String {
+    pub fn how_it_ended(&mut self) -> String {
         match self.child.try_wait() {
             Ok(Some(status)) => format!("ended with {status}"),
             _ => "ended".to_owned(),
@@ -117,21 +114,21 @@ impl Process {
     }
 
     /// Ends its standard input, which was made a pipe.
-    pub(super) fn end_input(&mut self) {
+    pub fn end_input(&mut self) {
         drop(self.child.stdin.take());
     }
 
     /// Waits until the process ends, at most `time`; whether it has ended. Gives up when the run
     /// is interrupted from outside.
-    pub(super) fn ends_within(
+    pub fn ends_within(
         &mut self,
         time: Duration,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<bool, MeasureError> {
+    ) -> Result<bool, Error> {
         let start = Instant::now();
         loop {
             if is_interrupted() {
-                return Err(MeasureError::Interrupted);
+                return Err(Error::Interrupted);
             }
             let left = time.saturating_sub(start.elapsed());
             if self.has_ended(left.min(SLICE))? {
@@ -145,16 +142,16 @@ impl Process {
 
     /// Waits for a line with `words` on standard error, at most `time`. Gives up when the process
     /// ends without it, or when the run is interrupted from outside.
-    pub(super) fn says_within(
+    pub fn says_within(
         &mut self,
         words: &str,
         time: Duration,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<(), MeasureError> {
+    ) -> Result<(), Error> {
         let start = Instant::now();
         while !self.line_within(SLICE).is_some_and(|line| line.contains(words)) {
             if is_interrupted() {
-                return Err(MeasureError::Interrupted);
+                return Err(Error::Interrupted);
             }
             if self.has_ended(Duration::ZERO)? || start.elapsed() > time {
                 return Err(self.failed("was not ready in time"));
@@ -163,29 +160,29 @@ impl Process {
         Ok(())
     }
 
-    fn has_ended(&self, time: Duration) -> Result<bool, MeasureError> {
+    fn has_ended(&self, time: Duration) -> Result<bool, Error> {
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
         let time = Timespec::try_from(time).expect("a slice of a second");
         match poll(&mut fds, Some(&time)) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(false),
-            Err(errno) => Err(MeasureError::io("poll")(errno)),
+            Err(errno) => Err(Error::io("poll")(errno)),
         }
     }
 
     /// The next line of standard error, waited for at most `time`.
-    pub(super) fn line_within(&mut self, time: Duration) -> Option<&str> {
+    pub fn line_within(&mut self, time: Duration) -> Option<&str> {
         self.line = self.lines.recv_timeout(time).ok()?;
         Some(&self.line)
     }
 
     /// Sends it a signal; one that has ended already does not mind.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let _ = pidfd_send_signal(&self.handle, signal);
     }
 
     /// Ends it: asks, waits, kills.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         if self.is_over {
             return;
         }
@@ -199,20 +196,20 @@ impl Process {
     }
 
     /// Standard output and exit code of a process that has ended.
-    pub(super) fn output(mut self) -> Result<(String, Option<i32>), MeasureError> {
+    pub fn output(mut self) -> Result<(String, Option<i32>), Error> {
         let mut text = String::new();
         if let Some(stdout) = self.child.stdout.take() {
             let read = stdout.take(OUTPUT_BYTES_MAX).read_to_string(&mut text);
-            read.map_err(|cause| MeasureError::Io { call: "read", cause })?;
+            read.map_err(|cause| Error::Io { call: "read", cause })?;
         }
         let status = self.child.wait();
-        let status = status.map_err(|cause| MeasureError::Io { call: "waitid", cause })?;
+        let status = status.map_err(|cause| Error::Io { call: "waitid", cause })?;
         self.is_over = true;
         Ok((text, status.code()))
     }
 
     /// A failure of this process, with the last that it said.
-    pub(super) fn failed(&mut self, what: &str) -> MeasureError {
+    pub fn failed(&mut self, what: &str) -> Error {
         // What it said right before its end may still be on its way.
         let is_over = self.is_over || self.has_ended(Duration::ZERO).unwrap_or(true);
         let patience = if is_over { LAST_WORDS_PATIENCE } else { Duration::ZERO };
@@ -222,11 +219,11 @@ impl Process {
         let said = last.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
         drop(last);
         let what = if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") };
-        MeasureError::Program { program: self.name.clone(), what }
+        Error::Program { program: self.name.clone(), what }
     }
 }
 
-impl Drop for Process {
+impl Drop for Program {
     fn drop(&mut self) {
         self.end();
     }
@@ -262,10 +259,10 @@ mod tests {
 
     use super::*;
 
-    fn shell(line: &str) -> Process {
+    fn shell(line: &str) -> Program {
         let mut command = Command::new("sh");
         command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
-        Process::start("sh", command).expect("a shell")
+        Program::start("sh", command).expect("a shell")
     }
 
     #[test]
@@ -290,7 +287,7 @@ mod tests {
     fn an_interruption_is_noticed_while_waiting() {
         let mut process = shell("sleep 600");
         let waited = process.ends_within(Duration::from_secs(600), &|| true);
-        assert!(matches!(waited, Err(MeasureError::Interrupted)), "{waited:?}");
+        assert!(matches!(waited, Err(Error::Interrupted)), "{waited:?}");
     }
 
     #[test]

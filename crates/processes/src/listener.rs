@@ -66,7 +66,7 @@ fn sockets_of(pid: u32) -> Option<HashSet<u64>> {
 
 /// Whether one of `pids` listens where a connection to `address` arrives; `None` where it can't
 /// be known.
-pub(super) fn is_of(pids: &[u32], address: SocketAddr) -> Option<bool> {
+pub fn is_of(pids: &[u32], address: SocketAddr) -> Option<bool> {
     let there = sockets_at(address);
     let held: Vec<Option<HashSet<u64>>> = pids.iter().map(|pid| sockets_of(*pid)).collect();
     let is_theirs = held.iter().flatten().any(|held| !held.is_disjoint(&there));
@@ -76,7 +76,7 @@ pub(super) fn is_of(pids: &[u32], address: SocketAddr) -> Option<bool> {
 }
 
 /// The process that listens there, with its name, where that can be read.
-pub(super) fn owner(address: SocketAddr) -> Option<(u32, String)> {
+pub fn owner(address: SocketAddr) -> Option<(u32, String)> {
     let there = sockets_at(address);
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -86,7 +86,7 @@ pub(super) fn owner(address: SocketAddr) -> Option<(u32, String)> {
 }
 
 /// Where these processes listen.
-pub(super) fn addresses_of(pids: &[u32]) -> Vec<SocketAddr> {
+pub fn addresses_of(pids: &[u32]) -> Vec<SocketAddr> {
     let held: HashSet<u64> = pids.iter().filter_map(|pid| sockets_of(*pid)).flatten().collect();
     let mut addresses: Vec<SocketAddr> = listening()
         .into_iter()
