@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 18] = [
+const FLOORS: [(&str, u32); 19] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
@@ -17,6 +17,7 @@ const FLOORS: [(&str, u32); 18] = [
     ("pollux-doctor", 3),
     ("pollux-engine", 3),
     ("pollux-http", 3),
+    ("pollux-tls", 3),
     ("pollux-server", 4),
     ("pollux-load", 4),
     ("pollux-xatmi", 4),

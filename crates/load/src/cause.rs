@@ -6,15 +6,17 @@ use std::io;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
-use rustls::CertificateError::{
-    ApplicationVerificationFailure, Expired, ExpiredContext, NotValidForName,
-    NotValidForNameContext, NotValidYet, NotValidYetContext,
-};
+use pollux_tls::Remedies;
 
 use crate::Plan;
-use crate::render::date;
 use crate::tally::Fault;
-use crate::trust::is_of_the_issuer;
+
+/// What a user of the generator can do about a certificate.
+const REMEDIES: Remedies = Remedies {
+    name_authority: "--cacert FILE",
+    accept_any: "--insecure",
+    name_server: "ask for the name that it is for",
+};
 
 /// What ended an attempt.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub(crate) enum Cause<'a> {
     /// The socket broke before it could be used.
     Broken,
     /// The handshake failed.
-    Handshake(&'a rustls::Error),
+    Handshake(&'a pollux_tls::Error),
     /// The server ended the connection in the handshake.
     Ended,
 }
@@ -87,7 +89,7 @@ impl Blame {
                  http://?)",
             ),
             (Cause::Handshake(error), name) => {
-                self.tls(name.as_deref().unwrap_or_default(), &handshake(error))
+                self.tls(name.as_deref().unwrap_or_default(), &REMEDIES.why(error))
             }
         }
     }
@@ -115,78 +117,5 @@ impl Blame {
             ListenAddress::Unix(path) => format!("{name} at {}", path.display()),
         };
         format!("TLS with {at} failed: {why}")
-    }
-}
-
-/// Why the handshake failed, and the remedy where there is one.
-fn handshake(error: &rustls::Error) -> String {
-    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
-    match error {
-        error if is_of_the_issuer(error) => {
-            "the certificate's authority is unknown; give its certificate with --cacert FILE, or \
-             --insecure to accept any"
-                .to_owned()
-        }
-        InvalidCertificate(NotValidForNameContext { expected, presented }) => format!(
-            "the certificate is for {}, not \"{}\"; ask for the name that it is for, or give \
-             --insecure",
-            names(presented),
-            expected.to_str()
-        ),
-        InvalidCertificate(NotValidForName) => {
-            "the certificate is for another name; ask for that, or give --insecure".to_owned()
-        }
-        InvalidCertificate(ExpiredContext { not_after, .. }) => format!(
-            "the certificate expired on {}; renew it, or give --insecure",
-            date(not_after.as_secs() as f64)
-        ),
-        InvalidCertificate(Expired) => {
-            "the certificate has expired; renew it, or give --insecure".to_owned()
-        }
-        InvalidCertificate(NotValidYetContext { not_before, .. }) => format!(
-            "the certificate is valid from {} on only; check the clock, or give --insecure",
-            date(not_before.as_secs() as f64)
-        ),
-        InvalidCertificate(NotValidYet) => {
-            "the certificate is not valid yet; check the clock, or give --insecure".to_owned()
-        }
-        InvalidCertificate(ApplicationVerificationFailure) => {
-            "the certificate was not accepted; --insecure accepts any".to_owned()
-        }
-        InvalidCertificate(other) => {
-            format!("the certificate can't be believed: {other}; --insecure accepts any")
-        }
-        InvalidMessage(_) => "the server does not speak TLS (is it http://?)".to_owned(),
-        AlertReceived(alert) => format!("the server refused with the alert {alert:?}"),
-        other => other.to_string(),
-    }
-}
-
-/// `DnsName("a")` and `IpAddress(::1)`, as rustls shows names, in quotes; the first few of them.
-fn names(presented: &[String]) -> String {
-    const SHOWN: usize = 3;
-    let bare = |name: &String| {
-        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-        format!("\"{}\"", inner.unwrap_or(name).trim_matches('"'))
-    };
-    let shown: Vec<String> = presented.iter().take(SHOWN).map(bare).collect();
-    match presented.len() {
-        0 => "no name".to_owned(),
-        len if len > SHOWN => format!("{} and {} more", shown.join(", "), len - SHOWN),
-        _ => shown.join(", "),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_certificates_are_bare_and_few() {
-        let presented = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let all: Vec<String> = presented(&["DnsName(\"a\")", "IpAddress(::1)", "b", "c", "d"]);
-        assert_eq!(names(&all), "\"a\", \"::1\", \"b\" and 2 more");
-        assert_eq!(names(&all[..1]), "\"a\"");
-        assert_eq!(names(&[]), "no name");
     }
 }

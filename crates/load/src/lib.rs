@@ -35,7 +35,6 @@ mod supply;
 mod tally;
 mod target;
 mod tls;
-mod trust;
 mod turns;
 mod watch;
 mod worker;
@@ -51,7 +50,8 @@ pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, Setting,
     TargetOutcome, Totals,
 };
-pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage, Trust};
+pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage};
+pub use pollux_tls::Trust;
 pub use rate::{RateError, parse_rate, rate_in_words};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, Schedule};

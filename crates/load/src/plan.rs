@@ -4,10 +4,10 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver};
+use pollux_tls::Trust;
 
 use crate::{Objective, Target};
 
@@ -57,18 +57,6 @@ pub struct Plan {
     pub trust: Trust,
     /// Seed of everything random: Poisson arrivals, the choice among targets.
     pub seed: u64,
-}
-
-/// Whose certificates are accepted.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub enum Trust {
-    /// Those of the public authorities, as Mozilla lists them.
-    #[default]
-    Public,
-    /// Those that the authorities in this PEM file have signed, and those in it.
-    File(PathBuf),
-    /// Anybody's: the connection is encrypted, and it is not known with whom.
-    Anybody,
 }
 
 /// When requests begin.

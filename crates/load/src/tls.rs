@@ -10,18 +10,15 @@
 //! the handshake belongs to the connect. A connection that ends without the peer's `close_notify`
 //! counts as one that ended.
 
-use std::io::{Read, Write};
 use std::sync::Arc;
 
 use pollux_engine::{Actions, Session};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use pollux_tls::{ClientConfig, HTTP_1_1, Layer, ServerName, server_name};
 
 use crate::cause::Cause;
 use crate::session::ClientSession;
 use crate::shared::Shared;
 use crate::tally::Fault;
-use crate::trust::client_config;
 use crate::{LoadError, Plan};
 
 /// What it takes to encrypt the connections of a run.
@@ -39,18 +36,18 @@ impl Tls {
     pub(crate) fn of(plan: &Plan) -> Result<Option<Self>, LoadError> {
         let Some(target) = plan.targets.first() else { return Ok(None) };
         let Some(name) = &target.tls_name else { return Ok(None) };
-        let name = ServerName::try_from(name.clone())
-            .map_err(|error| LoadError::Url { url: target.url.clone(), why: error.to_string() })?;
-        Ok(Some(Self { config: client_config(&plan.trust)?, name }))
+        let name =
+            server_name(name).map_err(|why| LoadError::Url { url: target.url.clone(), why })?;
+        let config = plan.trust.config(Some(HTTP_1_1));
+        let config =
+            config.map_err(|error| LoadError::Plan { what: "--cacert", why: error.to_string() })?;
+        Ok(Some(Self { config, name }))
     }
 
     /// `session` on a connection that will be encrypted.
     pub(crate) fn connection(&self, session: ClientSession) -> Encrypted {
-        let tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
-        let mut tls = tls.expect("the configuration was checked when it was made");
-        // What the session sends is bounded by the room that it has.
-        tls.set_buffer_limit(None);
-        Encrypted { inner: session, tls, plain: Vec::new(), is_open: false, has_ended: false }
+        let tls = Layer::client(&self.config, &self.name);
+        Encrypted { inner: session, tls, is_open: false }
     }
 }
 
@@ -58,13 +55,9 @@ impl Tls {
 #[derive(Debug)]
 pub(crate) struct Encrypted {
     inner: ClientSession,
-    tls: ClientConnection,
-    /// Decrypted bytes that the session has not used yet.
-    plain: Vec<u8>,
-    /// The handshake is through.
+    tls: Layer,
+    /// The session was told that it is connected.
     is_open: bool,
-    /// The peer has said that it sends no more.
-    has_ended: bool,
 }
 
 impl Encrypted {
@@ -88,8 +81,8 @@ impl Encrypted {
         input: &[u8],
     ) -> usize {
         let mut rest = input;
-        while !rest.is_empty() && !self.has_ended {
-            if let Err(error) = self.decrypt(&mut rest) {
+        while !rest.is_empty() && !self.tls.is_closed() {
+            if let Err(error) = self.tls.decrypt(&mut rest) {
                 // The alert that says why is still sent.
                 self.flush(actions);
                 self.fail(shared, actions, &error);
@@ -97,10 +90,10 @@ impl Encrypted {
             }
             self.pass_on(shared, actions);
         }
-        if self.has_ended {
+        if self.tls.is_closed() {
             // The peer may wait for our end before it closes the socket (RFC 8446, section 6.1).
             self.on_end(shared);
-            self.tls.send_close_notify();
+            self.tls.close();
             actions.close();
         }
         self.flush(actions);
@@ -137,37 +130,18 @@ impl Encrypted {
         self.flush(actions);
     }
 
-    /// Takes some of `rest`, and keeps what is decrypted of it.
-    ///
-    /// # Errors
-    /// It is not TLS, or the peer can't be believed.
-    fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), rustls::Error> {
-        let unread = |error: std::io::Error| rustls::Error::General(error.to_string());
-        self.tls.read_tls(rest).map_err(unread)?;
-        let state = self.tls.process_new_packets()?;
-        self.has_ended |= state.peer_has_closed();
-        let len = state.plaintext_bytes_to_read();
-        let at = self.plain.len();
-        self.plain.resize(at + len, 0);
-        match len {
-            0 => Ok(()),
-            _ => self.tls.reader().read_exact(&mut self.plain[at..]).map_err(unread),
-        }
-    }
-
     /// Tells the session that it is connected, and gives it what was decrypted.
     fn pass_on(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
-        if !self.is_open && !self.tls.is_handshaking() {
+        if !self.is_open && self.tls.is_open() {
             self.is_open = true;
             self.above(shared, actions, ClientSession::connected);
         }
-        if self.is_open && !self.plain.is_empty() {
-            let mut plain = std::mem::take(&mut self.plain);
+        if self.is_open && self.tls.has_input() {
+            let plain = self.tls.take_input();
             let used = self.above(shared, actions, |inner, shared, above| {
                 inner.on_bytes(shared, above, &plain)
             });
-            plain.drain(..used);
-            self.plain = plain;
+            self.tls.used(plain, used);
         }
     }
 
@@ -182,7 +156,7 @@ impl Encrypted {
         room.resize(Actions::ROOM_MIN, 0);
         let inner = &mut self.inner;
         let (result, len) = actions.layered(&mut room, |above| call(inner, shared, above));
-        self.tls.writer().write_all(&room[..len]).expect("memory takes everything");
+        self.tls.encrypt(&room[..len]);
         shared.plain_room = room;
         result
     }
@@ -190,8 +164,8 @@ impl Encrypted {
     /// Sends what is encrypted, as far as there is room.
     fn flush(&mut self, actions: &mut Actions<'_>) {
         while self.tls.wants_write() && actions.room() > 0 {
-            let written = self.tls.write_tls(&mut actions.spare());
-            actions.advance(written.expect("memory takes what it has room for"));
+            let written = self.tls.write(actions.spare());
+            actions.advance(written);
         }
         if self.tls.wants_write() {
             actions.call_again();
@@ -199,7 +173,7 @@ impl Encrypted {
     }
 
     #[cold]
-    fn fail(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, error: &rustls::Error) {
+    fn fail(&mut self, shared: &mut Shared, actions: &mut Actions<'_>, error: &pollux_tls::Error) {
         if self.is_open {
             self.inner.broken(shared, actions, Fault::Tls);
         } else {

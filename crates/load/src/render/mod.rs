@@ -36,7 +36,6 @@ pub use hlog::hlog;
 pub use html::html;
 pub use httperf::httperf;
 pub use json::{JSON_SCHEMA, JSON_VERSION, json};
-pub(crate) use pollux_report::number::date_of_unix as date;
 pub use pollux_report::number::{count, time};
 pub use table::table;
 pub use wrk::wrk;

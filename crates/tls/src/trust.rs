@@ -1,15 +1,14 @@
-//! What a plan's trust means for rustls: certificates that are read once, before a run.
+//! Which certificates are believed, as a configuration of rustls that is made once.
 //!
 //! Only [`Trust::Anybody`] accepts what it cannot check; it still checks that the server has the
 //! key of the certificate that it shows.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
@@ -17,63 +16,88 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::{LoadError, Trust};
+use crate::keys::certificates;
+use crate::{TlsError, protocols};
 
-/// What all encrypted connections of a run have in common.
+/// Whose certificates are accepted.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Trust {
+    /// Those of the public authorities, as Mozilla lists them.
+    #[default]
+    Public,
+    /// Those of the authorities that this system trusts: where its distribution keeps them, or what
+    /// `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    System,
+    /// Those that the authorities in this PEM file have signed, and those in it.
+    File(PathBuf),
+    /// Anybody's: the connection is encrypted, and it is not known with whom.
+    Anybody,
+}
+
+impl Trust {
+    /// What all connections of one who trusts so have in common: TLS 1.2 and 1.3, and by ALPN the
+    /// protocol of this name, if it has one.
+    ///
+    /// # Errors
+    /// A file of certificates can't be used, or this system trusts nobody.
+    pub fn config(&self, protocol: Option<&[u8]>) -> Result<Arc<ClientConfig>, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let verifier: Arc<dyn ServerCertVerifier> = match self {
+            Self::Public => {
+                let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+                believing(roots, &provider)?
+            }
+            Self::System => believing(system()?, &provider)?,
+            Self::File(path) => {
+                let named = certificates(path)?;
+                let mut roots = RootCertStore::empty();
+                for certificate in &named {
+                    let added = roots.add(certificate.clone());
+                    added.map_err(|error| TlsError::of_file(path, error))?;
+                }
+                Arc::new(Named { named, others: believing(roots, &provider)? })
+            }
+            Self::Anybody => Arc::new(Believing(Arc::clone(&provider))),
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider has what TLS needs");
+        let custom = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let mut config = custom.with_no_client_auth();
+        config.alpn_protocols = protocols(protocol);
+        Ok(Arc::new(config))
+    }
+}
+
+/// The name of a server: one of DNS, or an address. An address is not sent to the server (RFC 6066 3).
 ///
 /// # Errors
-/// [`LoadError::Plan`] when a file of certificates can't be used.
-pub(crate) fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, LoadError> {
-    let provider = Arc::new(ring::default_provider());
-    let verifier: Arc<dyn ServerCertVerifier> = match trust {
-        Trust::Public => {
-            let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
-            believing(roots, &provider)?
-        }
-        Trust::File(path) => {
-            let named = read(path)?;
-            let mut roots = RootCertStore::empty();
-            for certificate in &named {
-                let wrong = |error: rustls::Error| refused(format!("{}: {error}", path.display()));
-                roots.add(certificate.clone()).map_err(wrong)?;
-            }
-            Arc::new(Named { named, others: believing(roots, &provider)? })
-        }
-        Trust::Anybody => Arc::new(Believing(Arc::clone(&provider))),
-    };
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider has what TLS needs");
-    let custom = builder.dangerous().with_custom_certificate_verifier(verifier);
-    let mut config = custom.with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+/// It is neither.
+pub fn server_name(text: &str) -> Result<ServerName<'static>, String> {
+    let wrong = |_| format!("\"{text}\" is not a name that a certificate can have");
+    ServerName::try_from(text.to_owned()).map_err(wrong)
+}
+
+/// The authorities that this system trusts. Some that can't be read are no reason to do without the
+/// others.
+fn system() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(TlsError::new(format!("this system has no certificates of authorities{why}")));
+    }
+    Ok(roots)
 }
 
 fn believing(
     roots: RootCertStore,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, LoadError> {
+) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
     let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
-    let verifier = builder.build().map_err(|error| refused(error.to_string()))?;
+    let verifier = builder.build().map_err(TlsError::new)?;
     Ok(verifier)
-}
-
-/// The certificates of a PEM file; at least one.
-fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
-    let wrong = |why: String| refused(format!("{}: {why}", path.display()));
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-    let found: Result<Vec<_>, _> = found.collect();
-    match found.map_err(|error| wrong(error.to_string()))? {
-        none if none.is_empty() => {
-            Err(wrong("no certificate in it; expected a PEM file with CERTIFICATE".to_owned()))
-        }
-        some => Ok(some),
-    }
-}
-
-fn refused(why: String) -> LoadError {
-    LoadError::Plan { what: "--cacert", why }
 }
 
 /// Believes a server that shows a certificate of the file itself, and those that the authorities

@@ -1,0 +1,182 @@
+//! TLS of one connection, on either side.
+//!
+//! ```text
+//!  bytes ─► decrypt ─► kept until used ─► whoever speaks above ─► encrypt ─► write ─► bytes
+//! ```
+//!
+//! What is said above before the handshake is through leaves behind it.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+
+/// TLS of one connection.
+#[derive(Debug)]
+pub struct Layer {
+    connection: Connection,
+    /// Decrypted bytes that nobody has used yet.
+    plain: Vec<u8>,
+    /// The peer has said that it sends no more (`close_notify`).
+    is_closed: bool,
+}
+
+impl Layer {
+    /// The side of a server.
+    #[must_use]
+    pub fn server(config: &Arc<ServerConfig>) -> Self {
+        let connection = ServerConnection::new(Arc::clone(config));
+        Self::of(connection.expect("the configuration was checked when it was made").into())
+    }
+
+    /// The side of one who connects to a server of this name, which it is asked for and which its
+    /// certificate has to have.
+    #[must_use]
+    pub fn client(config: &Arc<ClientConfig>, name: &ServerName<'static>) -> Self {
+        let connection = ClientConnection::new(Arc::clone(config), name.clone());
+        Self::of(connection.expect("the configuration was checked when it was made").into())
+    }
+
+    fn of(mut connection: Connection) -> Self {
+        // What is sent above is bounded by the room that its sender has.
+        connection.set_buffer_limit(None);
+        Self { connection, plain: Vec::new(), is_closed: false }
+    }
+
+    /// Whether the handshake is through.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.connection.is_handshaking()
+    }
+
+    /// Whether the peer has said that it sends no more. What the transport says alone may be said by
+    /// anybody (RFC 8446 6.1).
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Takes some of `rest`, and keeps what is decrypted of it. What follows the peer's end is dropped.
+    ///
+    /// # Errors
+    /// It is not TLS, nothing that both sides can speak, or the peer can't be believed. The alert that
+    /// says so is still to be written.
+    pub fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), rustls::Error> {
+        let unread = |error: std::io::Error| rustls::Error::General(error.to_string());
+        if self.is_closed {
+            *rest = &[];
+            return Ok(());
+        }
+        self.connection.read_tls(rest).map_err(unread)?;
+        let state = self.connection.process_new_packets()?;
+        self.is_closed |= state.peer_has_closed();
+        let (at, len) = (self.plain.len(), state.plaintext_bytes_to_read());
+        self.plain.resize(at + len, 0);
+        match len {
+            0 => Ok(()),
+            _ => self.connection.reader().read_exact(&mut self.plain[at..]).map_err(unread),
+        }
+    }
+
+    /// Whether something was decrypted that nobody has used yet.
+    #[must_use]
+    pub fn has_input(&self) -> bool {
+        !self.plain.is_empty()
+    }
+
+    /// Takes what was decrypted and not used: [`Layer::used`] gives back what is left of it.
+    pub fn take_input(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.plain)
+    }
+
+    /// So much of `input` was used.
+    pub fn used(&mut self, mut input: Vec<u8>, used: usize) {
+        input.drain(..used);
+        self.plain = input;
+    }
+
+    /// Encrypts what was said above.
+    pub fn encrypt(&mut self, plain: &[u8]) {
+        self.connection.writer().write_all(plain).expect("memory takes everything");
+    }
+
+    /// Says that no more comes.
+    pub fn close(&mut self) {
+        self.connection.send_close_notify();
+    }
+
+    /// Whether something is to be written.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Writes some of it into `room`; says how many bytes.
+    pub fn write(&mut self, mut room: &mut [u8]) -> usize {
+        self.connection.write_tls(&mut room).expect("memory takes what it has room for")
+    }
+
+    /// The protocol that both sides agreed on by ALPN.
+    #[must_use]
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.connection.alpn_protocol()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HTTP_1_1, Keys, Trust, server_name};
+
+    /// Carries what one has to say to the other one, in pieces of so many bytes.
+    fn carry(from: &mut Layer, to: &mut Layer, piece_bytes: usize) {
+        let mut wire = [0; 1024];
+        while from.wants_write() {
+            let len = from.write(&mut wire);
+            for mut piece in wire[..len].chunks(piece_bytes) {
+                while !piece.is_empty() {
+                    to.decrypt(&mut piece).expect("sound");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn both_sides_meet_in_memory_however_the_bytes_are_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        let cert = params.self_signed(&key).expect("signed");
+        let keys = Keys { cert: folder.path().join("cert"), key: folder.path().join("key") };
+        std::fs::write(&keys.cert, cert.pem()).expect("written");
+        std::fs::write(&keys.key, key.serialize_pem()).expect("written");
+        let server = keys.read(Some(HTTP_1_1)).expect("a certificate and its key");
+        let client = Trust::File(keys.cert.clone()).config(Some(HTTP_1_1)).expect("a certificate");
+        for piece_bytes in [1, 7, 1024] {
+            let mut server = Layer::server(&server);
+            let mut client = Layer::client(&client, &server_name("localhost").expect("a name"));
+            // Said before the handshake is through: it leaves behind it.
+            client.encrypt(b"early");
+            while client.wants_write() || server.wants_write() {
+                carry(&mut client, &mut server, piece_bytes);
+                carry(&mut server, &mut client, piece_bytes);
+            }
+            assert!(server.is_open() && client.is_open());
+            assert_eq!(server.protocol(), Some(HTTP_1_1));
+            let input = server.take_input();
+            assert_eq!(input, b"early");
+            server.used(input, 2);
+            assert!(server.has_input() && !client.has_input());
+            server.encrypt(b"answer");
+            server.close();
+            carry(&mut server, &mut client, piece_bytes);
+            assert_eq!(
+                (client.take_input().as_slice(), client.is_closed()),
+                (&b"answer"[..], true)
+            );
+            assert!(!server.is_closed(), "one side has ended, the other one may go on");
+            assert_eq!(server.take_input(), b"rly");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! TLS without I/O, for servers and for those that connect to them.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `layer` | one connection: bytes of the wire in and out, plain bytes out and in |
+//! | `keys` | the certificate that a server shows |
+//! | `trust` | which certificates are believed |
+//! | `why` | why a handshake failed, and the remedy |
+//!
+//! Everything is rustls with its ring provider, TLS 1.2 and 1.3. Nothing here knows a socket; files are
+//! read once, when a configuration is made.
+#![forbid(unsafe_code)]
+
+mod keys;
+mod layer;
+mod trust;
+mod why;
+
+pub use keys::{Keys, TlsError};
+pub use layer::Layer;
+pub use rustls::pki_types::ServerName;
+pub use rustls::{ClientConfig, Error, ServerConfig};
+pub use trust::{Trust, server_name};
+pub use why::Remedies;
+
+/// The name of HTTP/1.1 in ALPN (RFC 7301 6).
+pub const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// What a configuration says in ALPN; nothing for a protocol that has no name.
+fn protocols(name: Option<&[u8]>) -> Vec<Vec<u8>> {
+    name.into_iter().map(<[u8]>::to_vec).collect()
+}
