@@ -105,7 +105,7 @@ pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
     }
     let settings = read(&command.flags).map_err(Failure::usage)?;
     if command.check {
-        settings.config.read_keys().map_err(Failure::usage)?;
+        settings.config.read_secrets().map_err(Failure::usage)?;
         output::result(&settings.config.plan())?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -128,6 +128,11 @@ impl<'a> Actions<'a> {
     /// put into `room` instead of being sent, and what else it asks for is asked for here. Gives
     /// back what `upper` gave, and how many bytes it wanted to send.
     ///
+    /// An ending and an end of the output that `upper` wishes for come before what this protocol has
+    /// still to say of them: see [`Actions::hold_ending`] and [`Actions::hold_output_end`]. A
+    /// connection that `upper` shares is shared with what this protocol knows of it, which has to go
+    /// where the connection goes.
+    ///
     /// # Panics
     /// When `room` has less than [`Actions::ROOM_MIN`] bytes, or `upper` sends a file range: it
     /// would leave past this protocol.
@@ -146,18 +151,17 @@ impl<'a> Actions<'a> {
             ending: self.ending,
             wants_call_again: self.wants_call_again,
             is_input_paused: self.is_input_paused,
-            // The protocol below has words of its own for an end.
-            ends_output: false,
+            ends_output: self.ends_output,
             deadline: self.deadline,
             wakes: &mut *self.wakes,
             socket: self.socket,
-            // What the upper protocol has read can't be passed on.
-            can_share: false,
-            sharing: None,
+            can_share: self.can_share,
+            sharing: self.sharing.take(),
         };
         let result = upper(&mut above);
         assert!(above.file.is_none(), "a file range can't pass another protocol");
         let Actions { filled, ending, wants_call_again, is_input_paused, deadline, .. } = above;
+        (self.ends_output, self.sharing) = (above.ends_output, above.sharing);
         self.ending = ending;
         self.wants_call_again = wants_call_again;
         self.is_input_paused = is_input_paused;
@@ -271,7 +275,7 @@ impl<'a> Actions<'a> {
     }
 
     /// Ends the output when it has left, and goes on with the input: the peer is told that no more will
-    /// come (`shutdown(2)`, SHUT_WR). Nothing may be sent afterwards. Not under another protocol.
+    /// come (`shutdown(2)`, SHUT_WR). Nothing may be sent afterwards.
     pub fn end_output(&mut self) {
         self.ends_output = true;
     }
@@ -293,6 +297,12 @@ impl<'a> Actions<'a> {
         self.ending = Some(Ending::Reset);
     }
 
+    /// Whether an end was asked for in this call.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
     /// Takes a wish to close or to linger back, for a protocol below that has last words of its own.
     /// The one who wished it is not to be called any more.
     pub fn hold_ending(&mut self) -> Option<HeldEnding> {
@@ -303,6 +313,12 @@ impl<'a> Actions<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Takes a wish to end the output back, for a protocol below that has last words of its own;
+    /// whether there was one.
+    pub fn hold_output_end(&mut self) -> bool {
+        std::mem::take(&mut self.ends_output)
     }
 
     /// Wishes again for an ending that was held.
@@ -319,7 +335,7 @@ impl<'a> Actions<'a> {
     /// Makes this connection one that other loops may take over ([`Errand::TakeOver`]) while the
     /// session has put it down; this loop, whose number is `holder`, holds it. None where the driver
     /// can't do so (a completion loop has a receive under way, which would take what is another
-    /// loop's), under another protocol, and when no descriptor is left. Once for a connection.
+    /// loop's), and when no descriptor is left. Once for a connection.
     ///
     /// From then on the loop acts on the connection only while it holds it, and a session that is
     /// called holds it, also one that had put it down. What it does with [`SharedSocket::put_down`]

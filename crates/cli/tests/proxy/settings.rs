@@ -58,8 +58,29 @@ fn a_check_opens_certificates() {
     let (code, _, errors) = check(&secured.replace("key = \"no.key\"\n", ""));
     assert_eq!(code, Some(2));
     assert!(errors.contains("p.toml:4:8: cert: "), "{errors}");
-    let (_, _, errors) = check(&secured.replace("backend = \"app\"", "mode = \"tcp\""));
-    assert!(errors.contains("TLS ends here for HTTP only"), "{errors}");
+    let trusting = SOUND.replace("name = \"app\"", "name = \"app\"\ntls = true\nca = \"no.pem\"");
+    let (code, plan, errors) = check(&trusting);
+    assert_eq!((code, plan.as_str()), (Some(2), ""));
+    assert!(errors.contains("no.pem: "), "{errors}");
+}
+
+#[test]
+fn a_check_looks_for_the_authorities_that_the_system_trusts() {
+    let check = |certificates: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["proxy", "--backend", "127.0.0.1:1", "--tls", "--check"]);
+        command.env("SSL_CERT_FILE", certificates).env("SSL_CERT_DIR", "/nonexistent");
+        let ended = command.output().expect("it runs");
+        (ended.status.code(), String::from_utf8(ended.stderr).expect("a text"))
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("roots.pem");
+    let certified = rcgen::generate_simple_self_signed(["x".to_owned()]).expect("a certificate");
+    std::fs::write(&file, certified.cert.pem()).expect("written");
+    assert_eq!(check(file.to_str().expect("a text")), (Some(0), String::new()));
+    let (code, errors) = check("/dev/null");
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("this system has no certificates of authorities"), "{errors}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use pollux_engine::{Actions, Errand, Inbox};
 use pollux_poller::Waker;
 
 use super::balance::Choice;
+use super::config::Mode;
 use super::counters::ProxyCounter;
 use super::fault::Fault;
 use super::links::Idle;
@@ -116,13 +117,15 @@ impl ProxyShared {
     fn open_for(&mut self, at: u32, backend: usize) {
         let now = self.now.at;
         let link = self.links.begin(backend, Some(at));
+        let tls = self.tls_to(backend, Mode::Http);
+        self.links.get(link).tls = tls.clone();
         let exchange = self.exchanges.get(at);
         (exchange.link, exchange.is_reused) = (Some(link), false);
         exchange.times.assigned.get_or_insert(now);
         self.proxied.count(ProxyCounter::Connects);
         let to = self.backends[backend].to.clone();
         let deadline = now + self.limits.connect_timeout;
-        let session = ProxySession::upstream(link);
+        let session = ProxySession::upstream(link, tls);
         self.errands.push_back(Errand::Connect { to, session, deadline });
     }
 
@@ -172,8 +175,9 @@ impl ProxyShared {
             let link = self.links.begin(backend, at);
             pooled.set_seat(me, Some(link));
             let socket = Arc::clone(&pooled.socket);
+            let tls = pooled.tls.clone();
             self.links.get(link).pooled = Some(pooled);
-            let session = ProxySession::upstream(link);
+            let session = ProxySession::upstream(link, tls);
             let deadline = self.deadline(self.limits.connect_timeout);
             (link, Errand::TakeOver { socket, holder: me, session, deadline })
         };
@@ -245,7 +249,7 @@ impl ProxyShared {
                     passing.pool.release(backend);
                     return false;
                 };
-                let pooled = Pooled::new(socket, passing.loops());
+                let pooled = Pooled::new(socket, parked.tls.take(), passing.loops());
                 pooled.set_seat(me, Some(link));
                 parked.pooled = Some(pooled);
             }

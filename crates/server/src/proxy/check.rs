@@ -32,12 +32,23 @@ impl Look {
         Self { backend, has_passed: false }
     }
 
+    /// Says that it is the proxy's own connection, where the backend wants that.
+    pub(super) fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let is_http = matches!(shared.group_of(self.backend).check, Check::Http(_));
+        if is_http || shared.group_of(self.backend).tls.is_some() {
+            shared.announce(shared.backends[self.backend].group, ProxyHeader::Own, actions);
+        }
+    }
+
+    pub(super) fn tls_failed(&self, shared: &ProxyShared, error: Option<&pollux_tls::Error>) {
+        shared.report_tls(self.backend, error);
+    }
+
     pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Check::Http(path) = &shared.group_of(self.backend).check else {
             self.has_passed = true;
             return actions.abort();
         };
-        shared.announce(shared.backends[self.backend].group, ProxyHeader::Own, actions);
         let host = &shared.backends[self.backend].name;
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: pollux-check\r\nConnection: \

@@ -394,7 +394,8 @@ impl Client {
     #[cold]
     fn fail(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32, fault: Fault) {
         // Why a connect failed was told where it did.
-        if fault.party() == Party::Upstream && fault != Fault::ConnectFailed {
+        let is_told = matches!(fault, Fault::ConnectFailed | Fault::TlsFailed);
+        if fault.party() == Party::Upstream && !is_told {
             shared.report_fault(at, fault);
         }
         let exchange = shared.exchange(at);

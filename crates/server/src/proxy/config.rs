@@ -1,19 +1,17 @@
 //! The configuration of a proxy, as plain data. The command line fills it; nothing is opened here.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::ListenAddress;
 use pollux_http::ProxyVersion;
 use pollux_settings::Given;
-use rustls::ServerConfig;
 
 use super::backends::{BackendConfig, HealthRules};
 use super::balance::Balance;
 use super::check::Check;
 use super::rules::FieldRules;
 use crate::config::{Loops, Watching};
-use crate::tls::{Keys, TlsError};
+use crate::tls::{Keys, Trust};
 
 /// The name of the group that has no section of its own.
 pub(super) const GROUP_DEFAULT: &str = "default";
@@ -159,7 +157,7 @@ pub struct Frontend {
     pub listen: Vec<ListenAddress>,
     /// What it passes on.
     pub mode: Mode,
-    /// Its certificate, where clients speak TLS. Only with [`Mode::Http`].
+    /// Its certificate, where clients speak TLS.
     pub tls: Option<Keys>,
     /// The place of its backends in [`ProxyConfig::groups`].
     pub group: usize,
@@ -183,6 +181,18 @@ pub struct GroupConfig {
     /// Whether each connection to them begins with a head of the PROXY protocol. Such a connection is
     /// one client's, and is not kept for others.
     pub sends_header: Option<ProxyVersion>,
+    /// How TLS is spoken to them, where it is.
+    pub tls: Option<ServerTls>,
+}
+
+/// TLS to backends.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerTls {
+    /// The name that they are asked for, and that their certificates have to have; none for the address
+    /// of each.
+    pub name: Option<String>,
+    /// Whose certificates are accepted.
+    pub trust: Trust,
 }
 
 /// A proxy's configuration.
@@ -218,6 +228,7 @@ impl ProxyConfig {
             balance: Balance::default(),
             health: Health::default(),
             sends_header: None,
+            tls: None,
         };
         Self {
             frontends: vec![Frontend {
@@ -236,14 +247,6 @@ impl ProxyConfig {
             trusts_forwarded: false,
             watching: Watching::default(),
         }
-    }
-
-    /// Reads the certificates of all front ends.
-    ///
-    /// # Errors
-    /// One can't be used.
-    pub fn read_keys(&self) -> Result<Vec<Option<Arc<ServerConfig>>>, TlsError> {
-        self.frontends.iter().map(|front| front.tls.as_ref().map(Keys::read).transpose()).collect()
     }
 
     /// Every address, in the order of the front ends.

@@ -24,6 +24,8 @@ pub enum Fault {
     ConnectFailed,
     /// A connection did not come about in time.
     ConnectTimeout,
+    /// TLS with the backend failed.
+    TlsFailed,
     /// The backend closed the connection before the first byte of an answer.
     Closed,
     /// What came is not an answer.
@@ -52,12 +54,13 @@ pub enum Fault {
 
 impl Fault {
     /// How many there are.
-    pub(super) const COUNT: usize = 14;
+    pub(super) const COUNT: usize = 15;
 
     /// All of them, in the order of tables.
     pub const ALL: [Self; Self::COUNT] = [
         Self::ConnectFailed,
         Self::ConnectTimeout,
+        Self::TlsFailed,
         Self::Closed,
         Self::BadAnswer,
         Self::FirstByteTimeout,
@@ -90,7 +93,7 @@ impl Fault {
             Self::ConnectFailed | Self::UpstreamsFull | Self::QueueFull | Self::QueueTimeout => {
                 Status::UNAVAILABLE
             }
-            Self::Closed | Self::BadAnswer | Self::Cut => Status::BAD_GATEWAY,
+            Self::TlsFailed | Self::Closed | Self::BadAnswer | Self::Cut => Status::BAD_GATEWAY,
             Self::ConnectTimeout
             | Self::FirstByteTimeout
             | Self::BodyTimeout
@@ -107,6 +110,7 @@ impl Fault {
         match self {
             Self::ConnectFailed => "upstream_connect_failed",
             Self::ConnectTimeout => "upstream_connect_timeout",
+            Self::TlsFailed => "upstream_tls_failed",
             Self::Closed => "upstream_closed",
             Self::BadAnswer => "upstream_bad_answer",
             Self::FirstByteTimeout => "upstream_first_byte_timeout",
@@ -128,6 +132,7 @@ impl Fault {
         match self {
             Self::ConnectFailed => "no connection came about",
             Self::ConnectTimeout => "a connection did not come about in time",
+            Self::TlsFailed => "TLS with it failed",
             Self::Closed => "it closed a connection before the first byte of an answer",
             Self::BadAnswer => "what it sent is not an HTTP/1.1 answer to the request",
             Self::FirstByteTimeout => "no answer came in time",

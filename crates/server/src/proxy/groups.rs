@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use pollux_engine::{Actions, ListenAddress};
 use pollux_http::ProxyVersion;
-use rustls::ServerConfig;
+use pollux_tls::ServerConfig;
 
 use super::balance::Balancer;
 use super::check::Check;
 use super::config::{Frontend, GroupConfig, ProxyConfig};
+use super::secrets::ServerSecrets;
 
 /// One group, as one loop has it.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(super) struct Group {
     pub(super) members: Range<usize>,
     pub(super) balancer: Balancer,
     pub(super) sends_header: Option<ProxyVersion>,
+    /// What its servers speak TLS with, if they do.
+    pub(super) tls: Option<ServerSecrets>,
     pub(super) check: Check,
     pub(super) check_interval: Duration,
     pub(super) check_timeout: Duration,
@@ -36,6 +39,7 @@ impl Group {
             Self {
                 balancer: Balancer::new(group.balance, members.len(), seed),
                 sends_header: group.sends_header,
+                tls: None,
                 check: group.health.check.clone(),
                 check_interval: group.health.interval,
                 check_timeout: group.health.timeout,

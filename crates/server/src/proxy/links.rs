@@ -14,6 +14,7 @@ use std::sync::Arc;
 use pollux_engine::ConnectionId;
 
 use super::passing::Pooled;
+use super::secured::SharedTls;
 
 /// One upstream connection.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) struct Link {
     /// Its request was taken away in the middle: nothing that comes belongs to another one.
     pub(super) is_cut: bool,
     pub(super) idle: Idle,
+    /// Its encryption, until other loops may take it.
+    pub(super) tls: Option<SharedTls>,
     /// What other loops may take it by.
     pub(super) pooled: Option<Arc<Pooled>>,
 }
@@ -59,8 +62,9 @@ impl Links {
 
     /// A connection that is about to be there.
     pub(super) fn begin(&mut self, backend: usize, exchange: Option<u32>) -> u32 {
-        let (id, idle, pooled) = (None, Idle::No, None);
-        let link = Link { backend, id, exchange, is_woken: false, is_cut: false, idle, pooled };
+        let (id, idle, tls, pooled) = (None, Idle::No, None, None);
+        let link =
+            Link { backend, id, exchange, is_woken: false, is_cut: false, idle, tls, pooled };
         match self.free.pop() {
             Some(at) => {
                 self.all[at as usize] = link;
@@ -112,7 +116,8 @@ impl Links {
     /// Forgets a connection that is gone, and was taken out of the idle ones.
     pub(super) fn end(&mut self, at: u32) {
         debug_assert!(!self.free.contains(&at), "a link ends once");
-        self.all[at as usize].pooled = None;
+        let link = &mut self.all[at as usize];
+        (link.tls, link.pooled) = (None, None);
         self.free.push(at);
     }
 

@@ -16,7 +16,8 @@
 //! | `session` | which of the two a connection is |
 //! | `client`, `upstream` | the two sides |
 //! | `booking` | what is counted and logged of a request |
-//! | `secured` | a client behind TLS |
+//! | `secured` | a side behind TLS |
+//! | `secrets` | certificates, keys and trust, read from their files |
 //! | `stream` | TCP mode: both sides of a pair |
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
 //! | `groups` | which backends a front end leads to |
@@ -48,6 +49,7 @@ mod pool;
 mod request;
 mod response;
 mod rules;
+mod secrets;
 mod secured;
 mod session;
 mod shared;
@@ -61,11 +63,14 @@ pub(crate) use backends::WEIGHT_MAX;
 pub use backends::{Backend, BackendConfig, BackendCounts};
 pub use balance::Balance;
 pub use check::Check;
-pub use config::{Forwarded, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits};
+pub use config::{
+    Forwarded, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits, ServerTls,
+};
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
 pub use passing::Passing;
 pub use pool::PoolView;
 pub use rules::{FieldRule, FieldRules};
+pub use secrets::Secrets;
 pub use session::ProxySession;
 pub use shared::{ProxyShared, backends_of};

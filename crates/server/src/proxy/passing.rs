@@ -13,6 +13,7 @@ use pollux_poller::Waker;
 use super::backends::Backend;
 use super::config::ProxyConfig;
 use super::pool::{Idle, Pool, PoolLimits, PoolView, Ticket};
+use super::secured::SharedTls;
 
 /// Messages that wait for a loop: one for each request that waits, and few others.
 const MESSAGES_MAX: usize = 1 << 20;
@@ -21,14 +22,16 @@ const MESSAGES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pooled {
     pub(super) socket: Arc<SharedSocket>,
+    /// Its encryption, which only the holder of the socket touches.
+    pub(super) tls: Option<SharedTls>,
     /// For each loop one more than the number of its link, while it has one; written by that loop.
     seats: Box<[AtomicU32]>,
 }
 
 impl Pooled {
-    pub(super) fn new(socket: Arc<SharedSocket>, loops: u32) -> Arc<Self> {
+    pub(super) fn new(socket: Arc<SharedSocket>, tls: Option<SharedTls>, loops: u32) -> Arc<Self> {
         let seats = (0..loops).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Self { socket, seats })
+        Arc::new(Self { socket, tls, seats })
     }
 
     /// The link that the loop has for it, if it has not let go of it.

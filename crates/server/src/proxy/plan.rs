@@ -16,7 +16,8 @@ impl ProxyConfig {
             for address in &front.listen {
                 let header = if front.accepts_header { " behind a PROXY head" } else { "" };
                 let mode = match (front.mode, &front.tls) {
-                    (Mode::Tcp, _) => "TCP",
+                    (Mode::Tcp, None) => "TCP",
+                    (Mode::Tcp, Some(_)) => "TCP in TLS",
                     (Mode::Http, None) => "HTTP",
                     (Mode::Http, Some(_)) => "HTTP in TLS",
                 };
@@ -50,5 +51,6 @@ fn manner(group: &GroupConfig) -> String {
         Check::Http(path) => format!("GET {path} every {:?}", health.interval),
     };
     let header = if group.sends_header.is_some() { "; told by a PROXY head" } else { "" };
-    format!("{}; {check}{header}", group.balance.name())
+    let tls = if group.tls.is_some() { "; in TLS" } else { "" };
+    format!("{}; {check}{header}{tls}", group.balance.name())
 }

@@ -1,15 +1,15 @@
 //! What a connection of a proxy is: a client's, one to a backend for requests, or for a look at it.
 
 use std::io;
+use std::sync::{Arc, Mutex};
 
 use pollux_engine::{Actions, CloseCause, Errand, Moment, Now, Session};
 use pollux_http::ProxyHeader;
-use pollux_poller::Waker;
 
 use super::check::Look;
 use super::client::Client;
 use super::config::Mode;
-use super::secured;
+use super::secured::{Secured, SharedTls};
 use super::shared::ProxyShared;
 use super::stream::Stream;
 use super::upstream::Upstream;
@@ -22,11 +22,12 @@ pub struct ProxySession {
     /// A head of the PROXY protocol has to come first.
     awaits_header: bool,
     /// What lies between the side and the connection.
-    tls: Option<Box<Tls>>,
+    secured: Option<Secured>,
 }
 
+/// Who speaks on a connection.
 #[derive(Debug)]
-enum Side {
+pub(super) enum Side {
     Client(Client),
     Upstream(Upstream),
     Look(Look),
@@ -35,22 +36,22 @@ enum Side {
 
 impl ProxySession {
     /// What runs on the upstream connection with this number.
-    pub(super) fn upstream(link: u32) -> Self {
-        Self::of(Side::Upstream(Upstream::new(link)))
+    pub(super) fn upstream(link: u32, tls: Option<SharedTls>) -> Self {
+        Self::outgoing(Side::Upstream(Upstream::new(link)), tls)
     }
 
     /// A check of the backend at this place.
-    pub(super) fn look(backend: usize) -> Self {
-        Self::of(Side::Look(Look::new(backend)))
+    pub(super) fn look(backend: usize, tls: Option<SharedTls>) -> Self {
+        Self::outgoing(Side::Look(Look::new(backend)), tls)
     }
 
     /// What runs on the connection to the backend of this pair.
-    pub(super) fn stream(pair: u32) -> Self {
-        Self::of(Side::Stream(Stream::to_backend(pair)))
+    pub(super) fn stream(pair: u32, tls: Option<SharedTls>) -> Self {
+        Self::outgoing(Side::Stream(Stream::to_backend(pair)), tls)
     }
 
-    fn of(side: Side) -> Self {
-        Self { side, awaits_header: false, tls: None }
+    fn outgoing(side: Side, tls: Option<SharedTls>) -> Self {
+        Self { side, awaits_header: false, secured: tls.map(Secured::new) }
     }
 
     /// Reads the head that says whose connection it is; the client's side gets what follows.
@@ -64,10 +65,9 @@ impl ProxySession {
             Ok(None) => 0,
             Ok(Some((header, len))) => {
                 self.awaits_header = false;
-                match &mut self.side {
-                    Side::Client(client) => client.belongs_to(header),
-                    Side::Stream(stream) => stream.begin(shared, actions, Some(header)),
-                    Side::Upstream(_) | Side::Look(_) => {}
+                self.side.belongs_to(header);
+                if self.secured.is_none() {
+                    self.side.opened(shared, actions);
                 }
                 let rest = &input[len..];
                 len + if rest.is_empty() { 0 } else { self.on_bytes(shared, actions, rest) }
@@ -79,12 +79,24 @@ impl ProxySession {
             }
         }
     }
+
+    fn call(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        call: impl FnOnce(&mut Side, &mut ProxyShared, &mut Actions<'_>),
+    ) {
+        match &mut self.secured {
+            Some(secured) => secured.call(&mut self.side, shared, actions, call),
+            None => call(&mut self.side, shared, actions),
+        }
+    }
 }
 
 impl Session for ProxySession {
     type Shared = ProxyShared;
 
-    fn opened(shared: &mut ProxyShared, waker: &Waker) {
+    fn opened(shared: &mut ProxyShared, waker: &pollux_poller::Waker) {
         shared.opened(waker);
     }
 
@@ -106,30 +118,27 @@ impl Session for ProxySession {
 
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
         let (place, front) = shared.front(actions);
-        let tls = shared.entrances.secured(place).map(|config| Box::new(Tls::new(config)));
+        let tls = shared.entrances.secured(place).map(Tls::accepted);
+        let secured = tls.map(|tls| Secured::new(Arc::new(Mutex::new(tls))));
         let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
-        let side = match mode {
+        let mut side = match mode {
             Mode::Http => {
-                let is_secure = tls.is_some();
+                let is_secure = secured.is_some();
                 Side::Client(Client::accepted(shared, actions, place, group, is_secure))
             }
-            Mode::Tcp => {
-                let mut stream = Stream::accepted(shared, actions, group);
-                if !awaits_header {
-                    stream.begin(shared, actions, None);
-                }
-                Side::Stream(stream)
-            }
+            Mode::Tcp => Side::Stream(Stream::accepted(shared, actions, group)),
         };
-        Self { side, awaits_header, tls }
+        if !awaits_header && secured.is_none() {
+            side.opened(shared, actions);
+        }
+        Self { side, awaits_header, secured }
     }
 
     fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.side {
-            Side::Upstream(upstream) => upstream.connected(shared, actions),
-            Side::Stream(stream) => stream.connected(shared, actions),
-            Side::Look(look) => look.connected(shared, actions),
-            Side::Client(_) => {}
+        self.side.announce(shared, actions);
+        match &mut self.secured {
+            Some(secured) => secured.connected(&mut self.side, shared, actions),
+            None => self.side.opened(shared, actions),
         }
     }
 
@@ -150,77 +159,37 @@ impl Session for ProxySession {
         if self.awaits_header {
             return self.on_header(shared, actions, input);
         }
-        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
-            return secured::on_bytes(tls, client, shared, actions, input);
-        }
-        match &mut self.side {
-            Side::Client(client) => client.on_bytes(shared, actions, input),
-            Side::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
-            Side::Stream(stream) => stream.on_bytes(shared, actions, input),
-            Side::Look(look) => look.on_bytes(shared, actions, input),
+        match &mut self.secured {
+            Some(secured) => secured.on_bytes(&mut self.side, shared, actions, input),
+            None => self.side.on_bytes(shared, actions, input),
         }
     }
 
     fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
-            return secured::on_end(tls, client, shared, actions);
-        }
-        match &mut self.side {
-            Side::Client(client) => client.on_end(shared, actions),
-            Side::Upstream(upstream) => upstream.on_end(shared, actions),
-            Side::Stream(stream) => stream.on_end(shared, actions),
-            Side::Look(look) => look.give_up(actions),
+        match &mut self.secured {
+            Some(secured) => secured.on_end(&mut self.side, shared, actions),
+            None => self.side.on_end(shared, actions),
         }
     }
 
     fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
-            return secured::on_drained(tls, client, shared, actions);
-        }
-        match &mut self.side {
-            Side::Client(client) => client.on_drained(shared, actions),
-            Side::Upstream(upstream) => upstream.on_drained(shared, actions),
-            Side::Stream(stream) => stream.on_drained(shared, actions),
-            Side::Look(_) => {}
+        match &mut self.secured {
+            Some(secured) => secured.on_drained(&mut self.side, shared, actions),
+            None => self.side.on_drained(shared, actions),
         }
     }
 
     fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
-            return secured::call(tls, client, shared, actions, Client::on_deadline);
-        }
-        match &mut self.side {
-            Side::Client(client) => client.on_deadline(shared, actions),
-            Side::Upstream(upstream) => upstream.on_deadline(shared, actions),
-            Side::Stream(stream) => stream.on_deadline(shared, actions),
-            Side::Look(look) => look.give_up(actions),
-        }
+        self.call(shared, actions, Side::on_deadline);
     }
 
     fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
-            return secured::call(tls, client, shared, actions, Client::on_wake);
-        }
-        match &mut self.side {
-            Side::Client(client) => client.on_wake(shared, actions),
-            Side::Upstream(upstream) => upstream.on_wake(shared, actions),
-            Side::Stream(stream) => stream.on_wake(shared, actions),
-            Side::Look(_) => {}
-        }
+        self.call(shared, actions, Side::on_wake);
     }
 
     fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         shared.is_draining = true;
-        if let (Some(tls), Side::Client(client)) = (&mut self.tls, &mut self.side) {
-            return secured::call(tls, client, shared, actions, Client::on_drain);
-        }
-        match &mut self.side {
-            Side::Client(client) => client.on_drain(shared, actions),
-            Side::Upstream(upstream) => upstream.on_drain(shared, actions),
-            // Nothing says where a stream could end: it has the time of the drain.
-            Side::Stream(_) => {}
-            Side::Look(look) => look.give_up(actions),
-        }
+        self.call(shared, actions, Side::on_drain);
     }
 
     fn closed(self, shared: &mut ProxyShared, cause: CloseCause) {
@@ -229,6 +198,124 @@ impl Session for ProxySession {
             Side::Upstream(upstream) => upstream.closed(shared, cause),
             Side::Stream(stream) => stream.closed(shared),
             Side::Look(look) => look.closed(shared),
+        }
+    }
+}
+
+/// The calls of a session, on plain bytes.
+impl Side {
+    /// Whose connection it is, where a proxy in front says so.
+    fn belongs_to(&mut self, header: ProxyHeader) {
+        match self {
+            Self::Client(client) => client.belongs_to(header),
+            Self::Stream(stream) => stream.belongs_to(header),
+            Self::Upstream(_) | Self::Look(_) => {}
+        }
+    }
+
+    /// Says to a backend whose connection it is, where it wants that; in front of all encryption.
+    fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Upstream(upstream) => upstream.announce(shared, actions),
+            Self::Stream(stream) => stream.announce(shared, actions),
+            Self::Look(look) => look.announce(shared, actions),
+            Self::Client(_) => {}
+        }
+    }
+
+    /// The connection is there, and its encryption where it has any.
+    pub(super) fn opened(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(_) => {}
+            Self::Upstream(upstream) => upstream.connected(shared, actions),
+            Self::Stream(stream) => stream.opened(shared, actions),
+            Self::Look(look) => look.connected(shared, actions),
+        }
+    }
+
+    /// What came can't be decrypted, or the peer ended the connection in the handshake. The
+    /// connection is about to end.
+    pub(super) fn tls_failed(
+        &mut self,
+        shared: &mut ProxyShared,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        match self {
+            Self::Client(_) => shared.refuse_tls(error),
+            Self::Upstream(upstream) => upstream.tls_failed(shared, error),
+            Self::Stream(stream) => stream.tls_failed(shared, error),
+            Self::Look(look) => look.tls_failed(shared, error),
+        }
+    }
+
+    pub(super) fn on_bytes(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        match self {
+            Self::Client(client) => client.on_bytes(shared, actions, input),
+            Self::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
+            Self::Stream(stream) => stream.on_bytes(shared, actions, input),
+            Self::Look(look) => look.on_bytes(shared, actions, input),
+        }
+    }
+
+    pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_end(shared, actions),
+            Self::Upstream(upstream) => upstream.on_end(shared, actions),
+            Self::Stream(stream) => stream.on_end(shared, actions),
+            Self::Look(look) => look.give_up(actions),
+        }
+    }
+
+    /// As `on_end`, where only the transport says so: somebody on the way may have.
+    pub(super) fn on_cut(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            // A request says itself where it ends.
+            Self::Client(client) => client.on_end(shared, actions),
+            Self::Upstream(upstream) => upstream.on_cut(shared, actions),
+            Self::Stream(stream) => stream.on_cut(actions),
+            Self::Look(look) => look.give_up(actions),
+        }
+    }
+
+    pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_drained(shared, actions),
+            Self::Upstream(upstream) => upstream.on_drained(shared, actions),
+            Self::Stream(stream) => stream.on_drained(shared, actions),
+            Self::Look(_) => {}
+        }
+    }
+
+    fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_deadline(shared, actions),
+            Self::Upstream(upstream) => upstream.on_deadline(shared, actions),
+            Self::Stream(stream) => stream.on_deadline(shared, actions),
+            Self::Look(look) => look.give_up(actions),
+        }
+    }
+
+    fn on_wake(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_wake(shared, actions),
+            Self::Upstream(upstream) => upstream.on_wake(shared, actions),
+            Self::Stream(stream) => stream.on_wake(shared, actions),
+            Self::Look(_) => {}
+        }
+    }
+
+    fn on_drain(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_drain(shared, actions),
+            Self::Upstream(upstream) => upstream.on_drain(shared, actions),
+            // Nothing says where a stream could end: it has the time of the drain.
+            Self::Stream(_) => {}
+            Self::Look(look) => look.give_up(actions),
         }
     }
 }

@@ -11,18 +11,18 @@ use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
 use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
-use rustls::ServerConfig;
-
 use super::backends::{Backend, Turned};
 use super::balance::Balance;
 use super::check::{Check, Schedule};
-use super::config::{Forwarded, Frontend, ProxyConfig, ProxyLimits};
+use super::config::{Forwarded, Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
 use super::fault::{Fault, Party};
 use super::groups::{Entrances, Group};
 use super::links::Links;
 use super::passing::Passing;
+use super::secrets::{self, Secrets};
+use super::secured::SharedTls;
 use super::session::ProxySession;
 use super::stream::Pairs;
 use crate::ServerError;
@@ -179,7 +179,8 @@ impl ProxyShared {
         self.proxied.count(ProxyCounter::Checks);
         let to = self.backends[backend].to.clone();
         let check_timeout = self.group_of(backend).check_timeout;
-        let (session, deadline) = (ProxySession::look(backend), now + check_timeout);
+        let tls = self.tls_to(backend, Mode::Http);
+        let (session, deadline) = (ProxySession::look(backend, tls), now + check_timeout);
         Some(Errand::Connect { to, session, deadline })
     }
 
@@ -223,10 +224,19 @@ impl ProxyShared {
         self.exchanges.get(at)
     }
 
-    /// With what clients speak TLS with, for each front end.
-    pub(super) fn secured(mut self, secured: Vec<Option<Arc<ServerConfig>>>) -> Self {
-        self.entrances.secure(secured);
+    /// With what clients and backends speak TLS with.
+    pub(super) fn secured(mut self, secrets: Secrets) -> Self {
+        self.entrances.secure(secrets.clients);
+        for (group, servers) in self.groups.iter_mut().zip(secrets.servers) {
+            group.tls = servers;
+        }
         self
+    }
+
+    /// The encryption of a new connection to the backend, where it has any; for what goes through it.
+    pub(super) fn tls_to(&self, backend: usize, mode: Mode) -> Option<SharedTls> {
+        let group = self.group_of(backend);
+        Some(group.tls.as_ref()?.connection(backend - group.members.start, mode))
     }
 
     /// The front end of a connection that was just accepted.
@@ -244,9 +254,11 @@ impl ProxyShared {
         }
     }
 
-    /// Counts a connection whose TLS is none, or none that both sides can speak.
+    /// Counts a client whose TLS is none, or none that both sides can speak. One that ended the
+    /// connection in the handshake, without an error, may only have looked whether somebody is there.
     #[cold]
-    pub(super) fn refuse_tls(&self, wrong: &rustls::Error) {
+    pub(super) fn refuse_tls(&self, wrong: Option<&pollux_tls::Error>) {
+        let Some(wrong) = wrong else { return };
         self.proxied.count(ProxyCounter::HandshakesFailed);
         let text = || format!("a client: {wrong}");
         self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
@@ -345,6 +357,7 @@ impl ProxyShared {
         let is_safe = match fault {
             // Another backend may be there.
             Fault::ConnectFailed | Fault::ConnectTimeout => exchange.tries < backends,
+            Fault::TlsFailed => exchange.tries < backends && !has_left,
             Fault::Closed if exchange.is_reused => !has_left || exchange.is_idempotent,
             _ => false,
         };
@@ -371,6 +384,15 @@ impl ProxyShared {
     pub(super) fn report_connect(&self, backend: usize, error: &io::Error) {
         let name = &self.backends[backend].name;
         let text = || format!("no connection to the backend {name}: {error}");
+        self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
+    }
+
+    /// Has the error log say why TLS with a backend failed; without an error, that it ended the
+    /// connection in the handshake.
+    #[cold]
+    pub(super) fn report_tls(&self, backend: usize, error: Option<&pollux_tls::Error>) {
+        let name = &self.backends[backend].name;
+        let text = || format!("TLS with the backend {name} failed: {}", secrets::why(error));
         self.logs.errors.report(Event::BackendLost, self.now.unix_s, text);
     }
 

@@ -104,18 +104,18 @@ fn start_group(
     counters: &[LoopCounters],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
-    let secured = config.read_keys()?;
+    let secrets = config.read_secrets()?;
     start_on_first(PROXY, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let (passing, addresses) = (Arc::clone(passing), sockets.addresses());
-        let secured = secured.clone();
+        let secrets = secrets.clone();
         let make = move |index: usize| {
             let (server, proxied) = counters[index].clone();
             let passing = Arc::clone(&passing);
             let config = &shared_config;
             let shared =
                 ProxyShared::new(index, config, &addresses, passing, server, proxied, &logs);
-            shared.map(|shared| shared.secured(secured.clone()))
+            shared.map(|shared| shared.secured(secrets.clone()))
         };
         let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
         Group::start_on::<ProxySession, _, _>(&group_config(config, driver), again, make)

@@ -16,6 +16,7 @@ use pollux_http::ProxyHeader;
 
 use super::balance::hash;
 use super::client::header_of;
+use super::config::Mode;
 use super::counters::ProxyCounter;
 use super::fault::{Fault, Party};
 use super::session::ProxySession;
@@ -108,6 +109,8 @@ pub(super) struct Stream {
     pair: Option<u32>,
     side: Side,
     group: usize,
+    /// Whose it is, where a proxy in front said so.
+    header: Option<ProxyHeader>,
     fault: Option<Fault>,
 }
 
@@ -115,17 +118,34 @@ impl Stream {
     /// A client's connection to a front end that leads to this group.
     pub(super) fn accepted(shared: &ProxyShared, actions: &mut Actions<'_>, group: usize) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
-        Self { pair: None, side: Side::Client, group, fault: None }
+        Self { pair: None, side: Side::Client, group, header: None, fault: None }
     }
 
-    /// Finds a backend for the client, whose connection belongs to who `header` says.
-    pub(super) fn begin(
-        &mut self,
-        shared: &mut ProxyShared,
-        actions: &mut Actions<'_>,
-        header: Option<ProxyHeader>,
-    ) {
-        let header = match header {
+    /// Whose connection it is, where a proxy in front says so.
+    pub(super) fn belongs_to(&mut self, header: ProxyHeader) {
+        self.header = Some(header);
+    }
+
+    /// Says to the backend whose connection it is, where it wants that.
+    pub(super) fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        if let Some(at) = self.pair {
+            let pair = shared.pairs.get(at);
+            let (group, header) = (pair.group, pair.header);
+            shared.announce(group, header, actions);
+        }
+    }
+
+    /// The connection can be used.
+    pub(super) fn opened(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self.side {
+            Side::Client => self.begin(shared, actions),
+            Side::Backend => self.connected(shared, actions),
+        }
+    }
+
+    /// Finds a backend for the client.
+    fn begin(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let header = match self.header {
             Some(header @ ProxyHeader::Of { .. }) => header,
             _ => header_of(actions),
         };
@@ -157,7 +177,7 @@ impl Stream {
         connect(shared, at);
     }
 
-    pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         let now = shared.now.at;
         let pair = shared.pairs.get(at);
@@ -166,9 +186,8 @@ impl Stream {
             return actions.abort();
         }
         pair.connected = Some(now);
-        let (group, header, backend) = (pair.group, pair.header, pair.backend);
+        let backend = pair.backend;
         actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
-        shared.announce(group, header, actions);
         shared.backend_answered(backend);
         self.send(shared, actions);
     }
@@ -214,6 +233,29 @@ impl Stream {
         self.send(shared, actions);
     }
 
+    /// The end of the connection without one of its encryption: whoever is on the way may have ended it.
+    pub(super) fn on_cut(&mut self, actions: &mut Actions<'_>) {
+        let fault = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };
+        self.fault.get_or_insert(fault);
+        actions.abort();
+    }
+
+    pub(super) fn tls_failed(
+        &mut self,
+        shared: &mut ProxyShared,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        match (self.side, self.pair) {
+            (Side::Client, _) => shared.refuse_tls(error),
+            (Side::Backend, Some(at)) => {
+                self.fault.get_or_insert(Fault::TlsFailed);
+                let backend = shared.pairs.get(at).backend;
+                shared.report_tls(backend, error);
+            }
+            (Side::Backend, None) => {}
+        }
+    }
+
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
         shared.pairs.get(at).ways[self.side.other() as usize].is_leaving = false;
@@ -249,7 +291,7 @@ impl Stream {
         actions.abort();
     }
 
-    pub(super) fn closed(self, shared: &mut ProxyShared) {
+    pub(super) fn closed(mut self, shared: &mut ProxyShared) {
         let Some(at) = self.pair else { return };
         let own = self.side as usize;
         let pair = shared.pairs.get(at);
@@ -257,8 +299,12 @@ impl Stream {
         pair.ids[own] = None;
         let has_client = pair.ids[Side::Client as usize].is_some();
         let is_unconnected = self.side == Side::Backend && pair.connected.is_none();
+        if is_unconnected && has_client && self.fault.is_none() {
+            // The connection came about, but not its encryption.
+            self.tls_failed(shared, None);
+        }
         if self.side == Side::Backend {
-            let (backend, fault) = (pair.backend, self.fault);
+            let (backend, fault) = (shared.pairs.get(at).backend, self.fault);
             shared.proxied.backends()[backend].ended.add(1);
             if fault.is_some_and(|fault| is_unconnected && fault.party() == Party::Upstream) {
                 shared.backend_failed(backend);
@@ -332,7 +378,7 @@ fn connect(shared: &mut ProxyShared, at: u32) {
     shared.proxied.count(ProxyCounter::Connects);
     let to = shared.backends[backend].to.clone();
     let deadline = now + shared.limits.connect_timeout;
-    let session = ProxySession::stream(at);
+    let session = ProxySession::stream(at, shared.tls_to(backend, Mode::Tcp));
     shared.errands.push_back(Errand::Connect { to, session, deadline });
 }
 
@@ -377,7 +423,7 @@ fn book(shared: &mut ProxyShared, at: u32) {
 impl Stream {
     /// What runs on the connection to the backend of this pair.
     pub(super) fn to_backend(pair: u32) -> Self {
-        Self { pair: Some(pair), side: Side::Backend, group: 0, fault: None }
+        Self { pair: Some(pair), side: Side::Backend, group: 0, header: None, fault: None }
     }
 }
 

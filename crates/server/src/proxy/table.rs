@@ -5,19 +5,21 @@ use pollux_http::ProxyVersion;
 use pollux_settings::{
     Key, Keys, Kind, Table, address, bytes, did_you_mean, duration, name, one_of, path, whole,
 };
+use pollux_tls::server_name;
 
 use super::backends::{BackendConfig, WEIGHT_MAX};
 use super::balance::Balance;
 use super::check::Check;
 use super::config::{
     Forwarded, Frontend, GROUP_DEFAULT, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits,
+    ServerTls,
 };
 use super::rules::{FieldRule, FieldRules};
 use crate::config::table::{
     ADDRESSES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
 };
 use crate::config::{Loops, Watching};
-use crate::tls;
+use crate::tls::{self, Trust};
 
 /// Most backends.
 const BACKENDS_MAX: usize = 256;
@@ -91,7 +93,7 @@ impl Table for ProxyConfig {
 fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let listen = listen(keys.key("listen", LISTEN).default("127.0.0.1:8080"));
     let mode = mode(keys);
-    let tls = tls(keys, mode);
+    let tls = tls(keys);
     let accepts_header = accepts_header(keys);
     let rules = rules(keys);
     let addresses = keys
@@ -108,6 +110,7 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let balance = balance(keys);
     let health = Health::read(keys);
     let sends_header = sends_header(keys);
+    let server_tls = server_tls(keys);
     let about = "Servers that answer the same requests, where there are several such groups";
     let groups = keys.tables("backend", about, 0..=GROUPS_MAX, GroupConfig::read);
     // None where those are wrong: which names they have is not known then.
@@ -119,7 +122,8 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
     let frontends = keys.tables("frontend", about, 0..=ADDRESSES_MAX, read);
     let (frontends, groups, names) = (frontends?, groups?, names?);
     let (listen, balance, health) = (listen?, balance?, health?);
-    let (mode, tls, accepts_header, sends_header) = (mode?, tls?, accepts_header?, sends_header?);
+    let (mode, tls, accepts_header) = (mode?, tls?, accepts_header?);
+    let (sends_header, server_tls) = (sends_header?, server_tls?);
     let one = |address| BackendConfig { address, weight: 1, connections_max: None };
     let servers: Vec<_> = addresses?.into_iter().map(one).chain(servers?).collect();
     if groups.is_empty() && frontends.is_empty() {
@@ -127,10 +131,10 @@ fn ways(keys: &mut Keys<'_>) -> Option<(Vec<Frontend>, Vec<GroupConfig>)> {
             keys.refuse("no backend; expected --backend ADDRESS, or [[server]] in the file");
             return None;
         }
-        let name = GROUP_DEFAULT.to_owned();
+        let (name, tls_to) = (GROUP_DEFAULT.to_owned(), named(keys, server_tls, &servers)?);
         return Some((
             vec![Frontend { listen, mode, tls, group: 0, accepts_header, rules: rules? }],
-            vec![GroupConfig { name, servers, balance, health, sends_header }],
+            vec![GroupConfig { name, servers, balance, health, sends_header, tls: tls_to }],
         ));
     }
     if let Some(name) = said {
@@ -173,7 +177,7 @@ fn rules(keys: &mut Keys<'_>) -> Option<FieldRules> {
 const RULES_MAX: usize = 64;
 
 /// Keys of the one group that has no section.
-const SIMPLE: [&str; 19] = [
+const SIMPLE: [&str; 23] = [
     "request_field",
     "response_field",
     "listen",
@@ -182,6 +186,10 @@ const SIMPLE: [&str; 19] = [
     "key",
     "accept_proxy",
     "send_proxy",
+    "tls",
+    "sni",
+    "ca",
+    "verify",
     "backend",
     "balance",
     "health_check",
@@ -208,7 +216,7 @@ fn mode(keys: &mut Keys<'_>) -> Option<Mode> {
     keys.key("mode", "What is passed on").default("http").one(&one_of("mode", modes))
 }
 
-fn tls(keys: &mut Keys<'_>, mode: Option<Mode>) -> Option<Option<tls::Keys>> {
+fn tls(keys: &mut Keys<'_>) -> Option<Option<tls::Keys>> {
     let cert = keys
         .key(
             "cert",
@@ -222,10 +230,6 @@ fn tls(keys: &mut Keys<'_>, mode: Option<Mode>) -> Option<Option<tls::Keys>> {
         .needs("cert", "it is of a certificate")
         .optional(&path());
     let (cert, key) = (cert?, key?);
-    if cert.is_some() && mode == Some(Mode::Tcp) {
-        keys.note("cert", "TLS ends here for HTTP only; expected mode \"http\"");
-        return None;
-    }
     // One without the other was noted.
     Some(cert.zip(key).map(|(cert, key)| tls::Keys { cert, key }))
 }
@@ -249,6 +253,63 @@ fn sends_header(keys: &mut Keys<'_>) -> Option<Option<ProxyVersion>> {
     .optional(&one_of("version", versions).called("VERSION"))
 }
 
+/// How TLS is spoken to servers, if it is.
+fn server_tls(keys: &mut Keys<'_>) -> Option<Option<ServerTls>> {
+    let is_spoken = keys.key("tls", "Speak TLS to these servers").switch();
+    let why = "it is of no use without TLS to servers";
+    let name = keys
+        .key("sni", "Name that the servers are asked for and that their certificates have to have")
+        .otherwise("the address of each, which is not sent")
+        .needs("tls", why)
+        .optional(&Kind::new("NAME", "a name such as app.example, or an address", |text| {
+            server_name(text).map(|_| text.to_owned())
+        }));
+    let ca = keys
+        .key(
+            "ca",
+            "A PEM file with the authorities that have signed the servers' certificates, or with these \
+             themselves; a reload reads it again",
+        )
+        .otherwise("the authorities that this system trusts")
+        .needs("tls", why)
+        .optional(&path());
+    let ways = [
+        ("full", "it has to be signed by an authority, for the name, and in its time", true),
+        ("none", "nothing: whoever is on the way may be the server", false),
+    ];
+    let verify = keys
+        .key("verify", "What is looked at in the certificate of a server")
+        .default("full")
+        .needs("tls", why)
+        .one(&one_of("check", ways));
+    let (is_spoken, name, ca, verify) = (is_spoken?, name?, ca?, verify?);
+    if ca.is_some() && !verify {
+        keys.note("ca", "is of no use where nothing is verified; expected verify \"full\"");
+        return None;
+    }
+    let trust = match ca {
+        _ if !verify => Trust::Anybody,
+        Some(path) => Trust::File(path),
+        None => Trust::System,
+    };
+    Some(is_spoken.then_some(ServerTls { name, trust }))
+}
+
+/// Whether each of the servers has a name, where TLS is spoken to them.
+fn named(
+    keys: &mut Keys<'_>,
+    tls: Option<ServerTls>,
+    servers: &[BackendConfig],
+) -> Option<Option<ServerTls>> {
+    let is_unnamed = tls.as_ref().is_some_and(|tls| tls.name.is_none());
+    let unix = servers.iter().find(|server| matches!(server.address, ListenAddress::Unix(_)));
+    if let Some(unix) = unix.filter(|_| is_unnamed) {
+        keys.note("tls", format!("{} has no name; expected one with sni", unix.address));
+        return None;
+    }
+    Some(tls)
+}
+
 fn balance(keys: &mut Keys<'_>) -> Option<Balance> {
     let ways = Balance::ALL.map(|each| (each.name(), each.about(), each));
     keys.key("balance", "Which backend gets a request")
@@ -261,10 +322,12 @@ impl Table for GroupConfig {
         let name = keys.key("name", "Name for [[frontend]]").required(&name());
         let balance = balance(keys);
         let health = Health::read(keys);
-        let sends_header = sends_header(keys);
+        let (sends_header, tls) = (sends_header(keys), server_tls(keys));
         let servers = keys.tables("server", SERVER, 1..=BACKENDS_MAX, BackendConfig::read);
         let (balance, health, sends_header) = (balance?, health?, sends_header?);
-        Some(Self { name: name?, servers: servers?, balance, health, sends_header })
+        let (name, servers) = (name?, servers?);
+        let tls = named(keys, tls?, &servers)?;
+        Some(Self { name, servers, balance, health, sends_header, tls })
     }
 }
 
@@ -276,7 +339,7 @@ fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option<Frontend> 
         .otherwise("the only one")
         .optional(&name());
     let mode = mode(keys);
-    let (tls, accepts_header, rules) = (tls(keys, mode), accepts_header(keys), rules(keys));
+    let (tls, accepts_header, rules) = (tls(keys), accepts_header(keys), rules(keys));
     let (listen, backend, groups) = (listen?, backend?, groups?);
     let (mode, tls, accepts_header, rules) = (mode?, tls?, accepts_header?, rules?);
     match (backend, groups) {

@@ -38,6 +38,14 @@ impl Upstream {
         Self { link, fault: None, keep_alive: false, is_draining: false }
     }
 
+    /// Says whose connection it is, where the backend wants that.
+    pub(super) fn announce(&self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        if let Some(at) = shared.links.get(self.link).exchange {
+            let exchange = shared.exchanges.look(at);
+            shared.announce(exchange.group, exchange.header, actions);
+        }
+    }
+
     pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let link = shared.links.get(self.link);
         link.id = Some(actions.id());
@@ -46,8 +54,6 @@ impl Upstream {
                 let now = shared.now.at;
                 shared.exchange(at).times.connected = Some(now);
                 actions.set_deadline(Moment::NEVER);
-                let exchange = shared.exchanges.look(at);
-                shared.announce(exchange.group, exchange.header, actions);
                 self.send(shared, actions, at);
             }
             // Its client is gone meanwhile.
@@ -64,8 +70,23 @@ impl Upstream {
         shared.report_connect(backend, error);
     }
 
+    pub(super) fn tls_failed(
+        &mut self,
+        shared: &mut ProxyShared,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        self.fault.get_or_insert(Fault::TlsFailed);
+        let backend = shared.links.get(self.link).backend;
+        shared.report_tls(backend, error);
+    }
+
     /// The link is this session's until here.
-    pub(super) fn closed(self, shared: &mut ProxyShared, cause: CloseCause) {
+    pub(super) fn closed(mut self, shared: &mut ProxyShared, cause: CloseCause) {
+        let link = shared.links.get(self.link);
+        let is_handshake = link.id.is_none() && link.tls.is_some();
+        if is_handshake && link.exchange.is_some() && self.fault.is_none() {
+            self.tls_failed(shared, None);
+        }
         let link = shared.links.get(self.link);
         if link.pooled.is_some() && link.id.is_none() {
             shared.proxied.count(ProxyCounter::Stale);
@@ -178,6 +199,14 @@ impl Upstream {
         }
         // `closed` tells the rest.
         actions.abort();
+    }
+
+    /// The end of the connection without one of its encryption: what had no end of its own may go on.
+    pub(super) fn on_cut(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match shared.links.get(self.link).exchange {
+            None => self.on_end(shared, actions),
+            Some(_) => actions.abort(),
+        }
     }
 
     pub(super) fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {

@@ -1,60 +1,12 @@
 //! TLS from clients, on every driver: requests and answers of all sizes, wrong bytes, ends and cuts.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_server::proxy::{ProxyConfig, ProxyCounter};
-use pollux_server::tls::Keys;
-use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::stage::{Backend, PATIENCE, Proxy, field, on_every_driver};
-
-type Stream = StreamOwned<ClientConnection, TcpStream>;
-
-/// A certificate for `localhost` that signed itself, in files.
-struct Identity {
-    folder: tempfile::TempDir,
-}
-
-impl Identity {
-    fn make() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
-        let cert = params.self_signed(&key).expect("signed");
-        std::fs::write(folder.path().join("cert.pem"), cert.pem()).expect("written");
-        std::fs::write(folder.path().join("key.pem"), key.serialize_pem()).expect("written");
-        Self { folder }
-    }
-
-    fn keys(&self) -> Keys {
-        let at = |name| self.folder.path().join(name);
-        Keys { cert: at("cert.pem"), key: at("key.pem") }
-    }
-
-    fn connect(&self, proxy: &Proxy) -> Stream {
-        let mut roots = RootCertStore::empty();
-        let cert = CertificateDer::from_pem_file(self.keys().cert).expect("a certificate");
-        roots.add(cert).expect("a certificate");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions");
-        let mut config = config.with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let name = ServerName::try_from("localhost").expect("a name");
-        let client = ClientConnection::new(Arc::new(config), name).expect("sound");
-        let socket = TcpStream::connect(proxy.address).expect("connected");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
-        socket.set_nodelay(true).expect("set");
-        StreamOwned::new(client, socket)
-    }
-}
+use crate::identity::{Identity, head, pattern};
+use crate::stage::{Backend, field, on_every_driver};
 
 /// Answers with the length of the body, the scheme, and so many bytes as the path says.
 fn backend() -> Backend {
@@ -76,26 +28,12 @@ fn backend() -> Backend {
     })
 }
 
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 251) as u8).collect()
-}
-
-fn head(stream: &mut Stream) -> String {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).expect("a head");
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).expect("a text")
-}
-
 #[test]
 fn requests_and_answers_of_all_sizes_pass_through_tls() {
     let (identity, backend) = (Identity::make(), backend());
     let secure = |config: &mut ProxyConfig| config.frontends[0].tls = Some(identity.keys());
     on_every_driver(&[backend.address], secure, |driver, proxy| {
-        let mut stream = identity.connect(proxy);
+        let mut stream = identity.connect(proxy.address);
         // Around the size of a record, of a room, and far beyond both.
         for (asked, answered) in [
             (0, 0),
@@ -124,7 +62,7 @@ fn requests_and_answers_of_all_sizes_pass_through_tls() {
         assert!(rest.starts_with("HTTP/1.1 400 "), "{driver}: {rest}");
         drop(stream);
         // Two requests in one record, and the end right behind them.
-        let mut stream = identity.connect(proxy);
+        let mut stream = identity.connect(proxy.address);
         stream
             .write_all(b"GET /3 HTTP/1.1\r\nHost: x\r\n\r\nGET /70000 HTTP/1.1\r\nHost: x\r\n\r\n")
             .expect("sent");

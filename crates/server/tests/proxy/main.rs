@@ -12,7 +12,8 @@
 //! | `pool` | connections that threads share, and requests that wait for one |
 //! | `takeovers` | what sharing connections costs: counts of the poller |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
-//! | `encrypted` | TLS from clients |
+//! | `encrypted`, `encrypted_backends` | TLS from clients, and to backends |
+//! | `identity` | certificates, and both ends of TLS |
 //! | `economy` | calls that the poller is spared: counts of the engine |
 //!
 //! A driver that this machine forbids is skipped with the reason; with `POLLUX_FORBID_SKIP` set
@@ -23,9 +24,11 @@ mod announced;
 mod backends;
 mod economy;
 mod encrypted;
+mod encrypted_backends;
 mod faults;
 mod flow;
 mod heads;
+mod identity;
 mod leaving;
 mod pool;
 mod stage;

@@ -107,6 +107,33 @@ fn servers_of_a_file_have_weights_and_checks_have_a_path() {
     assert_eq!(told.to_string().lines().count(), 3, "{told}");
 }
 
+#[test]
+fn tls_to_servers_is_believed_as_the_system_does_unless_something_else_is_said() {
+    let tls = |said: &str| {
+        let text = format!("{said}\n[[server]]\naddress = \"10.0.0.1:80\"");
+        let read = Given::from_toml(&text, "p").read::<ProxyConfig>();
+        read.map(|config| config.groups[0].tls.clone()).map_err(|told| told.to_string())
+    };
+    let with =
+        |name: Option<&str>, trust| Ok(Some(ServerTls { name: name.map(str::to_owned), trust }));
+    assert_eq!(tls(""), Ok(None));
+    assert_eq!(tls("tls = true"), with(None, Trust::System));
+    let named = "tls = true\nsni = \"app.example\"\nca = \"ca.pem\"";
+    assert_eq!(tls(named), with(Some("app.example"), Trust::File("ca.pem".into())));
+    assert_eq!(tls("tls = true\nverify = \"none\""), with(None, Trust::Anybody));
+    for (said, expected) in [
+        ("sni = \"app.example\"", "p:1:7: sni: "),
+        ("tls = true\nsni = \"not a name\"", "p:2:7: sni"),
+        ("tls = true\nca = \"x\"\nverify = \"none\"", "p:2:6: ca: is of no use"),
+    ] {
+        let told = tls(said).expect_err(said);
+        assert!(told.contains(expected), "{told}");
+    }
+    let unix = "tls = true\n[[server]]\naddress = \"unix:/run/app.sock\"";
+    let told = Given::from_toml(unix, "p").read::<ProxyConfig>().expect_err("no name").to_string();
+    assert!(told.contains("unix:/run/app.sock has no name; expected one with sni"), "{told}");
+}
+
 const SEVERAL: &str = "threads = 2\n\
     [[frontend]]\nlisten = [\"127.0.0.1:80\", \"[::1]:80\"]\nbackend = \"app\"\n\
     [[frontend]]\nlisten = \"unix:/run/p.sock\"\nbackend = \"files\"\n\

@@ -1,0 +1,100 @@
+//! Certificates for tests, and both ends of TLS in the hands of a test.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pollux_server::tls::{Keys, Trust};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+
+use crate::stage::PATIENCE;
+
+pub(crate) type ClientStream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type ServerStream = StreamOwned<ServerConnection, TcpStream>;
+
+/// A certificate for these names, signed by an authority of its own, in files.
+pub(crate) struct Identity {
+    folder: tempfile::TempDir,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl Identity {
+    pub(crate) fn make() -> Self {
+        Self::of(&["localhost", "127.0.0.1"])
+    }
+
+    pub(crate) fn of(names: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut authority = CertificateParams::new(Vec::new()).expect("no names");
+        // No two authorities have the same name.
+        let name = folder.path().to_string_lossy();
+        authority.distinguished_name.push(DnType::CommonName, name.as_ref());
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_key = KeyPair::generate().expect("a key");
+        let root = authority.self_signed(&authority_key).expect("signed");
+        let issuer = Issuer::new(authority, authority_key);
+        let key = KeyPair::generate().expect("a key");
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let params = CertificateParams::new(names).expect("names");
+        let cert = params.signed_by(&key, &issuer).expect("signed");
+        let write = |name, text| std::fs::write(folder.path().join(name), text).expect("written");
+        write("ca.pem", root.pem());
+        write("cert.pem", cert.pem());
+        write("key.pem", key.serialize_pem());
+        let (ca, keys) = (folder.path().join("ca.pem"), keys(&folder));
+        let client = Trust::File(ca).config(Some(pollux_tls::HTTP_1_1)).expect("an authority");
+        let server = keys.read(Some(pollux_tls::HTTP_1_1)).expect("a certificate");
+        Self { folder, client, server }
+    }
+
+    pub(crate) fn keys(&self) -> Keys {
+        keys(&self.folder)
+    }
+
+    /// The authority's certificate.
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    pub(crate) fn connect(&self, to: SocketAddr) -> ClientStream {
+        let name = ServerName::try_from("localhost").expect("a name");
+        let client = ClientConnection::new(Arc::clone(&self.client), name).expect("sound");
+        let socket = TcpStream::connect(to).expect("connected");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_nodelay(true).expect("set");
+        StreamOwned::new(client, socket)
+    }
+
+    /// The server's end of a connection.
+    pub(crate) fn accept(&self, socket: TcpStream) -> ServerStream {
+        let server = ServerConnection::new(Arc::clone(&self.server)).expect("sound");
+        StreamOwned::new(server, socket)
+    }
+}
+
+fn keys(folder: &tempfile::TempDir) -> Keys {
+    let at = |name| folder.path().join(name);
+    Keys { cert: at("cert.pem"), key: at("key.pem") }
+}
+
+/// The next head; what there is of one at the end of the connection, or where it breaks.
+pub(crate) fn head(stream: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => break,
+        }
+    }
+    String::from_utf8(head).expect("a text")
+}
+
+/// Bytes whose place shows.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
