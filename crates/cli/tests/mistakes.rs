@@ -54,7 +54,7 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         ("lab seed 7", "SEED 7: no such seed; expected 0, 1, 2, 4"),
         (
             "lab axes htp",
-            "EXPERIMENT htp: no such experiment; expected streams, pipes, chain, http, herd; did you \
+            "EXPERIMENT htp: no such experiment; expected streams, pipes, chain, http, proxy, herd; did you \
              mean \"http\"?",
         ),
         ("pool start --id x", "--id x: expected a whole number from 0 to 4,294,967,295"),

@@ -18,7 +18,12 @@ const TWO_SETS: [&str; 4] = ["--blocks", "2", "--max-blocks", "2"];
 
 #[expect(clippy::print_stderr, reason = "a skipped test says why")]
 fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    let found = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
     if !found {
         let reason = format!("{program} is not installed");
         assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
@@ -40,9 +45,13 @@ fn python(options: &str) -> String {
 
 /// A run of `http` with these arms.
 fn run(arms: &[&str], options: &[&str]) -> Output {
+    run_of("http", arms, &[&["--only", "keep-alive"], options].concat())
+}
+
+fn run_of(experiment: &str, arms: &[&str], options: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-    command.args(["lab", "run", "http", "--only", "keep-alive", "--quiet", "--json", "--out"]);
+    command.args(["lab", "run", experiment, "--quiet", "--json", "--out"]);
     let sets = if options.contains(&TWO_SETS[0]) { &[][..] } else { &ONE_SET[..] };
     command.arg(folder.path()).args(SMALL).args(sets).args(options);
     for arm in arms {
@@ -112,6 +121,38 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn a_proxy_of_the_user_is_an_arm_beside_those_of_the_lab_and_the_server_behind_is_none_of_it() {
+    let pollux = env!("CARGO_BIN_EXE_pollux");
+    let to = "--listen {address} --quiet --threads 1";
+    let mine = format!("mine={pollux} proxy --backend {{backend}} {to}");
+    let by_port = format!("by-port={pollux} proxy --backend 127.0.0.1:{{backend_port}} {to}");
+    let server = format!("server={pollux} serve --reply {{reply_bytes}} {to}");
+    let mut arms = vec!["epoll-et", &mine, &by_port, &server];
+    arms.extend(["nginx", "haproxy"].into_iter().filter(|program| has(program)));
+    let options = ["--baseline", "mine", "--reply-bytes", "300"];
+    let record = record(&run_of("proxy", &arms, &options));
+    let arms = arms.iter().map(|arm| arm.split_once('=').map_or(*arm, |(name, _)| name));
+    for arm in arms.chain(["A/A"]) {
+        for run in measured(&record, arm) {
+            assert_eq!(run["figures"]["answer_bytes"], 300.0, "{arm}: {run}");
+            assert!(run["value"].as_f64().is_some_and(|value| value > 0.0), "{arm}: {run}");
+        }
+    }
+    // Who answers by itself has half of the work: what stands behind the others is not counted.
+    let calls = |arm: &str| {
+        let runs = record["counting"].as_array().expect("runs");
+        let run = runs.iter().find(|run| run["arm"] == arm)?;
+        Some(run["kernel"]["system_calls"]["value"].as_f64()? / run["events"].as_f64()?)
+    };
+    if let (Some(mine), Some(server)) = (calls("mine"), calls("server")) {
+        assert!(mine < 2.5 * server && mine > 1.5 * server, "{mine} and {server} calls");
+    }
+    let refused = run(&["mine=./mine {port} {backend}"], &[]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("{backend} stands for nothing in http; expected {port}"), "{said}");
 }
 
 #[test]

@@ -58,9 +58,20 @@ pub trait Experiment: Sync {
         &[]
     }
 
+    /// What the command line of a user's server may have in braces beside the names of axes; nothing
+    /// where no server can be an arm.
+    fn places(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether the measured side is a server, which takes its load from a generator: then any server
-    /// that a user names can be an arm, and a server of pollux can time its requests.
+    /// that a user names can be an arm.
     fn is_server(&self) -> bool {
+        !self.places().is_empty()
+    }
+
+    /// Whether its arms of pollux can time each request inside.
+    fn times_requests(&self) -> bool {
         false
     }
 

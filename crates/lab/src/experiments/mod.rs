@@ -8,16 +8,19 @@ mod contract;
 pub mod herd;
 pub(crate) mod http;
 mod pipes;
+mod proxy;
 mod streams;
 
 pub(crate) use chain::missing as missing_library;
 pub use contract::{Cost, Curve, Experiment, Metric, Needs};
 pub use http::Generator;
-pub(crate) use http::{PLACES, missing_generator, running_fault};
+pub(crate) use http::{missing_generator, running_fault};
+
+use crate::axis::Axis;
 
 /// Every experiment, in the order of lists.
-pub const ALL: [&dyn Experiment; 5] =
-    [&streams::Streams, &pipes::Pipes, &chain::Chain, &http::Http, &herd::Herd];
+pub const ALL: [&dyn Experiment; 6] =
+    [&streams::Streams, &pipes::Pipes, &chain::Chain, &http::Http, &proxy::Proxy, &herd::Herd];
 
 /// What the plan adds to the axes of a point whose server takes several processes: their number.
 pub const PROCESSES: &str = "processes";
@@ -26,6 +29,20 @@ pub const PROCESSES: &str = "processes";
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn Experiment> {
     ALL.into_iter().find(|experiment| experiment.name() == name)
+}
+
+/// Every axis once, with the experiments that have it.
+pub(crate) fn axes() -> Vec<(&'static Axis, Vec<&'static dyn Experiment>)> {
+    let mut axes: Vec<(&Axis, Vec<&dyn Experiment>)> = Vec::new();
+    for experiment in ALL {
+        for axis in experiment.axes() {
+            match axes.iter_mut().find(|(known, _)| known == &axis) {
+                Some((_, owners)) => owners.push(experiment),
+                None => axes.push((axis, vec![experiment])),
+            }
+        }
+    }
+    axes
 }
 
 /// Their names.

@@ -41,8 +41,8 @@ is an arm of your own, of one of four forms, and so is its flag:
 
 | in a job file | as a flag | what it is |
 |---|---|---|
-| `{ name = \"mine\", server = \"./mine --listen {address}\" }` | `--arm 'mine=./mine --listen {address}'` | a server that the lab starts, in `http`; `{port}` or `{address}` stands for where it has to listen, `{cpus}` for its CPU, `{root}` for a folder with a body of `reply_bytes`, names of axes for their values ([your own server](own-server.md)) |
-| `{ name = \"live\", pid = 1234, address = \"127.0.0.1:80\" }` | `--arm live=pid:1234@127.0.0.1:80` | a server that runs already, in `http` |
+| `{ name = \"mine\", server = \"./mine --listen {address}\" }` | `--arm 'mine=./mine --listen {address}'` | a server that the lab starts, in `http` and `proxy`; `{port}` or `{address}` stands for where it has to listen, `{cpus}` for its CPU, `{root}` for a folder with a body of `reply_bytes`, names of axes for their values; of a proxy `{backend}` for the server behind it ([your own server](own-server.md)) |
+| `{ name = \"live\", pid = 1234, address = \"127.0.0.1:80\" }` | `--arm live=pid:1234@127.0.0.1:80` | a server that runs already, in `http` and `proxy` |
 | `{ name = \"old\", pollux = \"PATH\", driver = \"uring\" }` | `--arm old=pollux:PATH@uring` | another build of pollux, on epoll where no driver is named; in the job `version` `--arm old=PATH` is one too |
 | `{ name = \"bench\", command = \"bench -n {nfds}\", pattern = '([0-9]+)' }` | `--arm 'bench=bench -n {nfds}' --arm-pattern '([0-9]+)'` | a program that runs from start to end and prints its figure |
 

@@ -40,25 +40,22 @@ impl Draft {
         let experiment = keys.key("experiment", "What is run").example("\"streams\"");
         let experiment = experiment.required(&one_of("experiment", each));
         let run = Run::read(keys);
-        let is_here = |each| experiment.is_none_or(|one: &dyn Experiment| one == each);
         let mut axes = Some(BTreeMap::new());
         // Without an experiment nobody knows which axes are right: those of any pass.
-        for each in experiments::ALL {
-            keys.heading(format!("Axes of `{each}`"));
-            for axis in each.axes() {
-                if !is_here(each) {
-                    let (name, to) = (axis.name, each.name());
-                    keys.foreign(name, || {
-                        format!("the axis \"{name}\" is one of {to}, not of this experiment")
-                    });
-                    continue;
-                }
-                let values = axis.values(keys);
-                axes = axes.zip(values).map(|(mut axes, values)| {
-                    axes.insert(axis.name.to_owned(), values);
-                    axes
+        for (axis, owners) in experiments::axes() {
+            keys.heading(format!("Axes of `{}`", owners[0]));
+            if experiment.is_some_and(|one: &dyn Experiment| !owners.contains(&one)) {
+                let (name, to) = (axis.name, names(&owners));
+                keys.foreign(name, || {
+                    format!("the axis \"{name}\" is one of {to}, not of this experiment")
                 });
+                continue;
             }
+            let values = axis.values(keys, &owners[1..]);
+            axes = axes.zip(values).map(|(mut axes, values)| {
+                axes.insert(axis.name.to_owned(), values);
+                axes
+            });
         }
         REPLACED.iter().for_each(|(name, by)| keys.replaced(name, by));
         keys.replaced("arm", REPLACED_ARM);
@@ -194,34 +191,41 @@ pub(super) fn judge(
 pub(super) fn axis_flags(keys: &mut Keys<'_>) -> Option<BTreeMap<&'static str, Vec<Value>>> {
     keys.heading("Axes (a list makes a point of each value)");
     let mut given = Some(BTreeMap::new());
-    for experiment in experiments::ALL {
-        for axis in experiment.axes() {
-            let mut values = axis.flag(keys, experiment.name());
-            if let AxisKind::Either { without } = axis.kind {
-                let short = keys.key(without, format!("{experiment}: short for {}", axis.name));
-                let is_without = short.only_flag().hidden().switch();
-                if is_without == Some(true) {
-                    if keys.has(axis.name) {
-                        keys.note(without, "can't stand beside the flag that it is short for");
-                    }
-                    values = Some(vec![Value::Switch(false)]);
+    for (axis, owners) in experiments::axes() {
+        let of = names(&owners);
+        let mut values = axis.flag(keys, &of);
+        if let AxisKind::Either { without } = axis.kind {
+            let short = keys.key(without, format!("{of}: short for {}", axis.name));
+            let is_without = short.only_flag().hidden().switch();
+            if is_without == Some(true) {
+                if keys.has(axis.name) {
+                    keys.note(without, "can't stand beside the flag that it is short for");
                 }
+                values = Some(vec![Value::Switch(false)]);
             }
-            given = given.zip(values).map(|(mut given, values)| {
-                if !values.is_empty() {
-                    given.insert(axis.name, values);
-                }
-                given
-            });
         }
+        given = given.zip(values).map(|(mut given, values)| {
+            if !values.is_empty() {
+                given.insert(axis.name, values);
+            }
+            given
+        });
     }
     given
 }
 
+fn names(experiments: &[&dyn Experiment]) -> String {
+    experiments.iter().map(|each| each.name()).collect::<Vec<_>>().join(", ")
+}
+
 impl Axis {
-    /// The values of a section of a file, or the default ones.
-    fn values(&self, keys: &mut Keys<'_>) -> Option<Vec<Value>> {
-        let key = keys.key(self.name, self.about());
+    /// The values of a section of a file, or the default ones; `others` have the axis too.
+    fn values(&self, keys: &mut Keys<'_>, others: &[&dyn Experiment]) -> Option<Vec<Value>> {
+        let mut about = self.about();
+        if !others.is_empty() {
+            about += &format!(" (of {} too)", names(others));
+        }
+        let key = keys.key(self.name, about);
         match self.kind {
             AxisKind::Switch => key.switch().map(|is_on| vec![Value::Switch(is_on)]),
             _ => key.default(self.default).distinct(&self.kind(), 1..=AXIS_VALUES_MAX),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::PlannedPoint;
 use crate::arm::{Arm, ArmKind, Program};
-use crate::experiments::{Experiment, Metric, PLACES, running_fault};
+use crate::experiments::{Experiment, Metric, running_fault};
 use crate::host::programs;
 use crate::job::Job;
 use crate::stats::Direction;
@@ -26,7 +26,7 @@ pub fn faults(job: &Job) -> Vec<String> {
 fn fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> {
     let (command, more): (_, &[&str]) = match kind {
         ArmKind::Program(Program { command, .. }) => (command, &[]),
-        ArmKind::Server { command } => (command, &PLACES),
+        ArmKind::Server { command } => (command, experiment.places()),
         ArmKind::Running { pid, address } => return running_fault(*pid, *address),
         ArmKind::Build(build) if !programs::is_program(&build.program) => {
             let path = build.program.display();

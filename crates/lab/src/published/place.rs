@@ -82,10 +82,11 @@ pub(super) fn is_by_the_generator(record: &Record, row: &ResultRow) -> bool {
     row.axes.get(GENERATOR).is_none_or(|name| name == generator(record))
 }
 
-/// The name of a part of a job is free, so its experiment is told by the first axis, which no other
-/// experiment has.
+/// The name of a part of a job is free, so its experiment is told by the first axis, and by having no
+/// axis that the experiment lacks.
 fn is_of(row: &ResultRow, axes: &[Axis]) -> bool {
-    row.axes.contains_key(axes[0].name)
+    let is_known = |name: &String| name == PROCESSES || axes.iter().any(|axis| axis.name == name);
+    row.axes.contains_key(axes[0].name) && row.axes.keys().all(is_known)
 }
 
 fn generator(record: &Record) -> &str {
@@ -183,9 +184,10 @@ mod tests {
         pipes.axes = [("pipes".to_owned(), "1000".to_owned())].into();
         assert!(!found(&Record::empty(), &pipes));
         for a in experiments::ALL {
-            let holds =
-                |other: &&dyn Experiment| other.axes().iter().any(|x| x.name == a.axes()[0].name);
-            assert_eq!(experiments::ALL.iter().filter(|other| holds(other)).count(), 1, "{a}");
+            let axes = crate::axis::Axes::defaults(a.axes()).texts();
+            let row = ResultRow { axes, ..row_for_tests("epoll", Verdict::Baseline) };
+            let holds = |other: &&&dyn Experiment| is_of(&row, other.axes());
+            assert_eq!(experiments::ALL.iter().filter(holds).count(), 1, "{a}");
         }
     }
 

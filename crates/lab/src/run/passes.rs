@@ -35,7 +35,7 @@ impl Runner<'_> {
         if !self.plan.job.times_requests {
             return;
         }
-        let wanted = &is_server_of_pollux;
+        let wanted = &can_time_requests;
         let record = &mut state.record;
         let failed = self.side_pass(Pass::RequestTimes, None, wanted, &mut |label, done| {
             let Some(times) = done.request_times else { return };
@@ -117,6 +117,6 @@ fn is_counted(_: &PlannedPoint, arm: &Arm) -> bool {
     !arm.kind.is_program()
 }
 
-fn is_server_of_pollux(point: &PlannedPoint, arm: &Arm) -> bool {
-    point.experiment.is_server() && matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_))
+fn can_time_requests(point: &PlannedPoint, arm: &Arm) -> bool {
+    point.experiment.times_requests() && matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_))
 }

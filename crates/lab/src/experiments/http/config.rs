@@ -1,8 +1,8 @@
-//! Configurations of other people's servers: one worker, no log, connections kept for ever, the
+//! Configurations of other people's servers and proxies: one worker, connections kept for ever, the
 //! same body.
 //!
 //! Written into the run's private folder and nowhere else. What could make one server do less than
-//! another is set alike: none logs, none closes a kept connection within a run, none compresses.
+//! another is set alike: all log or none does, none closes a kept connection within a run, none compresses.
 
 use std::fs;
 use std::io;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::load::Load;
+use super::start::Ends;
 use crate::arm::Peer;
 
 /// Longest body that nginx takes as a word of its configuration; longer ones come from the file.
@@ -28,17 +29,17 @@ const FOR_EVER_S: u32 = 3600;
 pub(super) fn command(
     peer: Peer,
     program: &Path,
-    address: SocketAddr,
+    ends: Ends,
     load: &Load,
     folder: &Path,
 ) -> io::Result<Option<Command>> {
     let files = Files::write(folder, load)?;
     let mut command = Command::new(program);
     let text = match peer {
-        Peer::Nginx => nginx(address, load, &files),
-        Peer::Haproxy => haproxy(address, load, &files),
-        Peer::Lighttpd => lighttpd(address, load, &files),
-        Peer::H2o => h2o(address, load, &files),
+        Peer::Nginx => nginx(ends, load, &files),
+        Peer::Haproxy => haproxy(ends, load, &files),
+        Peer::Lighttpd => lighttpd(ends.listen, load, &files),
+        Peer::H2o => h2o(ends.listen, load, &files),
         _ => return Ok(None),
     };
     let config = folder.join(format!("{peer}.conf"));
@@ -73,22 +74,36 @@ fn connections(load: &Load) -> usize {
     load.connections_at_once() + CONNECTIONS_SPARE
 }
 
-fn nginx(address: SocketAddr, load: &Load, files: &Files) -> String {
+fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
     // It closes kept connections as soon as less than a sixteenth of its places is free.
-    let connections = connections(load) + connections(load) / 8;
+    let each = if behind.is_some() { 2 } else { 1 };
+    let connections = (connections(load) + connections(load) / 8) * each;
     let folder = files.folder.display();
-    let answer = match load.reply_bytes <= WORD_BYTES_MAX {
-        true => {
+    let answer = match (behind, load.reply_bytes <= WORD_BYTES_MAX) {
+        (Some(_), _) => "proxy_pass http://lab; proxy_http_version 1.1; \
+                         proxy_set_header Connection \"\";"
+            .to_owned(),
+        (None, true) => {
             format!("default_type text/plain; return 200 \"{}\";", "x".repeat(load.reply_bytes))
         }
-        false => format!("root {}; index index.html;", files.site.display()),
+        (None, false) => format!("root {}; index index.html;", files.site.display()),
     };
+    let log = match load.is_logged {
+        true => format!("{folder}/access.log"),
+        false => "off".to_owned(),
+    };
+    let upstream = behind.map_or_else(String::new, |behind| {
+        format!(
+            "  upstream lab {{ server {behind}; keepalive {connections}; keepalive_timeout \
+             {FOR_EVER_S}; keepalive_requests 1000000000; }}\n"
+        )
+    });
     // The worker of a privileged master would change its user, who may not enter the folder.
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     format!(
         "{user}daemon off;\nworker_processes 1;\npid {folder}/nginx.pid;\n\
          events {{ worker_connections {connections}; }}\n\
-         http {{\n  access_log off;\n  keepalive_timeout {FOR_EVER_S};\n  \
+         http {{\n{upstream}  access_log {log};\n  keepalive_timeout {FOR_EVER_S};\n  \
          keepalive_requests 1000000000;\n  \
          client_body_temp_path {folder}/nginx-body;\n  proxy_temp_path {folder}/nginx-proxy;\n  \
          fastcgi_temp_path {folder}/nginx-fastcgi;\n  uwsgi_temp_path {folder}/nginx-uwsgi;\n  \
@@ -97,15 +112,27 @@ fn nginx(address: SocketAddr, load: &Load, files: &Files) -> String {
     )
 }
 
-fn haproxy(address: SocketAddr, load: &Load, files: &Files) -> String {
+fn haproxy(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
     let (connections, body) = (connections(load), files.body.display());
+    let answer = match behind {
+        Some(behind) => {
+            let log = match load.is_logged {
+                true => "log stdout format raw local0\n  option httplog\n  ",
+                false => "",
+            };
+            format!(
+                "{log}default_backend lab\nbackend lab\n  http-reuse always\n  server lab {behind}\n"
+            )
+        }
+        None => format!("http-request return status 200 content-type text/plain file {body}\n"),
+    };
     format!(
         "global\n  nbthread 1\n  maxconn {connections}\n  no strict-limits\n\
          defaults\n  mode http\n  timeout connect 5s\n  timeout client {FOR_EVER_S}s\n  \
          timeout server {FOR_EVER_S}s\n  timeout http-request {FOR_EVER_S}s\n  \
          timeout http-keep-alive {FOR_EVER_S}s\n\
          frontend lab\n  bind {address} backlog 4096\n  maxconn {connections}\n  \
-         http-request return status 200 content-type text/plain file {body}\n"
+         {answer}"
     )
 }
 

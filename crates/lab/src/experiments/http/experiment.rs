@@ -5,7 +5,7 @@ use std::time::Duration;
 use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 
-use super::{Generator, Served};
+use super::{Generator, PLACES, Role, Served};
 use crate::arm::{ArmKind, Peer};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
@@ -25,16 +25,35 @@ const PROCESSES_MAX: u64 = 16;
 /// Other people's generators look ten times a second whether they should end.
 const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 
+/// Of servers and proxies.
+pub(crate) const CONNECTIONS: Axis = Axis {
+    name: "connections",
+    about: "connections of the load generator, each with its next request as soon as the last is \
+            answered",
+    original: Some("ab -c"),
+    kind: AxisKind::Count(1, 60_000),
+    default: "64,256,1000",
+};
+/// Likewise.
+pub(crate) const KEEPALIVE: Axis = Axis {
+    name: "keepalive",
+    about: "whether connections are kept; without (--no-keepalive), each request has its own",
+    original: Some("ab -k"),
+    kind: AxisKind::Either { without: "no_keepalive" },
+    default: "true",
+};
+/// Likewise.
+pub(crate) const REPLY_BYTES: Axis = Axis {
+    name: "reply_bytes",
+    about: "length of the body of each reply",
+    original: Some("dphttpd --msgsize"),
+    kind: AxisKind::Count(1, 65_536),
+    default: "128",
+};
+
 /// The server's descriptors are its connections.
 const AXES: &[Axis] = &[
-    Axis {
-        name: "connections",
-        about: "connections of the load generator, each with its next request as soon as the last \
-                is answered",
-        original: Some("ab -c"),
-        kind: AxisKind::Count(1, 60_000),
-        default: "64,256,1000",
-    },
+    CONNECTIONS,
     Axis {
         name: "pipeline",
         about: "requests that a connection sends at once",
@@ -42,13 +61,7 @@ const AXES: &[Axis] = &[
         kind: AxisKind::Count(1, 256),
         default: "1",
     },
-    Axis {
-        name: "keepalive",
-        about: "whether connections are kept; without (--no-keepalive), each request has its own",
-        original: Some("ab -k"),
-        kind: AxisKind::Either { without: "no_keepalive" },
-        default: "true",
-    },
+    KEEPALIVE,
     Axis {
         name: "dead",
         about: "connections beside the active ones that send one request and are silent then",
@@ -56,13 +69,7 @@ const AXES: &[Axis] = &[
         kind: AxisKind::Count(0, 500_000),
         default: "0",
     },
-    Axis {
-        name: "reply_bytes",
-        about: "length of the body of each reply",
-        original: Some("dphttpd --msgsize"),
-        kind: AxisKind::Count(1, 65_536),
-        default: "128",
-    },
+    REPLY_BYTES,
     Axis {
         name: "path",
         about: "what is asked for; servers of your own may answer elsewhere than at /",
@@ -141,7 +148,11 @@ impl Experiment for Http {
         &[Peer::RawEpoll, Peer::RawUring, Peer::Nginx, Peer::Haproxy, Peer::H2o, Peer::Lighttpd]
     }
 
-    fn is_server(&self) -> bool {
+    fn places(&self) -> &'static [&'static str] {
+        &PLACES
+    }
+
+    fn times_requests(&self) -> bool {
         true
     }
 
@@ -204,7 +215,7 @@ impl Experiment for Http {
         spec: &RunSpec,
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
-        Ok(Box::new(Served::start(spec, is_interrupted)?))
+        Ok(Box::new(Served::start(spec, Role::Answers, is_interrupted)?))
     }
 
     fn has_processes(&self) -> bool {
@@ -217,7 +228,7 @@ impl Experiment for Http {
         _: &mut dyn FnMut(&Interval),
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Done, MeasureError> {
-        super::measure(spec, is_interrupted)
+        super::measure(spec, Role::Answers, is_interrupted)
     }
 }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 use pollux_processes::{Tree, listener};
 
 use super::load::Load;
+use super::start::Ends;
 use crate::axis::Axes;
 use crate::error::MeasureError;
 
@@ -18,6 +19,10 @@ use crate::error::MeasureError;
 /// 127.0.0.1; the same with the address before it; the CPU that the server is kept on; a folder with
 /// a body of `reply_bytes` at the path that is asked for.
 pub(crate) const PLACES: [&str; 4] = ["port", "address", "cpus", "root"];
+
+/// The same of a proxy, with the address of the server behind it, and the port of that.
+pub(crate) const PLACES_OF_PROXY: [&str; 6] =
+    ["port", "address", "cpus", "root", "backend", "backend_port"];
 
 /// A command line, ready to be started.
 pub(super) struct CommandLine {
@@ -28,7 +33,7 @@ pub(super) struct CommandLine {
 }
 
 impl CommandLine {
-    /// Of `line`, for a server that has to listen at `address` on `cpu`; files for it are written
+    /// Of `line`, for a server that has to listen at its end on `cpu`; files for it are written
     /// into `folder`.
     ///
     /// # Errors
@@ -37,15 +42,19 @@ impl CommandLine {
         line: &str,
         axes: &Axes,
         load: &Load,
-        address: SocketAddr,
+        ends: Ends,
         cpu: usize,
         folder: &Path,
     ) -> Result<Self, MeasureError> {
         let setup = |cause| MeasureError::Setup { what: format!("the files for {line}"), cause };
         let root = write_site(folder, load).map_err(setup)?;
         let mut values = axes.texts();
-        let places = [address.port().to_string(), address.to_string(), cpu.to_string(), root];
-        values.extend(PLACES.map(str::to_owned).into_iter().zip(places));
+        let at = |address: SocketAddr| [address.port().to_string(), address.to_string()];
+        let [port, address] = at(ends.listen);
+        let places = [port, address, cpu.to_string(), root].into_iter();
+        let behind = ends.behind.map(at).map(|[port, address]| [address, port]);
+        let places = places.chain(behind.into_iter().flatten());
+        values.extend(PLACES_OF_PROXY.map(str::to_owned).into_iter().zip(places));
         let words =
             shell_words::split(line).map_err(|error| MeasureError::Spec(error.to_string()))?;
         let words: Vec<String> = words.iter().map(|word| filled(word, &values)).collect();

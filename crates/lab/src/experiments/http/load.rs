@@ -1,6 +1,6 @@
 //! What the load of one run is: the axes as numbers.
 
-use super::{Generator, is_split};
+use super::{Generator, Role, is_split};
 use crate::error::MeasureError;
 use crate::experiments::PROCESSES;
 use crate::measure::RunSpec;
@@ -8,6 +8,8 @@ use crate::measure::RunSpec;
 /// The axes of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Load {
+    /// What the measured side does with a request.
+    pub(super) role: Role,
     /// Connections of the generator.
     pub(super) connections: usize,
     /// Requests that one of them sends at once.
@@ -22,6 +24,8 @@ pub(super) struct Load {
     pub(super) reply_bytes: usize,
     /// What is asked for.
     pub(super) path: String,
+    /// Whether a line of each answer is written to a log.
+    pub(super) is_logged: bool,
     /// Server processes that share the port.
     pub(super) processes: usize,
     /// What makes the load.
@@ -29,18 +33,21 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The load of a run.
-    pub(super) fn of(spec: &RunSpec) -> Result<Self, MeasureError> {
+    /// The load of a run. Where an experiment lacks an axis, nothing of it is asked for.
+    pub(super) fn of(spec: &RunSpec, role: Role) -> Result<Self, MeasureError> {
+        let count = |axis, otherwise| spec.axes.get(axis).map_or(otherwise, |_| spec.count(axis));
         Ok(Self {
+            role,
             connections: spec.count("connections"),
-            pipeline: spec.count("pipeline"),
+            pipeline: count("pipeline", 1),
             is_kept_alive: spec.axes.is_on("keepalive"),
-            dead: spec.count("dead"),
+            dead: count("dead", 0),
             is_split: is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes"),
-            path: spec.word("path").to_owned(),
-            processes: if spec.axes.get(PROCESSES).is_some() { spec.count(PROCESSES) } else { 1 },
-            generator: generator(spec.word("generator"))?,
+            path: spec.axes.word("path").unwrap_or("/").to_owned(),
+            is_logged: spec.axes.is_on("log"),
+            processes: count(PROCESSES, 1),
+            generator: spec.axes.word("generator").map_or(Ok(Generator::Pollux), generator)?,
         })
     }
 

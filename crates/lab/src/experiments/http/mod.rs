@@ -30,19 +30,29 @@ mod subject;
 mod times;
 mod wrk;
 
-pub(crate) use experiment::Http;
 use experiment::is_split;
+pub(crate) use experiment::{CONNECTIONS, Http, KEEPALIVE, REPLY_BYTES};
 pub use generators::Generator;
 
-pub(crate) use foreign::{PLACES, running_fault};
+use foreign::PLACES;
+pub(crate) use foreign::{PLACES_OF_PROXY, running_fault};
 pub(crate) use generator::missing as missing_generator;
-use subject::Served;
+pub(crate) use subject::Served;
 
 use crowd::DeadCrowd;
 use generator::Counted;
 use load::Load;
 use server::Server;
 use times::TimesSocket;
+
+/// What the measured side does with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// It answers.
+    Answers,
+    /// It passes the request on to a server of the lab, which is none of the measured side.
+    PassesOn,
+}
 
 /// Runs one arm once.
 ///
@@ -51,12 +61,13 @@ use times::TimesSocket;
 /// run is interrupted. Both are ended in any case.
 pub(crate) fn measure(
     spec: &RunSpec,
+    role: Role,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    let load = Load::of(spec)?;
-    let [server_cpu, generator_cpu] = turns::cpus()?;
-    let mut server = Server::start(spec, &load, server_cpu, is_interrupted)?;
-    turns::pin(generator_cpu)?;
+    let load = Load::of(spec, role)?;
+    let cpus = turns::cpus()?;
+    let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
+    turns::pin(cpus[1])?;
     let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
     server.leaves_out(&dead.pids());
     if !spec.ramp_time().is_zero() {

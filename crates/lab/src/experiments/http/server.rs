@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use pollux_load::{Answered, AskError, Target, ask};
 use pollux_processes::{Program, Tree, listener, threads_of};
 
-use super::foreign;
 use super::load::Load;
-use super::start::{setup, started};
+use super::start::{Ends, backend, setup, started};
 use super::times::TimesSocket;
+use super::{Role, foreign};
 use crate::arm::ArmKind;
 use crate::error::{MeasureError, in_words};
 use crate::measure::{Pass, RunSpec};
@@ -62,6 +62,8 @@ pub(super) struct Server {
     pub(super) findings: BTreeMap<String, String>,
     /// How many of its processes had ended when it had answered.
     ended_before: u64,
+    /// Of a proxy: the server behind it. It ends last.
+    backend: Option<Program>,
 }
 
 impl Server {
@@ -70,19 +72,26 @@ impl Server {
     pub(super) fn start(
         spec: &RunSpec,
         load: &Load,
-        cpu: usize,
+        [cpu, generator_cpu]: [usize; 2],
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
         if let ArmKind::Running { pid, address } = spec.arm {
             return Self::attach(pid, address, load, cpu);
         }
+        // Before the tree, which leaves out what is there already.
+        let backend = match load.role {
+            Role::PassesOn => Some(backend(load, generator_cpu)?),
+            Role::Answers => None,
+        };
+        let (backend, behind) = backend.unzip();
         turns::pin(cpu)?;
         let mut tree = Tree::of_this_process()?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         // Of several processes each has but a part of the requests.
         let is_timing = spec.pass == Pass::RequestTimes && load.processes == 1;
         let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
-        let (mut first, address) = started(spec, load, cpu, any, times.as_ref())?;
+        let (mut first, address) =
+            started(spec, load, cpu, Ends { listen: any, behind }, times.as_ref())?;
         let url = format!("http://{address}{}", load.path);
         let answered = first_answer(&mut first, &mut tree, address, &url, is_interrupted)?;
         let asked = match spec.arm {
@@ -101,10 +110,10 @@ impl Server {
         let mut processes = vec![first];
         // Each says by itself that it listens; who answers on the port is the kernel's choice.
         for _ in 1..load.processes {
-            processes.push(started(spec, load, cpu, address, None)?.0);
+            processes.push(started(spec, load, cpu, Ends { listen: address, behind }, None)?.0);
         }
         let mut server = Self::of(name, processes, tree, address, asked, answered, load);
-        (server.is_daemon, server.times) = (is_daemon, times);
+        (server.is_daemon, server.times, server.backend) = (is_daemon, times, backend);
         server.mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
         // Most stay where they were started; some choose CPUs themselves.
         if let Err((pid, errno)) = server.tree.pin(cpu) {
@@ -167,7 +176,7 @@ impl Server {
                         for each request; --no-keepalive asks all arms for the same";
             findings.insert("closes".to_owned(), text.to_owned());
         }
-        let (is_daemon, mechanism, times) = (false, None, None);
+        let (is_daemon, mechanism, times, backend) = (false, None, None, None);
         Self {
             name,
             processes,
@@ -180,6 +189,7 @@ impl Server {
             times,
             findings,
             ended_before,
+            backend,
         }
     }
 
@@ -328,6 +338,8 @@ mod tests {
             reply_bytes: 128,
             path: "/x".to_owned(),
             processes: 1,
+            role: Role::Answers,
+            is_logged: false,
             generator: Generator::Pollux,
         };
         let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };

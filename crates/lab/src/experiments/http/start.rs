@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
+use pollux_poller::Mechanism;
 use pollux_processes::Program;
 
 use super::config;
@@ -22,6 +23,13 @@ use crate::measure::RunSpec;
 /// How long a server may take until it says where it listens.
 const READY_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Where a server listens, and where a proxy finds the server behind it.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) listen: SocketAddr,
+    pub(super) behind: Option<SocketAddr>,
+}
+
 /// What is started, and how its address becomes known.
 struct Start {
     name: String,
@@ -35,10 +43,10 @@ pub(super) fn started(
     spec: &RunSpec,
     load: &Load,
     cpu: usize,
-    listen: SocketAddr,
+    ends: Ends,
     times: Option<&TimesSocket>,
 ) -> Result<(Program, SocketAddr), MeasureError> {
-    let mut start = start(spec, load, cpu, listen, times)?;
+    let mut start = start(spec, load, cpu, ends, times)?;
     start.command.stdin(Stdio::null());
     let mut process = match &spec.arm {
         ArmKind::Server { .. } => Program::start_hearing_all(&start.name, start.command)?,
@@ -71,25 +79,22 @@ fn start(
     spec: &RunSpec,
     load: &Load,
     cpu: usize,
-    listen: SocketAddr,
+    ends: Ends,
     times: Option<&TimesSocket>,
 ) -> Result<Start, MeasureError> {
     if let ArmKind::Server { command } = &spec.arm {
-        return start_foreign(command, spec, load, cpu);
+        return start_foreign(command, spec, load, cpu, ends.behind);
     }
-    let listen = listen.to_string();
-    let itself = || std::env::current_exe().map_err(|cause| setup("this program's path", cause));
     if let Some(driver) = spec.arm.driver() {
         let program = spec.arm.build().map_or_else(itself, |build| Ok(build.program.clone()))?;
-        let mut command = Command::new(program);
-        command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
-        command.args(["--listen", &listen, "--poller", driver.name(), "--threads", "1"]);
+        if let Some(behind) = ends.behind {
+            let command = proxy(&program, driver, cpu, behind, load, &spec.scratch);
+            return Ok(Start { name: "pollux proxy".to_owned(), command, address: None });
+        }
+        let mut command = serve(&program, driver, cpu, ends.listen, load);
         if load.processes > 1 {
             command.args(["--listeners", "shared"]);
         }
-        command.args(["--pin", &cpu.to_string()]);
-        // As the others are told: no run is longer.
-        command.args(["--idle-timeout", "1h"]);
         if load.is_split {
             command.arg("--split-reply");
         }
@@ -102,7 +107,7 @@ fn start(
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
         Some(floor @ (Peer::RawEpoll | Peer::RawUring)) => {
             let mut command = Command::new(itself()?);
-            command.args(["lab", "floor", floor.name(), "--listen", &listen]);
+            command.args(["lab", "floor", floor.name(), "--listen", &ends.listen.to_string()]);
             command.args(["--reply", &load.reply_bytes.to_string()]);
             if !load.is_kept_alive {
                 command.arg("--close");
@@ -112,11 +117,64 @@ fn start(
         Some(peer) if load.processes > 1 => {
             Err(MeasureError::Spec(format!("{peer} in several processes")))
         }
-        Some(peer) => start_peer(peer, load, &spec.scratch),
+        Some(peer) => start_peer(peer, load, &spec.scratch, ends.behind),
     }
 }
 
-fn start_peer(peer: Peer, load: &Load, scratch: &Path) -> Result<Start, MeasureError> {
+/// The server behind a proxy, on its own CPU: the same for every arm, and the cheapest that works on
+/// every kernel.
+pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), MeasureError> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut command = serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut process = Program::start("the server behind the proxy", command)?;
+    let (address, _) = announced(&mut process)?;
+    Ok((process, address))
+}
+
+fn itself() -> Result<PathBuf, MeasureError> {
+    std::env::current_exe().map_err(|cause| setup("this program's path", cause))
+}
+
+fn serve(program: &Path, driver: Driver, cpu: usize, listen: SocketAddr, load: &Load) -> Command {
+    let mut command = Command::new(program);
+    command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
+    on_one_thread(&mut command, driver, cpu, listen);
+    command
+}
+
+/// With its limits and deadlines.
+fn proxy(
+    program: &Path,
+    driver: Driver,
+    cpu: usize,
+    behind: SocketAddr,
+    load: &Load,
+    scratch: &Path,
+) -> Command {
+    let mut command = Command::new(program);
+    command.arg("proxy").args(["--backend", &behind.to_string()]);
+    on_one_thread(&mut command, driver, cpu, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    command.args(["--upstream-idle-timeout", "1h"]);
+    command.args(["--upstream-idle-max", &load.connections.to_string()]);
+    if load.is_logged {
+        command.arg("--access-log").arg(scratch.join(format!("proxy-{}.log", std::process::id())));
+    }
+    command
+}
+
+fn on_one_thread(command: &mut Command, driver: Driver, cpu: usize, listen: SocketAddr) {
+    command.args(["--listen", &listen.to_string(), "--poller", driver.name(), "--threads", "1"]);
+    // As the others are told: no run is longer.
+    command.args(["--pin", &cpu.to_string(), "--idle-timeout", "1h"]);
+}
+
+fn start_peer(
+    peer: Peer,
+    load: &Load,
+    scratch: &Path,
+    behind: Option<SocketAddr>,
+) -> Result<Start, MeasureError> {
     let name = peer.name().to_owned();
     let missing = programs::missing(peer.name(), peer.package().unwrap_or_default());
     let program: PathBuf = programs::find(peer.name()).ok_or_else(|| MeasureError::Program {
@@ -126,7 +184,9 @@ fn start_peer(peer: Peer, load: &Load, scratch: &Path) -> Result<Start, MeasureE
     let folder = scratch.join(peer.name());
     let address = free_address()?;
     let command = std::fs::create_dir_all(&folder)
-        .and_then(|()| config::command(peer, &program, address, load, &folder))
+        .and_then(|()| {
+            config::command(peer, &program, Ends { listen: address, behind }, load, &folder)
+        })
         .map_err(|cause| setup("a configuration", cause))?;
     let command = command.ok_or_else(|| MeasureError::Spec(format!("{peer} is no server")))?;
     Ok(Start { name, command, address: Some(address) })
@@ -138,6 +198,7 @@ fn start_foreign(
     spec: &RunSpec,
     load: &Load,
     cpu: usize,
+    behind: Option<SocketAddr>,
 ) -> Result<Start, MeasureError> {
     if load.processes > 1 {
         return Err(MeasureError::Spec("a server of the user in several processes".to_owned()));
@@ -145,7 +206,7 @@ fn start_foreign(
     let address = free_address()?;
     let folder = spec.scratch.join(format!("server-{}", std::process::id()));
     let CommandLine { name, command } =
-        CommandLine::new(line, &spec.axes, load, address, cpu, &folder)?;
+        CommandLine::new(line, &spec.axes, load, Ends { listen: address, behind }, cpu, &folder)?;
     Ok(Start { name, command, address: Some(address) })
 }
 
@@ -165,7 +226,7 @@ fn free_address() -> Result<SocketAddr, MeasureError> {
 const NO_ADDRESS: &str = "did not say where it listens; expected a pollux that has `serve`, which \
                           prints \"http://ADDRESS:PORT\" when it is ready";
 
-/// The address and what stands in brackets behind it: `…: http://127.0.0.1:8080 (epoll-et)`.
+/// The address and what stands in brackets behind it: `…: http://127.0.0.1:8080 to … (epoll-et)`.
 fn announced(process: &mut Program) -> Result<(SocketAddr, Option<String>), MeasureError> {
     let start = Instant::now();
     loop {
@@ -182,14 +243,12 @@ fn announced(process: &mut Program) -> Result<(SocketAddr, Option<String>), Meas
 fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
     let (_, rest) = line.split_once("http://")?;
     let (address, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    let words = rest.trim().strip_prefix('(').and_then(|words| words.split_once(')'));
+    let words = rest.split_once('(').and_then(|(_, words)| words.split_once(')'));
     Some((address.trim_end_matches('/').parse().ok()?, words.map(|(words, _)| words.to_owned())))
 }
 
 #[cfg(test)]
 mod tests {
-    use pollux_poller::Mechanism;
-
     use super::*;
 
     #[test]
@@ -197,6 +256,9 @@ mod tests {
         let line = "pollux serve: http://127.0.0.1:8080 (epoll-et, 1 thread)";
         let (address, words) = address_in(line).expect("an address");
         assert_eq!((address.port(), words.as_deref()), (8080, Some("epoll-et, 1 thread")));
+        let line = "pollux proxy: http://127.0.0.1:80 to 127.0.0.1:81 (uring, 1 thread)";
+        let (address, words) = address_in(line).expect("an address");
+        assert_eq!((address.port(), words.as_deref()), (80, Some("uring, 1 thread")));
         assert_eq!(address_in("ready on http://[::1]:81/").map(|found| found.1), Some(None));
         assert_eq!(address_in("listening on 8080"), None);
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pollux_load::Turns;
 
+use super::Role;
 use super::crowd::DeadCrowd;
 use super::load::Load;
 use super::own;
@@ -45,12 +46,13 @@ impl<'a> Served<'a> {
     /// Starts the server of the arm and opens all connections to it.
     pub(crate) fn start(
         spec: &RunSpec,
+        role: Role,
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
-        let load = Load::of(spec)?;
-        let [server_cpu, generator_cpu] = turns::cpus()?;
-        let mut server = Server::start(spec, &load, server_cpu, is_interrupted)?;
-        turns::pin(generator_cpu)?;
+        let load = Load::of(spec, role)?;
+        let cpus = turns::cpus()?;
+        let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
+        turns::pin(cpus[1])?;
         let dead = DeadCrowd::open(load.dead, server.address, &load.path, is_interrupted)?;
         server.leaves_out(&dead.pids());
         let plan = own::plan(&load, &server.asked);

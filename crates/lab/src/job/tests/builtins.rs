@@ -150,7 +150,7 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
         error,
         "\"quik\" is no job; expected a path to a .toml file, a built-in job (quick, seed0, \
          seed1, chain, http, dead, seed2, herd, seed4, version) or an experiment (streams, pipes, chain, \
-         http, herd); did you mean \"quick\"?"
+         http, proxy, herd); did you mean \"quick\"?"
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
     assert!(error.starts_with("JOB: no/such/file.toml: No such file"), "{error}");
