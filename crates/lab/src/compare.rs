@@ -12,7 +12,8 @@
 
 use std::fmt;
 
-use pollux_report::terminal::{Page, Piece, Style};
+use pollux_report::terminal::Page;
+use pollux_report::{Cell, Table, Tone};
 use serde::Serialize;
 
 use crate::judge::{change_in_words, effect_in_words};
@@ -155,26 +156,26 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
 #[must_use]
 pub fn table(rows: &[Compared]) -> String {
     let estimate = |[ratio, low, high]: [f64; 3]| format!("{ratio:.3} [{low:.3}, {high:.3}]");
-    let heading = ["experiment, point", "arm", "before", "after", "change", "verdict"];
-    let line = |cells: [String; 6]| cells.map(|cell| Piece::new(&cell, Style::Plain)).into();
-    let mut lines = vec![line(heading.map(str::to_owned))];
-    lines.extend(rows.iter().map(|row| {
+    let headings = ["experiment, point", "arm", "before", "after", "change", "verdict"];
+    let mut table = Table::new(headings);
+    for row in rows {
         let change = row.ratio.map(|[ratio, low, high]| change_in_words(ratio, low, high));
-        line([
+        let cells = [
             format!("{}, {}", row.experiment, row.point),
             row.arm.clone(),
             estimate(row.before),
             row.after.map_or("not measured".to_owned(), estimate),
             change.unwrap_or_default(),
             row.words(),
-        ])
-    }));
+        ];
+        table.row(cells.map(|text| Cell::text(&text)));
+    }
     let mut page = Page::new(usize::MAX, false);
-    page.grid(lines);
+    page.table(&table);
     let about =
         "ratios to each run's own baseline and the change between them, with 95 % intervals";
-    page.words(about, Style::Plain);
-    page.words(&sensitivity(rows), Style::Plain);
+    page.words(about, Tone::Plain);
+    page.words(&sensitivity(rows), Tone::Plain);
     page.finish()
 }
 

@@ -6,15 +6,13 @@
 
 #![forbid(unsafe_code)]
 
-mod label;
+pub mod chart;
+pub mod markdown;
 pub mod markup;
 pub mod number;
 mod page;
-mod scale;
-mod svg;
+mod table;
 pub mod terminal;
 
-pub use label::spread;
 pub use page::{page, page_with_script};
-pub use scale::Scale;
-pub use svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};
+pub use table::{Cell, Table, Tone};

@@ -1,9 +1,19 @@
-//! HTML text, tables and boxes.
+//! HTML text and boxes.
 //!
 //! What is written here is well-formed XML as well, which is how tests check a whole page. No text of
 //! a result may reach a page around [`escape`].
 
-use std::fmt::Write as _;
+use std::fmt;
+
+/// How text comes into templates.
+#[derive(Clone, Copy)]
+pub(crate) struct Escape;
+
+impl askama::filters::Escaper for Escape {
+    fn write_escaped_str<W: fmt::Write>(&self, mut to: W, text: &str) -> fmt::Result {
+        to.write_str(&escape(text))
+    }
+}
 
 /// Text that is safe in an element and in a quoted attribute, of HTML and of XML.
 ///
@@ -46,142 +56,6 @@ pub fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// One cell of a [`Table`].
-pub struct Cell {
-    html: String,
-    class: &'static str,
-    title: Option<String>,
-    sort_key: Option<f64>,
-}
-
-impl Cell {
-    /// Words.
-    #[must_use]
-    pub fn text(text: &str) -> Self {
-        Self { html: escape(text), class: "", title: None, sort_key: None }
-    }
-
-    /// Words of a fixed width, such as a command.
-    #[must_use]
-    pub fn code(text: &str) -> Self {
-        Self { html: format!("<code>{}</code>", escape(text)), ..Self::text("") }
-    }
-
-    /// A figure as shown, and the number that the table is sorted by.
-    #[must_use]
-    pub fn number(shown: &str, value: f64) -> Self {
-        let sort_key = Some(value).filter(|value| value.is_finite());
-        Self { html: escape(shown), class: "num", title: None, sort_key }
-    }
-
-    /// A figure as shown, in a table that nobody sorts.
-    #[must_use]
-    pub fn figure(shown: &str) -> Self {
-        Self { class: "num", ..Self::text(shown) }
-    }
-
-    /// A greyed word in place of a figure, with the reason.
-    #[must_use]
-    pub fn missing(word: &str, reason: &str) -> Self {
-        let title = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
-        Self { html: escape(word), class: "num na", title, sort_key: None }
-    }
-
-    /// A stretch of a plot that is drawn row by row, and the number that the table is sorted by.
-    #[must_use]
-    pub fn drawn(svg: &str, sort_key: Option<f64>) -> Self {
-        Self { html: svg.to_owned(), class: "plot", title: None, sort_key }
-    }
-
-    /// The same cell with a class.
-    #[must_use]
-    pub fn class(self, class: &'static str) -> Self {
-        Self { class, ..self }
-    }
-
-    /// The same cell with words for the pointer.
-    #[must_use]
-    pub fn title(self, title: &str) -> Self {
-        Self { title: Some(title.to_owned()), ..self }
-    }
-
-    fn write(&self, out: &mut String) {
-        out.push_str("<td");
-        if !self.class.is_empty() {
-            let _ = write!(out, " class=\"{}\"", self.class);
-        }
-        if let Some(title) = &self.title {
-            let _ = write!(out, " title=\"{}\"", escape(title));
-        }
-        if let Some(key) = self.sort_key {
-            let _ = write!(out, " data-sort=\"{key}\"");
-        }
-        let _ = write!(out, ">{}</td>", self.html);
-    }
-}
-
-/// A table; unless it is a plot it scrolls inside its own box when the window is narrow.
-pub struct Table {
-    out: String,
-    columns: usize,
-}
-
-impl Table {
-    /// Starts a table. A heading that begins with `#` stands over figures.
-    #[must_use]
-    pub fn new(headings: &[&str]) -> Self {
-        Self::begin("<table>", headings)
-    }
-
-    /// Starts one whose third column draws: it is as wide as the page and breaks its rows in two
-    /// where that is narrow.
-    #[must_use]
-    pub fn plot(headings: &[&str; 5]) -> Self {
-        Self::begin("<table class=\"rows\">", headings)
-    }
-
-    fn begin(tag: &str, headings: &[&str]) -> Self {
-        let mut out = format!("{tag}<thead><tr>");
-        for heading in headings {
-            let (class, words) = match heading.strip_prefix('#') {
-                Some(words) => (" class=\"num\"", words),
-                None => ("", *heading),
-            };
-            let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(words));
-        }
-        out.push_str("</tr></thead><tbody>");
-        Self { out, columns: headings.len() }
-    }
-
-    /// Starts a group of rows under a line of its own.
-    pub fn group(&mut self, label: &str) {
-        let _ = write!(
-            self.out,
-            "</tbody><tbody><tr class=\"group\"><th scope=\"colgroup\" colspan=\"{}\">{}</th></tr>",
-            self.columns,
-            escape(label)
-        );
-    }
-
-    /// Adds a row.
-    pub fn row(&mut self, cells: &[Cell]) {
-        assert_eq!(cells.len(), self.columns, "a row has a cell for each heading");
-        self.out.push_str("<tr>");
-        for cell in cells {
-            cell.write(&mut self.out);
-        }
-        self.out.push_str("</tr>");
-    }
-
-    /// The table's markup.
-    #[must_use]
-    pub fn finish(self) -> String {
-        // A group line closes the body before it, which is empty when it is the first.
-        let table = self.out.replace("<tbody></tbody>", "") + "</tbody></table>\n";
-        if table.starts_with("<table>") { scroll("table", &table) } else { table }
-    }
-}
-
 /// Words that open something: a table under a chart, the rest of a long list.
 #[must_use]
 pub fn details(summary: &str, body: &str) -> String {
@@ -198,10 +72,27 @@ pub fn notes(lines: &[String]) -> String {
     format!("<ul class=\"notes\">{items}</ul>\n")
 }
 
-/// A section of the page with its heading.
+/// A section of the page with its heading, which begins with a capital.
 #[must_use]
 pub fn section(id: &str, heading: &str, body: &str) -> String {
-    format!("<section id=\"{id}\"><h2>{}</h2>\n{body}</section>\n", escape(heading))
+    format!("<section id=\"{id}\"><h2>{}</h2>\n{body}</section>\n", escape(&capital(heading)))
+}
+
+/// The text with a capital at its start.
+#[must_use]
+pub fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
+
+/// A box with a heading, what is to be known of it, and the rest.
+#[must_use]
+pub fn card_of(heading: &str, about: &str, body: &str) -> String {
+    let about = match about {
+        "" => String::new(),
+        about => format!("<p class=\"dim\">{}</p>", escape(about)),
+    };
+    card(&format!("<h3>{}</h3>{about}{body}", escape(heading)))
 }
 
 /// Names with values beside each other, in one strip. What is not known is greyed.
@@ -229,18 +120,5 @@ mod tests {
     fn text_cannot_become_markup() {
         assert_eq!(escape("<a b='c'>&\"\u{1b}"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;\u{fffd}");
         assert_eq!(escape_json("\"</script><!--\""), "\"\\u003c/script\\u003e\\u003c!--\"");
-    }
-
-    #[test]
-    fn a_table_has_its_groups_in_bodies() {
-        let mut table = Table::new(&["a", "#b"]);
-        table.group("first");
-        table.row(&[Cell::text("x"), Cell::missing("n/a", "why \"so\"")]);
-        let html = table.finish();
-        assert!(!html.contains("<tbody></tbody>"), "{html}");
-        assert!(
-            html.contains("<td class=\"num na\" title=\"why &quot;so&quot;\">n/a</td>"),
-            "{html}"
-        );
     }
 }

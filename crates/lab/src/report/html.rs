@@ -2,7 +2,8 @@
 //!
 //! Called through `report::html`.
 
-use super::markup::escape;
+use pollux_report::markup::escape;
+
 use super::section::{head, herd, machine, results, runs, seed, server, times, why};
 use super::view::{Arms, Comparison};
 use super::words;

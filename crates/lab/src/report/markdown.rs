@@ -5,11 +5,15 @@
 
 use std::fmt::Write as _;
 
-use super::section::{herd_markdown, seed};
-use super::view::{self, Comparison, Panel};
-use super::{number, words};
+use pollux_report::markdown::escape;
+use pollux_report::markup::capital;
+use pollux_report::{Cell, Table};
+
+use super::section::{herd, results::matrix, seed, times};
+use super::view::{self, Arms, Comparison};
+use super::words;
 use crate::published;
-use crate::record::{Record, ResultRow, Verdict};
+use crate::record::{Record, Verdict};
 
 /// The record as Markdown: answers, trust, one table for each point or curve, the command.
 #[must_use]
@@ -25,16 +29,21 @@ pub fn markdown(record: &Record) -> String {
     }
     let _ = writeln!(out, "\n{}\n", trust(record));
     for comparison in Comparison::all(record) {
-        let _ = writeln!(out, "### {}\n", escape(&words::capital(&comparison.heading())));
-        let panels = comparison.panels();
-        panels.iter().for_each(|panel| matrix(&mut out, panel));
-        if panels.is_empty() {
-            comparison.points().iter().for_each(|point| table(&mut out, &comparison, point));
-        }
+        let _ = writeln!(out, "### {}\n", escape(&capital(&comparison.heading())));
+        out += &match comparison.panels() {
+            panels if panels.is_empty() => points(&comparison).markdown(),
+            panels => matrix(record, &comparison, &panels, panels[0].axis).markdown(),
+        };
     }
-    herd_markdown::herd(&mut out, record, escape);
+    let herds = herd::tables(record, &Arms::of(record)).into_iter();
+    for (heading, about, table) in herds.collect::<Vec<_>>() {
+        let _ = writeln!(out, "### {}\n\n{}\n", escape(&heading), escape(about));
+        out += &table.markdown();
+    }
     beside_the_seed(&mut out, record);
-    inside_the_server(&mut out, record);
+    if let Some((heading, about, table)) = times::summary(record) {
+        let _ = writeln!(out, "### {heading}\n\n{about}\n\n{}", table.markdown());
+    }
     remarks(&mut out, record);
     let _ = writeln!(
         out,
@@ -52,46 +61,20 @@ fn trust(record: &Record) -> String {
     format!("**{badge}** · {}", items.collect::<Vec<_>>().join(" · "))
 }
 
-fn table(out: &mut String, comparison: &Comparison<'_>, point: &str) {
-    let (unit, baseline) = (escape(comparison.unit()), escape(comparison.baseline()));
-    let _ = writeln!(
-        out,
-        "**{}**\n\n| arm | {unit} (95 % CI) | vs {baseline} | verdict | notes |",
-        escape(point)
-    );
-    out.push_str("|:--|--:|--:|:--|:--|\n");
-    for row in comparison.at(point) {
-        let verdict = words::judgement(row);
-        let (value, ratio) = (words::value(row), words::ratio_and_interval(row));
-        let notes = escape(&words::row_notes(row));
-        let _ = writeln!(out, "| {} | {value} | {ratio} | {verdict} | {notes} |", escape(&row.arm));
+/// A row for each arm, point by point.
+fn points(comparison: &Comparison<'_>) -> Table {
+    let value = format!("#{} (95 % CI)", comparison.unit());
+    let versus = format!("#vs {}", comparison.baseline());
+    let mut table = Table::new(["arm", &value, &versus, "verdict", "notes"]);
+    for point in comparison.points() {
+        table.group(point);
+        for row in comparison.at(point) {
+            let [value, ratio, verdict] = words::cells(row);
+            let notes = Cell::text(&words::row_notes(row));
+            table.row([Cell::text(&row.arm), value, ratio, verdict, notes]);
+        }
     }
-    out.push('\n');
-}
-
-fn matrix(out: &mut String, panel: &Panel<'_>) {
-    let held = words::held(panel.held.iter().copied());
-    if !held.is_empty() {
-        let _ = writeln!(out, "**{}**\n", escape(&held));
-    }
-    let values = panel.values.iter().map(|(written, _)| escape(&number::axis_value(written)));
-    let heading: Vec<_> = std::iter::once(escape(panel.axis)).chain(values).collect();
-    let _ =
-        writeln!(out, "| {} |\n|:--|{}", heading.join(" | "), "--:|".repeat(panel.values.len()));
-    for arm in panel.arms() {
-        let cells = panel.values.iter().map(|(written, _)| matrix_cell(panel.row(arm, written)));
-        let row: Vec<_> = std::iter::once(escape(arm)).chain(cells).collect();
-        let _ = writeln!(out, "| {} |", row.join(" | "));
-    }
-    out.push('\n');
-}
-
-fn matrix_cell(row: Option<&ResultRow>) -> String {
-    let Some(row) = row else { return "–".to_owned() };
-    match (row.verdict, row.value) {
-        (Verdict::Baseline, Some(value)) => number::si(value),
-        _ => words::cell(row).unwrap_or_else(|| words::verdict(row).to_owned()),
-    }
+    table
 }
 
 /// What the document that the job repeats has published, beside ours: ends, verdict, remarks.
@@ -99,46 +82,9 @@ fn beside_the_seed(out: &mut String, record: &Record) {
     let Some(beside) = published::beside(record) else { return };
     let (number, title) = (beside.document.number, escape(&beside.document.title));
     let _ = writeln!(out, "### Beside seed {number}: {title}\n\n{}\n", seed::summary(&beside));
-    out.push_str("| series | there | here | |\n|:--|--:|--:|:--|\n");
-    for one in &beside.series {
-        let (theirs, ours) = seed::figures(one);
-        let name = escape(&seed::name(one));
-        let _ = writeln!(out, "| {name} | {theirs} | {ours} | {} |", escape(&seed::verdict(one)));
-    }
-    out.push('\n');
-    for (name, theirs, ours) in &beside.settings {
-        let (theirs, ours) = (escape(theirs), escape(ours));
-        let _ = writeln!(out, "- {name}: there {theirs}; here {ours}");
-    }
-    for gap in seed::gaps(&beside) {
-        let _ = writeln!(out, "- {}", escape(&gap));
-    }
-    for remark in &beside.document.remarks {
+    *out += &(seed::overview(&beside).markdown() + &seed::settings(&beside).markdown());
+    for remark in seed::gaps(&beside).iter().chain(&beside.document.remarks) {
         let _ = writeln!(out, "- {}", escape(remark));
-    }
-    out.push('\n');
-}
-
-/// How long requests took by the server's own clock, where they were timed.
-fn inside_the_server(out: &mut String, record: &Record) {
-    let timed: Vec<_> = record.request_times.iter().filter(|run| run.times.requests > 0).collect();
-    if timed.is_empty() {
-        return;
-    }
-    out.push_str(
-        "### Inside the server: the time of a request\n\nIn µs by the server's own clock, without \
-         the system calls around it; known to a fifth.\n\n\
-         | experiment, point | arm | requests | p50 | p99 | p99.9 |\n|:--|:--|--:|--:|--:|--:|\n",
-    );
-    for run in timed {
-        let place = escape(&format!("{}, {}", run.experiment, run.point));
-        let at = |share| {
-            let time_ns = run.times.quantile_ns(share);
-            time_ns.map_or_else(|| "–".to_owned(), |ns| number::si(ns / 1e3))
-        };
-        let (arm, requests) = (escape(&run.arm), number::count(run.times.requests));
-        let (p50, p99, p999) = (at(0.5), at(0.99), at(0.999));
-        let _ = writeln!(out, "| {place} | {arm} | {requests} | {p50} | {p99} | {p999} |");
     }
     out.push('\n');
 }
@@ -162,32 +108,4 @@ fn remarks(out: &mut String, record: &Record) {
         let _ = writeln!(out, "- could not be read: {}: {}", escape(&source.name), escape(reason));
     }
     out.push('\n');
-}
-
-/// Text that stays text, on one line.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '!' | '#' | '~' => {
-                out.extend(['\\', character]);
-            }
-            _ if character.is_control() => out.push(' '),
-            _ => out.push(character),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escape;
-
-    #[test]
-    fn labels_cannot_end_a_table_or_become_a_link() {
-        assert_eq!(escape("a|b\n[x](y)<i>"), "a\\|b \\[x\\](y)&lt;i&gt;");
-    }
 }

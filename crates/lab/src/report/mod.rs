@@ -13,7 +13,6 @@
 mod chart;
 mod html;
 mod markdown;
-mod markup;
 mod section;
 mod terminal;
 mod view;

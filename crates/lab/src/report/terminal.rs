@@ -4,15 +4,13 @@
 //! a matrix for each curve. No line is wider than asked for, what is read through a pipe is never
 //! cut, and no control character of the record reaches the terminal.
 
-use pollux_report::terminal::{GAP, NAME_MAX, Page, Piece, Style};
+use pollux_report::terminal::{GAP, Page};
+use pollux_report::{Cell, Table, Tone};
 
-use super::view::{self, Comparison, Panel};
+use super::section::results::matrix;
+use super::view::{self, Comparison, Panel, in_order};
 use super::{number, words};
 use crate::record::{Record, ResultRow, Verdict};
-
-/// Columns of a point's rows that give way on a narrow terminal.
-const VALUE: usize = 1;
-const WHY: usize = 4;
 
 /// The record as text of at most `width_chars` columns (at least 40), with colours for a terminal
 /// or without. A pipe or a file has no width: `usize::MAX` keeps every line whole.
@@ -25,31 +23,22 @@ pub fn table(record: &Record, width_chars: usize, colour: bool) -> String {
         if panels.is_empty() {
             points(&mut page, record, &comparison);
         } else {
-            panels.iter().for_each(|panel| matrix(&mut page, record, &comparison, panel));
+            panels.iter().for_each(|panel| curve(&mut page, record, &comparison, panel));
         }
     }
     foot(&mut page, record);
     page.finish()
 }
 
-fn style_of(verdict: Verdict) -> Style {
-    match words::verdict_class(verdict) {
-        "good" => Style::Good,
-        "bad" => Style::Bad,
-        "open" => Style::Open,
-        _ => Style::Plain,
-    }
-}
-
 fn head(page: &mut Page, record: &Record) {
-    page.paragraph(&record.job.question, Style::Bold, 0);
+    page.paragraph(&record.job.question, Tone::Bold, 0);
     if let Some(ending) = words::ending(record) {
-        page.paragraph(&ending, Style::Open, 0);
+        page.paragraph(&ending, Tone::Open, 0);
     }
     for answer in &record.answers {
         page.paragraph(
             &format!("{}: {} ({})", answer.load, answer.choice, answer.reason),
-            Style::Plain,
+            Tone::Plain,
             2,
         );
     }
@@ -59,37 +48,27 @@ fn head(page: &mut Page, record: &Record) {
 fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
     for point in comparison.points() {
         page.gap();
-        page.words(&format!("{} · {point}", comparison.experiment), Style::Bold);
-        let value = format!("{} (95% CI)", comparison.unit());
+        page.words(&format!("{} · {point}", comparison.experiment), Tone::Bold);
+        let value = format!("?{} (95% CI)", comparison.unit());
         let versus = format!("vs {}", comparison.baseline());
-        let heading = ["arm", &value, &versus, "verdict", "why"];
-        let mut rows: Vec<Vec<Piece>> =
-            vec![heading.map(|text| Piece::new(&page.name(text), Style::Dim)).into()];
+        // Arm, ratio and verdict stay in the row; what has no room beside them stands below.
+        let mut table = Table::new(["arm", &value, &versus, "verdict", "?why"]);
         for row in comparison.at(point) {
-            rows.push(vec![
-                Piece::new(&page.name(&row.arm), Style::Plain),
-                Piece::new(&words::value(row), Style::Plain),
-                Piece::new(&words::ratio_and_interval(row), Style::Plain),
-                Piece::new(&words::judgement(row), style_of(row.verdict)),
-                Piece::new(&why(record, row), Style::Dim),
+            let words = [words::value(row), words::ratio_and_interval(row), words::judgement(row)];
+            let [value, ratio, verdict] = words.map(|words| Cell::text(&words));
+            table.row([
+                Cell::text(&row.arm),
+                value,
+                ratio,
+                verdict.tone(words::tone(row.verdict)),
+                Cell::text(&why(record, row)).tone(Tone::Dim),
             ]);
         }
-        // Arm, ratio and verdict stay in the row; what has no room beside them stands below.
-        let mut below = vec![Vec::new(); rows.len()];
-        for column in [WHY, VALUE] {
-            page.take_column(column, &mut rows, &mut below);
-        }
-        page.grid(rows);
-        for (row, words) in comparison.at(point).zip(below.into_iter().skip(1)) {
-            let words: Vec<_> = words.into_iter().rev().filter(|words| !words.is_empty()).collect();
-            if !words.is_empty() {
-                page.paragraph(&format!("{}: {}", row.arm, words.join("; ")), Style::Dim, 4);
-            }
-        }
+        page.table(&table);
         for row in comparison.at(point).filter(|row| row.verdict == Verdict::Failed) {
             let reason = view::gap_reason(record, &row.experiment, point, &row.arm);
             let reason = reason.unwrap_or("no reason was recorded");
-            page.paragraph(&format!("{} failed: {reason}", row.arm), Style::Dim, 2);
+            page.paragraph(&format!("{} failed: {reason}", row.arm), Tone::Dim, 2);
         }
     }
 }
@@ -97,84 +76,37 @@ fn points(page: &mut Page, record: &Record, comparison: &Comparison<'_>) {
 /// The counts in a few letters, and the notes.
 fn why(record: &Record, row: &ResultRow) -> String {
     let counts = record.why_at(row.place()).map(|why| {
-        let shown = [
-            why.system_calls_per_event
-                .value()
-                .map(|value| format!("{} sys/ev", number::si(*value))),
-            why.events_per_wait.value().map(|value| format!("{} ev/wait", number::si(*value))),
-            why.cpu_ns_per_event
-                .value()
-                .map(|value| format!("{} ns/ev", number::nanoseconds(*value))),
+        let counts = [
+            (&why.system_calls_per_event, number::si as fn(f64) -> String, "sys/ev"),
+            (&why.events_per_wait, number::si, "ev/wait"),
+            (&why.cpu_ns_per_event, number::nanoseconds, "ns/ev"),
         ];
-        shown.into_iter().flatten().collect::<Vec<_>>().join(GAP)
+        counts.map(|(reading, show, unit)| Some(format!("{} {unit}", show(*reading.value()?))))
     });
     let notes = Some(words::row_notes(row)).filter(|notes| !notes.is_empty());
-    counts
-        .into_iter()
-        .filter(|counts| !counts.is_empty())
-        .chain(notes)
-        .collect::<Vec<_>>()
-        .join(GAP)
+    let said = counts.into_iter().flatten().flatten().chain(notes);
+    said.collect::<Vec<_>>().join(GAP)
 }
 
 /// Arms down, axis across; as many columns at a time as there is room for.
-fn matrix(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) {
+fn curve(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) {
     let held = words::held(panel.held.iter().copied());
-    let arms = panel.arms();
-    let name_width = arms
-        .iter()
-        .map(|arm| arm.chars().count())
-        .max()
-        .unwrap_or(0)
-        .clamp(panel.axis.len(), NAME_MAX);
-    let columns = (page.width().saturating_sub(name_width + GAP.len()) / 10).max(1);
     page.gap();
     let heading = format!("{} · {held}", comparison.experiment);
-    page.words(heading.trim_end_matches(" · "), Style::Bold);
-    let baseline = comparison.baseline();
-    let about =
-        format!("{} of {baseline}; others as ratio to it: {}", comparison.unit(), words::SIGNS);
-    page.paragraph(&about, Style::Dim, 0);
-    for values in panel.values.chunks(columns) {
-        let mut rows = vec![vec![Piece::new(&page.name(panel.axis), Style::Dim)]];
-        rows[0].extend(
-            values
-                .iter()
-                .map(|(written, _)| Piece::figure(&number::axis_value(written), Style::Dim)),
-        );
-        for arm in &arms {
-            let mut row = vec![Piece::new(&page.name(arm), Style::Plain)];
-            row.extend(values.iter().map(|(written, _)| matrix_piece(panel.row(arm, written))));
-            rows.push(row);
-        }
-        page.grid(rows);
-    }
-    gaps(page, record, comparison, panel);
-}
-
-fn matrix_piece(row: Option<&ResultRow>) -> Piece {
-    let Some(row) = row else { return Piece::figure("–", Style::Dim) };
-    match (row.verdict, row.value) {
-        (Verdict::Baseline, Some(value)) => Piece::figure(&number::si(value), Style::Plain),
-        (verdict, _) => {
-            let cell = words::cell(row).unwrap_or_else(|| words::verdict_sign(verdict).to_string());
-            Piece::figure(&cell, style_of(verdict))
-        }
-    }
-}
-
-/// Why there are gaps: one line for each arm and reason.
-fn gaps(page: &mut Page, record: &Record, comparison: &Comparison<'_>, panel: &Panel<'_>) {
+    page.words(heading.trim_end_matches(" · "), Tone::Bold);
+    let (unit, baseline) = (comparison.unit(), comparison.baseline());
+    let about = format!("{unit} of {baseline}; others as ratio to it: {}", words::SIGNS);
+    page.paragraph(&about, Tone::Dim, 0);
+    page.table(&matrix(record, comparison, std::slice::from_ref(panel), panel.axis));
+    // Why there are gaps: one line for each arm and reason.
     for arm in panel.arms() {
-        let missing = panel
-            .values
-            .iter()
-            .filter(|(value, _)| panel.row(arm, value).is_none_or(|row| row.value.is_none()));
-        let reasons = missing.filter_map(|(value, _)| {
-            view::gap_reason(record, comparison.experiment, panel.point(value)?, arm)
-        });
-        for reason in view::in_order(reasons) {
-            page.paragraph(&format!("{arm}: {reason}"), Style::Dim, 2);
+        let values = panel.values.iter().map(|(value, _)| *value);
+        let missing =
+            values.filter(|value| panel.row(arm, value).is_none_or(|row| row.value.is_none()));
+        let reasons =
+            missing.filter_map(|value| view::panel_gap(record, comparison, panel, arm, value));
+        for reason in in_order(reasons) {
+            page.paragraph(&format!("{arm}: {reason}"), Tone::Dim, 2);
         }
     }
 }
@@ -185,7 +117,7 @@ fn foot(page: &mut Page, record: &Record) {
     let items =
         words::trust(&record.trust).into_iter().map(|(name, value)| format!("{name} {value}"));
     let line = std::iter::once(badge).chain(items).collect::<Vec<_>>().join(" · ");
-    page.paragraph(&line, Style::Plain, 2);
+    page.paragraph(&line, Tone::Plain, 2);
     let missing: Vec<_> = record
         .sources
         .iter()
@@ -197,10 +129,10 @@ fn foot(page: &mut Page, record: &Record) {
             "Could not be read: {} (the report says why and how to enable them)",
             missing.join(", ")
         );
-        page.paragraph(&line, Style::Dim, 2);
+        page.paragraph(&line, Tone::Dim, 2);
     }
     let failures = record.left_out.iter().map(|left| left.reason.as_str());
-    for reason in view::in_order(failures.chain(record.cuts.iter().map(String::as_str))) {
-        page.paragraph(&format!("Left out or cut: {reason}"), Style::Dim, 2);
+    for reason in in_order(failures.chain(record.cuts.iter().map(String::as_str))) {
+        page.paragraph(&format!("Left out or cut: {reason}"), Tone::Dim, 2);
     }
 }

@@ -3,6 +3,8 @@
 //! All three forms of the report read the record through it. It only sorts and groups; it never
 //! computes a figure, so nothing can be shown that the record does not hold.
 
+use pollux_report::chart::{Line, Marker, Marks, Vertex};
+
 use super::words;
 use crate::experiments::PROCESSES;
 use crate::record::{LeftOut, Record, ResultRow, Run, Verdict};
@@ -60,6 +62,20 @@ impl<'a> Arms<'a> {
             place if place < self.0.len() => format!("s{}", place % COLOURS),
             _ => "aa".to_owned(),
         }
+    }
+
+    /// Each of these once, in the order of the record.
+    pub(super) fn sorted<'b>(&self, names: impl Iterator<Item = &'b str>) -> Vec<&'b str> {
+        let mut names = in_order(names);
+        names.sort_by_key(|name| self.index(name));
+        names
+    }
+
+    /// The line of an arm in a chart.
+    pub(super) fn line(&self, arm: &str, pieces: Vec<Vec<Vertex>>) -> Line {
+        let (place, class) = (self.index(arm), self.class(arm));
+        let marks = Marks::Each(Marker::of(place));
+        Line { name: arm.to_owned(), class, series: Some(place), marks, pieces }
     }
 }
 
@@ -194,6 +210,18 @@ pub(super) fn gap_reason<'a>(
     left_out.or_else(|| failure_reason(record, experiment, point, arm))
 }
 
+/// The same for one arm at a value of a panel's axis.
+pub(super) fn panel_gap<'a>(
+    record: &'a Record,
+    comparison: &Comparison<'_>,
+    panel: &Panel<'_>,
+    arm: &str,
+    value: &str,
+) -> Option<&'a str> {
+    let point = panel.point(value).unwrap_or_default();
+    gap_reason(record, comparison.experiment, point, arm)
+}
+
 /// Why the first failed run of one arm at one point failed.
 pub(super) fn failure_reason<'a>(
     record: &'a Record,
@@ -220,6 +248,20 @@ pub(super) fn in_order<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str>
         }
     }
     seen
+}
+
+/// What belongs to the same thing together, in the order in which the things are first named.
+pub(super) fn grouped<K: PartialEq, V>(
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// The axes of an experiment that have more than one value in a record.

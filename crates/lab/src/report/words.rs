@@ -2,7 +2,12 @@
 //!
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
+use pollux_report::markup::capital;
+use pollux_report::number::NA;
+use pollux_report::{Cell, Tone};
+
 use super::number;
+use crate::host::Reading;
 use crate::judge::{effect_in_words, is_noisy, rest, size_in_words};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
@@ -74,14 +79,21 @@ fn unconfirmed(row: &ResultRow, more_is_better: bool) -> &'static str {
     }
 }
 
-/// The class that colours a verdict.
-pub(super) fn verdict_class(verdict: Verdict) -> &'static str {
+/// How a verdict is to be taken.
+pub(super) fn tone(verdict: Verdict) -> Tone {
     match verdict {
-        Verdict::Faster => "good",
-        Verdict::Slower | Verdict::Failed => "bad",
-        Verdict::Inconclusive => "open",
-        Verdict::Baseline | Verdict::NoiseFloor | Verdict::Equivalent => "same",
+        Verdict::Faster => Tone::Good,
+        Verdict::Slower | Verdict::Failed => Tone::Bad,
+        Verdict::Inconclusive => Tone::Open,
+        Verdict::Baseline | Verdict::NoiseFloor | Verdict::Equivalent => Tone::Same,
     }
+}
+
+/// Value, ratio and verdict of a row.
+pub(super) fn cells(row: &ResultRow) -> [Cell; 3] {
+    let ratio = Cell::number(&ratio_and_interval(row), row.ratio.unwrap_or(f64::NAN));
+    let verdict = Cell::text(&judgement(row)).tone(tone(row.verdict));
+    [Cell::number_or(row.value, |_| value(row), "–", ""), ratio, verdict]
 }
 
 /// A sign that stands for the verdict where there is no room for the word.
@@ -233,6 +245,11 @@ fn steady_state(trust: &Trust) -> String {
     }
 }
 
+/// A figure that may be missing, with its reason.
+pub(super) fn figure_of(reading: &Reading<f64>, show: fn(f64) -> String) -> Cell {
+    Cell::number_or(reading.value().copied(), show, NA, reading.reason().unwrap_or_default())
+}
+
 /// `n/a` with its reason.
 pub(super) fn missing(reason: Option<&str>) -> String {
     format!("n/a: {}", reason.unwrap_or("no reason was recorded"))
@@ -321,20 +338,9 @@ pub(super) fn part(name: &str) -> String {
     known.to_owned()
 }
 
-/// The text with a capital at its start.
-pub(super) fn capital(text: &str) -> String {
-    let mut rest = text.chars();
-    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
-}
-
 /// The command line as a shell would take it.
 pub(super) fn command_line(words: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    let quoted = words.iter().map(|word| match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    shell_words::join(words)
 }
 
 #[cfg(test)]

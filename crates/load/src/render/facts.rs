@@ -6,15 +6,27 @@ use super::nines::told_ns;
 use super::words::{self, per_second};
 use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome};
 use pollux_report::number::{self, NA, or_na};
+use pollux_report::{Cell, Table};
 
 /// Quantiles that the summaries show, with their names.
 const SHOWN: [(f64, &str); 5] =
     [(0.5, "#p50"), (0.75, "#p75"), (0.9, "#p90"), (0.99, "#p99"), (0.999, "#p99.9")];
 
-/// Rows under headings. A heading that begins with `#` stands over figures.
-pub(super) struct Grid {
-    pub(super) headings: Vec<&'static str>,
-    pub(super) rows: Vec<Vec<String>>,
+/// Rows of texts under headings. A heading that begins with `#` stands over figures.
+pub(super) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new(headings);
+    for row in rows {
+        assert_eq!(row.len(), headings.len(), "a text for each heading");
+        let cells = headings.iter().zip(row).map(|(heading, text)| {
+            match (heading.starts_with('#'), text == NA) {
+                (true, true) => Cell::missing(NA, ""),
+                (true, false) => Cell::figure(&text),
+                (false, _) => Cell::text(&text),
+            }
+        });
+        table.row(cells.collect::<Vec<_>>());
+    }
+    table
 }
 
 /// A name and what there is to say.
@@ -145,7 +157,7 @@ fn generator(outcome: &Outcome) -> String {
 }
 
 /// Quantiles, mean and deviation of what was timed; the latency always.
-pub(super) fn times(outcome: &Outcome) -> Grid {
+pub(super) fn times(outcome: &Outcome) -> Table {
     let mut rows = vec![times_row("latency", &outcome.latency)];
     let others = [
         ("first byte", &outcome.first_byte),
@@ -158,7 +170,7 @@ pub(super) fn times(outcome: &Outcome) -> Grid {
             .filter(|(_, times)| times.count() > 0)
             .map(|(name, times)| times_row(name, times)),
     );
-    Grid { headings: times_headings(""), rows }
+    grid(&times_headings(""), rows)
 }
 
 fn times_headings(first: &'static str) -> Vec<&'static str> {
@@ -174,7 +186,7 @@ fn times_row(name: &str, times: &Distribution) -> Vec<String> {
 }
 
 /// Each target's part; `None` when there is only one.
-pub(super) fn targets(outcome: &Outcome) -> Option<Grid> {
+pub(super) fn targets(outcome: &Outcome) -> Option<Table> {
     let row = |target: &crate::TargetOutcome| {
         let mut row = times_row(&target.url, &target.latency);
         row.insert(1, target.weight.to_string());
@@ -187,11 +199,11 @@ pub(super) fn targets(outcome: &Outcome) -> Option<Grid> {
     headings.splice(1..1, ["#weight", "#answers", "#errors"]);
     headings.truncate(headings.len() - 1);
     let rows: Vec<_> = outcome.targets.iter().map(row).collect();
-    (rows.len() > 1).then_some(Grid { headings, rows })
+    (rows.len() > 1).then(|| grid(&headings, rows))
 }
 
 /// What the server did to the connections beside the active ones; `None` without any.
-pub(super) fn crowd(outcome: &Outcome) -> Option<Grid> {
+pub(super) fn crowd(outcome: &Outcome) -> Option<Table> {
     let headings = vec![
         "crowd",
         "#asked",
@@ -218,7 +230,7 @@ pub(super) fn crowd(outcome: &Outcome) -> Option<Grid> {
         row
     };
     let rows: Vec<_> = outcome.crowd.iter().map(row).collect();
-    (!rows.is_empty()).then_some(Grid { headings, rows })
+    (!rows.is_empty()).then(|| grid(&headings, rows))
 }
 
 #[cfg(test)]
@@ -235,19 +247,15 @@ mod tests {
             targets(&outcome).expect("two targets"),
             crowd(&outcome).expect("a crowd"),
         ];
-        for grid in grids {
-            assert!(
-                grid.rows.iter().all(|row| row.len() == grid.headings.len()),
-                "{:?}",
-                grid.rows
-            );
-        }
+        // A row that has not is refused by the table.
+        assert!(grids.iter().all(|grid| !grid.is_empty()));
     }
 
     #[test]
     fn what_is_not_known_is_said() {
         let outcome = sample::empty();
-        assert_eq!(&times(&outcome).rows[0][1..], [NA, NA, NA, NA, NA, NA, NA, NA, "0"]);
+        let row = format!("| latency | {}0 |", "n/a | ".repeat(8));
+        assert!(times(&outcome).markdown().contains(&row));
         assert_eq!(rate(&outcome), "n/a answered");
         assert!(
             generator(&outcome).starts_with("healthy: n/a CPU per answer"),

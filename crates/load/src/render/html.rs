@@ -5,13 +5,14 @@
 use std::fmt::Write as _;
 
 use super::chart;
-use super::facts::{self, Grid};
+use super::facts::{self, grid};
 use super::nines::{curve, told_ns};
 use super::seconds::{Stretch, stretches};
 use super::words;
 use crate::Outcome;
-use pollux_report::markup::{Cell, Table, card, details, escape, scroll, section, strip};
-use pollux_report::number::{self, NA, or_na};
+use pollux_report::Table;
+use pollux_report::markup::{card, details, escape, scroll, section, strip};
+use pollux_report::number::{self, or_na};
 
 /// More stretches than this are narrower than the marks that stand for them.
 const STRETCHES_MAX: usize = 300;
@@ -33,33 +34,17 @@ pub fn html(outcome: &Outcome) -> String {
         findings(outcome),
         latency(outcome),
         over_time(outcome, &course),
-        some("targets", "Targets", facts::targets(outcome).as_ref().map(table)),
+        some("targets", "Targets", facts::targets(outcome).as_ref().map(Table::html)),
         some(
             "crowd",
             "Connections beside the active ones",
-            facts::crowd(outcome).as_ref().map(table),
+            facts::crowd(outcome).as_ref().map(Table::html),
         ),
         some("errors", "Errors", errors(outcome)),
         some("setting", "Setting and totals", Some(summary(outcome))),
     ];
     let title = format!("Load on {}", outcome.setting.urls.join(" "));
     pollux_report::page(&title, &body.concat())
-}
-
-/// A grid as a table; a heading that begins with `#` stands over figures.
-fn table(grid: &Grid) -> String {
-    let mut table = Table::new(&grid.headings);
-    for row in &grid.rows {
-        let cells = grid.headings.iter().zip(row).map(|(heading, text)| {
-            match (heading.starts_with('#'), text == NA) {
-                (true, true) => Cell::missing(NA, ""),
-                (true, false) => Cell::figure(text),
-                (false, _) => Cell::text(text),
-            }
-        });
-        table.row(&cells.collect::<Vec<_>>());
-    }
-    table.finish()
 }
 
 fn head(outcome: &Outcome) -> String {
@@ -133,21 +118,21 @@ fn latency(outcome: &Outcome) -> String {
              who had to wait is left out."
         }
     };
-    let points = details("The curve in numbers", &table(&curve_grid(outcome)));
-    let times = table(&facts::times(outcome));
+    let points = details("The curve in numbers", &curve_grid(outcome).html());
+    let times = facts::times(outcome).html();
     let note = format!("<p class=\"dim\">{since}</p>");
     section("latency", "Latency", &card(&(figure(&svg) + &note + &times + &data(&points))))
 }
 
-fn curve_grid(outcome: &Outcome) -> Grid {
+fn curve_grid(outcome: &Outcome) -> Table {
     let points = curve(&outcome.latency);
     let row = |(quantile, ns): (f64, u64)| {
         let beyond = (outcome.latency.count() as f64 * (1.0 - quantile)).round() as u64;
         vec![format!("{:.4} %", quantile * 100.0), number::time(ns as f64), number::count(beyond)]
     };
     let inner = points.iter().step_by(CURVE_STRIDE).map(|point| (point.quantile, point.ns));
-    let rows = inner.chain(outcome.latency.max_ns().map(|max| (1.0, max))).map(row).collect();
-    Grid { headings: vec!["#percentile", "#latency", "#slower answers"], rows }
+    let rows = inner.chain(outcome.latency.max_ns().map(|max| (1.0, max))).map(row);
+    grid(&["#percentile", "#latency", "#slower answers"], rows)
 }
 
 fn over_time(outcome: &Outcome, course: &[Stretch]) -> String {
@@ -156,11 +141,11 @@ fn over_time(outcome: &Outcome, course: &[Stretch]) -> String {
     if figures.is_empty() {
         return String::new();
     }
-    let numbers = details("The course in numbers", &table(&course_grid(course)));
+    let numbers = details("The course in numbers", &course_grid(course).html());
     section("course", "Over the run", &card(&(figures + &data(&numbers))))
 }
 
-fn course_grid(course: &[Stretch]) -> Grid {
+fn course_grid(course: &[Stretch]) -> Table {
     let row = |stretch: &Stretch| {
         let time = |ns: Option<u64>| or_na(ns, |ns| number::time(ns as f64));
         let latency = &stretch.latency;
@@ -177,7 +162,7 @@ fn course_grid(course: &[Stretch]) -> Grid {
             time(latency.max_ns()),
         ]
     };
-    let headings = vec![
+    let headings = [
         "time",
         "part",
         "#answers/s",
@@ -189,7 +174,7 @@ fn course_grid(course: &[Stretch]) -> Grid {
         "#p99",
         "#max",
     ];
-    Grid { headings, rows: course.iter().map(row).collect() }
+    grid(&headings, course.iter().map(row))
 }
 
 fn errors(outcome: &Outcome) -> Option<String> {
@@ -197,9 +182,9 @@ fn errors(outcome: &Outcome) -> Option<String> {
     let row = |(name, count): (&'static str, u64)| {
         vec![name.to_owned(), number::count(count), number::part(count, requests)]
     };
-    let rows: Vec<_> = words::errors(&outcome.errors).into_iter().map(row).collect();
-    let grid = Grid { headings: vec!["kind", "#requests", "#of all requests"], rows };
-    (!grid.rows.is_empty()).then(|| table(&grid))
+    let rows = words::errors(&outcome.errors).into_iter().map(row);
+    let table = grid(&["kind", "#requests", "#of all requests"], rows);
+    (!table.is_empty()).then(|| table.html())
 }
 
 fn summary(outcome: &Outcome) -> String {

@@ -22,7 +22,6 @@ mod httperf;
 mod json;
 mod moments;
 mod nines;
-mod page;
 #[cfg(test)]
 mod sample;
 mod seconds;

@@ -2,11 +2,11 @@
 //!
 //! `pollux load` shows it at the end. What makes the figures doubtful stands first and last.
 
-use pollux_report::terminal::Style;
+use pollux_report::Tone;
+use pollux_report::terminal::Page;
 
 use super::facts;
 use super::nines::told_ns;
-use super::page::Page;
 use super::words;
 use crate::{Distribution, Outcome};
 use pollux_report::number;
@@ -29,24 +29,24 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
     let mut page = Page::new(width_chars, colour);
     findings(&mut page, outcome);
-    page.paragraph(("", Style::Plain), (&words::answer(outcome), Style::Bold), 0);
+    page.labelled(("", Tone::Plain), (&words::answer(outcome), Tone::Bold), 0);
     page.gap();
     for (name, text) in facts::summary(outcome) {
         let is_bad = name == "errors" && outcome.errors.total() > 0;
-        let style = if is_bad { Style::Bad } else { Style::Plain };
-        page.paragraph((name, Style::Dim), (&text, style), LABEL);
+        let tone = if is_bad { Tone::Bad } else { Tone::Plain };
+        page.labelled((name, Tone::Dim), (&text, tone), LABEL);
     }
     page.gap();
-    page.grid(&facts::times(outcome));
+    page.table(&facts::times(outcome));
     histogram(&mut page, &outcome.latency);
     for grid in [facts::targets(outcome), facts::crowd(outcome)].into_iter().flatten() {
         page.gap();
-        page.grid(&grid);
+        page.table(&grid);
     }
     if !outcome.findings.is_empty() {
         page.gap();
         let text = "Read what stands at the top before you believe these figures.";
-        page.paragraph(("", Style::Plain), (text, Style::Open), 0);
+        page.labelled(("", Tone::Plain), (text, Tone::Open), 0);
     }
     page.finish()
 }
@@ -54,8 +54,8 @@ pub fn table(outcome: &Outcome, width_chars: usize, colour: bool) -> String {
 fn findings(page: &mut Page, outcome: &Outcome) {
     for finding in &outcome.findings {
         let [text, advice] = [&finding.text, &finding.advice].map(|text| words::sentence(text));
-        page.paragraph(("!!", Style::Bad), (&text, Style::Bad), 3);
-        page.paragraph(("", Style::Plain), (&advice, Style::Plain), 3);
+        page.labelled(("!!", Tone::Bad), (&text, Tone::Bad), 3);
+        page.labelled(("", Tone::Plain), (&advice, Tone::Plain), 3);
     }
     if !outcome.findings.is_empty() {
         page.gap();
@@ -81,7 +81,7 @@ fn histogram(page: &mut Page, times: &Distribution) {
         let left = format!("≤ {:<8}{share:>9} ", number::time_tick(*edge as f64));
         let bar = bar(*count as f64 / most as f64 * room as f64);
         let marks = marks(times, below, *edge);
-        page.line(&[(&left, Style::Plain), (&bar, Style::Open), (&marks, Style::Dim)]);
+        page.line(&[(&left, Tone::Plain), (&bar, Tone::Open), (&marks, Tone::Dim)]);
     }
 }
 
@@ -139,7 +139,8 @@ mod tests {
         assert!(text.starts_with("!! Answers take 41.2 ms"), "{text}");
         assert!(text.trim_end().ends_with("before you believe these figures."), "{text}");
         assert!(
-            !text.contains('\u{1b}') && table(&sample::outcome(), 100, true).contains("\u{1b}[31m")
+            !text.contains('\u{1b}')
+                && table(&sample::outcome(), 100, true).contains("\u{1b}[38;5;1m")
         );
     }
 

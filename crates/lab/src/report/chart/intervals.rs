@@ -4,12 +4,13 @@
 //! place at which two levels fit best; that place is for the eye, the record's own words stand
 //! beside it.
 
-use super::figure;
-use crate::record::{Interval, Measurement, Record, Run, Steady, SteadyKind};
-use crate::report::markup::{Cell, Table, notes};
-use crate::report::view::{Arms, in_order};
+use pollux_report::chart::{LETTERS, Scale, Svg, figure, fit, polyline};
+use pollux_report::markup::notes;
+use pollux_report::{Cell, Table};
+
+use crate::record::{Interval, Measurement, Record, Run, SteadyKind};
+use crate::report::view::{Arms, grouped, in_order};
 use crate::report::{number, words};
-use pollux_report::{Scale, Svg, fit, polyline};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;
@@ -40,61 +41,45 @@ pub(crate) fn intervals(
     arms: &Arms<'_>,
     key: &str,
 ) -> String {
-    let runs: Vec<_> = record
-        .runs
-        .iter()
-        .filter(|run| run.experiment == experiment && run.point == point)
-        .collect();
-    let measured: Vec<_> = runs.iter().filter_map(|run| Some((*run, run.measured()?))).collect();
+    let is_here = |run: &&Run| run.experiment == experiment && run.point == point;
+    let runs = record.runs.iter().filter(is_here);
+    let measured: Vec<_> = runs.filter_map(|run| Some((run, run.measured()?))).collect();
     if measured.iter().all(|(_, m)| m.intervals.is_empty()) {
         return String::new();
     }
     let panel = Panel::new(&measured);
     let names = in_order(measured.iter().map(|(run, _)| run.arm.as_str()));
-    let charts: String = names
-        .iter()
-        .enumerate()
-        .map(|(index, arm)| panel.draw(arm, arms, &format!("{key}-{index}")))
-        .collect();
+    let draw = |(index, arm): (usize, &&str)| panel.draw(arm, arms, &format!("{key}-{index}"));
+    let charts: String = names.iter().enumerate().map(draw).collect();
     let grid = format!("<div class=\"multiples\">{charts}</div>");
     figure("intervals", &grid, &notes(&remarks(&measured)), &table(&measured))
 }
 
 /// One line for each arm and kind: in which blocks, and in the record's words how, for the first.
 fn remarks(measured: &[(&Run, &Measurement)]) -> Vec<String> {
-    let mut odd: Vec<(&str, &Steady, Vec<String>)> = Vec::new();
-    for (run, m) in measured.iter().filter(|(_, m)| m.steadiness.kind != SteadyKind::Steady) {
-        let block = run.block.to_string();
-        let kind = (run.arm.as_str(), m.steadiness.kind);
-        match odd.iter_mut().find(|(arm, first, _)| (*arm, first.kind) == kind) {
-            Some((_, _, blocks)) => blocks.push(block),
-            None => odd.push((&run.arm, &m.steadiness, vec![block])),
-        }
-    }
-    let line = |(arm, first, blocks): (&str, &Steady, Vec<String>)| {
-        let state = words::steady(first.kind);
-        format!(
-            "{arm}: {state} in blocks {}; in the first of them {}",
-            blocks.join(", "),
-            first.detail
-        )
+    let odd = measured.iter().filter(|(_, m)| m.steadiness.kind != SteadyKind::Steady);
+    let odd = odd.map(|(run, m)| ((run.arm.as_str(), m.steadiness.kind), (run.block, m)));
+    let line = |((arm, kind), runs): ((&str, SteadyKind), Vec<(u32, &&Measurement)>)| {
+        let blocks: Vec<String> = runs.iter().map(|(block, _)| block.to_string()).collect();
+        let (state, blocks) = (words::steady(kind), blocks.join(", "));
+        let first = &runs[0].1.steadiness.detail;
+        format!("{arm}: {state} in blocks {blocks}; in the first of them {first}")
     };
-    odd.into_iter().map(line).collect()
+    grouped(odd).into_iter().map(line).collect()
 }
 
 fn table(measured: &[(&Run, &Measurement)]) -> String {
-    let mut table = Table::new(&["arm", "#block", "state", "events/s in each interval"]);
+    let mut table = Table::new(["arm", "#block", "state", "events/s in each interval"]);
     for (run, m) in measured {
-        let values: Vec<_> =
-            m.intervals.iter().map(|interval| number::si(interval.events_per_s)).collect();
-        table.row(&[
+        let values = m.intervals.iter().map(|interval| number::si(interval.events_per_s));
+        table.row([
             Cell::text(&run.arm),
-            Cell::number(&run.block.to_string(), f64::from(run.block)),
+            Cell::count(run.block),
             Cell::text(words::steady(m.steadiness.kind)).title(&m.steadiness.detail),
-            Cell::text(&values.join(" · ")).class("wide"),
+            Cell::text(&values.collect::<Vec<_>>().join(" · ")).wide(),
         ]);
     }
-    table.finish()
+    table.html()
 }
 
 /// The charts of one point: same axes for every arm.
@@ -135,16 +120,15 @@ impl<'a> Panel<'a> {
         svg.open(&arms.class(arm), Some(arms.index(arm)));
         let two = runs.iter().filter(|(_, m)| m.steadiness.kind == SteadyKind::TwoRegime).count();
         let name_width = WIDTH - LEFT - if two > 0 { 140.0 } else { 20.0 };
-        svg.text((LEFT, 12.0), "strong", &fit(arm, 13.5, name_width));
+        svg.text((LEFT, 12.0), "strong", &fit(arm, LETTERS * 1.125, name_width));
         if two > 0 {
-            svg.text(
-                (WIDTH - 2.0, 12.0),
-                "end warn",
-                &format!("{two} of {} in two regimes", runs.len()),
-            );
+            let words = format!("{two} of {} in two regimes", runs.len());
+            svg.text((WIDTH - 2.0, 12.0), "end warn", &words);
         }
         for (strip, scale, top) in &self.strips {
-            axes(&mut svg, strip, scale, *top);
+            let ticks = scale.ticks(if strip.height > 60.0 { 3 } else { 2 });
+            svg.grid(scale, &ticks, (LEFT, WIDTH - RIGHT), "small", number::tick);
+            svg.about((LEFT, *top), strip.name);
             for (_, m) in &runs {
                 self.run(&mut svg, strip, scale, m);
             }
@@ -159,27 +143,19 @@ impl<'a> Panel<'a> {
     }
 
     fn run(&self, svg: &mut Svg, strip: &Strip, scale: &Scale, m: &Measurement) {
-        let read = m
-            .intervals
-            .iter()
-            .filter_map(|interval| Some((interval.end_s, (strip.read)(interval)?)));
-        let points: Vec<_> =
-            read.map(|(time, value)| (self.time.at(time), scale.at(value))).collect();
-        let class = match m.steadiness.kind {
-            SteadyKind::TwoRegime => "run odd",
-            _ => "run",
+        let place = |interval: &Interval| {
+            Some((self.time.at(interval.end_s), scale.at((strip.read)(interval)?)))
         };
-        svg.path(&polyline(&points), class);
+        let points: Vec<_> = m.intervals.iter().filter_map(place).collect();
+        let is_odd = m.steadiness.kind == SteadyKind::TwoRegime;
+        svg.path(&polyline(&points), if is_odd { "run odd" } else { "run" });
     }
 
     fn foot(&self, svg: &mut Svg) {
         let y = self.height - 6.0;
         for tick in self.time.ticks(4) {
-            svg.text(
-                (self.time.at(tick), y),
-                "dim mid small",
-                &format!("{} s", number::tick(tick)),
-            );
+            let words = format!("{} s", number::tick(tick));
+            svg.text((self.time.at(tick), y), "dim mid small", &words);
         }
     }
 
@@ -193,15 +169,6 @@ impl<'a> Panel<'a> {
         svg.line((LEFT, scale.at(before)), (x, scale.at(before)), "regime");
         svg.line((x, scale.at(after)), (WIDTH - RIGHT, scale.at(after)), "regime");
     }
-}
-
-fn axes(svg: &mut Svg, strip: &Strip, scale: &Scale, top: f64) {
-    for tick in scale.ticks(if strip.height > 60.0 { 3 } else { 2 }) {
-        let y = scale.at(tick);
-        svg.line((LEFT, y), (WIDTH - RIGHT, y), "grid");
-        svg.text((LEFT - 6.0, y + 4.0), "dim end small", &number::tick(tick));
-    }
-    svg.text((LEFT, top - 5.0), "dim small", strip.name);
 }
 
 /// The place at which two levels fit best (least squares), and the levels.

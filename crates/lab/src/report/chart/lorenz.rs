@@ -2,22 +2,16 @@
 //!
 //! The section on workers calls it with the mean of an arm's runs, rank by rank.
 
-use super::{LETTERS, figure};
-use crate::report::markup::{Cell, Table, scroll};
+use pollux_report::chart::{Edges, HALF_WIDTH, Paper, Scale, Vertex, figure};
+use pollux_report::markup::scroll;
+use pollux_report::{Cell, Table};
+
 use crate::report::number;
 use crate::report::view::Arms;
 use crate::stats;
-use pollux_report::{At, Marker, Scale, Svg, polyline, text_width};
 
-const WIDTH: f64 = 510.0;
 const HEIGHT: f64 = 400.0;
-const TOP: f64 = 60.0;
-const LEFT: f64 = 52.0;
-/// Room for half of the last tick's label.
-const RIGHT: f64 = WIDTH - 24.0;
-const BOTTOM: f64 = HEIGHT - 46.0;
-/// Lines of the legend.
-const LEGEND_LINES: [f64; 2] = [14.0, 30.0];
+const EDGES: Edges = Edges { left: 52.0, right: 24.0, top: 60.0, foot: 46.0 };
 /// Parts of the workers at which a curve has a mark, and the table a column.
 const MARKED: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
 
@@ -49,39 +43,33 @@ pub(crate) fn mean_shares<'a>(runs: impl Iterator<Item = &'a [u64]>) -> Vec<f64>
 
 /// The curves of all arms at one point over the diagonal.
 pub(crate) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
-    let x = Scale::linear((0.0, 1.0), (LEFT, RIGHT));
-    let y = Scale::linear((0.0, 1.0), (BOTTOM, TOP));
     let title = "Part of the calls over part of the workers";
     let about = format!("Lorenz curves of {} arms, from the least busy worker.", shared.len());
-    let mut svg = Svg::new(key, (WIDTH, HEIGHT), title, &about);
-    axes(&mut svg, &x, &y);
-    let mut legend = (LEFT, 0);
-    for one in shared {
-        let place = arms.index(&one.arm);
+    let mut paper = Paper::new(key, (title, &about), (HALF_WIDTH, HEIGHT), EDGES);
+    let x = Scale::linear((0.0, 1.0), paper.width());
+    let y = Scale::linear((0.0, 1.0), paper.height());
+    paper.svg.about((EDGES.left, EDGES.top), "part of the calls");
+    paper.values(&y, &y.ticks(5), super::share);
+    let parts = x.ticks(5).into_iter().map(|part| (part, super::share(part)));
+    paper.below(&x, &parts.collect::<Vec<_>>());
+    paper.caption("part of the workers, the least busy first");
+    paper.svg.line((x.at(0.0), y.at(0.0)), (x.at(1.0), y.at(1.0)), "unity");
+    let line = |one: &Shared| {
         let curve = stats::lorenz(&one.shares);
-        svg.open(&format!("series {}", arms.class(&one.arm)), Some(place));
-        let points: Vec<At> = curve.iter().map(|(part, sum)| (x.at(*part), y.at(*sum))).collect();
-        svg.path(&polyline(&points), "line");
-        for part in MARKED {
-            let Some(sum) = at(&curve, part) else { continue };
+        let tip = |part, sum| {
             let (less, more) = (number::percent(part), number::percent(sum));
-            let tip = format!("{}: the least busy {less} of the workers had {more}", one.arm);
-            svg.mark(Marker::of(place), (x.at(part), y.at(sum)), 3.5, &tip);
-        }
-        name(&mut svg, &one.arm, &mut legend);
-        svg.close();
-    }
-    figure("curve", &scroll("chart", &svg.finish()), "", &data(shared))
-}
-
-/// The name of an arm behind those before it, in the next line where there is no room.
-fn name(svg: &mut Svg, arm: &str, (left, line): &mut (f64, usize)) {
-    let width = text_width(arm, LETTERS) * 1.15 + 18.0;
-    if *left + width > RIGHT && *line + 1 < LEGEND_LINES.len() {
-        (*left, *line) = (LEFT, *line + 1);
-    }
-    svg.text((*left, LEGEND_LINES[*line]), "name", arm);
-    *left += width;
+            format!("{}: the least busy {less} of the workers had {more}", one.arm)
+        };
+        let marked = MARKED.into_iter().filter_map(|part| Some((part, at(&curve, part)?)));
+        let marked = marked.map(|(part, sum)| (part, sum, tip(part, sum)));
+        let corners = curve.iter().map(|(part, sum)| (*part, *sum, String::new()));
+        let mut points: Vec<_> = corners.chain(marked).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let vertex = |(part, sum, tip)| Vertex { at: (x.at(part), y.at(sum)), band: None, tip };
+        arms.line(&one.arm, vec![points.into_iter().map(vertex).collect()])
+    };
+    paper.lines_with_legend(&shared.iter().map(line).collect::<Vec<_>>());
+    figure("curve", &scroll("chart", &paper.finish()), "", &data(shared))
 }
 
 /// What the least busy `part` of the workers had, between the corners of the curve.
@@ -91,39 +79,17 @@ fn at(curve: &[(f64, f64)], part: f64) -> Option<f64> {
     Some(below + (part - from) / (to - from) * (above - below))
 }
 
-fn axes(svg: &mut Svg, x: &Scale, y: &Scale) {
-    svg.text((LEFT, TOP - 12.0), "dim small", "part of the calls");
-    for tick in y.ticks(5) {
-        let at = y.at(tick);
-        svg.line((LEFT, at), (RIGHT, at), "grid");
-        svg.text((LEFT - 8.0, at + 4.0), "dim end", &format!("{:.0} %", tick * 100.0));
-    }
-    for tick in x.ticks(5) {
-        let at = x.at(tick);
-        svg.line((at, BOTTOM), (at, BOTTOM + 4.0), "tick");
-        svg.text((at, BOTTOM + 18.0), "dim mid", &format!("{:.0} %", tick * 100.0));
-    }
-    svg.line((x.at(0.0), y.at(0.0)), (x.at(1.0), y.at(1.0)), "unity");
-    let middle = f64::midpoint(LEFT, RIGHT);
-    svg.text((middle, BOTTOM + 38.0), "dim mid", "part of the workers, the least busy first");
-}
-
 fn data(shared: &[Shared]) -> String {
     let columns = MARKED.map(|part| format!("#least busy {}", number::percent(part)));
-    let headings: Vec<&str> =
-        std::iter::once("arm").chain(columns.iter().map(String::as_str)).collect();
-    let mut table = Table::new(&headings);
+    let mut table = Table::new(["arm".to_owned()].into_iter().chain(columns));
     for one in shared {
         let curve = stats::lorenz(&one.shares);
-        let cell = |part: f64| match at(&curve, part) {
-            Some(sum) => Cell::number(&number::percent(sum), sum),
-            None => Cell::missing("–", "no call was answered"),
-        };
-        let cells: Vec<Cell> =
-            std::iter::once(Cell::text(&one.arm)).chain(MARKED.map(cell)).collect();
-        table.row(&cells);
+        let cell =
+            |part| Cell::number_or(at(&curve, part), number::percent, "–", "no call was answered");
+        let cells = MARKED.into_iter().map(cell);
+        table.row(std::iter::once(Cell::text(&one.arm)).chain(cells).collect::<Vec<_>>());
     }
-    table.finish()
+    table.html()
 }
 
 #[cfg(test)]

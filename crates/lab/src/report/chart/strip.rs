@@ -5,19 +5,19 @@
 
 use std::collections::HashMap;
 
-use super::{WIDTH, figure};
+use pollux_report::chart::{Edges, Marker, Paper, Scale, WIDTH, figure};
+use pollux_report::markup::{notes, scroll};
+use pollux_report::{Cell, Table, Tone};
+
 use crate::record::{Block, Outcome, Record, Run};
-use crate::report::markup::{Cell, Table, notes, scroll};
-use crate::report::view::Arms;
+use crate::report::view::{Arms, grouped};
 use crate::report::{number, words};
 use crate::stats::{Outlier, median, tukey_flags};
-use pollux_report::{Marker, Scale, Svg};
 
-const TOP: f64 = 22.0;
-const LEFT: f64 = 52.0;
-const PLOT: f64 = 170.0;
+const HEIGHT: f64 = 252.0;
+/// Below the paper stand the failed runs, the numbers of the blocks, and what all are.
+const EDGES: Edges = Edges { left: 52.0, right: 6.0, top: 22.0, foot: 60.0 };
 const FAILED_LANE: f64 = 22.0;
-const FOOT: f64 = 38.0;
 /// The paper shows at least this much either side of the median, and at most the second.
 const SPAN: (f64, f64) = (0.08, 0.6);
 /// Remarks are cut after this many; the table has every run.
@@ -69,30 +69,25 @@ fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
 }
 
 fn draw(drawn: &[Drawn<'_>], experiment: &str, arms: &Arms<'_>, key: &str) -> String {
-    let height = TOP + PLOT + FAILED_LANE + FOOT;
     let title = format!("{}: every run in the order in which it ran", words::part(experiment));
     let about = format!("{} runs; value over the median of the same arm and point.", drawn.len());
-    let mut svg = Svg::new(key, (WIDTH, height), &title, &about);
-    let widest =
-        drawn.iter().filter_map(|d| d.relative).map(|r| (r - 1.0).abs()).fold(SPAN.0, f64::max);
-    let span = widest.min(SPAN.1) * 1.05;
-    let y = Scale::linear((1.0 - span, 1.0 + span), (TOP + PLOT, TOP));
-    let x = Scale::linear((-0.5, drawn.len() as f64 - 0.5), (LEFT, WIDTH - 6.0));
-    blocks(&mut svg, drawn, &x);
-    for tick in y.ticks(5) {
-        svg.line((LEFT, y.at(tick)), (WIDTH - 6.0, y.at(tick)), "grid");
-        svg.text((LEFT - 8.0, y.at(tick) + 4.0), "dim end", &format!("{tick:.2}×"));
-    }
-    let lane = TOP + PLOT + FAILED_LANE - 6.0;
-    if drawn.iter().any(|d| d.relative.is_none()) {
-        svg.text((LEFT - 8.0, lane + 4.0), "dim end", "failed");
+    let mut paper = Paper::new(key, (&title, &about), (WIDTH, HEIGHT), EDGES);
+    let relatives = || drawn.iter().filter_map(|d| d.relative);
+    let span = relatives().map(|r| (r - 1.0).abs()).fold(SPAN.0, f64::max).min(SPAN.1) * 1.05;
+    let y = Scale::linear((1.0 - span, 1.0 + span), paper.height());
+    let x = Scale::linear((-0.5, drawn.len() as f64 - 0.5), paper.width());
+    blocks(&mut paper, drawn, &x);
+    paper.values(&y, &y.ticks(5), |tick| format!("{tick:.2}×"));
+    let lane = paper.height().0 + FAILED_LANE - 6.0;
+    if relatives().count() < drawn.len() {
+        paper.svg.text((EDGES.left - 8.0, lane + 4.0), "dim end", "failed");
     }
     for (index, d) in drawn.iter().enumerate() {
         let at = (x.at(index as f64), d.relative.map_or(lane, |relative| y.at(relative)));
         let is_off_paper = d.relative.is_some_and(|relative| (relative - 1.0).abs() > span);
-        svg.open(&arms.class(&d.run.arm), Some(arms.index(&d.run.arm)));
+        paper.svg.open(&arms.class(&d.run.arm), Some(arms.index(&d.run.arm)));
         if d.is_outlier {
-            svg.mark(Marker::Ring, at, 6.0, "");
+            paper.svg.mark(Marker::Ring, at, 6.0, "");
         }
         let marker = match (d.relative, is_off_paper) {
             (None, _) => Marker::Cross,
@@ -101,34 +96,27 @@ fn draw(drawn: &[Drawn<'_>], experiment: &str, arms: &Arms<'_>, key: &str) -> St
             (Some(_), false) => Marker::Disc,
         };
         let radius = if drawn.len() > 500 { 2.0 } else { 3.2 };
-        svg.mark(marker, at, radius, &tip(d));
-        svg.close();
+        paper.svg.mark(marker, at, radius, &tip(d));
+        paper.svg.close();
     }
-    svg.text(
-        ((LEFT + WIDTH) / 2.0, height - 4.0),
-        "dim mid",
-        "runs in order, block by block; shaded blocks were disturbed",
-    );
-    svg.finish()
+    paper.caption("runs in order, block by block; shaded blocks were disturbed");
+    paper.finish()
 }
 
 /// Borders, numbers and shades of the blocks.
-fn blocks(svg: &mut Svg, drawn: &[Drawn<'_>], x: &Scale) {
-    let bottom = TOP + PLOT + FAILED_LANE;
+fn blocks(paper: &mut Paper, drawn: &[Drawn<'_>], x: &Scale) {
+    let (top, bottom) = (EDGES.top, paper.height().0 + FAILED_LANE);
     let mut start = 0;
     for stretch in drawn.chunk_by(|a, b| a.run.block == b.run.block) {
         let (from, to) = (x.at(start as f64 - 0.5), x.at((start + stretch.len()) as f64 - 0.5));
         let disturbances =
             stretch[0].block.map(|block| block.disturbances.join("; ")).unwrap_or_default();
         if !disturbances.is_empty() {
-            svg.rect((from, TOP), (to - from, bottom - TOP), "disturbed", &disturbances);
+            paper.svg.rect((from, top), (to - from, bottom - top), "disturbed", &disturbances);
         }
-        svg.line((from, TOP), (from, bottom), "grid");
-        svg.text(
-            ((from + to) / 2.0, bottom + 16.0),
-            "dim mid small",
-            &stretch[0].run.block.to_string(),
-        );
+        paper.svg.line((from, top), (from, bottom), "grid");
+        let (middle, block) = (f64::midpoint(from, to), stretch[0].run.block.to_string());
+        paper.svg.text((middle, bottom + 16.0), "dim mid small", &block);
         start += stretch.len();
     }
 }
@@ -162,18 +150,10 @@ fn remark(d: &Drawn<'_>) -> Option<String> {
 
 /// Failures by arm and reason, then what stands apart by block, so that one cause is one line.
 fn remarks(drawn: &[Drawn<'_>]) -> Vec<String> {
-    let mut failures: Vec<(&str, &str, usize)> = Vec::new();
-    for d in drawn {
-        let Some(reason) = d.run.failure() else { continue };
-        let same = |known: &&mut (&str, &str, usize)| (known.0, known.1) == (&*d.run.arm, reason);
-        match failures.iter_mut().find(same) {
-            Some((_, _, runs)) => *runs += 1,
-            None => failures.push((&d.run.arm, reason, 1)),
-        }
-    }
-    let failed = failures
+    let failures = drawn.iter().filter_map(|d| Some(((&*d.run.arm, d.run.failure()?), ())));
+    let failed = grouped(failures)
         .into_iter()
-        .map(|(arm, reason, runs)| format!("{arm}: {runs} runs failed: {reason}"));
+        .map(|((arm, reason), runs)| format!("{arm}: {} runs failed: {reason}", runs.len()));
     let apart = drawn.chunk_by(|a, b| a.run.block == b.run.block).filter_map(block_remark);
     let mut lines: Vec<_> = failed.chain(apart).collect();
     let more = lines.len().saturating_sub(NOTES_MAX);
@@ -206,40 +186,28 @@ fn gate_words(d: &Drawn<'_>) -> String {
 }
 
 fn table(drawn: &[Drawn<'_>]) -> String {
-    let mut table = Table::new(&[
-        "#block",
-        "#place",
-        "point",
-        "arm",
-        "#value",
-        "#of its median",
-        "state",
-        "remark",
-    ]);
+    let headings =
+        ["#block", "#place", "point", "arm", "#value", "#of its median", "state", "remark"];
+    let mut table = Table::new(headings);
     for d in drawn {
-        let run = d.run;
-        let (value, state) = match run.measured() {
-            Some(m) => {
-                let state =
-                    Cell::text(words::steady(m.steadiness.kind)).title(&m.steadiness.detail);
-                (Cell::number(&number::si(m.value), m.value), state)
+        let (run, measured) = (d.run, d.run.measured());
+        let state = match measured.map(|m| &m.steadiness) {
+            Some(steadiness) => {
+                Cell::text(words::steady(steadiness.kind)).title(&steadiness.detail)
             }
-            None => (Cell::missing("–", ""), Cell::text("failed").class("bad")),
+            None => Cell::text("failed").tone(Tone::Bad),
         };
-        let relative = match d.relative {
-            Some(relative) => Cell::number(&format!("{}×", number::ratio(relative)), relative),
-            None => Cell::missing("–", ""),
-        };
-        table.row(&[
-            Cell::number(&run.block.to_string(), f64::from(run.block)),
-            Cell::number(&run.position.to_string(), f64::from(run.position)),
+        let of_median = |relative| format!("{}×", number::ratio(relative));
+        table.row([
+            Cell::count(run.block),
+            Cell::count(run.position),
             Cell::text(&run.point),
             Cell::text(&run.arm),
-            value,
-            relative,
+            Cell::number_or(measured.map(|m| m.value), number::si, "–", ""),
+            Cell::number_or(d.relative, of_median, "–", ""),
             state,
-            Cell::text(&remark(d).unwrap_or_default()).class("wide"),
+            Cell::text(&remark(d).unwrap_or_default()).wide(),
         ]);
     }
-    table.finish()
+    table.html()
 }

@@ -4,19 +4,16 @@
 //! the share of requests in a bucket. The slowest thousandth would take half of the axis: it is not
 //! drawn, and stands in the tables.
 
-use super::{LETTERS, figure};
+use pollux_report::chart::{At, Edges, HALF_WIDTH, Paper, Scale, figure, polyline};
+use pollux_report::markup::scroll;
+use pollux_report::{Cell, Table};
+
 use crate::record::{RequestTimesRun, TimeBucket};
-use crate::report::markup::{Cell, Table, scroll};
 use crate::report::number;
 use crate::report::view::Arms;
-use pollux_report::{At, Scale, Svg, polyline, text_width};
 
-const WIDTH: f64 = 510.0;
 const HEIGHT: f64 = 260.0;
-const TOP: f64 = 44.0;
-const LEFT: f64 = 52.0;
-const RIGHT: f64 = WIDTH - 12.0;
-const BOTTOM: f64 = HEIGHT - 46.0;
+const EDGES: Edges = Edges { left: 52.0, right: 12.0, top: 44.0, foot: 46.0 };
 const TICKS: usize = 6;
 /// Shares of the quantile table; the document's plot cut off the slowest hundredth.
 const QUANTILES: [(f64, &str); 3] = [(0.5, "#p50"), (0.99, "#p99"), (DRAWN, "#p99.9")];
@@ -34,28 +31,37 @@ pub(crate) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
     let below_ns = buckets().filter(is_drawn).map(|bucket| bucket.below_ns).reduce(f64::max)?;
     let highest = runs.iter().flat_map(|run| shares(run, f64::INFINITY)).map(|(_, share)| share);
     let highest = highest.fold(0.0, f64::max);
-    let x = Scale::log((from_ns, below_ns), (LEFT, RIGHT));
-    let y = Scale::linear((0.0, highest * 1.08), (BOTTOM, TOP));
     let title = "Time of a request inside the server";
     let about = format!("Histograms of {} arms over a logarithmic time axis.", runs.len());
-    let mut svg = Svg::new(key, (WIDTH, HEIGHT), title, &about);
-    axes(&mut svg, &x, &y);
-    let mut legend_x = LEFT;
-    for run in &runs {
+    let mut paper = Paper::new(key, (title, &about), (HALF_WIDTH, HEIGHT), EDGES);
+    let x = Scale::log((from_ns, below_ns), paper.width());
+    let y = Scale::linear((0.0, highest * 1.08), paper.height());
+    let over = "share of requests in each bucket of the server's histogram";
+    paper.svg.about((EDGES.left, EDGES.top - 8.0), over);
+    paper.values(&y, &y.ticks(4), super::share);
+    let ticks = x.ticks(TICKS).into_iter().map(|tick| (tick, number::time_tick(tick)));
+    paper.below(&x, &ticks.collect::<Vec<_>>());
+    paper.caption("time inside the server");
+    let names = paper.legend(runs.iter().map(|run| run.arm.as_str()));
+    for (run, name) in runs.iter().zip(names) {
         let place = arms.index(&run.arm);
-        svg.open(&format!("series {}", arms.class(&run.arm)), Some(place));
+        paper.svg.open(&format!("series {}", arms.class(&run.arm)), Some(place));
         let outline = outline(run, below_ns, &x, &y);
-        svg.path(&(polyline(&outline) + "Z"), "area");
-        svg.path(&polyline(&outline), "line");
-        for (bucket, height) in shares(run, below_ns) {
-            hover(&mut svg, run, bucket, (&x, &y), height);
+        paper.svg.path(&(polyline(&outline) + "Z"), "area");
+        paper.svg.path(&polyline(&outline), "line");
+        for (bucket, share) in shares(run, below_ns) {
+            // An unseen box over each bucket tells its figures.
+            let (from, below) = (x.at(bucket.from_ns.max(1.0)), x.at(bucket.below_ns));
+            let (share, top) = (number::percent(share), y.at(share));
+            let [from_ns, below_ns] = [bucket.from_ns, bucket.below_ns].map(number::time_tick);
+            let tip = format!("{}: {share} of requests from {from_ns} to {below_ns}", run.arm);
+            paper.svg.rect((from, top), (below - from, y.at(0.0) - top), "unseen", &tip);
         }
-        svg.text((legend_x, 14.0), "name", &run.arm);
-        legend_x += text_width(&run.arm, LETTERS) * 1.15 + 18.0;
-        svg.close();
+        paper.svg.text(name, "name", &run.arm);
+        paper.svg.close();
     }
-    let table = data(&runs);
-    Some(figure("curve", &scroll("chart", &svg.finish()), &quantiles(&runs), &table))
+    let (under, table) = (quantiles(&runs).html(), data(&runs).html());
+    Some(figure("curve", &scroll("chart", &paper.finish()), &under, &table))
 }
 
 /// Each bucket up to a time with its share of all requests.
@@ -83,98 +89,32 @@ fn outline(run: &RequestTimesRun, below_ns: f64, x: &Scale, y: &Scale) -> Vec<At
     points
 }
 
-/// An unseen box over each bucket that tells its figures.
-fn hover(
-    svg: &mut Svg,
-    run: &RequestTimesRun,
-    bucket: &TimeBucket,
-    (x, y): (&Scale, &Scale),
-    height: f64,
-) {
-    let tip = format!(
-        "{}: {} of requests from {} to {}",
-        run.arm,
-        number::percent(bucket.requests as f64 / run.times.requests as f64),
-        time(bucket.from_ns),
-        time(bucket.below_ns)
-    );
-    let (left, top) = (x.at(bucket.from_ns.max(1.0)), y.at(height));
-    svg.rect((left, top), (x.at(bucket.below_ns) - left, y.at(0.0) - top), "unseen", &tip);
+/// What half, all but a hundredth and all but a thousandth of the requests took, arm by arm.
+pub(crate) fn quantiles(runs: &[&RequestTimesRun]) -> Table {
+    let headings = ["arm", "#requests", "#mean"].into_iter();
+    let mut table = Table::new(headings.chain(QUANTILES.map(|(_, heading)| heading)));
+    add(&mut table, runs);
+    table
 }
 
-fn axes(svg: &mut Svg, x: &Scale, y: &Scale) {
-    svg.text(
-        (LEFT, 30.0),
-        "dim small",
-        "share of requests in each bucket of the server's histogram",
-    );
-    for tick in y.ticks(4) {
-        let at = y.at(tick);
-        svg.line((LEFT, at), (RIGHT, at), "grid");
-        svg.text((LEFT - 8.0, at + 4.0), "dim end", &format!("{:.0} %", tick * 100.0));
-    }
-    for tick in x.ticks(TICKS) {
-        let at = x.at(tick);
-        svg.line((at, BOTTOM), (at, BOTTOM + 4.0), "tick");
-        svg.text((at, BOTTOM + 18.0), "dim mid", &time(tick));
-    }
-    let middle = f64::midpoint(LEFT, RIGHT);
-    svg.text((middle, BOTTOM + 38.0), "dim mid", "time inside the server");
-}
-
-fn quantiles(runs: &[&RequestTimesRun]) -> String {
-    let mut headings = vec!["arm", "#requests", "#mean"];
-    headings.extend(QUANTILES.map(|(_, heading)| heading));
-    let mut table = Table::new(&headings);
+/// Adds the rows of some runs to the table of [`quantiles`].
+pub(crate) fn add(table: &mut Table, runs: &[&RequestTimesRun]) {
     for run in runs {
+        let cell = |ns| Cell::number_or(ns, number::time_tick, "–", "no request was timed");
         let times = &run.times;
-        let cell = |ns: Option<f64>| match ns {
-            Some(ns) => Cell::number(&time(ns), ns),
-            None => Cell::missing("–", "no request was timed"),
-        };
-        let mut cells = vec![
-            Cell::text(&run.arm),
-            Cell::number(&number::count(times.requests), times.requests as f64),
-            cell(times.mean_ns()),
-        ];
-        cells.extend(QUANTILES.map(|(share, _)| cell(times.quantile_ns(share))));
-        table.row(&cells);
-    }
-    table.finish()
-}
-
-fn data(runs: &[&RequestTimesRun]) -> String {
-    let mut table = Table::new(&["arm", "#from", "#below", "#requests"]);
-    for run in runs {
-        for bucket in &run.times.buckets {
-            table.row(&[
-                Cell::text(&run.arm),
-                Cell::number(&time(bucket.from_ns), bucket.from_ns),
-                Cell::number(&time(bucket.below_ns), bucket.below_ns),
-                Cell::number(&number::count(bucket.requests), bucket.requests as f64),
-            ]);
-        }
-    }
-    table.finish()
-}
-
-/// Nanoseconds with the unit that suits them.
-fn time(ns: f64) -> String {
-    match ns {
-        1e9.. => format!("{} s", number::tick(ns / 1e9)),
-        1e6.. => format!("{} ms", number::tick(ns / 1e6)),
-        1e3.. => format!("{} µs", number::tick(ns / 1e3)),
-        _ => format!("{} ns", number::tick(ns)),
+        let [p50, p99, p999] = QUANTILES.map(|(share, _)| cell(times.quantile_ns(share)));
+        let (arm, requests) = (Cell::text(&run.arm), Cell::count(times.requests));
+        table.row([arm, requests, cell(times.mean_ns()), p50, p99, p999]);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_carry_their_unit() {
-        let shown = [750.0, 1280.0, 44e6, 2.5e9].map(time);
-        assert_eq!(shown, ["750 ns", "1.28 µs", "44 ms", "2.5 s"]);
+fn data(runs: &[&RequestTimesRun]) -> Table {
+    let mut table = Table::new(["arm", "#from", "#below", "#requests"]);
+    let time = |ns: f64| Cell::number(&number::time_tick(ns), ns);
+    for (run, bucket) in runs.iter().flat_map(|run| run.times.buckets.iter().map(move |b| (run, b)))
+    {
+        let (from, below) = (time(bucket.from_ns), time(bucket.below_ns));
+        table.row([Cell::text(&run.arm), from, below, Cell::count(bucket.requests)]);
     }
+    table
 }

@@ -1,7 +1,8 @@
 //! The first screen: the question, the answers, and whether to believe them.
 
+use pollux_report::markup::{escape, strip};
+
 use crate::record::{Answer, Record};
-use crate::report::markup::{escape, strip};
 use crate::report::{number, words};
 
 /// Facts of the environment that stand under the title, by name.

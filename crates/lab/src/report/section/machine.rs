@@ -2,11 +2,13 @@
 //!
 //! Everything that a reader needs to repeat the run or to doubt it.
 
+use pollux_report::markup::{card, details, escape, escape_json, notes, section};
+use pollux_report::{Cell, Table, Tone};
+
 use crate::host::Reading;
-use crate::record::{Fact, LeftOut, Record, Source};
-use crate::report::markup::{
-    Cell, Table, card, details, escape, escape_json, figure_of, notes, section,
-};
+use crate::record::{Fact, Record, Source};
+use crate::report::view::grouped;
+use crate::report::words::figure_of;
 use crate::report::{number, words};
 
 /// The sources that do not work here, each with its reason and remedy.
@@ -18,33 +20,33 @@ pub(crate) fn sources(record: &Record) -> String {
         false => missing_table(&missing),
     };
     if !readable.is_empty() {
-        let mut table = Table::new(&["source", "gives"]);
+        let mut table = Table::new(["source", "gives"]);
         for source in &readable {
-            table.row(&[Cell::text(&source.name), Cell::text(&source.gives)]);
+            table.row([Cell::text(&source.name), Cell::text(&source.gives)]);
         }
         body.push_str(&details(
             &format!("{} sources that could be read", readable.len()),
-            &table.finish(),
+            &table.html(),
         ));
     }
     section("unread", "could not be read", &card(&body))
 }
 
 fn missing_table(missing: &[&Source]) -> String {
-    let mut table = Table::new(&["source", "would give", "why not", "enable with"]);
+    let mut table = Table::new(["source", "would give", "why not", "enable with"]);
     for source in missing {
         let enable = source.enable.as_deref().map_or_else(
-            || Cell::text("–").class("na"),
-            |command| Cell::code(command).class("wide"),
+            || Cell::text("–").tone(Tone::Missing),
+            |command| Cell::code(command).wide(),
         );
-        table.row(&[
+        table.row([
             Cell::text(&source.name),
             Cell::text(&source.gives),
-            Cell::text(source.reason.as_deref().unwrap_or("no reason was recorded")).class("wide"),
+            Cell::text(source.reason.as_deref().unwrap_or("no reason was recorded")).wide(),
             enable,
         ]);
     }
-    table.finish()
+    table.html()
 }
 
 /// What was planned and not run, and how the plan was cut.
@@ -54,43 +56,44 @@ pub(crate) fn left_out(record: &Record) -> String {
     }
     let mut body = notes(&record.cuts);
     if !record.left_out.is_empty() {
-        let mut table = Table::new(&["experiment", "arm", "points", "why"]);
+        let mut table = Table::new(["experiment", "arm", "points", "why"]);
         let word = |text: &str| if text == "*" { "all".to_owned() } else { text.to_owned() };
-        let key = |left: &LeftOut| (left.experiment.clone(), left.arm.clone(), left.reason.clone());
-        for stretch in record.left_out.chunk_by(|a, b| key(a) == key(b)) {
-            let points: Vec<_> = stretch.iter().map(|left| word(&left.point)).collect();
-            table.row(&[
-                Cell::text(&stretch[0].experiment),
-                Cell::text(&word(&stretch[0].arm)),
-                Cell::text(&points.join(" · ")).class("wide"),
-                Cell::text(&stretch[0].reason).class("wide"),
+        let left_out = record.left_out.iter();
+        let left_out =
+            left_out.map(|left| ((&left.experiment, &left.arm, &left.reason), word(&left.point)));
+        for ((experiment, arm, reason), points) in grouped(left_out) {
+            table.row([
+                Cell::text(experiment),
+                Cell::text(&word(arm)),
+                Cell::text(&points.join(" · ")).wide(),
+                Cell::text(reason).wide(),
             ]);
         }
-        body.push_str(&table.finish());
+        body.push_str(&table.html());
     }
     section("left-out", "left out and cut", &card(&body))
 }
 
 /// The machine, as it was found, and the blocks as the gates saw them.
 pub(crate) fn environment(record: &Record) -> String {
-    let mut table = Table::new(&["fact", "value"]);
+    let mut table = Table::new(["fact", "value"]);
     for Fact { name, reading } in &record.environment {
         let value = match (reading.value(), reading) {
-            (Some(value), _) => Cell::text(value).class("wide"),
+            (Some(value), _) => Cell::text(value).wide(),
             (None, Reading::Unavailable { enable: Some(command), .. }) => {
                 let why = words::missing(reading.reason());
-                Cell::text(&format!("{why}; enable with: {command}")).class("wide na")
+                Cell::text(&format!("{why}; enable with: {command}")).wide().tone(Tone::Missing)
             }
-            (None, _) => Cell::text(&words::missing(reading.reason())).class("wide na"),
+            (None, _) => Cell::text(&words::missing(reading.reason())).wide().tone(Tone::Missing),
         };
-        table.row(&[Cell::text(name), value]);
+        table.row([Cell::text(name), value]);
     }
     let gates = details("What the gates read, block by block", &gates(record));
-    section("environment", "environment", &card(&(table.finish() + &gates)))
+    section("environment", "environment", &card(&(table.html() + &gates)))
 }
 
 fn gates(record: &Record) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "#block",
         "#repeats",
         "#from",
@@ -102,22 +105,19 @@ fn gates(record: &Record) -> String {
     ]);
     for block in &record.blocks {
         let share = |reading| figure_of(reading, number::percent);
-        let repeats = block.repeats.map_or_else(
-            || Cell::missing("", ""),
-            |of| Cell::number(&of.to_string(), f64::from(of)),
-        );
-        table.row(&[
-            Cell::number(&block.block.to_string(), f64::from(block.block)),
-            repeats,
-            Cell::number(&number::duration(block.start_s), block.start_s),
-            Cell::number(&number::duration(block.duration_s), block.duration_s),
+        let time = |seconds| Cell::number(&number::duration(seconds), seconds);
+        table.row([
+            Cell::count(block.block),
+            block.repeats.map_or_else(|| Cell::missing("", ""), Cell::count),
+            time(block.start_s),
+            time(block.duration_s),
             share(&block.steal),
             share(&block.foreign_cpu),
             share(&block.pressure),
-            Cell::text(&block.disturbances.join("; ")).class("wide"),
+            Cell::text(&block.disturbances.join("; ")).wide(),
         ]);
     }
-    table.finish()
+    table.html()
 }
 
 /// The command, the job file and the record itself.

@@ -1,8 +1,10 @@
 //! The results: for each comparison its curves or its forest plot, and the table.
 
+use pollux_report::markup::{card, details, notes, section};
+use pollux_report::{Cell, Table, Tone};
+
 use crate::record::{Record, Verdict};
 use crate::report::chart::{curve, forest};
-use crate::report::markup::{Cell, Table, card, details, notes, section};
 use crate::report::view::{self, Arms, Comparison, Panel};
 use crate::report::{number, words};
 
@@ -17,8 +19,9 @@ pub(crate) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Ar
         } else {
             let curves = curve::curves(record, comparison, arms, &format!("curve-{index}"));
             let summary = format!("All {} comparisons with their intervals", comparison.rows.len());
-            card(&curves)
-                + &card(&(matrices(record, comparison, &panels) + &details(&summary, &plot)))
+            let corner = format!("ratio to {}, {}:", comparison.baseline(), panels[0].axis);
+            let matrix = matrix(record, comparison, &panels, &corner).html();
+            card(&curves) + &card(&(matrix + &details(&summary, &plot)))
         };
         page.push_str(&section(&format!("result-{index}"), &heading(comparison, &panels), &body));
     }
@@ -56,60 +59,52 @@ fn left_out(record: &Record, comparison: &Comparison<'_>) -> String {
     notes(&lines)
 }
 
-/// Ratios at a glance: arms down, axis across, coloured by verdict.
-fn matrices(record: &Record, comparison: &Comparison<'_>, panels: &[Panel<'_>]) -> String {
-    let axis = panels.first().map_or("", |panel| panel.axis);
+/// Ratios at a glance: arms down, axis across, coloured by verdict; each panel is a group where there
+/// are several. `corner` stands over the arms.
+pub(crate) fn matrix(
+    record: &Record,
+    comparison: &Comparison<'_>,
+    panels: &[Panel<'_>],
+    corner: &str,
+) -> Table {
     let mut values: Vec<_> = panels.iter().flat_map(|panel| panel.values.iter().copied()).collect();
     values.sort_by(|a, b| a.1.total_cmp(&b.1));
     values.dedup_by(|a, b| a.0 == b.0);
-    let corner = format!("ratio to {}, {axis}:", comparison.baseline());
-    let names: Vec<_> =
-        values.iter().map(|(written, _)| format!("#{}", number::axis_value(written))).collect();
-    let headings: Vec<_> =
-        std::iter::once(corner.as_str()).chain(names.iter().map(String::as_str)).collect();
-    let mut table = Table::new(&headings);
+    let names = values.iter().map(|(written, _)| format!("#{}", number::axis_value(written)));
+    let mut table = Table::new(std::iter::once(corner.to_owned()).chain(names));
     for panel in panels {
-        if !panel.held.is_empty() {
+        if panels.len() > 1 {
             table.group(&words::held(panel.held.iter().copied()));
         }
         for arm in panel.arms() {
-            let cells = values
-                .iter()
-                .map(|(written, _)| matrix_cell(record, comparison, panel, arm, written));
-            let row: Vec<_> = std::iter::once(Cell::text(arm)).chain(cells).collect();
-            table.row(&row);
+            let cell = |(written, _): &(&str, f64)| cell(record, comparison, panel, arm, written);
+            let cells = values.iter().map(cell);
+            table.row(std::iter::once(Cell::text(arm)).chain(cells).collect::<Vec<_>>());
         }
     }
-    table.finish()
+    table
 }
 
-fn matrix_cell(
+fn cell(
     record: &Record,
     comparison: &Comparison<'_>,
     panel: &Panel<'_>,
     arm: &str,
     written: &str,
 ) -> Cell {
-    let point = panel.point(written).unwrap_or_default();
     let reason =
-        || view::gap_reason(record, comparison.experiment, point, arm).unwrap_or("not measured");
+        || view::panel_gap(record, comparison, panel, arm, written).unwrap_or("not measured");
     let Some(row) = panel.row(arm, written) else { return Cell::missing("not run", reason()) };
     match (row.verdict, row.value, row.ratio) {
         (Verdict::Failed, ..) => Cell::missing("failed", reason()),
         (Verdict::Baseline, Some(value), _) => Cell::number(&number::si(value), value)
             .title(&format!("{} {}", words::value(row), row.unit))
-            .class("num dim"),
+            .tone(Tone::Dim),
         (verdict, _, Some(ratio)) => {
-            let class = match words::verdict_class(verdict) {
-                "good" => "num good",
-                "bad" => "num bad",
-                "open" => "num open",
-                _ => "num same",
-            };
             let word = words::judgement(row);
             let cell = words::cell(row).unwrap_or_default();
             let title = format!("{word}: {}", words::ratio_and_interval(row));
-            Cell::number(&cell, ratio).title(&title).class(class)
+            Cell::number(&cell, ratio).title(&title).tone(words::tone(verdict))
         }
         _ => Cell::missing("not run", reason()),
     }

@@ -1,8 +1,9 @@
 //! Every run: inside the runs over time, then all runs in their order.
 
+use pollux_report::markup::{card_of, escape, section};
+
 use crate::record::{Measurement, Record, Run, SteadyKind};
 use crate::report::chart::{intervals, strip};
-use crate::report::markup::{card, escape, section};
 use crate::report::view::{Arms, in_order};
 use crate::report::words;
 
@@ -15,11 +16,8 @@ pub(crate) fn runs(record: &Record, arms: &Arms<'_>) -> String {
     let experiments = in_order(record.runs.iter().map(|run| run.experiment.as_str()));
     for (index, experiment) in experiments.into_iter().enumerate() {
         let strip = strip::strip(record, experiment, arms, &format!("strip-{index}"));
-        let heading = escape(&format!(
-            "{}: every run against the median of its own arm and point",
-            words::part(experiment)
-        ));
-        body.push_str(&card(&format!("<h3>{heading}</h3>{strip}")));
+        let heading = "every run against the median of its own arm and point";
+        body += &card_of(&format!("{}: {heading}", words::part(experiment)), "", &strip);
         body.push_str(&inside(record, experiment, arms, index));
     }
     if body.is_empty() { body } else { section("runs", "every run", &body) }
@@ -33,19 +31,14 @@ fn inside(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) -> S
     let mut shown = String::new();
     let odd = points.iter().skip(1).filter(|point| is_odd(point)).take(ODD_POINTS_MAX);
     for (place, point) in points.iter().take(1).chain(odd).enumerate() {
-        let chart = intervals::intervals(
-            record,
-            experiment,
-            point,
-            arms,
-            &format!("inside-{index}-{place}"),
-        );
+        let key = format!("inside-{index}-{place}");
+        let chart = intervals::intervals(record, experiment, point, arms, &key);
         if !chart.is_empty() {
             shown.push_str(&format!("<h4>{}</h4>{chart}", escape(point)));
         }
     }
-    let heading = escape(&format!("{}: inside the runs", words::part(experiment)));
-    if shown.is_empty() { shown } else { card(&format!("<h3>{heading}</h3>{shown}")) }
+    let heading = format!("{}: inside the runs", words::part(experiment));
+    if shown.is_empty() { shown } else { card_of(&heading, "", &shown) }
 }
 
 fn is_two_regime(run: &Run) -> bool {

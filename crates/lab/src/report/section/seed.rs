@@ -3,12 +3,14 @@
 //! Only for jobs that repeat a document. Absolute figures are shown and never compared: machines
 //! and kernels lie between; what is judged is direction and shape, in `published::agree`.
 
+use pollux_report::markup::{card, escape, notes, section};
+use pollux_report::{Cell, Table, Tone};
+
 use crate::published::agree::Agreement;
 use crate::published::{self, Beside, BesideSeries};
 use crate::record::Record;
-use crate::report::markup::{Cell, Table, card, escape, notes, section};
 use crate::report::number;
-use crate::report::view::in_order;
+use crate::report::view::{grouped, in_order};
 
 /// Whether the record's job repeats a document.
 pub(crate) fn has_seed(record: &Record) -> bool {
@@ -22,10 +24,10 @@ pub(crate) fn seed(record: &Record) -> String {
         "<h3>{}</h3><p>{}</p>{}<h4>What one should know of it</h4>{}",
         escape(&beside.document.title),
         escape(&summary(&beside)),
-        settings(&beside),
+        settings(&beside).html(),
         notes(&beside.document.remarks)
     );
-    let body = card(&head) + &card(&overview(&beside));
+    let body = card(&head) + &card(&(overview(&beside).html() + &notes(&gaps(&beside))));
     section("seed", &format!("beside seed {}", beside.document.number), &body)
 }
 
@@ -39,63 +41,47 @@ pub(crate) fn summary(beside: &Beside) -> String {
     )
 }
 
-/// The verdict in words, as every form of the report says it.
-pub(crate) fn verdict(one: &BesideSeries) -> String {
-    let words = &one.judgement.words;
-    match one.judgement.agreement {
-        Agreement::Agrees => format!("agrees: {words}"),
-        Agreement::InDirection => format!("agrees in direction only: {words}"),
-        Agreement::Differs => format!("differs: {words}"),
-        Agreement::Unknown => format!("can't be told here: {words}"),
-    }
-}
-
-fn settings(beside: &Beside) -> String {
-    let mut table = Table::new(&["", "there", "here"]);
+/// How it was measured, there and here.
+pub(crate) fn settings(beside: &Beside) -> Table {
+    let mut table = Table::new(["", "there", "here"]);
     for (name, theirs, ours) in &beside.settings {
-        table.row(&[
-            Cell::text(name),
-            Cell::text(theirs).class("wide"),
-            Cell::text(ours).class("wide"),
-        ]);
+        table.row([Cell::text(name), Cell::text(theirs).wide(), Cell::text(ours).wide()]);
     }
-    table.finish()
+    table
 }
 
 /// A line for each series, grouped by what it is told over.
-fn overview(beside: &Beside) -> String {
-    let mut table = Table::new(&["series", "there", "here", "direction and shape"]);
+pub(crate) fn overview(beside: &Beside) -> Table {
+    let mut table = Table::new(["series", "there", "here", "direction and shape"]);
     let places = |one: &BesideSeries| {
         let names = one.series.places.iter().map(|place| number::axis_value(&place.name));
         names.collect::<Vec<_>>().join(" · ")
     };
-    let all: Vec<String> = beside.series.iter().map(places).collect();
-    for over in in_order(all.iter().map(String::as_str)) {
-        table.group(over);
-        for (one, _) in beside.series.iter().zip(&all).filter(|(_, places)| *places == over) {
-            table.row(&line(one));
-        }
+    for (over, series) in grouped(beside.series.iter().map(|one| (places(one), one))) {
+        table.group(&over);
+        series.into_iter().for_each(|one| table.row(line(one)));
     }
-    table.finish() + &notes(&gaps(beside))
+    table
 }
 
 fn line(one: &BesideSeries) -> [Cell; 4] {
-    let (theirs, ours) = figures(one);
-    let class = match one.judgement.agreement {
-        Agreement::Agrees => "wide good",
-        Agreement::Differs => "wide bad",
-        Agreement::InDirection | Agreement::Unknown => "wide open",
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number::si);
+    let all = |values: Vec<String>| Cell::text(&values.join(" · "));
+    let theirs = one.series.places.iter().map(|place| shown(place.published));
+    let ours = one.ours.iter().map(|ours| shown(ours.as_ref().ok().copied()));
+    let (said, tone) = match one.judgement.agreement {
+        Agreement::Agrees => ("agrees", Tone::Good),
+        Agreement::InDirection => ("agrees in direction only", Tone::Open),
+        Agreement::Differs => ("differs", Tone::Bad),
+        Agreement::Unknown => ("can't be told here", Tone::Open),
     };
-    [
-        Cell::text(&name(one)),
-        Cell::text(&theirs),
-        Cell::text(&ours),
-        Cell::text(&verdict(one)).class(class),
-    ]
+    let verdict = Cell::text(&format!("{said}: {}", one.judgement.words));
+    let (theirs, ours) = (all(theirs.collect()), all(ours.collect()));
+    [Cell::text(&name(one)), theirs, ours, verdict.wide().tone(tone)]
 }
 
 /// The series with its unit, where its name has none.
-pub(crate) fn name(one: &BesideSeries) -> String {
+fn name(one: &BesideSeries) -> String {
     let (name, unit) = (&one.series.name, &one.series.unit);
     match name.contains(unit.as_str()) {
         true => name.clone(),
@@ -103,30 +89,14 @@ pub(crate) fn name(one: &BesideSeries) -> String {
     }
 }
 
-/// Theirs and ours in the order of the places; a dash where there is none.
-pub(crate) fn figures(one: &BesideSeries) -> (String, String) {
-    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number::si);
-    let theirs = one.series.places.iter().map(|place| shown(place.published));
-    let ours = one.ours.iter().map(|ours| shown(ours.as_ref().ok().copied()));
-    (theirs.collect::<Vec<_>>().join(" · "), ours.collect::<Vec<_>>().join(" · "))
-}
-
 /// Why figures of ours are missing: one line for each reason, with the places.
 pub(crate) fn gaps(beside: &Beside) -> Vec<String> {
-    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
-    for one in &beside.series {
-        for (place, ours) in one.series.places.iter().zip(&one.ours) {
-            let Err(reason) = ours else { continue };
-            match found.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, places)) if places.contains(&&*place.name) => {}
-                Some((_, places)) => places.push(&place.name),
-                None => found.push((reason, vec![&*place.name])),
-            }
-        }
-    }
+    let places = beside.series.iter().flat_map(|one| one.series.places.iter().zip(&one.ours));
+    let missing =
+        places.filter_map(|(place, ours)| Some((ours.as_ref().err()?.as_str(), &*place.name)));
     let line = |(reason, places): (&str, Vec<&str>)| {
-        let places: Vec<String> = places.into_iter().map(number::axis_value).collect();
-        format!("no figure here for {}: {reason}", places.join(", "))
+        let places = in_order(places.into_iter()).into_iter().map(number::axis_value);
+        format!("no figure here for {}: {reason}", places.collect::<Vec<_>>().join(", "))
     };
-    found.into_iter().map(line).collect()
+    grouped(missing).into_iter().map(line).collect()
 }

@@ -1,14 +1,15 @@
 //! Why: counts per event behind each arm, how full the waits were, where the samples fell.
 
+use pollux_report::markup::{card_of, escape, section};
+use pollux_report::{Cell, Table, Tone};
+
+use super::folded;
 use crate::record::{CountingRun, Record, WhyRow};
 use crate::report::chart::bars;
-use crate::report::markup::{Cell, Table, card, details, escape, figure_of, section};
 use crate::report::number;
 use crate::report::view::{Arms, in_order};
-use crate::report::words;
+use crate::report::words::{self, figure_of};
 
-/// Points of an experiment that are shown at once; of more, the first and the last.
-const POINTS_OPEN_MAX: usize = 3;
 const HEADINGS: [&str; 9] = [
     "arm",
     "#system calls/event",
@@ -37,29 +38,18 @@ pub(crate) fn why(record: &Record, arms: &Arms<'_>) -> String {
 fn counts(record: &Record, experiment: &str) -> String {
     let rows: Vec<_> = record.why.iter().filter(|row| row.experiment == experiment).collect();
     let points = in_order(rows.iter().map(|row| row.point.as_str()));
-    let (open, folded) = split_points(&points);
-    if open.is_empty() {
-        return String::new();
-    }
-    let mut body =
-        format!("<h3>{}</h3>", escape(&format!("{}: counts per event", words::part(experiment))));
-    body.push_str(&count_table(&rows, &open));
-    if !folded.is_empty() {
-        body.push_str(&details(
-            &format!("The other {} points", folded.len()),
-            &count_table(&rows, &folded),
-        ));
-    }
-    card(&body)
+    let tables = folded(&points, |points, _| count_table(&rows, points));
+    let heading = format!("{}: counts per event", words::part(experiment));
+    if tables.is_empty() { tables } else { card_of(&heading, "", &tables) }
 }
 
 fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
-    let mut table = Table::new(&HEADINGS);
+    let mut table = Table::new(HEADINGS);
     for point in points {
         table.group(point);
         for row in rows.iter().filter(|row| row.point == *point) {
             let figure = |reading| figure_of(reading, number::si);
-            table.row(&[
+            table.row([
                 Cell::text(&row.arm),
                 figure(&row.system_calls_per_event),
                 figure(&row.events_per_wait),
@@ -68,31 +58,24 @@ fn count_table(rows: &[&WhyRow], points: &[&str]) -> String {
                 figure(&row.wakeups_per_event),
                 figure(&row.page_faults_per_event),
                 figure_of(&row.cpu_ns_per_event, number::nanoseconds),
-                Cell::text(&row.sentence).class("wide dim"),
+                Cell::text(&row.sentence).wide().tone(Tone::Dim),
             ]);
         }
     }
-    table.finish()
+    table.html()
 }
 
 fn histograms(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) -> String {
     let runs: Vec<_> = record.counting.iter().filter(|run| run.experiment == experiment).collect();
     let points = in_order(runs.iter().map(|run| run.point.as_str()));
-    let (open, folded) = split_points(&points);
-    let mut body = String::new();
-    for (place, point) in open.iter().enumerate() {
-        body.push_str(&histogram(&runs, point, arms, &format!("waits-{index}-{place}")));
-    }
-    let mut rest = String::new();
-    for (place, point) in folded.iter().enumerate() {
-        rest.push_str(&histogram(&runs, point, arms, &format!("waits-{index}-more-{place}")));
-    }
-    if !rest.is_empty() {
-        body.push_str(&details(&format!("The other {} points", folded.len()), &rest));
-    }
-    let heading =
-        escape(&format!("{}: share of waits by events returned", words::part(experiment)));
-    if body.is_empty() { body } else { card(&format!("<h3>{heading}</h3>{body}")) }
+    let body = folded(&points, |points, more| {
+        let charts = points.iter().enumerate().map(|(place, point)| {
+            histogram(&runs, point, arms, &format!("waits-{index}{more}-{place}"))
+        });
+        charts.collect()
+    });
+    let heading = format!("{}: share of waits by events returned", words::part(experiment));
+    if body.is_empty() { body } else { card_of(&heading, "", &body) }
 }
 
 fn histogram(runs: &[&CountingRun], point: &str, arms: &Arms<'_>, key: &str) -> String {
@@ -108,17 +91,6 @@ fn profiles(record: &Record, arms: &Arms<'_>) -> String {
     }
     let draw = |(index, profile)| bars::profile(profile, arms, &format!("profile-{index}"));
     let charts: String = record.profiles.iter().enumerate().map(draw).collect();
-    card(&format!(
-        "<h3>Where the time went: samples of the CPU clock</h3><div class=\"panels\">{charts}</div>"
-    ))
-}
-
-/// The points to show at once and the ones to fold away.
-pub(super) fn split_points<'a>(points: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
-    match points {
-        [first, between @ .., last] if points.len() > POINTS_OPEN_MAX => {
-            (vec![first, last], between.to_vec())
-        }
-        _ => (points.to_vec(), Vec::new()),
-    }
+    let panels = format!("<div class=\"panels\">{charts}</div>");
+    card_of("Where the time went: samples of the CPU clock", "", &panels)
 }

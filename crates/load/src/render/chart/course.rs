@@ -3,15 +3,17 @@
 //! The charts share their time axis, so that a dip above is found below. A run of many seconds
 //! is drawn in stretches of several.
 
-use super::{FOOT, LEFT, RIGHT, TOP, WIDTH, end_labels, time_scale, value_axis};
+use super::{EDGES, TICKS, time_scale};
 use crate::Outcome;
 use crate::render::nines::told_ns;
 use crate::render::seconds::{Stretch, measured_from_s};
+use pollux_report::chart::{Line, Marker, Marks, Paper, Scale, Vertex, WIDTH};
 use pollux_report::number;
-use pollux_report::{At, Scale, Svg, polyline};
 
 const HEIGHT: f64 = 240.0;
 const LOW_HEIGHT: f64 = 150.0;
+/// Room for the name of a line.
+const NAME_WIDTH: f64 = 90.0;
 /// The rate of a shorter tail says nothing.
 const SHORTEST_S: f64 = 0.2;
 /// Up to here every value has a dot.
@@ -27,26 +29,25 @@ pub(crate) fn rate(outcome: &Outcome, course: &[Stretch]) -> Option<String> {
         return None;
     }
     let about = format!("Line over {} stretches of the run.", course.len());
-    let chart = Chart::new(course, HEIGHT);
-    let mut svg = chart.begin("rate", "Answers per second", &about);
-    let y = Scale::linear((0.0, highest * 1.08), (chart.bottom, TOP));
-    value_axis(&mut svg, &y, number::tick);
-    let tip = |stretch: &Stretch, rate: f64| {
-        format!("{}: {} answers per second", span(stretch), number::si(rate))
+    let (mut paper, x) = begin(course, "rate", HEIGHT, "Answers per second", &about);
+    let y = Scale::linear((0.0, highest * 1.08), paper.height());
+    paper.values(&y, &y.ticks(TICKS), number::tick);
+    let vertex = |(stretch, rate): &(&Stretch, f64)| Vertex {
+        at: (middle(stretch, &x), y.at(*rate)),
+        band: None,
+        tip: format!("{}: {} answers per second", span(stretch), number::si(*rate)),
     };
-    let line: Vec<_> =
-        rates.iter().map(|(s, rate)| (chart.middle(s), y.at(*rate), tip(s, *rate))).collect();
-    let mut ends = Vec::new();
-    if let Some(asked) = asked {
+    let answered = line("answered", "s0", rates.iter().map(vertex).collect());
+    let asked = asked.map(|asked| {
         // The schedule's mean is that of the measured part.
-        let from = chart.x.at(measured_from_s(outcome));
-        svg.line((from, y.at(asked)), (RIGHT, y.at(asked)), "asked");
-        ends.push(("asked (mean)", (RIGHT, y.at(asked))));
-    }
-    ends.extend(chart.draw(&mut svg, &line, "s0").map(|end| ("answered", end)));
-    let classes = if asked.is_some() { &["same", "s0"][..] } else { &["s0"] };
-    end_labels(&mut svg, &ends, classes, chart.bottom);
-    Some(svg.finish())
+        let (from, right, at) = (x.at(measured_from_s(outcome)), paper.width().1, y.at(asked));
+        paper.svg.line((from, at), (right, at), "asked");
+        let end = Vertex { at: (right, at), band: None, tip: String::new() };
+        Line { marks: Marks::None, ..line("asked (mean)", "same", vec![end]) }
+    });
+    let lines: Vec<Line> = asked.into_iter().chain([answered]).collect();
+    paper.lines(&lines, NAME_WIDTH);
+    Some(paper.finish())
 }
 
 /// Name, class, and the time of a stretch in nanoseconds.
@@ -64,100 +65,80 @@ pub(crate) fn latency(course: &[Stretch]) -> Option<String> {
     if times.is_empty() {
         return None;
     }
-    let chart = Chart::new(course, HEIGHT);
     let about = "Three lines over the run: median, 99th percentile and longest latency.";
-    let mut svg = chart.begin("latency", "Latency", about);
-    let y = time_scale(times.into_iter(), (chart.bottom, TOP));
-    value_axis(&mut svg, &y, number::time_tick);
-    let (mut ends, mut classes) = (Vec::new(), Vec::new());
-    for (name, class, of) in series {
-        let tip = |s: &Stretch, ns: u64| format!("{}: {name} {}", span(s), number::time(ns as f64));
-        let point = |s: &Stretch| of(s).map(|ns| (chart.middle(s), y.at(ns as f64), tip(s, ns)));
-        let line: Vec<_> = course.iter().filter_map(point).collect();
-        if let Some(end) = chart.draw(&mut svg, &line, class) {
-            ends.push((name, end));
-            classes.push(class);
-        }
-    }
-    end_labels(&mut svg, &ends, &classes, chart.bottom);
-    Some(svg.finish())
+    let (mut paper, x) = begin(course, "latency", HEIGHT, "Latency", about);
+    let y = time_scale(times.into_iter(), paper.height());
+    paper.values(&y, &y.ticks(TICKS), number::time_tick);
+    let lines = series.map(|(name, class, of)| {
+        let vertex = |stretch: &Stretch| {
+            let ns = of(stretch)? as f64;
+            let at = (middle(stretch, &x), y.at(ns));
+            let tip = format!("{}: {name} {}", span(stretch), number::time(ns));
+            Some(Vertex { at, band: None, tip })
+        };
+        line(name, class, course.iter().filter_map(vertex).collect())
+    });
+    paper.lines(&lines, NAME_WIDTH);
+    Some(paper.finish())
 }
 
 /// Errors in each stretch; `None` when there were none.
 pub(crate) fn errors(course: &[Stretch]) -> Option<String> {
     let most = course.iter().map(|stretch| stretch.errors).max().filter(|most| *most > 0)?;
-    let chart = Chart::new(course, LOW_HEIGHT);
     let stretches = course.iter().filter(|stretch| stretch.errors > 0).count();
     let about = format!("Bars in {stretches} of {} stretches of the run.", course.len());
-    let mut svg = chart.begin("errors", "Errors", &about);
-    let y = Scale::linear((0.0, most as f64 * 1.08), (chart.bottom, TOP));
+    let (mut paper, x) = begin(course, "errors", LOW_HEIGHT, "Errors", &about);
+    let (bottom, _) = paper.height();
+    let y = Scale::linear((0.0, most as f64 * 1.08), paper.height());
     // Half an error would be a strange line on an axis.
-    for tick in y.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0) {
-        svg.line((LEFT, y.at(tick)), (RIGHT, y.at(tick)), "grid");
-        svg.text((LEFT - 8.0, y.at(tick) + 4.0), "dim end", &second(tick).to_string());
-    }
+    let whole: Vec<f64> = y.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0).collect();
+    paper.values(&y, &whole, |tick| second(tick).to_string());
     for stretch in course.iter().filter(|stretch| stretch.errors > 0) {
-        let (from, to) = (chart.x.at(stretch.start_s), chart.x.at(stretch.end_s));
+        let (from, to) = (x.at(stretch.start_s), x.at(stretch.end_s));
         let inset = ((to - from) * 0.1).min(3.0);
         let top = y.at(stretch.errors as f64);
         let tip = format!("{}: {} errors", span(stretch), number::count(stretch.errors));
-        let size = (to - from - 2.0 * inset, chart.bottom - top);
-        svg.rect((from + inset, top), size, "bar bad", &tip);
+        paper.svg.rect(
+            (from + inset, top),
+            (to - from - 2.0 * inset, bottom - top),
+            "bar bad",
+            &tip,
+        );
     }
-    Some(svg.finish())
+    Some(paper.finish())
 }
 
-/// The paper with its time axis.
-struct Chart<'a> {
-    course: &'a [Stretch],
-    height: f64,
-    bottom: f64,
-    x: Scale,
+/// The paper with its time axis, on which the warm-up is shaded.
+fn begin(course: &[Stretch], key: &str, height: f64, title: &str, about: &str) -> (Paper, Scale) {
+    let mut paper = Paper::new(key, (title, about), (WIDTH, height), EDGES);
+    let ((left, _), (bottom, top)) = (paper.width(), paper.height());
+    let x = Scale::linear((0.0, course.last().map_or(1.0, |last| last.end_s)), paper.width());
+    paper.svg.text((0.0, 14.0), "strong", title);
+    if let Some(last) = course.iter().take_while(|stretch| stretch.is_warm_up).last() {
+        let width = x.at(last.end_s) - left;
+        let tip = format!("warm-up of {}, not counted", number::duration(last.end_s));
+        paper.svg.rect((left, top), (width, bottom - top), "band", &tip);
+        if width > 60.0 {
+            paper.svg.about((left, top), "warm-up");
+        }
+    }
+    let ticks: Vec<_> = x.ticks(10).into_iter().map(|tick| (tick, number::tick(tick))).collect();
+    paper.below(&x, &ticks);
+    paper.caption("seconds since the start");
+    (paper, x)
 }
 
-impl<'a> Chart<'a> {
-    fn new(course: &'a [Stretch], height: f64) -> Self {
-        let end_s = course.last().map_or(1.0, |stretch| stretch.end_s);
-        let x = Scale::linear((0.0, end_s), (LEFT, RIGHT));
-        Self { course, height, bottom: height - FOOT, x }
-    }
+/// Where a stretch has its values.
+fn middle(stretch: &Stretch, x: &Scale) -> f64 {
+    x.at(f64::midpoint(stretch.start_s, stretch.end_s))
+}
 
-    fn begin(&self, key: &str, title: &str, about: &str) -> Svg {
-        let mut svg = Svg::new(key, (WIDTH, self.height), title, about);
-        svg.text((0.0, 14.0), "strong", title);
-        let warm_up = self.course.iter().take_while(|stretch| stretch.is_warm_up).last();
-        if let Some(last) = warm_up {
-            let width = self.x.at(last.end_s) - LEFT;
-            let tip = format!("warm-up of {}, not counted", number::duration(last.end_s));
-            svg.rect((LEFT, TOP), (width, self.bottom - TOP), "band", &tip);
-            if width > 60.0 {
-                svg.text((LEFT, TOP - 5.0), "dim small", "warm-up");
-            }
-        }
-        for tick in self.x.ticks(10) {
-            svg.text((self.x.at(tick), self.bottom + 18.0), "dim mid", &number::tick(tick));
-        }
-        let middle = (LEFT + RIGHT) / 2.0;
-        svg.text((middle, self.height - 6.0), "dim mid", "seconds since the start");
-        svg
-    }
-
-    /// Where a stretch has its values.
-    fn middle(&self, stretch: &Stretch) -> f64 {
-        self.x.at(f64::midpoint(stretch.start_s, stretch.end_s))
-    }
-
-    /// A line with words at its places; the answer is its end.
-    fn draw(&self, svg: &mut Svg, line: &[(f64, f64, String)], class: &str) -> Option<At> {
-        let places: Vec<At> = line.iter().map(|(x, y, _)| (*x, *y)).collect();
-        svg.path(&polyline(&places), &format!("line {class}"));
-        // Many dots hide the line; they are then there for the pointer only.
-        let look = if line.len() > DOTS_MAX { "hit" } else { "mark" };
-        for (x, y, tip) in line {
-            svg.dot((*x, *y), 3.0, &format!("{look} {class}"), tip);
-        }
-        places.last().copied()
-    }
+/// A line with words at its places.
+fn line(name: &str, class: &str, points: Vec<Vertex>) -> Line {
+    // Many dots hide the line; they are then there for the pointer only.
+    let marks = if points.len() > DOTS_MAX { Marks::Pointer } else { Marks::Each(Marker::Disc) };
+    let (name, class) = (name.to_owned(), class.to_owned());
+    Line { name, class, series: None, marks, pieces: vec![points] }
 }
 
 fn span(stretch: &Stretch) -> String {

@@ -5,11 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use pollux_report::markup::notes;
+use pollux_report::number::NA;
+use pollux_report::{Cell, Table};
+
 use crate::host::Reading;
 use crate::record::{CountingRun, Measurement, Record};
-use crate::report::markup::{Cell, Table, figure_of, notes};
 use crate::report::number;
-use crate::report::view::in_order;
+use crate::report::view::{grouped, in_order};
+use crate::report::words::figure_of;
 use crate::stats::median;
 
 const HEADINGS: [&str; 13] = [
@@ -30,7 +34,7 @@ const HEADINGS: [&str; 13] = [
 
 /// The table of one experiment; under it why a count is missing, each reason once.
 pub(super) fn table(record: &Record, experiment: &str) -> String {
-    let mut table = Table::new(&HEADINGS);
+    let mut table = Table::new(HEADINGS);
     let runs: Vec<_> = record.counting.iter().filter(|run| run.experiment == experiment).collect();
     for point in in_order(runs.iter().map(|run| run.point.as_str())) {
         table.group(point);
@@ -41,7 +45,7 @@ pub(super) fn table(record: &Record, experiment: &str) -> String {
             let (branches, misses) = (each(&["branches"]), each(&["branch_misses"]));
             let share = misses.clone().and_then(|m| branches.clone().map(|b| m / b));
             let per_cycle = instructions.clone().and_then(|i| cycles.clone().map(|c| i / c));
-            table.row(&[
+            table.row([
                 Cell::text(&run.arm),
                 timed(record, run, |m| Some(*m.cpu_ns.value()? as f64 / 1e3 / m.events? as f64)),
                 timed(record, run, |m| m.figures.get("server_busy").copied()),
@@ -58,35 +62,28 @@ pub(super) fn table(record: &Record, experiment: &str) -> String {
             ]);
         }
     }
-    table.finish() + &notes(&missing(&runs))
+    table.html() + &notes(&missing(&runs))
 }
 
 /// The median of a figure over the timing runs of the same arm at the same point.
 fn timed(record: &Record, like: &CountingRun, read: fn(&Measurement) -> Option<f64>) -> Cell {
     let values: Vec<f64> = record.measured_at(like.place()).filter_map(read).collect();
-    match median(&values) {
-        Some(value) => Cell::number(&number::si(value), value),
-        None => Cell::missing("n/a", "no timing run has it"),
-    }
+    Cell::number_or(median(&values), number::si, NA, "no timing run has it")
 }
 
 /// One line for each reason, with the counts that it took away.
 fn missing(runs: &[&CountingRun]) -> Vec<String> {
-    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, reading) in runs.iter().flat_map(|run| &run.kernel) {
-        let Some(reason) = reading.reason() else { continue };
+    let readings = runs.iter().flat_map(|run| &run.kernel);
+    let missing = readings.filter_map(|(name, reading)| {
+        let reason = reading.reason()?;
         // A reason may begin with the name of what it took away.
-        let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
-        match found.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) if names.contains(&name.as_str()) => {}
-            Some((_, names)) => names.push(name),
-            None => found.push((reason, vec![name])),
-        }
-    }
+        Some((reason.split_once(": ").map_or(reason, |(_, reason)| reason), name.as_str()))
+    });
     let line = |(reason, names): (&str, Vec<&str>)| {
-        format!("n/a: {}: {reason}", names.join(", ").replace('_', " "))
+        let names = in_order(names.into_iter()).join(", ").replace('_', " ");
+        format!("n/a: {names}: {reason}")
     };
-    found.into_iter().map(line).collect()
+    grouped(missing).into_iter().map(line).collect()
 }
 
 /// The sum of some counts over the requests of a run.

@@ -6,7 +6,7 @@
 
 use crate::record::{Measurement, Record, ResultRow};
 use crate::report::number;
-use crate::report::view::NOISE_ARM;
+use crate::report::view::{NOISE_ARM, grouped};
 use crate::stats::median;
 
 /// Latencies that look like a delayed acknowledgement: Linux waits 40 ms, and a network adds some.
@@ -22,28 +22,16 @@ pub(super) fn in_flight(run: &Measurement) -> Option<f64> {
     Some(run.figures.get("requests_per_s")? * latency_us / 1e6)
 }
 
-/// An arm whose replies wait, and where.
-struct Stalled<'a> {
-    arm: &'a str,
-    /// Whether it was told to make the mistake.
-    is_meant: bool,
-    /// Connections and latency in microseconds at each point.
-    stalls: Vec<(u64, f64)>,
-}
-
 /// What to say of the points of an experiment at which replies wait, one line for each arm.
 pub(super) fn lines(record: &Record, experiment: &str) -> Vec<String> {
-    let mut found: Vec<Stalled<'_>> = Vec::new();
     let rows = record.results.iter().filter(|row| row.experiment == experiment);
-    for row in rows.filter(|row| row.arm != NOISE_ARM) {
-        let Some(stall) = stall(record, row) else { continue };
+    let stalled = rows.filter(|row| row.arm != NOISE_ARM).filter_map(|row| {
+        // Whether it was told to make the mistake.
         let is_meant = row.axes.get("reply").is_some_and(|reply| reply == "split");
-        match found.iter_mut().find(|one| one.arm == row.arm && one.is_meant == is_meant) {
-            Some(one) => one.stalls.push(stall),
-            None => found.push(Stalled { arm: &row.arm, is_meant, stalls: vec![stall] }),
-        }
-    }
-    found.iter().map(|one| line(one.arm, one.is_meant, &one.stalls)).collect()
+        Some(((row.arm.as_str(), is_meant), stall(record, row)?))
+    });
+    let found = grouped(stalled).into_iter();
+    found.map(|((arm, is_meant), stalls)| line(arm, is_meant, &stalls)).collect()
 }
 
 fn line(arm: &str, is_meant: bool, stalls: &[(u64, f64)]) -> String {

@@ -10,7 +10,7 @@
 /// # Panics
 /// If the room cannot hold them all.
 #[must_use]
-pub fn spread(wanted: &[f64], pitch: f64, room: (f64, f64)) -> Vec<f64> {
+pub(super) fn spread(wanted: &[f64], pitch: f64, room: (f64, f64)) -> Vec<f64> {
     if wanted.is_empty() {
         return Vec::new();
     }

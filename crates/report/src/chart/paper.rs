@@ -1,0 +1,233 @@
+//! The paper of a chart with two axes: grid, ticks, lines, and the names of lines.
+//!
+//! Scales are the caller's, made for the paper's [`width`](Paper::width) and [`height`](Paper::height).
+
+use super::label::spread;
+use super::scale::Scale;
+use super::svg::{At, Marker, Svg, fit, heavy_width, polyline, text_width};
+use super::{LETTERS, SMALL};
+
+/// Lines of labels are this far apart.
+const PITCH: f64 = 15.0;
+/// From the end of the paper to the names of lines.
+const LEAD: f64 = 22.0;
+/// Lines of a legend, from the top.
+const LEGEND_LINES: [f64; 2] = [14.0, 30.0];
+
+/// What a chart has around its paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Edges {
+    /// For the values.
+    pub left: f64,
+    /// For the names of lines, or half of the last word below.
+    pub right: f64,
+    /// For what is said over it.
+    pub top: f64,
+    /// For the axis below and what it is.
+    pub foot: f64,
+}
+
+/// A chart that is being drawn.
+#[derive(Debug)]
+pub struct Paper {
+    /// The drawing.
+    pub svg: Svg,
+    size: At,
+    edges: Edges,
+}
+
+/// What a line has at those of its points that say something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// Nothing.
+    None,
+    /// A mark.
+    Each(Marker),
+    /// A mark under the pointer only: many would hide the line.
+    Pointer,
+}
+
+/// A point of a line.
+#[derive(Clone, Debug)]
+pub struct Vertex {
+    /// Where it is.
+    pub at: At,
+    /// Lower and upper end of its band, where it has one.
+    pub band: Option<(f64, f64)>,
+    /// Words for the pointer; without any it has no mark.
+    pub tip: String,
+}
+
+/// A line of a chart, cut where there are gaps.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// The class that gives it its colour.
+    pub class: String,
+    /// The number by which it is switched, where it can be.
+    pub series: Option<usize>,
+    /// What it has at its points.
+    pub marks: Marks,
+    /// Its pieces, from the left.
+    pub pieces: Vec<Vec<Vertex>>,
+}
+
+impl Paper {
+    /// An empty one; `key` is unique on the page, `title` and `about` are for those who cannot see it.
+    #[must_use]
+    pub fn new(key: &str, (title, about): (&str, &str), size: At, edges: Edges) -> Self {
+        Self { svg: Svg::new(key, size, title, about), size, edges }
+    }
+
+    /// Room at the right for the names of lines, which are cut at `most`.
+    #[must_use]
+    pub fn room_for<'a>(names: impl IntoIterator<Item = &'a str>, most: f64) -> f64 {
+        let widest = names.into_iter().map(|name| heavy_width(name, LETTERS)).fold(0.0, f64::max);
+        widest.min(most) + LEAD
+    }
+
+    /// The least height of the paper on which the names of so many lines have room.
+    #[must_use]
+    pub fn height_for(lines: usize) -> f64 {
+        lines as f64 * PITCH
+    }
+
+    /// From its left to its right.
+    #[must_use]
+    pub const fn width(&self) -> (f64, f64) {
+        (self.edges.left, self.size.0 - self.edges.right)
+    }
+
+    /// From its bottom to its top, as values rise.
+    #[must_use]
+    pub const fn height(&self) -> (f64, f64) {
+        (self.size.1 - self.edges.foot, self.edges.top)
+    }
+
+    /// Grid lines with their values at the left.
+    pub fn values(&mut self, y: &Scale, ticks: &[f64], show: impl Fn(f64) -> String) {
+        self.svg.grid(y, ticks, self.width(), "", show);
+    }
+
+    /// Ticks below with their words: of the last always, of others where they leave each other room.
+    pub fn below(&mut self, x: &Scale, ticks: &[(f64, String)]) {
+        let (bottom, _) = self.height();
+        let half = |words: &str| text_width(words, LETTERS) / 2.0 + 3.0;
+        let last = ticks.last().map_or(f64::INFINITY, |(value, words)| x.at(*value) - half(words));
+        let mut free_from = f64::NEG_INFINITY;
+        for (index, (value, words)) in ticks.iter().enumerate() {
+            let (at, is_last) = (x.at(*value), index + 1 == ticks.len());
+            self.svg.line((at, bottom), (at, bottom + 4.0), "tick");
+            if is_last || (at - half(words) >= free_from && at + half(words) <= last) {
+                self.svg.text((at, bottom + 18.0), "dim mid", words);
+                free_from = at + half(words);
+            }
+        }
+    }
+
+    /// What the axis below is.
+    pub fn caption(&mut self, words: &str) {
+        let (left, right) = self.width();
+        let words = fit(words, LETTERS, right - left);
+        self.svg.text((f64::midpoint(left, right), self.size.1 - 8.0), "dim mid", &words);
+    }
+
+    /// The lines with their names at their ends, none on another; a name is cut at `most`.
+    pub fn lines(&mut self, lines: &[Line], most: f64) {
+        let ((bottom, top), (_, right)) = (self.height(), self.width());
+        let ends: Vec<(&Line, At)> =
+            lines.iter().filter_map(|line| Some((line, line.pieces.last()?.last()?.at))).collect();
+        let wanted: Vec<f64> = ends.iter().map(|(_, end)| end.1).collect();
+        for ((line, end), place) in ends.iter().zip(spread(&wanted, PITCH, (top + 2.0, bottom))) {
+            self.open(line);
+            let between = (right + 8.0, end.1 + (place - end.1) * 0.5);
+            let lead = [(end.0 + 6.0, end.1), between, (right + LEAD - 5.0, place)];
+            self.svg.path(&polyline(&lead), "lead");
+            let name = fit(&line.name, LETTERS, most);
+            self.svg.text((right + LEAD, place + 4.0), "end-label", &name);
+            self.svg.close();
+        }
+    }
+
+    /// The lines with their names over the paper.
+    pub fn lines_with_legend(&mut self, lines: &[Line]) {
+        let mut places = self.legend(lines.iter().map(|line| line.name.as_str())).into_iter();
+        for line in lines {
+            self.open(line);
+            let place = places.next().expect("a place for each");
+            self.svg.text(place, "name", &line.name);
+            self.svg.close();
+        }
+    }
+
+    /// Places for names over the paper, in the next line where one has no room.
+    #[must_use]
+    pub fn legend<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<At> {
+        let (start, right) = self.width();
+        let (mut left, mut line) = (start, 0);
+        let place = |name: &str| {
+            let width = heavy_width(name, LETTERS) + 18.0;
+            if left + width > right && line + 1 < LEGEND_LINES.len() {
+                (left, line) = (start, line + 1);
+            }
+            left += width;
+            (left - width, LEGEND_LINES[line])
+        };
+        names.map(place).collect()
+    }
+
+    /// Opens the group of a line and draws it.
+    fn open(&mut self, line: &Line) {
+        self.svg.open(&format!("series {}", line.class), line.series);
+        for piece in &line.pieces {
+            let end = |of: fn((f64, f64)) -> f64| {
+                piece.iter().filter_map(move |v| Some((v.at.0, of(v.band?))))
+            };
+            let outline: Vec<At> = end(|band| band.1).chain(end(|band| band.0).rev()).collect();
+            if !outline.is_empty() {
+                self.svg.path(&(polyline(&outline) + "Z"), "area");
+            }
+            let points: Vec<At> = piece.iter().map(|vertex| vertex.at).collect();
+            self.svg.path(&polyline(&points), "line");
+        }
+        let told = line.pieces.iter().flatten().filter(|vertex| !vertex.tip.is_empty());
+        for Vertex { at, tip, .. } in told {
+            match line.marks {
+                Marks::None => {}
+                Marks::Each(marker) => self.svg.mark(marker, *at, 3.5, tip),
+                Marks::Pointer => self.svg.dot(*at, 3.0, "hit", tip),
+            }
+        }
+    }
+
+    /// The chart's markup.
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.svg.finish()
+    }
+}
+
+impl Svg {
+    /// Horizontal lines between two places with the values of `y` at their left; `class` is one for
+    /// the words.
+    pub fn grid(
+        &mut self,
+        y: &Scale,
+        ticks: &[f64],
+        (left, right): (f64, f64),
+        class: &str,
+        show: impl Fn(f64) -> String,
+    ) {
+        for tick in ticks {
+            let at = y.at(*tick);
+            self.line((left, at), (right, at), "grid");
+            self.text((left - 8.0, at + 4.0), format!("dim end {class}").trim_end(), &show(*tick));
+        }
+    }
+
+    /// Small words over a paper that begins at `at`.
+    pub fn about(&mut self, at: At, words: &str) {
+        self.text((at.0, at.1 - SMALL / 2.0), "dim small", words);
+    }
+}

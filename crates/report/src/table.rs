@@ -1,0 +1,319 @@
+//! A table as data: for a page, for the summary of a CI step, for a terminal.
+//!
+//! Whoever has something to show fills one and chooses the form last, so that all forms say the same.
+//! [`Page::table`](crate::terminal::Page::table) writes it to a terminal.
+
+use askama::Template;
+
+use crate::markdown;
+use crate::markup::scroll;
+use crate::number::NA;
+
+/// How a text is to be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// As it is.
+    #[default]
+    Plain,
+    /// What is read first.
+    Bold,
+    /// What explains.
+    Dim,
+    /// Not known.
+    Missing,
+    /// Better.
+    Good,
+    /// Worse, or wrong.
+    Bad,
+    /// Not decided, or to be looked at.
+    Open,
+    /// No difference.
+    Same,
+}
+
+impl Tone {
+    /// The class of the style sheet.
+    pub(crate) const fn class(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::Bold => None,
+            Self::Dim => Some("dim"),
+            Self::Missing => Some("na"),
+            Self::Good => Some("good"),
+            Self::Bad => Some("bad"),
+            Self::Open => Some("open"),
+            Self::Same => Some("same"),
+        }
+    }
+}
+
+/// What stands in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Words,
+    Code,
+    Figure,
+    /// Markup of a drawing; only a page has it.
+    Drawn,
+}
+
+/// One cell of a [`Table`].
+#[derive(Clone, Debug)]
+pub struct Cell {
+    pub(crate) text: String,
+    pub(crate) tone: Tone,
+    look: Look,
+    is_wide: bool,
+    part: Option<&'static str>,
+    title: Option<String>,
+    sort_key: Option<f64>,
+}
+
+impl Cell {
+    fn new(text: &str, look: Look) -> Self {
+        let (text, tone) = (text.to_owned(), Tone::Plain);
+        Self { text, tone, look, is_wide: false, part: None, title: None, sort_key: None }
+    }
+
+    /// Words.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::new(text, Look::Words)
+    }
+
+    /// Words of a fixed width, such as a command.
+    #[must_use]
+    pub fn code(text: &str) -> Self {
+        Self::new(text, Look::Code)
+    }
+
+    /// A figure as shown, and the number that the table is sorted by.
+    #[must_use]
+    pub fn number(shown: &str, value: f64) -> Self {
+        let sort_key = Some(value).filter(|value| value.is_finite());
+        Self { sort_key, ..Self::figure(shown) }
+    }
+
+    /// A figure as shown, in a table that nobody sorts.
+    #[must_use]
+    pub fn figure(shown: &str) -> Self {
+        Self::new(shown, Look::Figure)
+    }
+
+    /// A whole number that is read as it is counted.
+    #[must_use]
+    pub fn count(count: impl Into<u64>) -> Self {
+        let count = count.into();
+        Self::number(&crate::number::count(count), count as f64)
+    }
+
+    /// A figure that may be missing: then the word and the reason.
+    #[must_use]
+    pub fn number_or(
+        value: Option<f64>,
+        show: impl FnOnce(f64) -> String,
+        word: &str,
+        reason: &str,
+    ) -> Self {
+        value.map_or_else(|| Self::missing(word, reason), |value| Self::number(&show(value), value))
+    }
+
+    /// A greyed word in place of a figure, with the reason.
+    #[must_use]
+    pub fn missing(word: &str, reason: &str) -> Self {
+        Self::figure(word).tone(Tone::Missing).title(reason)
+    }
+
+    /// A stretch of a plot that is drawn row by row, and the number that the table is sorted by.
+    #[must_use]
+    pub fn drawn(svg: &str, sort_key: Option<f64>) -> Self {
+        Self { sort_key, part: Some("plot"), ..Self::new(svg, Look::Drawn) }
+    }
+
+    /// The same cell in a tone.
+    #[must_use]
+    pub fn tone(self, tone: Tone) -> Self {
+        Self { tone, ..self }
+    }
+
+    /// The same cell with room for a sentence.
+    #[must_use]
+    pub fn wide(self) -> Self {
+        Self { is_wide: true, ..self }
+    }
+
+    /// The same cell as a part of a plot, by the class that the style sheet has for it.
+    #[must_use]
+    pub fn part(self, class: &'static str) -> Self {
+        Self { part: Some(class), ..self }
+    }
+
+    /// The same cell with words for the pointer.
+    #[must_use]
+    pub fn title(self, title: &str) -> Self {
+        Self { title: Some(title.to_owned()).filter(|title| !title.is_empty()), ..self }
+    }
+
+    fn class(&self) -> Option<String> {
+        let look = (self.look == Look::Figure).then_some("num");
+        let wide = self.is_wide.then_some("wide");
+        let classes: Vec<&str> =
+            [self.part, look, wide, self.tone.class()].into_iter().flatten().collect();
+        (!classes.is_empty()).then(|| classes.join(" "))
+    }
+
+    fn markdown(&self) -> String {
+        match self.look {
+            Look::Figure => self.text.clone(),
+            Look::Words | Look::Code => markdown::escape(&self.text),
+            Look::Drawn => String::new(),
+        }
+    }
+}
+
+pub(crate) struct Heading {
+    pub(crate) words: String,
+    pub(crate) is_figure: bool,
+    /// Whether on a narrow terminal its cells stand below their rows.
+    pub(crate) gives_way: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Body {
+    pub(crate) group: Option<String>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// Rows under headings, in groups where they have some.
+#[derive(Template)]
+#[template(path = "table.html")]
+pub struct Table {
+    pub(crate) headings: Vec<Heading>,
+    pub(crate) bodies: Vec<Body>,
+    is_plot: bool,
+}
+
+impl Table {
+    /// Starts a table. A heading that begins with `#` stands over figures; the cells of one that begins
+    /// with `?` give way on a narrow terminal.
+    #[must_use]
+    pub fn new<H: AsRef<str>>(headings: impl IntoIterator<Item = H>) -> Self {
+        let heading = |heading: H| {
+            let words = heading.as_ref();
+            let (is_figure, gives_way) = (words.starts_with('#'), words.starts_with('?'));
+            let words = words.trim_start_matches(['#', '?']).to_owned();
+            Heading { words, is_figure, gives_way }
+        };
+        let headings = headings.into_iter().map(heading).collect();
+        Self { headings, bodies: Vec::new(), is_plot: false }
+    }
+
+    /// Starts one whose third column draws: it is as wide as the page and breaks its rows in two
+    /// where that is narrow.
+    #[must_use]
+    pub fn plot(headings: &[&str; 5]) -> Self {
+        Self { is_plot: true, ..Self::new(headings) }
+    }
+
+    /// Starts a group of rows under a line of its own.
+    pub fn group(&mut self, label: &str) {
+        self.bodies.push(Body { group: Some(label.to_owned()), rows: Vec::new() });
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// If it has not a cell for each heading.
+    pub fn row(&mut self, cells: impl Into<Vec<Cell>>) {
+        let cells = cells.into();
+        assert_eq!(cells.len(), self.headings.len(), "a row has a cell for each heading");
+        if self.bodies.is_empty() {
+            self.bodies.push(Body::default());
+        }
+        self.bodies.last_mut().expect("there is one").rows.push(cells);
+    }
+
+    /// Whether it has no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bodies.iter().all(|body| body.rows.is_empty())
+    }
+
+    /// Its markup; unless it is a plot it scrolls inside its own box when the window is narrow.
+    ///
+    /// # Panics
+    /// Never by its content: the template is checked when it is compiled.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let table = self.render().expect("into memory") + "\n";
+        if self.is_plot { table } else { scroll("table", &table) }
+    }
+
+    /// It in GitHub-flavoured Markdown: a table for each group, then why figures are missing.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let words = self.headings.iter().map(|heading| markdown::escape(&heading.words));
+        let rules = self.headings.iter().map(|h| if h.is_figure { "--:|" } else { ":--|" });
+        let head = line(words.collect()) + "|" + &rules.collect::<String>() + "\n";
+        let mut out = String::new();
+        for Body { group, rows } in &self.bodies {
+            let group = group.iter().filter(|group| !group.is_empty());
+            out.extend(group.map(|group| format!("**{}**\n\n", markdown::escape(group))));
+            out += &head;
+            out.extend(rows.iter().map(|row| line(row.iter().map(Cell::markdown).collect())));
+            out.push('\n');
+        }
+        let mut reasons: Vec<&str> = Vec::new();
+        let cells = self.bodies.iter().flat_map(|body| body.rows.iter().flatten());
+        for reason in cells.filter(|cell| cell.text == NA).filter_map(|cell| cell.title.as_deref())
+        {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        out.extend(reasons.iter().map(|why| format!("{NA}: {}\n\n", markdown::escape(why))));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new(["a", "#b"]);
+        table.group("first");
+        table.row([Cell::text("x|y"), Cell::missing("n/a", "why \"so\"")]);
+        table.group("second");
+        table.row([Cell::code("<i>").tone(Tone::Good).wide(), Cell::count(18_000u64)]);
+        table
+    }
+
+    #[test]
+    fn a_page_has_each_group_in_a_body_and_no_text_becomes_markup() {
+        let html = sample().html();
+        assert_eq!(html.matches("<tbody>").count(), 2, "{html}");
+        for part in [
+            "<th scope=\"col\">a</th><th scope=\"col\" class=\"num\">b</th>",
+            "<tr class=\"group\"><th scope=\"colgroup\" colspan=\"2\">first</th></tr>",
+            "<td class=\"num na\" title=\"why &quot;so&quot;\">n/a</td>",
+            "<td class=\"wide good\"><code>&lt;i&gt;</code></td>",
+            "<td class=\"num\" data-sort=\"18000\">18,000</td>",
+        ] {
+            assert!(html.contains(part), "{part} in {html}");
+        }
+        let mut plot = Table::plot(&["", "", "", "", ""]);
+        plot.row([(); 5].map(|()| Cell::drawn("<svg/>", None)));
+        assert!(plot.html().starts_with("<table class=\"rows\">"), "it does not scroll");
+        assert!(plot.html().contains("<td class=\"plot\"><svg/></td>"));
+    }
+
+    #[test]
+    fn a_summary_has_a_table_for_each_group_and_says_why_a_figure_is_missing() {
+        assert_eq!(
+            sample().markdown(),
+            "**first**\n\n| a | b |\n|:--|--:|\n| x\\|y | n/a |\n\n\
+             **second**\n\n| a | b |\n|:--|--:|\n| &lt;i&gt; | 18,000 |\n\nn/a: why \"so\"\n\n"
+        );
+    }
+}
