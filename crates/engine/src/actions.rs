@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::{ConnectionId, ListenAddress, Moment, Now, SharedSocket};
+use crate::pipe::Seen;
+use crate::{ConnectionId, ListenAddress, Moment, Now, Pipe, SharedSocket, SplicedIn};
 
 /// Bytes of an open file that follow the output.
 #[derive(Debug)]
@@ -19,6 +20,35 @@ pub struct FileRange {
     pub offset: u64,
     /// Number of bytes; a file that turns out shorter breaks the connection.
     pub len: u64,
+}
+
+/// What follows the bytes of a call.
+#[derive(Debug)]
+pub(crate) enum Source {
+    File(FileRange),
+    /// So many bytes that are in the pipe.
+    Pipe(Arc<Pipe>, u64),
+}
+
+impl Source {
+    /// Bytes that are still to be sent.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::File(range) => range.len,
+            Self::Pipe(_, len) => *len,
+        }
+    }
+
+    /// So many of them have left.
+    pub(crate) fn shorten(&mut self, taken: u64) {
+        match self {
+            Self::File(range) => {
+                range.offset += taken;
+                range.len -= taken;
+            }
+            Self::Pipe(_, len) => *len -= taken,
+        }
+    }
 }
 
 /// How a session wants its connection to end.
@@ -53,11 +83,13 @@ pub struct Actions<'a> {
     id: ConnectionId,
     out: &'a mut [u8],
     filled: usize,
-    pub(crate) file: Option<FileRange>,
+    pub(crate) source: Option<Source>,
     pub(crate) ending: Option<Ending>,
     pub(crate) wants_call_again: bool,
     pub(crate) is_input_paused: bool,
     pub(crate) ends_output: bool,
+    pub(crate) leaves_input: bool,
+    pub(crate) seen: Seen,
     pub(crate) deadline: Moment,
     wakes: &'a mut Vec<ConnectionId>,
     socket: Option<BorrowedFd<'a>>,
@@ -83,11 +115,13 @@ impl<'a> Actions<'a> {
             id,
             out,
             filled: 0,
-            file: None,
+            source: None,
             ending: None,
             wants_call_again: false,
             is_input_paused: false,
             ends_output: false,
+            leaves_input: false,
+            seen: Seen::Unseen,
             deadline: Moment::NEVER,
             wakes,
             socket,
@@ -147,11 +181,13 @@ impl<'a> Actions<'a> {
             id: self.id,
             out: room,
             filled: 0,
-            file: None,
+            source: None,
             ending: self.ending,
             wants_call_again: self.wants_call_again,
             is_input_paused: self.is_input_paused,
             ends_output: self.ends_output,
+            leaves_input: false,
+            seen: Seen::Unseen,
             deadline: self.deadline,
             wakes: &mut *self.wakes,
             socket: self.socket,
@@ -159,7 +195,7 @@ impl<'a> Actions<'a> {
             sharing: self.sharing.take(),
         };
         let result = upper(&mut above);
-        assert!(above.file.is_none(), "a file range can't pass another protocol");
+        assert!(above.source.is_none(), "a file range can't pass another protocol");
         let Actions { filled, ending, wants_call_again, is_input_paused, deadline, .. } = above;
         (self.ends_output, self.sharing) = (above.ends_output, above.sharing);
         self.ending = ending;
@@ -196,7 +232,7 @@ impl<'a> Actions<'a> {
     /// When they exceed [`Actions::room`], or stand behind a file range.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) {
-        assert!(self.file.is_none(), "nothing may follow a file range in the same call");
+        assert!(self.source.is_none(), "nothing may follow a file range in the same call");
         self.out[self.filled..][..bytes.len()].copy_from_slice(bytes);
         self.filled += bytes.len();
     }
@@ -213,7 +249,7 @@ impl<'a> Actions<'a> {
     /// When they exceed the room, or stand behind a file range.
     #[inline]
     pub fn advance(&mut self, len_bytes: usize) {
-        assert!(self.file.is_none(), "nothing may follow a file range in the same call");
+        assert!(self.source.is_none(), "nothing may follow a file range in the same call");
         assert!(len_bytes <= self.room(), "more than the room");
         self.filled += len_bytes;
     }
@@ -223,8 +259,41 @@ impl<'a> Actions<'a> {
     /// # Panics
     /// When the call has one already.
     pub fn send_file(&mut self, range: FileRange) {
-        assert!(self.file.is_none(), "one file range in a call");
-        self.file = Some(range);
+        assert!(self.source.is_none(), "one file range in a call");
+        self.source = Some(Source::File(range));
+    }
+
+    /// Sends `len` bytes that are in the pipe behind the bytes of this call. The pipe is empty again when
+    /// all output has left ([`Actions::call_again`]).
+    ///
+    /// # Panics
+    /// When the call has a file range or a pipe already.
+    pub fn send_pipe(&mut self, pipe: Arc<Pipe>, len: u64) {
+        assert!(self.source.is_none(), "one file range or pipe in a call");
+        self.source = Some(Source::Pipe(pipe, len));
+    }
+
+    /// Leaves input in the socket: [`Session::on_readable`](crate::Session::on_readable) is called
+    /// instead of `on_bytes`. What was received before still comes by that. Not under another protocol,
+    /// and where there is no socket, as in a rehearsal, all input comes by `on_bytes`.
+    pub fn leave_input(&mut self) {
+        self.leaves_input = true;
+    }
+
+    /// Takes input by `on_bytes` again.
+    pub fn take_input(&mut self) {
+        self.leaves_input = false;
+    }
+
+    /// Takes what is in the socket into a pipe that is empty; in `on_readable`, once in a call.
+    pub fn splice_in(&mut self, pipe: &Pipe) -> SplicedIn {
+        let Some(socket) = self.socket else { return SplicedIn::Nothing };
+        self.seen = pipe.fill(socket);
+        match self.seen {
+            Seen::Bytes(taken) => SplicedIn::Bytes(taken),
+            Seen::Nothing | Seen::Unseen => SplicedIn::Nothing,
+            Seen::Ended | Seen::Broken(_) => SplicedIn::Over,
+        }
     }
 
     /// Asks for [`Session::on_drained`](crate::Session::on_drained) when all output has left;

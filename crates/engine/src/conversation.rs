@@ -17,8 +17,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::actions::{Ending, Sharing};
-use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
+use crate::actions::{Ending, Sharing, Source};
+use crate::pipe::Seen;
+use crate::{Actions, CloseCause, ConnectionId, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way
 /// when a session stops reading. Protocols bound what they need far below.
@@ -35,9 +36,9 @@ pub(crate) trait Outlet {
     /// Room for the output of one call, at least [`Actions::ROOM_MIN`] bytes, and the socket.
     fn parts(&mut self) -> (&mut [u8], Option<BorrowedFd<'_>>);
 
-    /// Takes the first `len` bytes of the room, and a file behind them. Output that waits is
+    /// Takes the first `len` bytes of the room, and a file or a pipe behind them. Output that waits is
     /// kept by the outlet, in order.
-    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause>;
+    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause>;
 }
 
 /// What became of output.
@@ -70,6 +71,7 @@ pub(crate) enum Progress {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Occasion {
     Connected,
+    Readable,
     Deadline,
     Wake,
     Drain,
@@ -106,6 +108,10 @@ pub(crate) struct Conversation<S> {
     is_outgoing: bool,
     /// The output is to end, once none waits; it has not yet.
     ends_output: bool,
+    /// Input stays in the socket until the session takes it.
+    leaves_input: bool,
+    /// What it found there last.
+    seen: Seen,
 }
 
 impl<S: Session> Conversation<S> {
@@ -128,8 +134,19 @@ impl<S: Session> Conversation<S> {
     /// A conversation of a session that exists already.
     pub(crate) fn new(session: S) -> Self {
         let (kept, sharing, deadline) = (None, None, Moment::NEVER);
-        let (is_outgoing, ends_output) = (false, false);
-        Self { session, kept, deadline, sharing, state: 0, is_outgoing, ends_output }
+        let (is_outgoing, ends_output, leaves_input) = (false, false, false);
+        let (state, seen) = (0, Seen::Unseen);
+        Self {
+            session,
+            kept,
+            deadline,
+            sharing,
+            state,
+            is_outgoing,
+            ends_output,
+            leaves_input,
+            seen,
+        }
     }
 
     /// A conversation whose peer is not there yet: as with output that waits, only occasions
@@ -230,6 +247,16 @@ impl<S: Session> Conversation<S> {
         self.ends_output
     }
 
+    /// Whether input stays in the socket: [`Occasion::Readable`] tells of it.
+    pub(crate) fn leaves_input(&self) -> bool {
+        self.leaves_input
+    }
+
+    /// What the session found in the socket, since this was asked last.
+    pub(crate) fn take_seen(&mut self) -> Seen {
+        std::mem::take(&mut self.seen)
+    }
+
     /// The loop has ended the output.
     pub(crate) fn output_ended(&mut self) {
         self.ends_output = false;
@@ -313,6 +340,7 @@ impl<S: Session> Conversation<S> {
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
         actions.can_share = O::CAN_SHARE;
+        actions.leaves_input = self.leaves_input;
         let used = self.session.on_bytes(shared, &mut actions, shown);
         assert!(used <= shown.len(), "a session used more input than there was");
         let is_rest = used < shown.len();
@@ -348,6 +376,7 @@ impl<S: Session> Conversation<S> {
         let mut actions = Actions::new(turn.now, turn.id, out, turn.wakes, socket);
         actions.deadline = self.deadline;
         actions.can_share = O::CAN_SHARE;
+        actions.leaves_input = self.leaves_input;
         actions.is_input_paused = self.state & PAUSED != 0;
         actions.wants_call_again = self.state & CALL_AGAIN != 0;
         match call {
@@ -360,6 +389,7 @@ impl<S: Session> Conversation<S> {
                 self.session.on_end(shared, &mut actions);
             }
             Call::Outside(Occasion::Connected) => self.session.connected(shared, &mut actions),
+            Call::Outside(Occasion::Readable) => self.session.on_readable(shared, &mut actions),
             Call::Outside(Occasion::Deadline) => self.session.on_deadline(shared, &mut actions),
             Call::Outside(Occasion::Wake) => self.session.on_wake(shared, &mut actions),
             Call::Outside(Occasion::Drain) => self.session.on_drain(shared, &mut actions),
@@ -377,6 +407,10 @@ impl<S: Session> Conversation<S> {
         self.set(PAUSED, wishes.is_input_paused);
         self.set(CALL_AGAIN, wishes.wants_call_again);
         self.ends_output |= wishes.ends_output;
+        self.leaves_input = wishes.leaves_input;
+        if wishes.seen != Seen::Unseen {
+            self.seen = wishes.seen;
+        }
         if wishes.sharing.is_some() {
             self.sharing = wishes.sharing;
         }
@@ -387,8 +421,8 @@ impl<S: Session> Conversation<S> {
             Some(Ending::Linger) => self.state |= LINGER,
             None => {}
         }
-        if (wishes.len > 0 || wishes.file.is_some())
-            && outlet.send(wishes.len, wishes.file)? == Sent::Waits
+        if (wishes.len > 0 || wishes.source.is_some())
+            && outlet.send(wishes.len, wishes.source)? == Sent::Waits
         {
             self.state |= WAITING;
         }
@@ -422,11 +456,13 @@ impl<S: Session> Conversation<S> {
 /// What is left of [`Actions`] when the borrow of the room is over.
 struct Wishes {
     len: usize,
-    file: Option<FileRange>,
+    source: Option<Source>,
     ending: Option<Ending>,
     wants_call_again: bool,
     is_input_paused: bool,
     ends_output: bool,
+    leaves_input: bool,
+    seen: Seen,
     deadline: Moment,
     sharing: Option<Box<Sharing>>,
 }
@@ -435,11 +471,13 @@ impl Wishes {
     fn of(actions: Actions<'_>) -> Self {
         Self {
             len: actions.len(),
-            file: actions.file,
+            source: actions.source,
             ending: actions.ending,
             wants_call_again: actions.wants_call_again,
             is_input_paused: actions.is_input_paused,
             ends_output: actions.ends_output,
+            leaves_input: actions.leaves_input,
+            seen: actions.seen,
             deadline: actions.deadline,
             sharing: actions.sharing,
         }

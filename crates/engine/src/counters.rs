@@ -62,6 +62,8 @@ named! {
         FullPauses = "full_pauses",
         /// Bytes received.
         BytesIn = "bytes_in",
+        /// Of those, bytes that went on to another socket without passing through memory of the process.
+        BytesSpliced = "bytes_spliced",
         /// Bytes sent.
         BytesOut = "bytes_out",
         /// Receive calls or completions.

@@ -11,8 +11,9 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use crate::actions::Source;
 use crate::flow::Flow;
-use crate::{CloseCause, Counter, Counters, FileRange, Limits, Moment};
+use crate::{CloseCause, Counter, Counters, Limits, Moment};
 
 /// Most bytes that wait for one peer, beside files: a session is not called while output waits,
 /// but for deadlines and wakes, which say little.
@@ -26,8 +27,8 @@ const FILE_CHUNK: usize = 1 << 20;
 pub(crate) enum Piece {
     /// Bytes, of which the first so many have left.
     Bytes(Vec<u8>, usize),
-    /// What remains of a range of a file.
-    File(FileRange),
+    /// What remains of a range of a file, or of what is in a pipe.
+    Source(Source),
 }
 
 /// What the completion loop waits for on behalf of an output.
@@ -95,10 +96,10 @@ impl Output {
         Ok(())
     }
 
-    /// Puts a file range behind what waits.
-    pub(crate) fn push_file(&mut self, range: FileRange) {
-        if range.len > 0 {
-            self.pieces.push_back(Piece::File(range));
+    /// Puts a file range, or what is in a pipe, behind what waits.
+    pub(crate) fn push_source(&mut self, source: Source) {
+        if source.len() > 0 {
+            self.pieces.push_back(Piece::Source(source));
         }
     }
 
@@ -121,9 +122,9 @@ impl Output {
         self.under_way.is_some()
     }
 
-    /// Whether a file is to be sent next.
-    pub(crate) fn begins_with_file(&self) -> bool {
-        matches!(self.pieces.front(), Some(Piece::File(_)))
+    /// Whether something is to be sent next that is not in memory.
+    pub(crate) fn begins_with_source(&self) -> bool {
+        matches!(self.pieces.front(), Some(Piece::Source(_)))
     }
 
     /// The piece to send next.
@@ -139,9 +140,9 @@ impl Output {
     pub(crate) fn push_front(&mut self, piece: Piece) {
         match &piece {
             Piece::Bytes(bytes, sent) if *sent == bytes.len() => return,
-            Piece::File(range) if range.len == 0 => return,
+            Piece::Source(source) if source.len() == 0 => return,
             Piece::Bytes(bytes, sent) => self.waiting_bytes += bytes.len() - sent,
-            Piece::File(_) => {}
+            Piece::Source(_) => {}
         }
         self.pieces.push_front(piece);
     }
@@ -166,7 +167,7 @@ impl Output {
                 Piece::Bytes(bytes, sent) => {
                     (send(socket, &bytes[*sent..], SendFlags::NOSIGNAL), false)
                 }
-                Piece::File(range) => (send_file(socket, range)?, true),
+                Piece::Source(source) => (send_source(socket, source)?, true),
             };
             match outcome {
                 Ok(taken) => {
@@ -199,10 +200,9 @@ impl Output {
                 *sent += taken;
                 *sent == bytes.len()
             }
-            Some(Piece::File(range)) => {
-                range.offset += taken as u64;
-                range.len -= taken as u64;
-                range.len == 0
+            Some(Piece::Source(source)) => {
+                source.shorten(taken as u64);
+                source.len() == 0
             }
             None => false,
         };
@@ -212,14 +212,18 @@ impl Output {
     }
 }
 
-/// One call's share of a file.
+/// One call's share of what is not in memory.
 ///
 /// # Errors
 /// The file was cut while it was sent: the promised length can't be kept.
-fn send_file(
+fn send_source(
     socket: BorrowedFd<'_>,
-    range: &FileRange,
+    source: &Source,
 ) -> Result<rustix::io::Result<usize>, CloseCause> {
+    let range = match source {
+        Source::File(range) => range,
+        Source::Pipe(pipe, len) => return Ok(pipe.drain(socket, *len)),
+    };
     let mut offset = range.offset;
     let len = range.len.min(FILE_CHUNK as u64) as usize;
     let outcome = sendfile(socket, &range.file, Some(&mut offset), len);
@@ -264,7 +268,8 @@ mod tests {
         let counters = Counters::default();
         let (mut flow, now, limits) = (Flow::Quiet, Moment::default(), Limits::default());
         let mut output = Output::default();
-        output.push_file(FileRange { file: file_again.into(), offset: 0, len: LEN });
+        let range = crate::FileRange { file: file_again.into(), offset: 0, len: LEN };
+        output.push_source(Source::File(range));
         loop {
             let before = counters.value(Counter::BytesOut);
             let flushed = output.flush(ours.as_fd(), &counters, &mut flow, now, &limits);

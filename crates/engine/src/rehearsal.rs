@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pollux_poller::Token;
 
-use crate::actions::Ending;
+use crate::actions::{Ending, Source};
 use crate::conversation::{Conversation, Occasion, Outlet, Progress, Sent, Turn};
 use crate::{Actions, CloseCause, ConnectionId, FileRange, Moment, Now, Session};
 
@@ -163,12 +163,15 @@ impl Outlet for Stage {
         (&mut self.room, None)
     }
 
-    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {
+    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
         let to = if self.is_stalled { &mut self.waiting } else { &mut self.output };
         to.extend_from_slice(&self.room[..len]);
-        if let Some(file) = file {
-            read_range(&file, to).map_err(|_| CloseCause::SocketError)?;
-        }
+        let read = match source {
+            Some(Source::File(range)) => read_range(&range, to),
+            Some(Source::Pipe(pipe, len)) => pipe.read(len, to),
+            None => Ok(()),
+        };
+        read.map_err(|_| CloseCause::SocketError)?;
         Ok(if self.is_stalled { Sent::Waits } else { Sent::Gone })
     }
 }

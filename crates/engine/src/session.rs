@@ -104,6 +104,14 @@ pub trait Session: Sized {
         input: &[u8],
     ) -> usize;
 
+    /// Something is in the socket of a session that leaves its input there: see
+    /// [`Actions::leave_input`]. It takes some of it ([`Actions::splice_in`]), pauses, or has it come by
+    /// `on_bytes` ([`Actions::take_input`]), which is what this does.
+    fn on_readable(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>) {
+        let _ = shared;
+        actions.take_input();
+    }
+
     /// The peer will send no more; what `on_bytes` left unused stays unused. A session that has
     /// nothing left to say closes.
     fn on_end(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);

@@ -6,6 +6,10 @@
 //! | once | - | idle | idle | stays: what comes is kept |
 //! | many | - | many (idle when the kernel ended it) | idle | cancel when much is kept: ending |
 //! | ending | - | ending | idle | stays |
+//! | watching | - | - | idle | stays |
+//!
+//! *Watching* is a poll for a session that leaves its input in the socket; a receive of many is cancelled
+//! when one does so.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -15,6 +19,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::CompletionLoop;
 use super::label::{Kind, label, numbered};
+use super::waiting::POLLIN;
 use super::wire::{SendMarks, Wire};
 use crate::actions::Ending;
 use crate::conversation::{Conversation, Occasion, Progress, Turn};
@@ -31,6 +36,7 @@ pub(super) enum Receiving {
     Once,
     Many,
     Ending,
+    Watching,
 }
 
 pub(super) struct Connection<S> {
@@ -194,7 +200,13 @@ impl<S: Session> CompletionLoop<S> {
         let conversation = &connection.conversation;
         let is_lingering = connection.tail.is_lingering() && !conversation.has_peer_ended();
         let fd = connection.socket.as_raw_fd();
+        let leaves_input = conversation.leaves_input() && !connection.tail.is_lingering();
         match connection.receiving {
+            Receiving::Idle if leaves_input && conversation.wants_input() => {
+                connection.receiving = Receiving::Watching;
+                let watch = label(Kind::Readable, token);
+                self.push(|ring| ring.poll(fd, POLLIN, Shots::One, watch));
+            }
             Receiving::Idle if is_lingering || conversation.wants_input() => {
                 let shots = if connection.has_received { connection.shots } else { Shots::One };
                 connection.receiving = match shots {
@@ -203,7 +215,9 @@ impl<S: Session> CompletionLoop<S> {
                 };
                 self.push(|ring| ring.receive(fd, shots, label(Kind::Receive, token)));
             }
-            Receiving::Many if !is_lingering && conversation.kept_bytes() > KEPT_BYTES_MAX => {
+            Receiving::Many
+                if leaves_input || !is_lingering && conversation.kept_bytes() > KEPT_BYTES_MAX =>
+            {
                 connection.receiving = Receiving::Ending;
                 let target = label(Kind::Receive, token);
                 self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
@@ -222,7 +236,9 @@ impl<S: Session> CompletionLoop<S> {
         }
         if connection.receiving != Receiving::Idle {
             // Armed, it would keep the socket open, and the peer would see no end.
-            let target = label(Kind::Receive, token);
+            let is_watching = connection.receiving == Receiving::Watching;
+            let kind = if is_watching { Kind::Readable } else { Kind::Receive };
+            let target = label(kind, token);
             self.push(|ring| ring.cancel(target, numbered(Kind::Errand, 0)));
         }
         if let Tail::Waiting(output) = &mut connection.tail {

@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Errand = 7,
     /// Watches the loop's timer.
     Alarm = 8,
+    /// Watches a socket whose session leaves its input there.
+    Readable = 9,
 }
 
 const KIND_SHIFT: u32 = 58;
@@ -57,6 +59,7 @@ pub(super) fn read(label: u64) -> (Kind, Token) {
         6 => Kind::Waker,
         7 => Kind::Errand,
         8 => Kind::Alarm,
+        9 => Kind::Readable,
         other => unreachable!("no request was labelled {other}"),
     };
     let bits = label & TOKEN_BITS;
@@ -72,9 +75,13 @@ mod tests {
     fn labels_are_read_as_they_were_written() {
         let token = Token::new(u32::MAX, Token::GENERATIONS - 1);
         let kinds = [Kind::Receive, Kind::Send, Kind::SendWaiting, Kind::Writable];
-        for kind in
-            kinds.into_iter().chain([Kind::Listener, Kind::Waker, Kind::Errand, Kind::Alarm])
-        {
+        for kind in kinds.into_iter().chain([
+            Kind::Listener,
+            Kind::Waker,
+            Kind::Errand,
+            Kind::Alarm,
+            Kind::Readable,
+        ]) {
             assert_eq!(read(label(kind, token)), (kind, token));
             assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);
         }

@@ -14,6 +14,7 @@ use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
 use crate::errand::refused;
 use crate::output::{Piece, broken};
+use crate::pipe::Seen;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
 impl<S: Session> CompletionLoop<S> {
@@ -145,6 +146,7 @@ impl<S: Session> CompletionLoop<S> {
             Kind::Receive => self.received(token, completion),
             Kind::SendWaiting => self.sent_waiting(token, completion),
             Kind::Writable => self.writable(token),
+            Kind::Readable => self.readable(token),
             Kind::Listener => self.accepted(token.slot(), completion),
             Kind::Waker => self.woken(completion.has_more),
             Kind::Alarm => self.alarm_rang(completion.has_more),
@@ -311,6 +313,31 @@ impl<S: Session> CompletionLoop<S> {
         }
         self.counters.count(Counter::Rearms);
         self.receive_as_wanted(token);
+    }
+
+    /// Has a session look at what is in its socket.
+    fn readable(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else {
+            return self.counters.count(Counter::Stale);
+        };
+        connection.receiving = Receiving::Idle;
+        if !connection.conversation.wants_input() || !connection.conversation.leaves_input() {
+            return self.receive_as_wanted(token);
+        }
+        self.play(token, Some(Occasion::Readable), None);
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let seen = connection.conversation.take_seen();
+        self.counters.add(Counter::Receives, u64::from(seen != Seen::Unseen));
+        match seen {
+            Seen::Unseen => {}
+            Seen::Bytes(bytes) => {
+                self.counters.add(Counter::BytesIn, bytes);
+                self.counters.add(Counter::BytesSpliced, bytes);
+            }
+            Seen::Nothing => self.counters.count(Counter::ReceivesEmpty),
+            Seen::Ended => self.input_ended(token),
+            Seen::Broken(errno) => self.close(token, broken(errno)),
+        }
     }
 
     fn alarm_rang(&mut self, has_more: bool) {

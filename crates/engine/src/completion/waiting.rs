@@ -1,9 +1,9 @@
-//! Output that waits for its peer on the completion loop, and files.
+//! Output that waits for its peer on the completion loop, files and pipes.
 //!
 //! Bytes go to the ring as a request that owns them and comes back when the socket has taken
 //! some. A file is sent by `sendfile(2)` as on a readiness loop, with a poll when the socket is
 //! full: the kernel has no request that sends from a file without a worker thread, and reading
-//! it into buffers first took four times the CPU. One request of a connection is under way.
+//! it into buffers first took four times the CPU. What is in a pipe is sent by splice(2) in the same way. One request of a connection is under way.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -17,6 +17,8 @@ use crate::ending::Tail;
 use crate::output::{Flushed, Output, Piece, UnderWay, broken};
 use crate::{ConnectionId, Counter, Session};
 
+/// `poll(2)` bit: something is in the socket, or its peer has ended.
+pub(super) const POLLIN: u32 = 1;
 /// `poll(2)` bit: the socket has room.
 pub(super) const POLLOUT: u32 = 4;
 
@@ -35,8 +37,8 @@ impl<S: Session> CompletionLoop<S> {
             // A send in front of this one rides with the next submission and may fall short.
             return self.unfinished.push(ConnectionId(token));
         }
-        if output.begins_with_file() {
-            return self.flush_file(token);
+        if output.begins_with_source() {
+            return self.flush_source(token);
         }
         let socket = connection.socket.as_raw_fd();
         let Some(Piece::Bytes(bytes, from)) = output.pop_front() else {
@@ -51,8 +53,8 @@ impl<S: Session> CompletionLoop<S> {
         self.set_under_way(token, UnderWay::Send(request, from));
     }
 
-    /// Sends from a file until the socket is full.
-    fn flush_file(&mut self, token: Token) {
+    /// Sends from a file or a pipe until the socket is full.
+    fn flush_source(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let Tail::Waiting(output) = &mut connection.tail else { return };
         let (socket, now) = (connection.socket.as_fd(), self.clock.now().at);

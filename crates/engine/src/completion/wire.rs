@@ -11,11 +11,12 @@ use pollux_poller::Token;
 use pollux_sys::ring::{QueueFull, Sending, Sent as Slice};
 
 use super::label::{Kind, label};
+use crate::actions::Source;
 use crate::conversation::{Outlet, Sent};
 use crate::ending::Tail;
 use crate::flow::Flow;
 use crate::output::Output;
-use crate::{Actions, CloseCause, Counter, Counters, FileRange, Limits, Moment};
+use crate::{Actions, CloseCause, Counter, Counters, Limits, Moment};
 
 /// A send of this turn, by which its rest is found when it falls short.
 #[derive(Clone, Copy, Debug)]
@@ -58,21 +59,21 @@ impl Outlet for Wire<'_> {
         (&mut self.sending.spare()[..Actions::ROOM_MIN], Some(self.socket))
     }
 
-    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {
+    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
         if matches!(self.tail, Tail::None) && (self.marks.submission == self.submission) {
             *self.tail = Tail::Waiting(Box::default());
         }
         if let Tail::Waiting(output) = self.tail {
             output.push_bytes(&self.sending.spare()[..len])?;
-            file.into_iter().for_each(|range| output.push_file(range));
+            source.into_iter().for_each(|source| output.push_source(source));
             return Ok(Sent::Waits);
         }
         if len > 0 {
             self.send_spare(len)?;
         }
-        let Some(range) = file else { return Ok(Sent::Gone) };
+        let Some(source) = source else { return Ok(Sent::Gone) };
         let mut output = Box::<Output>::default();
-        output.push_file(range);
+        output.push_source(source);
         let waits = !output.is_empty();
         if waits {
             self.flow.sent(0, self.now, self.limits);

@@ -278,7 +278,8 @@ impl<S: Session> ReadinessLoop<S> {
         };
         let input = &self.input[..input_len];
         let done = told.and_then(|()| conversation.pump(shared, &mut turn, &mut wire, input));
-        self.settle(token, done, input_len > 0);
+        let is_receiving = input_len > 0 || occasion == Some(Occasion::Readable);
+        self.settle(token, done, is_receiving);
     }
 
     /// After a call: what the connection waits for from now on.

@@ -1,5 +1,6 @@
 //! A turn of the readiness loop: one wait, what became ready, and the rest.
 
+use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
 use crate::errand::refused;
 use crate::output::{Flushed, broken};
+use crate::pipe::Seen;
 use crate::{CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
 /// What says that no more will come: it has to be looked for behind the data.
@@ -111,6 +113,12 @@ impl<S: Session> ReadinessLoop<S> {
             if !is_lingering && !connection.conversation.wants_input() {
                 return;
             }
+            if !is_lingering && connection.conversation.leaves_input() {
+                match self.show(token) {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(()) => return,
+                }
+            }
             self.counters.count(Counter::Receives);
             match recv(socket(&self.table, token), &mut self.input[..], RecvFlags::empty()) {
                 Ok((_, 0)) => {
@@ -145,6 +153,39 @@ impl<S: Session> ReadinessLoop<S> {
             }
         }
         self.unfinished.push(ConnectionId(token));
+    }
+
+    /// Has a session look at what is in its socket.
+    fn show(&mut self, token: Token) -> ControlFlow<()> {
+        self.play(token, Some(Occasion::Readable), 0);
+        let Some(connection) = &mut self.connections[token.slot() as usize] else {
+            return ControlFlow::Break(());
+        };
+        let seen = connection.conversation.take_seen();
+        self.counters.add(Counter::Receives, u64::from(seen != Seen::Unseen));
+        match seen {
+            Seen::Unseen => {}
+            Seen::Bytes(bytes) => {
+                self.counters.add(Counter::BytesIn, bytes);
+                self.counters.add(Counter::BytesSpliced, bytes);
+            }
+            Seen::Nothing => {
+                self.counters.count(Counter::ReceivesEmpty);
+                self.table.cannot_read(token);
+                return ControlFlow::Break(());
+            }
+            Seen::Ended => {
+                self.table.read_ended(token);
+                connection.conversation.peer_ended();
+                self.play(token, None, 0);
+                return ControlFlow::Break(());
+            }
+            Seen::Broken(errno) => {
+                self.close(token, broken(errno));
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Books input of a lingering connection; closes it and says false when it was too much.

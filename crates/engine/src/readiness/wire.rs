@@ -5,11 +5,12 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use crate::actions::Source;
 use crate::conversation::{Outlet, Sent};
 use crate::ending::Tail;
 use crate::flow::Flow;
 use crate::output::{Flushed, Output, broken};
-use crate::{CloseCause, Counter, Counters, FileRange, Limits, Moment};
+use crate::{CloseCause, Counter, Counters, Limits, Moment};
 
 /// One connection's socket for the time of one call.
 pub(super) struct Wire<'a> {
@@ -29,14 +30,14 @@ impl Outlet for Wire<'_> {
         (self.room, Some(self.socket))
     }
 
-    fn send(&mut self, len: usize, file: Option<FileRange>) -> Result<Sent, CloseCause> {
+    fn send(&mut self, len: usize, source: Option<Source>) -> Result<Sent, CloseCause> {
         if let Tail::Waiting(output) = self.tail {
             output.push_bytes(&self.room[..len])?;
-            file.into_iter().for_each(|range| output.push_file(range));
+            source.into_iter().for_each(|source| output.push_source(source));
             return Ok(Sent::Waits);
         }
-        let taken = if len > 0 { self.send_room(len, file.is_some())? } else { Some(0) };
-        if taken == Some(len) && file.is_none() {
+        let taken = if len > 0 { self.send_room(len, source.is_some())? } else { Some(0) };
+        if taken == Some(len) && source.is_none() {
             return Ok(Sent::Gone);
         }
         let mut output = Box::<Output>::default();
@@ -45,7 +46,7 @@ impl Outlet for Wire<'_> {
         }
         let taken = taken.unwrap_or(0);
         output.push_bytes(&self.room[taken..len])?;
-        file.into_iter().for_each(|range| output.push_file(range));
+        source.into_iter().for_each(|source| output.push_source(source));
         // A head that left whole is followed by its file at once.
         if taken == len {
             let Self { socket, counters, flow, now, limits, .. } = self;

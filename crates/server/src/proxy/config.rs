@@ -87,6 +87,9 @@ pub struct ProxyLimits {
     pub upstream_idle_max: usize,
     /// Most upstream connections to all backends that are kept without a request.
     pub upstream_idle_total: usize,
+    /// Most pipes of all threads that bytes of TCP mode go through; beyond, and with 0, they go through
+    /// buffers.
+    pub pipes_max: usize,
     /// Most requests that wait for a connection to each backend.
     pub queue_max: usize,
     /// Whether a client that ended its side is still answered; else it is taken for gone.

@@ -59,8 +59,10 @@ named! {
     Interim = "interim",
     /// Connections that became tunnels by an upgrade.
     Upgrades = "upgrades",
-    /// Times that a sender was paused because the other side did not take enough.
+    /// Times that a sender was paused because the other side did not take enough out of a buffer.
     Pauses = "pauses",
+    /// Times that bytes of a stream went through buffers because no pipe was left.
+    PipesMissing = "pipes_missing",
     /// Connections that were closed because they did not begin with a head of the PROXY protocol.
     HeadersRefused = "headers_refused",
     /// Connections whose TLS failed, in the handshake or later.

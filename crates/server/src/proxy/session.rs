@@ -126,7 +126,10 @@ impl Session for ProxySession {
                 let is_secure = secured.is_some();
                 Side::Client(Client::accepted(shared, actions, place, group, is_secure))
             }
-            Mode::Tcp => Side::Stream(Stream::accepted(shared, actions, group)),
+            Mode::Tcp => {
+                let is_secure = secured.is_some();
+                Side::Stream(Stream::accepted(shared, actions, group, is_secure))
+            }
         };
         if !awaits_header && secured.is_none() {
             side.opened(shared, actions);
@@ -162,6 +165,14 @@ impl Session for ProxySession {
         match &mut self.secured {
             Some(secured) => secured.on_bytes(&mut self.side, shared, actions, input),
             None => self.side.on_bytes(shared, actions, input),
+        }
+    }
+
+    fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match &mut self.side {
+            Side::Stream(stream) => stream.on_readable(shared, actions),
+            // No other one leaves its input in the socket.
+            Side::Client(_) | Side::Upstream(_) | Side::Look(_) => actions.take_input(),
         }
     }
 

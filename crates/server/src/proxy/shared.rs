@@ -21,6 +21,7 @@ use super::fault::{Fault, Party};
 use super::groups::{Entrances, Group};
 use super::links::Links;
 use super::passing::Passing;
+use super::pipes::Pipes;
 use super::secrets::{self, Secrets};
 use super::secured::SharedTls;
 use super::session::ProxySession;
@@ -58,6 +59,7 @@ pub struct ProxyShared {
     pub(super) errands: VecDeque<Errand<ProxySession>>,
     pub(super) exchanger: Exchanger,
     pub(super) pairs: Pairs,
+    pub(super) pipes: Pipes,
     /// Room for what is sent before it is encrypted; empty until it is needed.
     pub(super) plain_room: Vec<u8>,
 }
@@ -122,6 +124,7 @@ impl ProxyShared {
             proxied,
             is_draining: false,
             pairs: Pairs::default(),
+            pipes: Pipes::new(config.limits.pipes_max.div_ceil(config.loops.threads)),
             plain_room: Vec::new(),
             errands: VecDeque::new(),
             exchanger: Exchanger::new(index as u32, passing),

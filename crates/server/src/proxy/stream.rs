@@ -10,8 +10,9 @@
 //! sessions of one loop that find each other by the number of their pair.
 
 use std::io;
+use std::sync::Arc;
 
-use pollux_engine::{Actions, ConnectionId, Errand, Moment};
+use pollux_engine::{Actions, ConnectionId, Errand, Moment, Pipe, SplicedIn};
 use pollux_http::ProxyHeader;
 
 use super::balance::hash;
@@ -40,12 +41,26 @@ impl Side {
     }
 }
 
+/// What a way has in a pipe.
+#[derive(Debug, Default)]
+enum Piped {
+    #[default]
+    Nothing,
+    /// So many bytes, for the other side to send.
+    Waits(Arc<Pipe>, u64),
+    /// The other side sends it.
+    Leaves(Arc<Pipe>),
+}
+
 /// What both sides know.
 #[derive(Debug)]
 struct Pair {
     /// None for a side that is not there yet, or gone.
     ids: [Option<ConnectionId>; 2],
     ways: [Way; 2],
+    piped: [Piped; 2],
+    /// No side is encrypted: bytes may stay in the kernel.
+    is_spliced: bool,
     is_paused: [bool; 2],
     is_woken: [bool; 2],
     has_ended_output: [bool; 2],
@@ -64,6 +79,19 @@ struct Pair {
     first_byte: Option<Moment>,
     /// When the last byte came, from either side.
     active: Moment,
+}
+
+impl Pair {
+    /// Whether nothing that this side said is still to be sent.
+    fn is_empty(&self, side: Side) -> bool {
+        let piped = &self.piped[side as usize];
+        self.ways[side as usize].is_empty() && matches!(piped, Piped::Nothing)
+    }
+
+    /// Whether all that this side will say was sent.
+    fn is_done(&self, side: Side) -> bool {
+        self.ways[side as usize].is_whole && self.is_empty(side)
+    }
 }
 
 /// The pairs of one loop, by number.
@@ -111,14 +139,21 @@ pub(super) struct Stream {
     group: usize,
     /// Whose it is, where a proxy in front said so.
     header: Option<ProxyHeader>,
+    /// It is encrypted.
+    is_secure: bool,
     fault: Option<Fault>,
 }
 
 impl Stream {
     /// A client's connection to a front end that leads to this group.
-    pub(super) fn accepted(shared: &ProxyShared, actions: &mut Actions<'_>, group: usize) -> Self {
+    pub(super) fn accepted(
+        shared: &ProxyShared,
+        actions: &mut Actions<'_>,
+        group: usize,
+        is_secure: bool,
+    ) -> Self {
         actions.set_deadline(shared.deadline(shared.limits.header_timeout));
-        Self { pair: None, side: Side::Client, group, header: None, fault: None }
+        Self { pair: None, side: Side::Client, group, header: None, is_secure, fault: None }
     }
 
     /// Whose connection it is, where a proxy in front says so.
@@ -153,9 +188,16 @@ impl Stream {
             .source()
             .map_or_else(String::new, |source| source.ip().to_canonical().to_string());
         let now = shared.now.at;
+        let is_encrypted = self.is_secure || shared.groups[self.group].tls.is_some();
+        let is_spliced = !is_encrypted && shared.pipes.is_on();
+        if is_spliced {
+            actions.leave_input();
+        }
         let at = shared.pairs.begin(Pair {
             ids: [Some(actions.id()), None],
             ways: Default::default(),
+            piped: Default::default(),
+            is_spliced,
             is_paused: [false; 2],
             is_woken: [false; 2],
             has_ended_output: [false; 2],
@@ -186,6 +228,9 @@ impl Stream {
             return actions.abort();
         }
         pair.connected = Some(now);
+        if pair.is_spliced {
+            actions.leave_input();
+        }
         let backend = pair.backend;
         actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
         shared.backend_answered(backend);
@@ -222,8 +267,41 @@ impl Stream {
             actions.pause_input();
             shared.proxied.count(ProxyCounter::Pauses);
         }
+        if shared.pairs.get(at).is_spliced && shared.pipes.has_one() {
+            // There was none before.
+            actions.leave_input();
+        }
         shared.wake_side(at, self.side.other(), actions);
         used
+    }
+
+    /// Takes what is in the socket into a pipe, when all before it was sent: a pipe that is not empty
+    /// does not tell whether it is full.
+    pub(super) fn on_readable(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let Some(at) = self.pair else { return };
+        let own = self.side as usize;
+        let pair = shared.pairs.get(at);
+        if !pair.is_empty(self.side) {
+            pair.is_paused[own] = true;
+            return actions.pause_input();
+        }
+        let Some(pipe) = shared.pipes.take() else {
+            shared.proxied.count(ProxyCounter::PipesMissing);
+            return actions.take_input();
+        };
+        let SplicedIn::Bytes(bytes) = actions.splice_in(&pipe) else {
+            return shared.pipes.put(pipe);
+        };
+        let now = shared.now.at;
+        pair.active = now;
+        if self.side == Side::Backend {
+            pair.first_byte.get_or_insert(now);
+        }
+        pair.ways[own].body_bytes += bytes;
+        pair.piped[own] = Piped::Waits(pipe, bytes);
+        pair.is_paused[own] = true;
+        actions.pause_input();
+        shared.wake_side(at, self.side.other(), actions);
     }
 
     pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
@@ -258,7 +336,13 @@ impl Stream {
 
     pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         let Some(at) = self.pair else { return };
-        shared.pairs.get(at).ways[self.side.other() as usize].is_leaving = false;
+        let other = self.side.other();
+        let pair = shared.pairs.get(at);
+        pair.ways[other as usize].is_leaving = false;
+        if let Piped::Leaves(pipe) = std::mem::take(&mut pair.piped[other as usize]) {
+            shared.pipes.put(pipe);
+            shared.wake_side(at, other, actions);
+        }
         self.send(shared, actions);
     }
 
@@ -270,7 +354,8 @@ impl Stream {
         if pair.fault.is_some() {
             return actions.reset();
         }
-        if pair.is_paused[own] && !pair.ways[own].is_full() {
+        let is_piped = !matches!(pair.piped[own], Piped::Nothing);
+        if pair.is_paused[own] && !is_piped && !pair.ways[own].is_full() {
             pair.is_paused[own] = false;
             actions.resume_input();
         }
@@ -329,7 +414,13 @@ impl Stream {
             shared.errands.push_back(Errand::Wake(id));
         }
         book(shared, at);
-        if shared.pairs.get(at).sides == 0 {
+        let pair = shared.pairs.get(at);
+        if pair.sides == 0 {
+            for piped in std::mem::take(&mut pair.piped) {
+                if let Piped::Waits(pipe, _) | Piped::Leaves(pipe) = piped {
+                    shared.pipes.give_up(pipe);
+                }
+            }
             shared.pairs.end(at);
         }
     }
@@ -352,10 +443,20 @@ impl Stream {
             }
             return;
         }
-        if way.is_done() && !std::mem::replace(&mut pair.has_ended_output[own], true) {
+        match std::mem::take(&mut pair.piped[other as usize]) {
+            Piped::Waits(pipe, bytes) => {
+                actions.send_pipe(Arc::clone(&pipe), bytes);
+                actions.call_again();
+                pair.ways[other as usize].is_leaving = true;
+                pair.piped[other as usize] = Piped::Leaves(pipe);
+                return;
+            }
+            as_before => pair.piped[other as usize] = as_before,
+        }
+        if pair.is_done(other) && !std::mem::replace(&mut pair.has_ended_output[own], true) {
             actions.end_output();
         }
-        if pair.has_ended_output[own] && pair.ways[own].is_done() {
+        if pair.has_ended_output[own] && pair.is_done(self.side) {
             actions.close();
         } else if pair.has_ended_output[own] && pair.ways[own].is_whole {
             // The other side closes when it has sent the rest.
@@ -423,7 +524,8 @@ fn book(shared: &mut ProxyShared, at: u32) {
 impl Stream {
     /// What runs on the connection to the backend of this pair.
     pub(super) fn to_backend(pair: u32) -> Self {
-        Self { pair: Some(pair), side: Side::Backend, group: 0, header: None, fault: None }
+        let (side, header, is_secure) = (Side::Backend, None, false);
+        Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
     }
 }
 

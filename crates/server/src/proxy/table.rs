@@ -515,6 +515,14 @@ impl Table for ProxyLimits {
             )
             .default("16384")
             .one(&whole(0..=IDLE_MAX));
+        let pipes_max = keys
+            .key(
+                "pipes_max",
+                "Most pipes that bytes of TCP mode go through in the kernel, two for each connection while \
+                 something is under way; others go through buffers, as all do with 0 and in TLS",
+            )
+            .default("1024")
+            .one(&whole(0..=IDLE_MAX));
         let queue_max = keys
             .key(
                 "queue_max",
@@ -555,6 +563,7 @@ impl Table for ProxyLimits {
             connections_max: connections_max?,
             upstream_idle_max: upstream_idle_max?,
             upstream_idle_total: upstream_idle_total?,
+            pipes_max: pipes_max?,
             queue_max: queue_max?,
             queue_timeout: queue_timeout?,
             answers_half_closed: half_close?,

@@ -1,9 +1,10 @@
 //! TCP mode: every byte arrives in both directions, ends are passed on by direction, cuts as cuts.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
 
+use pollux_engine::{Counter, Driver};
 use pollux_http::{ProxyHeader, ProxyVersion};
 use pollux_server::proxy::{Fault, Mode, ProxyConfig, ProxyCounter};
 
@@ -14,6 +15,21 @@ const MANY_BYTES: usize = 24 << 20;
 
 fn tcp(config: &mut ProxyConfig) {
     config.frontends[0].mode = Mode::Tcp;
+}
+
+/// On every driver, through pipes and through buffers.
+fn on_both_ways(backends: &[SocketAddr], test: impl Fn(Driver, &Proxy)) {
+    for pipes_max in [1024, 0] {
+        let set = |config: &mut ProxyConfig| {
+            tcp(config);
+            config.limits.pipes_max = pipes_max;
+        };
+        on_every_driver(backends, set, &test);
+    }
+}
+
+fn of_the_engine(proxy: &Proxy, counter: Counter) -> u64 {
+    proxy.server().overview().loops.iter().map(|each| each.engine.value(counter)).sum()
 }
 
 /// Bytes whose place shows: position modulo a prime.
@@ -41,7 +57,7 @@ fn every_byte_arrives_both_ways_at_once_and_each_end_is_passed_on() {
         assert_eq!(got, pattern(2 << 20, 3), "what the client sent");
         writer.join().expect("all was taken");
     });
-    on_every_driver(&[backend.address], tcp, |driver, proxy| {
+    on_both_ways(&[backend.address], |driver, proxy| {
         let client = proxy.client();
         let mut reading = client.socket.try_clone().expect("a descriptor");
         let mut writing = client.socket;
@@ -72,7 +88,7 @@ fn an_end_in_one_direction_leaves_the_other_one_open() {
         let asked = client.rest();
         client.send(format!("behind the end of {asked}"));
     });
-    on_every_driver(&[backend.address], tcp, |driver, proxy| {
+    on_both_ways(&[backend.address], |driver, proxy| {
         let mut client = proxy.client();
         client.send("aquestion");
         client.end();
@@ -95,18 +111,95 @@ fn who_takes_nothing_stops_who_sends_and_nothing_is_lost() {
         let got = read_all(&mut client.socket);
         client.send(format!("{} {}", got.len(), got == pattern(MANY_BYTES, 0)));
     });
-    on_every_driver(&[backend.address], tcp, |driver, proxy| {
+    on_both_ways(&[backend.address], |driver, proxy| {
         let client = proxy.client();
         let mut writing = client.socket.try_clone().expect("a descriptor");
         let writer = std::thread::spawn(move || {
             writing.write_all(&pattern(MANY_BYTES, 0)).expect("taken");
             writing.shutdown(Shutdown::Write).expect("open");
         });
-        proxy.await_that("a pause", |proxy| proxy.count(ProxyCounter::Pauses) > 0);
+        proxy.await_that("a full socket", |proxy| of_the_engine(proxy, Counter::SendsShort) > 0);
         go.send(()).expect("the backend waits");
         let mut client = client;
         assert_eq!(client.rest(), format!("{MANY_BYTES} true"), "{driver}");
         writer.join().expect("all was taken");
+    });
+}
+
+/// Ends when it has said as much as it was sent.
+fn echo() -> Backend {
+    Backend::start(|_, client| {
+        let mut reading = client.socket.try_clone().expect("a descriptor");
+        let mut writing = client.socket;
+        let _ = std::io::copy(&mut reading, &mut writing);
+        let _ = writing.shutdown(Shutdown::Write);
+    })
+}
+
+/// Sends so much to an echo, and reads it back meanwhile.
+fn exchange(client: Client, len: usize) {
+    let mut writing = client.socket.try_clone().expect("a descriptor");
+    let writer = std::thread::spawn(move || {
+        writing.write_all(&pattern(len, 5)).expect("taken");
+        writing.shutdown(Shutdown::Write).expect("open");
+    });
+    let mut reading = client.socket;
+    assert!(read_all(&mut reading) == pattern(len, 5), "{len} bytes");
+    writer.join().expect("all was taken");
+}
+
+#[test]
+fn bytes_of_streams_stay_in_the_kernel() {
+    const LEN: usize = 4 << 20;
+    let backend = echo();
+    on_every_driver(&[backend.address], tcp, |driver, proxy| {
+        exchange(proxy.client(), LEN);
+        proxy.await_that("both connections close", |proxy| proxy.open_connections() == 0);
+        let spliced = of_the_engine(proxy, Counter::BytesSpliced);
+        assert_eq!(spliced, 2 * LEN as u64, "{driver}: both ways");
+        assert_eq!(of_the_engine(proxy, Counter::BytesIn), spliced, "{driver}: and nothing else");
+        assert_eq!(of_the_engine(proxy, Counter::BytesOut), spliced, "{driver}");
+        assert_eq!(proxy.count(ProxyCounter::PipesMissing), 0, "{driver}");
+    });
+}
+
+#[test]
+fn streams_that_find_no_pipe_go_through_buffers() {
+    // Takes nothing of the first streams, which hold what pipes there are, before the others are through.
+    let (go, goes) = channel::<()>();
+    let goes = std::sync::Mutex::new(goes);
+    let backend = Backend::start(move |_, mut client| {
+        let mut kind = [0];
+        client.socket.read_exact(&mut kind).expect("a byte");
+        if kind == *b"s" {
+            goes.lock().expect("whole").recv().expect("the test goes on");
+        }
+        let got = read_all(&mut client.socket);
+        client.send(format!("{} {}", got.len(), got == pattern(got.len(), 0)));
+    });
+    let one = |config: &mut ProxyConfig| {
+        tcp(config);
+        config.limits.pipes_max = 1;
+    };
+    on_every_driver(&[backend.address], one, |driver, proxy| {
+        let mut slow = proxy.client();
+        slow.send("s");
+        let mut writing = slow.socket.try_clone().expect("a descriptor");
+        let writer = std::thread::spawn(move || {
+            writing.write_all(&pattern(MANY_BYTES, 0)).expect("taken");
+            writing.shutdown(Shutdown::Write).expect("open");
+        });
+        proxy.await_that("a full socket", |proxy| of_the_engine(proxy, Counter::SendsShort) > 0);
+        let mut other = proxy.client();
+        other.send("x");
+        other.send(pattern(1 << 20, 0));
+        other.end();
+        assert_eq!(other.rest(), format!("{} true", 1 << 20), "{driver}");
+        assert!(proxy.count(ProxyCounter::PipesMissing) > 0, "{driver}");
+        go.send(()).expect("the backend waits");
+        assert_eq!(slow.rest(), format!("{MANY_BYTES} true"), "{driver}");
+        writer.join().expect("all was taken");
+        assert!(of_the_engine(proxy, Counter::BytesSpliced) > 0, "{driver}");
     });
 }
 
@@ -121,7 +214,7 @@ fn a_cut_is_a_cut_on_the_other_side_and_a_backend_that_is_not_there_costs_a_try(
     let backend = Backend::start(|_, client| {
         client.socket.peek(&mut [0]).expect("a byte");
     });
-    on_every_driver(&[nobody(), backend.address], tcp, |driver, proxy| {
+    on_both_ways(&[nobody(), backend.address], |driver, proxy| {
         for _ in 0..4 {
             let mut client = proxy.client();
             client.send("x");
@@ -130,7 +223,7 @@ fn a_cut_is_a_cut_on_the_other_side_and_a_backend_that_is_not_there_costs_a_try(
         assert!(proxy.count(ProxyCounter::Retries) >= 1, "{driver}");
         proxy.await_that("no connection is left", |proxy| proxy.open_connections() == 0);
     });
-    on_every_driver(&[nobody()], tcp, |driver, proxy| {
+    on_both_ways(&[nobody()], |driver, proxy| {
         let mut client = proxy.client();
         assert!(is_reset(&mut client), "{driver}");
         proxy.await_that("it is counted", |proxy| proxy.faults(Fault::ConnectFailed) == 1);
