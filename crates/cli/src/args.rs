@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_doctor::Asked;
 use pollux_lab::doctor;
 use pollux_lab::experiments::Experiment;
 use pollux_lab::job::Job;
@@ -72,7 +71,7 @@ pub(crate) enum Command {
 pub(crate) struct DoctorFlags {
     /// Only what concerns this kind of experiment, or this job
     #[arg(long = "for", value_name = "NAME", value_parser = asked())]
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<&'static str>,
     /// As JSON (see docs/doctor.md)
     #[arg(long)]
     pub(crate) json: bool,
@@ -82,9 +81,8 @@ pub(crate) struct DoctorFlags {
 }
 
 /// The names of the lab's own tables.
-fn asked() -> Kind<Asked> {
-    let known = |name| doctor::asked(name).expect("its own name");
-    one_of("experiment or job", doctor::names().map(|(name, about)| (name, about, known(name))))
+fn asked() -> Kind<&'static str> {
+    one_of("experiment or job", doctor::names().map(|(name, about)| (name, about, name)))
 }
 
 #[derive(Debug, Args)]
@@ -175,12 +173,6 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run one arm once: the lab starts this in a process of its own for each run
-    #[command(hide = true)]
-    Measure,
-    /// Be an arm that takes turns: a description and orders on standard input
-    #[command(hide = true)]
-    Subject,
     /// Run a floor: a responder that parses nothing, to compare servers with. Not a server
     #[command(hide = true)]
     Floor {
@@ -196,15 +188,6 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         close: bool,
     },
-    /// A worker of a herd: the lab starts as many as a point has
-    #[command(hide = true)]
-    HerdWorker,
-    /// The callers of a herd, each a thread
-    #[command(hide = true)]
-    HerdCallers,
-    /// The manager of a pool that is measured as a herd
-    #[command(hide = true)]
-    HerdPool,
 }
 
 #[derive(Debug, Args)]

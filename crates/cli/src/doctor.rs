@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 
 use pollux_doctor::{Look, Readings};
-use pollux_lab::doctor::diagnosis;
+use pollux_lab::doctor::{asked, diagnosis};
 
 use crate::args::DoctorFlags;
 use crate::output::{self, Failure};
 
 /// Prints the diagnosis; the exit code says whether something blocks what was asked for.
 pub(crate) fn run(flags: &DoctorFlags) -> Result<ExitCode, Failure> {
-    let diagnosis = diagnosis(&Readings::take(), flags.asked.clone());
+    let diagnosis = diagnosis(&Readings::take(), flags.asked.and_then(asked));
     if flags.fix_script {
         output::result(&diagnosis.fix_script())?;
         return Ok(ExitCode::SUCCESS);

@@ -1,22 +1,18 @@
 //! `pollux lab`: from flags to a job, from a job to a plan, a run, a report and an exit code.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use pollux_engine::Driver;
 use pollux_floor::FloorOptions;
 use pollux_lab::arm::Peer;
 use pollux_lab::axis::Axis;
-use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::compare::{self, Change};
-use pollux_lab::error::in_words;
 use pollux_lab::experiments::{self, Experiment};
 use pollux_lab::host::sources::Sources;
 use pollux_lab::job::{self, DEFAULT_JOB, Job, VERSION_JOB};
-use pollux_lab::measure::Line;
 use pollux_lab::plan::{Machine, Plan, Resources, Wanted, commands, missing_here};
 use pollux_lab::record::{Badge, Ending, Record, ResultRow, Verdict};
 use pollux_lab::run::{Runner, Scratch, Stop};
@@ -24,14 +20,12 @@ use pollux_lab::{report, store};
 use pollux_settings::Row;
 
 use crate::args::{JobFlags, Lab, LabCommand, RunFlags};
-use crate::lab_parts as parts;
+use crate::lab_parts;
 use crate::output::{self, Failure};
 use crate::progress::{self, Progress};
 
 /// Folder for results when none is named.
 const OUT: &str = "pollux-out";
-/// Longest run description that `measure` reads.
-const SPEC_BYTES_MAX: u64 = 1 << 20;
 
 /// Runs one `pollux lab` command.
 pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
@@ -53,15 +47,18 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
         Some(LabCommand::Compare { before, after, gate, strict, across, json }) => {
             compare_results(&before, &after, gate, strict, across, json)
         }
-        Some(LabCommand::Measure) => measure_one(),
-        Some(LabCommand::Subject) => subject(),
         Some(LabCommand::Floor { floor, listen, reply, close }) => {
-            parts::floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
+            lab_parts::floor(&floor, &FloorOptions { listen, reply_bytes: reply, closes: close })
         }
-        Some(LabCommand::HerdWorker) => parts::herd_worker(),
-        Some(LabCommand::HerdCallers) => parts::herd_callers(),
-        Some(LabCommand::HerdPool) => parts::herd_pool(),
     }
+}
+
+/// Up to the hard limit: the plan counted on it.
+pub(crate) fn raise_descriptor_limit() -> rustix::io::Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)
 }
 
 fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
@@ -334,67 +331,4 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     }
     output::result(&output::shown(&text))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The measured process: a description on standard input, a JSON line for each interval and one
-/// for the result on standard output.
-fn measure_one() -> Result<ExitCode, Failure> {
-    let mut text = String::new();
-    let stdin = std::io::stdin();
-    stdin.take(SPEC_BYTES_MAX).read_to_string(&mut text).map_err(Failure::failed)?;
-    let task = Task::read(&text).map_err(|error| Failure::usage(in_words(&error)))?;
-    raise_descriptor_limit().map_err(Failure::failed)?;
-    let is_interrupted = Arc::new(AtomicBool::new(false));
-    // A run without its runner would only disturb whoever comes next. One that has a server and a
-    // load generator to end is told so by a signal that it can catch.
-    let goodbye = match task.experiment.has_processes() {
-        true => rustix::process::Signal::TERM,
-        false => rustix::process::Signal::KILL,
-    };
-    if task.experiment.has_processes() {
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            let flag = Arc::clone(&is_interrupted);
-            signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
-        }
-    }
-    rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
-    let line = |line: &Line| output::result(&serde_json::to_string(line).expect("plain data"));
-    let done = measure(
-        &task,
-        &mut |interval| {
-            // A runner that went away is noticed at the end.
-            let _ = line(&Line::Interval(*interval));
-        },
-        &|| is_interrupted.load(Relaxed),
-    );
-    let done = done.map_err(|error| Failure::failed(in_words(&error)))?;
-    line(&Line::Done(Box::new(done)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The process of an arm that takes turns: a description and orders on standard input, answers on
-/// standard output.
-fn subject() -> Result<ExitCode, Failure> {
-    raise_descriptor_limit().map_err(Failure::failed)?;
-    let is_interrupted = Arc::new(AtomicBool::new(false));
-    // What it has started ends with it, so it must hear that the runner is gone.
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let flag = Arc::clone(&is_interrupted);
-        signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;
-    }
-    let goodbye = rustix::process::Signal::TERM;
-    rustix::process::set_parent_process_death_signal(Some(goodbye)).map_err(Failure::failed)?;
-    let (mut orders, mut answers) = (std::io::stdin().lock(), std::io::stdout().lock());
-    let is_interrupted = || is_interrupted.load(Relaxed);
-    serve(&mut orders, &mut answers, &is_interrupted)
-        .map_err(|error| Failure::failed(in_words(&error)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Up to the hard limit: the plan counted on it.
-pub(crate) fn raise_descriptor_limit() -> rustix::io::Result<()> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit)
 }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let ran = match started_as().as_deref().and_then(OsStr::to_str) {
         Some(pollux_xatmi::pool::BRIDGE_PROGRAM) => return pool::bridge(),
         Some(pollux_lab::experiments::herd::bank::PROGRAM) => lab_parts::herd_server(),
-        _ => parsed_and_run(),
+        _ => lab_parts::named(std::env::args_os().skip(1)).map_or_else(parsed_and_run, |run| run()),
     };
     match ran {
         Ok(code) => code,
