@@ -27,6 +27,8 @@ pub const ROUNDS_MAX: u32 = 200;
 /// An effect of half again or more need not be measured more closely than to this part of it.
 const LARGE: f64 = 1.5;
 const PART_OF_LARGE: f64 = 1.0 / 8.0;
+/// An interval of this part of an effect leaves no doubt about it.
+const PART_THAT_DECIDES: f64 = 0.25;
 /// How far fresh processes of one program lie apart at least, as a deviation of log ratios: so much is
 /// taken for granted where one set can't tell.
 const BETWEEN_SETS: f64 = 0.003;
@@ -139,41 +141,77 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The rounds that each of `sets` sets needs so that the 95 % interval of a usual row gets a
-    /// half-width of `half_width` (0.01 for ±1 %), or what is enough for a large effect.
-    fn rounds_needed(&self, sets: u32, half_width: f64) -> f64 {
-        let needed = self.rows.iter().filter_map(|row| {
-            let wanted = half_width_wanted(row.log_ratio, half_width);
-            let of_a_set = (wanted / reach(1.0 / f64::from(sets), sets)).powi(2);
+    /// The rounds that each of `sets` sets needs so that the 95 % interval of a row gets the
+    /// half-width that `wanted` says for its effect (0.01 for ±1 %); none where a set can't have so
+    /// many.
+    fn rounds_needed(
+        &self,
+        sets: u32,
+        wanted: &dyn Fn(f64) -> f64,
+    ) -> impl Iterator<Item = Option<u32>> {
+        self.rows.iter().filter_map(move |row| {
+            let of_a_set = (wanted(row.log_ratio) / reach(1.0 / f64::from(sets), sets)).powi(2);
             let for_rounds = (of_a_set - BETWEEN_SETS.powi(2)).max(f64::MIN_POSITIVE);
-            Some((row.round_sd?.powi(2) / for_rounds).min(f64::from(ROUNDS_MAX)))
-        });
-        mean(&needed.collect::<Vec<_>>()).unwrap_or(0.0)
+            let needed = (row.round_sd?.powi(2) / for_rounds).ceil();
+            Some((needed <= f64::from(ROUNDS_MAX)).then_some((needed as u32).max(ROUNDS_MIN)))
+        })
     }
 }
 
-/// Rounds for each of `sets` further sets of every point: what the rows need for this half-width, or
-/// where that does not fit `time` the same part of it everywhere; within [`ROUNDS_MIN`] and
-/// [`ROUNDS_MAX`].
+/// Rounds for each of `sets` further sets of every point, within [`ROUNDS_MIN`] and [`ROUNDS_MAX`].
+///
+/// First what decides a usual row: an interval of `small`, the effect that is called small, or of a
+/// part of the effect found; where that does not fit `time`, the same part of it everywhere. What is
+/// left of `time` makes as many rows as it can as narrow as `half_width`, those that cost least first.
 #[must_use]
-pub fn rounds_within(points: &[&Trial], sets: u32, half_width: f64, time: Duration) -> Vec<u32> {
-    let needed: Vec<f64> =
-        points.iter().map(|point| point.rounds_needed(sets.max(2), half_width)).collect();
+pub fn rounds_within(
+    points: &[&Trial],
+    sets: u32,
+    small: f64,
+    half_width: f64,
+    time: Duration,
+) -> Vec<u32> {
+    let sets = sets.max(2);
+    let time_of = |rounds: &[u32]| {
+        let each = points.iter().zip(rounds);
+        let set: Duration =
+            each.map(|(point, rounds)| point.effort.set + point.effort.round * *rounds).sum();
+        set * sets
+    };
+    let decides = |effect: f64| small.max(effect.abs() * PART_THAT_DECIDES);
+    let needed: Vec<f64> = points
+        .iter()
+        .map(|point| {
+            let rows = point.rounds_needed(sets, &decides);
+            let rows: Vec<f64> = rows.map(|rounds| rounds.unwrap_or(ROUNDS_MAX).into()).collect();
+            mean(&rows).unwrap_or(0.0)
+        })
+        .collect();
     let part = |part: f64| -> Vec<u32> {
         let rounds = |needed: &f64| ((needed * part) as u32).clamp(ROUNDS_MIN, ROUNDS_MAX);
         needed.iter().map(rounds).collect()
     };
-    let fits = |rounds: &[u32]| {
-        let each = points.iter().zip(rounds);
-        let set: Duration =
-            each.map(|(point, rounds)| point.effort.set + point.effort.round * *rounds).sum();
-        set * sets <= time
-    };
-    (1..=PARTS)
-        .rev()
-        .map(|parts| part(f64::from(parts) / f64::from(PARTS)))
-        .find(|it| fits(it))
-        .unwrap_or_else(|| part(0.0))
+    let fits = |rounds: &Vec<u32>| time_of(rounds) <= time;
+    let parts = (1..=PARTS).rev().map(|parts| part(f64::from(parts) / f64::from(PARTS)));
+    let Some(mut rounds) = parts.into_iter().find(fits) else { return part(0.0) };
+
+    let narrow = |effect: f64| half_width_wanted(effect, half_width);
+    let rows: Vec<Vec<u32>> =
+        points.iter().map(|point| point.rounds_needed(sets, &narrow).flatten().collect()).collect();
+    loop {
+        let left = time.saturating_sub(time_of(&rounds));
+        let steps = (0..points.len()).flat_map(|point| {
+            let now = rounds[point];
+            let wide: Vec<u32> = rows[point].iter().copied().filter(|row| *row > now).collect();
+            wide.clone().into_iter().map(move |to| {
+                let narrowed = wide.iter().filter(|row| **row <= to).count() as u32;
+                (points[point].effort.round * (to - now) * sets, narrowed, point, to)
+            })
+        });
+        let next = steps.filter(|(cost, ..)| *cost <= left).min_by_key(|step| step.0 / step.1);
+        let Some((_, _, point, to)) = next else { return rounds };
+        rounds[point] = to;
+    }
 }
 
 /// About how many more sets like the `done` ones make an interval at `level` (0.05 for 95 %) as narrow
@@ -303,35 +341,57 @@ mod tests {
         Trial { effort: EFFORT, rows: vec![row; 3] }
     }
 
-    #[test]
-    fn rounds_are_what_the_rows_need_and_certain_ones_need_few() {
-        let time = Duration::from_secs(600);
-        let rounds = |trial: &Trial| rounds_within(&[trial], 8, 0.01, time)[0];
-        // t(0.975, 7) = 2.365: each of eight sets may vary by 0.01196, of which a start takes 0.003.
-        let of_a_set = (0.01_f64 * 8.0_f64.sqrt() / 2.365).powi(2) - 0.003_f64.powi(2);
-        let expected = (0.1_f64.powi(2) / of_a_set) as u32;
-        assert!(rounds(&trial(0.0, 0.1)).abs_diff(expected) <= 1, "{expected} expected");
-        assert_eq!(rounds(&trial(0.3, 0.1)), rounds(&trial(0.0, 0.1)));
-        assert_eq!(rounds(&trial(0.5, 0.1)), ROUNDS_MIN, "an eighth of 0.5 is 0.06");
-        assert_eq!(rounds(&trial(2.0, 0.1)), ROUNDS_MIN);
-        assert_eq!(rounds(&trial(0.0, 9.0)), ROUNDS_MAX);
-        assert_eq!(rounds(&Trial::default()), ROUNDS_MIN);
+    /// Rounds of eight sets where nothing limits them.
+    fn rounds(trial: &Trial, small: f64, half_width: f64) -> u32 {
+        rounds_within(&[trial], 8, small, half_width, Duration::from_secs(6000))[0]
     }
 
     #[test]
-    fn rounds_are_cut_alike_where_they_do_not_fit() {
-        let (wide, narrow) = (trial(0.0, 0.1), trial(0.0, 0.08));
+    fn rounds_are_what_the_rows_need_and_certain_ones_need_few() {
+        // t(0.975, 7) = 2.365: each of eight sets may vary by 0.01196, of which a start takes 0.003.
+        let of_a_set = (0.01_f64 * 8.0_f64.sqrt() / 2.365).powi(2) - 0.003_f64.powi(2);
+        let expected = (0.1_f64.powi(2) / of_a_set) as u32;
+        let found = rounds(&trial(0.0, 0.1), 0.02, 0.01);
+        assert!(found.abs_diff(expected) <= 1, "{found}, {expected} expected");
+        assert_eq!(rounds(&trial(0.3, 0.1), 0.02, 0.01), found);
+        assert_eq!(rounds(&trial(0.5, 0.1), 0.02, 0.01), ROUNDS_MIN, "an eighth of 0.5 is 0.06");
+        assert_eq!(rounds(&trial(2.0, 0.1), 0.02, 0.01), ROUNDS_MIN);
+        assert_eq!(rounds(&trial(0.0, 9.0), 0.02, 0.01), ROUNDS_MAX);
+        assert_eq!(rounds(&Trial::default(), 0.02, 0.01), ROUNDS_MIN);
+        let decided = rounds(&trial(0.0, 0.1), 0.02, 0.02);
+        assert!((found / 6..found / 3).contains(&decided), "{decided} of {found}");
+    }
+
+    fn time_of(points: &[&Trial], rounds: &[u32]) -> Duration {
+        let each = points.iter().zip(rounds);
+        each.map(|(point, rounds)| (point.effort.set + point.effort.round * *rounds) * 8).sum()
+    }
+
+    #[test]
+    fn what_decides_is_cut_alike_where_it_does_not_fit() {
+        let (wide, narrow) = (trial(0.0, 0.2), trial(0.0, 0.16));
         let points = [&wide, &narrow];
-        let whole = rounds_within(&points, 8, 0.01, Duration::from_secs(600));
-        let set = |rounds: &[u32]| -> Duration {
-            rounds.iter().map(|rounds| EFFORT.set + EFFORT.round * *rounds).sum()
-        };
-        let time = set(&whole) * 8 * 3 / 4;
-        let cut = rounds_within(&points, 8, 0.01, time);
-        assert!(set(&cut) * 8 <= time && set(&cut) * 8 > time * 9 / 10, "{cut:?} of {whole:?}");
+        let whole = rounds_within(&points, 8, 0.02, 0.02, Duration::from_secs(600));
+        let time = time_of(&points, &whole) * 3 / 4;
+        let cut = rounds_within(&points, 8, 0.02, 0.01, time);
+        let took = time_of(&points, &cut);
+        assert!(took <= time && took > time * 9 / 10, "{cut:?} of {whole:?}");
         let parts = |index: usize| f64::from(cut[index]) / f64::from(whole[index]);
         assert!((parts(0) - parts(1)).abs() < 0.05, "{cut:?} of {whole:?}");
-        assert_eq!(rounds_within(&points, 8, 0.01, Duration::ZERO), [ROUNDS_MIN; 2]);
+        assert_eq!(rounds_within(&points, 8, 0.02, 0.01, Duration::ZERO), [ROUNDS_MIN; 2]);
+    }
+
+    #[test]
+    fn what_is_left_goes_where_a_row_costs_least() {
+        let (cheap, mut dear) = (trial(0.0, 0.1), trial(0.0, 0.1));
+        dear.effort.round = EFFORT.round * 10;
+        let points = [&cheap, &dear];
+        let decided = rounds_within(&points, 8, 0.02, 0.02, Duration::from_secs(600));
+        let narrow = rounds(&cheap, 0.02, 0.01);
+        // Enough for the cheap point, and not for the other one.
+        let time = time_of(&points, &[narrow, decided[1]]) + dear.effort.round * 8;
+        assert_eq!(rounds_within(&points, 8, 0.02, 0.01, time), [narrow, decided[1]]);
+        assert_eq!(rounds_within(&points, 8, 0.02, 0.01, time * 10), [narrow; 2]);
     }
 
     #[test]

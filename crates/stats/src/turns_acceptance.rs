@@ -55,7 +55,7 @@ fn measured(ratio: f64, machine: (f64, f64), half_width: f64, rng: &mut Rng) -> 
     let first = set(ratio, machine, 12, rng);
     let trial = Trial { effort: EFFORT, rows: vec![first] };
     let planned = BUDGET.mul_f64(0.85);
-    let rounds = rounds_within(&[&trial], SETS - 1, half_width, planned)[0];
+    let rounds = rounds_within(&[&trial], SETS - 1, MIN_EFFECT, half_width, planned)[0];
     let most = (BUDGET.as_secs_f64() / (EFFORT.set + EFFORT.round * rounds).as_secs_f64()) as usize;
     let mut sets = vec![first];
     while sets.len() < SETS as usize
@@ -102,7 +102,7 @@ fn the_same_program_twice_is_held_by_its_interval_and_hardly_ever_called_differe
 
 #[test]
 fn stopping_when_the_interval_is_narrow_keeps_what_the_interval_promises() {
-    const ROWS: usize = 500;
+    const ROWS: usize = 1_500;
     let mut rng = Rng::seeded(15);
     let mut held = 0;
     let mut narrow = 0;

@@ -36,6 +36,15 @@ impl ResultRow {
         widths.is_some_and(|(ratio, width)| width <= half_width_wanted(ratio.ln(), half_width))
     }
 
+    /// About how many more sets make its interval so narrow, as it narrows with the root of their
+    /// number; none where it is, or where nothing tells.
+    #[must_use]
+    pub(crate) fn sets_until_narrow(&self, half_width: f64) -> Option<u32> {
+        let wanted = half_width_wanted(self.ratio?.ln(), half_width);
+        let times = (self.half_width()? / wanted).powi(2);
+        (times > 1.0).then(|| (f64::from(self.blocks) * (times - 1.0)).ceil() as u32)
+    }
+
     /// Whether it is not decided, and its interval wider than asked.
     #[must_use]
     pub fn is_open(&self, half_width: f64) -> bool {

@@ -193,13 +193,16 @@ impl Runner<'_> {
         state.record.results.iter().filter(is_here).filter(move |row| !is_control(row))
     }
 
-    /// Whether a set at this point costs least for each of its rows that is not narrow.
+    /// Whether the sets that make some rows of this point narrow cost least for each of these rows.
     fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
         let precision = self.plan.job.precision;
         let cost = |point: &PlannedPoint| {
-            let wide = self.rows(point, state).filter(|row| !row.is_narrow(precision)).count();
-            let took = state.point_times.get(&state.key(self.plan, point)).copied();
-            took.filter(|_| wide > 0).map(|took| took / wide as u32)
+            let rows = self.rows(point, state);
+            let mut sets: Vec<u32> =
+                rows.filter_map(|row| row.sets_until_narrow(precision)).collect();
+            sets.sort_unstable();
+            let took = state.point_times.get(&state.key(self.plan, point)).copied()?;
+            (1..).zip(sets).map(|(rows, sets)| took * sets / rows).min()
         };
         let costs = self.plan.points.iter().filter(|point| point.method == Method::Turns);
         cost(point).is_some_and(|own| costs.filter_map(cost).min() == Some(own))

@@ -327,7 +327,8 @@ impl Runner<'_> {
         let Some(budget) = job.budget else { return };
         let time = budget.mul_f64(PLANNED_SHARE).saturating_sub(state.start.elapsed());
         let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
-        let rounds = rounds_within(&trials, job.blocks.saturating_sub(1), job.precision, time);
+        let (sets, small) = (job.blocks.saturating_sub(1), job.min_effect);
+        let rounds = rounds_within(&trials, sets, small, job.precision, time);
         for (length, rounds) in state.lengths.values_mut().zip(rounds) {
             length.rounds = rounds;
         }
