@@ -89,8 +89,13 @@ impl ProxyShared {
                 self.proxied.count(ProxyCounter::Queued);
                 let now = self.now.at;
                 let exchange = self.exchanges.get(at);
-                (exchange.ticket, exchange.times.queued) = (Some(ticket), now);
-                if let Some(keeper) = keeper {
+                exchange.ticket = Some(ticket);
+                exchange.times.queued.get_or_insert(now);
+                if self.backends[backend].is_down() {
+                    // All are. Whoever finds it down after this has told those that wait.
+                    self.leave_queue(at);
+                    self.fail_waiting(at);
+                } else if let Some(keeper) = keeper {
                     self.exchanger.passing.ask(keeper, backend);
                 }
             }
@@ -195,6 +200,38 @@ impl ProxyShared {
         (exchange.was_queued, exchange.is_client_woken) = (true, true);
         self.errands.push_back(Errand::Wake(exchange.client));
         Some(ticket.at)
+    }
+
+    /// The backend is down: requests that wait for it go elsewhere.
+    pub(super) fn move_all_on(&mut self, backend: usize) {
+        for ticket in self.exchanger.passing.evict(self.exchanger.me, backend) {
+            self.move_on(ticket, backend);
+        }
+    }
+
+    /// A request that has waited for a backend that is down goes to another one, which it may have to wait
+    /// for, or fails at once when there is none.
+    fn move_on(&mut self, ticket: Ticket, backend: usize) {
+        let Some(at) = self.granted(ticket) else { return };
+        self.proxied.backends()[backend].ended.add(1);
+        let (now, group) = (self.now.at, self.exchanges.look(at).group);
+        let mut members = self.groups[group].members.clone();
+        if members.any(|member| self.backends[member].share(now) > 0) {
+            self.proxied.count(ProxyCounter::MovedOn);
+            // It has not had a connection.
+            self.exchanges.get(at).tries -= 1;
+            self.assign(at);
+            self.nudge(at);
+        } else {
+            self.fail_waiting(at);
+        }
+    }
+
+    /// Has an exchange that waits for no connection end: there is no backend for it.
+    fn fail_waiting(&mut self, at: u32) {
+        let exchange = self.exchanges.get(at);
+        (exchange.fault, exchange.is_client_woken) = (Some(Fault::ConnectFailed), true);
+        self.errands.push_back(Errand::Wake(exchange.client));
     }
 
     /// The exchange waits no more for a connection.
@@ -383,6 +420,7 @@ impl ProxyShared {
                     Some(at) => self.open_for(at, backend),
                     None => self.place_is_free(backend),
                 },
+                Message::MoveOn(ticket, backend) => self.move_on(ticket, backend),
                 Message::GiveUp(backend) => self.give_up(backend),
                 Message::LetGo(link) => self.let_go(link),
             }

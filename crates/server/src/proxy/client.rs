@@ -451,7 +451,8 @@ impl Client {
         }
         let queue_timeout = shared.limits.queue_timeout;
         let exchange = shared.exchange(at);
-        if exchange.ticket.is_some() && exchange.times.queued + queue_timeout <= shared.now.at {
+        let queued = exchange.times.queued.filter(|_| exchange.ticket.is_some());
+        if queued.is_some_and(|queued| queued + queue_timeout <= shared.now.at) {
             return self.fail(shared, actions, at, Fault::QueueTimeout);
         }
         shared.counters.add(ServerCounter::TimeoutsBody, 1);
@@ -467,8 +468,8 @@ impl Client {
         let now = shared.now.at;
         let exchange = shared.exchange(at);
         let mut end = exchange.times.began + request_timeout;
-        if exchange.ticket.is_some() {
-            end = end.min(exchange.times.queued + queue_timeout);
+        if let Some(queued) = exchange.times.queued.filter(|_| exchange.ticket.is_some()) {
+            end = end.min(queued + queue_timeout);
         }
         actions.set_deadline(if exchange.is_tunnel {
             // The upstream side looks at how quiet it is.

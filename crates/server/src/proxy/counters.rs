@@ -45,6 +45,9 @@ named! {
     Refused = "refused",
     /// Requests that waited for an upstream connection.
     Queued = "queued",
+    /// Requests that waited for an upstream connection to a server that went down, and went to another
+    /// one.
+    MovedOn = "moved_on",
     /// Upstream connections that were kept when their answer was whole.
     Parked = "parked",
     /// Idle upstream connections that the backend closed.

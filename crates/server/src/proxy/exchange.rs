@@ -75,8 +75,8 @@ pub(super) struct Exchange {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) began: Moment,
-    /// It came to wait for a connection last.
-    pub(super) queued: Moment,
+    /// It came to wait for a connection first.
+    pub(super) queued: Option<Moment>,
     /// A connect was begun for it, or an idle connection was found.
     pub(super) assigned: Option<Moment>,
     pub(super) connected: Option<Moment>,

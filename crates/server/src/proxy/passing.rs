@@ -66,6 +66,8 @@ pub(super) enum Message {
     Connection(Ticket, usize, Arc<Pooled>),
     /// The request that waited may open a connection.
     Place(Ticket, usize),
+    /// The request that waited for this backend has to go elsewhere: it is down.
+    MoveOn(Ticket, usize),
     /// Close an idle connection to this backend: a request waits for its place.
     GiveUp(usize),
     /// The connection of this link was taken over; let go of it now.
@@ -161,6 +163,21 @@ impl Passing {
                 return None;
             }
         }
+    }
+
+    /// The backend is down: whoever waits for it is told, but for those of the loop `me`, whose tickets
+    /// are given back.
+    pub(super) fn evict(&self, me: u32, backend: usize) -> Vec<Ticket> {
+        let mut own = Vec::new();
+        for ticket in self.pool.evict(backend) {
+            if ticket.by == me {
+                own.push(ticket);
+            } else {
+                // A loop that is gone has no requests any more.
+                let _ = self.tell(ticket.by, Message::MoveOn(ticket, backend));
+            }
+        }
+        own
     }
 
     /// Asks a loop for the place of an idle connection. One that is gone has closed them all.

@@ -346,6 +346,14 @@ impl<C: Idle> Pool<C> {
         was_there
     }
 
+    /// The server is down: nobody waits for it any more. Says who did.
+    pub(super) fn evict(&self, server: usize) -> VecDeque<Ticket> {
+        let mut gate = lock(&self.servers[server].gate);
+        let waiting = std::mem::take(&mut gate.waiting);
+        self.hint(server, &gate);
+        waiting
+    }
+
     /// What can be read of a server.
     pub(super) fn view(&self, server: usize) -> PoolView {
         let of_server = &self.servers[server];

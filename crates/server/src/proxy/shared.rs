@@ -200,20 +200,24 @@ impl ProxyShared {
     }
 
     /// A backend has begun to answer a request.
-    pub(super) fn backend_answered(&self, backend: usize) {
+    pub(super) fn backend_answered(&mut self, backend: usize) {
         let turned = self.backends[backend].answered(self.now.at);
         self.report_turn(backend, turned);
     }
 
-    pub(super) fn backend_failed(&self, backend: usize) {
+    pub(super) fn backend_failed(&mut self, backend: usize) {
         self.proxied.backends()[backend].failed.add(1);
         let turned = self.backends[backend].failed(self.now.at);
         self.report_turn(backend, turned);
     }
 
-    /// Has the error log say that a backend came up or went down.
-    fn report_turn(&self, backend: usize, turned: Option<Turned>) {
+    /// Has the error log say that a backend came up or went down; who waits for one that is down goes
+    /// elsewhere.
+    fn report_turn(&mut self, backend: usize, turned: Option<Turned>) {
         let Some(turned) = turned else { return };
+        if turned == Turned::Down {
+            self.move_all_on(backend);
+        }
         let name = &self.backends[backend].name;
         let text = || match turned {
             Turned::Down => format!("the backend {name} is down: it gets no more requests"),

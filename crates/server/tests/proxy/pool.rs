@@ -1,12 +1,12 @@
 //! Upstream connections that threads take from each other, and requests that wait for one.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use pollux_engine::{Driver, Listeners};
-use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
+use pollux_server::proxy::{Check, Fault, ProxyConfig, ProxyCounter};
 use pollux_server::stats;
 
 use crate::stage::{Backend, Client, Proxy, on_every_driver};
@@ -240,5 +240,78 @@ fn idle_connections_have_a_most_of_their_own() {
             let passing = proxy.server().overview().passing.as_ref().expect("a proxy");
             assert!(passing.view(0).idle <= 2, "{driver}");
         });
+    }
+}
+
+/// Answers checks as `is_well` says, and nothing else.
+fn stuck(is_well: &Arc<AtomicBool>) -> Backend {
+    let is_well = Arc::clone(is_well);
+    Backend::start(move |_, mut client| {
+        if client.head().starts_with("GET /health ") {
+            let status = if is_well.load(SeqCst) { "200 OK" } else { "500 Sick" };
+            client.try_send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
+        }
+        client.rest();
+    })
+}
+
+/// Two threads, a place for each server, checks without a pause, and all the time to wait.
+fn checked(config: &mut ProxyConfig) {
+    two_threads(config);
+    config.limits.queue_timeout = Duration::from_secs(3600);
+    let health = &mut config.groups[0].health;
+    (health.check, health.rise, health.fall) = (Check::Http("/health".to_owned()), 1, 1);
+    health.interval = Duration::from_millis(5);
+}
+
+#[test]
+fn requests_that_wait_for_a_server_that_goes_down_move_on_at_once() {
+    let is_well = Arc::new(AtomicBool::new(true));
+    let (first, other) = (stuck(&is_well), echo());
+    for driver in Driver::ALL {
+        let Some(proxy) = Proxy::start(driver, &[first.address, other.address], checked) else {
+            continue;
+        };
+        let servers = &proxy.server().overview().backends;
+        servers[1].set_draining(true);
+        let mut clients: Vec<_> = (0..5).map(|_| proxy.client()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            ask(client, &format!("/{number}"));
+            proxy.await_that("waiting", |proxy| waiting(proxy) >= number);
+        }
+        servers[1].set_draining(false);
+        is_well.store(false, SeqCst);
+        // But for the one that it has.
+        for (number, client) in clients.iter_mut().enumerate().skip(1) {
+            answer(client, &format!("/{number}"));
+        }
+        assert_eq!(proxy.count(ProxyCounter::MovedOn), 4, "{driver}");
+        assert_eq!(waiting(&proxy), 0, "{driver}");
+        is_well.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn requests_that_wait_for_the_last_server_get_503_when_it_goes_down() {
+    let is_well = Arc::new(AtomicBool::new(true));
+    let only = stuck(&is_well);
+    for driver in Driver::ALL {
+        let Some(proxy) = Proxy::start(driver, &[only.address], checked) else { continue };
+        let mut clients: Vec<_> = (0..3).map(|_| proxy.client()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            ask(client, &format!("/{number}"));
+            proxy.await_that("waiting", |proxy| waiting(proxy) >= number);
+        }
+        is_well.store(false, SeqCst);
+        for client in &mut clients[1..] {
+            assert!(client.head().starts_with("HTTP/1.1 503 "), "{driver}");
+        }
+        // Nobody begins to wait for it either.
+        let mut late = proxy.client();
+        ask(&mut late, "/late");
+        assert!(late.head().starts_with("HTTP/1.1 503 "), "{driver}");
+        assert_eq!(proxy.faults(Fault::ConnectFailed), 3, "{driver}");
+        assert_eq!(waiting(&proxy), 0, "{driver}");
+        is_well.store(true, SeqCst);
     }
 }
