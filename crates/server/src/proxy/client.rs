@@ -274,13 +274,14 @@ impl Client {
             shared.exchange(at).header = self.header(actions);
         }
         let backend = shared.assign(at);
+        let front = shared.entrances.get(self.front);
         let manner = Manner {
             peer: self.peer.as_deref().unwrap_or_default(),
             host: &shared.backends[backend].name,
             is_secure: self.is_secure,
-            forwarded: shared.forwarded,
-            trusts_forwarded: shared.trusts_forwarded,
-            rules: &shared.entrances.get(self.front).rules.request,
+            x_forwarded: front.x_forwarded,
+            forwarded: front.forwarded,
+            rules: &front.rules.request,
             max_forwards,
         };
         let exchange = shared.exchanges.get(at);

@@ -16,42 +16,48 @@ use crate::tls::{Keys, Trust};
 /// The name of the group that has no section of its own.
 pub(super) const GROUP_DEFAULT: &str = "default";
 
-/// Which fields tell the backend who asked. Those that are not written are dropped, so that no
-/// client can claim to be another one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Forwarded {
-    /// X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.
-    #[default]
-    X,
-    /// Forwarded (RFC 7239).
-    Standard,
-    /// Both.
-    Both,
-    /// Neither.
-    Neither,
+/// What becomes of fields that tell the backend who asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forwarding {
+    /// What the client said goes on, with what the proxy knows behind it.
+    Add,
+    /// What the client said is dropped: no client can claim to be another one.
+    Replace,
+    /// What the client said goes on, and the proxy says nothing.
+    Keep,
+    /// They are dropped.
+    Remove,
 }
 
-impl Forwarded {
+impl Forwarding {
     /// All of them, in the order of help texts.
-    pub const ALL: [Self; 4] = [Self::X, Self::Standard, Self::Both, Self::Neither];
+    pub const ALL: [Self; 4] = [Self::Replace, Self::Add, Self::Keep, Self::Remove];
 
     /// Name on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::X => "x",
-            Self::Standard => "standard",
-            Self::Both => "both",
-            Self::Neither => "none",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Keep => "keep",
+            Self::Remove => "remove",
         }
     }
 
-    pub(super) fn has_x(self) -> bool {
-        matches!(self, Self::X | Self::Both)
+    pub(super) const fn about(self) -> &'static str {
+        match self {
+            Self::Add => {
+                "what the proxy knows stands behind what clients say: for proxies of your own"
+            }
+            Self::Replace => "the proxy writes them; what clients say is dropped",
+            Self::Keep => "what clients say goes on, and nothing else: for proxies of your own",
+            Self::Remove => "what clients say is dropped, and nothing is written",
+        }
     }
 
-    pub(super) fn has_standard(self) -> bool {
-        matches!(self, Self::Standard | Self::Both)
+    /// Whether the proxy says who asked.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::Add | Self::Replace)
     }
 }
 
@@ -166,6 +172,10 @@ pub struct Frontend {
     pub group: usize,
     /// Whether each connection has to begin with a head of the PROXY protocol, which says whose it is.
     pub accepts_header: bool,
+    /// What becomes of X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.
+    pub x_forwarded: Forwarding,
+    /// What becomes of Forwarded (RFC 7239).
+    pub forwarded: Forwarding,
     /// What is done to fields of its requests and their answers.
     pub rules: FieldRules,
 }
@@ -212,10 +222,6 @@ pub struct ProxyConfig {
     pub lets_go_at_once: bool,
     /// Times and amounts.
     pub limits: ProxyLimits,
-    /// Which fields tell the backend who asked.
-    pub forwarded: Forwarded,
-    /// Whether what clients say in those fields is kept, in front of what the proxy adds.
-    pub trusts_forwarded: bool,
     /// How it is watched.
     pub watching: Watching,
 }
@@ -240,14 +246,14 @@ impl ProxyConfig {
                 tls: None,
                 group: 0,
                 accepts_header: false,
+                x_forwarded: Forwarding::Replace,
+                forwarded: Forwarding::Remove,
                 rules: FieldRules::default(),
             }],
             groups: vec![group],
             loops: Loops::default(),
             lets_go_at_once: false,
             limits: ProxyLimits::default(),
-            forwarded: Forwarded::default(),
-            trusts_forwarded: false,
             watching: Watching::default(),
         }
     }

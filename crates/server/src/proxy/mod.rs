@@ -65,7 +65,7 @@ pub use backends::{Backend, BackendConfig, BackendCounts};
 pub use balance::Balance;
 pub use check::Check;
 pub use config::{
-    Forwarded, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits, ServerTls,
+    Forwarding, Frontend, GroupConfig, Health, Mode, ProxyConfig, ProxyLimits, ServerTls,
 };
 pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};

@@ -5,7 +5,7 @@
 
 use pollux_http::{Form, Framing, Method, Request};
 
-use super::config::Forwarded;
+use super::config::Forwarding;
 use super::fields::{self, Kind};
 use super::rules::{self, FieldRule};
 
@@ -18,8 +18,8 @@ pub(super) struct Manner<'a> {
     pub(super) host: &'a str,
     /// Whether the client speaks TLS.
     pub(super) is_secure: bool,
-    pub(super) forwarded: Forwarded,
-    pub(super) trusts_forwarded: bool,
+    pub(super) x_forwarded: Forwarding,
+    pub(super) forwarded: Forwarding,
     /// What is done to other fields.
     pub(super) rules: &'a [FieldRule],
     /// What is left of Max-Forwards, where it counts.
@@ -50,7 +50,12 @@ pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_
         out.extend_from_slice(b"\r\n");
     }
     rules::write(out, manner.rules);
-    write_forwarded(out, request, manner, seen);
+    if manner.x_forwarded.writes() {
+        write_x_forwarded(out, request, manner, seen);
+    }
+    if manner.forwarded.writes() {
+        write_forwarded(out, request, manner, seen);
+    }
     out.extend_from_slice(if request.version_minor == 0 {
         b"Via: 1.0 pollux\r\n"
     } else {
@@ -101,7 +106,14 @@ fn write_fields(
 ) -> Option<Seen> {
     let mut seen = Seen::default();
     for field in request.fields {
-        match fields::kind(field.name) {
+        let kind = match fields::kind(field.name) {
+            Kind::ForwardedFor | Kind::ForwardedOther if manner.x_forwarded == Forwarding::Keep => {
+                Kind::EndToEnd
+            }
+            Kind::Forwarded if manner.forwarded == Forwarding::Keep => Kind::EndToEnd,
+            kind => kind,
+        };
+        match kind {
             Kind::EndToEnd if rules::drops(manner.rules, field.name) => {}
             Kind::EndToEnd | Kind::Date
                 if has_named && fields::is_named(request.fields, field.name) => {}
@@ -150,44 +162,50 @@ fn write_framing(out: &mut Vec<u8>, request: &Request<'_>) {
     }
 }
 
+fn scheme(manner: &Manner<'_>) -> &'static str {
+    if manner.is_secure { "https" } else { "http" }
+}
+
+/// Writes the values of the fields of this name, each with a comma behind it.
+fn write_said(out: &mut Vec<u8>, request: &Request<'_>, name: &str) {
+    for value in request.fields.all(name).filter(|value| !value.is_empty()) {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b", ");
+    }
+}
+
+fn write_x_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>, seen: Seen) {
+    let adds = manner.x_forwarded == Forwarding::Add;
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    if seen.forwarded_for && adds {
+        write_said(out, request, "x-forwarded-for");
+    }
+    let peer = if manner.peer.is_empty() { "unknown" } else { manner.peer };
+    out.extend_from_slice(peer.as_bytes());
+    let (scheme, host) = (scheme(manner), request.host().unwrap_or_default());
+    // There is one of each: that of the first proxy holds.
+    let said = |name| request.fields.first(name).filter(|_| seen.forwarded_other && adds);
+    out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
+    out.extend_from_slice(said("x-forwarded-proto").unwrap_or(scheme.as_bytes()));
+    out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
+    out.extend_from_slice(said("x-forwarded-host").unwrap_or(host.as_bytes()));
+    out.extend_from_slice(b"\r\n");
+}
+
 fn write_forwarded(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>, seen: Seen) {
-    let host = request.host().unwrap_or_default();
-    let scheme = if manner.is_secure { "https" } else { "http" };
-    if manner.forwarded.has_x() {
-        out.extend_from_slice(b"X-Forwarded-For: ");
-        if seen.forwarded_for && manner.trusts_forwarded {
-            for value in request.fields.all("x-forwarded-for").filter(|value| !value.is_empty()) {
-                out.extend_from_slice(value);
-                out.extend_from_slice(b", ");
-            }
-        }
-        let peer = if manner.peer.is_empty() { "unknown" } else { manner.peer };
-        out.extend_from_slice(peer.as_bytes());
-        let is_kept = seen.forwarded_other && manner.trusts_forwarded;
-        let kept = |name| request.fields.first(name).filter(|_| is_kept);
-        out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
-        out.extend_from_slice(kept("x-forwarded-proto").unwrap_or(scheme.as_bytes()));
-        out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
-        out.extend_from_slice(kept("x-forwarded-host").unwrap_or(host.as_bytes()));
-        out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(b"Forwarded: ");
+    if seen.forwarded && manner.forwarded == Forwarding::Add {
+        write_said(out, request, "forwarded");
     }
-    if manner.forwarded.has_standard() {
-        out.extend_from_slice(b"Forwarded: ");
-        if seen.forwarded && manner.trusts_forwarded {
-            for value in request.fields.all("forwarded").filter(|value| !value.is_empty()) {
-                out.extend_from_slice(value);
-                out.extend_from_slice(b", ");
-            }
-        }
-        // An IPv6 address has colons, so it stands in brackets and quotes (RFC 7239 6).
-        let (open, close) = match manner.peer {
-            "" => ("for=unknown", ""),
-            peer if peer.contains(':') => ("for=\"[", "]\""),
-            _ => ("for=", ""),
-        };
-        let parts = [open, manner.peer, close, ";proto=", scheme, ";host=\"", host, "\"\r\n"];
-        parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
-    }
+    // An IPv6 address has colons, so it stands in brackets and quotes (RFC 7239 6).
+    let (open, close) = match manner.peer {
+        "" => ("for=unknown", ""),
+        peer if peer.contains(':') => ("for=\"[", "]\""),
+        _ => ("for=", ""),
+    };
+    let (scheme, host) = (scheme(manner), request.host().unwrap_or_default());
+    let parts = [open, manner.peer, close, ";proto=", scheme, ";host=\"", host, "\"\r\n"];
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
 
 #[cfg(test)]
@@ -200,8 +218,8 @@ mod tests {
         peer: "192.0.2.1",
         host: "backend",
         is_secure: false,
-        forwarded: Forwarded::Neither,
-        trusts_forwarded: false,
+        x_forwarded: Forwarding::Remove,
+        forwarded: Forwarding::Remove,
         rules: &[],
         max_forwards: None,
     };
@@ -230,7 +248,7 @@ mod tests {
     fn what_a_connection_field_names_can_hide_nothing_that_the_proxy_says() {
         let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\
                     Connection: Host, Content-Length, X-Forwarded-For\r\n\r\n";
-        let text = written(head, &Manner { forwarded: Forwarded::X, ..MANNER });
+        let text = written(head, &Manner { x_forwarded: Forwarding::Replace, ..MANNER });
         assert!(text.contains("Host: x\r\n") && text.contains("Content-Length: 2\r\n"), "{text}");
         assert!(text.contains("X-Forwarded-For: 192.0.2.1\r\n"), "{text}");
     }
@@ -246,26 +264,46 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_is_said_by_the_proxy_alone_unless_clients_are_trusted() {
+    fn each_kind_of_field_that_says_who_asked_has_a_way_of_its_own() {
+        use Forwarding::{Add, Keep, Remove, Replace};
         let head = "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7\r\n\
                     X-Forwarded-Proto: https\r\nForwarded: for=8\r\nX_Forwarded_For: 9\r\n\r\n";
-        let both = Manner { forwarded: Forwarded::Both, ..MANNER };
-        assert_eq!(
-            written(head, &both),
-            "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: http\r\n\
-             X-Forwarded-Host: x\r\nForwarded: for=192.0.2.1;proto=http;host=\"x\"\r\n"
-        );
-        let trusting = written(head, &Manner { trusts_forwarded: true, ..both });
-        for line in [
-            "X-Forwarded-For: 6.6.6.6, 7, 192.0.2.1\r\n",
-            "X-Forwarded-Proto: https\r\n",
-            "Forwarded: for=8, for=192.0.2.1;proto",
-        ] {
-            assert!(trusting.contains(line), "{trusting}");
+        let told = |x_forwarded, forwarded| {
+            let text = written(head, &Manner { x_forwarded, forwarded, ..MANNER });
+            text.strip_prefix("GET / HTTP/1.1\r\nHost: x\r\n").expect("its line").to_owned()
+        };
+        let x = [
+            (
+                Replace,
+                "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: x\r\n",
+            ),
+            (
+                Add,
+                "X-Forwarded-For: 6.6.6.6, 7, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\
+                 X-Forwarded-Host: x\r\n",
+            ),
+            (
+                Keep,
+                "X-Forwarded-For: 6.6.6.6\r\nx-forwarded-for: 7\r\nX-Forwarded-Proto: https\r\n",
+            ),
+            (Remove, ""),
+        ];
+        let standard = [
+            (Replace, "Forwarded: for=192.0.2.1;proto=http;host=\"x\"\r\n"),
+            (Add, "Forwarded: for=8, for=192.0.2.1;proto=http;host=\"x\"\r\n"),
+            (Keep, "Forwarded: for=8\r\n"),
+            (Remove, ""),
+        ];
+        for (way, expected) in x {
+            assert_eq!(told(way, Remove), expected, "{way:?}");
         }
-        let six = written(head, &Manner { peer: "2001:db8::1", ..both });
-        assert!(six.contains("Forwarded: for=\"[2001:db8::1]\";proto"), "{six}");
-        assert!(!written(head, &MANNER).contains("orwarded"));
+        for (way, expected) in standard {
+            assert_eq!(told(Remove, way), expected, "{way:?}");
+        }
+        let both = told(Replace, Add);
+        assert!(both.starts_with(x[0].1) && both.ends_with(standard[1].1), "{both}");
+        let manner = Manner { peer: "2001:db8::1", forwarded: Replace, ..MANNER };
+        assert!(written(head, &manner).contains("Forwarded: for=\"[2001:db8::1]\";proto"));
     }
 
     #[test]

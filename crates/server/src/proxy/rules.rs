@@ -74,7 +74,7 @@ fn name(text: &str) -> Result<String, String> {
     match fields::kind(name) {
         Kind::EndToEnd => Ok(name.to_owned()),
         Kind::ForwardedFor | Kind::ForwardedOther | Kind::Forwarded => {
-            Err(format!("{name} is what --forwarded is for"))
+            Err(format!("{name} is what --x-forwarded and --forwarded are for"))
         }
         _ => Err(format!(
             "{name} frames messages, is about one connection or is the proxy's own; expected a field \

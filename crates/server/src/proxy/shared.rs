@@ -14,7 +14,7 @@ use super::assign::Exchanger;
 use super::backends::{Backend, Turned};
 use super::balance::Balance;
 use super::check::{Check, Schedule};
-use super::config::{Forwarded, Frontend, Mode, ProxyConfig, ProxyLimits};
+use super::config::{Frontend, Mode, ProxyConfig, ProxyLimits};
 use super::counters::{ProxyCounter, ProxyCounters};
 use super::exchange::{Exchange, Exchanges};
 use super::fault::{Fault, Party};
@@ -42,8 +42,6 @@ pub struct ProxyShared {
     /// Of the one loop that looks at backends.
     schedule: Option<Schedule>,
     pub(super) limits: ProxyLimits,
-    pub(super) forwarded: Forwarded,
-    pub(super) trusts_forwarded: bool,
     /// Of requests, and of answers.
     pub(super) head_limits: pollux_http::Limits,
     pub(super) answer_limits: pollux_http::Limits,
@@ -107,8 +105,6 @@ impl ProxyShared {
             links: Links::new(backends.len()),
             backends,
             limits: config.limits.clone(),
-            forwarded: config.forwarded,
-            trusts_forwarded: config.trusts_forwarded,
             head_limits: pollux_http::Limits { body_bytes, ..pollux_http::Limits::default() },
             // An answer is passed on piece by piece, however long it is.
             answer_limits: pollux_http::Limits {

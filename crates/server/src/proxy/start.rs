@@ -199,7 +199,6 @@ fn facts(config: &ProxyConfig, addresses: &[ListenAddress]) -> Vec<(String, Stri
         ("listeners", config.loops.listeners.to_string()),
         ("max-connections", connections_max(config).to_string()),
         ("max-body", format!("{} bytes", config.limits.body_bytes_max)),
-        ("forwarded", config.forwarded.name().to_owned()),
     ];
     let balance = config.groups.iter().map(|group| ("balance", group.balance.name().to_owned()));
     let all = listen.chain(backends).chain(balance).chain(others).chain(times);

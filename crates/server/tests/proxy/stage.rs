@@ -151,6 +151,7 @@ impl Client {
                 self.kept.extend_from_slice(&buffer[..len]);
                 true
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
             // A cut is an end for those who read.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("{error}, after {:?}", String::from_utf8_lossy(&self.kept)),

@@ -3,6 +3,8 @@
 use pollux_settings::Given;
 
 use super::*;
+use crate::proxy::{Balance, Check, ServerTls};
+use crate::tls::Trust;
 
 /// What stands above the keys on their page.
 const HEAD: &str = "\
