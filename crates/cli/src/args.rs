@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use pollux_lab::doctor;
 use pollux_lab::experiments::Experiment;
 use pollux_lab::job::Job;
 use pollux_settings::{FlagsAlone, Kind, one_of};
 
+use crate::demands;
 use crate::fld::FldFlags;
 use crate::load::LoadFlags;
 use crate::pool::PoolCommand;
@@ -82,7 +82,7 @@ pub(crate) struct DoctorFlags {
 
 /// The names of the lab's own tables.
 fn asked() -> Kind<&'static str> {
-    one_of("experiment or job", doctor::names().map(|(name, about)| (name, about, name)))
+    one_of("experiment or job", demands::names().map(|(name, about)| (name, about, name)))
 }
 
 #[derive(Debug, Args)]

@@ -4,9 +4,9 @@
 use std::process::ExitCode;
 
 use pollux_doctor::{Look, Readings};
-use pollux_lab::doctor::{asked, diagnosis};
 
 use crate::args::DoctorFlags;
+use crate::demands::{asked, diagnosis};
 use crate::output::{self, Failure};
 
 /// Prints the diagnosis; the exit code says whether something blocks what was asked for.

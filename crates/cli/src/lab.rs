@@ -290,7 +290,8 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     let sources = Sources::probe();
     let mechanisms =
         Driver::ALL.map(|driver| (driver.name(), missing_here(Wanted::Driver(driver))));
-    let peers = Peer::ALL.map(|peer| (peer.name(), missing_here(Wanted::Peer(peer))));
+    let peers = Peer::ALL.iter().map(|peer| (peer.name(), missing_here(Wanted::Peer(*peer))));
+    let peers: Vec<_> = peers.collect();
     if as_json {
         let experiments = experiments::ALL.map(|e| (e.name(), e.about()));
         let jobs: Vec<_> = job::list().iter().map(|job| (job.name, job.about)).collect();
@@ -298,7 +299,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
             "experiments": experiments.map(|(name, about)| serde_json::json!({ "name": name, "about": about })),
             "jobs": jobs.iter().map(|(name, about)| serde_json::json!({ "name": name, "about": about })).collect::<Vec<_>>(),
             "mechanisms": mechanisms.map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })),
-            "peers": peers.map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })),
+            "peers": peers.iter().map(|(name, refused)| serde_json::json!({ "name": name, "unavailable": refused })).collect::<Vec<_>>(),
             "sources": sources.statuses,
         })))?;
         return Ok(ExitCode::SUCCESS);

@@ -13,6 +13,7 @@ use clap::FromArgMatches;
 mod args;
 mod build_home;
 mod build_program;
+mod demands;
 mod doctor;
 mod fld;
 mod help;

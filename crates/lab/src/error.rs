@@ -75,6 +75,7 @@ impl From<pollux_processes::Error> for MeasureError {
             Error::Setup { what, cause } => Self::Setup { what, cause },
             Error::Io { call, cause } => Self::Io { call, cause },
             Error::Program { program, what } => Self::Program { program, what },
+            Error::Protocol(what) => Self::Protocol(what),
             Error::Interrupted => Self::Interrupted,
         }
     }

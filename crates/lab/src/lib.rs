@@ -5,7 +5,6 @@ pub mod arm;
 pub mod axis;
 pub mod child;
 pub mod compare;
-pub mod doctor;
 pub mod error;
 pub mod experiments;
 pub mod host;

@@ -28,7 +28,7 @@ pub use turns::{RowTurns, Turns, TurnsTrust};
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// One lab run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema: u32,
@@ -84,46 +84,7 @@ impl Record {
             schema: SCHEMA_VERSION,
             tool: concat!("pollux ", env!("CARGO_PKG_VERSION")).to_owned(),
             started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            duration_s: 0.0,
-            ending: Ending::Complete,
-            command: Vec::new(),
-            job: JobRecord {
-                name: String::new(),
-                question: String::new(),
-                toml: String::new(),
-                seed: 0,
-                blocks: 0,
-                blocks_max: 0,
-                min_effect: 0.0,
-                target_ci: 0.0,
-            },
-            environment: Vec::new(),
-            sources: Vec::new(),
-            left_out: Vec::new(),
-            cuts: Vec::new(),
-            blocks: Vec::new(),
-            runs: Vec::new(),
-            counting: Vec::new(),
-            profiles: Vec::new(),
-            request_times: Vec::new(),
-            results: Vec::new(),
-            why: Vec::new(),
-            trust: Trust {
-                badge: Badge::Invalid,
-                noise: None,
-                blocks_disturbed: 0,
-                blocks: 0,
-                steal: Reading::unavailable("nothing was run"),
-                runs_unsteady: 0,
-                runs_too_short: 0,
-                runs_two_regime: 0,
-                runs_failed: 0,
-                runs: 0,
-                hardware_counters: Reading::unavailable("nothing was run"),
-                turns: None,
-            },
-            answers: Vec::new(),
-            rounds: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -142,10 +103,11 @@ pub struct RoundsOfSet {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// Every planned block was run.
+    #[default]
     Complete,
     /// Stopped by the user; the blocks until then stand.
     Interrupted,
@@ -154,7 +116,7 @@ pub enum Ending {
 }
 
 /// The job behind a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobRecord {
     /// Name of the job file or experiment.
     pub name: String,
@@ -259,7 +221,7 @@ pub enum Outcome {
 }
 
 /// The figures of one timing run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// The metric's value over the measured window.
     pub value: f64,
@@ -318,7 +280,7 @@ pub struct Interval {
 }
 
 /// Whether a run held one rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steady {
     /// Which.
     pub kind: SteadyKind,
@@ -327,7 +289,7 @@ pub struct Steady {
 }
 
 /// The kinds of [`Steady`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SteadyKind {
     /// One rate.
@@ -337,6 +299,7 @@ pub enum SteadyKind {
     /// Two rates, one after the other: the mean describes neither.
     TwoRegime,
     /// Too few intervals to tell.
+    #[default]
     TooShort,
 }
 
@@ -375,7 +338,7 @@ pub struct Profile {
 }
 
 /// One judged comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultRow {
     /// The experiment.
     pub experiment: String,
@@ -428,7 +391,7 @@ pub struct ResultRow {
 }
 
 /// A judgement on one arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The arm that the others are compared with.
@@ -443,6 +406,7 @@ pub enum Verdict {
     /// Within the minimum effect.
     Equivalent,
     /// The blocks, or sets, do not decide.
+    #[default]
     Inconclusive,
     /// Every run failed.
     Failed,
@@ -482,7 +446,7 @@ fn not_in_older_files<T>() -> Reading<T> {
 }
 
 /// Whether to believe a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trust {
     /// The badge.
     pub badge: Badge,
@@ -512,7 +476,7 @@ pub struct Trust {
 }
 
 /// The word in the report's corner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Badge {
     /// At most a tenth of the blocks disturbed, and the same program twice was alike.
@@ -529,6 +493,7 @@ pub enum Badge {
     /// Where arms took turns, an A/A arm differs from itself, if only by little.
     Biased,
     /// The A/A arm differs from itself by much, or nothing could be measured.
+    #[default]
     Invalid,
 }
 

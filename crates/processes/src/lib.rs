@@ -2,17 +2,21 @@
 //!
 //! [`Program`] starts one, hears what it says and ends it; [`Tree`] is all that it has started, with
 //! the CPU time of the whole; [`listener`] says which of them listens where. The lab measures servers
-//! with it. Nothing here knows what is measured, nothing sleeps where something can be waited for, and
+//! with it. A [`Desk`] is where a process and those of its own that it starts talk, and
+//! [`compiler`] builds small programs in C. Nothing here knows what is measured, nothing sleeps where something can be waited for, and
 //! nothing outlives its handle.
 
 #![forbid(unsafe_code)]
 
 use std::io;
 
+pub mod compiler;
+mod desk;
 pub mod listener;
 mod program;
 mod tree;
 
+pub use desk::Desk;
 pub use program::Program;
 pub use tree::{Tree, threads_of};
 
@@ -45,6 +49,9 @@ pub enum Error {
         /// What it did instead, with its last words.
         what: String,
     },
+    /// It said something that makes no sense.
+    #[error("was told what makes no sense: {0}")]
+    Protocol(String),
     /// Whoever waited was interrupted.
     #[error("interrupted")]
     Interrupted,

@@ -14,8 +14,10 @@ mod facts;
 pub mod gates;
 pub mod machine;
 pub mod process;
+mod profiling;
 pub mod programs;
 pub mod sources;
+pub mod switches;
 pub mod symbols;
 
 mod probes;
@@ -27,6 +29,7 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use facts::{Fact, LOAD_AVERAGE};
+pub use profiling::Profiling;
 
 /// A figure, or the reason why there is none.
 ///
@@ -43,6 +46,12 @@ pub enum Reading<T> {
         /// What would make it readable: a shell command, or a word for the kernel's boot line.
         enable: Option<String>,
     },
+}
+
+impl<T> Default for Reading<T> {
+    fn default() -> Self {
+        Self::unavailable("nothing was read")
+    }
 }
 
 impl<T> Reading<T> {

@@ -187,13 +187,24 @@ mod tests {
             ArmKind::Program(program),
         ];
         let named = Driver::ALL.map(|each| (Arm::driver(each).kind, each.name()));
-        let named =
-            named.into_iter().chain(Wait::ALL.map(|each| (Arm::wait(each).kind, each.name())));
-        let named = named.chain(Peer::ALL.map(|each| (Arm::peer(each).kind, each.name())));
+        let waits = Wait::ALL.iter().map(|each| (Arm::wait(*each).kind, each.name()));
+        let peers = Peer::ALL.iter().map(|each| (Arm::peer(*each).kind, each.name()));
+        let named = named.into_iter().chain(waits).chain(peers);
         for (kind, name) in named.chain(kinds.map(|kind| (kind, ""))) {
             let text = serde_json::to_string(&kind).expect("plain data");
             assert!(name.is_empty() || text.ends_with(&format!(":\"{name}\"}}")), "{text}");
             assert_eq!(serde_json::from_str::<ArmKind>(&text).expect(&text), kind);
         }
+    }
+
+    #[test]
+    fn every_name_finds_its_own_and_no_system_is_called_like_a_driver() {
+        assert!(Wait::ALL.iter().all(|wait| wait.name().parse() == Ok(*wait)));
+        for peer in Peer::ALL {
+            assert_eq!(peer.name().parse(), Ok(*peer));
+            assert!(peer.name().parse::<Driver>().is_err(), "{peer}");
+        }
+        assert_eq!([Peer::RawC, Peer::H2o].map(Peer::name), ["raw-c", "h2o"]);
+        assert!("poll".parse::<Wait>().is_err());
     }
 }

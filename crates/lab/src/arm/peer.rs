@@ -5,13 +5,27 @@
 //! experiment is. A peer that this machine lacks is left out of the plan with the package to
 //! install.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, VariantArray, VariantNames};
 
 /// A system to compare with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    VariantArray,
+    VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Peer {
     /// Bare edge- or level-triggered epoll: the lab's own floor.
     RawEpoll,
@@ -45,48 +59,14 @@ pub enum Peer {
 
 impl Peer {
     /// Every peer, in the order of lists.
-    pub const ALL: [Self; 14] = [
-        Self::RawEpoll,
-        Self::RawUring,
-        Self::RawC,
-        Self::Nginx,
-        Self::Haproxy,
-        Self::H2o,
-        Self::Lighttpd,
-        Self::Libev,
-        Self::Libuv,
-        Self::Libevent,
-        Self::Mio,
-        Self::Polling,
-        Self::Pool,
-        Self::PoolEpoll,
-    ];
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
+
+    const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// Name of the arm, and in job files.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::RawEpoll => "raw-epoll",
-            Self::RawUring => "raw-uring",
-            Self::RawC => "raw-c",
-            Self::Nginx => "nginx",
-            Self::Haproxy => "haproxy",
-            Self::H2o => "h2o",
-            Self::Lighttpd => "lighttpd",
-            Self::Libev => "libev",
-            Self::Libuv => "libuv",
-            Self::Libevent => "libevent",
-            Self::Mio => "mio",
-            Self::Polling => "polling",
-            Self::Pool => "pool",
-            Self::PoolEpoll => "pool-epoll",
-        }
-    }
-
-    /// The peer called `name`.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|peer| peer.name() == name)
+        Self::NAMES[self as usize]
     }
 
     /// Whether it is a floor of the lab: bare system calls, no system of its own.
@@ -105,25 +85,6 @@ impl Peer {
             Self::Libevent => Some("libevent-dev"),
             Self::RawEpoll | Self::RawUring | Self::RawC => None,
             Self::Mio | Self::Polling | Self::Pool | Self::PoolEpoll => None,
-        }
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_finds_its_peer_and_none_is_a_driver() {
-        for peer in Peer::ALL {
-            assert_eq!(Peer::by_name(peer.name()), Some(peer));
-            assert!(peer.name().parse::<pollux_engine::Driver>().is_err(), "{peer}");
         }
     }
 }

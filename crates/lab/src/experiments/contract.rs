@@ -21,6 +21,9 @@ use crate::record::Interval;
 use crate::stats::Direction;
 use crate::turns::Subject;
 
+/// An arm that was set up, asleep.
+pub(super) type Started<'a> = Result<Box<dyn Subject + 'a>, MeasureError>;
+
 /// An experiment of the lab.
 pub trait Experiment: Sync {
     /// Name on command lines, in job files and results.
@@ -123,11 +126,7 @@ pub trait Experiment: Sync {
     ///
     /// # Errors
     /// [`MeasureError`] when something can't be had, or the arm is none of this experiment.
-    fn start<'a>(
-        &self,
-        spec: &RunSpec,
-        is_interrupted: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError>;
+    fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a>;
 
     /// Whether an arm has processes of its own, which a run has to end when it is interrupted.
     fn has_processes(&self) -> bool {

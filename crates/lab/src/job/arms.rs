@@ -65,9 +65,9 @@ impl Group {
 pub fn arm_names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Group::EACH.iter().map(|(name, _)| *name).collect();
     let drivers = Driver::ALL.map(Driver::name);
-    for name in
-        drivers.into_iter().chain(Wait::ALL.map(Wait::name)).chain(Peer::ALL.map(Peer::name))
-    {
+    let waits = Wait::ALL.iter().map(|wait| wait.name());
+    let peers = Peer::ALL.iter().map(|peer| peer.name());
+    for name in drivers.into_iter().chain(waits).chain(peers) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -105,8 +105,8 @@ fn one(asked: &Asked, experiment: &dyn Experiment) -> Vec<Arm> {
 /// A driver that the experiment can't run on stays: the plan leaves it out, with the reason.
 fn known_of(name: &str, experiment: &dyn Experiment) -> Option<Arm> {
     let driver = name.parse::<Driver>().ok().filter(|_| !experiment.drivers().is_empty());
-    let wait = Wait::by_name(name).filter(|wait| experiment.waits().contains(wait));
-    let peer = Peer::by_name(name).filter(|peer| experiment.peers().contains(peer));
+    let wait = name.parse().ok().filter(|wait| experiment.waits().contains(wait));
+    let peer = name.parse().ok().filter(|peer| experiment.peers().contains(peer));
     driver.map(Arm::driver).or(wait.map(Arm::wait)).or(peer.map(Arm::peer))
 }
 

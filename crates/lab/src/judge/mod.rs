@@ -156,21 +156,16 @@ fn unjudged(runs: &PointRuns<'_>, arm: &Arm, no_difference: f64) -> ResultRow {
         value_half_width: stats::mean_half_width_rel(&values),
         unit: metric.unit.to_owned(),
         baseline: runs.point.arms[runs.point.baseline].name.clone(),
-        ratio: None,
-        ratio_median: None,
-        ci_low: None,
-        ci_high: None,
         verdict: match values.is_empty() && !failures.is_empty() {
             true => Verdict::Failed,
             false => Verdict::Inconclusive,
         },
-        more_blocks: None,
         blocks: values.len() as u32,
         turns: runs.turns(arm),
         no_difference,
         method: "none".to_owned(),
-        outliers: 0,
         notes,
+        ..ResultRow::default()
     }
 }
 
@@ -236,26 +231,16 @@ pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
     ResultRow {
         experiment: "streams".into(),
         point: "pipe".into(),
-        axes: std::collections::BTreeMap::new(),
         arm: arm.into(),
         metric: "events per second".into(),
         more_is_better: true,
         value: Some(1.0),
-        value_half_width: None,
         unit: "events/s".into(),
         baseline: "epoll".into(),
-        ratio: None,
-        ratio_median: None,
-        ci_low: None,
-        ci_high: None,
         verdict,
-        more_blocks: None,
         blocks: 12,
-        turns: None,
         no_difference: 0.03,
-        method: String::new(),
-        outliers: 0,
-        notes: Vec::new(),
+        ..ResultRow::default()
     }
 }
 

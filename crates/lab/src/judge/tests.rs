@@ -1,14 +1,10 @@
 //! What a judged record says of servers: answers for rates and costs, and what the load generator
 //! found.
 
-use std::collections::BTreeMap;
-
 use crate::host::Reading;
 use crate::job::of_text;
 use crate::plan::{Machine, Plan, Resources};
-use crate::record::{
-    Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Steady, SteadyKind, Turns, Verdict,
-};
+use crate::record::{Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Turns, Verdict};
 
 use super::{answer, judge, row_for_tests, trust};
 
@@ -243,18 +239,13 @@ pub(super) fn run(block: u32, arm: &str, findings: &[(&str, &str)]) -> Run {
     let findings = findings.iter().map(|(kind, text)| ((*kind).into(), (*text).into()));
     let measured = Measurement {
         value: 8.0,
-        figures: BTreeMap::new(),
-        mechanism: None,
         generator: Some("pollux".to_owned()),
         findings: findings.collect(),
         window_s: 1.0,
-        intervals: Vec::new(),
-        steadiness: Steady { kind: SteadyKind::TooShort, detail: String::new() },
-        turns: None,
-        worker_calls: Vec::new(),
         events: Some(1000),
         cpu_ns: Reading::Value(8_000_000),
         process_cpu_ns: Reading::Value(1),
+        ..Measurement::default()
     };
     Run {
         block,

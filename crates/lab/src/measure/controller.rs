@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 
 use pollux_poller::CountersSnapshot;
 
-use super::profile::Profiling;
-use super::switches;
-use super::{Done, Pass, RunSpec};
+use super::{Done, RunSpec, Watched};
 use crate::error::MeasureError;
-use crate::host::Reading;
-use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
+use crate::host::{Reading, switches};
 use crate::record::Interval;
 use crate::turns::{Stint, Subject};
 
@@ -30,14 +27,8 @@ pub(crate) fn alone(
         subject.turn(Stint::of(spec.ramp_time()))?;
     }
     let threads = subject.threads();
-    let counting = match (&spec.pass, &spec.sources) {
-        (Pass::Counting, Some(sources)) => Some(Counting::start(&threads, sources)),
-        _ => None,
-    };
-    let mut profiling = match (spec.pass, threads.last()) {
-        (Pass::Profile { rate_hz }, Some((pid, _))) => Some(Profiling::start(*pid, rate_hz)),
-        _ => None,
-    };
+    let profiled = threads.last().map(|(pid, _)| *pid);
+    let mut watched = Watched::start(spec, || threads, profiled);
     let process_before = TaskUse::of_process(std::process::id());
     let (cpu_before, first) = (subject.cpu_time()?, Tick::take(0, subject.counters()));
     let (mut events, mut before) = (0, first);
@@ -45,15 +36,12 @@ pub(crate) fn alone(
         events += subject.turn(Stint::of(spec.interval()))?;
         let tick = Tick::take(events, subject.counters());
         on_interval(&tick.interval_since(&before, &first));
-        if let Some(profiling) = &mut profiling {
-            profiling.drain();
-        }
+        watched.drain();
         before = tick;
     }
     let (last, cpu) = (before, subject.cpu_time()?.saturating_sub(cpu_before));
     let process = TaskUse::of_process(std::process::id()).since(&process_before);
-    let kernel = counting.map(|counting| CountReadings::named(counting.stop()));
-    let (samples, symbols) = profiling.map_or((None, Vec::new()), Profiling::finish);
+    let watched = watched.finish();
     let life = subject.end()?;
     let elapsed = last.at - first.at;
     let events_per_s = events as f64 / elapsed.as_secs_f64();
@@ -65,7 +53,6 @@ pub(crate) fn alone(
         window_s: elapsed.as_secs_f64(),
         mechanism: described.mechanism,
         generator: described.generator,
-        findings: BTreeMap::new(),
         notes: described.notes,
         figures: life.figures,
         worker_calls: life.worker_calls,
@@ -75,10 +62,7 @@ pub(crate) fn alone(
         events_per_wait_histogram: counted
             .map(|counted| counted.events_per_wait.to_vec())
             .unwrap_or_default(),
-        kernel: kernel.unwrap_or_default(),
-        samples,
-        request_times: None,
-        symbols,
+        ..watched
     })
 }
 

@@ -20,12 +20,11 @@ use crate::host::sources::Sources;
 use crate::record::{Interval, RequestTimes, SymbolShare};
 
 mod controller;
-mod profile;
-mod switches;
+mod watched;
 
+pub(crate) use crate::host::Profiling;
 pub(crate) use controller::alone;
-pub(crate) use profile::Profiling;
-pub(crate) use switches::of_machine as machine_switches;
+pub(crate) use watched::Watched;
 
 /// One run: an arm of pollux at one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +83,7 @@ pub enum Line {
 }
 
 /// The result of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// The value of the experiment's metric.
     pub value: f64,

@@ -6,7 +6,7 @@ use pollux_poller::Mechanism;
 use super::Wanted;
 use crate::arm::{Peer, Wait};
 use crate::experiments::{missing_generator, missing_library};
-use crate::host::{compiler, programs};
+use crate::host::programs;
 
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
 /// one is known.
@@ -34,7 +34,7 @@ fn refused(driver: Driver) -> Option<String> {
 fn missing_peer(peer: Peer) -> Option<String> {
     match peer {
         Peer::RawEpoll | Peer::Mio | Peer::Polling | Peer::Pool | Peer::PoolEpoll => None,
-        Peer::RawC => compiler::missing(),
+        Peer::RawC => programs::missing("cc", "gcc"),
         Peer::RawUring => refused(Driver::Completion),
         Peer::Nginx | Peer::Haproxy | Peer::H2o | Peer::Lighttpd => {
             programs::missing(peer.name(), peer.package().unwrap_or_default())

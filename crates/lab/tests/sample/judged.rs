@@ -72,7 +72,6 @@ fn row(run: &Run, values: &[f64], ratios: &[f64]) -> ResultRow {
         verdict,
         more_blocks: (verdict == Verdict::Inconclusive).then_some(9),
         blocks: values.len() as u32,
-        turns: None,
         no_difference: DELTA,
         method: "studentised bootstrap over blocks, 10,000 resamples".into(),
         outliers: u32::from(run.point.starts_with("tcp") && run.arm == "epoll-et"),
@@ -81,6 +80,7 @@ fn row(run: &Run, values: &[f64], ratios: &[f64]) -> ResultRow {
         } else {
             Vec::new()
         },
+        ..ResultRow::default()
     }
 }
 

@@ -32,7 +32,6 @@ pub(crate) fn record() -> Record {
     let results = judged::results(&runs);
     let why = judged::why(&results);
     Record {
-        rounds: Vec::new(),
         schema: SCHEMA_VERSION,
         tool: "pollux 0.1.0".into(),
         started: "2026-11-21T08:40:11Z".into(),
@@ -57,6 +56,7 @@ pub(crate) fn record() -> Record {
         answers: answers(),
         runs,
         results,
+        ..Record::default()
     }
 }
 
@@ -233,14 +233,10 @@ fn outcome(point: &str, arm: &str, rate: f64, block: u32, noise: &mut Noise) -> 
         intervals.iter().map(|interval| interval.events_per_s).sum::<f64>() / f64::from(INTERVALS);
     Outcome::Measured(Measurement {
         value,
-        figures: BTreeMap::new(),
         worker_calls: vec![3, 0, 9],
-        generator: None,
-        findings: BTreeMap::new(),
         mechanism: (arm != HOSTILE).then(|| arm.into()),
         window_s: 1.5,
         intervals,
-        turns: None,
         steadiness: Steady {
             kind,
             detail: if is_two_regime {
@@ -252,6 +248,7 @@ fn outcome(point: &str, arm: &str, rate: f64, block: u32, noise: &mut Noise) -> 
         events: (arm != HOSTILE).then_some((value * 1.5) as u64),
         cpu_ns: read((1.2e9 + 1e6 * noise.next()) as u64),
         process_cpu_ns: unread("the process ended first", None),
+        ..Measurement::default()
     })
 }
 
@@ -347,12 +344,11 @@ fn trust(runs: &[Run]) -> Trust {
         blocks: BLOCKS,
         steal: read(0.002),
         runs_unsteady: count(&is_two),
-        runs_too_short: 0,
         runs_two_regime: count(&is_two),
         runs_failed: count(&|run| matches!(run.outcome, Outcome::Failed { .. })),
         runs: runs.len() as u32,
         hardware_counters: unread(NO_PMU, None),
-        turns: None,
+        ..Trust::default()
     }
 }
 

@@ -4,10 +4,8 @@ use pollux_engine::Driver;
 
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind};
-use crate::error::MeasureError;
-use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST};
+use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST, Started};
 use crate::measure::RunSpec;
-use crate::turns::Subject;
 
 /// Bytes that go round a chain of socket pairs (libevent's `bench`).
 pub(crate) struct Chain;
@@ -85,11 +83,7 @@ impl Experiment for Chain {
         Metric::cost("time per event", "ns/event")
     }
 
-    fn start<'a>(
-        &self,
-        spec: &RunSpec,
-        _: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+    fn start<'a>(&self, spec: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {
         super::open(spec)
     }
 }

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use crate::arm::Peer;
 use crate::error::MeasureError;
-use crate::host::compiler;
 use crate::measure::RunSpec;
 use crate::turns::Program;
+use pollux_processes::compiler;
 
 const PROGRAM: &str = include_str!("library.c");
 
@@ -35,7 +35,7 @@ fn library(peer: Peer) -> Option<Library> {
 /// Why the program for `peer` can't be built here, with the package to install.
 pub(crate) fn missing(peer: Peer) -> Option<String> {
     let library = library(peer)?;
-    if let Some(reason) = compiler::missing() {
+    if let Some(reason) = crate::host::programs::missing("cc", "gcc") {
         return Some(reason);
     }
     let mut compiler = Command::new("cc");
@@ -61,7 +61,8 @@ pub(super) fn start(peer: Peer, spec: &RunSpec) -> Result<Program, MeasureError>
 fn built(peer: Peer, scratch: &Path) -> Result<PathBuf, MeasureError> {
     let library = library(peer).ok_or_else(|| failed(peer, "is no C library"))?;
     let (define, link) = (format!("-D{}", library.define), format!("-l{}", library.link));
-    compiler::built(scratch, &format!("chain-{peer}"), PROGRAM, &[&define, &link])
+    let program = format!("chain-{peer}");
+    Ok(compiler::built(scratch, &program, PROGRAM, &[&define, &link])?)
 }
 
 fn failed(peer: Peer, what: &str) -> MeasureError {

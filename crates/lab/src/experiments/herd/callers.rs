@@ -16,15 +16,15 @@ use pollux_load::Distribution;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use pollux_processes::Desk;
+
 use super::bank::Customer;
-use super::desk::Desk;
 use super::message::{Message, Purpose};
 use super::pool;
 use super::requests::{Answers, Requests};
-use super::source::Source;
 use crate::error::{MeasureError, in_words};
 use crate::host::process::user_and_system;
-use crate::measure::machine_switches;
+use crate::host::switches::of_machine as machine_switches;
 use crate::record::Interval;
 
 /// How long an answer may take after the end; the slowest that was seen took a second.
@@ -127,7 +127,7 @@ pub(super) struct Called {
 /// [`MeasureError`] when it can't be told what went wrong; else it is told, and this is fine.
 pub fn run() -> Result<(), MeasureError> {
     let desk = Desk::on_stdin()?;
-    serve(&desk).or_else(|error| desk.send(&Word::Failed(in_words(&error)), &[]))
+    serve(&desk).or_else(|error| Ok(desk.send(&Word::Failed(in_words(&error)), &[])?))
 }
 
 fn serve(desk: &Desk) -> Result<(), MeasureError> {
@@ -159,7 +159,7 @@ impl Lines {
             let customer = |number| Customer::open(&environment, number).map(Mutex::new);
             return (0..orders.callers).map(customer).collect::<Result<_, _>>().map(Self::Pool);
         }
-        let source = Source::by_name(&orders.source);
+        let source = orders.source.parse().ok();
         let source = source.ok_or_else(|| MeasureError::Spec(orders.source.clone()))?;
         let (requests, answers) = Requests::new(source, orders.address, fds, orders.callers)?;
         Ok(Self::Source(requests, answers))

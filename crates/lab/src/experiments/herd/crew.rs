@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::desk::Desk;
+use pollux_processes::Desk;
+
 use super::message::{Message, Purpose};
 use super::requests::Requests;
 use super::source::{Opened, Source};

@@ -5,16 +5,17 @@ use std::time::Duration;
 use pollux_doctor::room::FDS_SPARE;
 use pollux_engine::Driver;
 
+use strum::VariantNames as _;
+
 use super::{Crewed, Source};
 use crate::arm::{ArmKind, Peer, Wait};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
 use crate::experiments::contract::{
-    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST,
+    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started,
 };
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
-use crate::turns::Subject;
 
 /// Many processes that wait for one event source (seed 004).
 pub(crate) struct Herd;
@@ -29,7 +30,7 @@ const AXES: &[Axis] = &[
         about: "what all workers wait for: a POSIX message queue, a listening TCP socket, an \
                 eventfd that counts what lies in a pipe, a pipe",
         original: None,
-        kind: AxisKind::Word(Source::NAMES),
+        kind: AxisKind::Word(Source::VARIANTS),
         default: "queue",
     },
     Axis {
@@ -93,7 +94,7 @@ impl Experiment for Herd {
     }
 
     fn waits(&self) -> &'static [Wait] {
-        &Wait::ALL
+        Wait::ALL
     }
 
     fn peers(&self) -> &'static [Peer] {
@@ -139,11 +140,7 @@ impl Experiment for Herd {
         Metric::rate("calls per second", "calls/s")
     }
 
-    fn start<'a>(
-        &self,
-        spec: &RunSpec,
-        is_interrupted: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+    fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(Crewed::start(spec, is_interrupted)?))
     }
 

@@ -19,20 +19,20 @@ use std::time::Duration;
 
 use pollux_xatmi::worker::Wake;
 
+use pollux_processes::Desk;
+
 use crate::arm::{Peer, Wait};
 use crate::error::MeasureError;
 use crate::host::Reading;
-use crate::host::counting::{CountReadings, Counting};
 use crate::host::process::TaskUse;
 use crate::host::sources::Sources;
-use crate::measure::{Done, Pass, Profiling, RunSpec};
+use crate::measure::{Done, RunSpec, Watched};
 use crate::record::Interval;
 use crate::stats;
 
 pub mod bank;
 pub mod callers;
 mod crew;
-mod desk;
 mod experiment;
 mod intake;
 mod message;
@@ -47,12 +47,11 @@ pub mod worker;
 pub(crate) use experiment::Herd;
 
 pub use source::Source;
-pub(crate) use source::needed_bytes;
+pub use source::needed_bytes;
 use subject::Crewed;
 
 use callers::{Called, Go, Orders, PATIENCE, Served, Word};
 use crew::Crew;
-use desk::Desk;
 use requests::Requests;
 use source::Opened;
 
@@ -94,7 +93,7 @@ fn bare(
 ) -> Result<Done, MeasureError> {
     let source = spec.word("source");
     let unknown = || MeasureError::Spec(format!("no source is called {source}"));
-    let source = Source::by_name(source).ok_or_else(unknown)?;
+    let source = source.parse::<Source>().map_err(|_| unknown())?;
     let (workers, callers, wait) = (spec.count("workers"), spec.count("callers"), wait_of(spec)?);
     let opened = Opened::open(source, callers, wait == Wait::Block)?;
     let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
@@ -306,43 +305,24 @@ fn failed(what: String) -> MeasureError {
 struct Window {
     workers: Vec<u32>,
     before: TaskUse,
-    counting: Option<Counting>,
-    profiling: Option<Profiling>,
+    watched: Watched,
 }
 
 impl Window {
     fn open(spec: &RunSpec, workers: Vec<u32>, callers: u32) -> Self {
-        let counting = match (&spec.pass, &spec.sources) {
-            (Pass::Counting, Some(sources)) => {
-                let threads: Vec<(u32, u32)> = workers.iter().map(|&pid| (pid, pid)).collect();
-                Some(Counting::start(&threads, &without_wakeups(sources)))
-            }
-            _ => None,
-        };
-        let profiling = match spec.pass {
-            // The kernel wakes a herd in the time of whoever calls.
-            Pass::Profile { rate_hz } => Some(Profiling::start(callers, rate_hz)),
-            _ => None,
-        };
+        let threads = || workers.iter().map(|&pid| (pid, pid)).collect();
+        let sources = spec.sources.as_ref().map(without_wakeups);
+        let spec = RunSpec { sources, ..spec.clone() };
+        // The kernel wakes a herd in the time of whoever calls.
+        let watched = Watched::start(&spec, threads, Some(callers));
         let before = TaskUse::of_processes(&workers);
-        Self { workers, before, counting, profiling }
+        Self { workers, before, watched }
     }
 
     fn close(self, spec: &RunSpec, called: &Called) -> Result<Done, MeasureError> {
         let used = TaskUse::of_processes(&self.workers).since(&self.before);
-        let kernel = self.counting.map(|counting| CountReadings::named(counting.stop()));
-        let (samples, symbols) = self.profiling.map_or((None, Vec::new()), Profiling::finish);
-        let calls = called.calls.max(1) as f64;
         let mut figures = called.latencies.clone();
-        let mut put = |name: &str, value: Option<f64>| {
-            figures.extend(value.map(|value| (name.to_owned(), value / calls)));
-        };
-        let read = |reading: &Reading<u64>| reading.value().map(|count| *count as f64);
-        put("switches_per_call", called.machine_switches.map(|count| count as f64));
-        put("worker_switches_voluntary_per_call", read(&used.switches_voluntary));
-        put("worker_switches_involuntary_per_call", read(&used.switches_involuntary));
-        put("worker_us_per_call", read(&used.cpu_ns).map(|ns| ns / 1000.0));
-        put("caller_us_per_call", Some(called.cpu_ns as f64 / 1000.0));
+        figures.extend(for_each_call(called.calls, &used, called.cpu_ns, called.machine_switches));
         if spec.count("calls") > 0 {
             let millions = called.calls as f64 / 1e6;
             let times = [("real", Some(called.elapsed_s)), ("user", called.user_s)];
@@ -357,22 +337,32 @@ impl Window {
             events_per_s: calls_per_s,
             events: called.calls,
             window_s: called.elapsed_s,
-            mechanism: None,
-            generator: None,
-            findings: BTreeMap::new(),
-            notes: Vec::new(),
             figures,
-            worker_calls: Vec::new(),
             cpu_ns: used.cpu_ns.map(|workers| workers + called.cpu_ns),
             process_cpu_ns: Reading::Value(called.cpu_ns),
-            counters: BTreeMap::new(),
-            events_per_wait_histogram: Vec::new(),
-            kernel: kernel.unwrap_or_default(),
-            samples,
-            request_times: None,
-            symbols,
+            ..self.watched.finish()
         })
     }
+}
+
+/// What a call cost: what the workers used, CPU time of the callers, switches of the whole machine.
+fn for_each_call(
+    calls: u64,
+    workers: &TaskUse,
+    callers_ns: u64,
+    machine_switches: Option<u64>,
+) -> BTreeMap<String, f64> {
+    let read = |reading: &Reading<u64>| reading.value().map(|count| *count as f64);
+    let figures = [
+        ("switches_per_call", machine_switches.map(|count| count as f64)),
+        ("worker_switches_voluntary_per_call", read(&workers.switches_voluntary)),
+        ("worker_switches_involuntary_per_call", read(&workers.switches_involuntary)),
+        ("worker_us_per_call", read(&workers.cpu_ns).map(|ns| ns / 1000.0)),
+        ("caller_us_per_call", Some(callers_ns as f64 / 1000.0)),
+    ];
+    let each =
+        |(name, sum): (&str, Option<f64>)| Some((name.to_owned(), sum? / calls.max(1) as f64));
+    figures.into_iter().filter_map(each).collect()
 }
 
 /// Wake-ups are counted by a filter for each thread on every CPU, which each wake-up of a herd would

@@ -20,10 +20,11 @@ use pollux_xatmi::worker::Wake;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use pollux_processes::Desk;
+
 use super::bank::PROGRAM;
 use super::callers::{Orders as CallerOrders, PATIENCE};
 use super::crew;
-use super::desk::Desk;
 use super::{Calling, Source, Window, check_sum, shares};
 use crate::error::{MeasureError, in_words};
 use crate::measure::{Done, RunSpec};
@@ -277,7 +278,7 @@ pub fn run() -> Result<(), MeasureError> {
     let Some((orders, _)) = desk.receive::<Orders>()? else { return Ok(()) };
     let pool = match opened(&orders) {
         Ok(pool) => pool,
-        Err(error) => return desk.send(&Word::Failed(in_words(&error)), &[]),
+        Err(error) => return Ok(desk.send(&Word::Failed(in_words(&error)), &[])?),
     };
     desk.send(&Word::Open, &[])?;
     pool.run().map_err(|error| failed(&in_words(&error)))

@@ -7,12 +7,13 @@
 
 use std::process::{Command, Stdio};
 
-use super::desk::Desk;
+use pollux_processes::Desk;
+
 use super::{Calling, Source, Window, add_work, check_sum};
 use crate::error::MeasureError;
-use crate::host::compiler;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
+use pollux_processes::compiler;
 
 const PROGRAM: &str = include_str!("raw.c");
 

@@ -8,7 +8,7 @@
 //! | pipe | 128 bytes, written at once | 128 bytes in the caller's own pipe |
 //!
 //! The names of queues are removed as soon as all descriptors are open; the descriptors travel over
-//! a [`super::desk::Desk`]. The worker's end is `intake`, the callers' end is `requests`.
+//! a [`pollux_processes::Desk`]. The worker's end is `intake`, the callers' end is `requests`.
 
 use std::ffi::CString;
 use std::io;
@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, getrlimit};
+use strum::{EnumString, VariantNames};
 
 use super::message::MESSAGE_BYTES;
 use crate::error::MeasureError;
@@ -37,7 +38,8 @@ const QUEUE_OVERHEAD_BYTES: u64 = 96;
 const BACKLOG: i32 = 1024;
 
 /// An event source that many workers can wait for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Source {
     /// A POSIX message queue.
     Queue,
@@ -50,27 +52,12 @@ pub enum Source {
 }
 
 impl Source {
-    /// Every source, in the order of lists.
-    pub const ALL: [Self; 4] = [Self::Queue, Self::Socket, Self::Eventfd, Self::Pipe];
-    /// Their names, as the axis accepts them.
-    pub(crate) const NAMES: &'static [&'static str] =
-        &[Self::Queue.name(), Self::Socket.name(), Self::Eventfd.name(), Self::Pipe.name()];
+    const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// Name in job files.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Socket => "socket",
-            Self::Eventfd => "eventfd",
-            Self::Pipe => "pipe",
-        }
-    }
-
-    /// The source called `name`.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|source| source.name() == name)
+        Self::NAMES[self as usize]
     }
 }
 
@@ -177,7 +164,8 @@ fn queue_in_words(cause: &io::Error, number: usize, callers: usize) -> String {
 }
 
 /// What the kernel charges the queues of a run to their user.
-pub(crate) const fn needed_bytes(callers: u64) -> u64 {
+#[must_use]
+pub const fn needed_bytes(callers: u64) -> u64 {
     let each = QUEUE_MESSAGE_BYTES as u64 + QUEUE_OVERHEAD_BYTES;
     (REQUESTS_DEPTH as u64 + callers * ANSWERS_DEPTH as u64) * each
 }
@@ -233,10 +221,10 @@ mod tests {
 
     #[test]
     fn every_name_finds_its_source() {
-        for (source, name) in Source::ALL.into_iter().zip(Source::NAMES) {
-            assert_eq!(Source::by_name(name), Some(source));
+        for name in Source::VARIANTS {
+            assert_eq!(name.parse::<Source>().map(Source::name), Ok(*name));
         }
-        assert_eq!(Source::by_name("fifo"), None);
+        assert!("fifo".parse::<Source>().is_err());
     }
 
     #[test]

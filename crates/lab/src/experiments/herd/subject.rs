@@ -4,7 +4,6 @@
 //! of whoever calls. At the end the calls that each worker counted must add up to those that were
 //! answered in all turns.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pollux_xatmi::worker::Wake;
@@ -13,10 +12,9 @@ use super::callers::{Go, Orders};
 use super::crew::Crew;
 use super::source::{Opened, Source};
 use super::wait_of;
-use super::{Calling, check_sum, pool, raw, requests_of, shares};
+use super::{Calling, check_sum, for_each_call, pool, raw, requests_of, shares};
 use crate::arm::{Peer, Wait};
 use crate::error::MeasureError;
-use crate::host::Reading;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Life, Stint, Subject};
@@ -56,7 +54,7 @@ impl<'a> Crewed<'a> {
         let (workers, callers) = (spec.count("workers"), spec.count("callers"));
         let source = spec.word("source");
         let unknown = || MeasureError::Spec(format!("no source is called {source}"));
-        let source = Source::by_name(source).ok_or_else(unknown)?;
+        let source = source.parse::<Source>().map_err(|_| unknown())?;
         let (calling, crew, pids) = match spec.arm.peer() {
             None => {
                 let wait = wait_of(spec)?;
@@ -138,17 +136,8 @@ impl Subject for Crewed<'_> {
     fn end(self: Box<Self>) -> Result<Life, MeasureError> {
         let switches = TaskUse::of_processes(&self.pids).since(&self.before);
         let Self { calling, crew, calls, is_interrupted, callers, machine_switches, .. } = *self;
-        let each = |count: f64| count / calls.max(1) as f64;
-        let mut figures = BTreeMap::new();
-        let mut put = |name: &str, count: Option<f64>| {
-            figures.extend(count.map(|count| (name.to_owned(), each(count))));
-        };
-        let read = |reading: &Reading<u64>| reading.value().map(|count| *count as f64);
-        put("switches_per_call", machine_switches.map(|count| count as f64));
-        put("worker_switches_voluntary_per_call", read(&switches.switches_voluntary));
-        put("worker_switches_involuntary_per_call", read(&switches.switches_involuntary));
-        put("worker_us_per_call", read(&switches.cpu_ns).map(|ns| ns / 1000.0));
-        put("caller_us_per_call", Some(callers.as_nanos() as f64 / 1000.0));
+        let callers_ns = callers.as_nanos() as u64;
+        let mut figures = for_each_call(calls, &switches, callers_ns, machine_switches);
         let of_each: Vec<u64> = match crew {
             Workers::Own { crew, source, opened, callers, .. } => {
                 drop(calling);

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
-use super::desk::Desk;
+use pollux_processes::Desk;
+
 use super::intake::Intake;
 use super::message::Purpose;
 use super::source::Source;
@@ -61,13 +62,13 @@ pub fn run() -> Result<(), MeasureError> {
         Ok(report) => Word::Ended(report),
         Err(error) => Word::Failed(in_words(&error)),
     };
-    desk.send(&word, &[])
+    Ok(desk.send(&word, &[])?)
 }
 
 fn work(desk: &Desk, orders: &Orders, fds: Vec<OwnedFd>) -> Result<Report, MeasureError> {
     let unknown = |what: &str| MeasureError::Spec(format!("nothing is called {what}"));
-    let source = Source::by_name(&orders.source).ok_or_else(|| unknown(&orders.source))?;
-    let wait = Wait::by_name(&orders.wait).ok_or_else(|| unknown(&orders.wait))?;
+    let source = orders.source.parse::<Source>().map_err(|_| unknown(&orders.source))?;
+    let wait = orders.wait.parse::<Wait>().map_err(|_| unknown(&orders.wait))?;
     let mut fds = fds.into_iter();
     let end = fds.next().ok_or_else(|| unknown("the end"))?;
     let shared = (wait == Wait::Shared).then(|| fds.next()).flatten();

@@ -5,17 +5,18 @@ use std::time::Duration;
 use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 
+use strum::VariantNames as _;
+
 use super::{Generator, PLACES, Role, Served};
 use crate::arm::{ArmKind, Peer};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::experiments::PROCESSES;
 use crate::experiments::contract::{
-    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, TCP_COST,
+    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started, TCP_COST,
 };
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
-use crate::turns::Subject;
 
 /// A server under a load generator (seeds 001 and 002).
 pub(crate) struct Http;
@@ -89,7 +90,7 @@ const AXES: &[Axis] = &[
         name: "generator",
         about: "what makes the load; wrk and ab repeat a figure with other people's tools",
         original: None,
-        kind: AxisKind::Word(Generator::NAMES),
+        kind: AxisKind::Word(Generator::VARIANTS),
         default: "pollux",
     },
 ];
@@ -190,7 +191,7 @@ impl Experiment for Http {
     }
 
     fn generator(&self, axes: &Axes) -> Option<Generator> {
-        axes.word("generator").and_then(Generator::by_name)
+        axes.word("generator")?.parse().ok()
     }
 
     fn takes_turns(&self, axes: &Axes) -> bool {
@@ -210,11 +211,7 @@ impl Experiment for Http {
         }
     }
 
-    fn start<'a>(
-        &self,
-        spec: &RunSpec,
-        is_interrupted: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+    fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(Served::start(spec, Role::Answers, is_interrupted)?))
     }
 

@@ -3,10 +3,11 @@
 //! Which one runs is the axis `generator`; how each is started is said in `http`. One that this
 //! machine lacks takes its points out of the plan, with the package to install.
 
-use std::fmt;
+use strum::{Display, EnumString, VariantNames};
 
 /// What makes the load.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Generator {
     /// Pollux itself, in a process of its own.
     Pollux,
@@ -17,26 +18,12 @@ pub enum Generator {
 }
 
 impl Generator {
-    /// Every generator, in the order of lists.
-    pub const ALL: [Self; 3] = [Self::Pollux, Self::Wrk, Self::Ab];
-    /// Their names, as the axis accepts them.
-    pub(crate) const NAMES: &'static [&'static str] =
-        &[Self::Pollux.name(), Self::Wrk.name(), Self::Ab.name()];
+    const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// Name in job files and of its program.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pollux => "pollux",
-            Self::Wrk => "wrk",
-            Self::Ab => "ab",
-        }
-    }
-
-    /// The generator called `name`.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|generator| generator.name() == name)
+        Self::NAMES[self as usize]
     }
 
     /// The Debian package that brings it; none for what is part of this program.
@@ -50,21 +37,15 @@ impl Generator {
     }
 }
 
-impl fmt::Display for Generator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_name_finds_its_generator() {
-        for (generator, name) in Generator::ALL.into_iter().zip(Generator::NAMES) {
-            assert_eq!(Generator::by_name(name), Some(generator));
+        for name in Generator::VARIANTS {
+            assert_eq!(name.parse::<Generator>().map(Generator::name), Ok(*name));
         }
-        assert_eq!(Generator::by_name("httperf"), None);
+        assert!("httperf".parse::<Generator>().is_err());
     }
 }

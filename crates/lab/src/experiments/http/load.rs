@@ -59,5 +59,5 @@ impl Load {
 
 fn generator(name: &str) -> Result<Generator, MeasureError> {
     let unknown = || MeasureError::Spec(format!("no load generator is called {name}"));
-    Generator::by_name(name).ok_or_else(unknown)
+    name.parse().map_err(|_| unknown())
 }

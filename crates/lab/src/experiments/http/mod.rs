@@ -11,8 +11,8 @@
 use std::time::{Duration, Instant};
 
 use crate::error::MeasureError;
-use crate::host::counting::{CountReadings, Counting};
-use crate::measure::{Done, Pass, Profiling, RunSpec};
+use crate::host::Reading;
+use crate::measure::{Done, RunSpec, Watched};
 use crate::turns;
 
 mod ab;
@@ -101,8 +101,7 @@ pub(crate) fn measure(
 
 /// The measured window: what the server had used when it began.
 struct Window {
-    counting: Option<Counting>,
-    profiling: Option<Profiling>,
+    watched: Watched,
     before: Duration,
     generators_before: Duration,
     start: Instant,
@@ -110,28 +109,19 @@ struct Window {
 
 impl Window {
     fn open(spec: &RunSpec, server: &mut Server) -> Self {
-        let counting = match (&spec.pass, &spec.sources) {
-            (Pass::Counting, Some(sources)) => Some(Counting::start(&server.threads(), sources)),
-            _ => None,
-        };
-        let profiling = match spec.pass {
-            // The process that answers is the last one: a worker, where there are some.
-            Pass::Profile { rate_hz } => {
-                server.pids().last().map(|pid| Profiling::start(*pid, rate_hz))
-            }
-            _ => None,
-        };
+        // The process that answers is the last one: a worker, where there are some.
+        let answers = server.pids().last().copied();
+        let watched = Watched::start(spec, || server.threads(), answers);
         let before = server.cpu_time();
         let generators_before = generators_cpu();
-        Self { counting, profiling, before, generators_before, start: Instant::now() }
+        Self { watched, before, generators_before, start: Instant::now() }
     }
 
     fn close(self, counted: Counted, server: &mut Server) -> Done {
         let elapsed = self.start.elapsed();
         let cpu_ns = server.cpu_time().saturating_sub(self.before).as_nanos() as u64;
         let generator_cpu = generators_cpu().saturating_sub(self.generators_before);
-        let kernel = self.counting.map(|counting| CountReadings::named(counting.stop()));
-        let (samples, symbols) = self.profiling.map_or((None, Vec::new()), Profiling::finish);
+        let watched = self.watched.finish();
         let requests = counted.requests;
         let requests_per_s = requests as f64 / counted.elapsed.as_secs_f64();
         let mut figures = counted.figures;
@@ -148,20 +138,11 @@ impl Window {
             events_per_s: requests_per_s,
             events: requests,
             window_s: elapsed.as_secs_f64(),
-            mechanism: None,
-            generator: None,
             findings: counted.findings,
-            notes: Vec::new(),
             figures,
-            worker_calls: Vec::new(),
-            cpu_ns: crate::host::Reading::Value(cpu_ns),
-            process_cpu_ns: crate::host::Reading::Value(generator_cpu.as_nanos() as u64),
-            counters: std::collections::BTreeMap::new(),
-            events_per_wait_histogram: Vec::new(),
-            kernel: kernel.unwrap_or_default(),
-            samples,
-            request_times: None,
-            symbols,
+            cpu_ns: Reading::Value(cpu_ns),
+            process_cpu_ns: Reading::Value(generator_cpu.as_nanos() as u64),
+            ..watched
         }
     }
 }

@@ -2,10 +2,8 @@
 
 use super::Tokens;
 use crate::axis::{Axes, Axis, AxisKind};
-use crate::error::MeasureError;
-use crate::experiments::contract::{Cost, Curve, Experiment, Metric, Needs, PIPE_COST};
+use crate::experiments::contract::{Cost, Curve, Experiment, Metric, Needs, PIPE_COST, Started};
 use crate::measure::RunSpec;
-use crate::turns::Subject;
 
 /// Tokens that hop between pipes (seed 001, `pipetest`).
 pub(crate) struct Pipes;
@@ -83,11 +81,7 @@ impl Experiment for Pipes {
         Metric::rate("passes per second", "passes/s")
     }
 
-    fn start<'a>(
-        &self,
-        spec: &RunSpec,
-        _: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+    fn start<'a>(&self, spec: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(Tokens::open(spec)?))
     }
 }

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use super::{ALL, FREE};
 use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, Axis, AxisKind, Value};
-use crate::error::MeasureError;
-use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST, TCP_COST};
+use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST, Started, TCP_COST};
 use crate::measure::RunSpec;
-use crate::turns::Subject;
 
 /// Many streams fed by a writer thread (seed 000, `epoll_bench`).
 pub(crate) struct Streams;
@@ -145,11 +143,7 @@ impl Experiment for Streams {
         Metric::rate("events per second", "events/s")
     }
 
-    fn start<'a>(
-        &self,
-        spec: &RunSpec,
-        _: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+    fn start<'a>(&self, spec: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {
         super::open(spec)
     }
 }

@@ -17,9 +17,9 @@ use rustix::io::Errno;
 use self::transport::Stream;
 use crate::arm::Peer;
 use crate::error::MeasureError;
-use crate::host::compiler;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Program, Subject};
+use pollux_processes::compiler;
 
 mod experiment;
 mod free;

@@ -11,7 +11,7 @@ pub(super) use percentiles::percentiles;
 use pollux_report::chart::{Edges, Scale};
 
 /// Left of the paper stand the values of the axis, right of it the names of the lines.
-const EDGES: Edges = Edges { left: 64.0, right: 112.0, top: 36.0, foot: 44.0 };
+const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
 /// Lines across the paper.
 const TICKS: usize = 6;
 

@@ -7,18 +7,17 @@
 use pollux_doctor::room::FDS_SPARE;
 use pollux_doctor::{Asked, Concern, Demands, Diagnosis, Readings};
 
-use crate::axis::Value;
-use crate::experiments::herd;
-use crate::job::{self, DEFAULT_JOB, Job, Part};
-use crate::plan::{Machine, Plan, Resources};
-use crate::record::LeftOut;
+use pollux_lab::axis::Value;
+use pollux_lab::experiments::herd;
+use pollux_lab::job::{self, DEFAULT_JOB, Job, Part};
+use pollux_lab::plan::{Machine, Plan, Resources};
+use pollux_lab::record::LeftOut;
 
 /// From so many values on, connections are an axis along which a rate is looked at.
 const SWEEP_VALUES_MIN: usize = 3;
 
 /// Judges what was read by what the built-in jobs need. With `asked`, only what concerns it.
-#[must_use]
-pub fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
+pub(crate) fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
     let lost_by_each = |limit| job::list().iter().filter_map(|job| lost(job.name, limit)).collect();
     let demands = Demands {
         default_job: DEFAULT_JOB,
@@ -31,8 +30,7 @@ pub fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
 }
 
 /// The concern or the built-in job called `name`; a concern where both are called so.
-#[must_use]
-pub fn asked(name: &str) -> Option<Asked> {
+pub(crate) fn asked(name: &str) -> Option<Asked> {
     let concerns = match Concern::by_name(name) {
         Some(concern) => vec![concern],
         None if job::builtin(name).is_some() => of_job(&job::find(name).ok()?),
@@ -43,7 +41,7 @@ pub fn asked(name: &str) -> Option<Asked> {
 
 /// Every name with its meaning in a few words: concerns under each of their names, then the jobs that
 /// are no concern.
-pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let concerns = Concern::ALL.into_iter().flat_map(|concern| {
         let names = std::iter::once(concern.name()).chain(concern.aliases().iter().copied());
         names.map(move |name| (name, concern.title()))

@@ -1,32 +1,19 @@
-//! Small C programs that stand beside pollux in an experiment, built with the compiler of the
-//! machine.
+//! Small C programs, built with the compiler of the machine: what others are measured beside.
 //!
-//! `experiment::chain` and `herd` bring their sources. Each is built once for each record, into the
-//! private folder of its runs.
+//! Each is built once for each folder that keeps it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::programs;
-use crate::error::MeasureError;
-
-/// Why nothing can be built here, with the package to install.
-pub(crate) fn missing() -> Option<String> {
-    programs::missing("cc", "gcc")
-}
+use crate::Error;
 
 /// The program `name` made of `source` with these flags; it stays in `folder` for the runs that
 /// follow.
 ///
 /// # Errors
-/// [`MeasureError`] when the folder can't be written, or with what the compiler said first.
-pub(crate) fn built(
-    folder: &Path,
-    name: &str,
-    source: &str,
-    flags: &[&str],
-) -> Result<PathBuf, MeasureError> {
+/// [`Error`] when the folder can't be written, or with what the compiler said first.
+pub fn built(folder: &Path, name: &str, source: &str, flags: &[&str]) -> Result<PathBuf, Error> {
     // A folder that outlives a build of pollux may hold the program of another one.
     let mut hasher = DefaultHasher::new();
     (source, flags).hash(&mut hasher);
@@ -36,7 +23,7 @@ pub(crate) fn built(
     }
     let setup = |path: &Path| {
         let what = path.display().to_string();
-        move |cause| MeasureError::Setup { what, cause }
+        move |cause| Error::Setup { what, cause }
     };
     let own = std::process::id();
     let text = folder.join(format!("{name}-{own}.c"));
@@ -51,7 +38,7 @@ pub(crate) fn built(
         let said = String::from_utf8_lossy(&output.stderr);
         let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason");
         let what = format!("could not be built: {first}");
-        return Err(MeasureError::Program { program: name.to_owned(), what });
+        return Err(Error::Program { program: name.to_owned(), what });
     }
     std::fs::rename(&unfinished, &program).map_err(setup(&program))?;
     Ok(program)

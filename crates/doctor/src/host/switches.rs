@@ -1,10 +1,10 @@
 //! Context switches, as read at the end of each interval: of this process and of the machine.
 //!
-//! Two short files of `/proc`; the controller reads them while the workload runs, so this is
-//! kept to what an interval shows. Dumazet's program printed the machine's under the name ctxt.
+//! Two short files of `/proc`, which are read while a workload runs. Dumazet's program printed the machine's under the name ctxt.
 
 /// Voluntary and involuntary switches of all threads of this process since they started.
-pub(super) fn of_process() -> Option<u64> {
+#[must_use]
+pub fn of_process() -> Option<u64> {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task").ok()? {
         let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
@@ -14,7 +14,8 @@ pub(super) fn of_process() -> Option<u64> {
 }
 
 /// Switches of all tasks of the machine since it started.
-pub(crate) fn of_machine() -> Option<u64> {
+#[must_use]
+pub fn of_machine() -> Option<u64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     numbers_after(&stat, "ctxt").next()
 }

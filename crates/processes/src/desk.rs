@@ -1,9 +1,9 @@
-//! The socket over which the measuring process and those it starts talk: one JSON text for each
-//! message, and descriptors with some of them.
+//! The socket over which a process and those that it starts talk: one JSON text for each message, and
+//! descriptors with some of them.
 //!
-//! The measuring process has one end; the other end is the standard input of what it starts. All
-//! workers share theirs: each message goes to one of them, whichever comes first. What is started
-//! this way inherits nothing else, so no queue needs a name that could be left behind.
+//! Who starts them has one end; the other end is their standard input. Several may share theirs: each
+//! message goes to one of them, whichever comes first. What is started this way inherits nothing
+//! else, so nothing needs a name that could be left behind.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::MeasureError;
+use crate::Error;
 
 /// Longest message: an interval or a report, far shorter.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
@@ -30,61 +30,71 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// One end of the socket.
 #[derive(Debug)]
-pub(super) struct Desk(OwnedFd);
+pub struct Desk(OwnedFd);
 
 impl Desk {
     /// Both ends: ours, and that which becomes somebody's standard input.
-    pub(super) fn pair() -> Result<(Self, OwnedFd), MeasureError> {
+    ///
+    /// # Errors
+    /// The kernel gives no socket.
+    pub fn pair() -> Result<(Self, OwnedFd), Error> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None)
-            .map_err(MeasureError::io("socketpair"))?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))?;
         Ok((Self(ours), theirs))
     }
 
     /// The end that this process was started with.
-    pub(super) fn on_stdin() -> Result<Self, MeasureError> {
+    ///
+    /// # Errors
+    /// Standard input is closed.
+    pub fn on_stdin() -> Result<Self, Error> {
         let own = std::io::stdin().as_fd().try_clone_to_owned();
-        own.map(Self).map_err(|cause| MeasureError::Io { call: "fcntl", cause })
+        own.map(Self).map_err(|cause| Error::Io { call: "fcntl", cause })
     }
 
     /// Sends a message, with descriptors that the other side then has as well.
-    pub(super) fn send(
-        &self,
-        message: &impl Serialize,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(), MeasureError> {
+    ///
+    /// # Errors
+    /// The other side is gone.
+    ///
+    /// # Panics
+    /// With more descriptors than a message can carry, 253.
+    pub fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let text = serde_json::to_vec(message).expect("plain data");
         let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() {
-            assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "the space is for so many");
+            assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "at most {FDS_MAX}");
         }
         loop {
             match sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(MeasureError::io("sendmsg")(errno)),
+                Err(errno) => return Err(Error::io("sendmsg")(errno)),
             }
         }
     }
 
     /// Says nothing more: the other side finds the end.
-    pub(super) fn hang_up(&self) {
+    pub fn hang_up(&self) {
         // One whose other side is gone has hung up already.
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
     }
 
     /// Whether nobody holds the other side any more.
-    pub(super) fn is_deserted(&self) -> bool {
+    #[must_use]
+    pub fn is_deserted(&self) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
         let polled = poll(&mut fds, Some(&Timespec::default()));
         polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
     /// Waits for the next message; none when the other side is gone.
-    pub(super) fn receive<T: DeserializeOwned>(
-        &self,
-    ) -> Result<Option<(T, Vec<OwnedFd>)>, MeasureError> {
+    ///
+    /// # Errors
+    /// [`Error::Protocol`]: what came is no such message.
+    pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<(T, Vec<OwnedFd>)>, Error> {
         let mut text = vec![0; MESSAGE_BYTES_MAX];
         let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -95,7 +105,7 @@ impl Desk {
                 Err(Errno::INTR) => {}
                 // Everybody on the other side has ended with something unread.
                 Err(Errno::CONNRESET) => return Ok(None),
-                Err(errno) => return Err(MeasureError::io("recvmsg")(errno)),
+                Err(errno) => return Err(Error::io("recvmsg")(errno)),
             }
         };
         if received.bytes == 0 {
@@ -108,7 +118,7 @@ impl Desk {
             }
         }
         let message = serde_json::from_slice(&text[..received.bytes]);
-        let message = message.map_err(|error| MeasureError::Protocol(error.to_string()))?;
+        let message = message.map_err(|error| Error::Protocol(error.to_string()))?;
         Ok(Some((message, fds)))
     }
 
@@ -116,16 +126,16 @@ impl Desk {
     /// gone.
     ///
     /// # Errors
-    /// [`MeasureError::Interrupted`] when the run is interrupted meanwhile.
-    pub(super) fn receive_within<T: DeserializeOwned>(
+    /// [`Error::Interrupted`] when the wait is interrupted.
+    pub fn receive_within<T: DeserializeOwned>(
         &self,
         time: Duration,
         is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<Option<T>, MeasureError> {
+    ) -> Result<Option<T>, Error> {
         let start = Instant::now();
         loop {
             if is_interrupted() {
-                return Err(MeasureError::Interrupted);
+                return Err(Error::Interrupted);
             }
             let left = time.saturating_sub(start.elapsed());
             if self.has_message_within(left.min(SLICE))? {
@@ -137,13 +147,13 @@ impl Desk {
         }
     }
 
-    fn has_message_within(&self, time: Duration) -> Result<bool, MeasureError> {
+    fn has_message_within(&self, time: Duration) -> Result<bool, Error> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let time = Timespec::try_from(time).expect("a slice of a second");
         match poll(&mut fds, Some(&time)) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(false),
-            Err(errno) => Err(MeasureError::io("poll")(errno)),
+            Err(errno) => Err(Error::io("poll")(errno)),
         }
     }
 }
@@ -178,6 +188,6 @@ mod tests {
         let nothing = ours.receive_within::<String>(Duration::from_millis(1), &|| false);
         assert_eq!(nothing.expect("waited"), None);
         let interrupted = ours.receive_within::<String>(Duration::from_secs(600), &|| true);
-        assert!(matches!(interrupted, Err(MeasureError::Interrupted)));
+        assert!(matches!(interrupted, Err(Error::Interrupted)));
     }
 }

@@ -1,16 +1,15 @@
-//! The profile pass: samples of the CPU clock over all threads of a process.
+//! A profile: samples of the CPU clock over all threads of a process.
 
 use pollux_sys::perf::{Sample, Sampler, SamplerOptions};
 
-use crate::host::Reading;
-use crate::host::symbols::{KernelSymbols, Profile, UserModules};
-use crate::record::SymbolShare;
+use super::Reading;
+use super::symbols::{KernelSymbols, Profile, SymbolShare, UserModules};
 
 /// Lines of a profile that are kept; what is below is a long tail of single samples.
 const SYMBOLS_MAX: usize = 60;
 
 /// A profile under way, or why there is none.
-pub(crate) struct Profiling {
+pub struct Profiling {
     pid: u32,
     sampler: Reading<Sampler>,
     samples: Vec<Sample>,
@@ -18,7 +17,8 @@ pub(crate) struct Profiling {
 
 impl Profiling {
     /// Starts to sample process `pid` `rate_hz` times per second of CPU time.
-    pub(crate) fn start(pid: u32, rate_hz: u32) -> Self {
+    #[must_use]
+    pub fn start(pid: u32, rate_hz: u32) -> Self {
         let options = SamplerOptions { frequency_hz: u64::from(rate_hz), excludes_kernel: false };
         let sampler = Sampler::of_process(pid, options)
             .and_then(|sampler| sampler.enable().map(|()| sampler));
@@ -28,14 +28,15 @@ impl Profiling {
     }
 
     /// Empties the kernel's buffers, at the end of each interval.
-    pub(crate) fn drain(&mut self) {
+    pub fn drain(&mut self) {
         if let Reading::Value(sampler) = &mut self.sampler {
             self.samples.append(&mut sampler.drain());
         }
     }
 
     /// Number of samples, and the symbols that they fell into.
-    pub(crate) fn finish(mut self) -> (Option<Reading<u64>>, Vec<SymbolShare>) {
+    #[must_use]
+    pub fn finish(mut self) -> (Option<Reading<u64>>, Vec<SymbolShare>) {
         if let Reading::Value(sampler) = &self.sampler {
             // A sampler that can't be stopped goes on until it is dropped, below.
             let _ = sampler.disable();
