@@ -44,6 +44,8 @@ const FAILURES_MAX: u32 = 2;
 /// Whoever stops as soon as an interval is narrow stops more often where the spread is underestimated:
 /// from fewer sets than this no row is narrow.
 const SETS_MIN: u32 = 8;
+/// A row that is decided is worth so many that become narrow.
+const OPEN_ROW: u32 = 3;
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
 
@@ -164,18 +166,18 @@ impl Runner<'_> {
     }
 
     /// Whether a point that takes turns should have another set: the planned ones while one of its rows
-    /// is wide, more while one is not decided. What is left of a budget then narrows the rows where a
-    /// set costs least.
+    /// is wide, more while one is not decided. What is left of a budget goes where it decides or
+    /// narrows most rows.
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
         let wants = if done < job.blocks {
             done < SETS_MIN || self.rows(point, state).any(|row| !row.is_narrow(job.precision))
         } else if done >= job.blocks_max {
             false
-        } else if state.record.results.iter().any(|row| row.is_open(job.precision)) {
-            self.rows(point, state).any(|row| row.is_open(job.precision))
+        } else if job.budget.is_some() {
+            self.is_cheapest(point, state)
         } else {
-            job.budget.is_some() && self.is_cheapest(point, state)
+            self.rows(point, state).any(|row| row.is_open(job.precision))
         };
         wants && !self.is_over_budget(point, state)
     }
@@ -193,16 +195,25 @@ impl Runner<'_> {
         state.record.results.iter().filter(is_here).filter(move |row| !is_control(row))
     }
 
-    /// Whether the sets that make some rows of this point narrow cost least for each of these rows.
+    /// Whether the sets that decide some rows of this point, or make them narrow, cost least for each
+    /// of these rows.
     fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
         let precision = self.plan.job.precision;
+        let needs = |row: &ResultRow| {
+            let narrow = row.sets_until_narrow(precision)?;
+            let open = row.more_blocks.filter(|_| row.is_open(precision));
+            Some(open.map_or((narrow, 1), |sets| (sets.min(narrow), OPEN_ROW)))
+        };
         let cost = |point: &PlannedPoint| {
-            let rows = self.rows(point, state);
-            let mut sets: Vec<u32> =
-                rows.filter_map(|row| row.sets_until_narrow(precision)).collect();
-            sets.sort_unstable();
+            let mut rows: Vec<(u32, u32)> = self.rows(point, state).filter_map(needs).collect();
+            rows.sort_unstable();
             let took = state.point_times.get(&state.key(self.plan, point)).copied()?;
-            (1..).zip(sets).map(|(rows, sets)| took * sets / rows).min()
+            let mut worth = 0;
+            let each = rows.into_iter().map(|(sets, row)| {
+                worth += row;
+                took * sets.max(1) / worth
+            });
+            each.min()
         };
         let costs = self.plan.points.iter().filter(|point| point.method == Method::Turns);
         cost(point).is_some_and(|own| costs.filter_map(cost).min() == Some(own))

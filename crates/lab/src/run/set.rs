@@ -37,7 +37,7 @@ const UNITS_ENOUGH: u64 = 500;
 /// What precedes the first round of a set takes at most so many turns.
 const RAMP_MAX: u32 = 8;
 /// The callers of a herd are threads that each turn starts anew.
-const HERD_TURN: Duration = Duration::from_millis(40);
+const HERD_TURN: Duration = Duration::from_millis(20);
 /// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
 const LEAD_IN: u32 = 4;
 /// The longest is so many turns; an arm that has not settled by then never does.
@@ -56,8 +56,8 @@ const PROFILED_TURNS: u32 = 10;
 const UNITS_GRACE: u32 = 40;
 /// An arm that does fewer units than the baseline by this factor has a number of its own.
 const SLOWER: u64 = 2;
-/// The planned sets take this part of a budget; the rest goes to the rows that they leave open.
-const PLANNED_SHARE: f64 = 0.7;
+/// The planned sets take this part of a budget; the rest goes to the rows that they leave open or wide.
+const PLANNED_SHARE: f64 = 0.6;
 
 /// What the first set of a group of arms leaves for the sets that follow at the same point.
 #[derive(Clone, Debug)]
