@@ -48,7 +48,7 @@ pub(crate) fn respond(
     }
 }
 
-/// The page of the metrics endpoint.
+/// The pages of the metrics endpoint.
 #[cold]
 fn respond_with_metrics(
     shared: &Shared,
@@ -58,11 +58,15 @@ fn respond_with_metrics(
     overview: &Overview,
 ) -> Answered {
     const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-    if request.target.path() != Some("/metrics") {
-        return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {});
-    }
-    let page = overview.supervised.with_ended(stats::metrics(overview));
-    answer::document(actions, &shared.date, manner, FORMAT, page)
+    const HTML: &str = "text/html; charset=utf-8";
+    let is_proxy = overview.passing.is_some();
+    let (format, page) = match request.target.path() {
+        Some("/metrics") => (FORMAT, overview.supervised.with_ended(stats::metrics(overview))),
+        Some("/status") if is_proxy => (HTML, stats::STATUS_PAGE.to_owned()),
+        Some("/status.json") if is_proxy => ("application/json", stats::status(overview)),
+        _ => return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {}),
+    };
+    answer::document(actions, &shared.date, manner, format, page)
 }
 
 /// OPTIONS, and methods that are not for this server.

@@ -124,7 +124,7 @@ impl Table for Watching {
                     .called("LEVEL"),
             );
         let stats =
-            keys.key("stats", "Serve /metrics for Prometheus at this address").optional(&address());
+            keys.key("stats", "Serve /metrics for Prometheus at this address, and of a proxy /status, a live page").optional(&address());
         let control = keys
             .key("control", "Answer commands (help, show info ...) at this socket")
             .optional(&unix_path());

@@ -213,6 +213,10 @@ pub struct BackendCounts {
     pub ended: Count,
     /// Those that failed by its fault.
     pub failed: Count,
+    /// Those that it has begun to answer.
+    pub answered: Count,
+    /// Microseconds from a connection to the first byte of those answers, together.
+    pub wait_us: Count,
 }
 
 impl BackendCounts {

@@ -330,7 +330,12 @@ impl Upstream {
         way.begin_body(BodyReader::of_response(facts.body, &limits), goes.frame);
         (exchange.has_answer, exchange.is_last) = (true, goes.is_last);
         exchange.status = code;
+        let times = exchange.times;
+        let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
         let backend = shared.links.get(self.link).backend;
+        let counts = &shared.proxied.backends()[backend];
+        counts.answered.add(1);
+        counts.wait_us.add(waited.unwrap_or_default().as_micros() as u64);
         shared.backend_answered(backend);
         self.keep_alive = facts.keep_alive && facts.body != ResponseBody::UntilClose;
         Ok(facts.head_len)

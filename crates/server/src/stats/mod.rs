@@ -8,6 +8,7 @@ mod control;
 mod ended;
 mod metrics;
 mod servers;
+mod status;
 mod supervised;
 
 use std::fmt;
@@ -24,6 +25,7 @@ pub use control::{ControlSession, ControlShared};
 pub use ended::Ended;
 pub use metrics::metrics;
 pub use servers::{pools, servers, set_server};
+pub use status::{STATUS_PAGE, status};
 pub use supervised::Supervised;
 
 /// What can be read of one loop while it runs.

@@ -11,6 +11,7 @@
 //! | `leaving` | clients that leave while their request is under way |
 //! | `pool` | connections that threads share, and requests that wait for one |
 //! | `takeovers` | what sharing connections costs: counts of the poller |
+//! | `status` | the live page and its figures |
 //! | `streams` | TCP mode: bytes, ends and cuts both ways |
 //! | `encrypted`, `encrypted_backends` | TLS from clients, and to backends |
 //! | `identity` | certificates, and both ends of TLS |
@@ -32,5 +33,6 @@ mod identity;
 mod leaving;
 mod pool;
 mod stage;
+mod status;
 mod streams;
 mod takeovers;
