@@ -8,7 +8,7 @@ use std::time::Instant;
 use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Sockets};
 
 use super::backends::Backend;
-use super::config::{ProxyConfig, ProxyLimits};
+use super::config::{Mode, ProxyConfig, ProxyLimits};
 use super::counters::ProxyCounters;
 use super::passing::Passing;
 use super::session::ProxySession;
@@ -69,8 +69,9 @@ impl Server {
         let connections_max = connections_max(config);
         let remedy = format!(
             "raise --max-connections, now {connections_max}, and the descriptor limit of {} (ulimit \
-             -Hn, LimitNOFILE=), of which each needs two",
-            limit()
+             -Hn, LimitNOFILE=), of which each needs {}",
+            limit(),
+            if config.loops.threads > 1 { 3 } else { 2 },
         );
         let parts = Parts {
             overview: overview(config, &group, driver, (&backends, passing), &counters),
@@ -86,13 +87,22 @@ impl Server {
     }
 }
 
-/// Client connections that so many descriptors allow: each may need one to a backend.
-fn connections_within(descriptors: u64) -> u64 {
-    (descriptors - KEPT.min(descriptors / 2)) / 2
+/// Client connections that so many descriptors allow.
+///
+/// Connections to backends are as many at most as those of clients: with a request, kept without one, or
+/// for a check. One that threads share has a descriptor more. A pipe of TCP mode has two; pipes have at
+/// most half of what there is, as bytes go through buffers where none can be opened.
+fn connections_within(descriptors: u64, config: &ProxyConfig) -> u64 {
+    let is_shared = config.loops.threads > 1;
+    let is_stream = config.frontends.iter().any(|front| front.mode == Mode::Tcp);
+    let pipes = if is_stream { 2 * config.limits.pipes_max as u64 } else { 0 };
+    let own = KEPT.min(descriptors / 2);
+    let left = descriptors - own;
+    (left - pipes.min(left / 2)) / if is_shared { 3 } else { 2 }
 }
 
 pub(super) fn connections_max(config: &ProxyConfig) -> u32 {
-    let allowed = || connections_within(limit()).clamp(1, CONNECTIONS_DEFAULT);
+    let allowed = || connections_within(limit(), config).clamp(1, CONNECTIONS_DEFAULT);
     config.limits.connections_max.unwrap_or_else(|| u32::try_from(allowed()).expect("clamped"))
 }
 
@@ -218,6 +228,30 @@ fn banner(
         n => format!("{n} threads, {}", config.loops.listeners),
     };
     let first = format!("{} to {} ({driver}, {threads})", urls.join(" "), backends.join(" "));
-    let few = shortage(connections_max(config).into(), connections_within(limit()));
+    let few = shortage(connections_max(config).into(), connections_within(limit(), config));
     std::iter::once(first).chain(refused.iter().cloned()).chain(few).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_planned_for_what_threads_share_and_for_pipes() {
+        let read = |text: &str| -> ProxyConfig {
+            let text = format!("{text}\n[[server]]\naddress = \"127.0.0.1:1\"");
+            pollux_settings::Given::from_toml(&text, "test").read().expect("right")
+        };
+        for (text, limit, clients) in [
+            ("threads = 1", 20_000, 9_872),
+            ("threads = 1", 30, 7),
+            ("threads = 4", 20_000, 6_581),
+            ("threads = 1\nmode = \"tcp\"", 20_000, 8_848),
+            ("threads = 1\nmode = \"tcp\"\npipes_max = 0", 20_000, 9_872),
+            // Pipes that would not fit leave half to connections.
+            ("threads = 1\nmode = \"tcp\"\npipes_max = 65536", 20_000, 4_936),
+        ] {
+            assert_eq!(connections_within(limit, &read(text)), clients, "{text}");
+        }
+    }
 }
