@@ -3,16 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::time::Duration;
 
-use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener};
+use pollux_engine::{Counter, ListenAddress};
 use pollux_poller::Mechanism;
-use pollux_server::config::LogLevel;
-use pollux_server::proxy::{
-    Passing, ProxyConfig, ProxyCounter, ProxyCounters, ProxySession, ProxyShared, backends_of,
-};
-use pollux_server::{Logs, ServerCounters};
+use pollux_server::proxy::{Passing, ProxyConfig, ProxyCounter, backends_of};
+
+use crate::by_hand::OneLoop;
 
 const CONNECTIONS: usize = 20;
 const ROUNDS: usize = 500;
@@ -24,9 +20,7 @@ const CTL_MAX: u64 = 66;
 const WAITS_MAX: u64 = 2_644;
 
 struct Scene {
-    event_loop: EventLoop<ProxySession>,
-    proxied: Arc<ProxyCounters>,
-    clients: Vec<TcpStream>,
+    one: OneLoop,
     backend: TcpListener,
     upstreams: Vec<TcpStream>,
 }
@@ -36,44 +30,15 @@ impl Scene {
         let backend = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let to = ListenAddress::Tcp(backend.local_addr().expect("bound"));
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
-        let config = ProxyConfig::new(vec![any.clone()], vec![to]);
-        let proxied = Arc::new(ProxyCounters::new(1));
-        let logs = Logs::new(LogLevel::Error);
-        let counters = Arc::<ServerCounters>::default();
-        let shared = {
-            let backends = backends_of(&config);
-            let passing = Passing::new(&config, backends);
-            ProxyShared::new(0, &config, &[], passing, counters, Arc::clone(&proxied), &logs)
-        };
-        let shared = shared.expect("no log is opened");
-        let driver = Driver::Readiness(mechanism);
-        let limits = Limits { connects_max: Some(1000), ..Limits::default() };
-        let mut event_loop = EventLoop::open(driver, shared, limits).expect("epoll is there");
-        let listener = Listener::open(&any, false).expect("a free port");
-        let ListenAddress::Tcp(front) = listener.address().clone() else { panic!("TCP") };
-        event_loop.listen(listener, false);
-        let connect = |_| {
-            let client = TcpStream::connect(front).expect("connected");
-            client.set_read_timeout(Some(crate::stage::PATIENCE)).expect("set");
-            client.set_nodelay(true).expect("set");
-            client
-        };
-        let clients = (0..CONNECTIONS).map(connect).collect();
-        Self { event_loop, proxied, clients, backend, upstreams: Vec::new() }
-    }
-
-    /// Turns until that many bytes more were sent.
-    fn turn_until_sent(&mut self, sends: u64) {
-        let counters = self.event_loop.counters();
-        let end = counters.value(Counter::Sends) + sends;
-        while counters.value(Counter::Sends) < end {
-            self.event_loop.turn(Some(Duration::from_secs(30))).expect("turned");
-        }
+        let config = ProxyConfig::new(vec![any], vec![to]);
+        let passing = Passing::new(&config, backends_of(&config));
+        let one = OneLoop::open(0, &config, &passing, mechanism, CONNECTIONS);
+        Self { one, backend, upstreams: Vec::new() }
     }
 
     fn round(&mut self) {
-        self.clients.iter_mut().for_each(|client| client.write_all(REQUEST).expect("taken"));
-        self.turn_until_sent(CONNECTIONS as u64);
+        self.one.clients.iter_mut().for_each(|client| client.write_all(REQUEST).expect("taken"));
+        self.one.turn_until_sent(CONNECTIONS);
         while self.upstreams.len() < CONNECTIONS {
             let (upstream, _) = self.backend.accept().expect("accepted");
             upstream.set_nodelay(true).expect("set");
@@ -85,8 +50,8 @@ impl Scene {
             assert!(seen[..len].ends_with(b"\r\n\r\n"));
             upstream.write_all(ANSWER).expect("taken");
         }
-        self.turn_until_sent(CONNECTIONS as u64);
-        for client in &mut self.clients {
+        self.one.turn_until_sent(CONNECTIONS);
+        for client in &mut self.one.clients {
             let mut seen = [0; 1024];
             let len = client.read(&mut seen).expect("an answer");
             assert!(seen[..len].ends_with(b"\r\n\r\nhi"));
@@ -103,18 +68,18 @@ fn ten_thousand_requests_over_twenty_connections_cost_few_calls_of_the_poller() 
     {
         let mut scene = Scene::open(mechanism);
         (0..ROUNDS).for_each(|_| scene.round());
-        let poller = scene.event_loop.poller_counters().expect("it has a poller").snapshot();
+        let poller = scene.one.event_loop.poller_counters().expect("it has a poller").snapshot();
         let calls = poller.updates_sent;
         let shown = format!("{mechanism}: {calls} changes, {} waits: {poller:?}", poller.waits);
         println!("{mechanism}: {calls} changes, {} waits", poller.waits);
         assert!(calls <= ctl_max, "{shown}");
         assert!(poller.waits <= WAITS_MAX, "{shown}");
-        assert_eq!(scene.proxied.value(ProxyCounter::Connects), CONNECTIONS as u64);
+        assert_eq!(scene.one.proxied.value(ProxyCounter::Connects), CONNECTIONS as u64);
         let reuses = (CONNECTIONS * (ROUNDS - 1)) as u64;
-        assert_eq!(scene.proxied.value(ProxyCounter::Reuses), reuses);
-        let (exchanges, links) = scene.event_loop.shared().open();
+        assert_eq!(scene.one.proxied.value(ProxyCounter::Reuses), reuses);
+        let (exchanges, links) = scene.one.event_loop.shared().open();
         assert_eq!((exchanges, links), (0, CONNECTIONS));
-        assert_eq!(scene.event_loop.shared().idle(0), CONNECTIONS);
+        assert_eq!(scene.one.event_loop.shared().idle(0), CONNECTIONS);
     }
 }
 
@@ -126,8 +91,8 @@ fn updates_are_few_among_requests_and_calls_few_among_updates_that_plain_readine
     const REQUESTS: u64 = ROUNDS * CONNECTIONS as u64;
     let mut scene = Scene::open(Mechanism::Epoll);
     (0..ROUNDS).for_each(|_| scene.round());
-    let asked = scene.event_loop.counters().value(Counter::UpdatesAsked);
-    let poller = scene.event_loop.poller_counters().expect("it has a poller").snapshot();
+    let asked = scene.one.event_loop.counters().value(Counter::UpdatesAsked);
+    let poller = scene.one.event_loop.poller_counters().expect("it has a poller").snapshot();
     let calls = poller.updates_sent;
     println!("{REQUESTS} requests: {asked} updates asked for, {calls} changes");
     assert!(asked * 1000 <= REQUESTS * 19, "{asked} updates for {REQUESTS} requests");

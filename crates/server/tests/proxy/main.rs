@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds the proxy to |
 //! |---|---|
+//! | `by_hand` | one loop of a proxy, turned by hand |
 //! | `stage` | starts proxies, scripted backends and clients |
 //! | `heads` | what is written anew: a table of requests and answers, byte for byte |
 //! | `faults` | hostile clients and hostile backends: a table of what the client gets |
@@ -23,6 +24,7 @@
 
 mod announced;
 mod backends;
+mod by_hand;
 mod economy;
 mod encrypted;
 mod encrypted_backends;

@@ -3,16 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Counter, Driver, EventLoop, Limits, ListenAddress, Listener};
+use pollux_engine::ListenAddress;
 use pollux_poller::Mechanism;
-use pollux_server::config::LogLevel;
-use pollux_server::proxy::{
-    Passing, ProxyConfig, ProxyCounter, ProxyCounters, ProxySession, ProxyShared, backends_of,
-};
-use pollux_server::{Logs, ServerCounters};
+use pollux_server::proxy::{Passing, ProxyConfig, ProxyCounter, backends_of};
+
+use crate::by_hand::OneLoop;
 
 /// Connections to the backend, and clients of each loop.
 const CONNECTIONS: usize = 8;
@@ -20,24 +17,8 @@ const ROUNDS: u64 = 50;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
-struct OneLoop {
-    event_loop: EventLoop<ProxySession>,
-    proxied: Arc<ProxyCounters>,
-    clients: Vec<TcpStream>,
-}
-
-impl OneLoop {
-    fn turn_until_sent(&mut self, sends: usize) {
-        let counters = self.event_loop.counters();
-        let end = counters.value(Counter::Sends) + sends as u64;
-        while counters.value(Counter::Sends) < end {
-            self.event_loop.turn(Some(Duration::from_secs(30))).expect("turned");
-        }
-    }
-
-    fn changes(&self) -> u64 {
-        self.event_loop.poller_counters().expect("it has a poller").snapshot().updates_sent
-    }
+fn changes(of: &OneLoop) -> u64 {
+    of.event_loop.poller_counters().expect("it has a poller").snapshot().updates_sent
 }
 
 struct Scene {
@@ -51,33 +32,12 @@ impl Scene {
         let backend = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let to = ListenAddress::Tcp(backend.local_addr().expect("bound"));
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("an address"));
-        let mut config = ProxyConfig::new(vec![any.clone()], vec![to]);
+        let mut config = ProxyConfig::new(vec![any], vec![to]);
         (config.loops.threads, config.lets_go_at_once) = (2, lets_go_at_once);
         config.groups[0].servers[0].connections_max = Some(CONNECTIONS as u32);
         let passing = Passing::new(&config, backends_of(&config));
-        let logs = Logs::new(LogLevel::Error);
-        let open = |index| {
-            let proxied = Arc::new(ProxyCounters::new(1));
-            let counters = Arc::<ServerCounters>::default();
-            let (passing, kept) = (Arc::clone(&passing), Arc::clone(&proxied));
-            let shared = ProxyShared::new(index, &config, &[], passing, counters, kept, &logs);
-            let shared = shared.expect("no log is opened");
-            let limits = Limits { connects_max: Some(1000), ..Limits::default() };
-            let driver = Driver::Readiness(mechanism);
-            let mut event_loop = EventLoop::open(driver, shared, limits).expect("epoll is there");
-            let listener = Listener::open(&any, false).expect("a free port");
-            let ListenAddress::Tcp(front) = listener.address().clone() else { panic!("TCP") };
-            event_loop.listen(listener, false);
-            let connect = |_| {
-                let client = TcpStream::connect(front).expect("connected");
-                client.set_read_timeout(Some(crate::stage::PATIENCE)).expect("set");
-                client.set_nodelay(true).expect("set");
-                client
-            };
-            let clients = (0..CONNECTIONS).map(connect).collect();
-            OneLoop { event_loop, proxied, clients }
-        };
-        let loops = [0, 1].map(open);
+        let loops =
+            [0, 1].map(|index| OneLoop::open(index, &config, &passing, mechanism, CONNECTIONS));
         Self { loops, backend, upstreams: Vec::new() }
     }
 
@@ -121,7 +81,7 @@ fn takeovers_need_fewer_calls_of_the_poller_when_letting_go_is_put_off() {
             assert_eq!(scene.count(ProxyCounter::Connects), CONNECTIONS as u64, "{mechanism}");
             let taken = scene.count(ProxyCounter::TakenOver);
             assert_eq!(taken, (ROUNDS - 1) * CONNECTIONS as u64, "{mechanism}");
-            scene.loops.iter().map(OneLoop::changes).sum::<u64>()
+            scene.loops.iter().map(changes).sum::<u64>()
         });
         println!("{mechanism}: {deferred} changes with deferral, {at_once} without");
         assert!(deferred * 100 <= at_once * 75, "{mechanism}: {deferred} and {at_once}");
