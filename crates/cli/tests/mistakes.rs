@@ -51,10 +51,10 @@ fn wrong_values_say_what_was_expected_in_one_line() {
             "load --as wkr http://h/",
             "--as wkr: no such program; expected ab, wrk, httperf; did you mean \"wrk\"?",
         ),
-        ("lab seed 7", "SEED 7: no such seed; expected 0, 1, 2, 4"),
+        ("lab seed 7", "SEED 7: no such seed; expected 0, 1, 2, 3, 4"),
         (
             "lab axes htp",
-            "EXPERIMENT htp: no such experiment; expected streams, pipes, chain, http, proxy, herd; did you \
+            "EXPERIMENT htp: no such experiment; expected streams, pipes, chain, http, proxy, poller, herd; did you \
              mean \"http\"?",
         ),
         ("pool start --id x", "--id x: expected a whole number from 0 to 4,294,967,295"),
@@ -260,7 +260,7 @@ fn bash_completes_mechanisms_jobs_and_seeds() {
         ("pollux serve --poller ur", &["uring-poll", "uring"]),
         ("pollux load --poller se", &["select"]),
         ("pollux lab run st", &["streams"]),
-        ("pollux lab plan see", &["seed0", "seed1", "seed2", "seed4"]),
+        ("pollux lab plan see", &["seed0", "seed1", "seed2", "seed3", "seed4"]),
         ("pollux lab --only dea", &["dead"]),
         ("pollux lab run http --arm ngi", &["nginx"]),
         ("pollux lab run streams --transport t", &["tcp"]),
@@ -271,7 +271,7 @@ fn bash_completes_mechanisms_jobs_and_seeds() {
         assert_eq!(completed(line), expected, "{line}");
     }
     let seeds = completed("pollux lab seed ");
-    for seed in ["0", "1", "2", "4"] {
+    for seed in ["0", "1", "2", "3", "4"] {
         assert!(seeds.iter().any(|offered| offered == seed), "{seed} in {seeds:?}");
     }
 }

@@ -14,7 +14,8 @@ pub(super) fn of(path: &str) -> &'static [Section] {
         "pollux lab seed" => &[
             Examples(
                 "pollux lab seed 0 --blocks 1 --runtime 5s\n\
-                 pollux lab seed 1 --only dead",
+                 pollux lab seed 1 --only dead\n\
+                 pollux lab seed 3 --only registrations,takeovers",
             ),
             SEE_AXES,
             LAB_SIGNALS,

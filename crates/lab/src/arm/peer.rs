@@ -51,6 +51,8 @@ pub enum Peer {
     Mio,
     /// The Rust library polling.
     Polling,
+    /// Pollux itself without the behaviour that a check is about.
+    EpollPlain,
     /// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
     Pool,
     /// The same by one switch with plain epoll.
@@ -84,7 +86,7 @@ impl Peer {
             Self::Libuv => Some("libuv1-dev"),
             Self::Libevent => Some("libevent-dev"),
             Self::RawEpoll | Self::RawUring | Self::RawC => None,
-            Self::Mio | Self::Polling | Self::Pool | Self::PoolEpoll => None,
+            Self::Mio | Self::Polling | Self::EpollPlain | Self::Pool | Self::PoolEpoll => None,
         }
     }
 }

@@ -8,6 +8,7 @@ mod contract;
 pub mod herd;
 pub(crate) mod http;
 mod pipes;
+mod poller;
 mod proxy;
 mod streams;
 
@@ -19,8 +20,15 @@ pub(crate) use http::{missing_generator, running_fault};
 use crate::axis::Axis;
 
 /// Every experiment, in the order of lists.
-pub const ALL: [&dyn Experiment; 6] =
-    [&streams::Streams, &pipes::Pipes, &chain::Chain, &http::Http, &proxy::Proxy, &herd::Herd];
+pub const ALL: [&dyn Experiment; 7] = [
+    &streams::Streams,
+    &pipes::Pipes,
+    &chain::Chain,
+    &http::Http,
+    &proxy::Proxy,
+    &poller::Poller,
+    &herd::Herd,
+];
 
 /// What the plan adds to the axes of a point whose server takes several processes: their number.
 pub const PROCESSES: &str = "processes";

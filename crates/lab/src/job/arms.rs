@@ -449,7 +449,10 @@ mod tests {
         assert_eq!(names(&of(&asked, known("streams"))), ["epoll", "uring"]);
         assert_eq!(stranger(&asked, &[known("chain"), known("http")]), None);
         let (name, what) = stranger(&asked, &[known("chain")]).expect("nginx is no library");
-        assert_eq!((&*name, &*what), ("nginx", "no arm of chain; it belongs to http, proxy"));
+        assert_eq!(
+            (&*name, &*what),
+            ("nginx", "no arm of chain; it belongs to http, proxy, poller")
+        );
     }
 
     #[test]

@@ -64,6 +64,11 @@ const BUILTINS: &[Builtin] = &[
         include_str!("../../../../jobs/seed2.toml"),
     ),
     job(
+        "seed3",
+        "HAProxy's poller history to 2022: each behaviour as a count, with and without it",
+        include_str!("../../../../jobs/seed3.toml"),
+    ),
+    job(
         "herd",
         "1 to 250 workers on one queue, socket, eventfd or pipe: what does a wake-up cost?",
         include_str!("../../../../jobs/herd.toml"),

@@ -33,7 +33,8 @@ fn refused(driver: Driver) -> Option<String> {
 
 fn missing_peer(peer: Peer) -> Option<String> {
     match peer {
-        Peer::RawEpoll | Peer::Mio | Peer::Polling | Peer::Pool | Peer::PoolEpoll => None,
+        Peer::RawEpoll | Peer::Mio | Peer::Polling => None,
+        Peer::EpollPlain | Peer::Pool | Peer::PoolEpoll => None,
         Peer::RawC => programs::missing("cc", "gcc"),
         Peer::RawUring => refused(Driver::Completion),
         Peer::Nginx | Peer::Haproxy | Peer::H2o | Peer::Lighttpd => {

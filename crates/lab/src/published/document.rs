@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::agree::Trend;
+use super::checks::Check;
+use crate::experiments;
 
 /// Every document.
 static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
@@ -16,10 +18,11 @@ static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     FILES.into_iter().map(read).collect()
 });
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     include_str!("seed0.toml"),
     include_str!("seed1.toml"),
     include_str!("seed2.toml"),
+    include_str!("seed3.toml"),
     include_str!("seed4.toml"),
 ];
 
@@ -49,6 +52,9 @@ pub(crate) struct Document {
     pub(super) settings: Vec<Setting>,
     /// What it published.
     pub(crate) series: Vec<Series>,
+    /// What must hold, row by row.
+    #[serde(default, rename = "check")]
+    pub(crate) checks: Vec<Check>,
 }
 
 /// One line of how something was measured.
@@ -146,6 +152,12 @@ impl Document {
         &DOCUMENTS
     }
 
+    /// The axis that tells the points of its experiment apart.
+    pub(super) fn first_axis(&self) -> &'static str {
+        let experiment = experiments::by_name(&self.experiment);
+        experiment.map_or("", |experiment| experiment.axes()[0].name)
+    }
+
     /// Reads a file; the mistake is in words.
     fn read(text: &str) -> Result<Self, String> {
         let mut document: Self = toml::from_str(text).map_err(|error| error.to_string())?;
@@ -189,7 +201,6 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments;
 
     #[test]
     fn every_place_is_one_that_its_experiment_can_have() {

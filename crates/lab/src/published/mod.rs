@@ -11,12 +11,14 @@ use crate::stats::median;
 
 pub(crate) mod agree;
 mod bound;
+pub(crate) mod checks;
 mod document;
 mod place;
 #[cfg(test)]
 mod tests;
 
 use agree::{Agreement, Judgement};
+use checks::{Check, Outcome};
 pub(crate) use document::{Document, Series};
 use document::{Figure, Here, Place, Setting};
 use place::{Places, is_by_the_generator};
@@ -30,6 +32,8 @@ pub(crate) struct Beside {
     pub(crate) settings: Vec<(&'static str, &'static str, String)>,
     /// Its series, with ours.
     pub(crate) series: Vec<BesideSeries>,
+    /// What must hold, with what became of it.
+    pub(crate) checks: Vec<(&'static Check, Outcome)>,
 }
 
 /// A series beside ours.
@@ -60,6 +64,7 @@ pub(crate) fn beside(record: &Record) -> Option<Beside> {
         document,
         settings: settings.map(|line| (&*line.name, &*line.theirs, here(line, record))).collect(),
         series,
+        checks: document.checks.iter().map(|one| (one, one.outcome(document, record))).collect(),
     })
 }
 
@@ -84,10 +89,17 @@ impl Beside {
         let words = counted.iter().filter(|(count, _)| *count > 0);
         let words: Vec<_> = words.map(|(count, what)| format!("{what} {count}")).collect();
         let verb = if agree == 1 { "comes" } else { "come" };
+        let mut reason = words.join(", ");
+        let hold = |is: fn(&Outcome) -> bool| self.checks.iter().filter(|(_, one)| is(one)).count();
+        let met = hold(|one| matches!(one, Outcome::Met(_)));
+        let measured = met + hold(|one| matches!(one, Outcome::Missed(_)));
+        if measured > 0 {
+            reason += &format!("; {met} of {measured} behaviours hold that were measured");
+        }
         Answer {
             load: format!("Beside {}", self.document.title),
             choice: format!("{agree} of {all} published series {verb} back"),
-            reason: words.join(", "),
+            reason,
         }
     }
 }

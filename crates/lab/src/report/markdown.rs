@@ -82,7 +82,11 @@ fn beside_the_seed(out: &mut String, record: &Record) {
     let Some(beside) = published::beside(record) else { return };
     let (number, title) = (beside.document.number, escape(&beside.document.title));
     let _ = writeln!(out, "### Beside seed {number}: {title}\n\n{}\n", seed::summary(&beside));
-    *out += &(seed::overview(&beside).markdown() + &seed::settings(&beside).markdown());
+    *out += &seed::overview(&beside).markdown();
+    if !beside.checks.is_empty() {
+        *out += &seed::checks(&beside).markdown();
+    }
+    *out += &seed::settings(&beside).markdown();
     for remark in seed::gaps(&beside).iter().chain(&beside.document.remarks) {
         let _ = writeln!(out, "- {}", escape(remark));
     }

@@ -114,6 +114,11 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
 
 fn haproxy(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> String {
     let (connections, body) = (connections(load), files.body.display());
+    // By default it keeps idle connections to servers only while few of its descriptors are in use.
+    let pool = match behind {
+        Some(_) => "  tune.pool-high-fd-ratio 100\n  tune.pool-low-fd-ratio 100\n",
+        None => "",
+    };
     let answer = match behind {
         Some(behind) => {
             let log = match load.is_logged {
@@ -127,7 +132,7 @@ fn haproxy(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -
         None => format!("http-request return status 200 content-type text/plain file {body}\n"),
     };
     format!(
-        "global\n  nbthread 1\n  maxconn {connections}\n  no strict-limits\n\
+        "global\n  nbthread 1\n  maxconn {connections}\n  no strict-limits\n{pool}\
          defaults\n  mode http\n  timeout connect 5s\n  timeout client {FOR_EVER_S}s\n  \
          timeout server {FOR_EVER_S}s\n  timeout http-request {FOR_EVER_S}s\n  \
          timeout http-keep-alive {FOR_EVER_S}s\n\

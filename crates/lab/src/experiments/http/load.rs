@@ -26,6 +26,12 @@ pub(super) struct Load {
     pub(super) path: String,
     /// Whether a line of each answer is written to a log.
     pub(super) is_logged: bool,
+    /// Threads of the measured side.
+    pub(super) threads: usize,
+    /// More options of a proxy of pollux.
+    pub(super) options: Vec<String>,
+    /// Whether the server behind a proxy closes each connection behind its answer.
+    pub(super) is_closed_behind: bool,
     /// Server processes that share the port.
     pub(super) processes: usize,
     /// What makes the load.
@@ -46,6 +52,9 @@ impl Load {
             reply_bytes: spec.count("reply_bytes"),
             path: spec.axes.word("path").unwrap_or("/").to_owned(),
             is_logged: spec.axes.is_on("log"),
+            threads: 1,
+            options: Vec::new(),
+            is_closed_behind: false,
             processes: count(PROCESSES, 1),
             generator: spec.axes.word("generator").map_or(Ok(Generator::Pollux), generator)?,
         })

@@ -17,6 +17,7 @@ use crate::turns;
 
 mod ab;
 mod config;
+mod counted;
 mod crowd;
 mod experiment;
 mod foreign;
@@ -30,6 +31,7 @@ mod subject;
 mod times;
 mod wrk;
 
+pub(crate) use counted::{Calls, Traffic};
 use experiment::is_split;
 pub(crate) use experiment::{CONNECTIONS, Http, KEEPALIVE, REPLY_BYTES};
 pub use generators::Generator;

@@ -340,6 +340,9 @@ mod tests {
             processes: 1,
             role: Role::Answers,
             is_logged: false,
+            threads: 1,
+            options: Vec::new(),
+            is_closed_behind: false,
             generator: Generator::Pollux,
         };
         let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };

@@ -105,14 +105,12 @@ fn start(
     }
     match spec.arm.peer() {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
-        Some(floor @ (Peer::RawEpoll | Peer::RawUring)) => {
-            let mut command = Command::new(itself()?);
-            command.args(["lab", "floor", floor.name(), "--listen", &ends.listen.to_string()]);
-            command.args(["--reply", &load.reply_bytes.to_string()]);
+        Some(peer @ (Peer::RawEpoll | Peer::RawUring)) => {
+            let mut command = floor(peer, ends.listen, load)?;
             if !load.is_kept_alive {
                 command.arg("--close");
             }
-            Ok(Start { name: floor.to_string(), command, address: None })
+            Ok(Start { name: peer.to_string(), command, address: None })
         }
         Some(peer) if load.processes > 1 => {
             Err(MeasureError::Spec(format!("{peer} in several processes")))
@@ -125,11 +123,24 @@ fn start(
 /// every kernel.
 pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), MeasureError> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut command = serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load);
+    let mut command = match load.is_closed_behind {
+        false => serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load),
+        true => floor(Peer::RawEpoll, any, load)?,
+    };
+    if load.is_closed_behind {
+        command.arg("--close");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut process = Program::start("the server behind the proxy", command)?;
     let (address, _) = announced(&mut process)?;
     Ok((process, address))
+}
+
+fn floor(peer: Peer, listen: SocketAddr, load: &Load) -> Result<Command, MeasureError> {
+    let mut command = Command::new(itself()?);
+    command.args(["lab", "floor", peer.name(), "--listen", &listen.to_string()]);
+    command.args(["--reply", &load.reply_bytes.to_string()]);
+    Ok(command)
 }
 
 fn itself() -> Result<PathBuf, MeasureError> {
@@ -139,7 +150,7 @@ fn itself() -> Result<PathBuf, MeasureError> {
 fn serve(program: &Path, driver: Driver, cpu: usize, listen: SocketAddr, load: &Load) -> Command {
     let mut command = Command::new(program);
     command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
-    on_one_thread(&mut command, driver, cpu, listen);
+    common(&mut command, driver, cpu, listen, load);
     command
 }
 
@@ -154,8 +165,8 @@ fn proxy(
 ) -> Command {
     let mut command = Command::new(program);
     command.arg("proxy").args(["--backend", &behind.to_string()]);
-    on_one_thread(&mut command, driver, cpu, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    command.args(["--upstream-idle-timeout", "1h"]);
+    common(&mut command, driver, cpu, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), load);
+    command.args(["--upstream-idle-timeout", "1h"]).args(&load.options);
     command.args(["--upstream-idle-max", &load.connections.to_string()]);
     if load.is_logged {
         command.arg("--access-log").arg(scratch.join(format!("proxy-{}.log", std::process::id())));
@@ -163,8 +174,9 @@ fn proxy(
     command
 }
 
-fn on_one_thread(command: &mut Command, driver: Driver, cpu: usize, listen: SocketAddr) {
-    command.args(["--listen", &listen.to_string(), "--poller", driver.name(), "--threads", "1"]);
+fn common(command: &mut Command, driver: Driver, cpu: usize, listen: SocketAddr, load: &Load) {
+    command.args(["--listen", &listen.to_string(), "--poller", driver.name()]);
+    command.args(["--threads", &load.threads.to_string()]);
     // As the others are told: no run is longer.
     command.args(["--pin", &cpu.to_string(), "--idle-timeout", "1h"]);
 }

@@ -19,7 +19,7 @@ use crate::measure::RunSpec;
 use crate::turns::{self, Described, Life, Stint, Subject};
 
 /// A turn in which more requests than this share failed is no measurement.
-const FAILED_SHARE_MAX: f64 = 0.001;
+pub(super) const FAILED_SHARE_MAX: f64 = 0.001;
 
 /// A turn before the first one that counts, in which a server of the user shows what it is.
 const TRIAL: Duration = Duration::from_millis(20);
@@ -148,7 +148,7 @@ impl Subject for Served<'_> {
     }
 }
 
-fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
+pub(super) fn generator_failed(error: &pollux_load::LoadError) -> MeasureError {
     MeasureError::Program {
         program: "the load generator".to_owned(),
         what: crate::error::in_words(error),

@@ -34,13 +34,28 @@ impl TimesSocket {
         format!("unix:{}", self.0.display())
     }
 
+    /// The server's counters, each over all its loops.
+    pub(super) fn counters(&self) -> Result<BTreeMap<String, u64>, MeasureError> {
+        let page = self.page().map_err(unread)?;
+        let mut counters = BTreeMap::new();
+        for line in page.lines().filter(|line| line.starts_with("pollux_")) {
+            let (Some((name, _)), Some((_, value))) = (line.split_once('{'), line.rsplit_once(' '))
+            else {
+                continue;
+            };
+            *counters.entry(name.to_owned()).or_default() +=
+                value.parse::<u64>().unwrap_or_default();
+        }
+        Ok(counters)
+    }
+
     /// What the server has timed so far.
     pub(super) fn read(&self) -> Result<Cumulated, MeasureError> {
-        let page = self.page().map_err(|cause| MeasureError::Setup {
-            what: "the server's metrics page".to_owned(),
-            cause,
-        })?;
-        Ok(Cumulated::on(&page))
+        let page = self.page().map_err(unread)?;
+        match fault(&page) {
+            Some(fault) => Err(unread(std::io::Error::other(fault))),
+            None => Ok(Cumulated::on(&page)),
+        }
     }
 
     fn page(&self) -> std::io::Result<String> {
@@ -50,11 +65,12 @@ impl TimesSocket {
         stream.write_all(REQUEST)?;
         let mut page = String::new();
         stream.take(PAGE_BYTES_MAX).read_to_string(&mut page)?;
-        match fault(&page) {
-            Some(fault) => Err(std::io::Error::other(fault)),
-            None => Ok(page),
-        }
+        Ok(page)
     }
+}
+
+fn unread(cause: std::io::Error) -> MeasureError {
+    MeasureError::Setup { what: "the server's metrics page".to_owned(), cause }
 }
 
 /// Why a page can't be believed: no times on it would look like no requests.

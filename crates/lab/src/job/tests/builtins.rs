@@ -38,6 +38,7 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("http", 1000..=1200),
         ("dead", 800..=1000),
         ("seed2", 600..=720),
+        ("seed3", 90..=300),
         ("herd", 340..=450),
         ("seed4", 500..=600),
         // Without a second build.
@@ -149,8 +150,8 @@ fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     assert_eq!(
         error,
         "\"quik\" is no job; expected a path to a .toml file, a built-in job (quick, seed0, \
-         seed1, chain, http, dead, seed2, herd, seed4, version) or an experiment (streams, pipes, chain, \
-         http, proxy, herd); did you mean \"quick\"?"
+         seed1, chain, http, dead, seed2, seed3, herd, seed4, version) or an experiment (streams, pipes, chain, \
+         http, proxy, poller, herd); did you mean \"quick\"?"
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
     assert!(error.starts_with("JOB: no/such/file.toml: No such file"), "{error}");

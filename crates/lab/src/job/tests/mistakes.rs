@@ -157,7 +157,11 @@ fn a_mistake_is_answered_with_its_place_and_what_is_expected() {
             "no_poller = [true]",
             "3:13: no_poller = [true]: this is a list; expected true or false",
         ),
-        (In::Job, "arms = \"nginx\"", "3:8: nginx: no arm of streams; it belongs to http, proxy"),
+        (
+            In::Job,
+            "arms = \"nginx\"",
+            "3:8: nginx: no arm of streams; it belongs to http, proxy, poller",
+        ),
         (
             In::Job,
             "[[job]]\nexperiment = \"streams\"",
@@ -166,13 +170,13 @@ fn a_mistake_is_answered_with_its_place_and_what_is_expected() {
         (
             In::Job,
             "[[job]]\nname = \"other\"",
-            "3:1: [[job]] lacks the key \"experiment\"; expected streams, pipes, chain, http, proxy, herd, such \
+            "3:1: [[job]] lacks the key \"experiment\"; expected streams, pipes, chain, http, proxy, poller, herd, such \
              as \"streams\"",
         ),
         (
             In::Job,
             "[[job]]\nexperiment = \"pipe\"",
-            "4:14: experiment = \"pipe\": no such experiment; expected streams, pipes, chain, http, proxy, herd; \
+            "4:14: experiment = \"pipe\": no such experiment; expected streams, pipes, chain, http, proxy, poller, herd; \
              did you mean \"pipes\"?",
         ),
         (

@@ -7,6 +7,7 @@ use pollux_report::markup::{card, escape, notes, section};
 use pollux_report::{Cell, Table, Tone};
 
 use crate::published::agree::Agreement;
+use crate::published::checks::Outcome;
 use crate::published::{self, Beside, BesideSeries};
 use crate::record::Record;
 use crate::report::number;
@@ -27,7 +28,10 @@ pub(crate) fn seed(record: &Record) -> String {
         settings(&beside).html(),
         notes(&beside.document.remarks)
     );
-    let body = card(&head) + &card(&(overview(&beside).html() + &notes(&gaps(&beside))));
+    let mut body = card(&head) + &card(&(overview(&beside).html() + &notes(&gaps(&beside))));
+    if !beside.checks.is_empty() {
+        body += &card(&format!("<h3>Behaviours</h3>{}", checks(&beside).html()));
+    }
     section("seed", &format!("beside seed {}", beside.document.number), &body)
 }
 
@@ -46,6 +50,29 @@ pub(crate) fn settings(beside: &Beside) -> Table {
     let mut table = Table::new(["", "there", "here"]);
     for (name, theirs, ours) in &beside.settings {
         table.row([Cell::text(name), Cell::text(theirs).wide(), Cell::text(ours).wide()]);
+    }
+    table
+}
+
+/// A line for each behaviour that must show.
+pub(crate) fn checks(beside: &Beside) -> Table {
+    let mut table = Table::new(["row", "behaviour", "required", "here", "outcome"]);
+    for (check, outcome) in &beside.checks {
+        let (figure, words, tone) = match outcome {
+            Outcome::Met(figure) => (number::si(*figure), "holds".to_owned(), Tone::Good),
+            Outcome::Missed(figure) => {
+                (number::si(*figure), "does not hold here".to_owned(), Tone::Bad)
+            }
+            Outcome::Unknown(reason) => ("n/a".to_owned(), reason.clone(), Tone::Open),
+            Outcome::Held(by) => ("–".to_owned(), format!("held by {by}"), Tone::Open),
+        };
+        table.row([
+            Cell::text(&check.row),
+            Cell::text(&check.behaviour).wide(),
+            Cell::text(&check.bound()),
+            Cell::text(&figure),
+            Cell::text(&words).wide().tone(tone),
+        ]);
     }
     table
 }

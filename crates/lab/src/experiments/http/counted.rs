@@ -1,0 +1,171 @@
+//! A proxy of which calls are counted: so many requests through it, and what its threads asked the
+//! kernel for meanwhile.
+//!
+//! The kernel counts by tracepoints, the same for every proxy, from before the first connection of the
+//! load on. Proxies of pollux say what they counted themselves as well.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use pollux_load::Turns;
+use pollux_sys::perf::{Counter, CounterOptions, Event, Scope, Tracepoint, tracepoint_ids};
+
+use super::load::Load;
+use super::server::Server;
+use super::subject::{FAILED_SHARE_MAX, generator_failed};
+use super::times::TimesSocket;
+use super::{Generator, Role, own};
+use crate::error::MeasureError;
+use crate::measure::RunSpec;
+use crate::turns;
+
+/// How long so many requests may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What is counted, and the tracepoints that add up to it. Not every machine has all of them.
+const CALLS: [(&str, &str); 5] = [
+    ("epoll_ctl", "sys_enter_epoll_ctl"),
+    ("epoll_wait", "sys_enter_epoll_wait"),
+    ("epoll_wait", "sys_enter_epoll_pwait"),
+    ("epoll_wait", "sys_enter_epoll_pwait2"),
+    ("connect", "sys_enter_connect"),
+];
+
+/// What goes through a proxy.
+pub(crate) struct Traffic {
+    /// Connections of clients.
+    pub(crate) connections: usize,
+    /// Requests; none leaves the connections idle for `idle`.
+    pub(crate) requests: u64,
+    /// For how long they are idle.
+    pub(crate) idle: Duration,
+    /// Threads of the proxy.
+    pub(crate) threads: usize,
+    /// Options of a proxy of pollux.
+    pub(crate) options: Vec<String>,
+    /// Whether the server behind closes each connection behind its answer.
+    pub(crate) is_closed: bool,
+}
+
+/// What was counted.
+pub(crate) struct Calls {
+    /// Requests that were answered.
+    pub(crate) requests: u64,
+    /// Those that failed.
+    pub(crate) failed: u64,
+    /// How long that took.
+    pub(crate) elapsed: Duration,
+    /// CPU time of the proxy meanwhile.
+    pub(crate) cpu: Duration,
+    /// The mechanism that the proxy says it runs on; only pollux says so.
+    pub(crate) mechanism: Option<String>,
+    /// By the kernel, by name; or why it could not.
+    pub(crate) kernel: Result<BTreeMap<&'static str, u64>, String>,
+    /// By a proxy of pollux, over its loops, by name of the metric; empty of others.
+    pub(crate) own: BTreeMap<String, u64>,
+}
+
+impl Traffic {
+    /// Starts the proxy of `spec`, sends the traffic through it and ends it.
+    ///
+    /// # Errors
+    /// [`MeasureError`] when something can't be started, or a request fails.
+    pub(crate) fn run(
+        &self,
+        spec: &RunSpec,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Calls, MeasureError> {
+        let page = spec.arm.driver().map(|_| TimesSocket::below(&spec.scratch));
+        let load = self.load(page.as_ref());
+        let cpus = turns::cpus()?;
+        let mut server = Server::start(spec, &load, cpus, is_interrupted)?;
+        turns::pin(cpus[1])?;
+        let read = || page.as_ref().map_or(Ok(BTreeMap::new()), TimesSocket::counters);
+        let before = read()?;
+        let counters = Counters::open(&server.threads());
+        let (cpu_before, start) = (server.cpu_time(), Instant::now());
+        let plan = own::plan(&load, &server.asked);
+        let mut opened = plan.and_then(Turns::open).map_err(|error| generator_failed(&error))?;
+        let (mut requests, mut failed) = (0, 0);
+        if self.requests > 0 {
+            let turned = opened.turn(PATIENCE, Some(self.requests));
+            let turned = turned.map_err(|error| generator_failed(&error))?;
+            (requests, failed) = (turned.right, turned.failed);
+            if failed as f64 > requests as f64 * FAILED_SHARE_MAX {
+                return Err(server.failed(&format!("{failed} failures beside {requests} answers")));
+            }
+        }
+        // How an idle proxy sleeps is what is looked at.
+        std::thread::sleep(self.idle);
+        let (cpu, elapsed) = (server.cpu_time().saturating_sub(cpu_before), start.elapsed());
+        let kernel =
+            counters.and_then(|counters| counters.read()).map_err(|error| error.to_string());
+        let mut own = read()?;
+        for (name, count) in &mut own {
+            *count = count.saturating_sub(before.get(name).copied().unwrap_or_default());
+        }
+        drop(opened);
+        server.end(is_interrupted)?;
+        Ok(Calls {
+            requests,
+            failed,
+            elapsed,
+            cpu,
+            mechanism: server.mechanism.clone(),
+            kernel,
+            own,
+        })
+    }
+
+    fn load(&self, page: Option<&TimesSocket>) -> Load {
+        let mut options = self.options.clone();
+        options.extend(page.into_iter().flat_map(|page| ["--stats".to_owned(), page.listen()]));
+        Load {
+            role: Role::PassesOn,
+            connections: self.connections,
+            pipeline: 1,
+            is_kept_alive: true,
+            dead: 0,
+            is_split: false,
+            reply_bytes: 128,
+            path: "/".to_owned(),
+            is_logged: false,
+            threads: self.threads,
+            options,
+            is_closed_behind: self.is_closed,
+            processes: 1,
+            generator: Generator::Pollux,
+        }
+    }
+}
+
+/// Counters of every thread of a proxy.
+struct Counters(Vec<(&'static str, Counter)>);
+
+impl Counters {
+    fn open(threads: &[(u32, u32)]) -> std::io::Result<Self> {
+        let points = CALLS.map(|(_, name)| Tracepoint { group: "syscalls", name });
+        let ids = tracepoint_ids(&points)?;
+        let mut counters = Vec::new();
+        for ((name, _), id) in CALLS.iter().zip(ids) {
+            let Ok(id) = id else { continue };
+            for (_, tid) in threads {
+                let options = CounterOptions { inherits: true, ..CounterOptions::default() };
+                let counter = Counter::open(Event::Tracepoint(id), Scope::Thread(*tid), options)?;
+                counter.enable()?;
+                counters.push((*name, counter));
+            }
+        }
+        match counters.is_empty() {
+            true => Err(std::io::Error::other("this kernel has no tracepoints of system calls")),
+            false => Ok(Self(counters)),
+        }
+    }
+
+    fn read(&self) -> std::io::Result<BTreeMap<&'static str, u64>> {
+        let mut counts = BTreeMap::new();
+        for (name, counter) in &self.0 {
+            *counts.entry(*name).or_default() += counter.read()?.value;
+        }
+        Ok(counts)
+    }
+}

@@ -1,0 +1,374 @@
+//! Checks within the measuring process, on the engine's own table, poller, waker, signals and loop.
+//!
+//! An arm that is a mechanism does as the engine's loops do. `epoll-plain` does what the check is against:
+//! it tells the poller of each wish at once, looks events up by their slot alone, writes for each wake,
+//! or publishes a date in each spin.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pollux_engine::{
+    Actions, CloseCause, Counter, Counters, Driver, EventLoop, FdTable, Limits, Session,
+    SharedDate, Signal, Signals, Watch,
+};
+use pollux_poller::{
+    Events, Interest, Mechanism, Poller, Readiness, Registration, Token, Trigger, Waker,
+};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Signal as Sent, getpid, kill_process};
+
+use super::Tried;
+use crate::error::MeasureError;
+
+const ROUNDS: u64 = 1_000;
+/// Resets, and closes under a batch of events.
+const PEERS: u64 = 200;
+/// Whoever has to close a broken connection comes a turn late, as a task does that is queued.
+const TURNS_UNTIL_CLOSED: u64 = 2;
+const SLEEPS: u64 = 100;
+const WAKES: u64 = 10_000;
+const SIGNALS: u64 = 20_000;
+/// Of a wait that a lost signal does not end.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const SPIN: Duration = Duration::from_millis(300);
+/// Spins that no signal may fall out of step with; less than a wait takes to begin.
+const SPINS_MAX: u64 = 400;
+
+/// A poller, and the table where the engine's loops have one.
+struct Scene {
+    poller: Box<dyn Poller>,
+    table: Option<FdTable<OwnedFd>>,
+    trigger: Trigger,
+    /// Descriptors by slot, where there is no table.
+    plain: Vec<Option<OwnedFd>>,
+    counters: Counters,
+    events: Events,
+}
+
+impl Scene {
+    fn open(mechanism: Option<Mechanism>) -> Result<Self, MeasureError> {
+        let poller = mechanism.unwrap_or(Mechanism::Epoll).open()?;
+        let trigger = mechanism.map_or(Trigger::Level, Mechanism::trigger);
+        let table = mechanism.map(|_| FdTable::new(16));
+        let (plain, events) = (Vec::new(), Events::with_capacity(16));
+        Ok(Self { poller, table, trigger, plain, counters: Counters::default(), events })
+    }
+
+    fn registration(&self) -> Registration {
+        Registration::new(Interest::READABLE | Interest::RDHUP, self.trigger)
+    }
+
+    /// Takes a descriptor in, of which reading is wanted.
+    fn watch(&mut self, fd: OwnedFd) -> Result<Token, MeasureError> {
+        if let Some(table) = &mut self.table {
+            let full = |_| MeasureError::Protocol("a full table".to_owned());
+            let token = table.insert(fd, Watch::Connection(self.trigger)).map_err(full)?;
+            table.want_read(token);
+            return Ok(token);
+        }
+        let free = self.plain.iter().position(Option::is_none).unwrap_or(self.plain.len());
+        let token = Token::new(free as u32, 0);
+        self.poller.add(fd.as_fd(), token, self.registration())?;
+        if free == self.plain.len() {
+            self.plain.push(None);
+        }
+        self.plain[free] = Some(fd);
+        Ok(token)
+    }
+
+    fn close(&mut self, token: Token) -> Result<(), MeasureError> {
+        if let Some(table) = &mut self.table {
+            drop(table.remove(token, &mut *self.poller)?);
+        } else if let Some(fd) = self.plain[token.slot() as usize].take() {
+            self.poller.forget(fd.as_fd())?;
+        }
+        Ok(())
+    }
+
+    fn wants(&mut self, token: Token, is_wanted: bool) -> Result<(), MeasureError> {
+        let how = self.registration();
+        match (&mut self.table, &self.plain.get(token.slot() as usize)) {
+            (Some(table), _) if is_wanted => {
+                table.want_read(token);
+            }
+            (Some(table), _) => table.stop_read(token),
+            (None, Some(Some(fd))) if is_wanted => self.poller.add(fd.as_fd(), token, how)?,
+            (None, Some(Some(fd))) => self.poller.delete(fd.as_fd())?,
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    /// A turn's wait, before which the kernel is told; whom each event is handed to.
+    fn turn(&mut self) -> Result<Vec<(Token, Readiness)>, MeasureError> {
+        if let Some(table) = &mut self.table {
+            table.apply(&mut *self.poller, &self.counters, &mut Vec::new());
+        }
+        self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
+        Ok(self.events.iter().map(|event| (event.token, event.readiness)).collect())
+    }
+
+    /// Whether an event is for a descriptor that there is.
+    fn is_handed_out(&mut self, token: Token, readiness: Readiness) -> bool {
+        match &mut self.table {
+            Some(table) => table.reported(token, readiness).is_some(),
+            None => self.plain[token.slot() as usize].is_some(),
+        }
+    }
+
+    fn changes(&self) -> u64 {
+        self.poller.counters().snapshot().updates_sent
+    }
+}
+
+fn pair() -> Result<(OwnedFd, UnixStream), MeasureError> {
+    let pair = UnixStream::pair().and_then(|(ours, theirs)| {
+        ours.set_nonblocking(true)?;
+        Ok((ours.into(), theirs))
+    });
+    pair.map_err(|cause| MeasureError::Io { call: "socketpair", cause })
+}
+
+/// Reading is wanted, not wanted and wanted again within each turn.
+pub(super) fn deferral(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
+    let mut scene = Scene::open(mechanism)?;
+    let (ours, _theirs) = pair()?;
+    let before = scene.changes();
+    let token = scene.watch(ours)?;
+    for _ in 0..ROUNDS {
+        for is_wanted in [false, true] {
+            scene.wants(token, is_wanted)?;
+        }
+        scene.turn()?;
+    }
+    let asked = ("wishes", (2 * ROUNDS + 1) as f64);
+    Ok(Tried::of((scene.changes() - before) as f64, 2 * ROUNDS, [asked]))
+}
+
+/// A peer answers and resets, as in the seed's trace; its data is read at once, and whoever has to
+/// close the connection comes a turn late.
+pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
+    let io = |call| move |cause| MeasureError::Io { call, cause };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;
+    let address = listener.local_addr().map_err(io("getsockname"))?;
+    let mut scene = Scene::open(mechanism)?;
+    let (mut told, mut read) = (0, 0);
+    for _ in 0..PEERS {
+        let ours = TcpStream::connect(address).map_err(io("connect"))?;
+        let (mut peer, _) = listener.accept().map_err(io("accept"))?;
+        let mut reader = ours.try_clone().map_err(io("fcntl"))?;
+        let token = scene.watch(ours.into())?;
+        scene.turn()?;
+        peer.write_all(b"an answer").map_err(io("write"))?;
+        let at_once = rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO));
+        at_once.map_err(MeasureError::io("setsockopt"))?;
+        drop(peer);
+        for _ in 0..=TURNS_UNTIL_CLOSED {
+            for (token, readiness) in scene.turn()? {
+                told += u64::from(readiness.contains(Readiness::ERROR));
+                if scene.is_handed_out(token, readiness) {
+                    read += u64::from(matches!(reader.read(&mut [0; 64]), Ok(1..)));
+                }
+            }
+        }
+        scene.close(token)?;
+    }
+    let read = ("answers_read", read as f64);
+    Ok(Tried::of(told as f64 / PEERS as f64, PEERS, [read]))
+}
+
+/// Of two descriptors in one batch the first one's handler closes the other, and opens one more, which
+/// gets its number.
+pub(super) fn stale(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
+    let mut scene = Scene::open(mechanism)?;
+    let mut handed = 0;
+    for _ in 0..PEERS {
+        let (one, mut one_peer) = pair()?;
+        let (other, mut other_peer) = pair()?;
+        let tokens = [scene.watch(one)?, scene.watch(other)?];
+        scene.turn()?;
+        for peer in [&mut one_peer, &mut other_peer] {
+            let written = peer.write_all(b"x");
+            written.map_err(|cause| MeasureError::Io { call: "write", cause })?;
+        }
+        let batch = scene.turn()?;
+        let [(first, readiness), second] = batch[..] else {
+            return Err(MeasureError::Protocol(format!("{} events of two", batch.len())));
+        };
+        handed += u64::from(scene.is_handed_out(first, readiness));
+        let closed = if first == tokens[0] { tokens[1] } else { tokens[0] };
+        scene.close(closed)?;
+        let (new, _new_peer) = pair()?;
+        let new = scene.watch(new)?;
+        if new.slot() != closed.slot() {
+            return Err(MeasureError::Protocol("a slot that is not used again".to_owned()));
+        }
+        handed += u64::from(scene.is_handed_out(second.0, second.1));
+        scene.close(first)?;
+        scene.close(new)?;
+        scene.turn()?;
+    }
+    let stale = ("stale", scene.counters.value(Counter::Stale) as f64);
+    Ok(Tried::of(handed as f64 / PEERS as f64, PEERS, [stale]))
+}
+
+/// Many wakes before each wait; by the kernel's count of this thread's writes.
+pub(super) fn wake(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
+    let mut poller = mechanism.unwrap_or(Mechanism::Epoll).open()?;
+    let plain = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let plain = plain.map_err(MeasureError::io("eventfd"))?;
+    let ring: Box<dyn Fn()> = match mechanism {
+        Some(_) => {
+            let waker: Waker = poller.waker();
+            Box::new(move || waker.wake())
+        }
+        None => {
+            poller.add(
+                plain.as_fd(),
+                Token::new(0, 0),
+                Registration::new(Interest::READABLE, Trigger::Edge),
+            )?;
+            // It fails only when the count is full.
+            Box::new(move || _ = rustix::io::write(&plain, &1u64.to_ne_bytes()))
+        }
+    };
+    let mut events = Events::with_capacity(4);
+    let before = writes_of_this_thread()?;
+    for _ in 0..SLEEPS {
+        (0..WAKES).for_each(|_| ring());
+        poller.wait(&mut events, Some(TIMEOUT))?;
+        if !events.is_woken() && events.is_empty() {
+            return Err(MeasureError::Protocol("a wake that was lost".to_owned()));
+        }
+    }
+    let writes = writes_of_this_thread()? - before;
+    Ok(Tried::of(writes as f64 / SLEEPS as f64, SLEEPS * WAKES, []))
+}
+
+/// `write(2)` and its like, `proc_pid_io(5)`.
+fn writes_of_this_thread() -> Result<u64, MeasureError> {
+    let text = std::fs::read_to_string("/proc/thread-self/io");
+    let text =
+        text.map_err(|cause| MeasureError::Io { call: "read /proc/thread-self/io", cause })?;
+    let count = text.lines().find_map(|line| line.strip_prefix("syscw: ")?.parse().ok());
+    count.ok_or_else(|| MeasureError::Protocol(format!("no syscw in {text:?}")))
+}
+
+/// Signals at random times around the begin of a wait.
+pub(super) fn signal() -> Result<Tried, MeasureError> {
+    let mut signals = Signals::catch(&[Signal::User1])?;
+    let start = Instant::now();
+    let now = || start.elapsed().as_nanos() as u64;
+    let (round, sent, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let latencies = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+            for next in 1..=SIGNALS {
+                while round.load(Ordering::Acquire) < next {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    std::thread::yield_now();
+                }
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (0..(random >> 33) % SPINS_MAX).for_each(|_| std::hint::spin_loop());
+                sent.store(now(), Ordering::Release);
+                // This process is there.
+                let _ = kill_process(getpid(), Sent::USR1);
+            }
+        });
+        let mut latencies = Vec::new();
+        for next in 1..=SIGNALS {
+            round.store(next, Ordering::Release);
+            let got = signals.wait(Some(TIMEOUT));
+            if !matches!(got, Ok(Some(_))) {
+                is_over.store(true, Ordering::Relaxed);
+                got?;
+                return Err(MeasureError::Protocol(format!("signal {next} was lost")));
+            }
+            latencies.push(now() - sent.load(Ordering::Acquire));
+        }
+        Ok(latencies)
+    });
+    let mut latencies = latencies?;
+    latencies.sort_unstable();
+    let us = |at: usize| latencies[at] as f64 / 1000.0;
+    let p50 = ("signal_p50_us", us(latencies.len() / 2));
+    Ok(Tried::of(us(latencies.len() - 1), SIGNALS, [p50]))
+}
+
+/// Loops that poll busily on every CPU, with nothing to do.
+pub(super) fn spin(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let (one, _) = spinning(mechanism, 1)?;
+    let (all, writes) = spinning(mechanism, cpus)?;
+    let figures = [
+        ("threads", cpus as f64),
+        ("date_writes_per_1000_loops", 1000.0 * writes as f64 / all as f64),
+        ("each_of_one_alone", all as f64 / cpus as f64 / one as f64),
+    ];
+    Ok(Tried::of(all as f64 / SPIN.as_secs_f64(), all, figures))
+}
+
+/// Loops of so many threads, and how often they wrote the date that they share.
+fn spinning(mechanism: Option<Mechanism>, threads: usize) -> Result<(u64, u64), MeasureError> {
+    let (date, plain_date) = (Arc::<SharedDate>::default(), AtomicU64::new(0));
+    let one = || -> Result<(u64, u64), MeasureError> {
+        let counters = Arc::<Counters>::default();
+        let driver = Driver::Readiness(mechanism.unwrap_or(Mechanism::Epoll));
+        let limits = Limits { busy_poll: mechanism.is_some(), ..Limits::default() };
+        let (date, kept) = (Arc::clone(&date), Arc::clone(&counters));
+        let opened = EventLoop::<Nobody>::open_with(driver, (), limits, date, kept);
+        let mut opened = opened.map_err(|error| MeasureError::Protocol(error.to_string()))?;
+        let start = Instant::now();
+        let (mut loops, mut writes) = (0, 0);
+        while start.elapsed() < SPIN {
+            let timeout = if mechanism.is_some() { SPIN } else { Duration::ZERO };
+            opened
+                .turn(Some(timeout))
+                .map_err(|error| MeasureError::Protocol(error.to_string()))?;
+            loops += 1;
+            if mechanism.is_none() {
+                plain_date.fetch_max(start.elapsed().as_nanos() as u64, Ordering::SeqCst);
+                writes += 1;
+            }
+        }
+        let value = |counter| counters.value(counter);
+        Ok((loops + value(Counter::BusySpins), writes + value(Counter::DateWrites)))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().try_fold((0, 0), |(loops, writes), thread| {
+            let (more, written) = thread.join().expect("it does not panic")?;
+            Ok((loops + more, writes + written))
+        })
+    })
+}
+
+/// A session of a loop that has no connections.
+struct Nobody;
+
+impl Session for Nobody {
+    type Shared = ();
+
+    fn accepted(_: &mut (), _: &mut Actions<'_>) -> Self {
+        Self
+    }
+
+    fn on_bytes(&mut self, _: &mut (), _: &mut Actions<'_>, input: &[u8]) -> usize {
+        input.len()
+    }
+
+    fn on_end(&mut self, _: &mut (), _: &mut Actions<'_>) {}
+
+    fn on_deadline(&mut self, _: &mut (), _: &mut Actions<'_>) {}
+
+    fn on_drain(&mut self, _: &mut (), _: &mut Actions<'_>) {}
+
+    fn closed(self, _: &mut (), _: CloseCause) {}
+}

@@ -1,0 +1,370 @@
+//! `poller`: does each behaviour of HAProxy's poller history show here, as a count?
+//!
+//! A point is a check of one behaviour. Arms have it, and do without it where that makes sense: `epoll-plain`
+//! is the same code with the behaviour off, `epoll-oneshot` has to register a descriptor anew after
+//! each event. Checks of the upper half run proxies as processes of their own and have their calls
+//! counted by the kernel, those of the lower half try the engine's parts in the measuring process.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use pollux_doctor::room::{FDS_SPARE, SERVER_FDS_SPARE};
+use pollux_engine::Driver;
+use pollux_poller::Mechanism;
+
+use super::contract::{Cost, Experiment, Metric, Needs, SERVER_COST};
+use super::http::{Calls, Traffic};
+use crate::arm::{ArmKind, Peer};
+use crate::axis::{Axes, Axis, AxisKind};
+use crate::error::MeasureError;
+use crate::host::Reading;
+use crate::measure::{Done, RunSpec};
+use crate::record::Interval;
+use crate::turns::Subject;
+
+mod inside;
+
+/// The checks of seed 003.
+pub(crate) struct Poller;
+
+/// One behaviour.
+struct Check {
+    name: &'static str,
+    /// What happens.
+    load: &'static str,
+    metric: Metric,
+    peers: &'static [Peer],
+    run: Run,
+}
+
+enum Run {
+    /// Through a proxy: what, and which of its counts is the value.
+    Proxy(fn(&ArmKind) -> Traffic, fn(&Calls) -> Result<f64, String>),
+    /// In this process; without a mechanism it is `epoll-plain`.
+    Inside(fn(Option<Mechanism>) -> Result<Tried, MeasureError>),
+}
+
+const NAMES: &[&str] = &[
+    "kept", "connect", "takeover", "idle", "deferral", "error", "stale", "wake", "signal", "spin",
+];
+
+const CHECKS: [Check; 10] = [
+    Check {
+        name: "kept",
+        load: "10,000 requests over 20 kept connections through a proxy",
+        metric: Metric::cost("epoll_ctl calls for 10,000 requests", "calls"),
+        peers: &[Peer::Haproxy, Peer::Nginx],
+        run: Run::Proxy(|_| traffic(20, 10_000), changes),
+    },
+    Check {
+        name: "connect",
+        load: "1,000 requests through a proxy to a server that closes each connection",
+        metric: Metric::cost("epoll_ctl calls for each connection to a server", "calls"),
+        peers: &[Peer::Haproxy, Peer::Nginx],
+        run: Run::Proxy(
+            |_| Traffic { is_closed: true, ..traffic(20, 1_000) },
+            |calls| Ok(changes(calls)? / calls.requests as f64),
+        ),
+    },
+    Check {
+        name: "takeover",
+        load: "two threads of a proxy that take 8 connections to a server from each other",
+        metric: Metric::cost("epoll_ctl calls for each takeover", "calls"),
+        peers: &[Peer::EpollPlain],
+        run: Run::Proxy(takeovers, |calls| {
+            let taken = calls.own.get("pollux_proxy_taken_over_total").copied().unwrap_or_default();
+            match taken {
+                0 => Err("no connection was taken over".to_owned()),
+                _ => Ok(changes(calls)? / taken as f64),
+            }
+        }),
+    },
+    Check {
+        name: "idle",
+        load: "a proxy with 20 connections and nothing to do",
+        metric: Metric::rate("share of the time that an idle proxy sleeps", "%"),
+        peers: &[Peer::Haproxy, Peer::Nginx],
+        run: Run::Proxy(
+            |_| Traffic { idle: Duration::from_secs(2), ..traffic(20, 0) },
+            |calls| Ok(100.0 * (1.0 - calls.cpu.as_secs_f64() / calls.elapsed.as_secs_f64())),
+        ),
+    },
+    Check {
+        name: "deferral",
+        load: "reading given up and wanted again in each of 1,000 turns",
+        metric: Metric::cost("registration changes for 1,000 turns", "calls"),
+        peers: &[Peer::EpollPlain],
+        run: Run::Inside(inside::deferral),
+    },
+    Check {
+        name: "error",
+        load: "a peer answers and resets, whoever closes comes a turn late",
+        metric: Metric::cost("wake-ups for each EPOLLERR", "wake-ups"),
+        peers: &[Peer::EpollPlain],
+        run: Run::Inside(inside::error),
+    },
+    Check {
+        name: "stale",
+        load: "a handler closes the next descriptor of its batch and opens one with its number",
+        metric: Metric::cost("events handed out for each that was meant", "events"),
+        peers: &[Peer::EpollPlain],
+        run: Run::Inside(inside::stale),
+    },
+    Check {
+        name: "wake",
+        load: "10,000 wakes of a busy loop before each wait",
+        metric: Metric::cost("writes for 10,000 wakes", "writes"),
+        peers: &[Peer::EpollPlain],
+        run: Run::Inside(inside::wake),
+    },
+    Check {
+        name: "signal",
+        load: "signals at random times around the begin of a wait of 60 s",
+        metric: Metric::cost("longest time from a signal to the end of the wait", "µs"),
+        peers: &[],
+        run: Run::Inside(|_| inside::signal()),
+    },
+    Check {
+        name: "spin",
+        load: "a busy-polling loop on every CPU with nothing to do",
+        metric: Metric::rate("loops per second", "loops/s"),
+        peers: &[Peer::EpollPlain],
+        run: Run::Inside(inside::spin),
+    },
+];
+
+const AXES: &[Axis] = &[Axis {
+    name: "check",
+    about: "the behaviour that is looked at",
+    original: None,
+    kind: AxisKind::Word(NAMES),
+    default: "kept,connect,takeover,idle,deferral,error,stale,wake,signal,spin",
+}];
+
+/// Those whose registration changes are calls that the kernel can count.
+const DRIVERS: [Driver; 3] = [
+    Driver::Readiness(Mechanism::Epoll),
+    Driver::Readiness(Mechanism::EpollEt),
+    Driver::Readiness(Mechanism::EpollOneshot),
+];
+
+/// What one run came to.
+struct Tried {
+    value: f64,
+    units: u64,
+    figures: Vec<(&'static str, f64)>,
+    mechanism: Option<String>,
+}
+
+impl Tried {
+    fn of<const N: usize>(value: f64, units: u64, figures: [(&'static str, f64); N]) -> Self {
+        Self { value, units, figures: figures.into(), mechanism: None }
+    }
+}
+
+impl Experiment for Poller {
+    fn name(&self) -> &'static str {
+        "poller"
+    }
+
+    fn about(&self) -> &'static str {
+        "what a poller asks of the kernel, behaviour by behaviour: calls, wake-ups, writes (HAProxy's \
+         poller history, to 2022)"
+    }
+
+    fn question(&self) -> &'static str {
+        "Which calls does a poller save, and which wake-ups?"
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        AXES
+    }
+
+    fn load(&self, axes: &Axes) -> String {
+        check(axes).load.to_owned()
+    }
+
+    fn drivers(&self) -> &'static [Driver] {
+        &DRIVERS
+    }
+
+    fn peers(&self) -> &'static [Peer] {
+        &[Peer::EpollPlain, Peer::Haproxy, Peer::Nginx]
+    }
+
+    fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
+        let check = check(axes);
+        if let Some(peer) = arm.peer().filter(|peer| !check.peers.contains(peer)) {
+            return Some(format!("{} has no counterpart in {peer}", check.name));
+        }
+        let is_oneshot = arm.driver() == Some(DRIVERS[2]);
+        (is_oneshot && matches!(check.run, Run::Inside(_)))
+            .then(|| "a one-shot registration is the loop's affair".to_owned())
+    }
+
+    fn needs(&self, axes: &Axes) -> Needs {
+        let is_proxy = matches!(check(axes).run, Run::Proxy(..));
+        Needs {
+            fds: 40,
+            fds_spare: if is_proxy { SERVER_FDS_SPARE } else { FDS_SPARE },
+            processes_max: 1,
+            generator_fds: 20,
+            memory_bytes: 0,
+            start: SERVER_COST * 2,
+            // It takes what it takes.
+            runtime_min: Duration::from_secs(1),
+        }
+    }
+
+    fn takes_turns(&self, _: &Axes) -> bool {
+        false
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::ns("time of a check", "ns")
+    }
+
+    fn metric(&self, axes: &Axes, _: bool) -> Metric {
+        check(axes).metric
+    }
+
+    fn start<'a>(
+        &self,
+        _: &RunSpec,
+        _: &'a dyn Fn() -> bool,
+    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+        Err(MeasureError::Spec("a check takes no turns".to_owned()))
+    }
+
+    fn has_processes(&self) -> bool {
+        true
+    }
+
+    fn measure(
+        &self,
+        spec: &RunSpec,
+        _: &mut dyn FnMut(&Interval),
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Done, MeasureError> {
+        let start = Instant::now();
+        let mut tried = match check(&spec.axes).run {
+            Run::Proxy(traffic, value) => {
+                through(spec, &traffic(&spec.arm), value, is_interrupted)?
+            }
+            Run::Inside(run) => run(match spec.arm.driver() {
+                Some(_) => spec.mechanism()?,
+                None => None,
+            })?,
+        };
+        let mechanism =
+            tried.mechanism.take().or_else(|| Some(spec.arm.driver()?.name().to_owned()));
+        let window_s = start.elapsed().as_secs_f64();
+        let figures = tried.figures.into_iter().map(|(name, value)| (name.to_owned(), value));
+        Ok(Done {
+            value: tried.value,
+            events_per_s: tried.units.max(1) as f64 / window_s,
+            events: tried.units,
+            window_s,
+            mechanism,
+            generator: None,
+            findings: BTreeMap::new(),
+            notes: Vec::new(),
+            figures: figures.collect(),
+            worker_calls: Vec::new(),
+            cpu_ns: Reading::unavailable("calls are counted, not time"),
+            process_cpu_ns: Reading::unavailable("calls are counted, not time"),
+            counters: BTreeMap::new(),
+            events_per_wait_histogram: Vec::new(),
+            kernel: BTreeMap::new(),
+            samples: None,
+            request_times: None,
+            symbols: Vec::new(),
+        })
+    }
+}
+
+fn check(axes: &Axes) -> &'static Check {
+    let is_it = |check: &&Check| axes.is(AXES[0].name, check.name);
+    CHECKS.iter().find(is_it).unwrap_or(&CHECKS[0])
+}
+
+fn traffic(connections: usize, requests: u64) -> Traffic {
+    let (options, idle) = (Vec::new(), Duration::ZERO);
+    Traffic { connections, requests, idle, threads: 1, options, is_closed: false }
+}
+
+fn takeovers(arm: &ArmKind) -> Traffic {
+    let mut options = vec!["--server-max-connections".to_owned(), "8".to_owned()];
+    if arm.peer() == Some(Peer::EpollPlain) {
+        options.push("--let-go-at-once".to_owned());
+    }
+    Traffic { threads: 2, options, ..traffic(16, 20_000) }
+}
+
+/// Registration changes: by the kernel's count, or where that can't be read by that of pollux.
+fn changes(calls: &Calls) -> Result<f64, String> {
+    let own = calls.own.get("pollux_poller_updates_sent_total").copied();
+    let kernel = calls.kernel.as_ref().map(|counts| counts.get("epoll_ctl").copied());
+    match (kernel, own) {
+        (Ok(Some(count)), _) | (_, Some(count)) => Ok(count as f64),
+        (Ok(None), None) => Err("epoll_ctl was not counted".to_owned()),
+        (Err(reason), None) => Err(format!("epoll_ctl can't be counted: {reason}")),
+    }
+}
+
+fn through(
+    spec: &RunSpec,
+    traffic: &Traffic,
+    value: fn(&Calls) -> Result<f64, String>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Tried, MeasureError> {
+    let mut spec = spec.clone();
+    if spec.arm.peer() == Some(Peer::EpollPlain) {
+        spec.arm = ArmKind::Driver(DRIVERS[0]);
+    }
+    let calls = traffic.run(&spec, is_interrupted)?;
+    let value = value(&calls)
+        .map_err(|what| MeasureError::Program { program: "the proxy".to_owned(), what })?;
+    let kernel = calls.kernel.as_ref().ok();
+    let of_kernel = |name, figure| Some((figure, kernel?.get(name).copied()? as f64));
+    let own = |name: &str, figure| Some((figure, calls.own.get(name).copied()? as f64));
+    let figures = [
+        Some(("requests", calls.requests as f64)),
+        Some(("failed", calls.failed as f64)),
+        of_kernel("epoll_ctl", "epoll_ctl"),
+        of_kernel("epoll_wait", "waits").or_else(|| own("pollux_poller_waits_total", "waits")),
+        of_kernel("connect", "connects").or_else(|| own("pollux_proxy_connects_total", "connects")),
+        own("pollux_poller_updates_sent_total", "changes_by_pollux"),
+        own("pollux_loop_updates_asked_total", "updates_asked"),
+        own("pollux_proxy_taken_over_total", "taken_over"),
+        own("pollux_poller_events_total", "events"),
+        own("pollux_loop_turns_total", "turns"),
+    ];
+    let figures = figures.into_iter().flatten().collect();
+    Ok(Tried { value, units: calls.requests.max(1), figures, mechanism: calls.mechanism })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_has_its_name_and_stands_in_the_default() {
+        let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+        assert_eq!(names, NAMES);
+        assert_eq!(AXES[0].default, NAMES.join(","));
+    }
+
+    #[test]
+    fn what_is_tried_in_the_process_shows_each_behaviour_and_its_absence() {
+        let tried = |run: fn(Option<Mechanism>) -> Result<Tried, MeasureError>| {
+            [Some(Mechanism::Epoll), Some(Mechanism::EpollEt), None]
+                .map(|mechanism| run(mechanism).expect("epoll is there").value)
+        };
+        assert_eq!(tried(inside::deferral), [1.0, 1.0, 2001.0]);
+        assert_eq!(tried(inside::stale), [1.0, 1.0, 2.0]);
+        assert_eq!(tried(inside::wake), [1.0, 1.0, 10_000.0]);
+        let [level, edge, plain] = tried(inside::error);
+        assert!(level == 1.0 && edge == 1.0 && plain >= 2.0, "{level}, {edge}, {plain}");
+    }
+}
