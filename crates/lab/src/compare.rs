@@ -12,11 +12,11 @@
 
 use std::fmt;
 
+use pollux_report::change::{change_in_words, effect_in_words};
 use pollux_report::terminal::Page;
 use pollux_report::{Cell, Table, Tone};
 use serde::Serialize;
 
-use crate::judge::{change_in_words, effect_in_words};
 use crate::record::{Record, ResultRow, Verdict};
 
 /// The change for which a gate counts the rows that could have shown it.

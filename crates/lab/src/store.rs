@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pollux_report::Place;
+
 use crate::record::{Record, SCHEMA_VERSION};
 use crate::report;
 
@@ -73,16 +75,14 @@ pub enum StoreError {
 /// # Errors
 /// [`StoreError::Folder`] with what refused.
 pub fn prepare(folder: &Path) -> Result<(), StoreError> {
-    let probe = partial(&folder.join(RESULT_FILE));
     let is_folder = match std::fs::metadata(folder) {
         Ok(found) if !found.is_dir() => Err(io::Error::other("expected a folder, this is a file")),
         _ => Ok(()),
     };
     let tried = is_folder
         .and_then(|()| std::fs::create_dir_all(folder))
-        .and_then(|()| std::fs::write(&probe, ""))
-        .and_then(|()| std::fs::remove_file(&probe));
-    tried.map_err(|cause| StoreError::Folder { path: folder.to_owned(), cause })
+        .and_then(|()| Place::prepare(&folder.join(RESULT_FILE)));
+    tried.map(drop).map_err(|cause| StoreError::Folder { path: folder.to_owned(), cause })
 }
 
 /// Writes `text` to `path`, which is replaced as a whole or, where that fails, left as it was.
@@ -90,18 +90,8 @@ pub fn prepare(folder: &Path) -> Result<(), StoreError> {
 /// # Errors
 /// [`StoreError::Io`] with `path`.
 pub fn replace(path: &Path, text: &str) -> Result<(), StoreError> {
-    let partial = partial(path);
-    std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path)).map_err(|cause| {
-        // On a full disk it holds room that others need; if it can't be removed, nothing can.
-        let _ = std::fs::remove_file(&partial);
-        StoreError::Io { path: path.to_owned(), cause }
-    })
-}
-
-/// What a file is written as until all of it is there.
-fn partial(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.partial"))
+    let put = Place::prepare(path).and_then(|place| place.put(text));
+    put.map_err(|cause| StoreError::Io { path: path.to_owned(), cause })
 }
 
 /// Writes result, report, summary, rounds and job into `folder`, which is made if need be. Each file is
@@ -177,12 +167,12 @@ mod tests {
     #[test]
     fn a_file_that_can_not_be_written_leaves_nothing_hidden_and_is_named_itself() {
         let folder = tempfile::tempdir().expect("a folder");
-        // A folder stands where the file belongs: the last step fails, as on a full disk the first.
+        // A folder stands where the file belongs.
         let path = folder.path().join(RESULT_FILE);
         std::fs::create_dir(&path).expect("a folder in it");
         let error = save(folder.path(), &Record::empty()).expect_err("it is a folder");
         let said = error.to_string();
-        assert!(said.contains("/result.json: ") && !said.contains(".partial"), "{said}");
+        assert!(said.contains("/result.json: ") && !said.contains("/.result"), "{said}");
         assert_eq!(names(folder.path()), [RESULT_FILE]);
     }
 

@@ -11,25 +11,9 @@ use serde_json::{Value, json};
 const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 /// Fields that are written only when there is something to say, and those that results of earlier
 /// versions do not have.
-const OPTIONAL: [&str; 17] = [
-    "figures",
-    "generator",
-    "page_faults_per_event",
-    "enable",
-    "repeats",
-    "mechanism",
-    "process_switches_per_s",
-    "machine_switches_per_s",
-    "more_blocks",
-    "request_times",
-    "worker_calls",
-    "turns",
-    "log_ratio",
-    "round_sd",
-    "between_sets",
-    "within_set",
-    "load_average",
-];
+const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats mechanism \
+                        process_switches_per_s machine_switches_per_s more_blocks request_times \
+                        worker_calls turns log_ratio round_sd between_sets within_set load_average";
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../docs/result.schema.json")).expect("JSON")
@@ -110,7 +94,7 @@ fn is_optional(path: &str, field: &str) -> bool {
     let in_source = field == "reason" && path.starts_with("/sources/");
     let in_interval = field == "events_per_wait" && path.contains("/intervals/");
     let in_measurement = field == "events" && path.ends_with("/measured");
-    in_source || in_interval || in_measurement || OPTIONAL.contains(&field)
+    in_source || in_interval || in_measurement || OPTIONAL.split(' ').any(|each| each == field)
 }
 
 #[test]

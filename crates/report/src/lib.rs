@@ -6,7 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod chart;
+mod file;
 pub mod markdown;
 pub mod markup;
 pub mod number;
@@ -14,5 +16,6 @@ mod page;
 mod table;
 pub mod terminal;
 
+pub use file::Place;
 pub use page::{page, page_with_script};
 pub use table::{Cell, Table, Tone};

@@ -4,6 +4,8 @@
 //! All reports use these, so one figure looks the same in all of them. Nothing here may round in a
 //! way that hides a sign, or turns what is not a number into one.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 /// What stands in place of a figure that is not known.
@@ -168,6 +170,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// [`percent`] for an axis: whole, `25 %`.
+#[must_use]
+pub fn percent_tick(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
 /// A part of a whole in per cent; [`NA`] of nothing.
 #[must_use]
 pub fn part(of: u64, whole: u64) -> String {
@@ -194,6 +202,16 @@ pub fn duration(seconds: f64) -> String {
     match whole {
         ..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {:02} min", minutes / 60, minutes % 60),
+    }
+}
+
+/// A time to whole seconds, for what is planned: `95 s`, `2 min 41 s`.
+#[must_use]
+pub fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        _ => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }
 

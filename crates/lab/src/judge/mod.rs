@@ -13,7 +13,6 @@ use crate::stats::{
 use runs::{Estimated, PointRuns};
 
 mod answer;
-mod change;
 mod reason;
 mod rest;
 mod runs;
@@ -23,7 +22,6 @@ mod trust;
 mod undecided;
 mod why;
 
-pub(crate) use change::{change_in_words, effect_in_words, size_in_words};
 pub(crate) use rest::rest;
 pub(crate) use trust::is_noisy;
 

@@ -1,7 +1,8 @@
 //! The words of an answer: what kind of load, by how much, what loses, what stands beside it.
 
+use pollux_report::change::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
+
 use super::answer::{is_same_curve, measured, place};
-use super::change::{TIMES_MIN, effect_in_words, interval_in_words, size_in_words};
 use crate::experiments::Curve;
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Record, ResultRow, Verdict};

@@ -6,9 +6,9 @@
 //! called a verdict: it says "probably", or names the bound.
 
 use super::answer::{any_but, gain, leaders};
-use super::change::effect_in_words;
 use super::reason::one_or_more;
 use crate::record::{ResultRow, Verdict};
+use pollux_report::change::effect_in_words;
 
 /// A bound beyond this tells nothing: whoever chooses wants to know of half as much again.
 const BOUND_MAX: f64 = 0.5;

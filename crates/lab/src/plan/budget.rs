@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::show::minutes;
+use super::minutes;
 use super::{Method, Plan, PlannedPoint};
 use crate::record::LeftOut;
 

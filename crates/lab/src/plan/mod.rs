@@ -24,7 +24,7 @@ mod show;
 pub use budget::Forecast;
 pub use here::missing_here;
 pub use pollux_doctor::room::Resources;
-pub(crate) use show::minutes;
+pub(crate) use pollux_report::number::minutes;
 pub use show::{PlanSummary, PointSummary};
 
 /// Name of the second copy of the baseline.

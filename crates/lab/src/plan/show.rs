@@ -1,9 +1,8 @@
 //! The plan in words and as data: what will run, what will not, and how long it takes.
 
-use std::fmt;
-use std::time::Duration;
-
+use pollux_report::number::minutes;
 use serde::Serialize;
+use std::fmt;
 
 use super::{Arm, Plan, commands};
 use crate::record::LeftOut;
@@ -117,14 +116,5 @@ impl fmt::Display for Plan {
             writeln!(f, "can't run: {fault}")?;
         }
         Ok(())
-    }
-}
-
-/// A time as people say it.
-pub(crate) fn minutes(time: Duration) -> String {
-    let seconds = time.as_secs_f64().round() as u64;
-    match seconds {
-        0..=119 => format!("{seconds} s"),
-        _ => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }

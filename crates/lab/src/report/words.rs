@@ -2,13 +2,14 @@
 //!
 //! One place, so that page, terminal and CI summary say the same thing in the same words.
 
+use pollux_report::change::{effect_in_words, size_in_words};
 use pollux_report::markup::capital;
 use pollux_report::number::NA;
 use pollux_report::{Cell, Tone};
 
 use super::number;
 use crate::host::Reading;
-use crate::judge::{effect_in_words, is_noisy, rest, size_in_words};
+use crate::judge::{is_noisy, rest};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
 /// Nobody runs more blocks than this for one row: what needs them is too noisy.

@@ -268,14 +268,14 @@ fn interval(index: u32, rate: f64, is_two_regime: bool, noise: &mut Noise) -> In
 }
 
 fn profiles() -> Vec<Profile> {
-    let symbols = |names: [&str; 5]| {
+    let symbols = |names: &str| {
         let shares = [0.212, 0.143, 0.097, 0.061, 0.018];
         let one = |(name, share): (&str, f64)| SymbolShare {
             symbol: name.into(),
             samples: (share * 1480.0) as u64,
             share,
         };
-        names.into_iter().zip(shares).map(one).collect()
+        names.split('|').zip(shares).map(one).collect()
     };
     let profile = |arm: &str, samples, symbols| Profile {
         experiment: "streams".into(),
@@ -284,29 +284,12 @@ fn profiles() -> Vec<Profile> {
         samples,
         symbols,
     };
+    let epoll = "anon_pipe_read|ep_poll_callback|do_epoll_wait|entry_SYSCALL_64|vfs_read";
+    let poll = "do_sys_poll|pipe_poll|__fdget|a_template<with, a_very_long_name_of_its_own>::poll|\
+                copy_from_user";
     vec![
-        profile(
-            "epoll",
-            read(1480),
-            symbols([
-                "anon_pipe_read",
-                "ep_poll_callback",
-                "do_epoll_wait",
-                "entry_SYSCALL_64",
-                "vfs_read",
-            ]),
-        ),
-        profile(
-            "poll",
-            read(1480),
-            symbols([
-                "do_sys_poll",
-                "pipe_poll",
-                "__fdget",
-                "a_template<with, a_very_long_name_of_its_own>::poll",
-                "copy_from_user",
-            ]),
-        ),
+        profile("epoll", read(1480), symbols(epoll)),
+        profile("poll", read(1480), symbols(poll)),
         profile("epoll-et", unread("cpu-clock sampling needs CAP_PERFMON", None), Vec::new()),
     ]
 }

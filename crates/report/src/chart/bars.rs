@@ -48,7 +48,7 @@ pub fn small(key: &str, (title, about): (&str, &str), head: Head<'_>, bars: &[Ba
     svg.text((LEFT, 12.0), "strong", &fit(head.name, LETTERS * 1.125, WIDTH - LEFT - 80.0));
     svg.text((right, 12.0), "dim end small", head.beside);
     let y = Scale::linear((0.0, 1.0), (TOP + PLOT, TOP));
-    svg.grid(&y, &[0.0, 0.5, 1.0], (LEFT, right), "small", |t| format!("{:.0} %", t * 100.0));
+    svg.grid(&y, &[0.0, 0.5, 1.0], (LEFT, right), "small", number::percent_tick);
     let step = ((right - LEFT) / bars.len().max(1) as f64).min(BAR_WIDTH_MAX);
     let mut free_from = 0.0;
     for (place, bar) in bars.iter().enumerate() {

@@ -41,6 +41,8 @@ pub(super) struct Load {
 impl Load {
     /// The load of a run. Where an experiment lacks an axis, nothing of it is asked for.
     pub(super) fn of(spec: &RunSpec, role: Role) -> Result<Self, MeasureError> {
+        let name = spec.axes.word("generator").unwrap_or(Generator::Pollux.name());
+        let unknown = |_| MeasureError::Spec(format!("no load generator is called {name}"));
         let count = |axis, otherwise| spec.axes.get(axis).map_or(otherwise, |_| spec.count(axis));
         Ok(Self {
             role,
@@ -56,7 +58,7 @@ impl Load {
             options: Vec::new(),
             is_closed_behind: false,
             processes: count(PROCESSES, 1),
-            generator: spec.axes.word("generator").map_or(Ok(Generator::Pollux), generator)?,
+            generator: name.parse().map_err(unknown)?,
         })
     }
 
@@ -64,9 +66,4 @@ impl Load {
     pub(super) const fn connections_at_once(&self) -> usize {
         self.connections + self.dead
     }
-}
-
-fn generator(name: &str) -> Result<Generator, MeasureError> {
-    let unknown = || MeasureError::Spec(format!("no load generator is called {name}"));
-    name.parse().map_err(|_| unknown())
 }

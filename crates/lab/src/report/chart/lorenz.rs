@@ -49,8 +49,8 @@ pub(crate) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
     let x = Scale::linear((0.0, 1.0), paper.width());
     let y = Scale::linear((0.0, 1.0), paper.height());
     paper.svg.about((EDGES.left, EDGES.top), "part of the calls");
-    paper.values(&y, &y.ticks(5), super::share);
-    let parts = x.ticks(5).into_iter().map(|part| (part, super::share(part)));
+    paper.values(&y, &y.ticks(5), number::percent_tick);
+    let parts = x.ticks(5).into_iter().map(|part| (part, number::percent_tick(part)));
     paper.below(&x, &parts.collect::<Vec<_>>());
     paper.caption("part of the workers, the least busy first");
     paper.svg.line((x.at(0.0), y.at(0.0)), (x.at(1.0), y.at(1.0)), "unity");

@@ -9,8 +9,3 @@ pub(super) mod intervals;
 pub(super) mod lorenz;
 pub(super) mod strip;
 pub(super) mod times;
-
-/// A share on an axis.
-fn share(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}

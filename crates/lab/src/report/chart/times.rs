@@ -38,7 +38,7 @@ pub(crate) fn times(runs: &[&RequestTimesRun], arms: &Arms<'_>, key: &str) -> Op
     let y = Scale::linear((0.0, highest * 1.08), paper.height());
     let over = "share of requests in each bucket of the server's histogram";
     paper.svg.about((EDGES.left, EDGES.top - 8.0), over);
-    paper.values(&y, &y.ticks(4), super::share);
+    paper.values(&y, &y.ticks(4), number::percent_tick);
     let ticks = x.ticks(TICKS).into_iter().map(|tick| (tick, number::time_tick(tick)));
     paper.below(&x, &ticks.collect::<Vec<_>>());
     paper.caption("time inside the server");

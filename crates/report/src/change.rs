@@ -1,13 +1,14 @@
 //! A ratio told as a change: so much more or less, or so many times.
 //!
-//! Answers, tables and `compare` tell changes in these words. They say nothing of which is better:
+//! Answers and tables tell changes in these words. They say nothing of which is better:
 //! less is better of costs and worse of rates.
 
 /// From this ratio on a change is told in times and not in percent.
-pub(super) const TIMES_MIN: f64 = 2.0;
+pub const TIMES_MIN: f64 = 2.0;
 
 /// Such as `1.6 % less` or `22.8 times`.
-pub(crate) fn size_in_words(ratio: f64) -> String {
+#[must_use]
+pub fn size_in_words(ratio: f64) -> String {
     match () {
         () if ratio >= TIMES_MIN => format!("{ratio:.1} times"),
         () if ratio < 1.0 => format!("{:.1} % less", percent(ratio).abs()),
@@ -17,7 +18,8 @@ pub(crate) fn size_in_words(ratio: f64) -> String {
 
 /// The interval of the same, turned as its words are: `[1.0, 2.2]`. An end below 0 lies on the other
 /// side of no change.
-pub(crate) fn interval_in_words(ratio: f64, low: f64, high: f64) -> String {
+#[must_use]
+pub fn interval_in_words(ratio: f64, low: f64, high: f64) -> String {
     match () {
         () if ratio >= TIMES_MIN => format!("[{low:.1}, {high:.1}]"),
         () if ratio < 1.0 => format!("[{:.1}, {:.1}]", 0.0 - percent(high), 0.0 - percent(low)),
@@ -26,12 +28,14 @@ pub(crate) fn interval_in_words(ratio: f64, low: f64, high: f64) -> String {
 }
 
 /// Both: `1.6 % less [1.0, 2.2]`.
-pub(crate) fn change_in_words(ratio: f64, low: f64, high: f64) -> String {
+#[must_use]
+pub fn change_in_words(ratio: f64, low: f64, high: f64) -> String {
     format!("{} {}", size_in_words(ratio), interval_in_words(ratio, low, high))
 }
 
 /// A minimum effect: `2 %`, `1.5 %`.
-pub(crate) fn effect_in_words(effect: f64) -> String {
+#[must_use]
+pub fn effect_in_words(effect: f64) -> String {
     format!("{} %", percent(1.0 + effect))
 }
 

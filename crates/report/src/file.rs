@@ -1,0 +1,110 @@
+//! The file of a result: written beside its place and moved there whole, so that nobody ever reads half
+//! of one, and an earlier one stays until the new one is there.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Where a file goes.
+#[derive(Debug)]
+pub struct Place {
+    given: PathBuf,
+    /// Behind all links, so that a link stays one.
+    path: PathBuf,
+    /// Where it is written first; none for a pipe or a device, which nothing may replace.
+    beside: Option<PathBuf>,
+}
+
+impl Place {
+    /// Tries that a file can be written there, before anything is done for it.
+    ///
+    /// # Errors
+    /// Why it can't be.
+    pub fn prepare(given: &Path) -> io::Result<Self> {
+        let path = given.canonicalize().unwrap_or_else(|_| given.to_owned());
+        let found = fs::metadata(&path);
+        let mut place = Self { given: given.to_owned(), beside: None, path };
+        match found {
+            Ok(found) if found.is_dir() => {
+                return Err(io::Error::other("expected a file, this is a folder"));
+            }
+            Ok(found) if !found.is_file() => return Ok(place),
+            _ => {}
+        }
+        let beside = place.beside();
+        fs::write(&beside, "")?;
+        place.beside = Some(beside);
+        Ok(place)
+    }
+
+    /// The place as it was named.
+    #[must_use]
+    pub fn given(&self) -> &Path {
+        &self.given
+    }
+
+    /// A name in the same folder, for only there a file can be moved whole.
+    fn beside(&self) -> PathBuf {
+        let mut name = OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(format!(".{}", std::process::id()));
+        self.path.with_file_name(name)
+    }
+
+    /// Writes the file, which is replaced as a whole or, where that fails, left as it was.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn put(&self, text: &str) -> io::Result<()> {
+        let Some(beside) = &self.beside else { return fs::write(&self.path, text) };
+        let mut file = fs::File::create(beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(beside, &self.path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            // After all went well it is no longer there; on a full disk it holds room that others need.
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_a_link_stays_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "before").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        let place = Place::prepare(&link).expect("a place");
+        let read = || fs::read_to_string(&file).expect("a file");
+        assert_eq!(read(), "before", "until there is something new");
+        place.put("after").expect("written");
+        assert_eq!(read(), "after");
+        assert!(link.is_symlink());
+        drop(place);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    }
+
+    #[test]
+    fn a_run_that_fails_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(Place::prepare(&folder.path().join("file")).expect("a place"));
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_not_replaced() {
+        let place = Place::prepare(Path::new("/dev/null")).expect("a place");
+        assert_eq!(place.beside, None);
+        place.put("nothing").expect("written");
+    }
+}
