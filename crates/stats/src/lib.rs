@@ -39,6 +39,7 @@
 //!    how benchmarks lie (Hoefler & Belli, SC'15).
 #![forbid(unsafe_code)]
 
+pub mod agree;
 mod blocks;
 mod confidence;
 mod holm;

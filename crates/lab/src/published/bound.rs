@@ -4,10 +4,10 @@
 //! Called by `published` for each judged series. On few CPUs a generator is busy all the time while the
 //! server waits; then all mechanisms show its rate, and a flat curve is the generator's.
 
-use super::agree::{Agreement, Judgement, Trend};
 use super::place::Places;
 use super::{Figure, Series};
 use crate::record::{Measurement, Record, ResultRow};
+use crate::stats::agree::{Agreement, Judgement, Trend};
 
 /// What the generator of pollux calls it; others do not watch themselves.
 const FINDING: &str = "generator-bound";

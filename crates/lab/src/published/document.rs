@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::agree::Trend;
 use super::checks::Check;
 use crate::experiments;
+use crate::stats::agree::Trend;
 
 /// Every document.
 static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {

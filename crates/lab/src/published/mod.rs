@@ -1,15 +1,15 @@
 //! The documents that pollux grew from: what they published, and what a record has at the same
 //! places.
 //!
-//! Each is a TOML file with its figures, which are facts about a machine of its time; `agree` says
-//! whether direction and shape come back. The report shows it for the jobs that repeat a document.
+//! Each is a TOML file with its figures, which are facts about a machine of its time; `stats::agree`
+//! says whether direction and shape come back. The report shows it for the jobs that repeat a document.
 //! Nothing here measures, and no figure here decides a verdict of the lab.
 
 use crate::host::Reading;
 use crate::record::{Answer, Measurement, Record, ResultRow, Verdict};
+use crate::stats::agree::{self, Agreement, Judgement};
 use crate::stats::median;
 
-pub(crate) mod agree;
 mod bound;
 pub(crate) mod checks;
 mod document;
@@ -17,7 +17,6 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-use agree::{Agreement, Judgement};
 use checks::{Check, Outcome};
 pub(crate) use document::{Document, Series};
 use document::{Figure, Here, Place, Setting};

@@ -1,10 +1,10 @@
 //! The figures of the documents beside what follows from their raw counts: a slip of a digit in a
 //! table would otherwise judge our own runs wrongly for ever. And one document beside a record.
 
-use super::agree::Agreement;
 use super::{Document, Figure, beside};
 use crate::judge::row_for_tests;
 use crate::record::{LeftOut, Record, ResultRow, Verdict};
+use crate::stats::agree::Agreement;
 
 fn document(number: u8) -> &'static Document {
     Document::all().iter().find(|one| one.number == number).expect("a document")

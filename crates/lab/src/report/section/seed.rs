@@ -6,12 +6,12 @@
 use pollux_report::markup::{card, escape, notes, section};
 use pollux_report::{Cell, Table, Tone};
 
-use crate::published::agree::Agreement;
 use crate::published::checks::Outcome;
 use crate::published::{self, Beside, BesideSeries};
 use crate::record::Record;
 use crate::report::number;
 use crate::report::view::{grouped, in_order};
+use crate::stats::agree::Agreement;
 
 /// Whether the record's job repeats a document.
 pub(crate) fn has_seed(record: &Record) -> bool {

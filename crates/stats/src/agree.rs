@@ -21,7 +21,7 @@ const ENDS_MAX: f64 = 2.0;
 /// Which way a series goes from its first value to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Trend {
+pub enum Trend {
     /// Up.
     Rises,
     /// Nowhere, within the tolerance.
@@ -42,7 +42,7 @@ impl fmt::Display for Trend {
 
 /// Whether ours agrees with theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Agreement {
+pub enum Agreement {
     /// Direction and shape do.
     Agrees,
     /// The direction does, the shape or the size does not.
@@ -55,15 +55,15 @@ pub(crate) enum Agreement {
 
 /// An agreement with its reason in words.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Judgement {
+pub struct Judgement {
     /// Whether they agree.
-    pub(crate) agreement: Agreement,
+    pub agreement: Agreement,
     /// By how much each changes, and how many steps go the same way.
-    pub(crate) words: String,
+    pub words: String,
 }
 
 /// The tolerance on a machine whose same program twice differs by `noise`, relative.
-pub(super) fn tolerance(noise: Option<f64>) -> f64 {
+pub fn tolerance(noise: Option<f64>) -> f64 {
     noise.unwrap_or(0.0).max(TOLERANCE_MIN)
 }
 
@@ -76,7 +76,7 @@ fn is_drowned(way_here: Trend, tolerance: f64) -> bool {
 ///
 /// # Panics
 /// If they are not equally long.
-pub(super) fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
+pub fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement {
     assert_eq!(theirs.len(), ours.len(), "values at the same places");
     if theirs.len() < 2 {
         return unknown("fewer than two places were measured");
@@ -119,7 +119,7 @@ pub(super) fn series(theirs: &[f64], ours: &[f64], tolerance: f64) -> Judgement 
 }
 
 /// Judges a series of which the document says in words which way it goes.
-pub(super) fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
+pub fn claim(said: Trend, ours: &[f64], tolerance: f64) -> Judgement {
     if ours.len() < 2 {
         return unknown("fewer than two places were measured");
     }
