@@ -256,7 +256,7 @@ fn completed(line: &str) -> Vec<String> {
 #[test]
 fn bash_completes_mechanisms_jobs_and_seeds() {
     for (line, expected) in [
-        ("pollux lab run quick --arm epoll-", &["epoll-et", "epoll-oneshot"][..]),
+        ("pollux lab run quick --arm epoll-", &["epoll-et", "epoll-oneshot", "epoll-plain"][..]),
         ("pollux serve --poller ur", &["uring-poll", "uring"]),
         ("pollux load --poller se", &["select"]),
         ("pollux lab run st", &["streams"]),

