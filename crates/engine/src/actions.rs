@@ -290,7 +290,7 @@ impl<'a> Actions<'a> {
         let Some(socket) = self.socket else { return SplicedIn::Nothing };
         self.seen = pipe.fill(socket);
         match self.seen {
-            Seen::Bytes(taken) => SplicedIn::Bytes(taken),
+            Seen::Bytes(taken) => SplicedIn::Bytes(taken.into()),
             Seen::Nothing | Seen::Unseen => SplicedIn::Nothing,
             Seen::Ended | Seen::Broken(_) => SplicedIn::Over,
         }

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::actions::{Ending, Sharing, Source};
-use crate::pipe::Seen;
+use crate::pipe::{PackedSeen, Seen};
 use crate::{Actions, CloseCause, ConnectionId, Moment, Now, Session};
 
 /// Most input that a connection keeps unused: a whole pool of receive buffers may be under way
@@ -111,7 +111,7 @@ pub(crate) struct Conversation<S> {
     /// Input stays in the socket until the session takes it.
     leaves_input: bool,
     /// What it found there last.
-    seen: Seen,
+    seen: PackedSeen,
 }
 
 impl<S: Session> Conversation<S> {
@@ -135,7 +135,7 @@ impl<S: Session> Conversation<S> {
     pub(crate) fn new(session: S) -> Self {
         let (kept, sharing, deadline) = (None, None, Moment::NEVER);
         let (is_outgoing, ends_output, leaves_input) = (false, false, false);
-        let (state, seen) = (0, Seen::Unseen);
+        let (state, seen) = (0, PackedSeen::default());
         Self {
             session,
             kept,
@@ -254,7 +254,7 @@ impl<S: Session> Conversation<S> {
 
     /// What the session found in the socket, since this was asked last.
     pub(crate) fn take_seen(&mut self) -> Seen {
-        std::mem::take(&mut self.seen)
+        std::mem::take(&mut self.seen).unpacked()
     }
 
     /// The loop has ended the output.
@@ -409,7 +409,7 @@ impl<S: Session> Conversation<S> {
         self.ends_output |= wishes.ends_output;
         self.leaves_input = wishes.leaves_input;
         if wishes.seen != Seen::Unseen {
-            self.seen = wishes.seen;
+            self.seen = wishes.seen.into();
         }
         if wishes.sharing.is_some() {
             self.sharing = wishes.sharing;

@@ -44,10 +44,42 @@ pub(crate) enum Seen {
     /// It did not look.
     #[default]
     Unseen,
-    Bytes(u64),
+    Bytes(u32),
     Nothing,
     Ended,
     Broken(Errno),
+}
+
+/// The same in four bytes: every connection has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PackedSeen(i32);
+
+impl PackedSeen {
+    const NOTHING: i32 = i32::MIN;
+    const ENDED: i32 = i32::MIN + 1;
+
+    pub(crate) fn unpacked(self) -> Seen {
+        match self.0 {
+            0 => Seen::Unseen,
+            Self::NOTHING => Seen::Nothing,
+            Self::ENDED => Seen::Ended,
+            bytes if bytes > 0 => Seen::Bytes(bytes.unsigned_abs()),
+            errno => Seen::Broken(Errno::from_raw_os_error(-errno)),
+        }
+    }
+}
+
+impl From<Seen> for PackedSeen {
+    fn from(seen: Seen) -> Self {
+        Self(match seen {
+            Seen::Unseen => 0,
+            // A splice takes at most `SPLICE_BYTES`.
+            Seen::Bytes(bytes) => bytes.cast_signed(),
+            Seen::Nothing => Self::NOTHING,
+            Seen::Ended => Self::ENDED,
+            Seen::Broken(errno) => -errno.raw_os_error(),
+        })
+    }
 }
 
 impl Pipe {
@@ -66,7 +98,7 @@ impl Pipe {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             match splice(socket, None, &self.into, None, SPLICE_BYTES, flags) {
                 Ok(0) => return Seen::Ended,
-                Ok(taken) => return Seen::Bytes(taken as u64),
+                Ok(taken) => return Seen::Bytes(taken as u32),
                 Err(Errno::AGAIN) => return Seen::Nothing,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Seen::Broken(errno),

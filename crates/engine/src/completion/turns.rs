@@ -331,8 +331,8 @@ impl<S: Session> CompletionLoop<S> {
         match seen {
             Seen::Unseen => {}
             Seen::Bytes(bytes) => {
-                self.counters.add(Counter::BytesIn, bytes);
-                self.counters.add(Counter::BytesSpliced, bytes);
+                self.counters.add(Counter::BytesIn, bytes.into());
+                self.counters.add(Counter::BytesSpliced, bytes.into());
             }
             Seen::Nothing => self.counters.count(Counter::ReceivesEmpty),
             Seen::Ended => self.input_ended(token),

@@ -166,8 +166,8 @@ impl<S: Session> ReadinessLoop<S> {
         match seen {
             Seen::Unseen => {}
             Seen::Bytes(bytes) => {
-                self.counters.add(Counter::BytesIn, bytes);
-                self.counters.add(Counter::BytesSpliced, bytes);
+                self.counters.add(Counter::BytesIn, bytes.into());
+                self.counters.add(Counter::BytesSpliced, bytes.into());
             }
             Seen::Nothing => {
                 self.counters.count(Counter::ReceivesEmpty);
