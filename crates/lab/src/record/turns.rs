@@ -15,7 +15,7 @@ pub struct Turns {
     pub turn_us: u64,
     /// Length of the lead-in of each turn, whose cost is not counted.
     pub lead_in_us: u64,
-    /// Trimmed mean (10 % at each end) over the rounds of ln(cost of this arm / cost of the
+    /// Trimmed mean (a quarter at each end) over the rounds of ln(cost of this arm / cost of the
     /// baseline); absent for the baseline itself, and where the baseline had no figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_ratio: Option<f64>,
