@@ -69,7 +69,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorFlags {
-    /// Only what concerns this kind of experiment, or this job
+    /// Only what concerns this job, this experiment or this part of the machine
     #[arg(long = "for", value_name = "NAME", value_parser = asked())]
     pub(crate) asked: Option<&'static str>,
     /// As JSON (see docs/doctor.md)
@@ -82,7 +82,7 @@ pub(crate) struct DoctorFlags {
 
 /// The names of the lab's own tables.
 fn asked() -> Kind<&'static str> {
-    one_of("experiment or job", demands::names().map(|(name, about)| (name, about, name)))
+    one_of("job, experiment or concern", demands::names().map(|(name, about)| (name, about, name)))
 }
 
 #[derive(Debug, Args)]

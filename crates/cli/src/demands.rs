@@ -1,19 +1,21 @@
 //! What the built-in jobs ask of a machine, for `pollux doctor`: what each concerns, and what its plan
 //! leaves out where descriptors are few.
 //!
-//! `pollux doctor --for` knows every name of [`names`]. What a job concerns and needs is read from its
-//! file, so a job that is added or changed needs no line here.
+//! `pollux doctor --for` knows every name of [`names`]. What a job concerns and needs is what the
+//! experiments of its points say, so a job or an experiment that is added or changed needs no line
+//! here.
+
+use std::collections::BTreeSet;
 
 use pollux_doctor::room::FDS_SPARE;
 use pollux_doctor::{Asked, Concern, Demands, Diagnosis, Readings};
 
-use pollux_lab::axis::Value;
-use pollux_lab::experiments::herd;
-use pollux_lab::job::{self, DEFAULT_JOB, Job, Part};
+use pollux_lab::experiments::{self, Needs};
+use pollux_lab::job::{self, DEFAULT_JOB};
 use pollux_lab::plan::{Machine, Plan, Resources};
 use pollux_lab::record::LeftOut;
 
-/// From so many values on, connections are an axis along which a rate is looked at.
+/// From so many loads on, they are an axis along which a rate is looked at.
 const SWEEP_VALUES_MIN: usize = 3;
 
 /// Judges what was read by what the built-in jobs need. With `asked`, only what concerns it.
@@ -21,43 +23,54 @@ pub(crate) fn diagnosis(readings: &Readings, asked: Option<Asked>) -> Diagnosis 
     let lost_by_each = |limit| job::list().iter().filter_map(|job| lost(job.name, limit)).collect();
     let demands = Demands {
         default_job: DEFAULT_JOB,
-        descriptors: of_every_job(),
+        descriptors: of_every_job(in_one_process) + FDS_SPARE,
         lost: &lost_by_each,
         loses_an_experiment: &|limit| loses_an_experiment(DEFAULT_JOB, limit),
-        queue_bytes: &herd::needed_bytes,
+        queue_bytes: of_every_job(|needs| needs.queue_bytes),
     };
     Diagnosis::of(readings, &demands, asked)
 }
 
-/// The concern or the built-in job called `name`; a concern where both are called so.
+/// The concern, built-in job or experiment called `name`; a concern where both are called so.
 pub(crate) fn asked(name: &str) -> Option<Asked> {
     let concerns = match Concern::by_name(name) {
         Some(concern) => vec![concern],
-        None if job::builtin(name).is_some() => of_job(&job::find(name).ok()?),
+        None if others().any(|(other, _)| other == name) => of_job(&plan(name, u64::MAX)?),
         None => return None,
     };
     Some(Asked { name: name.to_owned(), concerns })
 }
 
-/// Every name with its meaning in a few words: concerns under each of their names, then the jobs that
-/// are no concern.
+/// Every name with its meaning in a few words: concerns under each of their names, then jobs and
+/// experiments that are no concern.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let concerns = Concern::ALL.into_iter().flat_map(|concern| {
         let names = std::iter::once(concern.name()).chain(concern.aliases().iter().copied());
         names.map(move |name| (name, concern.title()))
     });
-    let jobs = job::list().iter().filter(|job| Concern::by_name(job.name).is_none());
-    concerns.chain(jobs.map(|job| (job.name, job.about)))
+    concerns.chain(others().filter(|(name, _)| Concern::by_name(name).is_none()))
 }
 
-/// What the built-in jobs need in one process; servers may take several.
-fn of_every_job() -> u64 {
-    let plans = job::list().iter().filter_map(|job| plan(job.name, u64::MAX));
-    let points = plans.flat_map(|plan| plan.points);
-    let in_one =
-        points.filter(|point| point.experiment.needs(&point.point.axes).processes_max == 1);
-    let needed = in_one.map(|point| point.experiment.needs(&point.point.axes).fds);
-    needed.max().unwrap_or_default() + FDS_SPARE
+/// The built-in jobs, then the experiments that are called like none.
+fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let experiments = experiments::ALL.into_iter().map(|each| (each.name(), each.about()));
+    let experiments = experiments.filter(|(name, _)| job::builtin(name).is_none());
+    job::list().iter().map(|job| (job.name, job.about)).chain(experiments)
+}
+
+/// The most that a point of the built-in jobs needs of something.
+fn of_every_job(of: impl Fn(&Needs) -> u64) -> u64 {
+    let points = job::list().iter().filter_map(|job| plan(job.name, u64::MAX));
+    points.flat_map(|plan| needs(&plan)).map(|needs| of(&needs)).max().unwrap_or_default()
+}
+
+/// Descriptors that they need in one process; servers may take several.
+fn in_one_process(needs: &Needs) -> u64 {
+    if needs.processes_max == 1 { needs.fds } else { 0 }
+}
+
+fn needs(plan: &Plan) -> Vec<Needs> {
+    plan.points.iter().map(|point| point.experiment.needs(&point.point.axes)).collect()
 }
 
 /// Points that a built-in job leaves out for want of descriptors.
@@ -91,23 +104,20 @@ fn plan(name: &str, fds_max: u64) -> Option<Plan> {
     ))
 }
 
-fn of_job(job: &Job) -> Vec<Concern> {
-    let mut concerns: Vec<Concern> = job.parts.iter().flat_map(of_part).collect();
+fn of_job(plan: &Plan) -> Vec<Concern> {
+    let mut concerns: Vec<Concern> =
+        needs(plan).iter().flat_map(|needs| needs.concerns).copied().collect();
+    let is_sweep = |part: usize| {
+        let points = plan.points.iter().filter(|point| point.part == part);
+        let loads = points.map(|point| point.experiment.needs(&point.point.axes).generator_fds);
+        loads.collect::<BTreeSet<_>>().len() >= SWEEP_VALUES_MIN
+    };
+    if (0..plan.job.parts.len()).any(is_sweep) {
+        concerns.push(Concern::Sweep);
+    }
     concerns.sort_unstable();
     concerns.dedup();
     concerns
-}
-
-fn of_part(part: &Part) -> Vec<Concern> {
-    let values = |axis| part.axes.get(axis).map_or(&[][..], Vec::as_slice);
-    let concern = Concern::by_name(part.experiment.name()).unwrap_or(Concern::Everything);
-    let more = [
-        (Concern::Dead, values("dead").iter().any(|dead| *dead != Value::Number(0))),
-        (Concern::Churn, values("keepalive").contains(&Value::Switch(false))),
-        (Concern::Sweep, values("connections").len() >= SWEEP_VALUES_MIN),
-    ];
-    let more = more.into_iter().filter(|(_, is_asked)| *is_asked);
-    std::iter::once(concern).chain(more.map(|(concern, _)| concern)).collect()
 }
 
 #[cfg(test)]
@@ -119,9 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn every_job_can_be_asked_for() {
-        for job in job::list() {
-            assert!(!concerns(job.name).is_empty(), "{}", job.name);
+    fn every_job_and_every_experiment_can_be_asked_for() {
+        let jobs = job::list().iter().map(|job| job.name);
+        for name in jobs.chain(experiments::names()) {
+            assert!(!concerns(name).is_empty(), "{name}");
         }
         assert!(names().all(|(name, _)| asked(name).is_some()));
         assert_eq!(asked("none-such"), None);
@@ -129,13 +140,15 @@ mod tests {
 
     #[test]
     fn a_job_concerns_what_its_parts_do() {
-        use Concern::{Churn, Dead, Herd, Http, Streams, Sweep};
-        assert_eq!(concerns("version"), [Streams, Http, Dead]);
-        assert_eq!(concerns("quick"), [Streams, Http, Dead, Churn, Herd]);
-        assert_eq!(concerns("seed0"), [Streams]);
-        assert_eq!(concerns("seed1"), [Streams, Http, Dead]);
-        assert_eq!(concerns("seed2"), [Http, Churn, Sweep]);
+        use Concern::{Churn, Counters, Dead, Descriptors, Queues, Servers, Sweep};
+        assert_eq!(concerns("version"), [Descriptors, Servers, Dead]);
+        assert_eq!(concerns("quick"), [Descriptors, Servers, Dead, Churn, Queues]);
+        assert_eq!(concerns("seed0"), [Descriptors]);
+        assert_eq!(concerns("seed1"), [Descriptors, Servers, Dead]);
+        assert_eq!(concerns("seed2"), [Servers, Churn, Sweep]);
         assert_eq!(concerns("idle"), [Dead]);
+        assert_eq!(concerns("poller"), [Descriptors, Servers, Counters]);
+        assert_eq!(concerns("proxy"), [Servers, Sweep]);
     }
 
     #[test]
@@ -144,6 +157,7 @@ mod tests {
         assert_eq!((lost("quick", 20_000), lost("dead", 20_000)), (None, None));
         assert!(lost("quick", 4096).is_some() && !loses_an_experiment(DEFAULT_JOB, 4096));
         assert!(loses_an_experiment(DEFAULT_JOB, 1024));
-        assert!((30_000..40_000).contains(&of_every_job()), "{}", of_every_job());
+        let in_one = of_every_job(in_one_process);
+        assert!((30_000..40_000).contains(&in_one), "{in_one}");
     }
 }

@@ -44,16 +44,16 @@ fn the_script_of_fixes_is_one_that_a_shell_can_read() {
 }
 
 #[test]
-fn json_of_one_experiment_has_only_its_checks() {
-    let output = doctor(&["--for", "herd", "--json"]);
+fn json_of_one_concern_has_only_its_checks() {
+    let output = doctor(&["--for", "queues", "--json"]);
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((&json["schema"], &json["for"]), (&1.into(), &"herd".into()));
+    assert_eq!((&json["schema"], &json["for"]), (&2.into(), &"queues".into()));
     let checks = json["checks"].as_array().expect("a list");
-    let of_herd = |check: &Value| {
+    let of_queues = |check: &Value| {
         let concerns = check["concerns"].as_array().expect("a list");
-        concerns.iter().any(|concern| concern == "herd" || concern == "everything")
+        concerns.iter().any(|concern| concern == "queues" || concern == "everything")
     };
-    assert!(checks.iter().all(of_herd), "{json}");
+    assert!(checks.iter().all(of_queues), "{json}");
     assert!(checks.iter().any(|check| check["name"] == "message_queue_bytes"));
     for check in checks {
         let found = &check["found"];
@@ -66,13 +66,15 @@ fn json_of_one_experiment_has_only_its_checks() {
 }
 
 #[test]
-fn every_job_can_be_asked_for_by_its_name() {
+fn every_job_and_every_experiment_can_be_asked_for_by_its_name() {
     let list = Command::new(env!("CARGO_BIN_EXE_pollux")).args(["lab", "list", "--json"]).output();
     let list: Value = serde_json::from_slice(&list.expect("a list").stdout).expect("JSON");
-    let jobs = list["jobs"].as_array().expect("jobs");
-    assert!(jobs.iter().any(|job| job["name"] == "version"), "{list}");
-    for name in jobs.iter().filter_map(|job| job["name"].as_str()) {
+    let entries = |of: &str| list[of].as_array().expect("a list").clone();
+    let all = [entries("jobs"), entries("experiments")].concat();
+    assert!(["version", "proxy"].iter().all(|name| all.iter().any(|one| one["name"] == *name)));
+    for name in all.iter().filter_map(|one| one["name"].as_str()) {
         let output = doctor(&["--for", name, "--json"]);
+        assert_ne!(output.status.code(), Some(2), "{name} is unknown");
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(json["for"], name);
         assert_eq!(output.status.code(), Some(i32::from(json["is_blocked"] == true)));

@@ -51,18 +51,18 @@ pub enum Verdict {
 pub enum Concern {
     /// Whatever is measured.
     Everything,
-    /// Experiments in one process: `streams`, `pipes`, `chain`.
-    Streams,
+    /// Many descriptors in one process.
+    Descriptors,
     /// A server under a load generator.
-    Http,
+    Servers,
     /// Many connections that have asked once and are silent.
     Dead,
     /// A connection for each request.
     Churn,
     /// Reply rate over the number of connections.
     Sweep,
-    /// Many processes that wait for one queue.
-    Herd,
+    /// Message queues, and many processes that wait for one.
+    Queues,
     /// What explains a figure: counts, samples, symbols.
     Counters,
 }
@@ -106,12 +106,12 @@ impl Concern {
     /// Every one, in the order of the table.
     pub const ALL: [Self; 8] = [
         Self::Everything,
-        Self::Streams,
-        Self::Http,
+        Self::Descriptors,
+        Self::Servers,
         Self::Dead,
         Self::Churn,
         Self::Sweep,
-        Self::Herd,
+        Self::Queues,
         Self::Counters,
     ];
 
@@ -120,12 +120,12 @@ impl Concern {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Everything => "everything",
-            Self::Streams => "streams",
-            Self::Http => "http",
+            Self::Descriptors => "descriptors",
+            Self::Servers => "servers",
             Self::Dead => "dead",
             Self::Churn => "churn",
             Self::Sweep => "sweep",
-            Self::Herd => "herd",
+            Self::Queues => "queues",
             Self::Counters => "counters",
         }
     }
@@ -134,9 +134,8 @@ impl Concern {
     #[must_use]
     pub const fn aliases(self) -> &'static [&'static str] {
         match self {
-            Self::Streams => &["pipes", "chain"],
             Self::Dead => &["idle"],
-            Self::Herd => &["pool"],
+            Self::Queues => &["pool"],
             _ => &[],
         }
     }
@@ -146,12 +145,12 @@ impl Concern {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Everything => "Every experiment",
-            Self::Streams => "Streams, pipes and chains",
-            Self::Http => "HTTP",
+            Self::Descriptors => "Many descriptors in one process",
+            Self::Servers => "A server under load",
             Self::Dead => "Dead connections",
             Self::Churn => "Churn: a connection for each request",
             Self::Sweep => "Sweep over connections",
-            Self::Herd => "Herd: a pool of services on one queue",
+            Self::Queues => "Message queues: a pool of services on one",
             Self::Counters => "Counters and samples",
         }
     }

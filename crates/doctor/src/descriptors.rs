@@ -21,7 +21,7 @@ const BOTH_SIDES: u64 = 2 * ONE_SIDE;
 /// The page's own setting: room for both sides in one process.
 const PAGE_ULIMIT: u64 = 131_072;
 
-const ALL: &[Concern] = &[Concern::Dead, Concern::Streams, Concern::Http, Concern::Sweep];
+const ALL: &[Concern] = &[Concern::Dead, Concern::Descriptors, Concern::Servers, Concern::Sweep];
 
 pub(super) fn checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
     vec![hard(readings, demands), soft(readings), file_max(readings, demands), nr_open(readings)]

@@ -42,7 +42,7 @@ pub use remedy::Remedy;
 pub use show::Look;
 
 /// Version of the JSON form; a field is never renamed or removed within one.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Every check of one machine.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use super::remedy::Remedy;
 use crate::host::Reading;
 use crate::room::{CONNECTION_BYTES, MEMORY_PARTS};
 
-use Concern::{Dead, Everything, Herd, Streams};
+use Concern::{Dead, Descriptors, Everything, Queues};
 
 /// What the plan wants to be free before it opens the dead connections and the active ones, both
 /// ends of each here.
@@ -27,7 +27,7 @@ pub(super) fn checks(readings: &Readings) -> Vec<Check> {
 
 fn available(readings: &Readings) -> Check {
     let kib = readings.files.field("/proc/meminfo", "MemAvailable");
-    let concerns = &[Dead, Streams];
+    let concerns = &[Dead, Descriptors];
     let subject = Subject { name: "memory_available_mib", unit: Some("MiB"), concerns };
     let wanted = format!(
         "{}: a run takes half, for {} dead connections with both ends here",
@@ -78,7 +78,7 @@ fn huge_pages(readings: &Readings) -> Check {
 
 fn overcommit(readings: &Readings) -> Check {
     let name = "vm.overcommit_memory";
-    let subject = Subject { name, unit: None, concerns: &[Herd, Streams] };
+    let subject = Subject { name, unit: None, concerns: &[Queues, Descriptors] };
     let found = readings.files.number("/proc/sys/vm/overcommit_memory");
     subject.judge(found, "0 or 1", |mode| {
         let what = "stacks of many threads and processes count in full: 250 workers may be refused";

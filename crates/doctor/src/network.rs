@@ -8,7 +8,7 @@ use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
 
-use Concern::{Churn, Dead, Http, Streams, Sweep};
+use Concern::{Churn, Dead, Descriptors, Servers, Sweep};
 
 /// The quick job's TCP streams, all from one address to one other.
 const STREAMS: u64 = 2000;
@@ -51,7 +51,7 @@ fn port_count(readings: &Readings) -> Reading<u64> {
 }
 
 fn ports(readings: &Readings) -> Check {
-    let concerns = &[Dead, Churn, Sweep, Streams];
+    let concerns = &[Dead, Churn, Sweep, Descriptors];
     let name = "net.ipv4.ip_local_port_range";
     let subject = Subject { name, unit: Some("ports"), concerns };
     let wanted = format!("{}, from {PAGE_PORTS}", count(64_512));
@@ -152,7 +152,7 @@ fn tcp_mem(readings: &Readings) -> Check {
     let subject = Subject {
         name: "net.ipv4.tcp_mem_pressure",
         unit: Some("pages"),
-        concerns: &[Dead, Sweep, Http],
+        concerns: &[Dead, Sweep, Servers],
     };
     subject.judge(pages, count(TCP_PAGES), |pages| {
         let what = format!(
@@ -186,7 +186,7 @@ fn conntrack(readings: &Readings) -> Check {
 
 fn netdev_backlog(readings: &Readings) -> Check {
     let name = "net.core.netdev_max_backlog";
-    let subject = Subject { name, unit: Some("packets"), concerns: &[Http, Streams, Churn] };
+    let subject = Subject { name, unit: Some("packets"), concerns: &[Servers, Descriptors, Churn] };
     let path = "/proc/sys/net/core/netdev_max_backlog";
     subject.judge(readings.files.number(path), count(PACKETS), |max| {
         let what =
@@ -209,7 +209,7 @@ fn drops(readings: &Readings) -> Check {
     let subject = Subject {
         name: "packets_dropped_since_boot",
         unit: Some("packets"),
-        concerns: &[Http, Streams, Churn],
+        concerns: &[Servers, Descriptors, Churn],
     };
     // It never falls, so a limit that was mended long ago would still be told.
     subject.judge(found, "not judged: it counts since boot", |_| Judgement::ok())

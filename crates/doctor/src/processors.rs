@@ -6,7 +6,7 @@ use super::remedy::Remedy;
 use crate::host::Reading;
 use crate::host::gates::GateLimits;
 
-use Concern::{Churn, Dead, Everything, Herd, Http, Sweep};
+use Concern::{Churn, Dead, Everything, Queues, Servers, Sweep};
 
 /// Reader and writer, or server and generator.
 const CPUS_MIN: u64 = 2;
@@ -38,7 +38,7 @@ fn cpus(readings: &Readings) -> Reading<u64> {
 }
 
 fn count(readings: &Readings) -> Check {
-    let concerns = &[Http, Dead, Churn, Sweep, Herd];
+    let concerns = &[Servers, Dead, Churn, Sweep, Queues];
     let subject = Subject { name: "cpus_allowed", unit: Some("CPUs"), concerns };
     let wanted = format!("{CPUS_WANTED} or more");
     subject.judge(cpus(readings), wanted, |cpus| match *cpus {

@@ -1,4 +1,4 @@
-//! Other people's load generators: figures of the `http` experiments can be repeated with them.
+//! Other people's load generators: figures of servers can be repeated with them.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use super::readings::Readings;
 use super::remedy::Remedy;
 use crate::host::Reading;
 
-use Concern::{Churn, Dead, Http, Sweep};
+use Concern::{Churn, Dead, Servers, Sweep};
 
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     vec![wrk(readings), ab(readings)]
 }
 
 fn wrk(readings: &Readings) -> Check {
-    let subject = Subject { name: "wrk", unit: None, concerns: &[Http, Dead, Sweep, Churn] };
+    let subject = Subject { name: "wrk", unit: None, concerns: &[Servers, Dead, Sweep, Churn] };
     subject.judge(found(readings.wrk.as_ref()), "installed", |found| match found.as_str() {
         "installed" => Judgement::ok(),
         _ => Judgement::limits("`--generator wrk`: no figure can be repeated with it")
@@ -23,7 +23,7 @@ fn wrk(readings: &Readings) -> Check {
 }
 
 fn ab(readings: &Readings) -> Check {
-    let subject = Subject { name: "ab", unit: None, concerns: &[Http, Sweep, Churn] };
+    let subject = Subject { name: "ab", unit: None, concerns: &[Servers, Sweep, Churn] };
     subject.judge(found(readings.ab.as_ref()), "installed", |found| {
         let what = "`--generator ab`: no figure can be repeated with it";
         Judgement::unless(found == "installed", what)

@@ -1,5 +1,5 @@
 //! POSIX message queues: what a pool of 250 workers with ten client threads needs, and what the
-//! experiment `herd` does, whose messages are short.
+//! built-in jobs do, whose messages are short.
 //!
 //! The kernel charges a queue `messages * (bytes of a message + 96)` to its user, in full and when
 //! it is made. A pool has one queue for its service, which all workers share, and one for the
@@ -23,11 +23,11 @@ const MESSAGE_BYTES: u64 = 8192;
 const OVERHEAD_BYTES: u64 = 96;
 const FULL_BYTES: u64 = QUEUES * queue_bytes(MESSAGES);
 
-const HERD: &[Concern] = &[Concern::Herd];
+const QUEUES_ONLY: &[Concern] = &[Concern::Queues];
 
 pub(super) fn checks(readings: &Readings, demands: &Demands<'_>) -> Vec<Check> {
     vec![
-        bytes(readings, (demands.queue_bytes)(CLIENT_THREADS)),
+        bytes(readings, demands.queue_bytes),
         sysctl(readings, "fs.mqueue.queues_max", "/proc/sys/fs/mqueue/queues_max", QUEUES),
         sysctl(readings, "fs.mqueue.msg_max", "/proc/sys/fs/mqueue/msg_max", MESSAGES),
         sysctl(readings, "fs.mqueue.msgsize_max", "/proc/sys/fs/mqueue/msgsize_max", MESSAGE_BYTES),
@@ -44,15 +44,15 @@ fn reply_depth(limit_bytes: u64) -> Option<u64> {
     Some(left / (CLIENT_THREADS * queue_bytes(1))).filter(|depth| *depth > 0)
 }
 
-/// All jobs of the experiment have as many callers as the pool has client threads.
-fn bytes(readings: &Readings, herd_bytes: u64) -> Check {
+fn bytes(readings: &Readings, jobs_bytes: u64) -> Check {
     let environment = &readings.environment;
     let limit = environment.limits.message_queue_bytes.soft.unwrap_or(u64::MAX);
-    let subject = Subject { name: "message_queue_bytes", unit: Some("bytes"), concerns: HERD };
+    let subject =
+        Subject { name: "message_queue_bytes", unit: Some("bytes"), concerns: QUEUES_ONLY };
     let wanted = format!(
-        "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers; {} for `herd`",
+        "{}: {QUEUES} queues of {MESSAGES} messages of 8 KiB for {WORKERS} workers; {} for the jobs",
         count(FULL_BYTES),
-        count(herd_bytes)
+        count(jobs_bytes)
     );
     subject.judge(number_or_unlimited(limit), wanted, |_| {
         if limit >= FULL_BYTES {
@@ -65,13 +65,13 @@ fn bytes(readings: &Readings, herd_bytes: u64) -> Check {
             Some(depth) => Judgement::limits(format!(
                 "{short} bytes short: reply queues of {depth} messages instead of {MESSAGES}{who}"
             )),
-            None if limit >= herd_bytes => Judgement::limits(format!(
-                "{short} bytes short: no pool with {CLIENT_THREADS} client threads; `herd` has short \
-                 messages and fits{who}"
+            None if limit >= jobs_bytes => Judgement::limits(format!(
+                "{short} bytes short: no pool with {CLIENT_THREADS} client threads; the built-in jobs \
+                 have short messages and fit{who}"
             )),
             None => Judgement::blocks(format!(
-                "{short} bytes short: no `herd` on a queue, no pool with {CLIENT_THREADS} client \
-                 threads{who}"
+                "{short} bytes short: no built-in job on a queue, no pool with {CLIENT_THREADS} \
+                 client threads{who}"
             )),
         }
         .mended_by(raise)
@@ -84,7 +84,7 @@ fn sysctl(readings: &Readings, name: &'static str, path: &str, least: u64) -> Ch
         "fs.mqueue.msg_max" => "messages",
         _ => "queues",
     };
-    let subject = Subject { name, unit: Some(unit), concerns: HERD };
+    let subject = Subject { name, unit: Some(unit), concerns: QUEUES_ONLY };
     subject.judge(readings.files.number(path), count(least), |max| {
         let what = match name {
             "fs.mqueue.queues_max" => format!("a pool with more than {max} queues"),

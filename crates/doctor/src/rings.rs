@@ -8,7 +8,7 @@ use super::readings::Readings;
 use super::remedy::{Remedy, who_can_raise};
 use crate::host::Reading;
 
-use Concern::{Dead, Everything, Http, Streams};
+use Concern::{Dead, Descriptors, Everything, Servers};
 
 /// The completion loop's ring (1024 requests of 64 bytes, 8192 completions of 16) and its buffers.
 const LOCKED_BYTES: u64 = 8 << 20;
@@ -58,7 +58,7 @@ fn opened(readings: &Readings) -> Check {
 fn locked(readings: &Readings) -> Check {
     let environment = &readings.environment;
     let name = "locked_memory_soft_bytes";
-    let subject = Subject { name, unit: Some("bytes"), concerns: &[Http, Streams, Dead] };
+    let subject = Subject { name, unit: Some("bytes"), concerns: &[Servers, Descriptors, Dead] };
     let soft = environment.limits.locked_memory_bytes.soft.unwrap_or(u64::MAX);
     let held = environment.capabilities.value();
     let is_exempt = held.is_some_and(|held| held.names.iter().any(|name| name == "CAP_IPC_LOCK"));
@@ -78,7 +78,7 @@ fn locked(readings: &Readings) -> Check {
 
 fn aio(readings: &Readings) -> Check {
     let name = "fs.aio-max-nr_free";
-    let subject = Subject { name, unit: Some("slots"), concerns: &[Dead, Streams] };
+    let subject = Subject { name, unit: Some("slots"), concerns: &[Dead, Descriptors] };
     let free = readings.files.number("/proc/sys/fs/aio-max-nr").and_then(|max| {
         let used = readings.files.number("/proc/sys/fs/aio-nr");
         used.map(|used| max.saturating_sub(used))

@@ -21,7 +21,7 @@ fn diagnose(readings: &Readings, asked: Option<Asked>) -> Diagnosis {
         descriptors: 32_064,
         lost: &lost,
         loses_an_experiment: &|limit| limit < 1600,
-        queue_bytes: &|callers| 960 * (callers + 1),
+        queue_bytes: 10_560,
     };
     Diagnosis::of(readings, &demands, asked)
 }
@@ -154,10 +154,11 @@ fn a_root_that_cannot_raise_limits_is_told_so_instead_of_a_command() {
     readings.environment.limits.message_queue_bytes.soft = Some(100_000);
     spoiled(&readings, "message_queue_bytes", Verdict::Limits, "no pool with 10");
     readings.environment.limits.message_queue_bytes.soft = Some(10_559);
-    let none = spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no `herd` on a queue");
+    let none =
+        spoiled(&readings, "message_queue_bytes", Verdict::Blocks, "no built-in job on a queue");
     assert!(!none.blocks_default_job);
     assert!(!diagnose(&readings, None).is_blocked(), "the default job needs no queue");
-    assert!(diagnose(&readings, Some(Concern::Herd.into())).is_blocked());
+    assert!(diagnose(&readings, Some(Concern::Queues.into())).is_blocked());
     assert!(!diagnose(&readings, Some(Concern::Churn.into())).is_blocked());
 }
 
@@ -373,7 +374,7 @@ fn what_cannot_be_read_is_not_available_with_a_reason_and_never_a_verdict() {
 fn json_has_the_shape_that_its_page_describes() {
     let readings = with("/proc/sys/net/core/somaxconn", "128");
     let json = diagnose(&readings, Some(Concern::Sweep.into())).json();
-    assert_eq!((&json["schema"], &json["for"]), (&1.into(), &"sweep".into()));
+    assert_eq!((&json["schema"], &json["for"]), (&2.into(), &"sweep".into()));
     assert_eq!((&json["default_job"], &json["is_blocked"]), (&"quick".into(), &false.into()));
     assert_eq!(json["counts"]["limits"], 1);
     let checks = json["checks"].as_array().expect("a list");
@@ -408,7 +409,7 @@ fn the_summary_stands_first_then_problems() {
         text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
     assert_eq!(groups[0], "1 limit, 1 block; nothing keeps `pollux lab` from running");
     assert!(groups[1].starts_with("What to do now: "), "{}", groups[1]);
-    assert_eq!(groups[2..4], [Concern::Herd.title(), Concern::Everything.title()]);
+    assert_eq!(groups[2..4], [Concern::Queues.title(), Concern::Everything.title()]);
     assert!(text.contains("\n  limit   steal_percent"), "{text}");
     assert!(!text.contains('\x1b'));
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
@@ -424,7 +425,7 @@ fn an_experiment_sees_its_own_checks_and_those_of_all() {
         assert!(diagnosis.checks.iter().all(|check| check.concerns(asked)));
         assert_eq!(Concern::by_name(asked.name()), Some(asked));
     }
-    assert_eq!(Concern::by_name("pipes"), Some(Concern::Streams));
+    assert_eq!(Concern::by_name("pool"), Some(Concern::Queues));
     assert_eq!(Concern::by_name("none-such"), None);
 }
 

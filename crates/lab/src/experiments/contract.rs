@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use pollux_doctor::Concern;
 use pollux_doctor::room::FDS_SPARE;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
@@ -202,6 +203,10 @@ pub struct Needs {
     pub start: Duration,
     /// The shortest window that says something.
     pub runtime_min: Duration,
+    /// Bytes that its message queues are charged to their user.
+    pub queue_bytes: u64,
+    /// What of the machine limits it beside that.
+    pub concerns: &'static [Concern],
 }
 
 impl Needs {
@@ -216,6 +221,8 @@ impl Needs {
             memory_bytes: 0,
             start: PROCESS_COST.saturating_add(fd_cost.saturating_mul(fds as u32)),
             runtime_min: RUNTIME_MIN,
+            queue_bytes: 0,
+            concerns: &[Concern::Descriptors],
         }
     }
 }

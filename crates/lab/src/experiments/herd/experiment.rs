@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use pollux_doctor::Concern;
 use pollux_doctor::room::FDS_SPARE;
 use pollux_engine::Driver;
 
 use strum::VariantNames as _;
 
+use super::source::needed_bytes;
 use super::{Crewed, Source};
 use crate::arm::{ArmKind, Peer, Wait};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
@@ -113,6 +115,7 @@ impl Experiment for Herd {
 
     fn needs(&self, axes: &Axes) -> Needs {
         let workers = axes.number("workers");
+        let is_queue = axes.is("source", Source::Queue.name());
         // So many calls take as long as they take; the runtime only says how long that is.
         let runtime_min =
             if axes.number("calls") == 0 { GENERATOR_RUNTIME_MIN } else { Duration::MAX };
@@ -125,6 +128,8 @@ impl Experiment for Herd {
             memory_bytes: 0,
             start: SERVER_COST + WORKER_COST * workers as u32,
             runtime_min,
+            queue_bytes: if is_queue { needed_bytes(axes.number("callers")) } else { 0 },
+            concerns: if is_queue { &[Concern::Queues] } else { &[Concern::Descriptors] },
         }
     }
 

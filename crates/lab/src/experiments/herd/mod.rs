@@ -47,7 +47,6 @@ pub mod worker;
 pub(crate) use experiment::Herd;
 
 pub use source::Source;
-pub use source::needed_bytes;
 use subject::Crewed;
 
 use callers::{Called, Go, Orders, PATIENCE, Served, Word};

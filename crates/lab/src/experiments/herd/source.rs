@@ -164,8 +164,7 @@ fn queue_in_words(cause: &io::Error, number: usize, callers: usize) -> String {
 }
 
 /// What the kernel charges the queues of a run to their user.
-#[must_use]
-pub const fn needed_bytes(callers: u64) -> u64 {
+pub(super) const fn needed_bytes(callers: u64) -> u64 {
     let each = QUEUE_MESSAGE_BYTES as u64 + QUEUE_OVERHEAD_BYTES;
     (REQUESTS_DEPTH as u64 + callers * ANSWERS_DEPTH as u64) * each
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pollux_doctor::Concern;
 use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 
@@ -187,6 +188,13 @@ impl Experiment for Http {
             memory_bytes: fds * CONNECTION_BYTES,
             start: SERVER_COST + TCP_COST * fds as u32,
             runtime_min: if is_own { GENERATOR_RUNTIME_MIN } else { OTHER_GENERATOR_RUNTIME_MIN },
+            queue_bytes: 0,
+            concerns: match (axes.number("dead") > 0, axes.is_on("keepalive")) {
+                (false, true) => &[Concern::Servers],
+                (true, true) => &[Concern::Servers, Concern::Dead],
+                (false, false) => &[Concern::Servers, Concern::Churn],
+                (true, false) => &[Concern::Servers, Concern::Dead, Concern::Churn],
+            },
         }
     }
 

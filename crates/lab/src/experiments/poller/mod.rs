@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use pollux_doctor::Concern;
 use pollux_doctor::room::{FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
@@ -214,6 +215,11 @@ impl Experiment for Poller {
             start: SERVER_COST * 2,
             // It takes what it takes.
             runtime_min: Duration::from_secs(1),
+            queue_bytes: 0,
+            concerns: match is_proxy {
+                true => &[Concern::Servers, Concern::Counters],
+                false => &[Concern::Descriptors],
+            },
         }
     }
 

@@ -5,6 +5,7 @@
 //! load, the turns. The server behind is pollux's own, on the generator's CPU and outside the measured
 //! processes. Every proxy keeps its connections to it, has one thread.
 
+use pollux_doctor::Concern;
 use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 
@@ -82,6 +83,11 @@ impl Experiment for Proxy {
             memory_bytes: 3 * connections * CONNECTION_BYTES,
             start: SERVER_COST * 2 + TCP_COST * 2 * connections as u32,
             runtime_min: GENERATOR_RUNTIME_MIN,
+            queue_bytes: 0,
+            concerns: match axes.is_on(KEEPALIVE.name) {
+                true => &[Concern::Servers],
+                false => &[Concern::Servers, Concern::Churn],
+            },
         }
     }
 
