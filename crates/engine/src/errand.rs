@@ -26,7 +26,7 @@ pub enum Errand<S> {
         deadline: Moment,
     },
     /// Run a connection that another loop had and that was taken for this one
-    /// ([`SharedSocket::take`]): [`Session::connected`] follows in this turn. When something lies
+    /// ([`SharedSocket::take`], [`SharedSocket::receive`]): [`Session::connected`] follows in this turn. When something lies
     /// unread in the socket, its peer has ended, or no descriptor is left, the connection is closed and
     /// [`Session::closed`] is all that the session is told.
     ///

@@ -3,14 +3,17 @@
 //! ```text
 //!             put_down               take, by any loop
 //!  held by A ─────────► put down by A ────────────────► held by B
-//!      ▲                    │
-//!      └────────────────────┘ claim: an event, a deadline or a wake at A
+//!      ▲                  │       │                         ▲
+//!      └──────────────────┘       └───► on its way to B ────┘
+//!       claim: an event, a      send_off             receive
+//!       deadline, a wake at A
 //! ```
 //!
 //! | who | does what |
 //! |---|---|
 //! | the holder | acts on the socket; puts it down when its session has nothing to do |
 //! | the taker | takes it, and registers a descriptor of its own (a duplicate) of the socket |
+//! | the sender | sends it off to another loop and tells that one by a message; meanwhile it is nobody's, so an event at the receiver, which may have been a holder before, is dropped like any other |
 //! | a former holder | claims before it acts, and then finds that the connection is another's: it drops the event, and lets go of its descriptor with its next update batch, unless it has taken the connection back by then |
 //!
 //! Descriptors are duplicates, so no loop can close or reuse a number that another one's poller still
@@ -51,6 +54,9 @@ const fn put_down(by: u32) -> u32 {
     by << 1
 }
 
+/// In the place of a holder's number, of what is on its way: no loop has it.
+const NOBODY: u32 = u32::MAX >> 1;
+
 /// Whether a loop may act on a connection that others may have taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
@@ -64,7 +70,7 @@ pub enum Claim {
 
 impl<F> SharedSocket<F> {
     /// Numbers of holders are below this.
-    pub const HOLDERS_MAX: u32 = 1 << 31;
+    pub const HOLDERS_MAX: u32 = NOBODY;
 
     /// A socket that the loop with the number `by` holds.
     ///
@@ -93,10 +99,24 @@ impl<F> SharedSocket<F> {
         self.hold.store(put_down(by), Ordering::Release);
     }
 
-    /// As `put_down` by the loop `to`, for which the holder `by` calls this: nobody has acted on the
-    /// socket since that one put it down.
-    pub fn give_back(&self, by: u32, to: u32) {
-        debug_assert_eq!(self.hold.load(Ordering::Relaxed), held(by), "given back by its holder");
+    /// Takes it for another loop, which will be told and then calls [`receive`](Self::receive); false
+    /// while somebody holds it. Until then no claim succeeds, also none of that loop: it does not know
+    /// yet that the connection is its own.
+    pub fn send_off(&self) -> bool {
+        self.take(NOBODY)
+    }
+
+    /// What was sent off has arrived at the loop `by`, which holds it from now on.
+    ///
+    /// # Panics
+    /// When it is not on its way.
+    pub fn receive(&self, by: u32) {
+        assert!(self.change(held(NOBODY), held(by)), "received by the loop that it was sent to");
+    }
+
+    /// What was sent off cannot arrive: it is as if the loop `to`, which sent it, had just put it down.
+    pub fn give_back(&self, to: u32) {
+        debug_assert_eq!(self.hold.load(Ordering::Relaxed), held(NOBODY), "it is on its way");
         self.hold.store(put_down(to), Ordering::Release);
     }
 

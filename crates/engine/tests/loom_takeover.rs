@@ -9,7 +9,10 @@
 #[path = "../src/takeover.rs"]
 pub mod takeover;
 
-use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use loom::thread;
 use std::sync::Arc;
 use takeover::{Claim, SharedSocket};
@@ -85,6 +88,34 @@ fn a_connection_that_comes_back_is_again_its_old_owners() {
         assert!(came_back || was_taken);
         assert!(mine != theirs, "one of them has it");
         assert_eq!((socket.is_with(0), socket.is_with(1)), (mine, theirs));
+    });
+}
+
+/// One loop sends a connection to the loop that had it before, while that one has an event of it: until
+/// the message is read, the connection is nobody's.
+#[test]
+fn what_is_on_its_way_back_to_its_old_owner_is_not_its_own_yet() {
+    explore(|| {
+        let socket = Arc::new(Socket::new(AtomicU32::new(0), 0));
+        socket.put_down(0);
+        assert!(socket.take(1), "put down");
+        let is_told = Arc::new(AtomicBool::new(false));
+        let (other, tells) = (Arc::clone(&socket), Arc::clone(&is_told));
+        let thread = thread::spawn(move || {
+            act(&other);
+            other.put_down(1);
+            assert!(other.send_off(), "nobody else wants it");
+            tells.store(true, Release);
+        });
+        assert_eq!(socket.claim(0), Claim::Lost, "an event of what it does not know to be its own");
+        assert!(!socket.take(0), "nor is it to be found by others");
+        let has_arrived = is_told.load(Acquire);
+        if has_arrived {
+            socket.receive(0);
+            assert_eq!(act(&socket), 2, "what the sender did is seen");
+        }
+        thread.join().expect("the sender does not panic");
+        assert_eq!(socket.is_with(0), has_arrived);
     });
 }
 

@@ -34,6 +34,10 @@ impl Idle for Arc<Connection> {
         seen & 1 == 0 && self.0.compare_exchange(seen, by << 1 | 1, SeqCst, SeqCst).is_ok()
     }
 
+    fn send_off(&self) -> bool {
+        self.take(NOBODY)
+    }
+
     fn owner(&self) -> u32 {
         self.0.load(SeqCst) >> 1
     }
@@ -42,6 +46,22 @@ impl Idle for Arc<Connection> {
         Arc::ptr_eq(self, other)
     }
 }
+
+impl Connection {
+    /// What was sent to the thread `by` has arrived there.
+    fn receive(&self, by: u32) {
+        let has = self.0.swap(by << 1 | 1, SeqCst);
+        assert_eq!(has, NOBODY << 1 | 1, "it was on its way");
+    }
+
+    /// An event of it at the thread `by`: whether that one may act on it.
+    fn is_held_by(&self, by: u32) -> bool {
+        self.0.load(SeqCst) == by << 1 | 1
+    }
+}
+
+/// Who has what is on its way.
+const NOBODY: u32 = u32::MAX >> 1;
 
 /// What a thread was sent.
 enum Grant {
@@ -104,13 +124,16 @@ impl World {
             Admission::Wait(keeper) => {
                 assert_eq!(keeper, None, "nobody keeps one for itself");
                 match self.receive(by) {
-                    Grant::Connection(connection) => connection,
+                    Grant::Connection(connection) => {
+                        connection.receive(by);
+                        connection
+                    }
                     Grant::Place => open(),
                 }
             }
             Admission::Private | Admission::Full => unreachable!("neither is so here"),
         };
-        assert_eq!(connection.0.load(SeqCst), by << 1 | 1, "nobody else has it");
+        assert!(connection.is_held_by(by), "nobody else has it");
         connection
     }
 }
@@ -153,7 +176,10 @@ fn what_was_on_its_way_to_a_request_that_left_is_not_lost() {
                 return;
             }
             match other.receive(1) {
-                Grant::Connection(connection) => other.put(1, connection),
+                Grant::Connection(connection) => {
+                    connection.receive(1);
+                    other.put(1, connection);
+                }
                 Grant::Place => other.close(),
             }
         });
@@ -189,5 +215,26 @@ fn an_owner_that_takes_its_connection_back_and_a_taker_agree() {
         let view = world.pool.view(0);
         assert_eq!(view.waiting, 0);
         assert_eq!(view.open.expect("counted") as usize, view.idle, "all that is open is idle");
+    });
+}
+
+/// A thread waits for the connection that it had before another one took it, and has an event of it
+/// before it is told that it gets it back.
+#[test]
+fn an_event_at_a_former_owner_that_waits_finds_the_connection_to_be_anothers() {
+    explore(|| {
+        let world = World::new(1);
+        let connection = world.connect(0);
+        world.put(0, Arc::clone(&connection));
+        let taken = world.connect(1);
+        let ticket = Ticket { by: 0, at: 0, number: 1 };
+        assert!(matches!(world.pool.admit(0, ticket, false), Admission::Wait(None)));
+        let other = Arc::clone(&world);
+        let thread = thread::spawn(move || other.put(1, taken));
+        assert!(!connection.is_held_by(0), "it would be put down, or closed, beside the message");
+        let Grant::Connection(given) = world.receive(0) else { panic!("nothing was closed") };
+        given.receive(0);
+        assert!(connection.is_held_by(0), "the one that it had");
+        thread.join().expect("put down");
     });
 }

@@ -221,6 +221,35 @@ fn an_event_at_the_owner_of_a_connection_that_was_put_down_is_its_own() {
 }
 
 #[test]
+fn a_wake_of_what_is_on_its_way_back_to_its_old_owner_is_dropped() {
+    for driver in readiness() {
+        let mut scene = Scene::open(driver);
+        scene.take_over();
+        assert_eq!(scene.told(1), "connected", "{driver}");
+        // The second loop gives it to the first one, which has a wake of it and has read no message yet.
+        scene.socket.put_down(1);
+        assert!(scene.socket.send_off(), "put down");
+        let shared = scene.loops[0].shared();
+        let id = shared.id.expect("it has had it");
+        shared.errands.push_back(Errand::Wake(id));
+        (0..2).for_each(|_| turn(&mut scene.loops[0]));
+        assert_eq!(scene.told(0), "taken_over", "{driver}: it would use it beside the message");
+        assert_eq!(scene.count(0, Counter::EventsLost), 1, "{driver}");
+        // Now the message is read.
+        scene.socket.receive(0);
+        let (socket, deadline) = (Arc::clone(&scene.socket), Moment::NEVER);
+        let errand = Errand::TakeOver { socket, holder: 0, session: Runner, deadline };
+        scene.loops[0].shared().errands.push_back(errand);
+        turn(&mut scene.loops[0]);
+        scene.say("hello");
+        while scene.loops[0].counters().value(Counter::Receives) == 0 {
+            turn(&mut scene.loops[0]);
+        }
+        assert_eq!(scene.told(0), "connected hello", "{driver}");
+    }
+}
+
+#[test]
 fn what_came_unasked_or_ended_meanwhile_is_not_taken_over() {
     for driver in readiness() {
         for says in ["unasked", ""] {

@@ -413,6 +413,7 @@ impl ProxyShared {
         for message in mail.drain(..) {
             match message {
                 Message::Connection(ticket, backend, pooled) => {
+                    pooled.socket.receive(self.exchanger.me);
                     let at = self.granted(ticket);
                     self.take_over(at, backend, pooled);
                 }

@@ -50,6 +50,10 @@ impl Idle for Arc<Pooled> {
         self.socket.take(by)
     }
 
+    fn send_off(&self) -> bool {
+        self.socket.send_off()
+    }
+
     fn owner(&self) -> u32 {
         self.socket.owner()
     }
@@ -62,7 +66,7 @@ impl Idle for Arc<Pooled> {
 /// What one loop tells another one.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The request that waited has this connection, which was taken for its loop.
+    /// The request that waited has this connection, which was sent off to its loop.
     Connection(Ticket, usize, Arc<Pooled>),
     /// The request that waited may open a connection.
     Place(Ticket, usize),
@@ -142,7 +146,7 @@ impl Passing {
             match self.tell(ticket.by, Message::Connection(ticket, backend, taken)) {
                 Err(Message::Connection(_, _, back)) => {
                     // That loop has ended.
-                    back.socket.give_back(ticket.by, me);
+                    back.socket.give_back(me);
                     self.pool.book(backend);
                     connection = back;
                 }

@@ -36,6 +36,8 @@ use std::sync::{Mutex, MutexGuard};
 pub(super) trait Idle {
     /// Takes it for the thread `by`; false when its own thread is just doing something with it.
     fn take(&self, by: u32) -> bool;
+    /// Takes it for another thread, whose it is when that one has been told; false as with `take`.
+    fn send_off(&self) -> bool;
     /// The thread that put it down.
     fn owner(&self) -> u32;
     /// Whether both are the same connection.
@@ -249,19 +251,21 @@ impl<C: Idle> Pool<C> {
         Admission::Open
     }
 
-    /// A connection that was put down: for the request that has waited longest, or for the shelf of
-    /// its thread. It is reserved.
+    /// A connection that its thread, which calls this, has put down: for the request that has waited
+    /// longest, or for the shelf of its thread. It is reserved. What goes to another thread was sent off.
     pub(super) fn put(&self, server: usize, connection: C) -> Option<(Ticket, C)> {
         let of_server = &self.servers[server];
-        let shelf = &of_server.shelves[connection.owner() as usize];
+        let owner = connection.owner();
+        let shelf = &of_server.shelves[owner as usize];
         if of_server.open_max.is_none() {
             shelf.put(connection);
             return None;
         }
         let mut gate = lock(&of_server.gate);
         let next = gate.waiting.pop_front();
+        let goes_to = |by| if by == owner { connection.take(owner) } else { connection.send_off() };
         let given = match next {
-            Some(ticket) if connection.take(ticket.by) => {
+            Some(ticket) if goes_to(ticket.by) => {
                 self.release(server);
                 Some((ticket, connection))
             }
