@@ -131,7 +131,7 @@ pub(crate) enum LabCommand {
         run: RunFlags,
     },
     /// Repeat a published benchmark: 0 = epoll_bench (2006), 1 = pipetest and dphttpd (2002),
-    /// 2 = epoll against io_uring (2020), 4 = EPOLLEXCLUSIVE (2015)
+    /// 2 = epoll against io_uring (2020), 3 = HAProxy's pollers (2022), 4 = EPOLLEXCLUSIVE (2015)
     Seed {
         /// Which one
         #[arg(value_name = "SEED", value_parser = values::seed())]
@@ -192,9 +192,8 @@ pub(crate) enum LabCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// A job file, a built-in job (see `pollux lab list`) or an experiment: streams, pipes, chain, http,
-    /// herd
     #[arg(value_name = "JOB", value_parser = values::jobs(), hide_possible_values = true)]
+    #[arg(help = values::job_help())]
     pub(crate) job: String,
 }
 

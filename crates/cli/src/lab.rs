@@ -63,16 +63,7 @@ pub(crate) fn raise_descriptor_limit() -> rustix::io::Result<()> {
 
 fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     let plan = plan(target, flags.job)?;
-    if plan.points.is_empty() {
-        // Several parts lack the same program; once is enough to say.
-        let mut reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
-        reasons.sort_unstable();
-        reasons.dedup();
-        return Err(Failure::failed(format!("nothing can run here: {}", reasons.join("; "))));
-    }
-    if let Some(fault) = plan.budget_fault() {
-        return Err(Failure::usage(fault));
-    }
+    can_run(&plan)?;
     let sources = Sources::probe();
     require(&plan.job, &sources)?;
     let folder = flags.out.unwrap_or_else(|| default_folder(&plan.job.name));
@@ -106,6 +97,18 @@ fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
         output::remark(&format!("report: {}", folder.join(store::REPORT_FILE).display()));
     }
     Ok(exit_code(&record, flags.gate, flags.strict, ended_by.load(Relaxed)))
+}
+
+/// Whether a plan has something to run, and a budget that decides something.
+fn can_run(plan: &Plan) -> Result<(), Failure> {
+    if plan.points.is_empty() {
+        // Several parts lack the same program; once is enough to say.
+        let mut reasons: Vec<_> = plan.left_out.iter().map(|left| left.reason.clone()).collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        return Err(Failure::failed(format!("nothing can run here: {}", reasons.join("; "))));
+    }
+    plan.budget_fault().map_or(Ok(()), |fault| Err(Failure::usage(fault)))
 }
 
 /// `signal` is the one that interrupted the run, if one did.
@@ -242,6 +245,7 @@ fn show_plan(target: &str, flags: JobFlags, as_json: bool) -> Result<ExitCode, F
     } else {
         output::shown(&plan.to_string())
     })?;
+    can_run(&plan)?;
     match plan.job.require.is_empty() {
         true => Ok(()),
         false => require(&plan.job, &Sources::probe()),

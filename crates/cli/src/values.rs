@@ -17,6 +17,12 @@ pub(crate) fn jobs() -> Kind<String> {
     parsed("JOB", "a job", |text| Ok::<_, String>(text.to_owned())).offering(names)
 }
 
+/// What stands for a job on a command line.
+pub(crate) fn job_help() -> String {
+    let experiments = experiments::names().join(", ");
+    format!("A job file, a built-in job (see `pollux lab list`) or an experiment: {experiments}")
+}
+
 /// An experiment.
 pub(crate) fn experiment() -> Kind<&'static dyn Experiment> {
     one_of("experiment", experiments::ALL.map(|each| (each.name(), "", each)))

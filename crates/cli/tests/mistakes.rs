@@ -167,8 +167,27 @@ fn a_budget_that_decides_nothing_is_refused_with_the_least_that_does() {
     let said = refused(2, &["lab", "--budget", "5s", "--out", "/proc/x"]);
     assert!(said.contains("a budget of 5 s decides nothing"), "{said}");
     assert!(said.contains("; give --budget ") && said.contains(" with --only (streams"), "{said}");
+    assert_eq!(refused(2, &["lab", "plan", "quick", "--budget", "5s"]), said, "as its run");
     let said = refused(2, &["lab", "run", "herd", "--only", "queue", "--budget", "1s"]);
     assert!(said.trim_end().ends_with('s') && !said.contains("--only"), "{said}");
+}
+
+#[test]
+fn a_plan_of_which_nothing_can_run_ends_like_its_run() {
+    for verb in ["plan", "run"] {
+        let line = ["lab", verb, "chain", "--pairs", "1", "--active", "2"];
+        let said = refused(1, &line);
+        assert!(said.contains("nothing can run here: more bytes under way"), "{said}");
+    }
+}
+
+#[test]
+fn help_names_every_experiment() {
+    let help = Command::new(env!("CARGO_BIN_EXE_pollux")).args(["lab", "run", "--help"]).output();
+    let help = String::from_utf8(help.expect("pollux runs").stdout).expect("UTF-8");
+    let said: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let names = pollux_lab::experiments::names().join(", ");
+    assert!(said.contains(&format!("or an experiment: {names}")), "{help}");
 }
 
 #[test]

@@ -240,6 +240,7 @@ mod tests {
             pass: Pass::Timing,
             sources: None,
             scratch: std::path::PathBuf::new(),
+            budget_ms: None,
         };
         Task { experiment, spec }
     }

@@ -292,6 +292,17 @@ fn a_server_that_does_not_answer_as_it_should_says_why() {
 }
 
 #[test]
+fn a_server_that_never_listens_is_waited_for_no_longer_than_the_budget() {
+    let budget = ["--budget", "8s", "--runtime", "100ms", "--connections", "4"];
+    let record = record(&run_of("http", &["mine=sleep 300{port}"], &budget));
+    let why = failure(&record, "mine");
+    let waited =
+        why.split_once(" s after its start").and_then(|(before, _)| before.rsplit_once(' '));
+    let waited_s: u64 = waited.and_then(|(_, s)| s.parse().ok()).unwrap_or_else(|| panic!("{why}"));
+    assert!((8..28).contains(&waited_s), "{why}");
+}
+
+#[test]
 fn an_arm_that_can_not_be_is_refused_before_the_run() {
     let refused = |arm: &str, expected: &[&str]| {
         let output = run(&["raw-epoll", arm], &[]);

@@ -53,6 +53,9 @@ pub struct RunSpec {
     /// A private folder for configurations and programs that the lab writes; what it holds may be
     /// used by later runs. The runner removes it.
     pub scratch: PathBuf,
+    /// What the whole job may take; nothing waits for longer.
+    #[serde(default)]
+    pub budget_ms: Option<u64>,
 }
 
 /// What a run is for. Only the timing pass is compared; the others disturb what they look at.
@@ -146,6 +149,11 @@ impl RunSpec {
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_millis(self.interval_ms.max(1))
+    }
+
+    /// So much patience, and no more than the job has time.
+    pub(crate) fn at_most(&self, patience: Duration) -> Duration {
+        self.budget_ms.map_or(patience, |budget| patience.min(Duration::from_millis(budget)))
     }
 
     /// The mechanism of the poller, where the arm has one.

@@ -97,6 +97,8 @@ pub struct PlannedPoint {
     pub runtime: Duration,
     /// Length of an interval.
     pub interval: Duration,
+    /// What the whole job may take: nothing waits for longer.
+    pub budget: Option<Duration>,
 }
 
 /// How a point is measured.
@@ -170,6 +172,7 @@ impl Plan {
                     ramp_time: part.ramp_time,
                     runtime: part.runtime,
                     interval: part.interval,
+                    budget: job.budget,
                 });
             }
         }

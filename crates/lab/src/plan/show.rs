@@ -112,9 +112,6 @@ impl fmt::Display for Plan {
         for cut in &self.cuts {
             writeln!(f, "changed: {cut}")?;
         }
-        if let Some(fault) = self.budget_fault() {
-            writeln!(f, "can't run: {fault}")?;
-        }
         Ok(())
     }
 }

@@ -98,6 +98,7 @@ fn spec(
         pass,
         sources: sources.filter(|_| pass == Pass::Counting).cloned(),
         scratch: scratch.to_owned(),
+        budget_ms: point.budget.map(|budget| budget.as_millis() as u64),
     };
     (Task { experiment: point.experiment, spec }, program)
 }

@@ -248,6 +248,7 @@ mod tests {
             pass: Pass::Timing,
             sources: None,
             scratch: PathBuf::new(),
+            budget_ms: None,
         }
     }
 

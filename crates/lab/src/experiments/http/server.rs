@@ -93,7 +93,10 @@ impl Server {
         let (mut first, address) =
             started(spec, load, cpu, Ends { listen: any, behind }, times.as_ref())?;
         let url = format!("http://{address}{}", load.path);
-        let answered = first_answer(&mut first, &mut tree, address, &url, is_interrupted)?;
+        let answered = {
+            let patience = spec.at_most(READY_PATIENCE);
+            first_answer(&mut first, &mut tree, address, &url, patience, is_interrupted)?
+        };
         let asked = match spec.arm {
             ArmKind::Server { .. } => Asked { url, status: answered.status, body_bytes: None },
             _ => Asked { url, status: 200, body_bytes: Some(load.reply_bytes as u64) },
@@ -267,6 +270,7 @@ fn first_answer(
     tree: &mut Tree,
     address: SocketAddr,
     url: &str,
+    patience: Duration,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Answered, MeasureError> {
     let target = Target::parse(url, None).map_err(|error| process.failed(&in_words(&error)))?;
@@ -283,7 +287,7 @@ fn first_answer(
             return Err(process.failed(&format!("{how} before it answered {url}")).into());
         }
         let is_early = matches!(error, AskError::Connect(_));
-        if !is_early || start.elapsed() > READY_PATIENCE {
+        if !is_early || start.elapsed() > patience {
             let told = "put {port} or {address} into its command where it takes that";
             let elsewhere = match foreign::elsewhere(&tree.pids(), "; it listens at ") {
                 // It is there, and does not answer.
