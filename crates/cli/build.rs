@@ -1,4 +1,4 @@
-//! Gives `pollux --version` the commit that it was built from, where that is known: a release build
+//! Gives the `--version` of `pollux` and of `pollux-pool` the commit that it was built from, where that is known: a release build
 //! in a checkout. A development build has none, so that a commit alone compiles nothing; sources
 //! without git have none either. The same commit gives the same binary.
 
@@ -9,7 +9,8 @@ use std::process::Command;
 const DIGITS: &str = "--short=12";
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    // Two packages are built with it, from their folders.
+    println!("cargo::rerun-if-changed={}/../cli/build.rs", env!("CARGO_MANIFEST_DIR"));
     if std::env::var("PROFILE").as_deref() != Ok("release") {
         return;
     }

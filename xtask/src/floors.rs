@@ -7,11 +7,12 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 19] = [
+const FLOORS: [(&str, u32); 22] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
     ("pollux-stats", 1),
+    ("pollux-command", 2),
     ("pollux-poller", 2),
     ("pollux-processes", 2),
     ("pollux-doctor", 3),
@@ -26,7 +27,9 @@ const FLOORS: [(&str, u32); 19] = [
     ("pollux-peer-polling", 4),
     ("pollux-floor", 4),
     ("pollux-xatmi-c", 5),
+    ("pollux-pool-flags", 5),
     ("pollux-lab", 5),
+    ("pollux-pool", 6),
     ("pollux-cli", 6),
 ];
 

@@ -1,16 +1,23 @@
 //! `cargo xtask install --prefix DIR`: everything of pollux below one folder.
 //!
-//! The release binary lays out its own pages, completions and C files; here they are put where
+//! The release binaries lay out its own pages, completions and C files; here they are put where
 //! programs look for them. Nothing outside the prefix is written.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Shells with the file that each reads completions from.
-const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "share/bash-completion/completions/pollux"),
-    ("zsh", "share/zsh/site-functions/_pollux"),
-    ("fish", "share/fish/vendor_completions.d/pollux.fish"),
+/// The packages with their programs, in the order in which they are built.
+const PACKAGES: [(&str, &[&str]); 2] =
+    [("pollux-cli", &["pollux"]), ("pollux-pool", &["pollux-pool", "tpbridge"])];
+
+/// Programs that have completions.
+const COMPLETED: [&str; 2] = ["pollux", "pollux-pool"];
+
+/// Shells with the file that each reads the completions of a program from.
+const COMPLETIONS: [(&str, &str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/", ""),
+    ("zsh", "share/zsh/site-functions/_", ""),
+    ("fish", "share/fish/vendor_completions.d/", ".fish"),
 ];
 
 /// Builds and installs; `arguments` are those after `install`.
@@ -22,26 +29,35 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
     let bin = prefix.join("bin");
     // Before the build, which takes minutes: a prefix that cannot be written is told at once.
     create(&bin)?;
-    // What `cargo build --release` and `cargo run --release` build, so that they need not do it again.
-    done(crate::cargo().args(["build", "--release", "--locked"]).current_dir(root))?;
     let built = target(root).join("release");
-    let pollux = bin.join("pollux");
-    // Beside and renamed: a pollux that runs keeps its file.
-    let new = bin.join(format!(".pollux.new{}", std::process::id()));
-    std::fs::copy(built.join("pollux"), &new).map_err(at(&new))?;
-    std::fs::rename(&new, &pollux).map_err(at(&pollux))?;
-    done(Command::new(&pollux).arg("man").arg(prefix.join("share/man/man1")))?;
-    for (shell, file) in COMPLETIONS {
-        let path = prefix.join(file);
-        create(path.parent().unwrap_or(&prefix))?;
-        std::fs::write(&path, output(Command::new(&pollux).args(["completions", shell]))?)
-            .map_err(at(&path))?;
+    // One by one: together, dependencies would get the features that either asks for, and be built
+    // again by the next `cargo build --release`.
+    for (package, programs) in PACKAGES {
+        let build = ["build", "--release", "--locked", "--package", package];
+        done(crate::cargo().args(build).current_dir(root))?;
+        programs.iter().try_for_each(|program| put(&built, &bin, program))?;
+    }
+    done(Command::new(bin.join("pollux")).arg("man").arg(prefix.join("share/man/man1")))?;
+    for program in COMPLETED {
+        for (shell, before, after) in COMPLETIONS {
+            let path = prefix.join(format!("{before}{program}{after}"));
+            create(path.parent().unwrap_or(&prefix))?;
+            let script = output(Command::new(bin.join(program)).args(["completions", shell]))?;
+            std::fs::write(&path, script).map_err(at(&path))?;
+        }
     }
     let library = built.join("deps/libpollux_xatmi_c.so");
-    done(
-        Command::new(&pollux).args(["pool", "lay-out"]).arg(&prefix).arg("--library").arg(library),
-    )?;
+    let mut pool = Command::new(bin.join("pollux-pool"));
+    done(pool.arg("lay-out").arg(&prefix).arg("--library").arg(library))?;
     Ok(prefix)
+}
+
+/// Copies a program. Beside and renamed: one that runs keeps its file.
+fn put(built: &Path, bin: &Path, program: &str) -> Result<(), String> {
+    let new = bin.join(format!(".{program}.new{}", std::process::id()));
+    std::fs::copy(built.join(program), &new).map_err(at(&new))?;
+    let path = bin.join(program);
+    std::fs::rename(&new, &path).map_err(at(&path))
 }
 
 fn prefix_of(arguments: &[String]) -> Result<PathBuf, String> {

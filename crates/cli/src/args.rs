@@ -4,17 +4,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use pollux_command::{help, mistakes};
 use pollux_lab::experiments::Experiment;
 use pollux_lab::job::Job;
+use pollux_pool_flags::PoolCommand;
+use pollux_pool_flags::fld::FldFlags;
 use pollux_settings::{FlagsAlone, Kind, one_of};
 
 use crate::demands;
-use crate::fld::FldFlags;
 use crate::load::LoadFlags;
-use crate::pool::PoolCommand;
 use crate::proxy::ProxyCommand;
 use crate::serve::ServeFlags;
-use crate::{help, mistakes, values};
+use crate::{texts, values};
 
 /// Event loops for Linux servers, and the laboratory that proves them.
 #[derive(Debug, Parser)]
@@ -33,7 +34,7 @@ fn long_version() -> String {
 
 /// The command line with everything that its help says.
 pub(crate) fn command() -> clap::Command {
-    mistakes::with_negative_numbers(help::decorated(Cli::command()))
+    mistakes::with_negative_numbers(help::decorated(Cli::command(), texts::of))
 }
 
 #[derive(Debug, Subcommand)]

@@ -53,14 +53,6 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Up to the hard limit: the plan counted on it.
-pub(crate) fn raise_descriptor_limit() -> rustix::io::Result<()> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit)
-}
-
 fn run_job(target: &str, flags: RunFlags) -> Result<ExitCode, Failure> {
     let plan = plan(target, flags.job)?;
     can_run(&plan)?;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use pollux_command::limits::raise_descriptor_limit;
 use pollux_floor::{Floor, FloorOptions};
 use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::error::in_words;
@@ -16,7 +17,6 @@ use pollux_lab::experiments::herd::{bank, callers, pool, worker};
 use pollux_lab::measure::Line;
 use rustix::process::Signal;
 
-use crate::lab::raise_descriptor_limit;
 use crate::output::{self, Failure};
 
 /// Longest run description that `measure` reads.

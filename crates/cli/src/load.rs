@@ -45,7 +45,7 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
         return hold::run(plan);
     }
     let files = Files::prepare(&flags.output)?;
-    crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
     match flags.slo {
         Some(objective) if flags.finds_capacity => {

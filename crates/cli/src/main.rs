@@ -11,32 +11,27 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 
 mod args;
-mod build_home;
-mod build_program;
 mod demands;
 mod doctor;
-mod fld;
-mod help;
 mod lab;
 mod lab_parts;
 mod load;
 mod mistakes;
-mod output;
-mod pages;
 mod pool;
 mod progress;
 mod proxy;
 mod serve;
-mod service_table;
+mod texts;
 mod values;
 
 use args::{Cli, Command};
+use pollux_command::{help, output, pages};
 
 fn main() -> ExitCode {
     let ran = match started_as().as_deref().and_then(OsStr::to_str) {
-        Some(pollux_xatmi::pool::BRIDGE_PROGRAM) => return pool::bridge(),
         Some(pollux_lab::experiments::herd::bank::PROGRAM) => lab_parts::herd_server(),
-        _ => lab_parts::named(std::env::args_os().skip(1)).map_or_else(parsed_and_run, |run| run()),
+        _ => lab_parts::named(std::env::args_os().skip(1))
+            .map_or_else(handed_over_or_run, |run| run()),
     };
     match ran {
         Ok(code) => code,
@@ -47,13 +42,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// `pollux pool` is another program's, if that is there.
+fn handed_over_or_run() -> Result<ExitCode, output::Failure> {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    pool::hand_over(&words).map_or_else(parsed_and_run, Err)
+}
+
 /// Does what the command line says, or what is due where it is wrong or asks for help.
 fn parsed_and_run() -> Result<ExitCode, output::Failure> {
     let mut command = args::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => run(cli.command),
-        Err(error) => mistakes::answer(error, &mut command),
+        Err(error) => pollux_command::mistakes::answer(error, &mut command, &mistakes::ELSEWHERE),
     }
 }
 
@@ -61,13 +62,12 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
     match command {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(flags) => load::run(&flags),
-        Command::Pool(command) => pool::run(*command),
+        Command::Pool(_) | Command::Fld(_) => Err(pool::missing()),
         Command::Serve(flags) => serve::run(&flags),
         Command::Proxy(flags) => proxy::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
-        Command::Fld(flags) => fld::run(&flags),
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { folder } => pages::man(&folder),
+        Command::Completions { shell } => pages::completions(shell, args::command(), "pollux"),
+        Command::Man { folder } => pages::man(&folder, args::command(), texts::of),
     }
 }
 

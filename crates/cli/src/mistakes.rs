@@ -1,125 +1,39 @@
-//! What a wrong command line is answered with: one line that says which flag, which value, and what
-//! was expected, as the lab says it of job files.
-//!
-//! clap finds the mistakes and words those of its own; here values that a parser refused are worded
-//! alike for all commands, and hints that would mislead are replaced or left out.
+//! Flags that people try because another program, or an earlier version, has them.
 
-use std::process::ExitCode;
-
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command};
-use pollux_settings::{did_you_mean, shown};
-
-use crate::output::{self, Failure};
+use pollux_command::mistakes::Elsewhere;
 
 /// Flags of other programs and of earlier versions that people try, by command, with what they mean here.
-const ELSEWHERE: [(&str, &str, &str); 12] = [
-    ("serve", "--port", "the port stands in --listen, as in --listen 127.0.0.1:8080"),
-    ("serve", "--bind", "the address stands in --listen, as in --listen 127.0.0.1:8080"),
-    ("serve", "--host", "the address stands in --listen, as in --listen 127.0.0.1:8080"),
-    ("serve", "--tls", "TLS is not served; put a proxy in front"),
-    ("serve", "--cert", "TLS is not served; put a proxy in front"),
-    ("load", "--tls", "TLS is asked for by the URL: https://HOST/"),
-    ("load", "--port", "the port stands in the URL, as in http://127.0.0.1:8080/"),
-    ("load", "--rps", "the requests per second are --rate"),
-    ("lab", "--poller", "mechanisms are arms, as in --arm epoll,uring"),
-    ("lab", "--wait", "ways of waiting are arms, as in --arm exclusive,epoll"),
-    ("lab", "--peer", "other systems are arms, as in --arm epoll,nginx"),
-    ("lab", "--binary", "builds are arms, as in --arm old=pollux:PATH --arm new=pollux:PATH"),
+pub(crate) const ELSEWHERE: [Elsewhere; 12] = [
+    elsewhere(
+        "pollux serve",
+        "--port",
+        "the port stands in --listen, as in --listen 127.0.0.1:8080",
+    ),
+    elsewhere(
+        "pollux serve",
+        "--bind",
+        "the address stands in --listen, as in --listen 127.0.0.1:8080",
+    ),
+    elsewhere(
+        "pollux serve",
+        "--host",
+        "the address stands in --listen, as in --listen 127.0.0.1:8080",
+    ),
+    elsewhere("pollux serve", "--tls", "TLS is not served; put a proxy in front"),
+    elsewhere("pollux serve", "--cert", "TLS is not served; put a proxy in front"),
+    elsewhere("pollux load", "--tls", "TLS is asked for by the URL: https://HOST/"),
+    elsewhere("pollux load", "--port", "the port stands in the URL, as in http://127.0.0.1:8080/"),
+    elsewhere("pollux load", "--rps", "the requests per second are --rate"),
+    elsewhere("pollux lab", "--poller", "mechanisms are arms, as in --arm epoll,uring"),
+    elsewhere("pollux lab", "--wait", "ways of waiting are arms, as in --arm exclusive,epoll"),
+    elsewhere("pollux lab", "--peer", "other systems are arms, as in --arm epoll,nginx"),
+    elsewhere(
+        "pollux lab",
+        "--binary",
+        "builds are arms, as in --arm old=pollux:PATH --arm new=pollux:PATH",
+    ),
 ];
 
-/// Lets values begin with a minus sign where they are numbers, so that `-c -5` is a wrong number
-/// and not a wrong flag.
-pub(crate) fn with_negative_numbers(command: Command) -> Command {
-    let takes = |arg: &Arg| !arg.is_positional() && arg.get_action().takes_values();
-    command
-        .mut_args(|arg| if takes(&arg) { arg.allow_negative_numbers(true) } else { arg })
-        .mut_subcommands(with_negative_numbers)
-}
-
-/// Says what is to be said. A request for help is no mistake: it is printed as any other result.
-/// `command` is the command line that refused.
-pub(crate) fn answer(error: clap::Error, command: &mut Command) -> Result<ExitCode, Failure> {
-    if !error.use_stderr() {
-        let text = error.render();
-        let text = if output::is_colourful() { text.ansi().to_string() } else { text.to_string() };
-        return output::result(&text).map(|()| ExitCode::SUCCESS);
-    }
-    match in_one_line(&error) {
-        Some(line) => Err(Failure::usage(line)),
-        None => with_right_hints(error).format(command).exit(),
-    }
-}
-
-/// The line about a value that was refused; none for other mistakes.
-fn in_one_line(error: &clap::Error) -> Option<String> {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-    let why = match error.kind() {
-        ErrorKind::ValueValidation => std::error::Error::source(error)?.to_string(),
-        ErrorKind::InvalidValue if !value.is_empty() => {
-            let Some(ContextValue::Strings(valid)) = error.get(ContextKind::ValidValue) else {
-                return None;
-            };
-            let suggestion = did_you_mean(value, valid.iter().map(String::as_str));
-            format!("expected {}{suggestion}", valid.join(", "))
-        }
-        _ => return None,
-    };
-    Some(format!("{} {}: {why}", flag_name(flag), shown(value)))
-}
-
-/// `--connections` of clap's `--connections <N>`, `JOB` of `<JOB>`, `DIR` of `[DIR]`.
-fn flag_name(arg: &str) -> &str {
-    let name = arg.trim_end_matches("...");
-    if name.starts_with('-') {
-        return name.split([' ', '[', '=']).next().unwrap_or(name);
-    }
-    let bare = name.strip_prefix('<').and_then(|name| name.strip_suffix('>'));
-    bare.or_else(|| name.strip_prefix('[').and_then(|name| name.strip_suffix(']'))).unwrap_or(name)
-}
-
-/// Takes away the hint to put a flag behind `--`, which is right for nothing here, and says what a
-/// flag of another program is called.
-fn with_right_hints(mut error: clap::Error) -> clap::Error {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    error.remove(ContextKind::Suggested);
-    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
-    let flag = flag.split(['=', ' ']).next().unwrap_or(flag).to_owned();
-    let command = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
-    };
-    let is_meant = |(of, known, _): &&(&str, &str, &str)| {
-        *known == flag && command.contains(&format!("pollux {of}"))
-    };
-    if let Some((_, _, hint)) = ELSEWHERE.iter().find(is_meant) {
-        error.remove(ContextKind::SuggestedArg);
-        let hint = ContextValue::StyledStrs(vec![(*hint).into()]);
-        error.insert(ContextKind::Suggested, hint);
-    }
-    error
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_called_as_they_are_typed() {
-        for (arg, name) in [
-            ("--connections <N>", "--connections"),
-            ("--profile[=<HZ>]", "--profile"),
-            ("<JOB>", "JOB"),
-            ("[EXPERIMENT]", "EXPERIMENT"),
-            ("<[WEIGHT@]URL>...", "[WEIGHT@]URL"),
-        ] {
-            assert_eq!(flag_name(arg), name);
-        }
-    }
+const fn elsewhere(command: &'static str, flag: &'static str, hint: &'static str) -> Elsewhere {
+    Elsewhere { command, flag, hint }
 }

@@ -109,7 +109,7 @@ pub(crate) fn run(command: &ProxyCommand) -> Result<ExitCode, Failure> {
         output::result(&settings.config.plan())?;
         return Ok(ExitCode::SUCCESS);
     }
-    crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&SIGNALS).map_err(Failure::failed)?;
     let flags = command.flags.clone();
     let ways = Ways {
@@ -137,7 +137,7 @@ fn read(flags: &Flags<ProxyConfig>) -> Result<Settings, String> {
 fn serve(command: &ProxyCommand, boarding: Boarding) -> ExitCode {
     let prepared = command.flags.read_with(boarding.file()).map_err(|wrong| wrong.to_string());
     let prepared = prepared.and_then(|config| {
-        crate::lab::raise_descriptor_limit().map_err(|error| error.to_string())?;
+        pollux_command::limits::raise_descriptor_limit().map_err(|error| error.to_string())?;
         let signals = Signals::catch(&SIGNALS).map_err(|error| error.to_string())?;
         Ok((config, signals))
     });

@@ -18,7 +18,7 @@ pub(crate) type ServeFlags = Flags<ServeConfig>;
 /// Runs the server until a signal ends it.
 pub(crate) fn run(flags: &ServeFlags) -> Result<ExitCode, Failure> {
     let config = flags.read().map_err(Failure::usage)?;
-    crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));

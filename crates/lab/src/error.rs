@@ -4,6 +4,8 @@ use std::io;
 
 use pollux_engine::Driver;
 
+pub use pollux_command::output::in_words;
+
 /// Why one run, in its own process, could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -79,12 +81,4 @@ impl From<pollux_processes::Error> for MeasureError {
             Error::Interrupted => Self::Interrupted,
         }
     }
-}
-
-/// An error with all that caused it, in one line.
-#[must_use]
-pub fn in_words(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let words: Vec<String> = causes.map(ToString::to_string).collect();
-    std::iter::once(error.to_string()).chain(words).collect::<Vec<_>>().join(": ")
 }

@@ -12,7 +12,7 @@ use crate::output::{self, Failure};
 
 /// Opens the crowd of `plan`, says so on standard error, and holds it.
 pub(super) fn run(plan: Plan) -> Result<ExitCode, Failure> {
-    crate::lab::raise_descriptor_limit().map_err(Failure::failed)?;
+    pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let plan = Plan { connections: 0, ..plan };
     let mut turns = Turns::open(plan).map_err(|error| failure(&error))?;
     output::remark("pollux load: the crowd is set up");

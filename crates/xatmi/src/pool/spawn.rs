@@ -29,7 +29,7 @@ pub(super) const PROGRAM_VARIABLE: &str = "POLLUX_POOL_PROGRAM";
 pub const EXPORTS_VARIABLE: &str = "POLLUX_POOL_EXPORTS";
 /// Seconds between two service lists of a bridge, 0 for none: `brrefresh` in cycles.
 pub const REFRESH_VARIABLE: &str = "POLLUX_POOL_REFRESH_S";
-/// The program that bridges are in; the `pollux` command itself is it, under this name.
+/// The program of bridges; it may stand beside that of the manager.
 pub const BRIDGE_PROGRAM: &str = "tpbridge";
 
 /// What a worker is started with.
@@ -98,8 +98,8 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     })
 }
 
-/// Where the program of `entry` is, in the PATH that it would run with. A bridge is in this very
-/// program where no other of its name is found.
+/// Where the program of `entry` is, in the PATH that it would run with. A bridge may also stand beside
+/// the program of this process.
 ///
 /// # Errors
 /// A sentence for people.
@@ -110,11 +110,22 @@ pub fn find(entry: &Entry) -> Result<PathBuf, String> {
     let folders = std::env::split_paths(&path);
     let mut candidates = folders.map(|folder| folder.join(&entry.program));
     let found = candidates.find(|file| is_executable(file));
-    let own = || std::env::current_exe().ok().filter(|_| entry.program == BRIDGE_PROGRAM);
-    found.or_else(own).ok_or_else(|| {
+    let beside = || bridge_beside().filter(|_| entry.program == BRIDGE_PROGRAM);
+    found.or_else(beside).ok_or_else(|| {
         let (program, path) = (&entry.program, path.to_string_lossy());
-        format!("no executable {program} in PATH ({path}); add the folder that holds it to PATH")
+        let nor =
+            if program == BRIDGE_PROGRAM { ", nor beside the pool's own program" } else { "" };
+        format!(
+            "no executable {program} in PATH ({path}){nor}; add the folder that holds it to PATH"
+        )
     })
+}
+
+/// The bridge in the folder of this process's program.
+fn bridge_beside() -> Option<PathBuf> {
+    let own = std::env::current_exe().and_then(std::fs::canonicalize).ok()?;
+    let bridge = own.parent()?.join(BRIDGE_PROGRAM);
+    is_executable(&bridge).then_some(bridge)
 }
 
 /// Which of the files for its output could not be opened, and why; nothing is made for the look.

@@ -1,0 +1,110 @@
+//! `pollux pool` and `pollux fld` as they find and run `pollux-pool`: arguments, exit codes, signals,
+//! and what is said where it is missing. A script stands for that program.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A folder with `pollux` alone in it, and one for PATH.
+struct Installed {
+    folder: TempDir,
+}
+
+impl Installed {
+    fn new() -> Self {
+        // A link to the file, for which the folder has to be in the same file system.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        for name in ["bin", "path"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let pollux = folder.path().join("bin/pollux");
+        std::fs::hard_link(env!("CARGO_BIN_EXE_pollux"), pollux).expect("a link");
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        script(&self.path(name), text);
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        run(&self.path("bin/pollux"), &self.path("path"), words)
+    }
+}
+
+fn script(path: &Path, text: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("a script");
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("its mode");
+}
+
+fn run(program: &Path, path: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(words).env("PATH", path).stdin(Stdio::null());
+    command.output().expect("pollux runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_pool_is_a_program_that_gets_the_words_and_gives_the_exit_code() {
+    let installed = Installed::new();
+    let words = "for word in \"$@\"; do echo \"[$word]\"; done";
+    installed.script("path/pollux-pool", &format!("{words}\nexit 7"));
+    // Words that pollux itself does not know are that program's to judge.
+    let output = installed.run(&["pool", "start", "--new flag", "", "-x"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[start]\n[--new flag]\n[]\n[-x]\n");
+    assert_eq!(output.status.code(), Some(7));
+    let output = installed.run(&["fld", "--help"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[fld]\n[--help]\n");
+    // The one beside comes before PATH, also where pollux was found through a link.
+    installed.script("bin/pollux-pool", "echo beside");
+    let link = installed.path("path/linked");
+    std::os::unix::fs::symlink(installed.path("bin/pollux"), &link).expect("a link");
+    for program in [installed.path("bin/pollux"), link] {
+        let output = run(&program, &installed.path("path"), &["pool", "ps"]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "beside\n", "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_signal_ends_the_pool_as_it_ends_any_program() {
+    let installed = Installed::new();
+    installed.script("bin/pollux-pool", "kill -TERM $$");
+    assert_eq!(installed.run(&["pool", "start"]).status.signal(), Some(15));
+    installed.script("bin/pollux-pool", "echo $$");
+    let mut command = Command::new(installed.path("bin/pollux"));
+    let child = command.args(["pool", "ps"]).stdout(Stdio::piped()).spawn().expect("pollux runs");
+    let id = child.id();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{id}\n"), "another process");
+}
+
+#[test]
+fn where_the_program_is_missing_help_is_given_and_orders_are_refused_with_a_remedy() {
+    let installed = Installed::new();
+    for words in [&["pool", "ps"][..], &["fld", "bank.fd"]] {
+        let output = installed.run(words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let own = installed.path("bin/pollux").display().to_string();
+        for part in [&*own, "PATH", "cargo build --release -p pollux-pool", "cargo xtask install"] {
+            assert!(said(&output).contains(part), "{words:?}: no {part} in {}", said(&output));
+        }
+        assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+    }
+    let output = installed.run(&["pool", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("build-server"));
+    let output = installed.run(&["pool", "start", "--id", "x"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    // A file that cannot be run is passed over.
+    std::fs::write(installed.path("bin/pollux-pool"), "no program").expect("a file");
+    assert!(said(&installed.run(&["pool", "ps"])).contains("was found neither"));
+}

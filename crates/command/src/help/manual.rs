@@ -1,0 +1,329 @@
+//! Manual pages: a command and its [`Section`]s in the man macros of roff (groff_man(7)).
+//!
+//! Written here and not by a library, because what is copied from a page has to be what was meant:
+//! each minus sign, quote and tilde is named ([`escaped`]), examples are never filled, and no word
+//! is hyphenated.
+
+use clap::builder::PossibleValue;
+use clap::{Arg, Command};
+
+use super::{Body, Section, Sections};
+
+/// The heading of options that have none of their own.
+const OPTIONS: &str = "Options";
+
+/// The pages of a command and all below it that are not hidden, each with its name, such as
+/// `pollux-lab-run`. `command` has to be built.
+pub fn pages(command: &Command, sections: Sections) -> Vec<(String, String)> {
+    let mut pages = Vec::new();
+    collect(command, &[], sections, &mut pages);
+    pages
+}
+
+fn collect(
+    command: &Command,
+    above: &[&Command],
+    sections: Sections,
+    pages: &mut Vec<(String, String)>,
+) {
+    let path: Vec<_> = above.iter().copied().chain([command]).collect();
+    pages.push((name_of(&path), page(&path, sections)));
+    for inner in visible(command) {
+        collect(inner, &path, sections, pages);
+    }
+}
+
+/// The commands below one that have a page.
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
+}
+
+fn name_of(path: &[&Command]) -> String {
+    path.iter().map(|command| command.get_name()).collect::<Vec<_>>().join("-")
+}
+
+/// The page of the last command of `path`, which the others are above.
+fn page(path: &[&Command], sections: Sections) -> String {
+    let (command, above) = path.split_last().expect("a command");
+    let called: Vec<_> = path.iter().map(|command| command.get_name()).collect();
+    let (name, called) = (name_of(path), called.join(" "));
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    let mut page = format!(
+        ".TH \"{}\" \"1\" \"\" \"pollux {version}\" \"pollux\"\n.nh\n.nr HY 0\n.ad l\n",
+        escaped(&name.to_uppercase()),
+    );
+    page += &format!(".SH NAME\n{} \\- {}\n", escaped(&name), running(&about));
+    page += &format!(".SH SYNOPSIS\n{}", synopsis(command, &called));
+    page += &format!(".SH DESCRIPTION\n{}.\n", running(about.trim_end_matches('.')));
+    page += &arguments(command);
+    page += &options(command);
+    if visible(command).next().is_some() {
+        page += ".SH COMMANDS\n";
+        for inner in visible(command) {
+            let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+            page += &format!(".TP\n{}\n{}\n", bold(inner.get_name()), running(&about));
+        }
+    }
+    let mut sections = sections(&called).to_vec();
+    sections.sort_by_key(Section::place);
+    sections.iter().for_each(|section| page += &section.roff());
+    page + &see_also(command, above)
+}
+
+impl Section {
+    /// Where it stands among the sections of a page (man-pages(7)).
+    const fn place(&self) -> u8 {
+        match self {
+            Self::Lines(..) | Self::Text(..) => 0,
+            Self::Signals(_) => 1,
+            Self::ExitCodes(_) => 2,
+            Self::Environment(_) => 3,
+            Self::Examples(_) => 4,
+        }
+    }
+
+    fn roff(&self) -> String {
+        let heading = match self {
+            Self::ExitCodes(_) => "EXIT STATUS".to_owned(),
+            _ => self.heading().to_uppercase(),
+        };
+        // What stands in brackets behind a heading is a sentence of its own below it.
+        let (heading, remark) = heading.split_once(" (").map_or((&*heading, ""), |(heading, _)| {
+            let remark = self.heading().split_once(" (").map_or("", |(_, remark)| remark);
+            (heading, remark.trim_end_matches(')'))
+        });
+        let body = match self.body() {
+            Body::Lines(lines) => format!(".PP\n{}", verbatim(lines)),
+            Body::Text(text) => format!("{}\n", running(text)),
+            Body::Rows(rows) => {
+                let row = |(name, about): &(&str, &str)| {
+                    format!(".TP\n{}\n{}\n", bold(name), running(about))
+                };
+                rows.iter().map(row).collect()
+            }
+        };
+        let remark = if remark.is_empty() { String::new() } else { sentence(remark) };
+        format!(".SH \"{}\"\n{remark}{body}", escaped(heading))
+    }
+}
+
+/// How the command is called, with the values of its flags.
+fn synopsis(command: &Command, called: &str) -> String {
+    let mut parts: Vec<String> = shown(command)
+        .filter(|arg| !arg.is_positional())
+        .map(|arg| match arg.is_required_set() {
+            true => flag(arg, arg.get_short().is_none()),
+            false => format!("[{}]", flag(arg, arg.get_short().is_none())),
+        })
+        .collect();
+    parts.extend(shown(command).filter(|arg| arg.is_positional()).map(|arg| {
+        let dots = if is_repeated(arg) { "\\&..." } else { "" };
+        match arg.is_required_set() {
+            true => format!("{}{dots}", italic(&value(arg))),
+            false => format!("[{}]{dots}", italic(&value(arg))),
+        }
+    }));
+    let mut text = format!(".SY \"{}\"\n", escaped(called));
+    parts.iter().for_each(|part| text += &format!("{part}\n"));
+    text += ".YS\n";
+    if visible(command).next().is_some() {
+        let call = format!("{}\n[{}]\n.YS\n", italic("command"), italic("argument"));
+        let also = format!(".SY \"{}\"\n{call}", escaped(called));
+        // A command that does nothing by itself has only the second form.
+        text = if command.is_subcommand_required_set() { also } else { text + &also };
+    }
+    text
+}
+
+fn arguments(command: &Command) -> String {
+    let mut text = String::new();
+    for arg in shown(command).filter(|arg| arg.is_positional()) {
+        text += &format!(".TP\n{}\n{}\n", italic(&value(arg)), running(&help(arg)));
+    }
+    if text.is_empty() { text } else { format!(".SH ARGUMENTS\n{text}") }
+}
+
+/// The options, below their headings in the order of the help.
+fn options(command: &Command) -> String {
+    let heading_of = |arg: &Arg| arg.get_help_heading().unwrap_or(OPTIONS).to_owned();
+    let args: Vec<_> = shown(command).filter(|arg| !arg.is_positional()).collect();
+    let mut headings = vec![OPTIONS.to_owned()];
+    for heading in args.iter().map(|arg| heading_of(arg)) {
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    let mut text = ".SH OPTIONS\n".to_owned();
+    for heading in &headings {
+        if heading != OPTIONS {
+            text += &format!(".SS \"{}\"\n", escaped(heading));
+        }
+        for arg in args.iter().filter(|arg| heading_of(arg) == *heading) {
+            let short = arg.get_short().filter(|_| arg.get_long().is_some());
+            let short = short.map(|short| format!("{}, ", bold(&format!("-{short}"))));
+            let names = format!("{}{}", short.unwrap_or_default(), flag(arg, true));
+            text += &format!(".TP\n{names}\n{}\n", running(&help(arg)));
+            let values = arg.get_possible_values();
+            let with_help: Vec<_> = values.iter().filter(|v| v.get_help().is_some()).collect();
+            if !with_help.is_empty() && !arg.is_hide_possible_values_set() {
+                text += ".RS\n";
+                for value in with_help {
+                    let about = value.get_help().map(ToString::to_string).unwrap_or_default();
+                    text += &format!(".TP\n{}\n{}\n", bold(value.get_name()), running(&about));
+                }
+                text += ".RE\n";
+            }
+        }
+    }
+    text
+}
+
+/// The page above and those beside and below this one.
+fn see_also(command: &Command, above: &[&Command]) -> String {
+    let below = |path: &[&Command], command: &Command| -> Vec<String> {
+        let name = |inner: &Command| format!("{}-{}", name_of(path), inner.get_name());
+        visible(command).map(name).collect()
+    };
+    let own: Vec<_> = above.iter().copied().chain([command]).collect();
+    let mut names = Vec::new();
+    if let Some(parent) = above.last() {
+        names.push(name_of(above));
+        names.extend(below(above, parent));
+    }
+    names.extend(below(&own, command));
+    names.retain(|name| *name != name_of(&own));
+    let links: Vec<_> = names.iter().map(|name| format!("{}(1)", bold(name))).collect();
+    format!(".SH SEE ALSO\n{}\n", links.join(",\n"))
+}
+
+fn shown(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|arg| !arg.is_hide_set())
+}
+
+/// A flag with its value: `--only NAME`, `--profile[=HZ]`.
+fn flag(arg: &Arg, is_long: bool) -> String {
+    let name = match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) if is_long => format!("--{long}"),
+        (Some(long), None) => format!("--{long}"),
+        (_, Some(short)) => format!("-{short}"),
+        (None, None) => String::new(),
+    };
+    let takes = arg.get_num_args().is_some_and(|values| values.takes_values());
+    match (takes, arg.get_num_args().is_some_and(|values| values.min_values() == 0)) {
+        (false, _) => bold(&name),
+        (true, true) => format!("{}[={}]", bold(&name), italic(&value(arg))),
+        (true, false) => format!("{}\\~{}", bold(&name), italic(&value(arg))),
+    }
+}
+
+fn value(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn is_repeated(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|values| values.max_values() > 1)
+}
+
+/// What the help says of an argument, with its default and its values.
+fn help(arg: &Arg) -> String {
+    let mut help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string);
+    let mut note = |note: String| {
+        let help = help.get_or_insert_default();
+        *help += &format!(" [{note}]");
+    };
+    let takes = arg.get_num_args().is_some_and(|values| values.takes_values());
+    let defaults = arg.get_default_values();
+    if takes && !defaults.is_empty() && !arg.is_hide_default_value_set() {
+        let words: Vec<_> = defaults.iter().map(|value| value.to_string_lossy()).collect();
+        note(format!("default: {}", words.join(",")));
+    }
+    let values = arg.get_possible_values();
+    let is_plain = values.iter().all(|value| value.get_help().is_none());
+    if takes && is_plain && !values.is_empty() && !arg.is_hide_possible_values_set() {
+        let names: Vec<_> = values.iter().map(PossibleValue::get_name).collect();
+        note(format!("possible values: {}", names.join(", ")));
+    }
+    help.unwrap_or_default()
+}
+
+/// Lines that are never filled.
+fn verbatim(lines: &str) -> String {
+    let lines: String =
+        lines.lines().map(|line| format!("{}\n", guarded(&escaped(line)))).collect();
+    format!(".RS 2\n.nf\n{lines}.fi\n.RE\n")
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    format!("{}.\n", running(&format!("{}{}", first.unwrap_or_default(), letters.as_str())))
+}
+
+/// Running text; what stands between backticks is bold.
+fn running(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let pieces = words.split('`').enumerate();
+    let piece = |(at, piece): (usize, &str)| match at % 2 {
+        0 => escaped(piece),
+        _ => bold(piece),
+    };
+    guarded(&pieces.map(piece).collect::<String>())
+}
+
+fn bold(text: &str) -> String {
+    format!("\\fB{}\\fR", escaped(text))
+}
+
+fn italic(text: &str) -> String {
+    format!("\\fI{}\\fR", escaped(text))
+}
+
+/// A line that is text, whatever it begins with.
+fn guarded(line: &str) -> String {
+    if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line.to_owned() }
+}
+
+/// Each sign as itself: roff would make dashes, typographic quotes and accents of some.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for sign in text.chars() {
+        match sign {
+            '\\' => escaped += "\\(rs",
+            '-' => escaped += "\\-",
+            '\'' => escaped += "\\(aq",
+            '`' => escaped += "\\(ga",
+            '^' => escaped += "\\(ha",
+            '~' => escaped += "\\(ti",
+            '"' => escaped += "\\(dq",
+            sign if sign.is_ascii() => escaped.push(sign),
+            sign => escaped += &format!("\\[u{:04X}]", u32::from(sign)),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_that_roff_would_change_are_named() {
+        assert_eq!(escaped(r"a-b '\d' ~^` µ"), r"a\-b \(aq\(rsd\(aq \(ti\(ha\(ga \[u00B5]");
+        assert_eq!(running(".x `lab -h`"), r"\&.x \fBlab \-h\fR");
+        assert_eq!(verbatim("'a\n  b"), ".RS 2\n.nf\n\\(aqa\n  b\n.fi\n.RE\n");
+    }
+
+    #[test]
+    fn a_flag_is_shown_with_its_value() {
+        let arg = Arg::new("profile").long("profile").value_name("HZ").num_args(0..=1);
+        let command = Command::new("x").arg(arg);
+        let mut command = command.arg(Arg::new("out").short('o').long("out").value_name("DIR"));
+        command.build();
+        let flags: Vec<_> =
+            shown(&command).map(|arg| flag(arg, arg.get_short().is_none())).collect();
+        assert_eq!(flags[0], r"\fB\-\-profile\fR[=\fIHZ\fR]");
+        assert_eq!(flags[1], r"\fB\-o\fR\~\fIDIR\fR");
+    }
+}

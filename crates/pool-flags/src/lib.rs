@@ -1,0 +1,211 @@
+//! The command line of the service pool: flags, values, and what stands below them in the help.
+//!
+//! `pollux-pool` reads it. `pollux` has it too, so that `pollux pool` has help, manual pages and
+//! completions like its other commands, and is answered where `pollux-pool` is missing; it never acts
+//! on it.
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod fld;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use pollux_command::help::Section;
+use pollux_engine::ListenAddress;
+use pollux_settings::whole;
+use pollux_xatmi::supervisor::Selection;
+use pollux_xatmi::worker::Wake;
+
+use build::{BuildClientFlags, BuildServerFlags, LayOutFlags};
+use fld::FldFlags;
+
+/// What stands below the flags of `pollux pool`, and in the manual page.
+const NOTES: &[Section] = &[
+    Section::Examples(
+        "\
+export NDRX_QPREFIX=/app1 NDRX_CONFIG=/opt/app1/conf/ndrxconfig.xml
+# does it fit this machine?
+pollux pool check
+# returns when all workers are up
+pollux pool start
+# every message wakes all workers: the herd
+pollux pool start --wake all
+pollux pool start --foreground --metrics 127.0.0.1:9100
+pollux pool ps
+pollux pool services --json | jq '.[] | select(.failed > 0)'
+pollux pool restart --name banksv
+pollux pool stop",
+    ),
+    ENVIRONMENT,
+    EXIT_CODES,
+];
+
+const ENVIRONMENT: Section = Section::Environment(&[
+    ("NDRX_QPREFIX", "which pool: what the names of its queues begin with [default: /pollux]"),
+    ("NDRX_CONFIG", "the configuration, unless --config is given"),
+    ("NDRX_TOUT", "seconds that a call may take [default: 60]"),
+    ("NDRX_MSGMAX", "messages that a service queue holds [default: 10]"),
+    ("NDRX_MSGSIZEMAX", "bytes of a message at most [default: 4096]"),
+    ("NDRX_ULOG", "folder for the log"),
+]);
+
+const EXIT_CODES: Section = Section::ExitCodes(&[
+    ("0", "done"),
+    ("1", "a worker is not where it should be, no pool runs, or it could not be started"),
+    ("2", "wrong flags or a wrong configuration"),
+]);
+
+/// The sections of a command by its path behind `pollux pool`, such as ` start`; of `pollux pool` itself
+/// where that is empty.
+pub fn notes_of(command: &str) -> &'static [Section] {
+    use Section::Examples;
+    match command.trim_start() {
+        "" => NOTES,
+        "start" => &[
+            Examples(
+                "\
+pollux pool start --config ndrxconfig.xml
+# a standby copy of the pool that runs
+pollux pool start --id 12",
+            ),
+            ENVIRONMENT,
+            EXIT_CODES,
+        ],
+        "stop" => &[Examples("pollux pool stop\npollux pool stop --name banksv")],
+        "restart" => &[Examples("pollux pool restart --name banksv\npollux pool restart")],
+        "reload" => &[Examples("pollux pool reload")],
+        "ps" => &[Examples("pollux pool ps --json | jq '.[] | select(.state != \"up\")'")],
+        "services" => &[Examples("pollux pool services")],
+        "queues" => &[Examples("pollux pool queues")],
+        "clients" => &[Examples("pollux pool clients")],
+        "info" => &[Examples("pollux pool info")],
+        "check" => &[Examples(
+            "pollux pool check\npollux pool check --config ndrxconfig.xml --clients 100",
+        )],
+        "build-server" | "build-client" => build::NOTES,
+        "fld" => fld::NOTES,
+        _ => &[],
+    }
+}
+
+/// What is to be done with a pool.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Start a pool, or workers of the one that runs
+    Start(StartFlags),
+    /// Stop the pool, or some of its workers
+    Stop {
+        /// Which; all without a word
+        #[command(flatten)]
+        which: Which,
+        /// Kill the workers instead of letting them end their calls
+        #[arg(long, conflicts_with_all = ["name", "id"])]
+        now: bool,
+    },
+    /// Stop workers and start them again, each as soon as it is gone
+    Restart {
+        /// Which; all without a word
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Read the configuration again: new workers are started, those that are gone from it stopped
+    Reload,
+    /// Show the workers
+    Ps {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the services, a row for each worker that offers one
+    Services {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the queues of the services
+    Queues {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the client contexts
+    Clients {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the pool itself: manager, configuration, log, what was counted
+    Info {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a configuration: mistakes, missing programs, limits of this machine
+    Check {
+        /// The configuration [default: NDRX_CONFIG, else that of the pool that runs]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Client threads to reckon with; each has a reply queue
+        #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole::<u32>(0..=u32::MAX.into()))]
+        clients: u32,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compile a server in C: headers, library and main are added
+    BuildServer(BuildServerFlags),
+    /// Compile a client in C: headers and library are added
+    BuildClient(BuildClientFlags),
+    /// Make C headers or Rust modules of field tables (.fd files)
+    Fld(FldFlags),
+    /// Put headers and libraries for C below a prefix
+    #[command(hide = true)]
+    LayOut(LayOutFlags),
+}
+
+/// Flags of `pollux pool start`.
+#[derive(Debug, Args)]
+pub struct StartFlags {
+    /// The configuration [default: NDRX_CONFIG]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "id"])]
+    pub config: Option<PathBuf>,
+    /// Only these workers, of a pool that runs
+    #[command(flatten)]
+    pub which: Which,
+    /// Whom a message wakes: one of the workers, or all of them, as plain epoll does
+    #[arg(long, value_name = "one|all", default_value = "one")]
+    pub wake: Wake,
+    /// Stay in the foreground, with the log on standard error
+    #[arg(long)]
+    pub foreground: bool,
+    /// Serve metrics for Prometheus at this address, under /metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<ListenAddress>,
+    /// The log [default: pollux-pool-PREFIX.log in NDRX_ULOG, else beside the configuration]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// The pool behind a `start`
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+/// Some workers.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// Only the copies of this program
+    #[arg(long, short = 's', value_name = "PROGRAM", conflicts_with = "id")]
+    name: Option<String>,
+    /// Only the worker with this server id
+    #[arg(long, short = 'i', value_name = "SRVID", value_parser = whole::<u32>(0..=u32::MAX.into()))]
+    id: Option<u32>,
+}
+
+impl Which {
+    /// What is meant; none where nothing was said.
+    #[must_use]
+    pub fn selection(&self) -> Option<Selection> {
+        let name = self.name.clone().map(Selection::Program);
+        name.or(self.id.map(Selection::Id))
+    }
+}

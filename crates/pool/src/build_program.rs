@@ -1,0 +1,177 @@
+//! `pollux pool build-server` and `build-client`: C programs of the service pool, by the system's C
+//! compiler.
+//!
+//! The command puts together one line for the compiler (`$CC`, `$CFLAGS`) with the headers and the
+//! library of this installation; a server also gets a `main` with the services it offers from the
+//! start (`service_table.rs`). It never looks into the sources.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use pollux_command::output::{self, Failure};
+use pollux_pool_flags::build::{BuildClientFlags, BuildFlags, BuildServerFlags, LayOutFlags};
+use pollux_xatmi_c::layout::{self, Library};
+
+use crate::build_home::Home;
+use crate::service_table::{self, ServiceSpec};
+
+/// Builds a client: the sources have main.
+pub(crate) fn client(flags: &BuildClientFlags) -> Result<ExitCode, Failure> {
+    let mut command = compiler(&flags.build, &flags.output)?;
+    finish(&flags.build, &mut command, &Home::find()?);
+    run(&mut command, flags.build.verbose, None)
+}
+
+/// Builds a server: main is made here.
+pub(crate) fn server(flags: &BuildServerFlags) -> Result<ExitCode, Failure> {
+    let specs = ServiceSpec::read_all(&flags.services).map_err(Failure::usage)?;
+    let main = service_table::main_source(&specs);
+    let mut command = compiler(&flags.build, &flags.output)?;
+    let piped = if flags.keep {
+        let kept = beside(&flags.output);
+        std::fs::write(&kept, &main)
+            .map_err(|error| Failure::failed(format!("{}: {error}", kept.display())))?;
+        command.arg(&kept);
+        None
+    } else {
+        // From standard input, so that no file is left behind when the compiler is stopped.
+        command.args(["-x", "c", "-", "-x", "none"]);
+        Some(main.as_str())
+    };
+    finish(&flags.build, &mut command, &Home::find()?);
+    run(&mut command, flags.build.verbose, piped)
+}
+
+/// Puts headers, libraries and the package's description where an installation has them.
+pub(crate) fn lay_out(flags: &LayOutFlags) -> Result<ExitCode, Failure> {
+    layout::lay_out(&flags.prefix, &flags.library, Library::Copied).map_err(Failure::failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The compiler with the user's flags, its output and the sources.
+fn compiler(build: &BuildFlags, output: &Path) -> Result<Command, Failure> {
+    if build.files.is_empty() && build.first.is_empty() {
+        return Err(Failure::usage("nothing to compile: name the sources"));
+    }
+    let compiler = words("CC", "cc")?;
+    let Some((program, its_flags)) = compiler.split_first() else {
+        return Err(Failure::usage("CC is empty: it names the C compiler, as in CC=gcc"));
+    };
+    let mut command = Command::new(program);
+    command.args(its_flags).args(words("CFLAGS", "")?).arg("-o").arg(output);
+    Ok(command)
+}
+
+/// The rest of the line.
+fn finish(build: &BuildFlags, command: &mut Command, home: &Home) {
+    command.arg("-I").arg(&home.include);
+    command.args(&build.files).args(split(&build.first));
+    command.arg("-L").arg(&home.lib);
+    // Not in one word behind -Wl, where a comma in the path would end it.
+    command.args(["-Xlinker", "-rpath", "-Xlinker"]).arg(&home.lib);
+    command.arg("-lpollux_xatmi").args(split(&build.last));
+}
+
+/// Words of an environment variable, between blanks; quotes are no more than other signs.
+fn words(variable: &str, otherwise: &str) -> Result<Vec<String>, Failure> {
+    let text = match std::env::var(variable) {
+        Ok(text) => text,
+        Err(std::env::VarError::NotPresent) => otherwise.to_owned(),
+        Err(_) => return Err(Failure::usage(format!("{variable} is no text in UTF-8"))),
+    };
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+fn split(groups: &[String]) -> impl Iterator<Item = &str> {
+    groups.iter().flat_map(|group| group.split_whitespace())
+}
+
+fn beside(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".main.c");
+    name.into()
+}
+
+fn run(command: &mut Command, is_shown: bool, source: Option<&str>) -> Result<ExitCode, Failure> {
+    if is_shown {
+        output::remark(&shown(command));
+    }
+    command.stdin(if source.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.spawn().map_err(|error| missing(command, &error))?;
+    if let (Some(source), Some(mut stdin)) = (source, child.stdin.take()) {
+        // A compiler that ended before it read says by its status what was wrong.
+        let _ = stdin.write_all(source.as_bytes());
+    }
+    let status = child.wait().map_err(|error| missing(command, &error))?;
+    if !status.success() {
+        return Err(Failure::failed(format!("{}: {status}", name(command))));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn missing(command: &Command, error: &std::io::Error) -> Failure {
+    let name = name(command);
+    Failure::failed(match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("{name} was not found: install a C compiler (apt install gcc), or set CC")
+        }
+        _ => format!("{name}: {error}"),
+    })
+}
+
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// The command as a shell reads it.
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| quoted(&word.to_string_lossy())).collect();
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_=+:,./@%^".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_split_at_blanks_and_keep_their_order() {
+        let groups = ["a.c  -DX".to_owned(), String::new(), "b.o".to_owned()];
+        assert_eq!(split(&groups).collect::<Vec<_>>(), ["a.c", "-DX", "b.o"]);
+        assert_eq!(beside(Path::new("out/banksv")), Path::new("out/banksv.main.c"));
+    }
+
+    #[test]
+    fn the_line_is_shown_so_that_a_shell_takes_it() {
+        let mut command = Command::new("cc");
+        command.args(["-DX=\"a b\"", "it's.c", "", "-o", "out"]);
+        assert_eq!(shown(&command), r#"cc '-DX="a b"' 'it'\''s.c' '' -o out"#);
+    }
+
+    #[test]
+    fn the_line_has_the_headers_first_and_the_library_behind_the_sources() {
+        let build = BuildFlags {
+            files: vec!["bank.c".into()],
+            first: vec!["x.o".into()],
+            last: vec!["-lm -lz".into()],
+            verbose: false,
+        };
+        let home = Home { include: "/p/include".into(), lib: "/p/lib".into() };
+        let mut command = Command::new("cc");
+        finish(&build, &mut command, &home);
+        assert_eq!(
+            shown(&command),
+            "cc -I /p/include bank.c x.o -L /p/lib -Xlinker -rpath -Xlinker /p/lib \
+             -lpollux_xatmi -lm -lz"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! `pollux pool check`: would this configuration run here?
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use pollux_xatmi::config::{PoolConfig, Remark};
+use pollux_xatmi::control::{Answer, Control, Request};
+use pollux_xatmi::needs::{
+    Limits, Need, Shortage, descriptor_shortage, descriptors_hard, shortages,
+};
+use pollux_xatmi::pool::{Sizes, find, output_faults};
+use pollux_xatmi::queue::Prefix;
+use serde::Serialize;
+
+use crate::{SILENCE, config_file, environment};
+use pollux_command::output::{self, Failure};
+
+/// Services that are reckoned with for each program while the pool does not run: what programs
+/// advertise is not known before.
+const SERVICES_OF_A_PROGRAM: u64 = 1;
+
+/// What was found.
+#[derive(Serialize)]
+struct Findings {
+    config: String,
+    programs: usize,
+    workers: u32,
+    service_queues: u64,
+    /// Whether all of the pool runs, so that its queues were counted; else there is one for a
+    /// program.
+    is_running: bool,
+    reply_queues: u32,
+    charge_bytes: u64,
+    limit_bytes: Option<u64>,
+    warnings: Vec<Remark>,
+    missing_programs: Vec<String>,
+    unwritable_outputs: Vec<String>,
+    short_limits: Vec<String>,
+    /// The limits that could not be read, with the reason.
+    unknown_limits: Option<String>,
+}
+
+/// Checks the configuration against this machine, with `clients` client threads.
+pub(crate) fn check(
+    config: Option<PathBuf>,
+    clients: u32,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let environment = environment()?;
+    // Without a word the configuration of the pool that runs is meant.
+    let file =
+        config_file(config).or_else(|none| config_of_running(&environment.prefix).ok_or(none))?;
+    let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
+    let sizes = Sizes::new(&environment);
+    let counted = count_queues(&environment.prefix);
+    let estimate = config.entries.len() as u64 * SERVICES_OF_A_PROGRAM;
+    let service_queues = counted.unwrap_or(estimate);
+    let service =
+        Need { what: "service queues".to_owned(), queues: service_queues, size: sizes.service };
+    let reply =
+        Need { what: "reply queues".to_owned(), queues: u64::from(clients), size: sizes.reply };
+    let charge_bytes = service.charge_bytes() + reply.charge_bytes();
+    let limits = Limits::of_machine();
+    let queues = limits.as_ref().map(|limits| shortages(&[service, reply], limits));
+    let workers = config.workers_max();
+    let files = descriptor_shortage(workers, clients, service_queues, descriptors_hard());
+    let short = queues.iter().flatten().chain(&files);
+    let findings = Findings {
+        config: file.display().to_string(),
+        programs: config.entries.len(),
+        workers,
+        service_queues,
+        is_running: counted.is_some(),
+        reply_queues: clients,
+        charge_bytes,
+        limit_bytes: limits.as_ref().ok().and_then(|limits| limits.bytes),
+        missing_programs: config.entries.iter().filter_map(|entry| find(entry).err()).collect(),
+        unwritable_outputs: config.entries.iter().flat_map(output_faults).collect(),
+        short_limits: short.map(Shortage::to_string).collect(),
+        unknown_limits: limits.as_ref().err().cloned(),
+        warnings: config.warnings,
+    };
+    if json {
+        output::result(&serde_json::to_string_pretty(&findings).map_err(Failure::failed)?)?;
+    } else {
+        output::result(&told(&findings))?;
+    }
+    Ok(if findings.are_good() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl Findings {
+    fn are_good(&self) -> bool {
+        let Self { missing_programs, unwritable_outputs, short_limits, .. } = self;
+        [missing_programs, unwritable_outputs, short_limits].iter().all(|list| list.is_empty())
+    }
+}
+
+/// The configuration of the pool with this prefix, if it runs and is ours.
+fn config_of_running(prefix: &Prefix) -> Option<PathBuf> {
+    let mut file = None;
+    let mut control = Control::connect(prefix).ok()?;
+    let mut each = |answer| {
+        if let Answer::Info(info) = answer {
+            file = Some(PathBuf::from(info.config));
+        }
+    };
+    control.ask(&Request::Info, SILENCE, &mut each).ok()?;
+    file
+}
+
+/// The queues of services of the pool with this prefix, if it runs, is ours and has none to make
+/// for a worker that is not up.
+fn count_queues(prefix: &Prefix) -> Option<u64> {
+    let (mut count, mut is_whole) = (0, true);
+    let mut control = Control::connect(prefix).ok()?;
+    let mut each = |answer| match answer {
+        Answer::Queues(rows) => count += rows.len() as u64,
+        Answer::Workers(rows) => {
+            is_whole &= rows.iter().all(|row| ["up", "silent", "down"].contains(&&*row.state));
+        }
+        _ => {}
+    };
+    for request in [Request::Ps, Request::Queues] {
+        control.ask(&request, SILENCE, &mut each).ok()?;
+    }
+    is_whole.then_some(count)
+}
+
+fn told(findings: &Findings) -> String {
+    let mut lines = Vec::new();
+    let Findings { config, programs, workers, .. } = findings;
+    lines.push(format!("{config}: {workers} workers of {programs} programs"));
+    let limit = match (&findings.unknown_limits, findings.limit_bytes) {
+        (Some(reason), _) => format!("limit n/a: {reason}"),
+        (None, Some(bytes)) => format!("RLIMIT_MSGQUEUE allows {bytes}"),
+        (None, None) => "RLIMIT_MSGQUEUE sets no limit".to_owned(),
+    };
+    let known = match findings.is_running {
+        true => "those of the pool that runs",
+        false => {
+            "one for each program is reckoned with; what programs advertise is known when the pool \
+             runs: check again then"
+        }
+    };
+    lines.push(format!(
+        "queues: {} for services ({known}), {} for replies to client threads: {} bytes; {limit}",
+        findings.service_queues, findings.reply_queues, findings.charge_bytes,
+    ));
+    lines.extend(findings.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(findings.missing_programs.iter().map(|what| format!("missing: {what}")));
+    lines.extend(findings.unwritable_outputs.iter().map(|what| format!("unwritable: {what}")));
+    lines.extend(findings.short_limits.iter().map(|what| format!("short: {what}")));
+    if findings.are_good() {
+        lines.push("it fits this machine".to_owned());
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,138 @@
+//! The `pollux-pool` command, which `pollux pool` runs: flags to requests, answers to tables and exit
+//! codes.
+//!
+//! | part | one job |
+//! |---|---|
+//! | `start` | a pool in the foreground, or behind the terminal |
+//! | `orders` | stop, restart, reload: what a running pool is told |
+//! | `show`, `table` | ps, services, queues, clients; columns |
+//! | `check` | a configuration against this machine |
+//! | `build_program`, `build_home`, `service_table` | C programs: the compiler, where headers and library are, the `main` of servers |
+//! | `fld` | field tables to C headers or Rust modules |
+#![forbid(unsafe_code)]
+
+mod build_home;
+mod build_program;
+mod check;
+mod fld;
+mod orders;
+mod service_table;
+mod show;
+mod start;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use pollux_command::output::{self, Failure};
+use pollux_command::{help, mistakes, pages};
+use pollux_pool_flags::{PoolCommand, notes_of};
+use pollux_xatmi::control::{AskError, Control};
+use pollux_xatmi::environment::Environment;
+
+/// A service pool after the XATMI specification.
+#[derive(Debug, Parser)]
+#[command(name = "pollux-pool", bin_name = "pollux pool", version, long_version = long_version())]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Pool(PoolCommand),
+    /// Print a completion script for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// The version with the commit that was built, where the build knew it.
+fn long_version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let commit = option_env!("POLLUX_COMMIT").map(|commit| format!(" ({commit})"));
+    format!("{version}{}", commit.unwrap_or_default())
+}
+
+/// The command line with everything that its help says.
+fn command() -> clap::Command {
+    let sections = |path: &str| path.strip_prefix("pollux-pool").map_or(&[][..], notes_of);
+    mistakes::with_negative_numbers(help::decorated(Cli::command(), sections))
+}
+
+/// Longest silence of a manager that is well: it answers within milliseconds, also while it
+/// works on an order, as it tells how far it is.
+const SILENCE: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    match parsed_and_run() {
+        Ok(code) => code,
+        Err(failure) => {
+            output::error(&failure.message);
+            failure.code
+        }
+    }
+}
+
+/// Does what the command line says, or what is due where it is wrong or asks for help.
+fn parsed_and_run() -> Result<ExitCode, Failure> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(Cli { command: Command::Pool(command) }) => run(command),
+        Ok(Cli { command: Command::Completions { shell } }) => {
+            pages::completions(shell, self::command(), "pollux-pool")
+        }
+        Err(error) => mistakes::answer(error, &mut command, &[]),
+    }
+}
+
+fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
+    match command {
+        PoolCommand::Start(flags) => start::start(&flags),
+        PoolCommand::Stop { which, now } => orders::stop(which.selection(), now),
+        PoolCommand::Restart { which } => orders::restart(which.selection()),
+        PoolCommand::Reload => orders::reload(),
+        PoolCommand::Ps { json } => show::workers(json),
+        PoolCommand::Services { json } => show::services(json),
+        PoolCommand::Queues { json } => show::queues(json),
+        PoolCommand::Clients { json } => show::clients(json),
+        PoolCommand::Info { json } => show::info(json),
+        PoolCommand::Check { config, clients, json } => check::check(config, clients, json),
+        PoolCommand::BuildServer(flags) => build_program::server(&flags),
+        PoolCommand::BuildClient(flags) => build_program::client(&flags),
+        PoolCommand::Fld(flags) => fld::run(&flags),
+        PoolCommand::LayOut(flags) => build_program::lay_out(&flags),
+    }
+}
+
+/// The environment's settings.
+fn environment() -> Result<Environment, Failure> {
+    Environment::of_process().map_err(Failure::usage)
+}
+
+/// A connection to the pool that the environment names.
+fn connect() -> Result<Control, Failure> {
+    Control::connect(&environment()?.prefix).map_err(|error| asked(&error))
+}
+
+/// The configuration file: the flag, else NDRX_CONFIG.
+fn config_file(flag: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let variable = || std::env::var_os("NDRX_CONFIG").filter(|value| !value.is_empty());
+    flag.or_else(|| variable().map(PathBuf::from)).ok_or_else(|| {
+        Failure::usage(
+            "no configuration: give --config FILE, or set NDRX_CONFIG to the path of the \
+             ndrxconfig.xml",
+        )
+    })
+}
+
+fn asked(error: &AskError) -> Failure {
+    Failure::failed(output::in_words(error))
+}

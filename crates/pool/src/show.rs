@@ -1,0 +1,202 @@
+//! What a running pool has: workers, services, queues, clients.
+
+use std::process::ExitCode;
+
+use pollux_xatmi::control::{
+    Answer, ClientRow, PoolInfo, QueueRow, Request, ServiceRow, WorkerRow,
+};
+use serde::Serialize;
+
+use crate::table::{milliseconds, number, table, time, words};
+use crate::{SILENCE, asked, connect};
+use pollux_command::output::{self, Failure};
+
+/// The workers.
+pub(crate) fn workers(json: bool) -> Result<ExitCode, Failure> {
+    let rows = gather(&Request::Ps, |answer| match answer {
+        Answer::Workers(rows) => rows,
+        _ => Vec::new(),
+    })?;
+    let columns = [
+        words("PROGRAM"),
+        number("SRVID"),
+        number("PID"),
+        words("STATE"),
+        number("RESTARTS"),
+        number("SINCE"),
+        number("CALLS"),
+        number("FAILED"),
+        number("LATE"),
+        number("DROPPED"),
+        words("CAUSE"),
+    ];
+    let cells = |row: &WorkerRow| {
+        let state = if row.is_busy { "busy" } else { row.state.as_str() };
+        vec![
+            row.program.clone(),
+            row.srvid.to_string(),
+            row.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            state.to_owned(),
+            row.restarts.to_string(),
+            time(row.since_s),
+            row.calls.to_string(),
+            row.failed.to_string(),
+            row.late.to_string(),
+            row.dropped.to_string(),
+            trouble(row),
+        ]
+    };
+    show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// Why a worker is not up, and when it is tried again; of interest until it is well again.
+fn trouble(row: &WorkerRow) -> String {
+    let cause = row.cause.as_deref().filter(|_| row.state != "up").unwrap_or_default();
+    match row.next_start_s {
+        Some(seconds) => {
+            let (failures, pause) = (row.failures, time(seconds));
+            format!("{cause}; failure {failures} in a row, next start in {pause}")
+        }
+        None => cause.to_owned(),
+    }
+}
+
+/// The services.
+pub(crate) fn services(json: bool) -> Result<ExitCode, Failure> {
+    let rows = gather(&Request::Services, |answer| match answer {
+        Answer::Services(rows) => rows,
+        _ => Vec::new(),
+    })?;
+    let columns = [
+        words("SERVICE"),
+        words("FUNCTION"),
+        words("PROGRAM"),
+        number("SRVID"),
+        number("OK"),
+        number("FAILED"),
+        number("MAX MS"),
+        number("LAST MS"),
+        words("STATE"),
+    ];
+    let cells = |row: &ServiceRow| {
+        vec![
+            row.service.clone(),
+            row.function.clone(),
+            row.program.clone(),
+            row.srvid.to_string(),
+            row.ok.to_string(),
+            row.failed.to_string(),
+            milliseconds(row.max_ns),
+            milliseconds(row.last_ns),
+            row.state.clone(),
+        ]
+    };
+    show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// The queues of the services.
+pub(crate) fn queues(json: bool) -> Result<ExitCode, Failure> {
+    let rows = gather(&Request::Queues, |answer| match answer {
+        Answer::Queues(rows) => rows,
+        _ => Vec::new(),
+    })?;
+    let columns = [
+        words("QUEUE"),
+        number("WAITING"),
+        number("AVERAGE"),
+        number("DEPTH"),
+        number("BYTES"),
+        number("WORKERS"),
+    ];
+    let cells = |row: &QueueRow| {
+        vec![
+            row.queue.clone(),
+            row.depth.to_string(),
+            row.average.map_or_else(|| "n/a".to_owned(), |average| format!("{average:.1}")),
+            row.depth_max.to_string(),
+            row.message_len_bytes.to_string(),
+            row.workers.to_string(),
+        ]
+    };
+    let text = |rows: &[QueueRow]| {
+        let mut text = table(&columns, &rows.iter().map(cells).collect::<Vec<_>>());
+        if rows.iter().any(|row| row.average.is_none()) {
+            text += "n/a: averages need <gather_pq_stats>Y</gather_pq_stats>, and a check cycle\n";
+        }
+        text
+    };
+    show(json, &rows, text)
+}
+
+/// The client contexts.
+pub(crate) fn clients(json: bool) -> Result<ExitCode, Failure> {
+    let rows = gather(&Request::Clients, |answer| match answer {
+        Answer::Clients(rows) => rows,
+        _ => Vec::new(),
+    })?;
+    let columns =
+        [words("PROGRAM"), number("PID"), number("CONTEXT"), number("SINCE"), words("REPLY QUEUE")];
+    let cells = |row: &ClientRow| {
+        vec![
+            row.program.clone().unwrap_or_else(|| "-".to_owned()),
+            row.pid.to_string(),
+            row.context.to_string(),
+            time(row.since_s),
+            row.queue.clone(),
+        ]
+    };
+    show(json, &rows, |rows| table(&columns, &rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// The pool itself.
+pub(crate) fn info(json: bool) -> Result<ExitCode, Failure> {
+    let rows = gather(&Request::Info, |answer| match answer {
+        Answer::Info(info) => vec![*info],
+        _ => Vec::new(),
+    })?;
+    let info = rows.first().ok_or_else(|| Failure::failed("the manager said nothing of itself"))?;
+    if json {
+        let text = serde_json::to_string_pretty(info).map_err(Failure::failed)?;
+        output::result(&text)?;
+    } else {
+        output::result(&facts(info))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn facts(info: &PoolInfo) -> String {
+    let dash = || "-".to_owned();
+    let state = if info.is_learning { "awaits workers of an earlier manager" } else { "manages" };
+    let facts = [
+        ("prefix", info.prefix.clone()),
+        ("manager", format!("process {}, since {}, {state}", info.pid, time(info.since_s))),
+        ("configuration", info.config.clone()),
+        ("a message wakes", info.wake.clone()),
+        ("log", info.log.clone().unwrap_or_else(|| "standard error".to_owned())),
+        ("metrics", info.metrics.clone().unwrap_or_else(dash)),
+    ];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value));
+    let counts = info.counts.iter().map(|(name, n)| (name.replace('_', " "), n.to_string()));
+    let lines = facts.into_iter().chain(counts);
+    lines.map(|(name, value)| format!("{name:<22} {value}\n")).collect()
+}
+
+fn gather<R>(request: &Request, rows_of: impl Fn(Answer) -> Vec<R>) -> Result<Vec<R>, Failure> {
+    let mut rows = Vec::new();
+    let asked_for = connect()?.ask(request, SILENCE, |answer| rows.extend(rows_of(answer)));
+    asked_for.map_err(|error| asked(&error))?;
+    Ok(rows)
+}
+
+fn show<R: Serialize>(
+    json: bool,
+    rows: &[R],
+    text: impl Fn(&[R]) -> String,
+) -> Result<ExitCode, Failure> {
+    if json {
+        output::result(&serde_json::to_string_pretty(rows).map_err(Failure::failed)?)?;
+    } else {
+        output::result(&text(rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

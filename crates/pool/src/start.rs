@@ -1,0 +1,209 @@
+//! `pollux pool start`: a pool in the foreground, or one that goes on when this command returns.
+//!
+//! ```text
+//!  start ──► this binary again, --detached ──► setsid, control socket, "open" on its standard output
+//!    │                                                   │
+//!    └── waits for "open" ──► control socket ──► Settle ─┴─► progress … done
+//! ```
+//!
+//! What the pool can't do before it is open it says on that standard output; from then on it has
+//! its log.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use pollux_xatmi::config::PoolConfig;
+use pollux_xatmi::control::{AskError, Control, Request};
+use pollux_xatmi::environment::Environment;
+use pollux_xatmi::pool::{Log, Pool, PoolOptions, find, keep_from_children, output_faults};
+
+use crate::{SILENCE, asked, config_file, environment, orders};
+use pollux_command::limits::raise_descriptor_limit;
+use pollux_command::output::{self, Failure};
+use pollux_pool_flags::StartFlags;
+
+/// What a pool says when it listens.
+const OPEN: &str = "open\n";
+/// The most that it says instead.
+const SAID_BYTES_MAX: u64 = 64 * 1024;
+
+/// Starts a pool, or workers of one that runs.
+pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
+    if let Some(what) = flags.which.selection() {
+        return orders::start(what);
+    }
+    // An old kernel can't; then it is as it was before.
+    let _ = keep_from_children();
+    let file = config_file(flags.config.clone())?;
+    let environment = environment()?;
+    if flags.detached {
+        return run_detached(flags, file, environment);
+    }
+    check(&file)?;
+    if flags.foreground {
+        let log = match &flags.log {
+            Some(path) => Log::append_to(path).map_err(|error| unwritable(path, &error))?,
+            None => Log::to_standard_error().map_err(Failure::failed)?,
+        };
+        let pool = open(flags, file, environment, log)?;
+        if let Some(address) = pool.metrics_address() {
+            output::remark(&format!("metrics: http://{address}/metrics"));
+        }
+        pool.run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    start_behind(flags, &file, &environment)
+}
+
+/// What would keep every copy of a program from starting is told before anything is started.
+fn check(file: &Path) -> Result<(), Failure> {
+    let config = PoolConfig::from_file(file).map_err(Failure::usage)?;
+    for warning in &config.warnings {
+        output::remark(&format!("warning: {warning}"));
+    }
+    let entries = || config.entries.iter().filter(|entry| entry.min > 0);
+    let mut faults: Vec<String> = entries().filter_map(|entry| find(entry).err()).collect();
+    faults.extend(entries().flat_map(output_faults));
+    if faults.is_empty() { Ok(()) } else { Err(Failure::failed(faults.join("\n"))) }
+}
+
+fn open(
+    flags: &StartFlags,
+    config: PathBuf,
+    environment: Environment,
+    log: Log,
+) -> Result<Pool, Failure> {
+    raise_descriptor_limit().map_err(Failure::failed)?;
+    let (wake, metrics) = (flags.wake, flags.metrics.clone());
+    let options = PoolOptions { config, environment, wake, metrics };
+    Pool::open(options, log).map_err(|error| Failure::failed(output::in_words(&error)))
+}
+
+/// The process that goes on: says on standard output whether the pool is open.
+fn run_detached(
+    flags: &StartFlags,
+    config: PathBuf,
+    environment: Environment,
+) -> Result<ExitCode, Failure> {
+    let path = flags.log.clone().ok_or_else(|| Failure::usage("--detached needs --log"))?;
+    let opened = Log::append_to(&path).map_err(|error| unwritable(&path, &error));
+    let opened = opened.and_then(|log| {
+        rustix::process::setsid().map_err(|errno| Failure::failed(format!("setsid: {errno}")))?;
+        open(flags, config, environment, log)
+    });
+    let pool = match opened {
+        Ok(pool) => pool,
+        Err(failure) => {
+            // Standard error is the log already; whoever waits reads here.
+            output::result(&failure.message)?;
+            return Ok(failure.code);
+        }
+    };
+    let mut stdout = std::io::stdout();
+    let said = stdout.write_all(OPEN.as_bytes()).and_then(|()| stdout.flush());
+    let closed = said.and_then(|()| {
+        let nowhere = OpenOptions::new().write(true).open("/dev/null")?;
+        Ok(rustix::stdio::dup2_stdout(nowhere)?)
+    });
+    closed.map_err(|error| Failure::failed(format!("standard output: {error}")))?;
+    pool.run().map_err(|error| Failure::failed(output::in_words(&error)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the process that goes on, and waits until its workers are up.
+fn start_behind(
+    flags: &StartFlags,
+    file: &Path,
+    environment: &Environment,
+) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let log = log_file(flags, file, environment)?;
+    let mut child = spawn(flags, file, &log)?;
+    let mut said = String::new();
+    let stdout = child.stdout.take().expect("it is piped");
+    let read = stdout.take(SAID_BYTES_MAX).read_to_string(&mut said);
+    read.map_err(|error| Failure::failed(format!("what the pool says: {error}")))?;
+    if said != OPEN {
+        let status = child.wait().map_err(Failure::failed)?;
+        let said = said.trim_end();
+        let log = log.display();
+        return Err(Failure::failed(match said {
+            "" => format!("the pool ended ({status}) before it was open; its log: {log}"),
+            _ => said.to_owned(),
+        }));
+    }
+    let mut control = Control::connect(&environment.prefix).map_err(|error| asked(&error))?;
+    let outcome = orders::follow(&mut control, &Request::Settle, "starting");
+    let took = began.elapsed().as_secs_f64();
+    let log = log.display();
+    match outcome {
+        Ok(said) => {
+            let prefix = &environment.prefix;
+            output::remark(&format!("pool {prefix}: {said} after {took:.2} s; log: {log}"));
+            tell_metrics(&mut control);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error @ AskError::Refused(_)) => Err(Failure::failed(format!(
+            "{error}\nthe pool goes on and tries them again; log: {log}; end it with `pollux pool \
+             stop`"
+        ))),
+        Err(error) => Err(Failure::failed(format!("{error}\nlog: {log}"))),
+    }
+}
+
+/// Where metrics are served is said when the port was chosen by the kernel, and else as well.
+fn tell_metrics(control: &mut Control) {
+    let mut address = None;
+    // Where they are is no reason to fail.
+    let _ = control.ask(&Request::Info, SILENCE, |answer| {
+        if let pollux_xatmi::control::Answer::Info(info) = answer {
+            address = info.metrics;
+        }
+    });
+    if let Some(address) = address {
+        output::remark(&format!("metrics: http://{address}/metrics"));
+    }
+}
+
+fn spawn(flags: &StartFlags, file: &Path, log: &Path) -> Result<Child, Failure> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| Failure::failed(format!("this program: {error}")))?;
+    let error_file = append(log)?;
+    let mut command = Command::new(own);
+    command.args(["start", "--detached", "--config"]).arg(file);
+    command.arg("--log").arg(log).args(["--wake", flags.wake.name()]);
+    if let Some(address) = &flags.metrics {
+        command.args(["--metrics", &address.to_string()]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(error_file);
+    command.spawn().map_err(|error| Failure::failed(format!("the pool's process: {error}")))
+}
+
+fn log_file(
+    flags: &StartFlags,
+    file: &Path,
+    environment: &Environment,
+) -> Result<PathBuf, Failure> {
+    if let Some(path) = &flags.log {
+        return Ok(path.clone());
+    }
+    let name = format!("pollux-pool-{}.log", &environment.prefix.as_str()[1..]);
+    let folder = std::env::var_os("NDRX_ULOG").filter(|folder| !folder.is_empty());
+    let folder = folder.map(PathBuf::from).or_else(|| file.parent().map(Path::to_owned));
+    let path = folder.unwrap_or_default().join(name);
+    append(&path)?;
+    Ok(path)
+}
+
+fn append(path: &Path) -> Result<File, Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    let path = path.display();
+    Failure::failed(format!("the log {path}: {error}; give another one by --log FILE"))
+}

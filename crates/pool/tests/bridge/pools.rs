@@ -1,0 +1,163 @@
+//! Pools that the command started, and what tests do with them.
+
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pollux_xatmi::buffer::Buffer;
+use pollux_xatmi::client::{Answer, Client};
+use pollux_xatmi::control::{Answer as Told, Control, Request};
+use pollux_xatmi::environment::Environment;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The longest wait for anything; a busy machine takes a few seconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pool that the command started. It has two bridges, with the ids 10 and 11.
+pub(crate) struct Pool {
+    folder: tempfile::TempDir,
+    prefix: String,
+}
+
+/// What a pool is made of.
+pub(crate) struct Plan<'a> {
+    pub(crate) name: &'a str,
+    /// Where its bridges find the broker.
+    pub(crate) nats: &'a str,
+    pub(crate) exports: &'a str,
+    /// Words for its two servers, with the ids 1 and 2.
+    pub(crate) services: &'a str,
+    /// Words for a server that is not started, with the id 5.
+    pub(crate) later: &'a str,
+    pub(crate) refresh_s: u32,
+}
+
+impl Plan<'_> {
+    /// A pool that says what it has once in a second.
+    pub(crate) const EMPTY: Plan<'static> =
+        Plan { name: "", nats: "", exports: "", services: "", later: "LATER", refresh_s: 1 };
+}
+
+impl Pool {
+    pub(crate) fn start(plan: &Plan<'_>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let prefix = format!("/bridge-{}-{}", plan.name, std::process::id());
+        let own = std::env::current_exe().expect("this program");
+        symlink(own, folder.path().join("echosv")).expect("a link");
+        let Plan { name, nats, exports, services, later, refresh_s } = plan;
+        let config = format!(
+            "<?xml version=\"1.0\"?><endurox><appconfig><sanity>1</sanity>\
+             <brrefresh>{refresh_s}</brrefresh></appconfig><defaults><pingtime>0</pingtime>\
+             <exportsvcs>{exports}</exportsvcs></defaults><servers>\
+             <server name=\"echosv\"><srvid>1</srvid><min>2</min><max>2</max>\
+             <appopt>{services}</appopt></server>\
+             <server name=\"echosv\"><srvid>5</srvid><min>0</min><max>1</max>\
+             <appopt>{later}</appopt></server>\
+             <server name=\"tpbridge\"><srvid>10</srvid><min>2</min><max>2</max>\
+             <appopt>--nats {nats} --domain test --pool {name}</appopt></server>\
+             </servers></endurox>"
+        );
+        std::fs::write(folder.path().join("pool.xml"), config).expect("a file");
+        let pool = Self { folder, prefix };
+        let file = pool.folder.path().join("pool.xml");
+        let log = pool.folder.path().join("log");
+        let (file, log) = (file.to_string_lossy(), log.to_string_lossy());
+        pool.command(&["start", "--config", &file, "--log", &log]);
+        pool
+    }
+
+    /// A pool with the service `ECHO` for others, and one that has it not.
+    pub(crate) fn pair(nats: &str) -> [Self; 2] {
+        let here = Plan { name: "here", nats, exports: "ECHO", services: "ECHO", ..Plan::EMPTY };
+        let there = Plan { name: "there", nats, services: "OTHER", ..Plan::EMPTY };
+        [&here, &there].map(Self::start)
+    }
+
+    /// Runs `pollux pool` for this pool.
+    pub(crate) fn command(&self, arguments: &[&str]) {
+        let output = self.started(arguments).wait_with_output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}{}", self.log());
+    }
+
+    /// The same while it runs.
+    pub(crate) fn started(&self, arguments: &[&str]) -> Child {
+        let old = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(self.folder.path().to_owned());
+        let path = std::env::join_paths(folders.chain(std::env::split_paths(&old)));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+        command.args(arguments).env("NDRX_QPREFIX", &self.prefix);
+        // Queues of a quarter: room for many callers within the stock limits.
+        command.env("NDRX_MSGSIZEMAX", "1024").env("PATH", path.expect("no colon"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+    }
+
+    pub(crate) fn environment(&self) -> Environment {
+        let variable = |name: &str| (name == "NDRX_QPREFIX").then(|| self.prefix.clone().into());
+        Environment::read(variable).expect("a prefix")
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::open(&self.environment()).expect("the pool runs")
+    }
+
+    /// The bridges' processes by id, and how often each was started.
+    pub(crate) fn bridges(&self) -> Vec<(u32, Pid)> {
+        let mut bridges = Vec::new();
+        let mut control = Control::connect(&self.environment().prefix).expect("a manager");
+        let asked = control.ask(&Request::Ps, PATIENCE, |told| {
+            let Told::Workers(rows) = told else { return };
+            let up = rows.into_iter().filter(|row| row.srvid >= 10);
+            bridges.extend(up.filter_map(|row| Some((row.srvid, row.pid?))));
+        });
+        asked.expect("an answer");
+        let pid = |pid: u32| Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid");
+        bridges.into_iter().map(|(srvid, number)| (srvid, pid(number))).collect()
+    }
+
+    /// Sends a signal to all bridges.
+    pub(crate) fn signal_bridges(&self, signal: Signal) {
+        for (_, pid) in self.bridges() {
+            kill_process(pid, signal).expect("it runs");
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn end(self) {
+        self.command(&["stop"]);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            crate::say(&format!("log of {}:\n{}", self.prefix, self.log()));
+            // The test has failed already.
+            let _ = self.started(&["stop", "--now"]).wait();
+        }
+    }
+}
+
+pub(crate) fn text(words: &str) -> Buffer {
+    Buffer::string(words).expect("text")
+}
+
+pub(crate) fn content(answer: &Answer) -> &[u8] {
+    let buffer = answer.buffer.as_ref().expect("it answers with data");
+    &buffer.as_bytes()[..answer.len_bytes]
+}
+
+/// Asks until there is an answer. Each attempt waits for others by itself.
+pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(Instant::now() < end, "it took too long until {what}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,171 @@
+//! `pollux pool build-server` and `build-client`: options, mistakes, and what is installed.
+
+use std::process::Command;
+
+use crate::pool::Pool;
+use crate::workshop::{Workshop, repository, skip, source, succeeded};
+
+fn pollux(workshop: &Workshop, arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    command.args(arguments).current_dir(workshop.path("")).env_remove("CFLAGS");
+    command.output().expect("run")
+}
+
+/// The library as cargo built it.
+fn built_library() -> String {
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    binary.with_file_name("deps").join("libpollux_xatmi_c.so").display().to_string()
+}
+
+#[test]
+fn the_bank_example_is_built_and_answers() {
+    let Some(workshop) = Workshop::open() else { return };
+    let bank = |name: &str| repository("examples/bank").join(name).display().to_string();
+    workshop.pollux(&["fld", &bank("bank.fd"), "-d", "."]);
+    workshop.pollux(&["build-server", "-o", "banksv", &bank("banksv.c")]);
+    let client = ["build-client", "-o", "bankcl", &bank("bankcl.c"), "-l", "-lpthread"];
+    workshop.pollux(&client);
+    let xml = std::fs::read_to_string(repository("examples/bank/pool.xml")).expect("an example");
+    let pool = Pool::start(&workshop, &xml);
+    let printed = succeeded(&pool.client("bankcl").args(["10", "50"]).output().expect("run"));
+    assert_eq!(printed.lines().count(), 10, "{printed}");
+    assert!(printed.contains("account 1: balance 7595.21 USD after 50 calls\n"), "{printed}");
+    pool.stop();
+}
+
+#[test]
+fn services_of_the_command_line_are_offered_from_the_start() {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.write("list", "THIRD:echo\n");
+    workshop.write(
+        "echo.c",
+        "#include <atmi.h>\nvoid echo(TPSVCINFO *i) { tpreturn(TPSUCCESS, 3, i->data, i->len, 0); }\n",
+    );
+    let server = ["build-server", "-k", "-o", "echosv", "-s", "FIRST,SECOND:echo", "-s", "@list"];
+    workshop.pollux(&[&server[..], &["-f", "echo.c"]].concat());
+    let main = std::fs::read_to_string(workshop.path("echosv.main.c")).expect("kept");
+    assert!(main.contains("{\"SECOND\", echo, \"echo\"}"), "{main}");
+    workshop.pollux(&["build-client", "-o", "callcl", &source("call.c")]);
+    let pool = Pool::start(
+        &workshop,
+        "<endurox><servers><server name=\"echosv\"><srvid>1</srvid><min>1</min><max>1</max>\
+         </server></servers></endurox>",
+    );
+    for service in ["FIRST", "SECOND", "THIRD"] {
+        succeeded(&pool.client("callcl").arg(service).output().expect("run"));
+    }
+    let missing = pool.client("callcl").arg("FOURTH").output().expect("run");
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(!missing.status.success() && said.contains("6:TPENOENT"), "{said}");
+    pool.stop();
+}
+
+#[test]
+fn a_server_in_cpp_is_built_by_the_compiler_that_cc_names() {
+    let Some(workshop) = Workshop::open() else { return };
+    if let Err(error) = Command::new("g++").arg("--version").output() {
+        return skip(&format!("g++: {error}"));
+    }
+    workshop.write(
+        "cppsv.cpp",
+        "#include <atmi.h>\n#include <string>\n\
+         void CPP(TPSVCINFO *call) {\n\
+           { const std::string text = call->data; call->data[0] = text.at(text.size() - 1); }\n\
+           tpreturn(TPSUCCESS, 3, call->data, call->len, 0);\n\
+         }\n\
+         int tpsvrinit(int, char **) { return tpadvertise(\"CPP\", CPP); }\n",
+    );
+    let mut build = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    build.args(["build-server", "-o", "cppsv", "cppsv.cpp"]);
+    build.current_dir(workshop.path("")).env("CC", "g++").env("CFLAGS", "-Wall -Wextra -Werror");
+    succeeded(&build.output().expect("run"));
+    workshop.write(
+        "cppcl.c",
+        "#include <atmi.h>\n#include <string.h>\nint main(void) {\n\
+           char *text = tpalloc(\"STRING\", NULL, 100);\n  long len = 0;\n\
+           strcpy(text, \"a to z\");\n\
+           return tpcall(\"CPP\", text, 0, &text, &len, 0) == -1 || strcmp(text, \"z to z\") != 0;\n\
+         }\n",
+    );
+    workshop.pollux(&["build-client", "-o", "cppcl", "cppcl.c"]);
+    let pool = Pool::start(
+        &workshop,
+        "<endurox><servers><server name=\"cppsv\"><srvid>1</srvid><min>1</min><max>1</max>\
+         </server></servers></endurox>",
+    );
+    succeeded(&pool.client("cppcl").output().expect("run"));
+    pool.stop();
+}
+
+#[test]
+fn an_installation_may_stand_in_any_folder() {
+    let Some(workshop) = Workshop::open() else { return };
+    let prefix = workshop.path("a folder, with 'signs'");
+    let library = built_library();
+    workshop.pollux(&["lay-out", &prefix.display().to_string(), "--library", &library]);
+    std::fs::create_dir(prefix.join("bin")).expect("made");
+    let pollux = prefix.join("bin/pollux-pool");
+    std::fs::copy(env!("CARGO_BIN_EXE_pollux-pool"), &pollux).expect("copied");
+    workshop.write("my client.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
+    let mut build = Command::new(pollux);
+    build.args(["build-client", "-v", "-o", "my client", "my client.c"]);
+    build.current_dir(workshop.path("")).env_remove("CFLAGS").env_remove("CC");
+    let built = build.output().expect("run");
+    succeeded(&built);
+    let mut client = Command::new(workshop.path("my client"));
+    succeeded(&client.env_remove("LD_LIBRARY_PATH").output().expect("run"));
+    // What -v shows is what a shell takes.
+    let line = String::from_utf8(built.stderr).expect("text");
+    succeeded(&workshop.run("sh", &["-c", line.trim_end()]));
+}
+
+#[test]
+fn mistakes_are_told_with_what_would_be_right() {
+    let Some(workshop) = Workshop::open() else { return };
+    let told = |arguments: &[&str], code: i32, part: &str| {
+        let output = pollux(&workshop, arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    };
+    told(&["build-server"], 2, "name the sources");
+    told(&["build-server", "-s", "A,,B", "x.c"], 2, "no name of a C function");
+    told(&["build-server", "-s", "A@B:f", "x.c"], 2, "no name of a service");
+    told(&["build-client", "missing.c"], 1, "missing.c");
+    told(&["build-client", "-o", "no/such/folder/x", "/dev/null"], 1, "no/such/folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    command.args(["build-client", "x.c"]).env("PATH", "").env_remove("CC");
+    let output = command.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("cc was not found"), "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    command.args(["build-client", "x.c"]).env("CC", "no-such-compiler-here");
+    let output = command.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("install a C compiler"), "{said}");
+}
+
+#[test]
+fn a_laid_out_prefix_has_a_package_that_stands_for_itself() {
+    let Some(workshop) = Workshop::open() else { return };
+    let library = built_library();
+    workshop.pollux(&["lay-out", "prefix", "--library", &library]);
+    workshop.write("empty.c", "#include <atmi.h>\nint main(void) { return tpterm(); }\n");
+    let prefix = workshop.path("prefix").display().to_string();
+    let (include, lib) = (format!("-I{prefix}/include"), format!("-L{prefix}/lib"));
+    let flags = match Command::new("pkg-config").arg("--version").output() {
+        Err(_) => vec![include, lib, "-lpollux_xatmi".to_owned()],
+        Ok(_) => {
+            let mut command = Command::new("pkg-config");
+            command.args(["--cflags", "--libs", "pollux-xatmi"]);
+            command.env("PKG_CONFIG_PATH", workshop.path("prefix/lib/pkgconfig"));
+            let flags = succeeded(&command.output().expect("run"));
+            flags.split_whitespace().map(str::to_owned).collect()
+        }
+    };
+    let mut arguments = vec!["-o", "empty", "empty.c"];
+    arguments.extend(flags.iter().map(String::as_str));
+    succeeded(&workshop.run("cc", &arguments));
+    let mut program = Command::new(workshop.path("empty"));
+    succeeded(&program.env("LD_LIBRARY_PATH", workshop.path("prefix/lib")).output().expect("run"));
+}

@@ -1,0 +1,127 @@
+//! One test for each scenario of `client.c`, on a pool of its own with the services of `server.c`.
+
+use std::process::Command;
+
+use crate::pool::Pool;
+use crate::workshop::{Workshop, skip, source, succeeded};
+
+/// Runs a scenario against so many copies of the server.
+fn play(scenario: &str, copies: u32) {
+    play_by(copies, |pool| {
+        let mut client = pool.client("testcl");
+        client.arg(scenario);
+        client
+    });
+}
+
+/// Runs what `client` makes against so many copies of the server.
+fn play_by(copies: u32, client: impl FnOnce(&Pool<'_>) -> Command) {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.pollux(&["build-server", "-o", "testsv", &source("server.c")]);
+    let build = ["build-client", "-o", "testcl", &source("client.c"), "-l", "-lpthread"];
+    workshop.pollux(&build);
+    let xml = format!(
+        "<endurox><appconfig><sanity>1</sanity><restart_min>1</restart_min></appconfig>\
+         <servers><server name=\"testsv\"><srvid>1</srvid><min>{copies}</min><max>{copies}</max>\
+         <sysopt>-e {}/log</sysopt><appopt>-x 42</appopt></server></servers></endurox>",
+        workshop.path("").display()
+    );
+    let pool = Pool::start(&workshop, &xml);
+    succeeded(&client(&pool).output().expect("run"));
+    pool.stop();
+    let log = std::fs::read_to_string(workshop.path("log")).unwrap_or_default();
+    assert_eq!(log, "", "what the servers said");
+}
+
+#[test]
+fn calls_and_each_way_in_which_a_service_can_end() {
+    play("basic", 3);
+}
+
+#[test]
+fn threads_have_contexts_of_their_own() {
+    play("threads", 3);
+}
+
+#[test]
+fn threads_may_send_one_buffer_at_the_same_time() {
+    play("shared", 3);
+}
+
+#[test]
+fn services_come_and_go_while_the_server_runs() {
+    play("advertise", 1);
+}
+
+#[test]
+fn a_server_that_dies_in_a_call_is_an_error_at_once() {
+    play("death", 3);
+}
+
+#[test]
+fn times_of_process_thread_and_call_are_kept() {
+    play("timeout", 4);
+}
+
+#[test]
+fn replies_are_matched_to_calls_in_any_order() {
+    play("mix", 3);
+}
+
+#[test]
+fn a_reply_that_is_asked_for_later_ends_as_a_call_does() {
+    play("outcomes", 3);
+}
+
+#[test]
+fn calls_and_services_have_limits_and_go_on_behind_them() {
+    play("limits", 2);
+}
+
+#[test]
+fn a_cancelled_call_never_surfaces() {
+    play("cancel", 3);
+}
+
+#[test]
+fn a_full_queue_does_not_block_who_does_not_want_it() {
+    play("noblock", 3);
+}
+
+#[test]
+fn a_forwarded_call_is_answered_to_the_first_caller() {
+    play("forward", 3);
+}
+
+#[test]
+fn lengths_of_all_types_hold_and_replies_grow() {
+    play("lengths", 2);
+}
+
+#[test]
+fn a_signal_ends_a_call_unless_it_is_to_go_on() {
+    play("interrupted", 2);
+}
+
+#[test]
+fn a_child_has_its_own_context_and_leaves_the_parents_alone() {
+    play("forked", 2);
+}
+
+#[test]
+fn a_server_that_returns_with_tpexit_is_started_again() {
+    play("ending", 1);
+}
+
+#[test]
+fn valgrind_runs_clients_and_finds_nothing_wrong() {
+    if let Err(error) = Command::new("valgrind").arg("--version").output() {
+        return skip(&format!("valgrind: {error}"));
+    }
+    play_by(3, |pool| {
+        let mut valgrind = pool.tool("valgrind");
+        let leaks = ["--leak-check=full", "--errors-for-leak-kinds=definite"];
+        valgrind.args(["-q", "--error-exitcode=9"]).args(leaks).args(["./testcl", "basic"]);
+        valgrind
+    });
+}

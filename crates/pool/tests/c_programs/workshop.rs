@@ -1,0 +1,75 @@
+//! A folder in which C programs are built, and the tools that build them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// The folder; it goes with everything in it.
+pub(crate) struct Workshop {
+    folder: TempDir,
+}
+
+impl Workshop {
+    /// `None`, with the reason printed, where there is no C compiler.
+    pub(crate) fn open() -> Option<Self> {
+        if let Err(error) = Command::new("cc").arg("--version").output() {
+            skip(&format!("cc: {error}"));
+            return None;
+        }
+        Some(Self { folder: tempfile::tempdir().expect("a folder") })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("written");
+    }
+
+    /// `pollux` in this folder; it must do what it is asked.
+    pub(crate) fn pollux(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+        command.args(arguments).current_dir(self.folder.path());
+        command.env("CFLAGS", format!("-O2 -Wall -Wextra -Werror -I. -I{}", checks().display()));
+        succeeded(&command.output().expect("run"))
+    }
+
+    /// Any program in this folder.
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.folder.path()).output().expect("run")
+    }
+}
+
+/// A file of the repository.
+pub(crate) fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The folder of `check.h`.
+fn checks() -> PathBuf {
+    repository("crates/xatmi-c/tests/interface")
+}
+
+/// A source of this folder.
+pub(crate) fn source(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c_programs").join(name);
+    path.display().to_string()
+}
+
+/// Asserts success; returns what was printed.
+pub(crate) fn succeeded(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}: {printed}{said}", output.status);
+    printed
+}
+
+/// Says why nothing is tested, where that is allowed.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
+    eprintln!("skipped: {reason}");
+}

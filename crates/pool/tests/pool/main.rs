@@ -1,0 +1,279 @@
+//! `pollux pool` as a user types it. A worker is this program in another role.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Output};
+
+use pollux_xatmi::worker::{Done, LINK_VARIABLE, Worker};
+
+fn main() -> ExitCode {
+    if std::env::var_os(LINK_VARIABLE).is_some() {
+        return worker();
+    }
+    let tests: [(&str, fn()); 8] = [
+        ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
+        ("what_is_missing_is_told_before_anything_starts", what_is_missing_is_told),
+        ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
+        ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
+        ("a_restart_of_what_is_down_returns", a_restart_of_what_is_down_returns),
+        ("a_pool_keeps_nothing_open_of_its_caller", a_pool_keeps_nothing_open_of_its_caller),
+        ("workers_of_another_namespace_are_left_alone", workers_of_another_namespace),
+        ("a_pool_that_does_not_run_is_told", a_pool_that_does_not_run_is_told),
+    ];
+    // A test that fails ends the program.
+    for (name, test) in tests {
+        test();
+        say(&format!("test {name} ... ok"));
+    }
+    ExitCode::SUCCESS
+}
+
+fn worker() -> ExitCode {
+    let worker = Worker::from_environment().expect("a manager started this");
+    let registry = worker.registry();
+    let ran = worker.run(
+        std::env::args_os(),
+        |words| {
+            if words.first().is_some_and(|word| word == "end") {
+                std::process::exit(7);
+            }
+            let echo = |request: pollux_xatmi::worker::Incoming| Done::success(request.buffer);
+            registry.advertise("ECHO", "echo", echo).map_err(|error| error.to_string())
+        },
+        || {},
+    );
+    if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A folder with a configuration and a program `echosv`.
+struct Bank {
+    folder: tempfile::TempDir,
+    prefix: String,
+}
+
+impl Bank {
+    fn new(subject: &str, servers: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = std::env::current_exe().expect("this program");
+        std::os::unix::fs::symlink(own, folder.path().join("echosv")).expect("a link");
+        let text = format!("<endurox><servers>{servers}</servers></endurox>");
+        std::fs::write(folder.path().join("bank.xml"), text).expect("a file");
+        let prefix = format!("/pollux-cli-{subject}-{}", std::process::id());
+        Self { folder, prefix }
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("bank.xml")
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+        command.args(words);
+        self.surround(&mut command);
+        command.output().expect("pollux runs")
+    }
+
+    fn log(&self) -> String {
+        format!("pollux-pool-{}.log", &self.prefix[1..])
+    }
+
+    fn surround(&self, command: &mut Command) {
+        command.env("NDRX_QPREFIX", &self.prefix);
+        command.env("NDRX_CONFIG", self.config()).env("NDRX_MSGSIZEMAX", "512");
+        command.env("PATH", self.folder.path()).env_remove("NDRX_ULOG");
+    }
+
+    fn good(&self, words: &[&str]) -> (String, String) {
+        let output = self.run(words);
+        let (out, error) = texts(&output);
+        assert!(output.status.success(), "{words:?}: {out}{error}");
+        (out, error)
+    }
+
+    fn bad(&self, words: &[&str], code: i32) -> String {
+        let output = self.run(words);
+        let (out, error) = texts(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {out}{error}");
+        out + &error
+    }
+}
+
+impl Drop for Bank {
+    fn drop(&mut self) {
+        // Where a test has failed.
+        self.run(&["stop", "--now"]);
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn a_pool_is_started_shown_and_stopped() {
+    let servers = "<server name='echosv'><srvid>7</srvid><min>2</min><max>3</max></server>";
+    let bank = Bank::new("life", servers);
+    let (_, said) = bank.good(&["start", "--wake", "all", "--metrics", "127.0.0.1:0"]);
+    assert!(said.contains("2 of 2 workers up after "), "{said}");
+    assert!(said.contains("metrics: http://127.0.0.1:"), "{said}");
+    let (table, _) = bank.good(&["ps"]);
+    let first: Vec<&str> = table.lines().next().expect("a heading").split_whitespace().collect();
+    assert_eq!(first[..4], ["PROGRAM", "SRVID", "PID", "STATE"]);
+    assert_eq!(table.lines().count(), 4, "{table}");
+    let rows = bank.good(&["ps", "--json"]).0;
+    let rows: serde_json::Value = serde_json::from_str(&rows).expect("JSON");
+    assert_eq!((&rows[0]["srvid"], &rows[0]["state"]), (&7.into(), &"up".into()));
+    assert_eq!(rows[2]["state"], "down");
+    let (services, _) = bank.good(&["services"]);
+    assert!(services.contains("ECHO     echo      echosv"), "{services}");
+    let (queues, _) = bank.good(&["queues"]);
+    assert!(queues.contains(&format!("{},svc,ECHO", bank.prefix)), "{queues}");
+    let (info, _) = bank.good(&["info"]);
+    assert!(info.contains("a message wakes        all"), "{info}");
+    bank.good(&["clients"]);
+    bank.good(&["start", "--id", "9"]);
+    bank.good(&["restart", "--name", "echosv"]);
+    let (_, said) = bank.good(&["reload"]);
+    assert!(said.contains("3 workers"), "{said}");
+    let said = bank.bad(&["start"], 1);
+    assert!(said.contains("runs already, as process"), "{said}");
+    let said = bank.bad(&["stop", "--name", "nosuch"], 1);
+    assert!(said.contains("no <server name=\"nosuch\">"), "{said}");
+    let (_, said) = bank.good(&["stop"]);
+    assert!(said.contains("workers stopped after "), "{said}");
+    bank.bad(&["ps"], 1);
+}
+
+fn what_is_missing_is_told() {
+    let servers = "<server name='echosv'><srvid>1</srvid></server>\
+                   <server name='nosuch'><srvid>9</srvid></server>";
+    let bank = Bank::new("missing", servers);
+    let said = bank.bad(&["start"], 1);
+    assert!(said.contains("no executable nosuch in PATH"), "{said}");
+    bank.bad(&["ps"], 1);
+    let other = Bank::new(
+        "output",
+        "<server name='echosv'><srvid>1</srvid><sysopt>-e none/x -o .</sysopt></server>",
+    );
+    for command in ["start", "check"] {
+        let said = other.bad(&[command], 1);
+        assert!(said.contains("output file none/x: No such file or directory"), "{said}");
+        assert!(said.contains("output file .: Is a directory"), "{said}");
+        assert!(said.contains("make the folder"), "{said}");
+    }
+    std::fs::write(bank.config(), "<endurox>\n<servers>\n").expect("a file");
+    let said = bank.bad(&["start"], 2);
+    assert!(said.contains("bank.xml:3: XML: "), "{said}");
+    let said = texts(
+        &Command::new(env!("CARGO_BIN_EXE_pollux-pool"))
+            .args(["start"])
+            .env_remove("NDRX_CONFIG")
+            .output()
+            .expect("pollux runs"),
+    );
+    assert!(said.1.contains("--config FILE, or set NDRX_CONFIG"), "{said:?}");
+}
+
+fn check_finds_what_does_not_fit() {
+    let servers = "<server name='echosv'><srvid>1</srvid><hue>1</hue></server>";
+    let bank = Bank::new("check", servers);
+    let (said, _) = bank.good(&["check"]);
+    assert!(said.contains("it fits this machine") && said.contains("warning: "), "{said}");
+    let said = bank.bad(&["check", "--clients", "4000000000"], 1);
+    assert!(said.contains("RLIMIT_MSGQUEUE is short by "), "{said}");
+    let json = bank.good(&["check", "--json"]).0;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json["workers"], &json["service_queues"]), (&2.into(), &1.into()));
+}
+
+fn a_worker_that_always_ends_is_shown() {
+    let servers = "<server name='echosv'><srvid>1</srvid><appopt>end</appopt></server>";
+    let bank = Bank::new("ends", servers);
+    let said = bank.bad(&["start"], 1);
+    assert!(said.contains("echosv 1: exited with 7"), "{said}");
+    let (table, _) = bank.good(&["ps"]);
+    assert!(table.contains("exited with 7; failure 1 in a row, next start in "), "{table}");
+    let rows: serde_json::Value =
+        serde_json::from_str(&bank.good(&["ps", "--json"]).0).expect("JSON");
+    assert_eq!((&rows[0]["state"], &rows[0]["failures"]), (&"waiting".into(), &1.into()));
+    assert!(rows[0]["next_start_s"].as_u64().is_some_and(|time| time <= 5), "{rows}");
+    bank.good(&["stop"]);
+}
+
+fn a_restart_of_what_is_down_returns() {
+    let servers = "<server name='echosv'><srvid>1</srvid><min>0</min><max>2</max></server>";
+    let bank = Bank::new("standby", servers);
+    bank.good(&["start"]);
+    let (_, said) = bank.good(&["restart", "--id", "2"]);
+    assert!(said.contains("1 of 1 workers up again"), "{said}");
+    let (said, _) = bank.good(&["check", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&found["is_running"], &found["service_queues"]), (&true.into(), &1.into()));
+    // Where nothing names a configuration, that of the pool that runs is checked.
+    let mut check = Command::new(env!("CARGO_BIN_EXE_pollux-pool"));
+    bank.surround(check.args(["check", "--json"]));
+    let output = check.env_remove("NDRX_CONFIG").output().expect("pollux runs");
+    assert_eq!(texts(&output).0, said, "{}", texts(&output).1);
+    bank.good(&["stop"]);
+}
+
+/// Who reads a pipe that the command had open must see its end although the pool goes on.
+fn a_pool_keeps_nothing_open_of_its_caller() {
+    let bank = Bank::new("open", "<server name='echosv'><srvid>1</srvid></server>");
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "exec \"$0\" start 7>&1 >/dev/null", env!("CARGO_BIN_EXE_pollux-pool")]);
+    bank.surround(&mut shell);
+    let (ended, end) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let output = shell.output().expect("a shell");
+        ended.send(()).expect("the test waits");
+        output
+    });
+    let seen = end.recv_timeout(std::time::Duration::from_secs(30));
+    bank.good(&["stop"]);
+    let output = reader.join().expect("a shell");
+    assert!(output.status.success() && seen.is_ok(), "{seen:?} {output:?}");
+}
+
+/// A pool of the same prefix with queues and sockets of its own, as one in a container has.
+fn workers_of_another_namespace() {
+    let servers = "<server name='echosv'><srvid>1</srvid></server>";
+    let inner = Bank::new("apart", servers);
+    let mut outer = Bank::new("beside", servers);
+    outer.prefix.clone_from(&inner.prefix);
+    let mut apart = Command::new("/usr/bin/unshare");
+    apart.args(["--ipc", "--net", env!("CARGO_BIN_EXE_pollux-pool"), "start", "--foreground"]);
+    inner.surround(&mut apart);
+    apart.stderr(std::process::Stdio::piped());
+    let Ok(mut apart) = apart.spawn() else {
+        return say("workers_of_another_namespace_are_left_alone: skipped: no unshare(1)");
+    };
+    let stderr = std::io::BufReader::new(apart.stderr.take().expect("it is piped"));
+    let mut lines = std::io::BufRead::lines(stderr).map_while(Result::ok);
+    if !lines.next().is_some_and(|line| line.contains("begins as process")) {
+        apart.wait().expect("ours");
+        return say("workers_of_another_namespace_are_left_alone: skipped: not permitted");
+    }
+    let (_, said) = outer.good(&["start"]);
+    assert!(said.contains("1 of 1 workers up"), "{said}");
+    let log = std::fs::read_to_string(outer.folder.path().join(outer.log())).expect("a log");
+    assert!(!log.contains("earlier manager"), "{log}");
+    outer.good(&["stop"]);
+    let manager = rustix::process::Pid::from_child(&apart);
+    rustix::process::kill_process(manager, rustix::process::Signal::TERM).expect("it runs");
+    let rest: Vec<String> = lines.collect();
+    assert!(!rest.iter().any(|line| line.contains("signal 2")), "{rest:?}");
+    assert!(apart.wait().expect("ours").success(), "{rest:?}");
+}
+
+fn say(words: &str) {
+    writeln!(std::io::stdout(), "{words}").expect("standard output");
+}
+
+fn a_pool_that_does_not_run_is_told() {
+    let bank = Bank::new("none", "<server name='echosv'><srvid>1</srvid></server>");
+    for words in [["ps"], ["stop"], ["services"], ["queues"], ["clients"], ["reload"]] {
+        let said = bank.bad(&words, 1);
+        assert!(said.contains(&format!("no pool with the prefix {}", bank.prefix)), "{said}");
+    }
+}
