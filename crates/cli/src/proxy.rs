@@ -1,6 +1,7 @@
 //! `pollux proxy`: flags and file to a configuration, and a proxy that runs until a signal.
 
-use std::io::{Read, Write};
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::{Signal, Signals};
 use pollux_server::master::{Boarding, Master, MasterError, Settings, Ways};
 use pollux_server::proxy::ProxyConfig;
+use pollux_server::stats::RELOADED;
 use pollux_settings::Flags;
 
 use crate::help::Section;
@@ -154,43 +156,42 @@ fn serve(command: &ProxyCommand, boarding: Boarding) -> ExitCode {
 /// Has a running proxy read its settings anew; says how that went.
 fn reload(control: &str) -> Result<ExitCode, Failure> {
     let path = control.strip_prefix("unix:").unwrap_or(control);
-    let failed = |error: std::io::Error| Failure::failed(format!("{control}: {error}"));
-    let before = ask(path, "show reloads").map_err(failed)?;
-    let answer = ask(path, "reload").map_err(failed)?;
-    if !answer.starts_with("asked for") {
-        return Err(Failure::failed(answer));
-    }
+    let failed = |error: io::Error| Failure::failed(format!("{control}: {error}"));
     let end = Instant::now() + RELOAD_TIMEOUT;
     while Instant::now() < end {
-        // Between the old worker and the new one the socket may be nobody's for a moment.
-        let Ok(now) = ask(path, "show reloads") else { continue };
-        if !now.is_empty() && now != before && count(&now) != count(&before) {
-            let Some((_, why)) = now.split_once('\n') else {
-                output::remark("reloaded");
+        let answer = ask(path, "reload").map_err(failed)?;
+        match answer.as_str() {
+            RELOADED => {
+                output::remark(RELOADED);
                 return Ok(ExitCode::SUCCESS);
-            };
-            return Err(Failure::failed(format!("not reloaded, the old settings stay: {why}")));
+            }
+            // The worker has ended, of another reload or by itself: the next one takes the question.
+            "" => {}
+            why => return Err(Failure::failed(why)),
         }
-        std::thread::sleep(RELOAD_TICK);
     }
     Err(Failure::failed("no word of the reload; the log of the proxy may say more"))
 }
 
-/// The line with the numbers.
-fn count(reloads: &str) -> &str {
-    reloads.lines().next().unwrap_or_default()
-}
-
 /// Longer than a worker may take to start.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
-const RELOAD_TICK: Duration = Duration::from_millis(20);
 
-/// What the control socket answers.
-fn ask(path: &str, command: &str) -> std::io::Result<String> {
+/// What the control socket answers; nothing where it ends before, as it does with a worker that ends.
+fn ask(path: &str, command: &str) -> io::Result<String> {
     let mut socket = UnixStream::connect(path)?;
     socket.set_read_timeout(Some(RELOAD_TIMEOUT))?;
-    socket.write_all(format!("{command}\nquit\n").as_bytes())?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer)?;
-    Ok(answer.trim_end().to_owned())
+    let mut answer = Vec::new();
+    let read = socket.write_all(format!("{command}\n").as_bytes()).and_then(|()| {
+        let mut reader = BufReader::new(&socket);
+        // An answer ends with an empty line.
+        while !answer.ends_with(b"\n\n") && reader.read_until(b'\n', &mut answer)? > 0 {}
+        Ok(())
+    });
+    match read {
+        Err(error) if !matches!(error.kind(), ConnectionReset | BrokenPipe) => Err(error),
+        _ if answer.ends_with(b"\n\n") => {
+            Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
+        }
+        _ => Ok(String::new()),
+    }
 }

@@ -86,6 +86,8 @@ pub struct Server {
     watch: Watch,
     watched: Instant,
     drain_timeout: Duration,
+    /// Others have the sockets too, and the endpoints drain as the loops do.
+    is_handed_over: bool,
     banner: Vec<String>,
     paths: SocketPaths,
 }
@@ -133,6 +135,7 @@ impl Server {
             watch,
             watched: Instant::now(),
             drain_timeout,
+            is_handed_over: false,
             banner,
             paths,
         };
@@ -237,7 +240,8 @@ impl Server {
     }
 
     /// Leaves the sockets, those of the endpoints too, to whoever has them as well.
-    fn hand_over(&self, why: &str) {
+    fn hand_over(&mut self, why: &str) {
+        self.is_handed_over = true;
         self.tell_of_signal(why);
         self.drain();
         for (_, group) in &self.endpoints {
@@ -310,7 +314,8 @@ impl Server {
     /// A loop that ends unasked takes the server with it.
     fn has_ended(&self, is_draining: bool) -> bool {
         if is_draining {
-            return self.group.has_ended();
+            let mut handed_over = self.endpoints.iter().filter(|_| self.is_handed_over);
+            return self.group.has_ended() && handed_over.all(|(_, group)| group.has_ended());
         }
         let is_lost = self.group.has_lost_a_loop();
         if is_lost {
@@ -331,7 +336,7 @@ impl Server {
             self.endpoints.push((STATS, group));
         }
         if let Some(sockets) = control {
-            let shared = ControlShared { overview: Arc::clone(&self.overview) };
+            let shared = ControlShared::new(Arc::clone(&self.overview));
             let make = move |_| Ok::<_, ServerError>(shared.clone());
             let group = Group::start_on::<ControlSession, _, _>(&endpoint(), sockets, make);
             let group = group.map_err(failed(CONTROL))?;

@@ -76,8 +76,10 @@ fn a_backend_that_is_gone_is_answered_for_and_comes_back() {
     let proxy = Proxy::start(&[gone], "down_time = \"1ms\"");
     let mut client = Client::default();
     assert_eq!(client.ask(proxy.address, "/a").0, Outcome::Refused);
+    let worker = proxy.one_worker(&[]);
     proxy.write_settings(&[gone, one.address], "");
     assert!(proxy.reload().0);
+    proxy.one_worker(&[worker]);
     for path in ["/b", "/c", "/d"] {
         assert_eq!(Client::default().ask(proxy.address, path).0, Outcome::Right);
     }

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::stage::{Backend, Client, Clients, Outcome, Proxy};
+use crate::stage::{Backend, Client, Clients, Outcome, Proxy, told};
 
 #[test]
 fn no_request_fails_while_settings_are_read_anew_again_and_again() {
@@ -53,4 +53,28 @@ fn wrong_settings_are_told_and_the_old_ones_stay() {
     proxy.write_settings(&[backend.address], "threads = 2");
     assert!(proxy.reload().0);
     proxy.one_worker(&[worker]);
+}
+
+#[test]
+fn who_asks_for_a_reload_is_answered_when_it_is_over() {
+    let backend = Backend::start();
+    let proxy = Proxy::start(&[backend.address], "threads = 1");
+    let worker = proxy.one_worker(&[]);
+    proxy.write_settings(&[backend.address], "threads = 0");
+    let answers = proxy.control("reload\nshow reloads\nquit\n");
+    let lines: Vec<_> = answers.split("\n\n").collect();
+    assert!(lines[0].starts_with("not reloaded, the old settings stay: p.toml:4:11"), "{answers}");
+    assert!(lines[1].starts_with("0 done, 1 failed\np.toml:4:11"), "{answers}");
+    assert_eq!(proxy.one_worker(&[]), worker);
+    proxy.write_settings(&[backend.address], "threads = 2");
+    // The worker that is asked ends because of it, and answers before.
+    assert_eq!(proxy.control("reload\n"), "reloaded\n\n");
+    let worker = proxy.one_worker(&[worker]);
+    // All ask at once: some for the reload that is under way, some for the one behind it.
+    let asking: Vec<_> = (0..6).map(|_| proxy.begin_reload()).collect();
+    for each in asking {
+        assert_eq!(told(each), (true, "reloaded\n".to_owned()));
+    }
+    proxy.one_worker(&[worker]);
+    assert_eq!(Client::default().ask(proxy.address, "/a").0, Outcome::Right);
 }

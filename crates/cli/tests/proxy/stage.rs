@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
@@ -79,11 +80,25 @@ impl Proxy {
 
     /// Runs `pollux proxy reload`: whether it went well, and what it said.
     pub(crate) fn reload(&self) -> (bool, String) {
+        told(self.begin_reload())
+    }
+
+    /// Starts `pollux proxy reload`.
+    pub(crate) fn begin_reload(&self) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        command.current_dir(self.folder.path());
-        let ended = command.args(["proxy", "reload", "--control", "unix:k.sock"]).output();
-        let ended = ended.expect("it runs");
-        (ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned())
+        command.current_dir(self.folder.path()).stderr(Stdio::piped());
+        command.args(["proxy", "reload", "--control", "unix:k.sock"]).spawn().expect("started")
+    }
+
+    /// What the control socket answers to these commands until it ends.
+    pub(crate) fn control(&self, commands: &str) -> String {
+        let path = self.folder.path().join("k.sock");
+        let mut socket = UnixStream::connect(path).expect("the control socket is always there");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.write_all(commands.as_bytes()).expect("sent");
+        let mut answers = String::new();
+        socket.read_to_string(&mut answers).expect("answers");
+        answers
     }
 
     /// Processes whose parent is the master.
@@ -155,6 +170,12 @@ impl Drop for Proxy {
             let _ = kill_process(worker, Signal::KILL);
         }
     }
+}
+
+/// Whether a command went well, and what it said.
+pub(crate) fn told(command: Child) -> (bool, String) {
+    let ended = command.wait_with_output().expect("ours");
+    (ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
 fn settings(backends: &[SocketAddr], more: &str) -> String {

@@ -21,7 +21,7 @@ use pollux_sys::inherited;
 use super::frames::{Frame, Frames, Kind};
 use super::holding::ProxySockets;
 use crate::proxy::ProxyConfig;
-use crate::stats::{Ended, Overview, metrics};
+use crate::stats::{Ended, Overview, Reloads, metrics};
 use crate::{Server, ServerError};
 
 /// Where a master names what it left its worker.
@@ -43,7 +43,7 @@ pub(crate) enum Order {
     Drain,
     Reopen,
     Ended(String),
-    Reloads(String),
+    Reloads(Reloads),
     /// The master is gone.
     Gone,
 }
@@ -97,7 +97,7 @@ impl Boarding {
     /// # Errors
     /// As [`Server::start_proxy`] and [`Server::run`]. The master was told.
     pub fn run(self, config: &ProxyConfig, signals: &mut Signals) -> Result<(), ServerError> {
-        let server = match Server::start_proxy_on(config, &self.sockets) {
+        let server = match Server::start_proxy_on(config, &self.sockets, Some(signals.waker())) {
             Ok(server) => server,
             Err(error) => {
                 self.failed(&in_words(&error));
@@ -106,7 +106,6 @@ impl Boarding {
         };
         let mut link = Link::open(self.link, signals.waker());
         link.send(Kind::Ready, server.banner().join("\n"));
-        server.overview().supervised.begin(signals.waker());
         server.run_under(signals, Some(&mut link))
     }
 }
@@ -140,16 +139,14 @@ impl Link {
 
     /// Tells the master what was counted, and that a reload is wanted.
     pub(crate) fn report(&mut self, overview: &Overview) {
-        if overview.supervised.takes_reload() {
-            self.send(Kind::Reload, "");
-        }
+        self.ask(overview);
         self.send(Kind::Counts, Ended::of_page(&metrics(overview)).page());
     }
 
     /// Passes a wish for a reload on.
     pub(crate) fn ask(&mut self, overview: &Overview) {
-        if overview.supervised.takes_reload() {
-            self.send(Kind::Reload, "");
+        if let Some(number) = overview.supervised.takes_reload() {
+            self.send(Kind::Reload, number.to_string());
         }
     }
 
@@ -180,7 +177,7 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
                     Kind::Drain => Order::Drain,
                     Kind::Reopen => Order::Reopen,
                     Kind::Ended => Order::Ended(text),
-                    Kind::Reloads => Order::Reloads(text),
+                    Kind::Reloads => Order::Reloads(reloads(&text)),
                     Kind::Ready | Kind::Failed | Kind::Counts | Kind::Reload => continue,
                 },
                 Err(super::frames::Garbled) => return gone(orders, waker),
@@ -190,6 +187,14 @@ fn read(mut stream: UnixStream, orders: &Sender<Order>, waker: &Waker) {
         }
     }
     gone(orders, waker);
+}
+
+/// What a frame says of reloads: how many of this worker's are answered, how many went how, and why the
+/// last one failed.
+fn reloads(text: &str) -> Reloads {
+    let mut lines = text.splitn(3, '\n');
+    let mut line = || lines.next().unwrap_or_default().to_owned();
+    Reloads { answered: line().parse().unwrap_or_default(), counts: line(), why: line() }
 }
 
 fn gone(orders: &Sender<Order>, waker: &Waker) {

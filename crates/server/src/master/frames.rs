@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Failed,
     /// Worker: what it counted so far.
     Counts,
-    /// Worker: somebody asked for a reload.
+    /// Worker: somebody asked for a reload; the text is how many were asked for so far.
     Reload,
     /// Master: take no new connections, end with the open ones.
     Drain,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Reopen,
     /// Master: what workers counted that have ended, or end.
     Ended,
-    /// Master: how reloads went.
+    /// Master: how reloads went, and how many of those that this worker asked for are answered.
     Reloads,
 }
 

@@ -236,14 +236,18 @@ impl Master {
         match kind {
             Kind::Ready => self.serves(at, &text),
             Kind::Failed => self.workers[at].failure = Some(text),
-            Kind::Reload if is_serving => self.reload(),
+            // Of one that drains as well: whoever asked it there waits there.
+            Kind::Reload => {
+                self.workers[at].asked = text.parse().unwrap_or_default();
+                self.reload();
+            }
             Kind::Counts => {
                 self.workers[at].counts = text;
                 if !is_serving {
                     self.tell_of_ended();
                 }
             }
-            Kind::Reload | Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
+            Kind::Drain | Kind::Reopen | Kind::Ended | Kind::Reloads => {}
         }
     }
 
@@ -256,10 +260,6 @@ impl Master {
         }
         self.workers[at].state = State::Serving;
         self.restart.at = None;
-        let by = self.drain_end();
-        for other in (0..self.workers.len()).filter(|other| *other != at) {
-            drain(&mut self.workers[other], by);
-        }
         if !std::mem::replace(&mut self.has_served, true) && !self.settings.config.watching.is_quiet
         {
             banner.lines().for_each(|line| (self.ways.say)(line));
@@ -273,19 +273,26 @@ impl Master {
             self.reloads.why.clear();
             (self.ways.say)(&format!("reloaded: process {id} serves"));
         }
+        let by = self.drain_end();
+        for other in (0..self.workers.len()).filter(|other| *other != at) {
+            drain(&mut self.workers[other], by);
+        }
         self.tell_of_ended();
+        // Whoever asked for it waits for the answer at a worker that ends now.
         self.tell_of_reloads();
         self.reload_if_wanted();
     }
 
     /// Reads the settings anew and starts a worker with them, beside the one that serves.
     fn reload(&mut self) {
-        if self.is_ending {
-            return;
-        }
         if self.next.is_some() {
             self.reloads.is_wanted = true;
             return;
+        }
+        // Who asks from now on may have written other settings.
+        self.workers.iter_mut().for_each(|worker| worker.promised = worker.asked);
+        if self.is_ending {
+            return self.reload_failed("the proxy has been told to end");
         }
         let read = (self.ways.read)().and_then(|settings| {
             let sockets = self.sockets.changed_to(&settings.config);
@@ -423,8 +430,10 @@ impl Master {
 
     fn tell_of_reloads(&mut self) {
         let Reloads { done, failed, why, .. } = &self.reloads;
-        let text = format!("{done} done, {failed} failed\n{why}");
-        self.tell_serving(Kind::Reloads, text.trim_end());
+        for worker in &mut self.workers {
+            let answered = worker.promised;
+            worker.tell(Kind::Reloads, &format!("{answered}\n{done} done, {failed} failed\n{why}"));
+        }
     }
 
     fn tell_serving(&mut self, kind: Kind, text: &str) {

@@ -43,6 +43,10 @@ pub(super) struct Worker {
     is_deaf: bool,
     pub(super) state: State,
     pub(super) started: Instant,
+    /// Reloads that were asked for through it so far.
+    pub(super) asked: u64,
+    /// Those of them that are answered when the reload under way is.
+    pub(super) promised: u64,
     /// What it counted, as a page.
     pub(super) counts: String,
     /// Why it could not start.
@@ -78,6 +82,8 @@ impl Worker {
         link.set_nonblocking(true)?;
         Ok(Self {
             child,
+            asked: 0,
+            promised: 0,
             link,
             frames: Frames::default(),
             is_deaf: false,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Sockets};
+use pollux_poller::Waker;
 
 use super::backends::Backend;
 use super::config::{Mode, ProxyConfig, ProxyLimits};
@@ -40,22 +41,23 @@ impl Server {
     pub fn start_proxy(config: &ProxyConfig) -> Result<Self, ServerError> {
         let sockets = ProxySockets::open(config)?;
         let mut paths = SocketPaths(sockets.paths());
-        let mut server = Self::start_proxy_on(config, &sockets)?;
+        let mut server = Self::start_proxy_on(config, &sockets, None)?;
         server.own(std::mem::take(&mut paths));
         Ok(server)
     }
 
     /// As [`Server::start_proxy`], on sockets that somebody else opened, and whose paths are theirs
-    /// to remove.
+    /// to remove; under a master, with the waker of the thread that talks to it.
     ///
     /// # Errors
     /// [`ServerError`]; what was started already is ended.
     ///
     /// # Panics
     /// Without a backend or a thread.
-    pub fn start_proxy_on(
+    pub(crate) fn start_proxy_on(
         config: &ProxyConfig,
         sockets: &ProxySockets,
+        master: Option<Waker>,
     ) -> Result<Self, ServerError> {
         assert!(config.servers().next().is_some(), "a proxy has a backend");
         let logs = Logs::of(PROXY, config.watching.log_level);
@@ -73,8 +75,13 @@ impl Server {
             limit(),
             if config.loops.threads > 1 { 3 } else { 2 },
         );
+        let overview = overview(config, &group, driver, (&backends, passing), &counters);
+        if let Some(master) = master {
+            // Before the control socket is there, where somebody may wait to ask for a reload.
+            overview.supervised.begin(master);
+        }
         let parts = Parts {
-            overview: overview(config, &group, driver, (&backends, passing), &counters),
+            overview,
             banner: banner(config, group.addresses(), driver, &refused),
             watch: Watch::new(connections_max, remedy, config.watching.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,

@@ -6,10 +6,12 @@
 //!
 //! A small group of its own runs these sessions beside the server's loops.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::{Actions, Session};
+use pollux_engine::{Actions, ConnectionId, Errand, Session};
+use pollux_poller::Waker;
 
 use super::{Overview, activity, info, pools, servers, set_server};
 use crate::rest::Rest;
@@ -27,7 +29,7 @@ const COMMANDS: [(&str, &str); 11] = [
     ("show pools", "a proxy's idle connections to backends, and requests that wait for one"),
     ("set server NAME drain|ready", "gives a backend no new requests, or again"),
     ("set server NAME weight N", "changes a backend's share, 1 to 256"),
-    ("reload", "has the proxy's master read the settings anew"),
+    ("reload", "has the proxy's master read the settings anew; says how that went"),
     ("show reloads", "how reloads went, and why the last one failed"),
     ("help", "this list"),
     ("quit", "ends the connection"),
@@ -38,20 +40,64 @@ const COMMANDS: [(&str, &str); 11] = [
 pub struct ControlShared {
     /// The server that they show.
     pub overview: Arc<Overview>,
+    /// Who waits for the end of a reload, and of which one; in the order of their numbers.
+    waiting: VecDeque<(u64, ConnectionId)>,
+}
+
+impl ControlShared {
+    /// Shows this server.
+    #[must_use]
+    pub fn new(overview: Arc<Overview>) -> Self {
+        Self { overview, waiting: VecDeque::new() }
+    }
 }
 
 /// One connection to the control socket.
 #[derive(Debug)]
 pub struct ControlSession {
     rest: Option<Rest>,
+    /// The reload whose end is the answer to the last command.
+    reload: Option<u64>,
+    is_draining: bool,
+}
+
+impl ControlSession {
+    /// Answers a command.
+    fn answer(&mut self, shared: &mut ControlShared, actions: &mut Actions<'_>, text: &str) {
+        let answer = format!("{}\n\n", text.trim_end());
+        self.rest = Some(Rest::once(answer.into_bytes()));
+        self.on_drained(shared, actions);
+    }
+
+    /// Answers when the reload has come to its end, or there is nobody who could do one.
+    fn reload(&mut self, shared: &mut ControlShared, actions: &mut Actions<'_>) {
+        match shared.overview.supervised.reload() {
+            Ok(number) => {
+                self.reload = Some(number);
+                shared.waiting.push_back((number, actions.id()));
+                actions.pause_input();
+            }
+            Err(why) => self.answer(shared, actions, why),
+        }
+    }
 }
 
 impl Session for ControlSession {
     type Shared = ControlShared;
 
+    fn opened(shared: &mut ControlShared, waker: &Waker) {
+        shared.overview.supervised.asked_by(waker);
+    }
+
+    fn errand(shared: &mut ControlShared) -> Option<Errand<Self>> {
+        let (number, _) = shared.waiting.front()?;
+        shared.overview.supervised.answer(*number)?;
+        shared.waiting.pop_front().map(|(_, session)| Errand::Wake(session))
+    }
+
     fn accepted(_: &mut ControlShared, actions: &mut Actions<'_>) -> Self {
         actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
-        Self { rest: None }
+        Self { rest: None, reload: None, is_draining: false }
     }
 
     fn on_bytes(
@@ -71,10 +117,10 @@ impl Session for ControlSession {
         let line = String::from_utf8_lossy(&input[..end]);
         match line.trim() {
             "quit" => actions.close(),
+            "reload" => self.reload(shared, actions),
             command => {
-                let answer = format!("{}\n\n", answer(&shared.overview, command).trim_end());
-                self.rest = Some(Rest::once(answer.into_bytes()));
-                self.on_drained(shared, actions);
+                let answer = answer(&shared.overview, command);
+                self.answer(shared, actions, &answer);
             }
         }
         end + 1
@@ -94,6 +140,17 @@ impl Session for ControlSession {
         actions.call_again();
     }
 
+    fn on_wake(&mut self, shared: &mut ControlShared, actions: &mut Actions<'_>) {
+        let supervised = &shared.overview.supervised;
+        let Some(answer) = self.reload.and_then(|number| supervised.answer(number)) else { return };
+        self.reload = None;
+        actions.resume_input();
+        self.answer(shared, actions, &answer);
+        if self.is_draining {
+            actions.close();
+        }
+    }
+
     fn on_deadline(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
         // An answer under way is the loop's to judge: how fast it must be taken.
         if self.rest.is_none() {
@@ -102,7 +159,11 @@ impl Session for ControlSession {
     }
 
     fn on_drain(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
-        actions.close();
+        self.is_draining = true;
+        // A reload may be why this server ends: whoever asked for one is told first.
+        if self.reload.is_none() {
+            actions.close();
+        }
     }
 }
 
@@ -116,7 +177,6 @@ fn answer(overview: &Overview, command: &str) -> String {
         ["show", "servers"] => servers(overview),
         ["show", "pools"] => pools(overview),
         ["set", "server", name, order @ ..] => set_server(overview, name, order),
-        ["reload"] => overview.supervised.reload(),
         ["show", "reloads"] => overview.supervised.reloads(),
         ["help"] | [] => help(),
         _ => {

@@ -26,7 +26,8 @@ pub use ended::Ended;
 pub use metrics::metrics;
 pub use servers::{pools, servers, set_server};
 pub use status::{STATUS_PAGE, status};
-pub use supervised::Supervised;
+pub(crate) use supervised::Reloads;
+pub use supervised::{NOT_RELOADED, RELOADED, Supervised};
 
 /// What can be read of one loop while it runs.
 #[derive(Clone, Debug)]

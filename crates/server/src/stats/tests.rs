@@ -41,7 +41,7 @@ fn ask(play: &mut Rehearsal<ControlSession>, line: &str) -> String {
 }
 
 fn control() -> Rehearsal<ControlSession> {
-    Rehearsal::new(ControlShared { overview: overview(true) }, Now::default())
+    Rehearsal::new(ControlShared::new(overview(true)), Now::default())
 }
 
 /// Help and type stand before the lines of each family, once, and every line has a value. Help
