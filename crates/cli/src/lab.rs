@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use pollux_engine::Driver;
 use pollux_floor::FloorOptions;
-use pollux_lab::arm::Peer;
 use pollux_lab::axis::Axis;
 use pollux_lab::compare::{self, Change};
 use pollux_lab::experiments::{self, Experiment};
@@ -286,7 +285,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     let sources = Sources::probe();
     let mechanisms =
         Driver::ALL.map(|driver| (driver.name(), missing_here(Wanted::Driver(driver))));
-    let peers = Peer::ALL.iter().map(|peer| (peer.name(), missing_here(Wanted::Peer(*peer))));
+    let peers = experiments::peers().into_iter().map(|peer| (peer.name, (peer.missing)()));
     let peers: Vec<_> = peers.collect();
     if as_json {
         let experiments = experiments::ALL.map(|e| (e.name(), e.about()));

@@ -31,6 +31,10 @@ pub struct Axis {
 pub enum AxisKind {
     /// One of these words.
     Word(&'static [&'static str]),
+    /// One of these words, which say nothing without the name of the axis.
+    Manner(&'static [&'static str]),
+    /// Whether threads have CPUs of their own, `split`, or not, `free`; with one CPU it is `free`.
+    Cpus,
     /// A whole number from the first to the second.
     Count(u64, u64),
     /// One of these words, or a whole number from the first to the second.
@@ -60,11 +64,8 @@ impl Axis {
     #[must_use]
     pub fn kind(&self) -> Kind<Value> {
         match self.kind {
-            AxisKind::Word(words) => one_of(
-                "value",
-                words.iter().map(|word| (*word, "", Value::Word((*word).to_owned()))),
-            )
-            .called("WORD"),
+            AxisKind::Word(words) | AxisKind::Manner(words) => one_of_words(words),
+            AxisKind::Cpus => one_of_words(&CPUS),
             AxisKind::Count(low, high) => whole(low..=high).map(Value::Number),
             AxisKind::WordOrCount(words, low, high) => {
                 let count = whole(low..=high).map(Value::Number);
@@ -99,6 +100,14 @@ impl Axis {
     pub fn defaults(&self) -> Vec<Value> {
         self.default.split(',').map(Value::of).collect()
     }
+}
+
+/// Values of an axis of CPUs, that of one CPU last.
+pub(crate) const CPUS: [&str; 2] = ["split", "free"];
+
+fn one_of_words(words: &'static [&'static str]) -> Kind<Value> {
+    let each = words.iter().map(|word| (*word, "", Value::Word((*word).to_owned())));
+    one_of("value", each).called("WORD")
 }
 
 /// A value on an axis. In files of results and between processes it is written as text.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 mod peer;
 mod wait;
 
-pub use peer::Peer;
+pub use peer::{Peer, RAW_C, RAW_EPOLL, RAW_URING, missing_driver};
 pub use wait::Wait;
 
 /// Something that is compared with others.
@@ -38,8 +38,8 @@ pub enum ArmKind {
     Build(Build),
     /// Workers that wait in this way.
     Wait(Wait),
-    /// A floor or another system that the experiment knows how to run.
-    Peer(Peer),
+    /// The floor or other system of this name, which the experiment knows how to run.
+    Peer(String),
     /// A server that the lab starts by this command line; `{port}` and `{address}` in it stand for
     /// where it has to listen. It is split like a POSIX shell splits words; no shell runs it.
     Server {
@@ -94,7 +94,7 @@ impl Arm {
     /// A floor or another system.
     #[must_use]
     pub fn peer(peer: Peer) -> Self {
-        Self { name: peer.name().to_owned(), kind: ArmKind::Peer(peer) }
+        Self { name: peer.name.to_owned(), kind: ArmKind::Peer(peer.name.to_owned()) }
     }
 }
 
@@ -118,13 +118,19 @@ impl ArmKind {
         }
     }
 
-    /// The floor or other system, where it is one that the lab knows.
+    /// Name of the floor or other system, where it is one that the lab knows.
     #[must_use]
-    pub const fn peer(&self) -> Option<Peer> {
+    pub fn peer(&self) -> Option<&str> {
         match self {
-            Self::Peer(peer) => Some(*peer),
+            Self::Peer(name) => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether it is this one.
+    #[must_use]
+    pub fn is(&self, peer: Peer) -> bool {
+        self.peer() == Some(peer.name)
     }
 
     /// The other build of pollux, where it is one.
@@ -188,7 +194,7 @@ mod tests {
         ];
         let named = Driver::ALL.map(|each| (Arm::driver(each).kind, each.name()));
         let waits = Wait::ALL.iter().map(|each| (Arm::wait(*each).kind, each.name()));
-        let peers = Peer::ALL.iter().map(|each| (Arm::peer(*each).kind, each.name()));
+        let peers = [RAW_EPOLL, RAW_URING, RAW_C].map(|each| (Arm::peer(each).kind, each.name));
         let named = named.into_iter().chain(waits).chain(peers);
         for (kind, name) in named.chain(kinds.map(|kind| (kind, ""))) {
             let text = serde_json::to_string(&kind).expect("plain data");
@@ -198,11 +204,8 @@ mod tests {
     }
 
     #[test]
-    fn every_name_finds_its_own_and_no_system_is_called_like_a_driver() {
+    fn every_way_of_waiting_has_a_name_of_its_own() {
         assert!(Wait::ALL.iter().all(|wait| wait.name().parse() == Ok(*wait)));
-        assert!(Peer::ALL.iter().all(|peer| peer.name().parse() == Ok(*peer)));
-        assert!(Peer::ALL.iter().all(|peer| peer.name().parse::<Driver>().is_err()));
-        assert_eq!([Peer::RawC, Peer::H2o].map(Peer::name), ["raw-c", "h2o"]);
         assert!("poll".parse::<Wait>().is_err());
     }
 }

@@ -1,92 +1,61 @@
 //! Whole systems that stand beside what an experiment varies: floors, servers, libraries, and the
 //! service pool.
 //!
-//! Which experiment has which is said in `Experiment::peers`; how one is started is said where the
-//! experiment is. A peer that this machine lacks is left out of the plan with the package to
-//! install.
+//! An experiment lists its own in `Experiment::peers` and knows how to start them. One that this
+//! machine lacks is left out of the plan, with the package to install.
 
-use serde::{Deserialize, Serialize};
-use strum::{Display, EnumString, VariantArray, VariantNames};
+use std::fmt;
+
+use pollux_engine::Driver;
+use pollux_poller::Mechanism;
+
+use crate::host::programs;
 
 /// A system to compare with.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Debug,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    Display,
-    EnumString,
-    VariantArray,
-    VariantNames,
-)]
-#[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case")]
-pub enum Peer {
-    /// Bare edge- or level-triggered epoll: the lab's own floor.
-    RawEpoll,
-    /// Bare io_uring by completion: the lab's own floor.
-    RawUring,
-    /// Bare message queues with EPOLLEXCLUSIVE in C, callers and workers: the lab's own floor.
-    RawC,
-    /// The server nginx.
-    Nginx,
-    /// The proxy HAProxy, answering by itself.
-    Haproxy,
-    /// The server H2O.
-    H2o,
-    /// The server lighttpd.
-    Lighttpd,
-    /// The library libev.
-    Libev,
-    /// The library libuv.
-    Libuv,
-    /// The library libevent.
-    Libevent,
-    /// The Rust library mio.
-    Mio,
-    /// The Rust library polling.
-    Polling,
-    /// Pollux itself without the behaviour that a check is about.
-    EpollPlain,
-    /// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
-    Pool,
-    /// The same by one switch with plain epoll.
-    PoolEpoll,
+#[derive(Clone, Copy)]
+pub struct Peer {
+    /// Name of the arm, and in job files.
+    pub name: &'static str,
+    /// Why this machine can't run it, if so: with the remedy where one is known.
+    pub missing: fn() -> Option<String>,
 }
 
+/// Bare edge- or level-triggered epoll: a floor of the lab.
+pub const RAW_EPOLL: Peer = Peer::of_pollux("raw-epoll");
+/// Bare io_uring by completion: a floor of the lab.
+pub const RAW_URING: Peer =
+    Peer { name: "raw-uring", missing: || missing_driver(Driver::Completion) };
+/// The same as the experiment in C, on bare system calls: a floor of the lab.
+pub const RAW_C: Peer = Peer { name: "raw-c", missing: || programs::missing("cc", "gcc") };
+
 impl Peer {
-    /// Every peer, in the order of lists.
-    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
-
-    const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
-
-    /// Name of the arm, and in job files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+    /// What is part of this program.
+    pub(crate) const fn of_pollux(name: &'static str) -> Self {
+        Self { name, missing: || None }
     }
+}
 
-    /// Whether it is a floor of the lab: bare system calls, no system of its own.
-    #[must_use]
-    pub const fn is_floor(self) -> bool {
-        matches!(self, Self::RawEpoll | Self::RawUring | Self::RawC)
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
     }
+}
 
-    /// The Debian package that brings it; none for what is part of this program.
-    #[must_use]
-    pub const fn package(self) -> Option<&'static str> {
-        match self {
-            Self::Nginx | Self::Haproxy | Self::H2o | Self::Lighttpd => Some(self.name()),
-            Self::Libev => Some("libev-dev"),
-            Self::Libuv => Some("libuv1-dev"),
-            Self::Libevent => Some("libevent-dev"),
-            Self::RawEpoll | Self::RawUring | Self::RawC => None,
-            Self::Mio | Self::Polling | Self::EpollPlain | Self::Pool | Self::PoolEpoll => None,
-        }
+impl Eq for Peer {}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
+}
+
+/// Why a driver can't be opened here, if so.
+#[must_use]
+pub fn missing_driver(driver: Driver) -> Option<String> {
+    let mechanism = match driver {
+        Driver::Readiness(mechanism) => mechanism,
+        // The same ring, and the same rights.
+        Driver::Completion => Mechanism::UringPoll,
+    };
+    mechanism.open().err().map(|error| error.to_string())
 }

@@ -12,11 +12,11 @@ mod poller;
 mod proxy;
 mod streams;
 
-pub(crate) use chain::missing as missing_library;
 pub use contract::{Cost, Curve, Experiment, Metric, Needs};
 pub use http::Generator;
 pub(crate) use http::{missing_generator, running_fault};
 
+use crate::arm::Peer;
 use crate::axis::Axis;
 
 /// Every experiment, in the order of lists.
@@ -53,6 +53,18 @@ pub(crate) fn axes() -> Vec<(&'static Axis, Vec<&'static dyn Experiment>)> {
     axes
 }
 
+/// Every floor and other system that an experiment can compare with, each once.
+#[must_use]
+pub fn peers() -> Vec<Peer> {
+    let mut peers: Vec<Peer> = Vec::new();
+    for peer in ALL.iter().flat_map(|experiment| experiment.peers()) {
+        if !peers.contains(peer) {
+            peers.push(*peer);
+        }
+    }
+    peers
+}
+
 /// Their names.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
@@ -68,6 +80,16 @@ pub(crate) fn known(name: &str) -> &'static dyn Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arm::Wait;
+
+    #[test]
+    fn no_system_is_called_like_a_driver_or_a_way_of_waiting() {
+        for name in peers().iter().map(|peer| peer.name) {
+            assert!(
+                name.parse::<pollux_engine::Driver>().is_err() && name.parse::<Wait>().is_err()
+            );
+        }
+    }
 
     #[test]
     fn every_name_finds_its_experiment_and_every_default_is_accepted_by_its_own_axis() {

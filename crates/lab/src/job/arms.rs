@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use pollux_engine::Driver;
 use pollux_settings::{Keys, Kind, did_you_mean, line, name, one_of, parsed, whole};
 
-use crate::arm::{Arm, ArmKind, Build, Peer, Program, Wait};
+use crate::arm::{Arm, ArmKind, Build, Program, Wait};
 use crate::experiments::{self, Experiment};
 
 /// Highest number of a process (`PID_MAX_LIMIT`).
@@ -66,7 +66,7 @@ pub fn arm_names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Group::EACH.iter().map(|(name, _)| *name).collect();
     let drivers = Driver::ALL.map(Driver::name);
     let waits = Wait::ALL.iter().map(|wait| wait.name());
-    let peers = Peer::ALL.iter().map(|peer| peer.name());
+    let peers = experiments::peers().into_iter().map(|peer| peer.name);
     for name in drivers.into_iter().chain(waits).chain(peers) {
         if !names.contains(&name) {
             names.push(name);
@@ -106,7 +106,7 @@ fn one(asked: &Asked, experiment: &dyn Experiment) -> Vec<Arm> {
 fn known_of(name: &str, experiment: &dyn Experiment) -> Option<Arm> {
     let driver = name.parse::<Driver>().ok().filter(|_| !experiment.drivers().is_empty());
     let wait = name.parse().ok().filter(|wait| experiment.waits().contains(wait));
-    let peer = name.parse().ok().filter(|peer| experiment.peers().contains(peer));
+    let peer = experiment.peers().iter().copied().find(|peer| peer.name == name);
     driver.map(Arm::driver).or(wait.map(Arm::wait)).or(peer.map(Arm::peer))
 }
 

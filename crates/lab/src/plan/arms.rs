@@ -31,13 +31,16 @@ fn fault(
     arm: &ArmKind,
     missing: &dyn Fn(Wanted) -> Option<String>,
 ) -> Option<String> {
-    match *arm {
+    match arm {
         ArmKind::Driver(driver) | ArmKind::Cyclic(driver) => {
-            driver_fault(experiment, driver, missing)
+            driver_fault(experiment, *driver, missing)
         }
-        ArmKind::Build(ref build) => driver_fault(experiment, build.driver, missing),
-        ArmKind::Wait(wait) => missing(Wanted::Wait(wait)),
-        ArmKind::Peer(peer) => missing(Wanted::Peer(peer)),
+        ArmKind::Build(build) => driver_fault(experiment, build.driver, missing),
+        ArmKind::Wait(wait) => missing(Wanted::Wait(*wait)),
+        ArmKind::Peer(name) => {
+            let peer = experiment.peers().iter().find(|peer| peer.name == name)?;
+            missing(Wanted::Peer(*peer))
+        }
         ArmKind::Server { .. } | ArmKind::Running { .. } => None,
         ArmKind::WithoutPoller | ArmKind::Program(_) => None,
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pollux_engine::Driver;
 
 use crate::arm::{Arm, Peer, Wait};
-use crate::axis::{Axes, AxisKind, Value, counted};
+use crate::axis::{Axes, AxisKind, CPUS, Value, counted};
 use crate::experiments::{Experiment, Generator, Metric};
 use crate::job::{Job, Part, default_baseline};
 use crate::record::{LeftOut, Point};
@@ -194,16 +194,22 @@ impl Plan {
     }
 }
 
-/// With one CPU there is nothing to keep apart: `cpus = split` becomes `free`, and a server shares
-/// it with its load generator.
+/// With one CPU there is nothing to keep apart: threads share it, and a server shares it with its load
+/// generator.
 fn share_one_cpu(job: &mut Job) -> Vec<String> {
     let mut cuts = Vec::new();
     for part in &mut job.parts {
-        if let Some(cpus) = part.axes.get_mut("cpus")
-            && cpus.contains(&Value::of("split"))
-        {
-            *cpus = vec![Value::of("free")];
-            cuts.push(format!("{}: one CPU for reader and writer, cpus = free", part.name));
+        let [split, free] = CPUS.map(Value::of);
+        for axis in part.experiment.axes().iter().filter(|axis| axis.kind == AxisKind::Cpus) {
+            if let Some(values) = part.axes.get_mut(axis.name)
+                && values.contains(&split)
+            {
+                *values = vec![free.clone()];
+                cuts.push(format!(
+                    "{}: one CPU for all threads, {} = {free}",
+                    part.name, axis.name
+                ));
+            }
         }
         if part.experiment.is_server() {
             cuts.push(format!("{}: one CPU for server and load generator", part.name));
@@ -250,12 +256,11 @@ pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
             continue;
         }
         match axis.kind {
-            AxisKind::Word(_) if axis.name == "reply" => {
+            AxisKind::Word(_) | AxisKind::Cpus | AxisKind::Path => words.push(value.to_string()),
+            AxisKind::Count(..) => words.push(counted(value, axis.name)),
+            AxisKind::Manner(_) | AxisKind::WordOrCount(..) => {
                 words.push(format!("{value} {}", axis.name));
             }
-            AxisKind::Word(_) | AxisKind::Path => words.push(value.to_string()),
-            AxisKind::Count(..) => words.push(counted(value, axis.name)),
-            AxisKind::WordOrCount(..) => words.push(format!("{value} {}", axis.name)),
             AxisKind::Either { .. } if *value == Value::Switch(false) => {
                 words.push(format!("no {}", axis.name));
             }

@@ -136,7 +136,7 @@ fn processes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arm::Peer;
+    use crate::arm::RAW_URING;
     use crate::axis::Axes;
     use crate::experiments::known;
     use crate::plan::{Resources, Wanted};
@@ -218,16 +218,16 @@ mod tests {
         assert_eq!(fault(&UNKNOWN, "60000", &aio), None);
         let epoll = ArmKind::Driver(Driver::Readiness(Mechanism::Epoll));
         assert_eq!(fault(&MACHINE, "60000", &epoll), None);
-        assert_eq!(fault(&MACHINE, "18000", &ArmKind::Peer(Peer::Nginx)), None);
-        assert!(fault(&MACHINE, "30000", &ArmKind::Peer(Peer::Nginx)).is_some());
-        assert_eq!(fault(&MACHINE, "30000", &ArmKind::Peer(Peer::RawUring)), None);
+        assert_eq!(fault(&MACHINE, "18000", &ArmKind::Peer("nginx".to_owned())), None);
+        assert!(fault(&MACHINE, "30000", &ArmKind::Peer("nginx".to_owned())).is_some());
+        assert_eq!(fault(&MACHINE, "30000", &Arm::peer(RAW_URING).kind), None);
     }
 
     #[test]
     fn a_pool_runs_on_queues_and_nothing_else() {
         let fault = |source| {
             let point = point("herd", &[("source", source)]);
-            arm_fault(&MACHINE, known("herd"), &point, &ArmKind::Peer(Peer::Pool))
+            arm_fault(&MACHINE, known("herd"), &point, &ArmKind::Peer("pool".to_owned()))
         };
         assert_eq!(fault("queue"), None);
         assert!(fault("pipe").is_some_and(|reason| reason.contains("queues")));

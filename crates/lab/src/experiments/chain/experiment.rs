@@ -2,13 +2,19 @@
 
 use pollux_engine::Driver;
 
-use crate::arm::Peer;
+use super::library::{LIBEV, LIBEVENT, LIBUV};
+use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST, Started};
 use crate::measure::RunSpec;
 
 /// Bytes that go round a chain of socket pairs (libevent's `bench`).
 pub(crate) struct Chain;
+
+/// The Rust library mio.
+pub(super) const MIO: Peer = Peer::of_pollux("mio");
+/// The Rust library polling.
+pub(super) const POLLING: Peer = Peer::of_pollux("polling");
 
 /// Two descriptors for each pair.
 const AXES: &[Axis] = &[
@@ -63,7 +69,7 @@ impl Experiment for Chain {
     }
 
     fn peers(&self) -> &'static [Peer] {
-        &[Peer::RawEpoll, Peer::Libev, Peer::Libuv, Peer::Libevent, Peer::Mio, Peer::Polling]
+        &[RAW_EPOLL, LIBEV, LIBUV, LIBEVENT, MIO, POLLING]
     }
 
     fn point_fault(&self, axes: &Axes) -> Option<String> {

@@ -14,67 +14,78 @@ use pollux_processes::compiler;
 
 const PROGRAM: &str = include_str!("library.c");
 
-/// How a library is called by compiler and linker.
-struct Library {
+/// The library libev.
+pub(super) const LIBEV: Peer = Peer { name: LIBRARIES[0].name, missing: || missing(&LIBRARIES[0]) };
+/// The library libuv.
+pub(super) const LIBUV: Peer = Peer { name: LIBRARIES[1].name, missing: || missing(&LIBRARIES[1]) };
+/// The library libevent.
+pub(super) const LIBEVENT: Peer =
+    Peer { name: LIBRARIES[2].name, missing: || missing(&LIBRARIES[2]) };
+
+/// How a library is called by compiler, linker and Debian.
+pub(super) struct Library {
+    name: &'static str,
     define: &'static str,
     header: &'static str,
     link: &'static str,
+    package: &'static str,
 }
 
-fn library(peer: Peer) -> Option<Library> {
-    Some(match peer {
-        Peer::Libev => Library { define: "WITH_LIBEV", header: "ev.h", link: "ev" },
-        Peer::Libuv => Library { define: "WITH_LIBUV", header: "uv.h", link: "uv" },
-        Peer::Libevent => {
-            Library { define: "WITH_LIBEVENT", header: "event2/event.h", link: "event" }
-        }
-        _ => return None,
-    })
+const LIBRARIES: [Library; 3] = [
+    Library {
+        name: "libev",
+        define: "WITH_LIBEV",
+        header: "ev.h",
+        link: "ev",
+        package: "libev-dev",
+    },
+    Library {
+        name: "libuv",
+        define: "WITH_LIBUV",
+        header: "uv.h",
+        link: "uv",
+        package: "libuv1-dev",
+    },
+    Library {
+        name: "libevent",
+        define: "WITH_LIBEVENT",
+        header: "event2/event.h",
+        link: "event",
+        package: "libevent-dev",
+    },
+];
+
+/// The library of this name.
+pub(super) fn called(name: &str) -> Option<&'static Library> {
+    LIBRARIES.iter().find(|library| library.name == name)
 }
 
-/// Why the program for `peer` can't be built here, with the package to install.
-pub(crate) fn missing(peer: Peer) -> Option<String> {
-    let library = library(peer)?;
+/// Why its program can't be built here, with the package to install.
+fn missing(library: &Library) -> Option<String> {
     if let Some(reason) = crate::host::programs::missing("cc", "gcc") {
         return Some(reason);
     }
+    let Library { header, package, .. } = library;
     let mut compiler = Command::new("cc");
-    compiler.args(["-E", "-include", library.header, "-x", "c", "/dev/null"]);
+    compiler.args(["-E", "-include", header, "-x", "c", "/dev/null"]);
     let ran = compiler.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let is_there = ran.is_ok_and(|status| status.success());
-    let package = peer.package().unwrap_or_default();
-    (!is_there).then(|| {
-        format!("{} is not installed here (Debian: apt-get install {package})", library.header)
-    })
+    (!is_there)
+        .then(|| format!("{header} is not installed here (Debian: apt-get install {package})"))
 }
 
-/// Starts the program of `peer`, which works in the turns.
-pub(super) fn start(peer: Peer, spec: &RunSpec) -> Result<Program, MeasureError> {
-    let mut command = Command::new(built(peer, &spec.scratch)?);
+/// Starts its program, which works in the turns.
+pub(super) fn start(library: &Library, spec: &RunSpec) -> Result<Program, MeasureError> {
+    let mut command = Command::new(built(library, &spec.scratch)?);
     for axis in ["pairs", "active", "writes"] {
         command.arg(spec.count(axis).to_string());
     }
-    Program::start(peer.name(), command)
+    Program::start(library.name, command)
 }
 
 /// The program; it stays in the private folder for the runs that follow.
-fn built(peer: Peer, scratch: &Path) -> Result<PathBuf, MeasureError> {
-    let library = library(peer).ok_or_else(|| failed(peer, "is no C library"))?;
+fn built(library: &Library, scratch: &Path) -> Result<PathBuf, MeasureError> {
     let (define, link) = (format!("-D{}", library.define), format!("-l{}", library.link));
-    let program = format!("chain-{peer}");
+    let program = format!("chain-{}", library.name);
     Ok(compiler::built(scratch, &program, PROGRAM, &[&define, &link])?)
-}
-
-fn failed(peer: Peer, what: &str) -> MeasureError {
-    MeasureError::Program { program: peer.name().to_owned(), what: what.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_libraries_are_built() {
-        assert!(library(Peer::Libuv).is_some() && library(Peer::Nginx).is_none());
-    }
 }

@@ -20,7 +20,7 @@ use pollux_poller::CountersSnapshot;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::arm::Peer;
+use crate::arm::RAW_EPOLL;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Stint, Subject};
@@ -34,7 +34,7 @@ mod pollux;
 mod raw;
 
 pub(crate) use experiment::Chain;
-pub(crate) use library::missing;
+use experiment::{MIO, POLLING};
 
 /// The byte that goes round.
 const BYTE: &[u8] = b"e";
@@ -47,8 +47,8 @@ const EVENTS_MAX: usize = 1024;
 /// [`MeasureError`] when something can't be opened, or the arm is none of this experiment.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     turns::pin(turns::cpus()?[0])?;
-    if let Some(peer @ (Peer::Libev | Peer::Libuv | Peer::Libevent)) = spec.arm.peer() {
-        return Ok(Box::new(library::start(peer, spec)?));
+    if let Some(library) = spec.arm.peer().and_then(library::called) {
+        return Ok(Box::new(library::start(library, spec)?));
     }
     let chain = Pairs::open(spec)?;
     Ok(match (spec.arm.driver(), spec.arm.peer()) {
@@ -60,20 +60,20 @@ pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
             let watcher = completion::Completion::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
-        (None, Some(Peer::RawEpoll)) => {
+        (None, Some(name)) if name == RAW_EPOLL.name => {
             let watcher = raw::RawEpoll::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
-        (None, Some(Peer::Mio)) => {
+        (None, Some(name)) if name == MIO.name => {
             let watcher = mio::Mio::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
-        (None, Some(Peer::Polling)) => {
+        (None, Some(name)) if name == POLLING.name => {
             let watcher = polling::Polling::open(&chain)?;
             Box::new(Rounds { chain, watcher })
         }
         (None, peer) => {
-            let peer = peer.map_or("nothing", Peer::name);
+            let peer = peer.unwrap_or("nothing");
             return Err(MeasureError::Spec(format!("chain does not run on {peer}")));
         }
     })

@@ -22,6 +22,7 @@ use super::bank::Customer;
 use super::message::{Message, Purpose};
 use super::pool;
 use super::requests::{Answers, Requests};
+use super::source::Source;
 use crate::error::{MeasureError, in_words};
 use crate::host::process::user_and_system;
 use crate::host::switches::of_machine as machine_switches;
@@ -37,14 +38,20 @@ const QUANTILES: [(&str, f64); 2] = [("latency_p50_us", 0.5), ("latency_p99_us",
 /// What the callers are told first. The descriptors beside it are those of the source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
-    /// Name of the source.
-    pub(super) source: String,
-    /// Where it listens, where it does.
-    pub(super) address: Option<SocketAddr>,
+    /// What they call.
+    pub(super) calls: Calls,
     /// Number of callers.
     pub(super) callers: usize,
-    /// What the names of a pool begin with, where that is what they call instead of a source.
-    pub(super) pool: Option<String>,
+}
+
+/// What callers call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Calls {
+    /// A source, and where it listens, where it does.
+    Source { source: Source, address: Option<SocketAddr> },
+    /// The pool whose names begin so.
+    Pool(String),
 }
 
 /// What they are told then; as four numbers, which a program in C reads as well.
@@ -154,15 +161,17 @@ enum Lines {
 
 impl Lines {
     fn open(orders: &Orders, fds: Vec<OwnedFd>) -> Result<Self, MeasureError> {
-        if let Some(prefix) = &orders.pool {
-            let environment = pool::environment(prefix)?;
-            let customer = |number| Customer::open(&environment, number).map(Mutex::new);
-            return (0..orders.callers).map(customer).collect::<Result<_, _>>().map(Self::Pool);
+        match &orders.calls {
+            Calls::Pool(prefix) => {
+                let environment = pool::environment(prefix)?;
+                let customer = |number| Customer::open(&environment, number).map(Mutex::new);
+                (0..orders.callers).map(customer).collect::<Result<_, _>>().map(Self::Pool)
+            }
+            Calls::Source { source, address } => {
+                let (requests, answers) = Requests::new(*source, *address, fds, orders.callers)?;
+                Ok(Self::Source(requests, answers))
+            }
         }
-        let source = orders.source.parse().ok();
-        let source = source.ok_or_else(|| MeasureError::Spec(orders.source.clone()))?;
-        let (requests, answers) = Requests::new(source, orders.address, fds, orders.callers)?;
-        Ok(Self::Source(requests, answers))
     }
 
     fn callers(&self) -> usize {

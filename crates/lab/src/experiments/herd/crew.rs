@@ -57,7 +57,7 @@ impl Crew {
         let mut fds: Vec<BorrowedFd<'_>> = vec![end_watched.as_fd()];
         fds.extend(shared.as_ref().map(AsFd::as_fd));
         fds.extend(opened.for_workers());
-        let orders = Orders { source: source.name().to_owned(), wait: wait.name().to_owned() };
+        let orders = Orders { source, wait };
         let (desk, theirs) = Desk::pair()?;
         let mut crew = Self { desk, children: Vec::new(), wait, end: Some(end) };
         for number in 1..=count {

@@ -6,11 +6,12 @@ use pollux_doctor::Concern;
 use pollux_doctor::room::FDS_SPARE;
 use pollux_engine::Driver;
 
+use pollux_xatmi::worker::Wake;
 use strum::VariantNames as _;
 
 use super::source::needed_bytes;
 use super::{Crewed, Source};
-use crate::arm::{ArmKind, Peer, Wait};
+use crate::arm::{ArmKind, Peer, RAW_C, Wait};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
 use crate::experiments::contract::{
@@ -21,6 +22,17 @@ use crate::record::Interval;
 
 /// Many processes that wait for one event source (seed 004).
 pub(crate) struct Herd;
+
+/// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
+const POOL: Peer = Peer::of_pollux("pool");
+/// The same by one switch with plain epoll.
+const POOL_EPOLL: Peer = Peer::of_pollux("pool-epoll");
+
+/// How the workers of a pool are woken, where the arm is one.
+pub(super) fn wake(arm: &ArmKind) -> Option<Wake> {
+    let plain = arm.is(POOL_EPOLL).then_some(Wake::All);
+    plain.or(arm.is(POOL).then_some(Wake::One))
+}
 
 /// Starting and ending one worker, by a build with optimisations.
 const WORKER_COST: Duration = Duration::from_millis(3);
@@ -100,7 +112,7 @@ impl Experiment for Herd {
     }
 
     fn peers(&self) -> &'static [Peer] {
-        &[Peer::RawC, Peer::Pool, Peer::PoolEpoll]
+        &[RAW_C, POOL, POOL_EPOLL]
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
@@ -110,7 +122,7 @@ impl Experiment for Herd {
 
     /// A pool takes nearly all of the message queues that a user may have.
     fn takes_all(&self, arm: &ArmKind) -> bool {
-        matches!(arm.peer(), Some(Peer::Pool | Peer::PoolEpoll))
+        wake(arm).is_some()
     }
 
     fn needs(&self, axes: &Axes) -> Needs {

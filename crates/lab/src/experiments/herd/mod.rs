@@ -17,11 +17,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use pollux_xatmi::worker::Wake;
-
 use pollux_processes::Desk;
 
-use crate::arm::{Peer, Wait};
+use crate::arm::{RAW_C, Wait};
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
@@ -45,11 +43,12 @@ mod waiting;
 pub mod worker;
 
 pub(crate) use experiment::Herd;
+use experiment::wake;
 
 pub use source::Source;
 use subject::Crewed;
 
-use callers::{Called, Go, Orders, PATIENCE, Served, Word};
+use callers::{Called, Calls, Go, Orders, PATIENCE, Served, Word};
 use crew::Crew;
 use requests::Requests;
 use source::Opened;
@@ -72,10 +71,11 @@ pub(crate) fn measure(
 ) -> Result<Done, MeasureError> {
     match spec.arm.peer() {
         None => bare(spec, on_interval, is_interrupted),
-        Some(Peer::RawC) => raw::measure(spec, on_interval, is_interrupted),
-        Some(Peer::Pool) => pool::measure(spec, Wake::One, on_interval, is_interrupted),
-        Some(Peer::PoolEpoll) => pool::measure(spec, Wake::All, on_interval, is_interrupted),
-        Some(peer) => Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
+        Some(_) if spec.arm.is(RAW_C) => raw::measure(spec, on_interval, is_interrupted),
+        Some(peer) => match wake(&spec.arm) {
+            Some(wake) => pool::measure(spec, wake, on_interval, is_interrupted),
+            None => Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
+        },
     }
 }
 
@@ -90,14 +90,12 @@ fn bare(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    let source = spec.word("source");
-    let unknown = || MeasureError::Spec(format!("no source is called {source}"));
-    let source = source.parse::<Source>().map_err(|_| unknown())?;
+    let source = Source::of(&spec.axes);
     let (workers, callers, wait) = (spec.count("workers"), spec.count("callers"), wait_of(spec)?);
     let opened = Opened::open(source, callers, wait == Wait::Block)?;
     let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
-    let name = source.name().to_owned();
-    let orders = Orders { source: name, address: opened.address, callers, pool: None };
+    let calls = Calls::Source { source, address: opened.address };
+    let orders = Orders { calls, callers };
     let mut calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
     let complaint = || crew.complaint();
     let ramp = calling.ramp(spec, &complaint, is_interrupted)?;

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use pollux_processes::Desk;
 
 use super::bank::PROGRAM;
-use super::callers::{Orders as CallerOrders, PATIENCE};
+use super::callers::{Calls, Orders as CallerOrders, PATIENCE};
 use super::crew;
 use super::{Calling, Source, Window, check_sum, shares};
 use crate::error::{MeasureError, in_words};
@@ -68,13 +68,13 @@ pub(super) fn start(
     wake: Wake,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<(Manager, Calling), MeasureError> {
-    if spec.word("source") != Source::Queue.name() {
+    if Source::of(&spec.axes) != Source::Queue {
         return Err(MeasureError::Spec("the workers of a pool wait for queues".to_owned()));
     }
     let (workers, callers) = (spec.count("workers"), spec.count("callers"));
     let manager = Manager::start(spec, workers, wake, is_interrupted)?;
-    let pool = Some(manager.prefix.to_string());
-    let orders = CallerOrders { source: String::new(), address: None, callers, pool };
+    let calls = Calls::Pool(manager.prefix.to_string());
+    let orders = CallerOrders { calls, callers };
     let calling = Calling::start(&orders, &[], is_interrupted)?;
     Ok((manager, calling))
 }

@@ -22,7 +22,7 @@ pub(super) fn start(
     spec: &RunSpec,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Calling, MeasureError> {
-    if spec.word("source") != Source::Queue.name() {
+    if Source::of(&spec.axes) != Source::Queue {
         return Err(MeasureError::Spec("the workers in C wait for queues".to_owned()));
     }
     let program = compiler::built(&spec.scratch, "herd-raw", PROGRAM, &["-pthread", "-lrt"])?;

@@ -21,9 +21,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, VariantNames};
 
 use super::message::MESSAGE_BYTES;
+use crate::axis::Axes;
 use crate::error::MeasureError;
 
 /// Room of a message in a queue: twice what is sent.
@@ -38,7 +40,8 @@ const QUEUE_OVERHEAD_BYTES: u64 = 96;
 const BACKLOG: i32 = 1024;
 
 /// An event source that many workers can wait for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, VariantNames)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, VariantNames, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Source {
     /// A POSIX message queue.
@@ -53,6 +56,12 @@ pub enum Source {
 
 impl Source {
     const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
+
+    /// That of a point, whose axes were checked when they were read.
+    pub(super) fn of(axes: &Axes) -> Self {
+        let word = axes.word("source").and_then(|word| word.parse().ok());
+        word.expect("the axis has the words of this type")
+    }
 
     /// Name in job files.
     #[must_use]

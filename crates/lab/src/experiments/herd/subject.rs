@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use pollux_xatmi::worker::Wake;
 
-use super::callers::{Go, Orders};
+use super::callers::{Calls, Go, Orders};
 use super::crew::Crew;
 use super::source::{Opened, Source};
 use super::wait_of;
-use super::{Calling, check_sum, for_each_call, pool, raw, requests_of, shares};
-use crate::arm::{Peer, Wait};
+use super::{Calling, check_sum, for_each_call, pool, raw, requests_of, shares, wake};
+use crate::arm::{RAW_C, Wait};
 use crate::error::MeasureError;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
@@ -52,33 +52,31 @@ impl<'a> Crewed<'a> {
         is_interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
         let (workers, callers) = (spec.count("workers"), spec.count("callers"));
-        let source = spec.word("source");
-        let unknown = || MeasureError::Spec(format!("no source is called {source}"));
-        let source = source.parse::<Source>().map_err(|_| unknown())?;
+        let source = Source::of(&spec.axes);
         let (calling, crew, pids) = match spec.arm.peer() {
             None => {
                 let wait = wait_of(spec)?;
                 let opened = Opened::open(source, callers, wait == Wait::Block)?;
                 let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
-                let name = source.name().to_owned();
-                let orders = Orders { source: name, address: opened.address, callers, pool: None };
+                let calls = Calls::Source { source, address: opened.address };
+                let orders = Orders { calls, callers };
                 let calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
                 let pids = crew.pids();
                 (calling, Workers::Own { crew, source, opened, callers, wait }, pids)
             }
-            Some(Peer::RawC) => {
+            Some(_) if spec.arm.is(RAW_C) => {
                 let calling = raw::start(spec, is_interrupted)?;
                 let pids = calling.crew.clone();
                 (calling, Workers::Raw(vec![0; workers]), pids)
             }
-            Some(peer @ (Peer::Pool | Peer::PoolEpoll)) => {
-                let wake = if peer == Peer::Pool { Wake::One } else { Wake::All };
+            Some(peer) => {
+                let unknown = || MeasureError::Spec(format!("herd does not run on {peer}"));
+                let wake = wake(&spec.arm).ok_or_else(unknown)?;
                 let (manager, calling) = pool::start(spec, wake, is_interrupted)?;
                 let before = manager.rows()?;
                 let pids = before.values().map(|row| row.pid).collect();
                 (calling, Workers::Pool { manager, before, wake }, pids)
             }
-            Some(peer) => return Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
         };
         let before = TaskUse::of_processes(&pids);
         Ok(Self {

@@ -18,12 +18,12 @@ use crate::error::{MeasureError, in_words};
 
 /// What a worker is told. The descriptors beside it: the end of the run, the epoll instance of all
 /// workers where there is one, then those of the source.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Orders {
-    /// Name of the source.
-    pub(super) source: String,
-    /// Name of the way of waiting.
-    pub(super) wait: String,
+    /// What it waits for.
+    pub(super) source: Source,
+    /// How.
+    pub(super) wait: Wait,
 }
 
 /// What a worker says.
@@ -66,11 +66,10 @@ pub fn run() -> Result<(), MeasureError> {
 }
 
 fn work(desk: &Desk, orders: &Orders, fds: Vec<OwnedFd>) -> Result<Report, MeasureError> {
-    let unknown = |what: &str| MeasureError::Spec(format!("nothing is called {what}"));
-    let source = orders.source.parse::<Source>().map_err(|_| unknown(&orders.source))?;
-    let wait = orders.wait.parse::<Wait>().map_err(|_| unknown(&orders.wait))?;
+    let Orders { source, wait } = *orders;
     let mut fds = fds.into_iter();
-    let end = fds.next().ok_or_else(|| unknown("the end"))?;
+    let end =
+        fds.next().ok_or_else(|| MeasureError::Spec("no descriptor of the end".to_owned()))?;
     let shared = (wait == Wait::Shared).then(|| fds.next()).flatten();
     let intake = Intake::new(source, fds.collect())?;
     let mut waiting = Waiting::open(wait, intake.waited_for(), end.as_fd(), shared)?;

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::experiment::{H2O, HAPROXY, LIGHTTPD, NGINX};
 use super::load::Load;
 use super::start::Ends;
-use crate::arm::Peer;
 
 /// Longest body that nginx takes as a word of its configuration; longer ones come from the file.
 const WORD_BYTES_MAX: usize = 2048;
@@ -27,7 +27,7 @@ const FOR_EVER_S: u32 = 3600;
 /// # Errors
 /// What the file system said.
 pub(super) fn command(
-    peer: Peer,
+    peer: &str,
     program: &Path,
     ends: Ends,
     load: &Load,
@@ -35,20 +35,22 @@ pub(super) fn command(
 ) -> io::Result<Option<Command>> {
     let files = Files::write(folder, load)?;
     let mut command = Command::new(program);
-    let text = match peer {
-        Peer::Nginx => nginx(ends, load, &files),
-        Peer::Haproxy => haproxy(ends, load, &files),
-        Peer::Lighttpd => lighttpd(ends.listen, load, &files),
-        Peer::H2o => h2o(ends.listen, load, &files),
-        _ => return Ok(None),
+    let text = match () {
+        () if peer == NGINX.name => nginx(ends, load, &files),
+        () if peer == HAPROXY.name => haproxy(ends, load, &files),
+        () if peer == LIGHTTPD.name => lighttpd(ends.listen, load, &files),
+        () if peer == H2O.name => h2o(ends.listen, load, &files),
+        () => return Ok(None),
     };
     let config = folder.join(format!("{peer}.conf"));
     fs::write(&config, text)?;
-    match peer {
-        Peer::Nginx => command.arg("-p").arg(folder).args(["-e", "stderr", "-c"]).arg(&config),
-        Peer::Haproxy => command.arg("-db").arg("-f").arg(&config),
-        Peer::Lighttpd => command.arg("-D").arg("-f").arg(&config),
-        _ => command.arg("-c").arg(&config),
+    match () {
+        () if peer == NGINX.name => {
+            command.arg("-p").arg(folder).args(["-e", "stderr", "-c"]).arg(&config)
+        }
+        () if peer == HAPROXY.name => command.arg("-db").arg("-f").arg(&config),
+        () if peer == LIGHTTPD.name => command.arg("-D").arg("-f").arg(&config),
+        () => command.arg("-c").arg(&config),
     };
     Ok(Some(command))
 }

@@ -9,18 +9,36 @@ use pollux_engine::Driver;
 use strum::VariantNames as _;
 
 use super::{Generator, PLACES, Role, Served};
-use crate::arm::{ArmKind, Peer};
+use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::experiments::PROCESSES;
 use crate::experiments::contract::{
     Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started, TCP_COST,
 };
+use crate::host::programs;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
 
 /// A server under a load generator (seeds 001 and 002).
 pub(crate) struct Http;
+
+/// The lab's own, which know several processes on one port.
+pub(super) const FLOORS: [Peer; 2] = [RAW_EPOLL, RAW_URING];
+/// The server nginx.
+pub(crate) const NGINX: Peer =
+    Peer { name: "nginx", missing: || programs::missing("nginx", "nginx") };
+/// The proxy HAProxy, which can answer by itself.
+pub(crate) const HAPROXY: Peer =
+    Peer { name: "haproxy", missing: || programs::missing("haproxy", "haproxy") };
+/// The server H2O.
+pub(super) const H2O: Peer = Peer { name: "h2o", missing: || programs::missing("h2o", "h2o") };
+/// The server lighttpd.
+pub(super) const LIGHTTPD: Peer =
+    Peer { name: "lighttpd", missing: || programs::missing("lighttpd", "lighttpd") };
+
+/// In the order of lists.
+pub(super) const PEERS: [Peer; 6] = [RAW_EPOLL, RAW_URING, NGINX, HAPROXY, H2O, LIGHTTPD];
 
 /// Most server processes of one point: enough for half a million connections at 32,768 each.
 const PROCESSES_MAX: u64 = 16;
@@ -84,7 +102,7 @@ const AXES: &[Axis] = &[
         about: "how pollux sends it: in one write (whole), or head and body in two without \
                 TCP_NODELAY (split), a classic mistake whose cost is judged by the rate",
         original: None,
-        kind: AxisKind::Word(&["whole", "split"]),
+        kind: AxisKind::Manner(&["whole", "split"]),
         default: "whole",
     },
     Axis {
@@ -132,7 +150,7 @@ impl Experiment for Http {
         if axes.get(PROCESSES).is_some() {
             words += &format!(", {} server processes", value(PROCESSES));
         }
-        if !axes.is("generator", Generator::Pollux.name()) {
+        if Generator::of(axes) != Generator::Pollux {
             words += &format!(", asked by {}", value("generator"));
         }
         words
@@ -147,7 +165,7 @@ impl Experiment for Http {
     }
 
     fn peers(&self) -> &'static [Peer] {
-        &[Peer::RawEpoll, Peer::RawUring, Peer::Nginx, Peer::Haproxy, Peer::H2o, Peer::Lighttpd]
+        &PEERS
     }
 
     fn places(&self) -> &'static [&'static str] {
@@ -159,7 +177,7 @@ impl Experiment for Http {
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
-        let is_floor = arm.peer().is_some_and(Peer::is_floor);
+        let is_floor = FLOORS.iter().any(|floor| arm.is(*floor));
         if is_split(axes) && arm.is_other() {
             return Some("only pollux sends a reply in two writes when it is told to".to_owned());
         }
@@ -172,14 +190,14 @@ impl Experiment for Http {
         if is_pipelined && !axes.is_on("keepalive") {
             return Some("without keep-alive there is one request for each connection".to_owned());
         }
-        (is_pipelined && axes.is("generator", Generator::Ab.name()))
+        (is_pipelined && Generator::of(axes) == Generator::Ab)
             .then(|| "ab sends one request at a time on a connection".to_owned())
     }
 
     fn needs(&self, axes: &Axes) -> Needs {
         let connections = axes.number("connections");
         let fds = connections + axes.number("dead");
-        let is_own = axes.is("generator", Generator::Pollux.name());
+        let is_own = Generator::of(axes) == Generator::Pollux;
         Needs {
             fds,
             fds_spare: SERVER_FDS_SPARE,
@@ -199,11 +217,11 @@ impl Experiment for Http {
     }
 
     fn generator(&self, axes: &Axes) -> Option<Generator> {
-        axes.word("generator")?.parse().ok()
+        Some(Generator::of(axes))
     }
 
     fn takes_turns(&self, axes: &Axes) -> bool {
-        axes.is("generator", Generator::Pollux.name()) && !is_split(axes)
+        (Generator::of(axes) == Generator::Pollux) && !is_split(axes)
     }
 
     fn cost(&self) -> Cost {

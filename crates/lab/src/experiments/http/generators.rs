@@ -3,6 +3,7 @@
 //! Which one runs is the axis `generator`; how each is started is said in `http`. One that this
 //! machine lacks takes its points out of the plan, with the package to install.
 
+use crate::axis::Axes;
 use strum::{Display, EnumString, VariantNames};
 
 /// What makes the load.
@@ -19,6 +20,13 @@ pub enum Generator {
 
 impl Generator {
     const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
+
+    /// That of a point, whose axes were checked when they were read; pollux where nothing else is
+    /// offered.
+    pub(super) fn of(axes: &Axes) -> Self {
+        let read = |word: &str| word.parse().expect("the axis has the words of this type");
+        axes.word("generator").map_or(Self::Pollux, read)
+    }
 
     /// Name in job files and of its program.
     #[must_use]

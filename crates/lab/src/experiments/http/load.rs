@@ -41,8 +41,6 @@ pub(super) struct Load {
 impl Load {
     /// The load of a run. Where an experiment lacks an axis, nothing of it is asked for.
     pub(super) fn of(spec: &RunSpec, role: Role) -> Result<Self, MeasureError> {
-        let name = spec.axes.word("generator").unwrap_or(Generator::Pollux.name());
-        let unknown = |_| MeasureError::Spec(format!("no load generator is called {name}"));
         let count = |axis, otherwise| spec.axes.get(axis).map_or(otherwise, |_| spec.count(axis));
         Ok(Self {
             role,
@@ -58,7 +56,7 @@ impl Load {
             options: Vec::new(),
             is_closed_behind: false,
             processes: count(PROCESSES, 1),
-            generator: name.parse().map_err(unknown)?,
+            generator: Generator::of(&spec.axes),
         })
     }
 

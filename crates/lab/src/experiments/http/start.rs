@@ -12,10 +12,11 @@ use pollux_poller::Mechanism;
 use pollux_processes::Program;
 
 use super::config;
+use super::experiment::{FLOORS, PEERS};
 use super::foreign::CommandLine;
 use super::load::Load;
 use super::times::TimesSocket;
-use crate::arm::{ArmKind, Peer};
+use crate::arm::{ArmKind, RAW_EPOLL};
 use crate::error::MeasureError;
 use crate::host::programs;
 use crate::measure::RunSpec;
@@ -105,12 +106,12 @@ fn start(
     }
     match spec.arm.peer() {
         None => Err(MeasureError::Spec("http needs a driver or a peer".into())),
-        Some(peer @ (Peer::RawEpoll | Peer::RawUring)) => {
-            let mut command = floor(peer, ends.listen, load)?;
+        Some(name) if FLOORS.iter().any(|floor| floor.name == name) => {
+            let mut command = floor(name, ends.listen, load)?;
             if !load.is_kept_alive {
                 command.arg("--close");
             }
-            Ok(Start { name: peer.to_string(), command, address: None })
+            Ok(Start { name: name.to_owned(), command, address: None })
         }
         Some(peer) if load.processes > 1 => {
             Err(MeasureError::Spec(format!("{peer} in several processes")))
@@ -125,7 +126,7 @@ pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), 
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut command = match load.is_closed_behind {
         false => serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load),
-        true => floor(Peer::RawEpoll, any, load)?,
+        true => floor(RAW_EPOLL.name, any, load)?,
     };
     if load.is_closed_behind {
         command.arg("--close");
@@ -136,9 +137,9 @@ pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), 
     Ok((process, address))
 }
 
-fn floor(peer: Peer, listen: SocketAddr, load: &Load) -> Result<Command, MeasureError> {
+fn floor(name: &str, listen: SocketAddr, load: &Load) -> Result<Command, MeasureError> {
     let mut command = Command::new(itself()?);
-    command.args(["lab", "floor", peer.name(), "--listen", &listen.to_string()]);
+    command.args(["lab", "floor", name, "--listen", &listen.to_string()]);
     command.args(["--reply", &load.reply_bytes.to_string()]);
     Ok(command)
 }
@@ -182,26 +183,26 @@ fn common(command: &mut Command, driver: Driver, cpu: usize, listen: SocketAddr,
 }
 
 fn start_peer(
-    peer: Peer,
+    name: &str,
     load: &Load,
     scratch: &Path,
     behind: Option<SocketAddr>,
 ) -> Result<Start, MeasureError> {
-    let name = peer.name().to_owned();
-    let missing = programs::missing(peer.name(), peer.package().unwrap_or_default());
-    let program: PathBuf = programs::find(peer.name()).ok_or_else(|| MeasureError::Program {
-        program: name.clone(),
-        what: missing.unwrap_or_else(|| "not found".to_owned()),
+    let peer = PEERS.into_iter().find(|peer| peer.name == name);
+    let peer = peer.ok_or_else(|| MeasureError::Spec(format!("{name} is no server")))?;
+    let program: PathBuf = programs::find(name).ok_or_else(|| MeasureError::Program {
+        program: name.to_owned(),
+        what: (peer.missing)().unwrap_or_else(|| "not found".to_owned()),
     })?;
-    let folder = scratch.join(peer.name());
+    let folder = scratch.join(name);
     let address = free_address()?;
     let command = std::fs::create_dir_all(&folder)
         .and_then(|()| {
-            config::command(peer, &program, Ends { listen: address, behind }, load, &folder)
+            config::command(name, &program, Ends { listen: address, behind }, load, &folder)
         })
         .map_err(|cause| setup("a configuration", cause))?;
-    let command = command.ok_or_else(|| MeasureError::Spec(format!("{peer} is no server")))?;
-    Ok(Start { name, command, address: Some(address) })
+    let command = command.ok_or_else(|| MeasureError::Spec(format!("{name} is no server")))?;
+    Ok(Start { name: name.to_owned(), command, address: Some(address) })
 }
 
 /// A server of the user: it says nothing that is read, and what it prints are its last words.

@@ -14,7 +14,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
 use super::contract::{Cost, Experiment, Metric, Needs, SERVER_COST};
-use super::http::{Calls, Traffic};
+use super::http::{Calls, HAPROXY, NGINX, Traffic};
 use crate::arm::{ArmKind, Peer};
 use crate::axis::{Axes, Axis, AxisKind};
 use crate::error::MeasureError;
@@ -27,6 +27,9 @@ mod inside;
 
 /// The checks of seed 003.
 pub(crate) struct Poller;
+
+/// Pollux itself without the behaviour that a check is about.
+const EPOLL_PLAIN: Peer = Peer::of_pollux("epoll-plain");
 
 /// One behaviour.
 struct Check {
@@ -54,14 +57,14 @@ const CHECKS: [Check; 10] = [
         name: "kept",
         load: "10,000 requests over 20 kept connections through a proxy",
         metric: Metric::cost("epoll_ctl calls for 10,000 requests", "calls"),
-        peers: &[Peer::Haproxy, Peer::Nginx],
+        peers: &[HAPROXY, NGINX],
         run: Run::Proxy(|_| traffic(20, 10_000), changes),
     },
     Check {
         name: "connect",
         load: "1,000 requests through a proxy to a server that closes each connection",
         metric: Metric::cost("epoll_ctl calls for each connection to a server", "calls"),
-        peers: &[Peer::Haproxy, Peer::Nginx],
+        peers: &[HAPROXY, NGINX],
         run: Run::Proxy(
             |_| Traffic { is_closed: true, ..traffic(20, 1_000) },
             |calls| Ok(changes(calls)? / calls.requests as f64),
@@ -71,7 +74,7 @@ const CHECKS: [Check; 10] = [
         name: "takeover",
         load: "two threads of a proxy that take 8 connections to a server from each other",
         metric: Metric::cost("epoll_ctl calls for each takeover", "calls"),
-        peers: &[Peer::EpollPlain],
+        peers: &[EPOLL_PLAIN],
         run: Run::Proxy(takeovers, |calls| {
             let taken = calls.own.get("pollux_proxy_taken_over_total").copied().unwrap_or_default();
             match taken {
@@ -84,7 +87,7 @@ const CHECKS: [Check; 10] = [
         name: "idle",
         load: "a proxy with 20 connections and nothing to do",
         metric: Metric::rate("share of the time that an idle proxy sleeps", "%"),
-        peers: &[Peer::Haproxy, Peer::Nginx],
+        peers: &[HAPROXY, NGINX],
         run: Run::Proxy(
             |_| Traffic { idle: Duration::from_secs(2), ..traffic(20, 0) },
             |calls| Ok(100.0 * (1.0 - calls.cpu.as_secs_f64() / calls.elapsed.as_secs_f64())),
@@ -94,28 +97,28 @@ const CHECKS: [Check; 10] = [
         name: "deferral",
         load: "reading given up and wanted again in each of 1,000 turns",
         metric: Metric::cost("registration changes for 1,000 turns", "calls"),
-        peers: &[Peer::EpollPlain],
+        peers: &[EPOLL_PLAIN],
         run: Run::Inside(inside::deferral),
     },
     Check {
         name: "error",
         load: "a peer answers and resets, whoever closes comes a turn late",
         metric: Metric::cost("wake-ups for each EPOLLERR", "wake-ups"),
-        peers: &[Peer::EpollPlain],
+        peers: &[EPOLL_PLAIN],
         run: Run::Inside(inside::error),
     },
     Check {
         name: "stale",
         load: "a handler closes the next descriptor of its batch and opens one with its number",
         metric: Metric::cost("events handed out for each that was meant", "events"),
-        peers: &[Peer::EpollPlain],
+        peers: &[EPOLL_PLAIN],
         run: Run::Inside(inside::stale),
     },
     Check {
         name: "wake",
         load: "10,000 wakes of a busy loop before each wait",
         metric: Metric::cost("writes for 10,000 wakes", "writes"),
-        peers: &[Peer::EpollPlain],
+        peers: &[EPOLL_PLAIN],
         run: Run::Inside(inside::wake),
     },
     Check {
@@ -129,7 +132,7 @@ const CHECKS: [Check; 10] = [
         name: "spin",
         load: "a busy-polling loop on every CPU with nothing to do",
         metric: Metric::rate("loops per second", "loops/s"),
-        peers: &[Peer::EpollPlain],
+        peers: &[EPOLL_PLAIN],
         run: Run::Inside(inside::spin),
     },
 ];
@@ -191,12 +194,14 @@ impl Experiment for Poller {
     }
 
     fn peers(&self) -> &'static [Peer] {
-        &[Peer::EpollPlain, Peer::Haproxy, Peer::Nginx]
+        &[EPOLL_PLAIN, HAPROXY, NGINX]
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
         let check = check(axes);
-        if let Some(peer) = arm.peer().filter(|peer| !check.peers.contains(peer)) {
+        if let Some(peer) =
+            arm.peer().filter(|peer| !check.peers.iter().any(|known| known.name == *peer))
+        {
             return Some(format!("{} has no counterpart in {peer}", check.name));
         }
         let is_oneshot = arm.driver() == Some(DRIVERS[2]);
@@ -302,7 +307,7 @@ fn traffic(connections: usize, requests: u64) -> Traffic {
 
 fn takeovers(arm: &ArmKind) -> Traffic {
     let mut options = vec!["--server-max-connections".to_owned(), "8".to_owned()];
-    if arm.peer() == Some(Peer::EpollPlain) {
+    if arm.is(EPOLL_PLAIN) {
         options.push("--let-go-at-once".to_owned());
     }
     Traffic { threads: 2, options, ..traffic(16, 20_000) }
@@ -326,7 +331,7 @@ fn through(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Tried, MeasureError> {
     let mut spec = spec.clone();
-    if spec.arm.peer() == Some(Peer::EpollPlain) {
+    if spec.arm.is(EPOLL_PLAIN) {
         spec.arm = ArmKind::Driver(DRIVERS[0]);
     }
     let calls = traffic.run(&spec, is_interrupted)?;

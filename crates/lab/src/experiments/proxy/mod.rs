@@ -12,7 +12,9 @@ use pollux_engine::Driver;
 use super::contract::{
     Cost, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, TCP_COST,
 };
-use super::http::{self, CONNECTIONS, Generator, KEEPALIVE, PLACES_OF_PROXY, REPLY_BYTES, Role};
+use super::http::{
+    self, CONNECTIONS, Generator, HAPROXY, KEEPALIVE, NGINX, PLACES_OF_PROXY, REPLY_BYTES, Role,
+};
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
@@ -66,7 +68,7 @@ impl Experiment for Proxy {
     }
 
     fn peers(&self) -> &'static [Peer] {
-        &[Peer::Nginx, Peer::Haproxy]
+        &[NGINX, HAPROXY]
     }
 
     fn places(&self) -> &'static [&'static str] {

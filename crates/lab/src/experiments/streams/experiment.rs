@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{ALL, FREE};
-use crate::arm::{Arm, ArmKind, Peer};
+use crate::arm::{Arm, ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST, Started, TCP_COST};
 use crate::measure::RunSpec;
@@ -55,7 +55,7 @@ const AXES: &[Axis] = &[
         about: "where the two threads run: split gives each a CPU of its own, free leaves it to \
                 the scheduler, as the original does",
         original: None,
-        kind: AxisKind::Word(&["split", "free"]),
+        kind: AxisKind::Cpus,
         default: "split",
     },
     Axis {
@@ -96,7 +96,7 @@ impl Experiment for Streams {
     }
 
     fn peers(&self) -> &'static [Peer] {
-        &[Peer::RawC]
+        &[RAW_C]
     }
 
     /// The two arms of `no_poller`: the baseline's poller (or the first) with cyclic writes, and the
@@ -122,7 +122,7 @@ impl Experiment for Streams {
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
-        (arm.peer() == Some(Peer::RawC) && !self.takes_turns(axes))
+        (arm.is(RAW_C) && !self.takes_turns(axes))
             .then(|| "the program in C takes turns and has no writer that runs free".to_owned())
     }
 

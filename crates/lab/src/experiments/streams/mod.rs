@@ -15,7 +15,7 @@ use pollux_poller::{
 use rustix::io::Errno;
 
 use self::transport::Stream;
-use crate::arm::Peer;
+use crate::arm::RAW_C;
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::turns::{self, Described, Program, Subject};
@@ -43,7 +43,7 @@ pub(crate) const ALL: &str = "all";
 /// # Errors
 /// [`MeasureError`] when something can't be opened.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
-    if spec.arm.peer() == Some(Peer::RawC) {
+    if spec.arm.is(RAW_C) {
         return Ok(Box::new(raw(spec)?));
     }
     let streams = transport::open(spec.word("transport"), spec.count("nfds"))?;
@@ -84,7 +84,7 @@ fn raw(spec: &RunSpec) -> Result<Program, MeasureError> {
     command
         .args([spec.count("nfds"), ready, spec.count("maxevents")].map(|count| count.to_string()));
     command.arg(spec.seed.to_string());
-    Program::start(Peer::RawC.name(), command)
+    Program::start(RAW_C.name, command)
 }
 
 /// The reading side: a poller with every stream registered once.

@@ -6,7 +6,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use pollux_settings::describe;
 
-use crate::arm::{Arm, ArmKind, Build, Peer, Wait};
+use crate::arm::{Arm, ArmKind, Build, RAW_C, RAW_EPOLL, Wait};
 use crate::axis::Value;
 use crate::experiments::known;
 use crate::job::{Job, documentation_page, of_text};
@@ -23,7 +23,7 @@ fn the_shortest_file_has_the_documented_defaults() {
     assert_eq!((part.name.as_str(), part.baseline.as_str()), ("streams", "epoll"));
     let all = Mechanism::ALL.map(|each| Arm::driver(Driver::Readiness(each)));
     assert_eq!(part.arms[..all.len()], all);
-    assert_eq!(part.arms[all.len()..], [Arm::peer(Peer::RawC)]);
+    assert_eq!(part.arms[all.len()..], [Arm::peer(RAW_C)]);
     assert_eq!(
         (part.ramp_time, part.runtime, part.interval),
         (Duration::from_millis(100), Duration::from_millis(500), Duration::from_millis(20))
@@ -134,8 +134,9 @@ fn arms_of_global_are_for_the_jobs_that_have_them() {
     );
     let [http, chain, pipes, herd] = job.parts.as_slice() else { panic!("{:?}", job.parts) };
     let epoll = Arm::driver(Driver::Readiness(Mechanism::Epoll));
-    let raw = Arm::peer(Peer::RawEpoll);
-    assert_eq!(http.arms, [epoll.clone(), raw.clone(), Arm::peer(Peer::Nginx)]);
+    let raw = Arm::peer(RAW_EPOLL);
+    assert_eq!(http.arms[2].kind, ArmKind::Peer("nginx".to_owned()));
+    assert_eq!(http.arms[..2], [epoll.clone(), raw.clone()]);
     assert_eq!(http.axes["keepalive"], [true, false].map(Value::Switch));
     assert_eq!(chain.arms, [epoll.clone(), raw]);
     assert_eq!(pipes.arms, [epoll]);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 use crate::arm::{Arm, ArmKind, Build, Program};
-use crate::axis::{Axis, AxisKind, Value};
+use crate::axis::{Axis, AxisKind, CPUS, Value};
 use crate::experiments::{self, Experiment};
 use crate::job::{Job, Part, find, list};
 
@@ -28,7 +28,10 @@ fn name() -> impl Strategy<Value = String> {
 fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<Value>> {
     let texts = |words: &[&str]| words.iter().map(|word| Value::of(word)).collect::<Vec<_>>();
     match axis.kind {
-        AxisKind::Word(words) => subsequence(texts(words), 1..=words.len()).boxed(),
+        AxisKind::Cpus => subsequence(texts(&CPUS), 1..=2).boxed(),
+        AxisKind::Word(words) | AxisKind::Manner(words) => {
+            subsequence(texts(words), 1..=words.len()).boxed()
+        }
         AxisKind::Path => subsequence(texts(&["/", "/x?y=1"]), 1..=2).boxed(),
         AxisKind::Either { .. } => subsequence(texts(&["true", "false"]), 1..=2).boxed(),
         AxisKind::Switch => any::<bool>().prop_map(|is_on| vec![Value::Switch(is_on)]).boxed(),
