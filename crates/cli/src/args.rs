@@ -221,7 +221,7 @@ pub(crate) struct RunFlags {
     /// Exit with 3 when an arm is worse than the baseline by more than --min-effect
     #[arg(long, help_heading = "Output")]
     pub(crate) gate: bool,
-    /// Exit with 4 when a verdict is inconclusive or the machine was not quiet
+    /// Exit with 4 when a verdict is undecided or the machine was not quiet
     #[arg(long, help_heading = "Output")]
     pub(crate) strict: bool,
 }

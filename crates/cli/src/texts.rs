@@ -58,7 +58,7 @@ const LAB_EXIT_CODES: Section = Section::ExitCodes(&[
     ("1", "an arm could not be measured, or the lab itself failed"),
     ("2", "wrong flags or a wrong job file"),
     ("3", "an arm is worse than the baseline by more than --min-effect (only with --gate)"),
-    ("4", "inconclusive, disturbed or invalid (only with --strict)"),
+    ("4", "undecided, disturbed, biased or invalid (only with --strict)"),
     ("5", "a required source is missing (require = [...] in the job)"),
     ("130", "ended by SIGINT (Ctrl-C); the blocks until then were reported"),
     ("143", "ended by SIGTERM; the blocks until then were reported"),

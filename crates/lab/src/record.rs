@@ -488,7 +488,7 @@ pub enum Badge {
     /// Not one gate could be read: the blocks were too short or the host does not say.
     Unwatched,
     /// Every row took turns, which no disturbance that lasts can bend, and no A/A arm differs from
-    /// itself.
+    /// itself, by intervals that would show it.
     Controlled,
     /// Where arms took turns, an A/A arm differs from itself, if only by little.
     Biased,

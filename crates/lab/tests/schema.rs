@@ -13,7 +13,8 @@ const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 /// versions do not have.
 const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats mechanism \
                         process_switches_per_s machine_switches_per_s more_blocks request_times \
-                        worker_calls turns log_ratio round_sd between_sets within_set load_average";
+                        worker_calls turns log_ratio round_sd between_sets within_set load_average \
+                        control_half_width_max";
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../docs/result.schema.json")).expect("JSON")
@@ -58,6 +59,7 @@ fn small_record() -> Record {
         sets: [8, 8],
         rounds: [80, 80],
         controls: 1,
+        control_half_width_max: Some(0.01),
         controls_hold: 1,
         controls_differ: 0,
         load_average: Some("0.05, 0.10, 0.20".to_owned()),

@@ -71,7 +71,7 @@ pub use stopping::StoppingRule;
 pub use student::{student_t_cdf, student_t_quantile};
 pub use summary::{mean, mean_half_width_rel, median, quantile, standard_deviation};
 pub use turns::{
-    Effort, Levels, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SetRatio, Trial, half_width_wanted,
+    Aim, Effort, Levels, ROUNDS_MAX, ROUNDS_MIN, SETS_MAX, SETS_MIN, SETS_NARROW, SetRatio, Trial,
     rounds_within, set_ratio,
 };
 pub use verdict::{Delta, Direction, MORE_BLOCKS_MAX, Verdict, decision_delta, noise_floor};

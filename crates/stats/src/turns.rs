@@ -20,6 +20,11 @@ use super::summary::{mean, standard_deviation};
 const TRIMMED_SHARE: f64 = 0.25;
 /// No forecast goes beyond so many sets.
 pub const SETS_MAX: u32 = 200;
+/// With fewer sets a row has no verdict.
+pub const SETS_MIN: u32 = 5;
+/// With fewer sets no interval counts as narrow: whoever stops as soon as it is stops more often where
+/// the spread is underestimated, which few sets do most.
+pub const SETS_NARROW: u32 = 8;
 /// Fewer rounds have no spread that could be told.
 pub const ROUNDS_MIN: u32 = 8;
 /// More rounds tell nothing that a fresh start would not tell better.
@@ -133,11 +138,44 @@ impl Effort {
     }
 }
 
-/// How narrow the interval of a row should be where `half_width` is asked for: a large effect needs less.
-#[must_use]
-pub fn half_width_wanted(log_ratio: f64, half_width: f64) -> f64 {
-    let effect = log_ratio.abs();
-    if effect > LARGE.ln() { half_width.max(effect * PART_OF_LARGE) } else { half_width }
+/// What further sets are for. Only widths are looked at, never a verdict: whoever stops as soon as an
+/// interval excludes 1 finds differences that are none. An effect matters by its size alone, which must
+/// be four half-widths at least before it allows to stop, and that chance hardly ever makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// The half-width asked for, or a quarter of the effect: nobody doubts it then.
+    Decide,
+    /// The half-width asked for; of an effect of half again or more, an eighth of it.
+    Narrow,
+}
+
+impl Aim {
+    /// The half-width to reach where `half_width` is asked for, both of a log ratio.
+    #[must_use]
+    pub fn half_width(self, log_ratio: f64, half_width: f64) -> f64 {
+        let effect = log_ratio.abs();
+        match self {
+            Self::Decide => half_width.max(effect * PART_THAT_DECIDES),
+            Self::Narrow if effect > LARGE.ln() => half_width.max(effect * PART_OF_LARGE),
+            Self::Narrow => half_width,
+        }
+    }
+
+    /// About how many more sets an interval of `found` needs, as it narrows with the root of their
+    /// number; none where it is narrow enough and rests on [`SETS_NARROW`] at least.
+    #[must_use]
+    pub fn sets_missing(
+        self,
+        sets: u32,
+        log_ratio: f64,
+        found: f64,
+        half_width: f64,
+    ) -> Option<u32> {
+        let times = (found / self.half_width(log_ratio, half_width)).powi(2);
+        let by_width = (f64::from(sets) * (times - 1.0)).ceil().max(0.0) as u32;
+        let missing = by_width.max(SETS_NARROW.saturating_sub(sets));
+        (missing > 0).then_some(missing)
+    }
 }
 
 /// What the first set at a point says of the sets that follow.
@@ -187,7 +225,7 @@ pub fn rounds_within(
             each.map(|(point, rounds)| point.effort.set + point.effort.round * *rounds).sum();
         set * sets
     };
-    let decides = |effect: f64| small.max(effect.abs() * PART_THAT_DECIDES);
+    let decides = |effect: f64| Aim::Decide.half_width(effect, small);
     let needed: Vec<f64> = points
         .iter()
         .map(|point| {
@@ -209,7 +247,7 @@ pub fn rounds_within(
         return vec![ROUNDS_MIN; points.len()];
     };
 
-    let narrow = |effect: f64| half_width_wanted(effect, half_width);
+    let narrow = |effect: f64| Aim::Narrow.half_width(effect, half_width);
     let rows: Vec<Vec<u32>> =
         points.iter().map(|point| point.rounds_needed(sets, &narrow).flatten().collect()).collect();
     loop {

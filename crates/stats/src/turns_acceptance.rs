@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::holm::{Row, holm};
 use super::ratio::RatioEstimate;
 use super::rng::Rng;
-use super::turns::{Effort, SetRatio, Trial, rounds_within, set_ratio};
+use super::turns::{Aim, Effort, SetRatio, Trial, rounds_within, set_ratio};
 use super::verdict::{Delta, Direction, Verdict};
 
 const MIN_EFFECT: f64 = 0.02;
@@ -49,22 +49,31 @@ fn row(sets: &[SetRatio]) -> Row {
     Row::judged(estimate, Delta::in_turns(MIN_EFFECT), Direction::LowerIsBetter)
 }
 
-/// A row measured as a run does it: a first set, so many planned by it, then more until the row is as
-/// narrow as asked or the budget is over.
+/// A row measured as a run with a budget does it: a first set, so many planned by it, then more until the
+/// row is as narrow as asked or the budget is over. The first set is no part of it, as its rounds are
+/// fewer.
 fn measured(ratio: f64, machine: (f64, f64), half_width: f64, rng: &mut Rng) -> Row {
     let first = set(ratio, machine, 12, rng);
     let trial = Trial { effort: EFFORT, rows: vec![first] };
     let planned = BUDGET.mul_f64(0.85);
     let rounds = rounds_within(&[&trial], SETS - 1, MIN_EFFECT, half_width, planned)[0];
-    let most = (BUDGET.as_secs_f64() / (EFFORT.set + EFFORT.round * rounds).as_secs_f64()) as usize;
-    let mut sets = vec![first];
-    while sets.len() < SETS as usize
-        || (sets.len() < most
-            && row(&sets).estimate.ci95.is_some_and(|ci| ci.half_width_log() > half_width))
-    {
-        sets.push(set(ratio, machine, rounds, rng));
+    let most = BUDGET.as_secs_f64() / (EFFORT.set + EFFORT.round * rounds).as_secs_f64();
+    until(Aim::Narrow, most as usize, half_width, || set(ratio, machine, rounds, rng))
+}
+
+/// Sets until `aim` is reached or there are `most` of them, asked after each as the runner does.
+fn until(aim: Aim, most: usize, half_width: f64, mut another: impl FnMut() -> SetRatio) -> Row {
+    let mut sets = Vec::new();
+    loop {
+        sets.push(another());
+        let row = row(&sets);
+        let width = row.estimate.ci95.map_or(f64::INFINITY, |ci| ci.half_width_log());
+        let log = row.estimate.ratio.ln();
+        let missing = aim.sets_missing(sets.len() as u32, log, width, half_width);
+        if sets.len() >= most || missing.is_none() {
+            return row;
+        }
     }
-    row(&sets)
 }
 
 #[test]
@@ -114,4 +123,24 @@ fn stopping_when_the_interval_is_narrow_keeps_what_the_interval_promises() {
     }
     assert!((ROWS * 92..=ROWS * 98).contains(&(held * 100)), "{held} of {ROWS}");
     assert!(narrow * 100 >= ROWS * 95, "{narrow} of {ROWS} within the budget");
+}
+
+/// Sets go on by widths: where fresh starts differ much, asking after each set whether the row is
+/// decided by now would call one row in three different that is not.
+#[test]
+fn going_on_until_there_is_no_doubt_finds_no_differences_that_are_none() {
+    const ROWS: usize = 400;
+    let mut rng = Rng::seeded(16);
+    for between in [0.01, 0.03] {
+        let differ = (0..ROWS)
+            .filter(|_| {
+                let another = || {
+                    let log_ratio = between * rng.normal();
+                    SetRatio { log_ratio, round_sd: Some(0.02), rounds: 12 }
+                };
+                until(Aim::Decide, 200, 0.01, another).verdict.is_difference()
+            })
+            .count();
+        assert!(differ * 100 <= ROWS * 8, "{differ} of {ROWS} at {between}");
+    }
 }

@@ -7,7 +7,7 @@ use super::confidence::Method;
 use super::holm::FAMILY_ERROR_RATE;
 use super::ratio::RatioEstimate;
 use super::student::student_t_quantile;
-use super::turns::more_sets;
+use super::turns::{SETS_MIN, more_sets};
 
 /// No forecast goes beyond this: whoever needs a thousand more blocks needs another machine.
 pub const MORE_BLOCKS_MAX: u32 = 1_000;
@@ -41,7 +41,8 @@ impl Verdict {
     /// Judges an arm against the bands of `delta`.
     ///
     /// Faster or slower when the 95 % interval lies wholly beyond the band of difference, equivalent
-    /// when the arm was shown to be within the band of equivalence, inconclusive otherwise.
+    /// when the arm was shown to be within the band of equivalence, inconclusive otherwise; fewer sets
+    /// than [`SETS_MIN`] show nothing.
     ///
     /// # Panics
     ///
@@ -51,6 +52,9 @@ impl Verdict {
         let delta = delta.into();
         let band = band_log(delta.difference);
         match estimate.ci95 {
+            _ if rests_on_little(estimate) => {
+                Self::no_difference(estimate, delta, FAMILY_ERROR_RATE)
+            }
             Some(ci95) if ci95.lo.ln() > band => Self::outside(true, direction),
             Some(ci95) if ci95.hi.ln() < -band => Self::outside(false, direction),
             _ => Self::no_difference(estimate, delta, FAMILY_ERROR_RATE),
@@ -59,10 +63,10 @@ impl Verdict {
 
     /// Equivalent or inconclusive: what is left where no difference was shown at `level`.
     pub(super) fn no_difference(estimate: &RatioEstimate, delta: Delta, level: f64) -> Self {
-        match estimate.is_within(delta.equivalence) {
-            true => Self::Equivalent,
-            false => Self::Inconclusive { more_blocks: missing(estimate, delta, level) },
+        if estimate.is_within(delta.equivalence) && !rests_on_little(estimate) {
+            return Self::Equivalent;
         }
+        Self::Inconclusive { more_blocks: missing(estimate, delta, level) }
     }
 
     /// Whether the verdict claims a difference.
@@ -145,6 +149,11 @@ pub(super) fn clearance(estimate: &RatioEstimate, band: f64) -> Option<f64> {
     }
 }
 
+/// Whether there are too few sets for a verdict.
+fn rests_on_little(estimate: &RatioEstimate) -> bool {
+    estimate.method == Method::Sets && estimate.n < SETS_MIN as usize
+}
+
 /// Blocks (sets) still missing until the estimate, should it stand, is a difference at `level` or
 /// equivalent, whichever comes first.
 fn missing(estimate: &RatioEstimate, delta: Delta, level: f64) -> u32 {
@@ -154,7 +163,9 @@ fn missing(estimate: &RatioEstimate, delta: Delta, level: f64) -> u32 {
     match (estimate.sd_log, estimate.method) {
         (Some(sd), Method::Sets) => {
             let until = |distance, level| more_sets(estimate.n, sd, distance, level);
-            until(centre.abs() - band, level).min(until(inner - centre.abs(), FAMILY_ERROR_RATE))
+            let decided = until(centre.abs() - band, level)
+                .min(until(inner - centre.abs(), FAMILY_ERROR_RATE));
+            decided.max(SETS_MIN.saturating_sub(estimate.n as u32))
         }
         _ => {
             let stricter =
@@ -283,6 +294,20 @@ mod tests {
         assert_eq!(judged(1.003, 0.012, 0.010), Verdict::Equivalent);
         // The 90 % interval ends below 1.02, the 95 % interval that is shown beyond it.
         assert!(matches!(judged(1.003, 0.018, 0.015), Verdict::Inconclusive { .. }));
+    }
+
+    #[test]
+    fn few_sets_have_no_verdict_however_narrow_their_interval() {
+        let of = |sets: usize, ratio: f64| {
+            let logs: Vec<f64> = (0..sets).map(|set| ratio.ln() + [1e-6, -1e-6][set % 2]).collect();
+            let estimate = RatioEstimate::over_sets(&logs).expect("sets");
+            Verdict::of(&estimate, Delta::in_turns(0.02), LowerIsBetter)
+        };
+        for (ratio, decided) in [(1.3, Verdict::Slower), (1.0, Verdict::Equivalent)] {
+            assert_eq!(of(3, ratio), Verdict::Inconclusive { more_blocks: 2 });
+            assert_eq!(of(4, ratio), Verdict::Inconclusive { more_blocks: 1 });
+            assert_eq!(of(5, ratio), decided);
+        }
     }
 
     #[test]

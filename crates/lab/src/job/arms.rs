@@ -398,7 +398,7 @@ fn command(text: &str) -> Result<String, String> {
 /// A regular expression with at least one capture group.
 pub(super) fn pattern() -> Kind<String> {
     Kind::new("REGEX", "a regular expression with a capture group", |text| {
-        match regex::Regex::new(text) {
+        match regex_lite::Regex::new(text) {
             // Group 0 is the whole match.
             Ok(regex) if regex.captures_len() >= 2 => Ok(text.to_owned()),
             Ok(_) => Err("has no capture group, so no figure can be found".to_owned()),

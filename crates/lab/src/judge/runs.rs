@@ -111,15 +111,20 @@ impl<'a> PointRuns<'a> {
         })
     }
 
-    /// The ratio of each set in which the arm took turns with the baseline.
+    /// The ratio of each set in which the arm took turns with the baseline, but of those that had less
+    /// than half of the usual rounds: a first one that looks how many are needed, or one that was cut
+    /// short. They would weigh as much as the others.
     fn sets(&self, arm: &Arm) -> Vec<SetRatio> {
         let turns = self.measured(arm).filter_map(|measured| measured.turns);
-        turns
+        let sets: Vec<SetRatio> = turns
             .filter_map(|turns| {
                 let log_ratio = turns.log_ratio?;
                 Some(SetRatio { log_ratio, round_sd: turns.round_sd, rounds: turns.rounds })
             })
-            .collect()
+            .collect();
+        let usual = median(&sets.iter().map(|set| f64::from(set.rounds)).collect::<Vec<_>>());
+        let is_whole = |set: &SetRatio| 2.0 * f64::from(set.rounds) >= usual.unwrap_or(0.0);
+        sets.into_iter().filter(is_whole).collect()
     }
 
     /// Arm against baseline: over sets where they took turns, else over blocks.

@@ -35,11 +35,12 @@ pub(super) fn of(record: &Record, controls_differ: u32) -> Trust {
     let is_disturbed = f64::from(blocks_disturbed) > DISTURBED_SHARE_MAX * f64::from(blocks);
     let turns = turns(record, controls_differ);
     let is_all_turns = turns.as_ref().is_some_and(|turns| turns.rows_of_whole_runs == 0);
-    let is_controlled = turns.as_ref().is_some_and(|turns| turns.controls > 0);
+    let control = turns.as_ref().and_then(|turns| turns.control_half_width_max);
     let badge = match () {
         () if is_invalid => Badge::Invalid,
         () if controls_differ > 0 => Badge::Biased,
-        () if is_all_turns && is_controlled => Badge::Controlled,
+        () if is_all_turns && control.is_some_and(|control| control > NOISE_MAX) => Badge::Noisy,
+        () if is_all_turns && control.is_some() => Badge::Controlled,
         () if is_all_turns => Badge::Unwatched,
         () if is_disturbed => Badge::Disturbed,
         () if is_noisy(noise) => Badge::Noisy,
@@ -85,6 +86,7 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
         rows_of_whole_runs: whole.iter().filter(|row| !is_control(row)).count() as u32,
         half_width_max: rows.iter().filter_map(interval).map(half_width).reduce(f64::max),
         controls: controls.len() as u32,
+        control_half_width_max: controls.iter().copied().map(half_width).reduce(f64::max),
         controls_hold: controls.iter().filter(|(low, high)| *low <= 1.0 && 1.0 <= *high).count()
             as u32,
         controls_differ,

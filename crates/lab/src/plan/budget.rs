@@ -8,9 +8,10 @@ use std::time::Duration;
 use super::minutes;
 use super::{Method, Plan, PlannedPoint};
 use crate::record::LeftOut;
+use crate::stats::SETS_MIN;
 
-/// Fewer blocks than this have no useful interval.
-const BLOCKS_MIN: u32 = 3;
+/// Fewer whole runs than this have no useful interval.
+const RUNS_MIN: u32 = 3;
 /// The fewest and shortest turns of a set.
 const TURNS_MIN: Duration = Duration::from_millis(60);
 /// Intervals of a cut window: fewer say nothing about steadiness.
@@ -109,7 +110,8 @@ impl Plan {
     }
 
     fn cut_block(&mut self) -> bool {
-        let can = self.job.blocks > BLOCKS_MIN;
+        let takes_turns = self.points.iter().any(|point| point.method == Method::Turns);
+        let can = self.job.blocks > if takes_turns { SETS_MIN } else { RUNS_MIN };
         self.job.blocks -= u32::from(can);
         can
     }

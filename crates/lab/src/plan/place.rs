@@ -8,7 +8,7 @@ use pollux_doctor::room::MEMORY_PARTS;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::Machine;
+use super::{Machine, SAME_AGAIN};
 use crate::arm::{Arm, ArmKind};
 use crate::axis::Value;
 use crate::experiments::{Experiment, PROCESSES};
@@ -65,7 +65,8 @@ pub(super) fn arm_fault(
 }
 
 /// Which arms can live at the same time: as many as there is memory for, and no two that take
-/// nearly all of something. The baseline is in every group.
+/// nearly all of something. The baseline is in every group, and its second copy wherever a third arm
+/// has room.
 pub(super) fn groups(
     machine: &Machine<'_>,
     experiment: &dyn Experiment,
@@ -77,15 +78,18 @@ pub(super) fn groups(
     let free = machine.resources.memory_bytes.unwrap_or(u64::MAX) / MEMORY_PARTS;
     let most = free.checked_div(each).unwrap_or(u64::MAX).max(2);
     let takes_all = |index: &usize| experiment.takes_all(&arms[*index].kind);
-    let mut groups: Vec<Vec<usize>> = vec![vec![baseline]];
-    for arm in (0..arms.len()).filter(|arm| *arm != baseline) {
+    let copy = arms.iter().position(|arm| arm.name == SAME_AGAIN);
+    let copy = copy.filter(|_| most > 2 && !takes_all(&baseline));
+    let always: Vec<usize> = [Some(baseline), copy].into_iter().flatten().collect();
+    let mut groups = vec![always.clone()];
+    for arm in (0..arms.len()).filter(|arm| !always.contains(arm)) {
         let has_room = |group: &&mut Vec<usize>| {
             let is_taken = group.iter().any(takes_all);
             (group.len() as u64) < most && !(is_taken && takes_all(&arm))
         };
         match groups.iter_mut().find(has_room) {
             Some(group) => group.push(arm),
-            None => groups.push(vec![baseline, arm]),
+            None => groups.push(always.iter().copied().chain([arm]).collect()),
         }
     }
     groups

@@ -1,7 +1,7 @@
-//! What a row of results says of itself: how wide it is, whether it is decided.
+//! What a row of results says of itself: how wide it is, whether that is enough.
 
 use super::{ResultRow, Verdict};
-use crate::stats::half_width_wanted;
+use crate::stats::Aim;
 
 impl ResultRow {
     /// Whether all of the interval lies within the minimum effect although the arms differ; only said
@@ -29,26 +29,17 @@ impl ResultRow {
             && self.ci_high.is_some_and(|high| high <= most)
     }
 
-    /// Whether its interval is as narrow as `half_width`, or as a large effect needs.
+    /// About how many more sets reach `aim` where an interval of `half_width` is asked for; none where
+    /// it is reached, or where nothing tells.
     #[must_use]
-    pub fn is_narrow(&self, half_width: f64) -> bool {
-        let widths = self.ratio.zip(self.half_width());
-        widths.is_some_and(|(ratio, width)| width <= half_width_wanted(ratio.ln(), half_width))
+    pub(crate) fn sets_until(&self, aim: Aim, half_width: f64) -> Option<u32> {
+        aim.sets_missing(self.blocks, self.ratio?.ln(), self.half_width()?, half_width)
     }
 
-    /// About how many more sets make its interval so narrow, as it narrows with the root of their
-    /// number; none where it is, or where nothing tells.
+    /// Whether `aim` is reached; never without an interval.
     #[must_use]
-    pub(crate) fn sets_until_narrow(&self, half_width: f64) -> Option<u32> {
-        let wanted = half_width_wanted(self.ratio?.ln(), half_width);
-        let times = (self.half_width()? / wanted).powi(2);
-        (times > 1.0).then(|| (f64::from(self.blocks) * (times - 1.0)).ceil() as u32)
-    }
-
-    /// Whether it is not decided, and its interval wider than asked.
-    #[must_use]
-    pub fn is_open(&self, half_width: f64) -> bool {
-        self.verdict == Verdict::Inconclusive && !self.is_narrow(half_width)
+    pub fn has_reached(&self, aim: Aim, half_width: f64) -> bool {
+        self.half_width().is_some() && self.sets_until(aim, half_width).is_none()
     }
 
     /// Half-width of the 95 % interval of the ratio, relative to it; none without an interval.

@@ -55,6 +55,9 @@ pub struct TurnsTrust {
     pub rounds: [u32; 2],
     /// A/A rows with an interval.
     pub controls: u32,
+    /// Widest half-width of their 95 % intervals, relative: no smaller fault of the method would show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_half_width_max: Option<f64>,
     /// Those whose 95 % interval holds 1: 95 in 100 should.
     pub controls_hold: u32,
     /// Those that still differ from 1 after the correction for all A/A rows: none should.

@@ -63,7 +63,7 @@ fn verdict_of_runs(verdict: Verdict, more_is_better: bool) -> &'static str {
         Verdict::Slower if more_is_better => "slower",
         Verdict::Slower => "more",
         Verdict::Equivalent => "equivalent",
-        Verdict::Inconclusive => "inconclusive",
+        Verdict::Inconclusive => "undecided",
         Verdict::Failed => "failed",
     }
 }
@@ -76,7 +76,7 @@ fn unconfirmed(row: &ResultRow, more_is_better: bool) -> &'static str {
         (Some(low), _, true) if low > 1.0 => "faster, unconfirmed",
         (_, Some(high), false) if high < 1.0 => "less, unconfirmed",
         (Some(low), _, false) if low > 1.0 => "more, unconfirmed",
-        _ => "inconclusive",
+        _ => "undecided",
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
         Badge::Disturbed => ("disturbed machine", "open"),
         Badge::Noisy => return (noisy(trust), "open"),
         Badge::Unwatched => ("unwatched machine", "open"),
-        Badge::Controlled => ("A/A control holds", "good"),
+        Badge::Controlled => return (controlled(trust), "good"),
         Badge::Biased => ("A/A control fails", "open"),
         Badge::Invalid => return (invalid(trust), "bad"),
     };
@@ -136,9 +136,17 @@ fn invalid(trust: &Trust) -> String {
     format!("invalid run: {why}")
 }
 
+/// That the same program twice is not told apart, and how small a difference would have been seen.
+fn controlled(trust: &Trust) -> String {
+    let within = trust.turns.as_ref().and_then(|turns| turns.control_half_width_max);
+    let within = within.map(|within| format!(" within {}", number::percent(within)));
+    format!("A/A control holds{}", within.unwrap_or_default())
+}
+
 /// How far the same program twice may have been apart, at the point where that is farthest.
 fn noisy(trust: &Trust) -> String {
-    let apart = trust.noise.map(|[_, low, high]| high.max(1.0 / low) - 1.0);
+    let in_turns = trust.turns.as_ref().and_then(|turns| turns.control_half_width_max);
+    let apart = trust.noise.map(|[_, low, high]| high.max(1.0 / low) - 1.0).or(in_turns);
     let apart = apart.map(|apart| format!(": A/A up to {:.0} % apart", apart * 100.0));
     format!("noisy machine{}", apart.unwrap_or_default())
 }
@@ -369,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_leaves_1_out_is_not_called_inconclusive() {
+    fn an_interval_that_leaves_1_out_is_not_called_undecided() {
         let row = |[low, high]: [f64; 2], more_is_better| ResultRow {
             more_is_better,
             ratio: Some(f64::midpoint(low, high)),
@@ -384,7 +392,7 @@ mod tests {
             [said([0.6, 0.9], false), said([1.2, 3.0], false)],
             ["less, unconfirmed", "more, unconfirmed"]
         );
-        assert_eq!(said([0.9, 1.1], true), "inconclusive");
+        assert_eq!(said([0.9, 1.1], true), "undecided");
         assert_eq!(said([1.01, 1.1], false), "more, unconfirmed");
     }
 
@@ -440,6 +448,7 @@ mod tests {
             sets: [8, 8],
             rounds: [40, 80],
             controls: 12,
+            control_half_width_max: Some(0.011),
             controls_hold: 11,
             controls_differ: 0,
             load_average: Some("7.9, 8.3, 4.1".to_owned()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use super::child::{self, Ended};
 use crate::arm::{ArmKind, Build, Program};

@@ -27,7 +27,7 @@ use crate::plan::{Method, Plan, PlannedPoint};
 use crate::record::{
     Block, Ending, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run, Verdict,
 };
-use crate::stats::{StoppingRule, block_order};
+use crate::stats::{Aim, StoppingRule, block_order};
 
 mod arm;
 mod build;
@@ -41,11 +41,8 @@ pub use scratch::Scratch;
 
 /// An arm that failed this often in a row at a point is not tried again there.
 const FAILURES_MAX: u32 = 2;
-/// Whoever stops as soon as an interval is narrow stops more often where the spread is underestimated:
-/// from fewer sets than this no row is narrow.
-const SETS_MIN: u32 = 8;
-/// A row that is decided is worth so many that become narrow.
-const OPEN_ROW: u32 = 3;
+/// A row that leaves no doubt is worth so many that become narrow.
+const CLEAR_ROW: u32 = 3;
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
 
@@ -166,23 +163,29 @@ impl Runner<'_> {
     }
 
     /// Whether a point that takes turns should have another set: the planned ones while one of its rows
-    /// is wide, more while one is not decided. What is left of a budget goes where it decides or
-    /// narrows most rows.
+    /// is wide, more while one leaves doubt. What is left of a budget goes where it clears or narrows
+    /// most rows. Widths say so, never a verdict (see [`Aim`]).
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
         let wants = if done < job.blocks {
-            done < SETS_MIN || self.rows(point, state).any(|row| !row.is_narrow(job.precision))
+            done == 0 || self.lacks(Aim::Narrow, point, state)
         } else if done >= job.blocks_max {
             false
         } else if job.budget.is_some() {
             self.is_cheapest(point, state)
         } else {
-            self.rows(point, state).any(|row| row.is_open(job.precision))
+            self.lacks(Aim::Decide, point, state)
         };
         wants && !self.is_over_budget(point, state)
     }
 
-    /// The rows of a point but those of the baseline.
+    /// Whether a row of a point has not reached `aim`, or there is none yet.
+    fn lacks(&self, aim: Aim, point: &PlannedPoint, state: &State) -> bool {
+        let mut rows = self.rows(point, state);
+        rows.any(|row| !row.has_reached(aim, self.plan.job.precision))
+    }
+
+    /// The rows of a point whose arms may still be compared with the baseline.
     fn rows<'s>(
         &self,
         point: &PlannedPoint,
@@ -190,19 +193,21 @@ impl Runner<'_> {
     ) -> impl Iterator<Item = &'s ResultRow> {
         let (part, label) = state.key(self.plan, point);
         let is_here = move |row: &&ResultRow| row.experiment == part && row.point == label;
-        let is_control =
-            |row: &ResultRow| [Verdict::Baseline, Verdict::NoiseFloor].contains(&row.verdict);
-        state.record.results.iter().filter(is_here).filter(move |row| !is_control(row))
+        let counts = |row: &&ResultRow| {
+            let key = (row.experiment.clone(), row.point.clone(), row.arm.clone());
+            ![Verdict::Baseline, Verdict::NoiseFloor].contains(&row.verdict)
+                && !state.has_given_up(&key)
+        };
+        state.record.results.iter().filter(is_here).filter(counts)
     }
 
-    /// Whether the sets that decide some rows of this point, or make them narrow, cost least for each
-    /// of these rows.
+    /// Whether the sets that clear some rows of this point, or make them narrow, cost least for each of
+    /// these rows, among the points for which there is time.
     fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
         let precision = self.plan.job.precision;
-        let needs = |row: &ResultRow| {
-            let narrow = row.sets_until_narrow(precision)?;
-            let open = row.more_blocks.filter(|_| row.is_open(precision));
-            Some(open.map_or((narrow, 1), |sets| (sets.min(narrow), OPEN_ROW)))
+        let needs = |row: &ResultRow| match row.sets_until(Aim::Decide, precision) {
+            Some(sets) => Some((sets, CLEAR_ROW)),
+            None => Some((row.sets_until(Aim::Narrow, precision)?, 1)),
         };
         let cost = |point: &PlannedPoint| {
             let mut rows: Vec<(u32, u32)> = self.rows(point, state).filter_map(needs).collect();
@@ -211,23 +216,30 @@ impl Runner<'_> {
             let mut worth = 0;
             let each = rows.into_iter().map(|(sets, row)| {
                 worth += row;
-                took * sets.max(1) / worth
+                took * sets / worth
             });
             each.min()
         };
-        let costs = self.plan.points.iter().filter(|point| point.method == Method::Turns);
-        cost(point).is_some_and(|own| costs.filter_map(cost).min() == Some(own))
+        let costs =
+            self.plan.points.iter().filter(|point| {
+                point.method == Method::Turns && !self.exceeds_budget(point, state)
+            });
+        cost(point).is_some_and(|own| costs.filter_map(cost).min().is_none_or(|least| own <= least))
     }
 
     /// Whether the budget would be over before this point ends, by what it took the last time.
     fn is_over_budget(&self, point: &PlannedPoint, state: &mut State) -> bool {
-        let Some(budget) = self.plan.job.budget else { return false };
-        let last = state.point_times.get(&state.key(self.plan, point)).copied();
-        let is_over = state.start.elapsed() + last.unwrap_or_default() > budget;
+        let is_over = self.exceeds_budget(point, state);
         if is_over {
             state.record.ending = Ending::Budget;
         }
         is_over
+    }
+
+    fn exceeds_budget(&self, point: &PlannedPoint, state: &State) -> bool {
+        let last = state.point_times.get(&state.key(self.plan, point)).copied();
+        let until = state.start.elapsed() + last.unwrap_or_default();
+        self.plan.job.budget.is_some_and(|budget| until > budget)
     }
 
     /// Whether points that are measured in whole runs want another block.
@@ -453,17 +465,20 @@ impl State {
         *failures = if has_failed { *failures + 1 } else { 0 };
     }
 
-    /// Whether an arm takes part in another set of its point: until its row is decided and narrow.
-    fn takes_part(&self, done: u32, label: &RunLabel, arm: &str, precision: f64) -> bool {
+    /// Whether an arm takes part in another set of its point: until its row is narrow.
+    fn takes_part(&self, label: &RunLabel, arm: &str, precision: f64) -> bool {
         let mut rows = self.record.results.iter().filter(|row| {
             row.arm == arm && row.experiment == label.experiment && row.point == label.point
         });
-        done < SETS_MIN || rows.any(|row| !row.is_narrow(precision))
+        rows.all(|row| !row.has_reached(Aim::Narrow, precision))
     }
 
     /// Whether an arm failed so often in a row at a point that it is not tried again there.
     fn is_given_up(&self, label: &RunLabel, arm: &str) -> bool {
-        let key = RunLabel { arm: arm.to_owned(), ..label.clone() }.key();
-        self.failures.get(&key).is_some_and(|failures| *failures >= FAILURES_MAX)
+        self.has_given_up(&RunLabel { arm: arm.to_owned(), ..label.clone() }.key())
+    }
+
+    fn has_given_up(&self, key: &(String, String, String)) -> bool {
+        self.failures.get(key).is_some_and(|failures| *failures >= FAILURES_MAX)
     }
 }

@@ -31,9 +31,8 @@ use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
 /// than few long ones.
 const TURN: Duration = Duration::from_micros(1500);
 /// One that ends by its units holds at least so many waves of them, as the first and the last cost
-/// something else; of large waves one, and so many units.
+/// something else.
 const WAVES: u64 = 3;
-const UNITS_ENOUGH: u64 = 500;
 /// What precedes the first round of a set takes at most so many turns.
 const RAMP_MAX: u32 = 8;
 /// The callers of a herd are threads that each turn starts anew.
@@ -52,8 +51,9 @@ const UNSETTLED: f64 = 0.03;
 const COUNTED_TURNS: u32 = 5;
 const PROFILED_TURNS: u32 = 10;
 
-/// A turn that ends by its units takes at most so many times its length.
+/// A turn that ends by its units takes at most so many times its length, or so long for each.
 const UNITS_GRACE: u32 = 40;
+const UNIT_MAX: Duration = Duration::from_micros(200);
 /// An arm that does fewer units than the baseline by this factor has a number of its own.
 const SLOWER: u64 = 2;
 /// The planned sets take this part of a budget; the rest goes to the rows that they leave open or wide.
@@ -66,10 +66,27 @@ pub(super) struct Length {
     lead_in: Duration,
     /// Units of a turn by arm, where a turn ends by them.
     units: BTreeMap<String, u64>,
+    /// Arms whose halves of a turn differ after the longest lead-in too.
+    unsettled: Vec<String>,
     /// Rounds of a set.
     rounds: u32,
     /// What the first set says of how many there should be.
     trial: Trial,
+}
+
+impl Length {
+    /// One of so many parts of a turn of an arm, and the lead-in before the first.
+    fn stint(&self, arm: &str, parts: u32) -> (Stint, Duration) {
+        let Some(units) = self.units.get(arm) else {
+            return (Stint::of(self.turn / parts), self.lead_in);
+        };
+        let units = units / u64::from(parts);
+        let each = UNIT_MAX * u32::try_from(units).unwrap_or(u32::MAX);
+        let most = (self.turn * UNITS_GRACE).max(each);
+        // The child takes the same share of the units as of the time.
+        let share = self.lead_in.as_secs_f64() / (self.turn / parts).as_secs_f64();
+        (Stint { length: most, units: Some(units) }, most.mul_f64(share))
+    }
 }
 
 /// One arm of a set.
@@ -139,6 +156,11 @@ impl Runner<'_> {
                         measurement.mechanism.clone_from(&described.mechanism);
                         measurement.generator.clone_from(&described.generator);
                         measurement.findings.clone_from(&described.findings);
+                        if set == 0 && length.unsettled.contains(&arm.planned.name) {
+                            let text = "the halves of its turns cost different amounts after the \
+                                        longest lead-in too";
+                            measurement.findings.insert("unsettled".to_owned(), text.to_owned());
+                        }
                         measurement.figures.extend(life.figures);
                         measurement.worker_calls = life.worker_calls;
                     }
@@ -189,7 +211,7 @@ impl Runner<'_> {
             .filter(|arm| !state.is_given_up(&label, &arm.name))
             .filter(|arm| {
                 [arm_name(point), SAME_AGAIN].contains(&&*arm.name)
-                    || state.takes_part(set, &label, &arm.name, self.plan.job.precision)
+                    || state.takes_part(&label, &arm.name, self.plan.job.precision)
             })
             .collect();
         // Whoever starts first has the better addresses, for all that one knows.
@@ -217,8 +239,8 @@ impl Runner<'_> {
             .collect()
     }
 
-    /// The shortest lead-in after which the halves of a turn cost the same, on every arm; and the
-    /// units that each arm does in a turn.
+    /// How long a turn is, how many units of each arm end it, and the shortest lead-in after which the
+    /// halves of a turn cost the same on every arm.
     fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
         let ready = || arms.iter().filter_map(|arm| arm.living.as_ref().ok());
         let wave = ready().map(|(_, described)| described.wave).max().unwrap_or(0);
@@ -226,17 +248,38 @@ impl Runner<'_> {
         let turn = if is_shared { HERD_TURN } else { TURN };
         let asked_us = ready().map(|(_, described)| described.shortest_turn_us).max();
         let turn = turn.max(Duration::from_micros(asked_us.unwrap_or(0))).min(point.runtime);
-        let mut lead_in = turn / LEAD_IN;
-        let mut done = vec![Vec::new(); arms.len()];
-        // A wave of units is a lead-in of its own.
-        while !is_shared
-            && !self.settles(arms, turn, lead_in, &mut done)
-            && wave == 0
-            && lead_in < turn * LEAD_IN_MAX
-        {
-            lead_in *= 2;
+        let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
+        let is_planned = self.plan.job.budget.is_some();
+        let rounds = if is_planned { ROUNDS_FIRST } else { fit.clamp(ROUNDS_FIRST, ROUNDS_MAX) };
+        let lead_in = turn / LEAD_IN;
+        let (units, unsettled, trial) = (BTreeMap::new(), Vec::new(), Trial::default());
+        let mut length = Length { turn, lead_in, units, unsettled, rounds, trial };
+        if wave > 0 {
+            length.units = self.units(arms, wave, &length, point);
         }
-        let usual = |index: usize| median(&done[index]).unwrap_or(0.0) as u64;
+        while !is_shared {
+            length.unsettled = self.unsettled(arms, &length);
+            if length.unsettled.is_empty() || length.lead_in >= turn * LEAD_IN_MAX {
+                break;
+            }
+            length.lead_in *= 2;
+        }
+        length
+    }
+
+    /// The units that end a turn of each arm whose units come in waves.
+    fn units(
+        &mut self,
+        arms: &mut [SetArm<'_>],
+        wave: u64,
+        length: &Length,
+        point: &PlannedPoint,
+    ) -> BTreeMap<String, u64> {
+        let halves = self.halves(arms, length);
+        let usual = |index: usize| {
+            let done = halves[index].iter().map(|[one, two]| (one.units + two.units) as f64);
+            median(&done.collect::<Vec<_>>()).unwrap_or(0.0) as u64
+        };
         let baseline = arms.iter().position(|arm| arm.planned.name == arm_name(point));
         let of_baseline = baseline.map_or(0, usual);
         // The same work for all, so that what a turn costs by itself is the same share.
@@ -245,45 +288,40 @@ impl Runner<'_> {
             .iter()
             .enumerate()
             .filter(|(_, arm)| arm.living.as_ref().is_ok_and(|(_, described)| described.wave > 0));
-        let least = (wave * WAVES).min(wave.max(UNITS_ENOUGH));
-        let units = by_units
-            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(least)))
-            .collect();
-        let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
-        let is_planned = self.plan.job.budget.is_some();
-        let rounds = if is_planned { ROUNDS_FIRST } else { fit.clamp(ROUNDS_FIRST, ROUNDS_MAX) };
-        Length { turn, lead_in, units, rounds, trial: Trial::default() }
+        by_units
+            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(wave * WAVES)))
+            .collect()
     }
 
-    /// Whether the halves of a turn cost the same, within the noise, after this lead-in; `done` gets
-    /// the units of each turn.
-    fn settles(
-        &mut self,
-        arms: &mut [SetArm<'_>],
-        turn: Duration,
-        lead_in: Duration,
-        done: &mut [Vec<f64>],
-    ) -> bool {
-        let mut differences = vec![Vec::new(); arms.len()];
+    /// The arms whose first half of a turn costs something else than the second, beyond the noise.
+    fn unsettled(&mut self, arms: &mut [SetArm<'_>], length: &Length) -> Vec<String> {
+        let halves = self.halves(arms, length);
+        // Of one sign in every round: by chance alone that is rare also among many arms.
+        let is_unsettled = |halves: &[[Figure; 2]]| {
+            let costs = halves.iter().filter_map(|[one, two]| one.cost_ns().zip(two.cost_ns()));
+            let logs: Vec<f64> = costs.map(|(one, two)| (one / two).ln()).collect();
+            let signs = logs.iter().filter(|log| **log > 0.0).count();
+            let is_one_sided = signs == 0 || signs == logs.len();
+            is_one_sided && median(&logs).is_some_and(|middle| middle.abs() >= UNSETTLED)
+        };
+        let named = arms.iter().zip(&halves).filter(|(_, halves)| is_unsettled(halves));
+        named.map(|(arm, _)| arm.planned.name.clone()).collect()
+    }
+
+    /// Both halves of some turns of each arm, in random order.
+    fn halves(&mut self, arms: &mut [SetArm<'_>], length: &Length) -> Vec<Vec<[Figure; 2]>> {
+        let mut halves = vec![Vec::new(); arms.len()];
         let mut random = Rng::seeded(self.plan.job.seed);
         let mut order: Vec<usize> = (0..arms.len()).collect();
         for _ in 0..TRIAL_ROUNDS {
             random.shuffle(&mut order);
             for &index in &order {
-                let halves = self.turn(&mut arms[index], Stint::of(turn / 2), lead_in, 2);
-                let Some([first, second]) = halves.as_deref() else { continue };
-                done[index].push((first.units + second.units) as f64);
-                if let (Some(first), Some(second)) = (first.cost_ns(), second.cost_ns()) {
-                    differences[index].push((first / second).ln());
-                }
+                let (stint, lead_in) = length.stint(&arms[index].planned.name, 2);
+                let figures = self.turn(&mut arms[index], stint, lead_in, 2);
+                halves[index].extend(figures.and_then(|figures| <[_; 2]>::try_from(figures).ok()));
             }
         }
-        // Of one sign in every round: by chance alone that is rare also among many arms.
-        differences.iter().all(|differences| {
-            let signs = differences.iter().filter(|difference| **difference > 0.0).count();
-            let is_one_sided = signs == 0 || signs == differences.len();
-            !is_one_sided || median(differences).is_none_or(|middle| middle.abs() < UNSETTLED)
-        })
+        halves
     }
 
     /// Turns in random order, every arm once in each round; how long a round took.
@@ -294,8 +332,8 @@ impl Runner<'_> {
         length: &Length,
         point: &PlannedPoint,
     ) -> Duration {
-        let mut random =
-            Rng::stream(self.plan.job.seed ^ u64::from(set), point.point.label.len() as u64);
+        let own = self.plan.points.iter().position(|other| std::ptr::eq(other, point));
+        let mut random = Rng::stream(self.plan.job.seed ^ u64::from(set), own.unwrap_or(0) as u64);
         let mut order: Vec<usize> = (0..arms.len()).collect();
         // Who works first takes the first pages: in every set another one.
         random.shuffle(&mut order);
@@ -310,10 +348,8 @@ impl Runner<'_> {
             }
             random.shuffle(&mut order);
             for &index in &order {
-                let units = length.units.get(&arms[index].planned.name).copied();
-                let grace = if units.is_some() { UNITS_GRACE } else { 1 };
-                let stint = Stint { length: length.turn * grace, units };
-                let figures = self.turn(&mut arms[index], stint, length.lead_in * grace, 1);
+                let (stint, lead_in) = length.stint(&arms[index].planned.name, 1);
+                let figures = self.turn(&mut arms[index], stint, lead_in, 1);
                 arms[index].rounds.push(figures.and_then(|figures| figures.first().copied()));
             }
         }

@@ -57,7 +57,7 @@ fn named() -> impl Strategy<Value = ArmKind> {
     let driver = prop::sample::select(Driver::ALL.to_vec());
     prop_oneof![
         line().prop_map(|(command, text)| {
-            let pattern = format!("{} (\\d+)", regex::escape(&text));
+            let pattern = format!("{} (\\d+)", regex_lite::escape(&text));
             ArmKind::Program(Program { command, pattern })
         }),
         line().prop_map(|(line, _)| ArmKind::Server { command: format!("{line} {{port}}") }),
