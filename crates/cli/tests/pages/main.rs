@@ -94,7 +94,7 @@ fn a_printed_report_has_every_verdict_and_ratio() {
             row.ci_low.is_none_or(|low| low <= 1.0) && row.ci_high.is_none_or(|high| high >= 1.0)
         };
         let word = |row: &pollux_lab::record::ResultRow| match row.verdict {
-            Verdict::Inconclusive if holds_1(row) => "inconclusive",
+            Verdict::Inconclusive if holds_1(row) => "undecided",
             Verdict::Inconclusive => "unconfirmed",
             Verdict::Equivalent => "equivalent",
             _ => "",

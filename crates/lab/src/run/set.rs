@@ -257,12 +257,14 @@ impl Runner<'_> {
         if wave > 0 {
             length.units = self.units(arms, wave, &length, point);
         }
-        while !is_shared {
-            length.unsettled = self.unsettled(arms, &length);
-            if length.unsettled.is_empty() || length.lead_in >= turn * LEAD_IN_MAX {
-                break;
-            }
+        // The callers of what is shared are threads that every turn starts anew.
+        if is_shared {
+            return length;
+        }
+        length.unsettled = self.unsettled(arms, &length);
+        while !length.unsettled.is_empty() && length.lead_in < turn * LEAD_IN_MAX {
             length.lead_in *= 2;
+            length.unsettled = self.unsettled(arms, &length);
         }
         length
     }
