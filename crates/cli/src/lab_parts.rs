@@ -22,6 +22,9 @@ use crate::output::{self, Failure};
 /// Longest run description that `measure` reads.
 const SPEC_BYTES_MAX: u64 = 1 << 20;
 
+/// The one that words of the manager of a pool follow.
+const HERD_SERVER: &str = "herd-server";
+
 /// A part of a run.
 type Part = fn() -> Result<ExitCode, Failure>;
 
@@ -33,12 +36,17 @@ const PARTS: &[(&str, Part)] = &[
     ("herd-worker", herd_worker),
     ("herd-callers", herd_callers),
     ("herd-pool", herd_pool),
+    (HERD_SERVER, herd_server),
 ];
 
 /// The part of a run that these words of the command line name, if they do.
 pub(crate) fn named(words: impl Iterator<Item = OsString>) -> Option<Part> {
     let words: Vec<OsString> = words.take(3).collect();
-    let [lab, name] = &words[..] else { return None };
+    let (lab, name) = match &words[..] {
+        [lab, name] => (lab, name),
+        [lab, name, _] if name == HERD_SERVER => (lab, name),
+        _ => return None,
+    };
     let part = PARTS.iter().find(|(part, _)| lab == "lab" && name == part)?;
     Some(part.1)
 }
@@ -79,8 +87,8 @@ fn herd_pool() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A worker of that pool, which its manager starts under another name.
-pub(crate) fn herd_server() -> Result<ExitCode, Failure> {
+/// A worker of that pool; what its manager says to it follows.
+fn herd_server() -> Result<ExitCode, Failure> {
     prepare()?;
     bank::run().map_err(|error| Failure::failed(in_words(&error)))?;
     Ok(ExitCode::SUCCESS)

@@ -4,8 +4,6 @@
 //! the outcome becomes an exit code.
 #![forbid(unsafe_code)]
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -28,11 +26,8 @@ use args::{Cli, Command};
 use pollux_command::{help, output, pages};
 
 fn main() -> ExitCode {
-    let ran = match started_as().as_deref().and_then(OsStr::to_str) {
-        Some(pollux_lab::experiments::herd::bank::PROGRAM) => lab_parts::herd_server(),
-        _ => lab_parts::named(std::env::args_os().skip(1))
-            .map_or_else(handed_over_or_run, |run| run()),
-    };
+    let part = lab_parts::named(std::env::args_os().skip(1));
+    let ran = part.map_or_else(handed_over_or_run, |run| run());
     match ran {
         Ok(code) => code,
         Err(failure) => {
@@ -69,10 +64,4 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
         Command::Completions { shell } => pages::completions(shell, args::command(), "pollux"),
         Command::Man { folder } => pages::man(&folder, args::command(), texts::of),
     }
-}
-
-/// The name that this program was started under: the manager of a pool has others for it.
-fn started_as() -> Option<OsString> {
-    let path = std::env::args_os().next()?;
-    Path::new(&path).file_name().map(OsStr::to_owned)
 }

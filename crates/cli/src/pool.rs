@@ -4,12 +4,11 @@
 //! That program takes the place of this process, so its exit code and the signals that it gets are
 //! its own. It is looked for beside this program's file first, then in PATH.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::{Access, access};
+use pollux_doctor::host::programs::{find_beside, own_folder};
 
 use crate::output::Failure;
 
@@ -25,7 +24,7 @@ pub(crate) fn hand_over(words: &[OsString]) -> Option<Failure> {
         "fld" => words,
         _ => return None,
     };
-    let program = found()?;
+    let program = find_beside(PROGRAM)?;
     let error = Command::new(&program).args(words).exec();
     Some(Failure::failed(format!("{} could not be run: {error}", program.display())))
 }
@@ -33,30 +32,12 @@ pub(crate) fn hand_over(words: &[OsString]) -> Option<Failure> {
 /// What is said where the program is needed and missing.
 pub(crate) fn missing() -> Failure {
     let own = own_folder().map_or_else(
-        || "this program".to_owned(),
-        |folder| folder.join("pollux").display().to_string(),
+        || "beside this program".to_owned(),
+        |folder| format!("in {}, where this program is,", folder.display()),
     );
     Failure::failed(format!(
-        "{PROGRAM}, the program of `pollux pool` and `pollux fld`, was found neither beside {own} nor in \
+        "{PROGRAM}, the program of `pollux pool` and `pollux fld`, was found neither {own} nor in \
          PATH; in the sources of pollux, build it with `cargo build --release -p {PROGRAM}`, or install \
          both with `cargo xtask install --prefix DIR`"
     ))
-}
-
-fn found() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&path);
-    let folders = own_folder().into_iter().chain(in_path);
-    // An empty folder in PATH is the current one.
-    folders.map(|folder| folder.join(OsStr::new(PROGRAM))).find(|file| is_executable(file))
-}
-
-/// The folder of this program's file, whatever links led to it.
-fn own_folder() -> Option<PathBuf> {
-    let own = std::env::current_exe().and_then(std::fs::canonicalize).ok()?;
-    own.parent().map(Path::to_owned)
-}
-
-fn is_executable(file: &Path) -> bool {
-    file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }

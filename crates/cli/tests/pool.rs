@@ -93,7 +93,7 @@ fn where_the_program_is_missing_help_is_given_and_orders_are_refused_with_a_reme
     for words in [&["pool", "ps"][..], &["fld", "bank.fd"]] {
         let output = installed.run(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}");
-        let own = installed.path("bin/pollux").display().to_string();
+        let own = format!("in {},", installed.path("bin").display());
         for part in [&*own, "PATH", "cargo build --release -p pollux-pool", "cargo xtask install"] {
             assert!(said(&output).contains(part), "{words:?}: no {part} in {}", said(&output));
         }
@@ -107,4 +107,20 @@ fn where_the_program_is_missing_help_is_given_and_orders_are_refused_with_a_reme
     // A file that cannot be run is passed over.
     std::fs::write(installed.path("bin/pollux-pool"), "no program").expect("a file");
     assert!(said(&installed.run(&["pool", "ps"])).contains("was found neither"));
+}
+
+#[test]
+fn the_lab_leaves_out_the_pool_with_the_reason_where_its_program_is_missing() {
+    let installed = Installed::new();
+    let words = ["lab", "plan", "herd", "--source", "queue", "--arm", "exclusive,pool", "--json"];
+    let plan = |installed: &Installed| {
+        let output = installed.run(&words);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let reason = "pollux-pool was found neither beside pollux nor in PATH";
+    let without = plan(&installed);
+    assert!(without.contains(reason), "{without}");
+    installed.script("path/pollux-pool", "exit 1");
+    assert!(!plan(&installed).contains(reason));
 }

@@ -32,7 +32,7 @@ use pollux_pool_flags::{PoolCommand, notes_of};
 use pollux_xatmi::control::{AskError, Control};
 use pollux_xatmi::environment::Environment;
 
-/// A service pool after the XATMI specification.
+/// Run a pool of service processes behind POSIX message queues (XATMI)
 #[derive(Debug, Parser)]
 #[command(name = "pollux-pool", bin_name = "pollux pool", version, long_version = long_version())]
 #[command(subcommand_required = true, arg_required_else_help = true)]

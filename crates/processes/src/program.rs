@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +34,7 @@ const LINE_BYTES_MAX: u64 = 4096;
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
 /// A running process.
+#[derive(Debug)]
 pub struct Program {
     name: String,
     child: Child,
@@ -103,6 +104,11 @@ impl Program {
     /// What stands for it in messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How it ended; none while it runs.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
     /// How it ended, in words; only of one that has.

@@ -17,6 +17,21 @@ pub fn find(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|program| is_program(program))
 }
 
+/// A program of pollux: beside the file of this one, whatever links led to it, else in PATH.
+#[must_use]
+pub fn find_beside(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = own_folder().into_iter().chain(std::env::split_paths(&path));
+    folders.map(|folder| folder.join(name)).find(|program| is_program(program))
+}
+
+/// The folder of this program's file.
+#[must_use]
+pub fn own_folder() -> Option<PathBuf> {
+    let own = std::env::current_exe().and_then(std::fs::canonicalize).ok()?;
+    own.parent().map(Path::to_owned)
+}
+
 /// What to say where `name` is not installed.
 #[must_use]
 pub fn missing(name: &str, package: &str) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The bank of the test of 2015 on a service pool: its server, and one of its customers.
 //!
-//! The manager of a pool starts the server as [`PROGRAM`], a link to `pollux`, which calls [`run`];
+//! The manager of a pool starts the server as [`PROGRAM`], a script that runs `pollux lab
+//! herd-server`, which calls [`run`];
 //! `callers` has a customer for each thread. A call is a typed buffer each way, like that of the
 //! original: a number of an account and a currency; what may be spent beside them. Accounts are not
 //! kept: the balance follows from the number, so that every answer can be checked.
@@ -36,7 +37,8 @@ pub fn run() -> Result<(), Error> {
     let offer = |_: &[std::ffi::OsString]| {
         registry.advertise(SERVICE, "balance", balance).map_err(|error| error.to_string())
     };
-    worker.run(std::env::args_os(), offer, || {}).map(drop)
+    // `pollux lab herd-server`, of which the last is the program as the manager knows it.
+    worker.run(std::env::args_os().skip(2), offer, || {}).map(drop)
 }
 
 /// The service function.

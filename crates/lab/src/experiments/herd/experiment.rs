@@ -24,9 +24,9 @@ use crate::record::Interval;
 pub(crate) struct Herd;
 
 /// The service pool of pollux, whose workers wait with EPOLLEXCLUSIVE.
-const POOL: Peer = Peer::of_pollux("pool");
+const POOL: Peer = Peer { name: "pool", missing: super::pool::missing };
 /// The same by one switch with plain epoll.
-const POOL_EPOLL: Peer = Peer::of_pollux("pool-epoll");
+const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: super::pool::missing };
 
 /// How the workers of a pool are woken, where the arm is one.
 pub(super) fn wake(arm: &ArmKind) -> Option<Wake> {

@@ -1,35 +1,44 @@
 //! The service pool of pollux as a system under test: the same herd on the same kind of queue, with
 //! everything that a pool adds to it.
 //!
-//! The measuring process starts a manager, `pollux lab herd-pool`, which calls [`run`]; that one
+//! The pool is that of the command: the measuring process starts `pollux lab herd-pool`, which calls
+//! [`run`] and becomes `pollux-pool`, so that it is told when the measuring process ends. That one
 //! starts the workers (`bank`), and the callers of [`super::callers`] call them as clients do. How
 //! workers wait is the pool's own switch. Names begin with the number of the measuring process, and
 //! files are in a folder of the run's own, which is removed; the manager ends when the measuring
 //! process does, and takes all workers and queues along.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::environment::Environment;
-use pollux_xatmi::pool::{Log, Pool, PoolOptions};
 use pollux_xatmi::queue::Prefix;
 use pollux_xatmi::worker::Wake;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use pollux_processes::Desk;
+use pollux_processes::{Desk, Program};
 
 use super::bank::PROGRAM;
 use super::callers::{Calls, Orders as CallerOrders, PATIENCE};
 use super::crew;
 use super::{Calling, Source, Window, check_sum, shares};
 use crate::error::{MeasureError, in_words};
+use crate::host::programs;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
 
+/// The pool's command.
+const POOL_PROGRAM: &str = "pollux-pool";
+/// What it says when it can be asked.
+const OPEN: &str = "open";
 /// Longest silence of a manager: it tells how far it is whenever a worker is up.
 const SILENCE: Duration = Duration::from_secs(20);
 /// How long it may take to end with all workers; 250 take a fraction of a second.
@@ -41,25 +50,18 @@ const CONFIG: &str = "pool.xml";
 /// The manager's log there.
 const LOG: &str = "pool.log";
 
-/// What a manager is told.
+/// What becomes the manager.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Orders {
-    /// The folder of the run, with the configuration in it.
-    folder: PathBuf,
-    /// What the names of its queues begin with.
-    prefix: String,
-    /// Whether a message wakes all workers.
-    wakes_all: bool,
+    program: PathBuf,
+    arguments: Vec<OsString>,
 }
 
-/// What it says.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Word {
-    /// It can be asked.
-    Open,
-    /// There will be no pool.
-    Failed(String),
+/// Why there can be no pool here, if so.
+pub(super) fn missing() -> Option<String> {
+    let reason = "pollux-pool was found neither beside pollux nor in PATH (in the sources: cargo build \
+                  --release -p pollux-pool)";
+    programs::find_beside(POOL_PROGRAM).is_none().then(|| reason.to_owned())
 }
 
 /// Starts the pool and its callers.
@@ -133,8 +135,7 @@ pub(super) fn calls_between(before: &Rows, after: &Rows) -> Result<Vec<u64>, Mea
 /// The manager of the run's pool, with everything that belongs to it.
 #[derive(Debug)]
 pub(super) struct Manager {
-    desk: Desk,
-    child: Child,
+    program: Program,
     prefix: Prefix,
     workers: usize,
     folder: Folder,
@@ -148,29 +149,26 @@ impl Manager {
         wake: Wake,
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, MeasureError> {
+        let program = programs::find_beside(POOL_PROGRAM);
+        let program = program.ok_or_else(|| failed(&missing().unwrap_or_default()))?;
         let prefix = prefix(&format!("/pollux-herd-{}", std::process::id()))?;
         let folder = Folder::make(&spec.scratch, workers)?;
+        let (config, log) = (folder.path.join(CONFIG), folder.path.join(LOG));
+        let words = ["start", "--detached", "--wake", wake.name()].map(OsString::from);
+        let files = ["--config".into(), config.into(), "--log".into(), log.into()];
+        let orders = Orders { program, arguments: words.into_iter().chain(files).collect() };
         let (desk, theirs) = Desk::pair()?;
         let setup = |cause| MeasureError::Setup { what: "the manager of a pool".to_owned(), cause };
         let mut command = crew::command("herd-pool", &theirs).map_err(setup)?;
         // A pool is set up by its environment, and whoever measures may have one of his own.
-        command.env_clear().env("PATH", &folder.path);
-        let child = command.spawn().map_err(setup)?;
-        // What is left of their end is the manager's, so that the desk ends with it.
-        drop((command, theirs));
-        let manager = Self { desk, child, prefix, workers, folder };
-        manager.open(wake, is_interrupted)?;
+        command.env_clear().env("PATH", &folder.path).env("NDRX_QPREFIX", prefix.to_string());
+        command.env("NDRX_TOUT", PATIENCE.as_secs().to_string());
+        let program = Program::start_hearing_all("the pool", command)?;
+        let mut manager = Self { program, prefix, workers, folder };
+        desk.send(&orders, &[])?;
+        manager.program.says_within(OPEN, SILENCE, is_interrupted)?;
+        manager.ask(&Request::Settle, |_| {})?;
         Ok(manager)
-    }
-
-    fn open(&self, wake: Wake, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
-        let (folder, prefix) = (self.folder.path.clone(), self.prefix.to_string());
-        self.desk.send(&Orders { folder, prefix, wakes_all: wake == Wake::All }, &[])?;
-        match self.desk.receive_within(SILENCE, is_interrupted)? {
-            Some(Word::Open) => self.ask(&Request::Settle, |_| {}),
-            Some(Word::Failed(what)) => Err(failed(&what)),
-            None => Err(failed(&format!("it did not open; {}", self.folder.last_words()))),
-        }
     }
 
     fn ask(&self, request: &Request, each: impl FnMut(Answer)) -> Result<(), MeasureError> {
@@ -197,26 +195,18 @@ impl Manager {
 
     /// Ends the pool; one that does not end well is an error.
     pub(super) fn end(mut self) -> Result<(), MeasureError> {
-        let ended = self.told_to_end();
-        let status = ended.map_err(|cause| MeasureError::Io { call: "waitpid", cause })?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(failed(&format!("{status}; {}", self.folder.last_words()))),
+        self.told_to_end()?;
+        match self.program.status() {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(failed(&format!("{status}; {}", self.folder.last_words()))),
+            None => Err(failed("it did not end")),
         }
     }
 
-    fn told_to_end(&mut self) -> std::io::Result<ExitStatus> {
-        if let Some(status) = self.child.try_wait()? {
-            return Ok(status);
-        }
-        let start = Instant::now();
-        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
-        // It says nothing any more: what comes is the end of the desk, or that of our patience.
-        let _ = self.desk.receive_within::<Word>(END_PATIENCE, &|| false);
-        if start.elapsed() >= END_PATIENCE {
-            self.child.kill()?;
-        }
-        self.child.wait()
+    /// Its workers and queues are gone when it has ended, for which it may take its time.
+    fn told_to_end(&mut self) -> Result<bool, MeasureError> {
+        self.program.signal(Signal::TERM);
+        Ok(self.program.ends_within(END_PATIENCE, &|| false)?)
     }
 }
 
@@ -241,7 +231,9 @@ impl Folder {
         let folder = Self { path };
         std::fs::write(folder.path.join(CONFIG), config(workers)).map_err(failed)?;
         let own = std::env::current_exe().map_err(failed)?;
-        std::os::unix::fs::symlink(own, folder.path.join(PROGRAM)).map_err(failed)?;
+        let server = folder.path.join(PROGRAM);
+        std::fs::write(&server, script(&own)).map_err(failed)?;
+        std::fs::set_permissions(&server, PermissionsExt::from_mode(0o700)).map_err(failed)?;
         Ok(folder)
     }
 
@@ -269,31 +261,23 @@ fn config(workers: usize) -> String {
     )
 }
 
-/// Manages a pool until SIGTERM.
+/// The server's program: a part of this one.
+fn script(own: &Path) -> Vec<u8> {
+    // A quote in the path ends the quoted text, stands for itself, and begins it again.
+    let quoted = own.as_os_str().as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>();
+    let quoted = quoted.join(&b"'\\''"[..]);
+    [b"#!/bin/sh\nexec '", &quoted[..], b"' lab herd-server \"$@\"\n"].concat()
+}
+
+/// Becomes the manager of a pool, in the process that the measuring one has started.
 ///
 /// # Errors
-/// [`MeasureError`] when it can't be told what went wrong, or the pool did not end well.
+/// [`MeasureError`] when it can't be told what, or the program can't be run.
 pub fn run() -> Result<(), MeasureError> {
     let desk = Desk::on_stdin()?;
     let Some((orders, _)) = desk.receive::<Orders>()? else { return Ok(()) };
-    let pool = match opened(&orders) {
-        Ok(pool) => pool,
-        Err(error) => return Ok(desk.send(&Word::Failed(in_words(&error)), &[])?),
-    };
-    desk.send(&Word::Open, &[])?;
-    pool.run().map_err(|error| failed(&in_words(&error)))
-}
-
-fn opened(orders: &Orders) -> Result<Pool, MeasureError> {
-    let log = Log::append_to(&orders.folder.join(LOG));
-    let log = log.map_err(|cause| MeasureError::Setup { what: "the log".to_owned(), cause })?;
-    let options = PoolOptions {
-        config: orders.folder.join(CONFIG),
-        environment: environment(&orders.prefix)?,
-        wake: if orders.wakes_all { Wake::All } else { Wake::One },
-        metrics: None,
-    };
-    Pool::open(options, log).map_err(|error| failed(&in_words(&error)))
+    let cause = Command::new(&orders.program).args(&orders.arguments).exec();
+    Err(MeasureError::Setup { what: orders.program.display().to_string(), cause })
 }
 
 /// The settings of the run's pool, for its manager and its clients.
@@ -326,6 +310,12 @@ mod tests {
         let error = calls_between(&before, &replaced).expect_err("another process");
         assert!(error.to_string().contains("worker 2 was replaced"), "{error}");
         assert!(calls_between(&before, &Rows::new()).is_err());
+    }
+
+    #[test]
+    fn the_server_is_started_whatever_its_folder_is_called() {
+        let script = String::from_utf8(script(Path::new("/it's a/pollux"))).expect("text");
+        assert_eq!(script, "#!/bin/sh\nexec '/it'\\''s a/pollux' lab herd-server \"$@\"\n");
     }
 
     #[test]
