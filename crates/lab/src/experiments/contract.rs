@@ -13,7 +13,7 @@ use pollux_doctor::room::FDS_SPARE;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::Generator;
+use super::{Generator, Section};
 use crate::arm::{Arm, ArmKind, Peer, Wait};
 use crate::axis::{Axes, Axis, Value};
 use crate::error::MeasureError;
@@ -122,6 +122,11 @@ pub trait Experiment: Sync {
 
     /// What whole runs measure at a point; `rates` where a job asks for rates.
     fn metric(&self, axes: &Axes, rates: bool) -> Metric;
+
+    /// What it shows of its runs in a report, beside results and reasons.
+    fn section(&self) -> Option<&'static Section> {
+        None
+    }
 
     /// Sets up an arm, asleep, to take turns.
     ///

@@ -10,11 +10,13 @@ pub(crate) mod http;
 mod pipes;
 mod poller;
 mod proxy;
+mod section;
 mod streams;
 
 pub use contract::{Cost, Curve, Experiment, Metric, Needs};
 pub use http::Generator;
 pub(crate) use http::{missing_generator, running_fault};
+pub use section::{Section, Topic};
 
 use crate::arm::Peer;
 use crate::axis::Axis;
@@ -63,6 +65,17 @@ pub fn peers() -> Vec<Peer> {
         }
     }
     peers
+}
+
+/// The sections of reports that experiments bring, each once.
+pub(crate) fn sections() -> Vec<&'static Section> {
+    let mut sections: Vec<&Section> = Vec::new();
+    for section in ALL.iter().filter_map(|experiment| experiment.section()) {
+        if sections.iter().all(|known| known.id != section.id) {
+            sections.push(section);
+        }
+    }
+    sections
 }
 
 /// Their names.

@@ -4,7 +4,7 @@
 
 use pollux_report::markup::escape;
 
-use super::section::{head, herd, machine, results, runs, seed, server, times, why};
+use super::section::{head, machine, own, results, runs, seed, times, why};
 use super::view::{Arms, Comparison};
 use super::words;
 use crate::record::Record;
@@ -24,9 +24,8 @@ pub fn html(record: &Record) -> String {
         contents(record, &comparisons),
         results::results(record, &comparisons, &arms),
         seed::seed(record),
-        server::server(record, &arms),
+        own::html(record, &arms),
         times::times(record, &arms),
-        herd::herd(record, &arms),
         why::why(record, &arms),
         runs::runs(record, &arms),
         machine::sources(record),
@@ -52,9 +51,8 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
         (format!("result-{index}"), name)
     });
     let mut fixed = vec![("seed", "beside the seed", seed::has_seed(record))];
-    fixed.push(("server", "server and load", server::has_load(record)));
+    fixed.extend(own::there(record).into_iter().map(|section| (section.id, section.title, true)));
     fixed.push(("times", "inside the server", times::has_times(record)));
-    fixed.push(("herd", "workers and calls", herd::has_workers(record)));
     fixed.push(("why", "why", !record.why.is_empty() || !record.counting.is_empty()));
     fixed.push(("runs", "every run", !record.runs.is_empty()));
     fixed.push(("unread", "could not be read", true));

@@ -9,7 +9,7 @@ use pollux_report::markdown::escape;
 use pollux_report::markup::capital;
 use pollux_report::{Cell, Table};
 
-use super::section::{herd, results::matrix, seed, times};
+use super::section::{own, results::matrix, seed, times};
 use super::view::{self, Arms, Comparison};
 use super::words;
 use crate::published;
@@ -35,8 +35,7 @@ pub fn markdown(record: &Record) -> String {
             panels => matrix(record, &comparison, &panels, panels[0].axis).markdown(),
         };
     }
-    let herds = herd::tables(record, &Arms::of(record)).into_iter();
-    for (heading, about, table) in herds.collect::<Vec<_>>() {
+    for (heading, about, table) in own::tables(record, &Arms::of(record)) {
         let _ = writeln!(out, "### {}\n\n{}\n", escape(&heading), escape(about));
         out += &table.markdown();
     }

@@ -9,11 +9,13 @@ use pollux_engine::Driver;
 use pollux_xatmi::worker::Wake;
 use strum::VariantNames as _;
 
+use super::section::SECTION;
 use super::source::needed_bytes;
 use super::{Crewed, Source};
 use crate::arm::{ArmKind, Peer, RAW_C, Wait};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
+use crate::experiments::Section;
 use crate::experiments::contract::{
     Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started,
 };
@@ -155,6 +157,10 @@ impl Experiment for Herd {
 
     fn metric(&self, _: &Axes, _: bool) -> Metric {
         Metric::rate("calls per second", "calls/s")
+    }
+
+    fn section(&self) -> Option<&'static Section> {
+        Some(&SECTION)
     }
 
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {

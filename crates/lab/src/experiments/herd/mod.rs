@@ -37,6 +37,7 @@ mod message;
 pub mod pool;
 mod raw;
 mod requests;
+mod section;
 mod source;
 mod subject;
 mod waiting;

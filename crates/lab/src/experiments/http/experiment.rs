@@ -8,14 +8,14 @@ use pollux_engine::Driver;
 
 use strum::VariantNames as _;
 
-use super::{Generator, PLACES, Role, Served};
+use super::{Generator, PLACES, Role, SECTION, Served};
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
-use crate::experiments::PROCESSES;
 use crate::experiments::contract::{
     Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started, TCP_COST,
 };
+use crate::experiments::{PROCESSES, Section};
 use crate::host::programs;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
@@ -235,6 +235,10 @@ impl Experiment for Http {
             true => Metric::rate("requests per second", "requests/s"),
             false => self.cost().metric,
         }
+    }
+
+    fn section(&self) -> Option<&'static Section> {
+        Some(&SECTION)
     }
 
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {

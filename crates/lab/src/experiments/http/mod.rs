@@ -25,6 +25,7 @@ mod generator;
 mod generators;
 mod load;
 mod own;
+mod section;
 mod server;
 mod start;
 mod subject;
@@ -39,6 +40,7 @@ pub use generators::Generator;
 use foreign::PLACES;
 pub(crate) use foreign::{PLACES_OF_PROXY, running_fault};
 pub(crate) use generator::missing as missing_generator;
+pub(crate) use section::SECTION;
 pub(crate) use subject::Served;
 
 use crowd::DeadCrowd;

@@ -9,11 +9,13 @@ use pollux_doctor::Concern;
 use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 
+use super::Section;
 use super::contract::{
     Cost, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, TCP_COST,
 };
 use super::http::{
     self, CONNECTIONS, Generator, HAPROXY, KEEPALIVE, NGINX, PLACES_OF_PROXY, REPLY_BYTES, Role,
+    SECTION,
 };
 use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind, Value};
@@ -106,6 +108,10 @@ impl Experiment for Proxy {
             true => Metric::rate("requests per second", "requests/s"),
             false => self.cost().metric,
         }
+    }
+
+    fn section(&self) -> Option<&'static Section> {
+        Some(&SECTION)
     }
 
     fn start<'a>(

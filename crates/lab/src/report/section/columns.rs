@@ -1,75 +1,13 @@
 //! Medians over the timing runs: a group for each point, a row for each arm, a column for each figure.
 //!
-//! `herd` and `server` say which columns; page and CI summary have the same tables.
+//! An experiment says which columns; page and CI summary have the same tables.
 
 use pollux_report::number::NA;
 use pollux_report::{Cell, Table};
 
+use crate::experiments::Topic;
 use crate::record::{Measurement, Place, Record};
 use crate::report::view::{Arms, grouped, in_order};
-use crate::stats::median;
-
-/// A column of figures.
-pub(super) struct Column {
-    heading: &'static str,
-    /// What is read of a run.
-    read: Read,
-    show: fn(f64) -> String,
-    /// Why a run may be without.
-    lacking: &'static str,
-}
-
-/// What a column reads of a run.
-enum Read {
-    /// The figure of this name.
-    Figure(&'static str),
-    /// What this makes of it.
-    Of(fn(&Measurement) -> Option<f64>),
-}
-
-const UNREAD: &str = "could not be read in these runs";
-
-impl Column {
-    /// The figure called `name`.
-    pub(super) const fn figure(
-        heading: &'static str,
-        name: &'static str,
-        show: fn(f64) -> String,
-    ) -> Self {
-        Self { heading, read: Read::Figure(name), show, lacking: UNREAD }
-    }
-
-    /// What `read` makes of a run.
-    pub(super) const fn of(
-        heading: &'static str,
-        read: fn(&Measurement) -> Option<f64>,
-        show: fn(f64) -> String,
-    ) -> Self {
-        Self { heading, read: Read::Of(read), show, lacking: UNREAD }
-    }
-
-    /// The same with why a run may be without.
-    pub(super) const fn lacking(self, lacking: &'static str) -> Self {
-        Self { lacking, ..self }
-    }
-
-    fn median(&self, runs: &[&Measurement]) -> Option<f64> {
-        let of_run = |run: &&Measurement| match self.read {
-            Read::Figure(name) => run.figures.get(name).copied(),
-            Read::Of(read) => read(run),
-        };
-        median(&runs.iter().filter_map(of_run).collect::<Vec<f64>>())
-    }
-}
-
-/// A table of columns.
-pub(super) struct Topic {
-    /// What it is about.
-    pub(super) heading: &'static str,
-    /// How it is to be read.
-    pub(super) about: &'static str,
-    pub(super) columns: &'static [Column],
-}
 
 /// A timing run that went to its end, with where it was.
 pub(super) type Timed<'a> = (Place<'a>, &'a Measurement);
@@ -95,39 +33,37 @@ pub(super) fn points<'a>(runs: &[Timed<'a>]) -> Vec<&'a str> {
     in_order(runs.iter().map(|(place, _)| place[1]))
 }
 
-impl Topic {
-    /// The table of some points; an arm without any of its figures is not in it, and there is none
-    /// without arms.
-    pub(super) fn table(
-        &self,
-        runs: &[Timed<'_>],
-        points: &[&str],
-        arms: &Arms<'_>,
-    ) -> Option<Table> {
-        let headings = self.columns.iter().map(|column| format!("#{}", column.heading));
-        let mut table = Table::new(std::iter::once("arm".to_owned()).chain(headings));
-        for point in points {
-            let here = || runs.iter().filter(|(place, _)| place[1] == *point);
-            // Runs stand in random order; tables show arms in that of the plan.
-            let rows = arms.sorted(here().map(|(place, _)| place[2])).into_iter().map(|arm| {
-                let runs = here().filter(|(place, _)| place[2] == arm);
-                let runs: Vec<&Measurement> = runs.map(|(_, run)| *run).collect();
-                (arm, self.columns.iter().map(|column| column.median(&runs)).collect())
-            });
-            let has_one =
-                |(_, values): &(&str, Vec<Option<f64>>)| values.iter().any(Option::is_some);
-            let mut rows = rows.filter(has_one).peekable();
-            if rows.peek().is_some() {
-                table.group(point);
-            }
-            for (arm, values) in rows {
-                let cells =
-                    self.columns.iter().zip(values).map(|(column, value)| {
-                        Cell::number_or(value, column.show, NA, column.lacking)
-                    });
-                table.row(std::iter::once(Cell::text(arm)).chain(cells).collect::<Vec<_>>());
-            }
+/// The table of some points; an arm without any of its figures is not in it, and there is none
+/// without arms.
+pub(super) fn table(
+    topic: &Topic,
+    runs: &[Timed<'_>],
+    points: &[&str],
+    arms: &Arms<'_>,
+) -> Option<Table> {
+    let headings = topic.columns.iter().map(|column| format!("#{}", column.heading));
+    let mut table = Table::new(std::iter::once("arm".to_owned()).chain(headings));
+    for point in points {
+        let here = || runs.iter().filter(|(place, _)| place[1] == *point);
+        // Runs stand in random order; tables show arms in that of the plan.
+        let rows = arms.sorted(here().map(|(place, _)| place[2])).into_iter().map(|arm| {
+            let runs = here().filter(|(place, _)| place[2] == arm);
+            let runs: Vec<&Measurement> = runs.map(|(_, run)| *run).collect();
+            (arm, topic.columns.iter().map(|column| column.median(&runs)).collect())
+        });
+        let has_one = |(_, values): &(&str, Vec<Option<f64>>)| values.iter().any(Option::is_some);
+        let mut rows = rows.filter(has_one).peekable();
+        if rows.peek().is_some() {
+            table.group(point);
         }
-        (!table.is_empty()).then_some(table)
+        for (arm, values) in rows {
+            let cells = topic
+                .columns
+                .iter()
+                .zip(values)
+                .map(|(column, value)| Cell::number_or(value, column.show, NA, column.lacking));
+            table.row(std::iter::once(Cell::text(arm)).chain(cells).collect::<Vec<_>>());
+        }
     }
+    (!table.is_empty()).then_some(table)
 }

@@ -5,12 +5,12 @@
 
 pub(super) mod columns;
 pub(super) mod head;
-pub(super) mod herd;
 pub(super) mod machine;
+pub(super) mod own;
+pub(super) mod perf;
 pub(super) mod results;
 pub(super) mod runs;
 pub(super) mod seed;
-pub(super) mod server;
 pub(super) mod times;
 pub(super) mod why;
 
