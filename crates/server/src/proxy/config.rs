@@ -50,7 +50,9 @@ impl Forwarding {
                 "what the proxy knows stands behind what clients say: for proxies of your own"
             }
             Self::Replace => "the proxy writes them; what clients say is dropped",
-            Self::Keep => "what clients say goes on, and nothing else: for proxies of your own",
+            Self::Keep => {
+                "the client's fields are passed on unchanged, and nothing is added: for proxies of your own"
+            }
             Self::Remove => "what clients say is dropped, and nothing is written",
         }
     }

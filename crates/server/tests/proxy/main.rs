@@ -6,6 +6,7 @@
 //! | `stage` | starts proxies, scripted backends and clients |
 //! | `heads` | what is written anew: a table of requests and answers, byte for byte |
 //! | `faults` | hostile clients and hostile backends: a table of what the client gets |
+//! | `troubles` | backends in trouble: a table of what the client gets, which is in the documentation too |
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
 //! | `announced` | the PROXY protocol, from clients and to backends |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it |
@@ -38,3 +39,4 @@ mod stage;
 mod status;
 mod streams;
 mod takeovers;
+mod troubles;

@@ -1,0 +1,308 @@
+//! Backends in trouble: one table of what they do, what the client gets, and what the log says. The same
+//! table stands in `docs/proxy.md`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use pollux_server::config::{LogFormat, LogTarget};
+use pollux_server::proxy::{Fault, Party, ProxyConfig};
+use serde_json::Value;
+
+use crate::stage::{Backend, Client, nobody, on_every_driver};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
+const LONG_POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+/// The time that an answer, and each piece of it, has here.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+/// What a backend does on each connection, in this order; behind the last step it closes.
+#[derive(Clone, Copy)]
+enum Step {
+    Read,
+    Send(&'static str),
+    /// Waits, for less than the time that the answer has.
+    Pause,
+    /// Does nothing more until the proxy closes.
+    Hang,
+}
+
+use Step::{Hang, Pause, Read, Send};
+
+/// What the client gets for its last request.
+#[derive(Clone, Copy)]
+enum Gets {
+    /// A page of the proxy.
+    Page(u16),
+    /// The backend's answer, and all of its body.
+    Answer(u16, &'static str),
+    /// The beginning of an answer, and a cut; or a page where nothing had been passed on.
+    Cut(u16),
+}
+
+struct Trouble {
+    backend: &'static str,
+    /// None where nobody listens.
+    play: Option<&'static [Step]>,
+    requests: &'static [&'static str],
+    gets: Gets,
+    /// Without one the log says `ok`.
+    fault: Option<Fault>,
+    state: &'static str,
+    tries: u64,
+}
+
+const fn fails(
+    backend: &'static str,
+    play: &'static [Step],
+    gets: Gets,
+    fault: Fault,
+    state: &'static str,
+) -> Trouble {
+    let (play, fault) = (Some(play), Some(fault));
+    Trouble { backend, play, requests: &[GET], gets, fault, state, tries: 1 }
+}
+
+const fn answers(backend: &'static str, play: &'static [Step], gets: Gets) -> Trouble {
+    let play = Some(play);
+    Trouble { backend, play, requests: &[GET], gets, fault: None, state: "", tries: 1 }
+}
+
+const TROUBLES: &[Trouble] = &[
+    Trouble {
+        backend: "accepts no connection",
+        play: None,
+        requests: &[GET],
+        gets: Gets::Page(503),
+        fault: Some(Fault::ConnectFailed),
+        state: "connect",
+        tries: 1,
+    },
+    fails("closes a new connection", &[Read], Gets::Page(502), Fault::Closed, "wait"),
+    Trouble {
+        requests: &[GET, GET],
+        tries: 2,
+        ..answers(
+            "closes a kept connection when GET comes",
+            &[Read, Send(OK), Read],
+            Gets::Answer(200, "hi"),
+        )
+    },
+    Trouble {
+        requests: &[GET, POST],
+        ..fails(
+            "closes a kept connection when POST comes",
+            &[Read, Send(OK), Read],
+            Gets::Page(502),
+            Fault::Closed,
+            "wait",
+        )
+    },
+    fails(
+        "closes in the middle of a head",
+        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Le")],
+        Gets::Page(502),
+        Fault::Closed,
+        "wait",
+    ),
+    fails(
+        "answers in another protocol",
+        &[Read, Send("SSH-2.0-x\r\n"), Hang],
+        Gets::Page(502),
+        Fault::BadAnswer,
+        "wait",
+    ),
+    fails(
+        "names two lengths",
+        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi!"), Hang],
+        Gets::Page(502),
+        Fault::BadAnswer,
+        "wait",
+    ),
+    fails(
+        "upgrades without having been asked to",
+        &[
+            Read,
+            Send("HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nraw"),
+            Hang,
+        ],
+        Gets::Page(502),
+        Fault::BadAnswer,
+        "wait",
+    ),
+    fails(
+        "closes in the middle of a body",
+        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")],
+        Gets::Cut(502),
+        Fault::Cut,
+        "answer",
+    ),
+    fails(
+        "closes between chunks",
+        &[Read, Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")],
+        Gets::Cut(502),
+        Fault::Cut,
+        "answer",
+    ),
+    fails(
+        "breaks its chunks",
+        &[
+            Read,
+            Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
+            Pause,
+            Send("x\r\n0\r\n\r\n"),
+            Hang,
+        ],
+        Gets::Cut(502),
+        Fault::BadAnswer,
+        "answer",
+    ),
+    fails("says nothing in time", &[Read, Hang], Gets::Page(504), Fault::FirstByteTimeout, "wait"),
+    fails(
+        "stands still in the middle of a body",
+        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), Hang],
+        Gets::Cut(504),
+        Fault::BodyTimeout,
+        "answer",
+    ),
+    answers(
+        "is slow, with each piece in time",
+        &[
+            Read,
+            Pause,
+            Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"),
+            Pause,
+            Send("ab"),
+            Pause,
+            Send("cd"),
+            Hang,
+        ],
+        Gets::Answer(200, "abcd"),
+    ),
+    Trouble {
+        requests: &[LONG_POST],
+        ..answers(
+            "answers before the request is whole",
+            &[Read, Send("HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\nno"), Hang],
+            Gets::Answer(413, "no"),
+        )
+    },
+    answers(
+        "says more than its length",
+        &[Read, Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 Second\r\n\r\n")],
+        Gets::Answer(200, "hi"),
+    ),
+];
+
+fn play(steps: &[Step], client: &mut Client) {
+    for step in steps {
+        match step {
+            Read => {
+                if client.head().is_empty() {
+                    return;
+                }
+            }
+            Send(bytes) => client.try_send(bytes),
+            Pause => std::thread::sleep(TIMEOUT / 15),
+            Hang => drop(client.rest()),
+        }
+    }
+}
+
+impl Trouble {
+    fn check_client(&self, name: &str, client: &mut Client) {
+        let (last, before) = self.requests.split_last().expect("one");
+        for request in before {
+            client.send(request);
+            assert!(client.until("\r\n\r\nhi").ends_with("hi"), "{name}");
+        }
+        client.send(last);
+        let head = client.head();
+        let starts = |status: u16| head.starts_with(&format!("HTTP/1.1 {status} "));
+        match self.gets {
+            Gets::Page(status) => assert!(starts(status), "{name}: {head}"),
+            Gets::Answer(status, body) => {
+                assert!(starts(status), "{name}: {head}");
+                assert_eq!(client.bytes(body.len()), body.as_bytes(), "{name}");
+            }
+            Gets::Cut(status) if starts(status) => {}
+            Gets::Cut(_) => {
+                assert!(starts(200), "{name}: {head}");
+                let rest = client.rest();
+                assert!(!rest.ends_with("0\r\n\r\n") && rest.len() < 9, "{name}: {rest:?}");
+            }
+        }
+    }
+
+    fn check_log(&self, name: &str, line: &Value) {
+        let found = (&line["end"], line["state"].as_str().unwrap_or_default(), &line["tries"]);
+        let end = self.fault.map_or("ok", Fault::name);
+        assert_eq!(found, (&end.into(), self.state, &self.tries.into()), "{name}: {line}");
+    }
+
+    fn row(&self) -> String {
+        let gets = match self.gets {
+            Gets::Page(status) => status.to_string(),
+            Gets::Answer(status, _) => format!("the answer, {status}"),
+            Gets::Cut(status) => format!("a reset behind what came, or {status}"),
+        };
+        let party = match self.fault.map(Fault::party) {
+            None => "nobody's",
+            Some(Party::Upstream) => "the backend's",
+            Some(Party::Client) => "the client's",
+            Some(Party::Proxy) => "the proxy's",
+        };
+        let end = match self.fault {
+            None => "ok".to_owned(),
+            Some(fault) => format!("{}/{}", fault.name(), self.state),
+        };
+        let repeated = if self.tries > 1 { "yes" } else { "no" };
+        format!("| {} | {gets} | `{end}` | {party} | {repeated} |\n", self.backend)
+    }
+}
+
+#[test]
+fn what_a_client_gets_of_a_backend_in_trouble() {
+    for trouble in TROUBLES {
+        let backend =
+            trouble.play.map(|steps| Backend::start(move |_, mut it| play(steps, &mut it)));
+        let address = backend.as_ref().map_or_else(nobody, |backend| backend.address);
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
+        let set = |config: &mut ProxyConfig| {
+            // Of the driver before.
+            let _ = std::fs::remove_file(&log);
+            config.watching.access_log = Some(LogTarget::File(log.clone()));
+            config.watching.access_log_format = LogFormat::Json;
+            (config.limits.first_byte_timeout, config.limits.body_timeout) = (TIMEOUT, TIMEOUT);
+        };
+        on_every_driver(&[address], set, |driver, proxy| {
+            let name = format!("{driver}: the backend {}", trouble.backend);
+            trouble.check_client(&name, &mut proxy.client());
+            let lines = || std::fs::read_to_string(&log).unwrap_or_default();
+            let count = trouble.requests.len();
+            proxy.await_that("the line in the log", |_| lines().matches('\n').count() == count);
+            let line = lines().lines().last().expect("one").to_owned();
+            trouble.check_log(&name, &serde_json::from_str(&line).expect("JSON"));
+        });
+    }
+}
+
+#[test]
+fn the_table_of_troubles_in_the_documentation_is_this_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/proxy.md");
+    let page = std::fs::read_to_string(&path).expect("the page");
+    let mut table = String::from(
+        "| the backend | the client gets | end in the log | whose fault | repeated |\n|---|---|---|---|---|\n",
+    );
+    TROUBLES.iter().for_each(|trouble| table.write_str(&trouble.row()).expect("a String"));
+    let (before, rest) = page.split_once(BEGIN).expect("where it begins");
+    let (_, after) = rest.split_once(END).expect("where it ends");
+    let kept = format!("{before}{BEGIN}{table}{END}{after}");
+    pollux_settings::kept(&path, &kept).unwrap_or_else(|why| panic!("{why}"));
+}
+
+const BEGIN: &str = "<!-- troubles -->\n";
+const END: &str = "<!-- end of troubles -->\n";
