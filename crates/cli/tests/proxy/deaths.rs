@@ -1,11 +1,11 @@
 //! kill -9 of a worker, of the master, of a backend, under load.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::stage::{Backend, Client, Clients, Outcome, PATIENCE, Proxy, is_alive};
+use crate::stage::{Backend, Client, Clients, Outcome, PATIENCE, Proxy, Server, is_alive};
 
 const LOST: Outcome = Outcome::Lost;
 
@@ -30,6 +30,35 @@ fn a_killed_worker_costs_only_what_it_had_under_way() {
     // Of a killed worker at most the last second is not counted.
     let counted = proxy.metric("pollux_http_requests_total", "\"get\"");
     assert!(counted > 0 && counted <= right + 12, "{counted} of {right}");
+}
+
+#[test]
+fn a_killed_backend_costs_at_most_what_it_had_under_way() {
+    const CLIENTS: usize = 4;
+    const KILLS: usize = 3;
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (stays, mut dies) = (Server::start(any), Server::start(any));
+    let mut proxy =
+        Proxy::start(&[stays.address, dies.address], "threads = 2\ndown_time = \"20ms\"");
+    proxy.one_worker(&[]);
+    let clients = Clients::start(proxy.address, CLIENTS);
+    for _ in 0..KILLS {
+        clients.await_right(200);
+        dies.kill();
+        // All of these come from the other one.
+        clients.await_right(200);
+        dies = Server::start(dies.address);
+    }
+    let (right, failed) = clients.end();
+    // A request that was on a new connection was told of it; all others were repeated.
+    assert!(failed.len() <= CLIENTS * KILLS, "of {right}: {failed:?}");
+    assert!(failed.iter().all(|(outcome, _)| *outcome == Outcome::Refused), "{failed:?}");
+    proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
+    let asked = right + failed.len() as u64;
+    proxy.await_metric("pollux_http_requests_total", "\"get\"", asked);
+    proxy.await_metric("pollux_http_answers_total", "2xx", right);
+    proxy.signal(Signal::TERM);
+    assert!(proxy.ended().success());
 }
 
 #[test]

@@ -1,16 +1,26 @@
 //! New settings while requests are under way: none of them fails, and nothing is counted twice or lost.
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use rustix::process::Signal;
 
 use crate::stage::{Backend, Client, Clients, Outcome, Proxy, told};
 
+/// How many requests are asked for at least while settings are read anew.
+fn requests_min() -> u64 {
+    let given = std::env::var("POLLUX_PROXY_REQUESTS").ok();
+    given.map_or(0, |given| given.parse().expect("POLLUX_PROXY_REQUESTS is a number"))
+}
+
 #[test]
+#[expect(clippy::print_stdout, reason = "figures for those who ask for more requests")]
 fn no_request_fails_while_settings_are_read_anew_again_and_again() {
     let backend = Backend::start();
     let mut proxy = Proxy::start(&[backend.address], "threads = 2");
     let clients = Clients::start(proxy.address, 4);
     let mut workers = vec![proxy.one_worker(&[])];
-    for round in 0..6 {
+    let mut round = 0;
+    while round < 6 || clients.right.load(SeqCst) < requests_min() {
         clients.await_right(200);
         // With another number of threads each time.
         proxy.write_settings(&[backend.address], &format!("threads = {}", 1 + round % 3));
@@ -22,8 +32,10 @@ fn no_request_fails_while_settings_are_read_anew_again_and_again() {
         }
         clients.await_right(50);
         workers.push(proxy.one_worker(&workers));
+        round += 1;
     }
     let (right, failed) = clients.end();
+    println!("{right} requests and {round} reloads: {} failed", failed.len());
     assert!(right >= 1500, "{right}");
     assert!(failed.is_empty(), "of {right}: {failed:?}");
     // What the workers that have ended counted is on the page of the one that runs.

@@ -214,7 +214,39 @@ pub(crate) fn is_alive(id: Pid) -> bool {
     stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim().starts_with('Z')))
 }
 
-/// A backend that answers each request with its path.
+/// `pollux serve --echo`: a backend that can be killed.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// A backend at this address; with port 0 the kernel chooses.
+    pub(crate) fn start(at: SocketAddr) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["serve", "--echo", "--listen", &at.to_string()]);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("runs");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let line = lines.find_map(|line| line.ok().filter(|line| line.contains("http://")));
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address: address_in(&line.expect("where it listens")) }
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("ours");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A backend that answers each request with its path, when field and body name the same one.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
 }
@@ -236,7 +268,7 @@ fn answer(socket: &TcpStream) -> Option<()> {
     socket.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(socket);
     loop {
-        let mut path = String::new();
+        let (mut path, mut id, mut len) = (String::new(), String::new(), 0);
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line).ok()? == 0 {
@@ -245,12 +277,24 @@ fn answer(socket: &TcpStream) -> Option<()> {
             if path.is_empty() {
                 line.split(' ').nth(1)?.clone_into(&mut path);
             }
+            match line.trim_end().to_ascii_lowercase().split_once(": ") {
+                Some(("x-id", value)) => value.clone_into(&mut id),
+                Some(("content-length", value)) => len = value.parse().ok()?,
+                _ => {}
+            }
             if line == "\r\n" {
                 break;
             }
         }
-        let len = path.len();
-        write!(&*socket, "HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{path}").ok()?;
+        let mut body = vec![0; len];
+        reader.read_exact(&mut body).ok()?;
+        let is_one = body == path.as_bytes() && id == path;
+        let status = if is_one { "200 OK" } else { "400 Parts of two requests" };
+        let mut answer =
+            format!("HTTP/1.1 {status}\r\nX-Id: {id}\r\nContent-Length: {len}\r\n\r\n")
+                .into_bytes();
+        answer.extend_from_slice(&body);
+        (&*socket).write_all(&answer).ok()?;
     }
 }
 
@@ -339,7 +383,11 @@ impl Client {
                 Err(error) => return (Outcome::Lost, format!("connect: {error}")),
             },
         };
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        // Its id stands in the target, in a field and in the body.
+        let len = path.len();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nX-Id: {path}\r\nContent-Length: {len}\r\n\r\n{path}"
+        );
         if let Err(error) = socket.get_mut().write_all(request.as_bytes()) {
             return (Outcome::Lost, format!("{how}: send: {error}"));
         }
@@ -358,6 +406,9 @@ impl Client {
             let line = line.to_ascii_lowercase();
             if let Some(value) = line.strip_prefix("content-length: ") {
                 len = value.parse().expect("a number");
+            }
+            if let Some(id) = line.strip_prefix("x-id: ") {
+                assert_eq!(id, path, "the head of an answer to another request");
             }
             is_last |= line == "connection: close";
         }
