@@ -4,7 +4,7 @@ use pollux_settings::Given;
 
 use crate::arm::Arm;
 use crate::axis::Value;
-use crate::experiments::{Generator, known};
+use crate::experiments::{self, Generator, known};
 use crate::job::{builtin, find, list, read};
 use crate::plan::{Machine, Plan, Resources, Wanted};
 
@@ -147,11 +147,14 @@ fn an_experiment_is_found_by_its_name() {
 #[test]
 fn a_name_that_means_nothing_is_answered_with_those_that_do() {
     let error = find("quik").expect_err("no such job").to_string();
+    let jobs = list().iter().map(|job| job.name).collect::<Vec<_>>().join(", ");
+    let experiments = experiments::names().join(", ");
     assert_eq!(
         error,
-        "\"quik\" is no job; expected a path to a .toml file, a built-in job (quick, seed0, \
-         seed1, chain, http, dead, seed2, seed3, herd, seed4, version) or an experiment (streams, pipes, chain, \
-         http, proxy, poller, herd); did you mean \"quick\"?"
+        format!(
+            "\"quik\" is no job; expected a path to a .toml file, a built-in job ({jobs}) or an \
+             experiment ({experiments}); did you mean \"quick\"?"
+        )
     );
     let error = find("no/such/file.toml").expect_err("no such file").to_string();
     assert!(error.starts_with("JOB: no/such/file.toml: No such file"), "{error}");
