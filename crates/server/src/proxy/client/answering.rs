@@ -1,0 +1,225 @@
+//! What a client gets: the answer of a backend, one of the proxy, or a cut; and what follows it.
+
+use pollux_engine::{Actions, Moment};
+use pollux_http::{Method, Rejection, Request, RequestKind, Status};
+
+use super::{Client, Phase};
+use crate::answer::{self, Tone};
+use crate::counters::ServerCounter;
+use crate::first_line::{is_head, is_tls};
+use crate::log::Event;
+use crate::proxy::booking::note_line;
+use crate::proxy::fault::{Fault, Party};
+use crate::proxy::shared::ProxyShared;
+
+impl Client {
+    /// Sends on what the answer has; ends the exchange when that was all.
+    pub(super) fn send(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, at: u32) {
+        let exchange = shared.exchange(at);
+        let way = &mut exchange.response;
+        if way.is_leaving {
+            return;
+        }
+        let was_full = way.is_full();
+        let sent_bytes = way.send(actions);
+        exchange.has_answered |= exchange.has_answer && sent_bytes > 0;
+        let way = &mut exchange.response;
+        if way.is_done() && exchange.is_tunnel && !exchange.request.is_whole {
+            // The backend has said its last word; the client may go on.
+            return actions.end_output();
+        }
+        if way.is_done() && (exchange.has_answer || exchange.is_tunnel) {
+            return self.answered(shared, actions, at);
+        }
+        if sent_bytes == 0 {
+            return;
+        }
+        way.is_leaving = true;
+        let goes_on = was_full && !way.is_full();
+        actions.call_again();
+        if goes_on {
+            shared.wake_upstream(at, actions);
+        }
+    }
+
+    /// All of the answer was given on.
+    pub(super) fn answered(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+    ) {
+        let exchange = shared.exchange(at);
+        let is_read = exchange.request.is_whole;
+        let is_last = exchange.is_last || self.is_last || !is_read;
+        let is_tunnel = exchange.is_tunnel;
+        self.book(shared, at, None);
+        shared.end(at);
+        self.phase = Phase::Idle;
+        self.settle(shared, actions, is_last, is_read && !is_tunnel);
+    }
+
+    /// The exchange has failed: an answer of the proxy where none has begun, else the end.
+    #[cold]
+    pub(super) fn fail(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+        fault: Fault,
+    ) {
+        // Why a connect failed was told where it did.
+        let is_told = matches!(fault, Fault::ConnectFailed | Fault::TlsFailed);
+        if fault.party() == Party::Upstream && !is_told {
+            shared.report_fault(at, fault);
+        }
+        let exchange = shared.exchange(at);
+        exchange.fault = Some(fault);
+        if exchange.has_answered {
+            // `closed` books it.
+            return actions.reset();
+        }
+        if exchange.has_answer {
+            exchange.response.reset();
+        }
+        let status = fault.status();
+        let is_read = exchange.request.is_whole;
+        let is_last = exchange.is_last || self.is_last || !is_read;
+        let tone = Tone::of(exchange.minor, is_last);
+        let is_head = exchange.kind == RequestKind::Head;
+        exchange.status = status.code();
+        // An interim answer may still stand in front.
+        exchange.response.send(actions);
+        let manner = answer::Manner { tone, is_head };
+        let answered = answer::page(actions, &shared.date, manner, status, |_| {});
+        shared.exchange(at).response.body_bytes = answered.body_bytes;
+        self.book(shared, at, Some(fault));
+        shared.end(at);
+        self.phase = Phase::Idle;
+        self.settle(shared, actions, is_last, is_read);
+    }
+
+    /// Goes on with the next request, or ends.
+    pub(super) fn settle(
+        &mut self,
+        shared: &ProxyShared,
+        actions: &mut Actions<'_>,
+        is_last: bool,
+        is_read: bool,
+    ) {
+        self.is_last = is_last;
+        if !is_last {
+            actions.set_deadline(shared.deadline(shared.limits.idle_timeout));
+            actions.resume_input();
+        } else if is_read && !actions.is_input_paused() {
+            actions.close();
+        } else {
+            actions.linger();
+        }
+    }
+
+    pub(super) fn busy_too_long(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+    ) {
+        let request_end = shared.exchange(at).times.began + shared.limits.request_timeout;
+        let is_request_over = request_end <= shared.now.at;
+        if is_request_over {
+            return self.fail(shared, actions, at, Fault::RequestTimeout);
+        }
+        let queue_timeout = shared.limits.queue_timeout;
+        let exchange = shared.exchange(at);
+        let queued = exchange.times.queued.filter(|_| exchange.ticket.is_some());
+        if queued.is_some_and(|queued| queued + queue_timeout <= shared.now.at) {
+            return self.fail(shared, actions, at, Fault::QueueTimeout);
+        }
+        shared.counters.add(ServerCounter::TimeoutsBody, 1);
+        self.is_last = true;
+        self.fail(shared, actions, at, Fault::ClientTimeout);
+    }
+
+    /// By when something has to happen: the whole of it, and the next piece of a body.
+    pub(super) fn set_busy_deadline(
+        &self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        at: u32,
+    ) {
+        let (request_timeout, body_timeout) =
+            (shared.limits.request_timeout, shared.limits.body_timeout);
+        let queue_timeout = shared.limits.queue_timeout;
+        let now = shared.now.at;
+        let exchange = shared.exchange(at);
+        let mut end = exchange.times.began + request_timeout;
+        if let Some(queued) = exchange.times.queued.filter(|_| exchange.ticket.is_some()) {
+            end = end.min(queued + queue_timeout);
+        }
+        actions.set_deadline(if exchange.is_tunnel {
+            // The upstream side looks at how quiet it is.
+            Moment::NEVER
+        } else if exchange.request.is_whole || exchange.is_client_paused {
+            end
+        } else {
+            end.min(now + body_timeout)
+        });
+    }
+
+    /// Answers a request that goes no further.
+    pub(super) fn answer_here(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        request: &Request<'_>,
+        status: Status,
+        is_last: bool,
+    ) {
+        let is_last = is_last || request.framing.has_body();
+        let tone = Tone::of(request.version_minor, is_last);
+        let manner = answer::Manner { tone, is_head: request.method == Method::Head };
+        let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        let answered = if status == Status::NO_CONTENT {
+            answer::empty(actions, &shared.date, manner, status, |head| {
+                head.field("Allow", allow);
+            })
+        } else {
+            shared.counters.count_refusal(status);
+            answer::page(actions, &shared.date, manner, status, |head| {
+                head.field("Allow", allow);
+            })
+        };
+        shared.counters.count_answer(status);
+        let mut line = Vec::new();
+        note_line(&mut line, request);
+        self.log(shared, actions, &line, status.code(), answered.body_bytes);
+        self.phase = Phase::Idle;
+        self.settle(shared, actions, is_last, false);
+    }
+
+    /// Refuses bytes that are no request; nothing behind them is looked at.
+    #[cold]
+    pub(super) fn refuse(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        rejection: Rejection,
+        input: &[u8],
+    ) {
+        if is_tls(input) {
+            shared.logs.errors.report(Event::TlsSpoken, shared.now.unix_s, || {
+                "a client speaks TLS, which this proxy does not: use http://".to_owned()
+            });
+        } else {
+            let text = || format!("a client: {rejection}");
+            shared.logs.errors.report(Event::RequestRefused, shared.now.unix_s, text);
+        }
+        shared.counters.count_refusal(rejection.status);
+        shared.counters.count_answer(rejection.status);
+        let refused = answer::refusal(actions, &shared.date, rejection, is_head(input));
+        self.log(shared, actions, b"", rejection.status.code(), refused.body_bytes);
+        self.phase = Phase::Idle;
+        self.is_last = true;
+        actions.linger();
+    }
+}
