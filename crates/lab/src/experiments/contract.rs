@@ -12,6 +12,7 @@ use pollux_doctor::Concern;
 use pollux_doctor::room::FDS_SPARE;
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
+use pollux_report::markup::capital;
 
 use super::{Generator, Section};
 use crate::arm::{Arm, ArmKind, Peer, Wait};
@@ -29,6 +30,11 @@ pub(super) type Started<'a> = Result<Box<dyn Subject + 'a>, MeasureError>;
 pub trait Experiment: Sync {
     /// Name on command lines, in job files and results.
     fn name(&self) -> &'static str;
+
+    /// Name in headings.
+    fn title(&self) -> String {
+        capital(self.name())
+    }
 
     /// One line for lists.
     fn about(&self) -> &'static str;

@@ -8,6 +8,7 @@ use pollux_report::number::NA;
 use pollux_report::{Cell, Tone};
 
 use super::number;
+use crate::experiments::{self, Experiment};
 use crate::host::Reading;
 use crate::judge::{is_noisy, rest};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
@@ -329,7 +330,6 @@ pub(super) fn held<'a>(axes: impl Iterator<Item = (&'a str, &'a str)>) -> String
 /// A part of a job as a heading names it: the built-in parts in words, others as they are called.
 pub(super) fn part(name: &str) -> String {
     let known = match name {
-        "http" => "HTTP",
         "tcp" => "TCP",
         "pipe-unix" => "Pipes and AF_UNIX sockets",
         "dead" => "Dead connections",
@@ -342,7 +342,7 @@ pub(super) fn part(name: &str) -> String {
         "bank" => "Calls to a bank",
         "time" => "Time of many calls",
         "time-plain" => "Time of many calls without EPOLLEXCLUSIVE",
-        _ => return capital(name),
+        _ => return experiments::by_name(name).map_or_else(|| capital(name), Experiment::title),
     };
     known.to_owned()
 }

@@ -119,6 +119,10 @@ impl Experiment for Http {
         "http"
     }
 
+    fn title(&self) -> String {
+        "HTTP".to_owned()
+    }
+
     fn about(&self) -> &'static str {
         "a server on one CPU answers a load generator on another: what does a request cost it? \
          (dphttpd and deadconn, 2002; ab against sehttpd, 2020)"
