@@ -1,7 +1,7 @@
 //! Manual pages: a command and its [`Section`]s in the man macros of roff (groff_man(7)).
 //!
 //! Written here and not by a library, because what is copied from a page has to be what was meant:
-//! each minus sign, quote and tilde is named ([`escaped`]), examples are never filled, and no word
+//! each minus sign, quote and tilde is named (`escaped`), examples are never filled, and no word
 //! is hyphenated.
 
 use clap::builder::PossibleValue;
