@@ -47,6 +47,17 @@ pub enum CompareError {
     /// No arm at no point is in both.
     #[error("nothing to compare: no experiment, point and arm is in both")]
     NothingInCommon,
+    /// The same rows, but of another metric.
+    #[error(
+        "nothing to compare: the first measured {a}, the second {b}; run both with --rates, or both \
+         without"
+    )]
+    Metrics {
+        /// A metric of the first record.
+        a: String,
+        /// What the second has at the same place.
+        b: String,
+    },
 }
 
 /// How a row changed from the first record to the second.
@@ -131,6 +142,7 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
         }
     }
     let min_effect = a.job.min_effect.max(b.job.min_effect);
+    let mut metrics = None;
     let rows: Vec<Compared> = a
         .results
         .iter()
@@ -138,17 +150,23 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
         .filter_map(|before| {
             let is_same =
                 |row: &&ResultRow| row.place() == before.place() && row.baseline == before.baseline;
-            let after = b.results.iter().find(is_same);
-            // An older pollux may have asked another question at the same place.
-            let is_same_question = after.is_none_or(|after| after.metric == before.metric);
-            is_same_question.then(|| compared(before, after, min_effect))?
+            let at_place: Vec<&ResultRow> = b.results.iter().filter(is_same).collect();
+            let after = at_place.iter().copied().find(|after| after.metric == before.metric);
+            if let (None, Some(other)) = (after, at_place.first()) {
+                metrics = Some((before.metric.clone(), other.metric.clone()));
+                return None;
+            }
+            compared(before, after, min_effect)
         })
         .collect();
     let has_common = rows.iter().any(|row| row.after.is_some());
     if has_common || !is_across && !rows.is_empty() {
         Ok(rows)
     } else {
-        Err(CompareError::NothingInCommon)
+        Err(match metrics {
+            Some((a, b)) => CompareError::Metrics { a, b },
+            None => CompareError::NothingInCommon,
+        })
     }
 }
 
@@ -325,11 +343,17 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_another_question_is_not_compared() {
+    fn a_row_of_another_metric_is_not_compared_and_both_are_named() {
         let (mut a, mut b) = (Record::empty(), Record::empty());
         a.results = vec![row(1.0, 0.01)];
         b.results = vec![ResultRow { metric: "CPU per event".to_owned(), ..row(0.9, 0.01) }];
-        assert_eq!(compare(&a, &b, true), Err(CompareError::NothingInCommon));
+        assert_eq!(
+            compare(&a, &b, true).expect_err("other metrics").to_string(),
+            "nothing to compare: the first measured events per second, the second CPU per event; run \
+             both with --rates, or both without"
+        );
+        b.results.push(row(0.9, 0.01));
+        assert_eq!(compare(&a, &b, true).expect("one row of each metric").len(), 1);
     }
 
     #[test]
