@@ -27,7 +27,7 @@ use crate::plan::{Method, Plan, PlannedPoint};
 use crate::record::{
     Block, Ending, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run, Verdict,
 };
-use crate::stats::{Aim, StoppingRule, block_order};
+use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 
 mod arm;
 mod build;
@@ -168,7 +168,7 @@ impl Runner<'_> {
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
         let wants = if done < job.blocks {
-            done == 0 || self.lacks(Aim::Narrow, point, state)
+            done < SETS_NARROW || self.lacks(Aim::Narrow, point, state)
         } else if done >= job.blocks_max {
             false
         } else if job.budget.is_some() {

@@ -31,8 +31,9 @@ use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
 /// than few long ones.
 const TURN: Duration = Duration::from_micros(1500);
 /// One that ends by its units holds at least so many waves of them, as the first and the last cost
-/// something else.
+/// something else; of waves so large that it would then take long, so many units and one wave at least.
 const WAVES: u64 = 3;
+const UNITS_ENOUGH: u64 = 500;
 /// What precedes the first round of a set takes at most so many turns.
 const RAMP_MAX: u32 = 8;
 /// The callers of a herd are threads that each turn starts anew.
@@ -156,6 +157,12 @@ impl Runner<'_> {
                         measurement.mechanism.clone_from(&described.mechanism);
                         measurement.generator.clone_from(&described.generator);
                         measurement.findings.clone_from(&described.findings);
+                        let units = length.units.get(&arm.planned.name).copied();
+                        if set == 0 && units.is_some_and(|units| units < described.wave * WAVES) {
+                            let text = "its turns are shorter than three waves of requests: look \
+                                        at a small difference again with --rates";
+                            measurement.findings.insert("short-turns".to_owned(), text.to_owned());
+                        }
                         if set == 0 && length.unsettled.contains(&arm.planned.name) {
                             let text = "the halves of its turns cost different amounts after the \
                                         longest lead-in too";
@@ -254,11 +261,13 @@ impl Runner<'_> {
         let lead_in = turn / LEAD_IN;
         let (units, unsettled, trial) = (BTreeMap::new(), Vec::new(), Trial::default());
         let mut length = Length { turn, lead_in, units, unsettled, rounds, trial };
+        // Looking takes as long as several sets where a turn is three waves of a thousand requests, and
+        // a quarter was enough wherever it was tried; the callers of what is shared are threads that
+        // every turn starts anew.
         if wave > 0 {
             length.units = self.units(arms, wave, &length, point);
         }
-        // The callers of what is shared are threads that every turn starts anew.
-        if is_shared {
+        if wave > 0 || is_shared {
             return length;
         }
         length.unsettled = self.unsettled(arms, &length);
@@ -290,8 +299,9 @@ impl Runner<'_> {
             .iter()
             .enumerate()
             .filter(|(_, arm)| arm.living.as_ref().is_ok_and(|(_, described)| described.wave > 0));
+        let least = (wave * WAVES).min(wave.max(UNITS_ENOUGH));
         by_units
-            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(wave * WAVES)))
+            .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(least)))
             .collect()
     }
 
