@@ -67,8 +67,9 @@ impl Row {
 ///
 /// A row that claims a difference and does not survive at [`FAMILY_ERROR_RATE`] becomes inconclusive,
 /// with the blocks that it would need at its stricter level, or equivalent where it was shown to be
-/// within the least effect (which only happens over sets, where any difference counts). Rows that claim equivalence keep their
-/// verdict: the family is the claims of difference, and equivalence has its own test at 5 % per row.
+/// within the least effect (which only happens over sets, where any difference counts). Rows that claim
+/// equivalence keep their verdict: the family is the claims of difference, and equivalence has its own
+/// test at 5 % per row.
 ///
 /// # Panics
 ///

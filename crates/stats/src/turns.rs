@@ -207,9 +207,10 @@ impl Trial {
 
 /// Rounds for each of `sets` further sets of every point, within [`ROUNDS_MIN`] and [`ROUNDS_MAX`].
 ///
-/// They take at least as long as it takes to start and end a set, where that fits `time`. First what decides a usual row: an interval of `small`, the effect that is called small, or of a
-/// part of the effect found; where that does not fit `time`, the same part of it everywhere. What is
-/// left of `time` makes as many rows as it can as narrow as `half_width`, those that cost least first.
+/// They take at least as long as it takes to start and end a set, where that fits `time`. First what
+/// decides a usual row: an interval of `small`, the effect that is called small, or of a part of the
+/// effect found; where that does not fit `time`, the same part of it everywhere. What is left of `time`
+/// makes as many rows as it can as narrow as `half_width`, those that cost least first.
 #[must_use]
 pub fn rounds_within(
     points: &[&Trial],

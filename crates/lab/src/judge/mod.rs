@@ -204,7 +204,7 @@ fn differing_controls(results: &mut [ResultRow], controls: Vec<(usize, Row)>) ->
 
 fn method(found: &Estimated) -> String {
     if let Some(RowTurns { rounds, turn_us, .. }) = found.turns {
-        let (sets, turn_ms) = (found.estimate.n, turn_us as f64 / 1e3);
+        let (sets, turn_ms) = (found.estimate.n, (turn_us as f64 / 1e2).round() / 10.0);
         return format!("{sets} sets × {rounds} rounds of {turn_ms} ms, Student t over sets");
     }
     match found.estimate.method {

@@ -10,7 +10,8 @@ use crate::arm::Arm;
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Measurement, Record, RowTurns, Run};
 use crate::stats::{
-    Levels, Outlier, RatioEstimate, Resampling, SetRatio, log_ratios, median, tukey_flags,
+    Levels, Outlier, RatioEstimate, Resampling, SETS_NARROW, SetRatio, log_ratios, median,
+    tukey_flags,
 };
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
@@ -111,9 +112,9 @@ impl<'a> PointRuns<'a> {
         })
     }
 
-    /// The ratio of each set in which the arm took turns with the baseline, but of those that had less
-    /// than half of the usual rounds: a first one that looks how many are needed, or one that was cut
-    /// short. They would weigh as much as the others.
+    /// The ratio of each set in which the arm took turns with the baseline. Where there are enough others,
+    /// those with less than half of the usual rounds are left out, as the first often is, which looks how
+    /// many are needed: they would weigh as much as the others.
     fn sets(&self, arm: &Arm) -> Vec<SetRatio> {
         let turns = self.measured(arm).filter_map(|measured| measured.turns);
         let sets: Vec<SetRatio> = turns
@@ -124,7 +125,8 @@ impl<'a> PointRuns<'a> {
             .collect();
         let usual = median(&sets.iter().map(|set| f64::from(set.rounds)).collect::<Vec<_>>());
         let is_whole = |set: &SetRatio| 2.0 * f64::from(set.rounds) >= usual.unwrap_or(0.0);
-        sets.into_iter().filter(is_whole).collect()
+        let whole: Vec<SetRatio> = sets.iter().copied().filter(is_whole).collect();
+        if whole.len() >= SETS_NARROW as usize { whole } else { sets }
     }
 
     /// Arm against baseline: over sets where they took turns, else over blocks.

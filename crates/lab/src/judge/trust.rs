@@ -6,6 +6,7 @@
 
 use crate::host::{LOAD_AVERAGE, Reading};
 use crate::record::{Badge, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
+use crate::stats::SETS_MIN;
 
 /// More disturbed blocks than this share make the whole record disturbed.
 const DISTURBED_SHARE_MAX: f64 = 0.1;
@@ -115,6 +116,7 @@ fn reach(noise: &[f64; 3]) -> f64 {
 
 fn differs_from_itself(row: &ResultRow) -> bool {
     row.verdict == Verdict::NoiseFloor
+        && (row.turns.is_none() || row.blocks >= SETS_MIN)
         && row.ci_low.zip(row.ci_high).is_some_and(|(low, high)| {
             low > 1.0 + SELF_DIFFERENCE_MAX || high < 1.0 / (1.0 + SELF_DIFFERENCE_MAX)
         })

@@ -8,6 +8,7 @@
 use super::answer::{any_but, gain, leaders};
 use super::reason::one_or_more;
 use crate::record::{ResultRow, Verdict};
+use crate::stats::SETS_MIN;
 use pollux_report::change::effect_in_words;
 
 /// A bound beyond this tells nothing: whoever chooses wants to know of half as much again.
@@ -24,6 +25,13 @@ pub(super) struct Leaning {
 
 /// What the intervals of these rows allow to say; the baseline among them has none.
 pub(super) fn leaning(rows: &[&ResultRow]) -> Leaning {
+    let rests_on_little = |row: &&ResultRow| {
+        row.verdict != Verdict::Baseline && row.turns.is_some() && row.blocks < SETS_MIN
+    };
+    if rows.iter().copied().any(|row| rests_on_little(&row)) {
+        let remark = Some(format!("fewer than {SETS_MIN} sets"));
+        return Leaning { choice: "not decided".to_owned(), remark };
+    }
     let likely = |names: &str| Leaning {
         choice: format!("probably {names}"),
         remark: Some(LIKELY.to_owned()),

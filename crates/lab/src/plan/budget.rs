@@ -50,6 +50,11 @@ impl Plan {
         })
     }
 
+    /// How long the passes behind the last block take, which a budget has to leave room for.
+    pub(crate) fn side_passes(&self) -> Duration {
+        if self.job.times_requests { self.forecast().block } else { Duration::ZERO }
+    }
+
     fn time(&self, window: &dyn Fn(&PlannedPoint) -> Duration) -> Forecast {
         let cost = |point| point_cost(point, window(point));
         let block: Duration = self.points.iter().map(cost).sum();

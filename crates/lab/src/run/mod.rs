@@ -1,4 +1,6 @@
-//! Follows a plan: blocks of fresh processes, gates around them, judgement after each.
+//! Follows a plan: blocks of fresh processes, gates around them, judgement after each. Where arms take
+//! turns, a point's share of a block is a set ([`set`]); after the planned ones a block holds only the
+//! points whose rows need more.
 //!
 //! ```text
 //!  counting pass ─► block 0 ─► block 1 ─► … ─► repeats of disturbed blocks ─► side passes
@@ -23,7 +25,7 @@ use crate::host::process::cpu_with_waited_children;
 use crate::host::sources::Sources;
 use crate::judge;
 use crate::measure::Pass;
-use crate::plan::{Method, Plan, PlannedPoint};
+use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{
     Block, Ending, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run, Verdict,
 };
@@ -176,10 +178,22 @@ impl Runner<'_> {
         } else {
             self.lacks(Aim::Decide, point, state)
         };
-        wants && !self.is_over_budget(point, state)
+        wants && self.can_compare(point, state) && !self.is_over_budget(point, state)
     }
 
-    /// Whether a row of a point has not reached `aim`, or there is none yet.
+    /// Whether the baseline of a point and one that it is compared with have not been given up; also
+    /// where there is nothing but the baseline.
+    fn can_compare(&self, point: &PlannedPoint, state: &State) -> bool {
+        let (part, label) = state.key(self.plan, point);
+        let works =
+            |arm: &Arm| !state.has_given_up(&(part.clone(), label.clone(), arm.name.clone()));
+        let baseline = &point.arms[point.baseline];
+        let is_rival = |arm: &&Arm| arm.name != baseline.name && arm.name != SAME_AGAIN;
+        let mut rivals = point.arms.iter().filter(is_rival).peekable();
+        works(baseline) && (rivals.peek().is_none() || rivals.any(works))
+    }
+
+    /// Whether a row of a point has not reached `aim`.
     fn lacks(&self, aim: Aim, point: &PlannedPoint, state: &State) -> bool {
         let mut rows = self.rows(point, state);
         rows.any(|row| !row.has_reached(aim, self.plan.job.precision))
@@ -206,6 +220,7 @@ impl Runner<'_> {
     fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
         let precision = self.plan.job.precision;
         let needs = |row: &ResultRow| match row.sets_until(Aim::Decide, precision) {
+            _ if row.half_width().is_none() => Some((SETS_NARROW, CLEAR_ROW)),
             Some(sets) => Some((sets, CLEAR_ROW)),
             None => Some((row.sets_until(Aim::Narrow, precision)?, 1)),
         };
@@ -238,7 +253,7 @@ impl Runner<'_> {
 
     fn exceeds_budget(&self, point: &PlannedPoint, state: &State) -> bool {
         let last = state.point_times.get(&state.key(self.plan, point)).copied();
-        let until = state.start.elapsed() + last.unwrap_or_default();
+        let until = state.start.elapsed() + last.unwrap_or_default() + self.plan.side_passes();
         self.plan.job.budget.is_some_and(|budget| until > budget)
     }
 

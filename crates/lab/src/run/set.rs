@@ -146,7 +146,12 @@ impl Runner<'_> {
             length.trial = Trial { effort, rows: named.filter_map(|(_, ratio)| *ratio).collect() };
         }
         for (position, (arm, end)) in arms.iter().zip(ends).enumerate() {
-            if arm.planned.name == arm_name(point) && number > 0 {
+            // The baseline and its control are told once, from the first group.
+            if [arm_name(point), SAME_AGAIN].contains(&&*arm.planned.name) && number > 0 {
+                let label = RunLabel { arm: arm.planned.name.clone(), ..label.clone() };
+                if arm.living.is_err() || end.is_err() {
+                    state.note_failure(&label, true);
+                }
                 continue;
             }
             let outcome = match (&arm.living, end) {
@@ -158,12 +163,12 @@ impl Runner<'_> {
                         measurement.generator.clone_from(&described.generator);
                         measurement.findings.clone_from(&described.findings);
                         let units = length.units.get(&arm.planned.name).copied();
-                        if set == 0 && units.is_some_and(|units| units < described.wave * WAVES) {
-                            let text = "its turns are shorter than three waves of requests: look \
-                                        at a small difference again with --rates";
+                        if units.is_some_and(|units| units < described.wave * WAVES) {
+                            let text = "its turns are shorter than three waves of requests: a \
+                                        difference of a few percent may be that of the first wave";
                             measurement.findings.insert("short-turns".to_owned(), text.to_owned());
                         }
-                        if set == 0 && length.unsettled.contains(&arm.planned.name) {
+                        if length.unsettled.contains(&arm.planned.name) {
                             let text = "the halves of its turns cost different amounts after the \
                                         longest lead-in too";
                             measurement.findings.insert("unsettled".to_owned(), text.to_owned());
@@ -534,6 +539,11 @@ fn measurement(
     let rate = mean(&per_s).map(|rate| (name.to_owned(), rate));
     let busy = ("server_busy".to_owned(), cpu_ns as f64 / wall_ns.max(1) as f64);
     let busy = is_server.then_some(busy);
+    // A turn that ends by its units takes as long as they do.
+    let wall_us: Vec<f64> = figures.iter().map(|figure| figure.wall_ns as f64 / 1e3).collect();
+    let by_units = length.units.get(&arm.planned.name).and(median(&wall_us));
+    let turn_us = by_units.unwrap_or(length.turn.as_micros() as f64);
+    let lead_in = length.lead_in.as_secs_f64() / length.turn.as_secs_f64();
     Ok(Measurement {
         value: value / point.experiment.cost().unit_ns,
         figures: rate.into_iter().chain(busy).collect(),
@@ -546,8 +556,8 @@ fn measurement(
         steadiness: Steady { kind: SteadyKind::Steady, detail: "in turns".to_owned() },
         turns: Some(Turns {
             rounds: ratio.map_or(own.len() as u32, |ratio| ratio.rounds),
-            turn_us: length.turn.as_micros() as u64,
-            lead_in_us: length.lead_in.as_micros() as u64,
+            turn_us: turn_us as u64,
+            lead_in_us: (turn_us * lead_in) as u64,
             log_ratio: ratio.map(|ratio| ratio.log_ratio),
             round_sd: ratio.and_then(|ratio| ratio.round_sd),
         }),

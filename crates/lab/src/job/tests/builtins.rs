@@ -6,7 +6,8 @@ use crate::arm::Arm;
 use crate::axis::Value;
 use crate::experiments::{self, Generator, known};
 use crate::job::{builtin, find, list, read};
-use crate::plan::{Machine, Plan, Resources, Wanted};
+use crate::plan::{Machine, Method, Plan, Resources, Wanted};
+use crate::stats::SETS_MIN;
 
 fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
     Machine { fds_max, cpus: 2, resources: Resources::default(), missing }
@@ -36,7 +37,7 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("seed1", 1400..=1650),
         ("chain", 540..=640),
         ("http", 1000..=1200),
-        ("dead", 800..=1000),
+        ("dead", 1000..=1250),
         ("seed2", 600..=720),
         ("seed3", 90..=300),
         ("herd", 340..=450),
@@ -45,6 +46,17 @@ fn the_builtins_take_as_long_as_their_comments_say() {
         ("version", 30..=60),
     ] {
         assert!(forecast.contains(&seconds(name)), "{name}: {} s", seconds(name));
+    }
+}
+
+#[test]
+fn no_builtin_that_takes_turns_plans_too_few_sets_for_a_verdict() {
+    for known in list() {
+        let job = find(known.name).unwrap_or_else(|error| panic!("{error}"));
+        let plan = Plan::make(job, &machine(1 << 20, &|_| None));
+        if plan.points.iter().any(|point| point.method == Method::Turns) {
+            assert!(plan.job.blocks >= SETS_MIN, "{}: {}", known.name, plan.job.blocks);
+        }
     }
 }
 
