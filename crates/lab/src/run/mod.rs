@@ -1,5 +1,5 @@
 //! Follows a plan: blocks of fresh processes, gates around them, judgement after each. Where arms take
-//! turns, a point's share of a block is a set ([`set`]); after the planned ones a block holds only the
+//! turns, a point's share of a block is a set; after the planned ones a block holds only the
 //! points whose rows need more.
 //!
 //! ```text
