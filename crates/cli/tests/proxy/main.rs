@@ -6,8 +6,10 @@
 //! | `settings` | `--check` |
 //! | `reload` | new settings under load cost no request |
 //! | `deaths` | kill -9 of each process |
+//! | `fuzz` | fuzzed clients and fuzzed backends |
 
 mod deaths;
+mod fuzz;
 mod reload;
 mod settings;
 mod stage;

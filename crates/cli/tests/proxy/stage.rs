@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,6 +30,11 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// A proxy to these backends; `more` are other settings.
     pub(crate) fn start(backends: &[SocketAddr], more: &str) -> Self {
+        Self::try_start(backends, more).unwrap_or_else(|said| panic!("it ended: {said:#?}"))
+    }
+
+    /// The same; or what it said when it ended at once.
+    pub(crate) fn try_start(backends: &[SocketAddr], more: &str) -> Result<Self, Vec<String>> {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("p.toml"), settings(backends, more)).expect("written");
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
@@ -45,15 +51,23 @@ impl Proxy {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut proxy =
             Self { child, folder, lines, said: Vec::new(), address: nowhere, stats: nowhere };
-        let line = proxy.says("pollux proxy: http://");
+        let Some(line) = proxy.says_or_ends("pollux proxy: http://") else {
+            return Err(std::mem::take(&mut proxy.said));
+        };
         proxy.address = address_in(&line);
         let line = proxy.says("metrics: http://");
         proxy.stats = address_in(&line);
-        proxy
+        Ok(proxy)
     }
 
     /// Waits for a line with this part; gives it.
     pub(crate) fn says(&mut self, part: &str) -> String {
+        let line = self.says_or_ends(part);
+        line.unwrap_or_else(|| panic!("\"{part}\" was not said, but {:#?}", self.said))
+    }
+
+    /// None when the process ends without such a line.
+    fn says_or_ends(&mut self, part: &str) -> Option<String> {
         let end = Instant::now() + PATIENCE;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -61,12 +75,26 @@ impl Proxy {
                 Ok(line) => {
                     self.said.push(line.clone());
                     if line.contains(part) {
-                        return line;
+                        return Some(line);
                     }
                 }
-                Err(_) => panic!("\"{part}\" was not said, but {:#?}", self.said),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("\"{part}\" was not said, but {:#?}", self.said)
+                }
             }
         }
+    }
+
+    /// All that was said until the end of the process.
+    pub(crate) fn all_said(&mut self) -> &[String] {
+        self.said.extend(self.lines.iter());
+        &self.said
+    }
+
+    /// A file in its folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     pub(crate) fn write_settings(&self, backends: &[SocketAddr], more: &str) {

@@ -1,0 +1,246 @@
+//! The proxy between fuzzed clients and fuzzed backends.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `random` | numbers by a seed |
+//! | `strict` | reads messages, and refuses everything doubtful |
+//! | `requests`, `odd` | make requests, sound and odd ones |
+//! | `asked` | says what a strict reader finds in them, and how it looks behind the proxy |
+//! | `client` | sends them, and judges what comes back |
+//! | `witness` | backends that write down what reaches them |
+//! | `nginx` | the second reader |
+//! | `answers` | backends that answer soundly and oddly |
+//! | `asker` | clients that hold each answer to the id of its request |
+//! | `ledger` | whether the counters of a proxy add up at its end |
+//!
+//! Each test runs for `POLLUX_FUZZ_SECONDS` (by default a few), in rounds with a proxy of its own, each
+//! on another mechanism. A failure names the seed of its round: `POLLUX_FUZZ_SEED` begins with it, and
+//! `POLLUX_FUZZ_POLLER` stays with one mechanism.
+
+mod answers;
+mod asked;
+mod asker;
+mod client;
+mod ledger;
+mod nginx;
+mod odd;
+mod random;
+mod requests;
+mod strict;
+mod witness;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::stage::Proxy;
+use asked::mark;
+use client::{Done, Tally};
+use ledger::Ledger;
+
+use witness::{Seen, Witness};
+
+/// Faults that a failure shows in full.
+const FAULTS_SHOWN: usize = 5;
+/// Clients at once.
+const CLIENTS: u64 = 4;
+/// The longest round: what backends have seen is kept until its end.
+const ROUND_MAX: Duration = Duration::from_secs(15);
+/// What a round runs on where nothing else is said.
+const POLLERS: [&str; 4] = ["epoll", "epoll-et", "uring", "uring-poll"];
+
+struct Round {
+    seed: u64,
+    poller: String,
+    end: Instant,
+}
+
+/// Plays rounds until the time is over, at least one on each mechanism.
+#[expect(clippy::print_stdout, reason = "the seed says how to do it again")]
+fn rounds(mut play: impl FnMut(&Round)) {
+    let set = |name: &str| std::env::var(name).ok();
+    let seconds = set("POLLUX_FUZZ_SECONDS").map_or(4, |given| given.parse().expect("seconds"));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let seed = set("POLLUX_FUZZ_SEED").map_or(now.as_nanos() as u64, |given| {
+        given.parse().expect("POLLUX_FUZZ_SEED is a number")
+    });
+    let pollers: Vec<String> = match set("POLLUX_FUZZ_POLLER") {
+        Some(poller) => vec![poller],
+        None => POLLERS.map(str::to_owned).to_vec(),
+    };
+    let time = Duration::from_secs(seconds);
+    let each = (time / pollers.len() as u32).min(ROUND_MAX);
+    let end = Instant::now() + time;
+    let mut number = 0;
+    while number < pollers.len() || Instant::now() < end {
+        let poller = pollers[number % pollers.len()].clone();
+        let seed = seed.wrapping_add(number as u64);
+        println!("POLLUX_FUZZ_SEED={seed} POLLUX_FUZZ_POLLER={poller}");
+        number += 1;
+        play(&Round { seed, poller, end: Instant::now() + each });
+    }
+}
+
+/// A proxy for the round, with two threads that share connections. It keeps them for a moment only, so
+/// that some are closed when a request comes. None where the kernel forbids the mechanism.
+#[expect(clippy::print_stdout, reason = "a skipped driver is named")]
+fn proxy(round: &Round, backends: &[SocketAddr], more: &str) -> Option<Proxy> {
+    let more = format!(
+        "poller = \"{}\"\nthreads = 2\nfall = 1000\ndown_time = \"1ms\"\n\
+         upstream_idle_timeout = \"100ms\"\naccess_log = \"log\"\naccess_log_format = \"json\"\n{more}",
+        round.poller
+    );
+    match Proxy::try_start(backends, &more) {
+        Ok(proxy) => Some(proxy),
+        Err(said) if round.poller.starts_with("uring") => {
+            let is_forbidden = std::env::var_os("POLLUX_FORBID_SKIP").is_some();
+            assert!(!is_forbidden, "{}: {said:#?}", round.poller);
+            println!("{} is skipped: {said:?}", round.poller);
+            None
+        }
+        Err(said) => panic!("{}: {said:#?}", round.poller),
+    }
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "figures for those who look")]
+fn a_fuzzed_client_gets_its_own_answers_and_smuggles_nothing() {
+    rounds(|round| {
+        let witness = Arc::new(Witness::default());
+        let (direct, origin) = (witness::direct(witness.clone()), witness::origin(witness.clone()));
+        let nginx = nginx::Nginx::start(origin.address);
+        let tap = nginx.as_ref().map(|nginx| witness::tap(witness.clone(), nginx.socket()));
+        let mut backends = vec![direct.address];
+        backends.extend(tap.as_ref().map(|tap| tap.address));
+        let Some(proxy) = proxy(round, &backends, "") else { return };
+        let worker = proxy.one_worker(&[]);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let (to, seed, end) = (proxy.address, round.seed, round.end);
+                let witness = witness.clone();
+                std::thread::spawn(move || client::run(to, seed, number, end, &witness))
+            })
+            .collect();
+        let done: Vec<_> =
+            clients.into_iter().map(|client| client.join().expect("it does not panic")).collect();
+        let ledger = ledger::close(proxy, worker);
+        direct.end();
+        if let Some(tap) = tap {
+            tap.end();
+        }
+        drop(nginx);
+        origin.end();
+        let mut tally = Tally::default();
+        done.iter().for_each(|done| tally.add(done.tally));
+        println!("{tally:?}");
+        println!("{ledger:?}");
+        judge(round, &witness, &done, &ledger);
+    });
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "figures for those who look")]
+fn a_fuzzed_backend_answers_no_other_request() {
+    rounds(|round| {
+        let witness = Arc::new(Witness::default());
+        let backends = [0, 1].map(|_| answers::fuzzed(round.seed, witness.clone()));
+        let wait = answers::FIRST_BYTE_TIMEOUT.as_millis();
+        let more = format!("first_byte_timeout = \"{wait}ms\"\nbody_timeout = \"{wait}ms\"");
+        let addresses: Vec<_> = backends.iter().map(|backend| backend.address).collect();
+        let Some(proxy) = proxy(round, &addresses, &more) else { return };
+        let worker = proxy.one_worker(&[]);
+        let clients: Vec<_> = (0..2 * CLIENTS)
+            .map(|number| {
+                let (to, seed, end) = (proxy.address, round.seed, round.end);
+                let witness = witness.clone();
+                std::thread::spawn(move || asker::run(to, seed, number, end, &witness))
+            })
+            .collect();
+        let mut tally = asker::Tally::default();
+        for client in clients {
+            tally.add(client.join().expect("it does not panic"));
+        }
+        let ledger = ledger::close(proxy, worker);
+        backends.into_iter().for_each(witness::Stand::end);
+        println!("{tally:?}");
+        println!("{ledger:?}");
+        assert!(tally.compared > 0 && tally.own >= tally.requests / 4, "{tally:?}");
+        let mut wrong = std::mem::take(&mut *witness.wrong.lock().expect("whole"));
+        let crossed = witness.crossed.lock().expect("whole");
+        wrong.retain(|fault| !crossed.iter().any(|name| fault.contains(name)));
+        tell(round, &wrong);
+    });
+}
+
+/// Whether all that backends have seen is what clients sent.
+fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
+    let mut wrong = std::mem::take(&mut *witness.wrong.lock().expect("whole"));
+    // Heads that were sent, with what is left of their number and that of whole bodies.
+    let (mut heads, mut wholes) = (HashMap::new(), HashMap::new());
+    let mut by_target = HashMap::new();
+    for sent in done.iter().flat_map(|done| &done.sent) {
+        for asked in &sent.asked {
+            let head = asked.as_forwarded();
+            let target = head.split([' ', '\n']).nth(1).unwrap_or_default().to_owned();
+            by_target.insert(target, (sent, head.clone(), &asked.head.target));
+            if let Some(body) = &asked.body {
+                *wholes.entry((head.clone(), mark(body))).or_insert(0_u64) += 1;
+            }
+            *heads.entry(head).or_insert(0_u64) += 1;
+        }
+    }
+    let mut told = |seen: &Seen, why: &str| {
+        let sent = by_target.get(&seen.target);
+        let from = sent.map_or_else(String::new, |(sent, head, _)| {
+            format!(
+                "was sent as {head} on connection {}:\n{}",
+                sent.name,
+                sent.bytes.escape_ascii()
+            )
+        });
+        wrong.push(format!("{why}: {} body {:?}\n{from}", seen.head, seen.body));
+    };
+    let direct = witness.direct.lock().expect("whole");
+    let mut passed = HashMap::new();
+    for seen in direct.iter() {
+        let left = match seen.body {
+            Some(body) => wholes.get_mut(&(seen.head.clone(), body)),
+            None => heads.get_mut(&seen.head),
+        };
+        match left {
+            Some(left @ 1..) => *left -= 1,
+            Some(_) => told(seen, "a backend saw it more often than it was sent"),
+            None => told(seen, "a backend saw what no client sent"),
+        }
+        let logged = by_target.get(&seen.target).map(|(_, _, target)| target.as_str());
+        if logged.is_none_or(|target| !ledger.targets.contains(target)) {
+            told(seen, "the access log does not have it");
+        }
+        if let Some(body) = seen.body {
+            *passed.entry((seen.method.clone(), seen.target.clone(), body)).or_insert(0_u64) += 1;
+        }
+    }
+    let by_nginx = witness.by_nginx.lock().expect("whole");
+    for seen in by_nginx.iter() {
+        let body = seen.body.unwrap_or_default();
+        match passed.get_mut(&(seen.method.clone(), seen.target.clone(), body)) {
+            Some(left @ 1..) => *left -= 1,
+            _ => told(seen, "nginx read a request that the proxy did not send so"),
+        }
+    }
+    assert!(!direct.is_empty(), "no request reached a backend");
+    tell(round, &wrong);
+}
+
+/// Fails with the first faults, and with the seed that shows them again.
+fn tell(round: &Round, wrong: &[String]) {
+    assert!(
+        wrong.is_empty(),
+        "POLLUX_FUZZ_SEED={} POLLUX_FUZZ_POLLER={}: {} faults, the first ones:\n{}",
+        round.seed,
+        round.poller,
+        wrong.len(),
+        wrong[..wrong.len().min(FAULTS_SHOWN)].join("\n\n")
+    );
+}
