@@ -12,27 +12,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const LISTEN: &str = "0A";
 
 /// The sockets that listen where a connection to `address` arrives, by number of their inodes.
-fn sockets_at(address: SocketAddr) -> HashSet<u64> {
-    let arrives = |at: &SocketAddr| {
+fn sockets_at(address: SocketAddr) -> impl Iterator<Item = u64> {
+    let arrives = move |at: &SocketAddr| {
         at.port() == address.port() && (at.ip().is_unspecified() || same(at.ip(), address.ip()))
     };
-    listening().into_iter().filter(|(at, _)| arrives(at)).map(|(_, inode)| inode).collect()
+    listening().filter(move |(at, _)| arrives(at)).map(|(_, inode)| inode)
 }
 
 fn same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// Every listening TCP socket with its inode. The kernel tells of those that listen before all
-/// others, which can be tens of thousands and take it seconds.
-fn listening() -> Vec<(SocketAddr, u64)> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(File::open);
-    let tables = tables.into_iter().flatten();
-    let listeners = |table| {
-        let lines = BufReader::new(table).lines().map_while(Result::ok);
-        lines.skip(1).map_while(|line| parse(&line)).collect::<Vec<_>>()
-    };
-    tables.flat_map(listeners).collect()
+/// Every listening TCP socket with its inode, read as far as it is asked for. The kernel tells of those
+/// that listen before all others, which can be tens of thousands and take it seconds; and of those of
+/// IPv6 only after a walk over all that are connected.
+fn listening() -> impl Iterator<Item = (SocketAddr, u64)> {
+    ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().flat_map(|table| {
+        let lines = File::open(table).into_iter().flat_map(|table| BufReader::new(table).lines());
+        lines.map_while(Result::ok).skip(1).map_while(|line| parse(&line))
+    })
 }
 
 /// A line `N: ADDRESS:PORT REMOTE STATE … INODE …` of a listening socket; addresses are words of
@@ -67,17 +65,17 @@ fn sockets_of(pid: u32) -> Option<HashSet<u64>> {
 /// Whether one of `pids` listens where a connection to `address` arrives; `None` where it can't
 /// be known.
 pub fn is_of(pids: &[u32], address: SocketAddr) -> Option<bool> {
-    let there = sockets_at(address);
     let held: Vec<Option<HashSet<u64>>> = pids.iter().map(|pid| sockets_of(*pid)).collect();
-    let is_theirs = held.iter().flatten().any(|held| !held.is_disjoint(&there));
+    let mut there = sockets_at(address).peekable();
     // Sockets of another network namespace are not in our tables.
-    let is_known = !there.is_empty() && held.iter().all(Option::is_some);
+    let is_known = there.peek().is_some() && held.iter().all(Option::is_some);
+    let is_theirs = there.any(|inode| held.iter().flatten().any(|held| held.contains(&inode)));
     (is_theirs || is_known).then_some(is_theirs)
 }
 
 /// The process that listens there, with its name, where that can be read.
 pub fn owner(address: SocketAddr) -> Option<(u32, String)> {
-    let there = sockets_at(address);
+    let there: HashSet<u64> = sockets_at(address).collect();
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let pid = pids.find(|pid| sockets_of(*pid).is_some_and(|held| !held.is_disjoint(&there)))?;
@@ -88,11 +86,8 @@ pub fn owner(address: SocketAddr) -> Option<(u32, String)> {
 /// Where these processes listen.
 pub fn addresses_of(pids: &[u32]) -> Vec<SocketAddr> {
     let held: HashSet<u64> = pids.iter().filter_map(|pid| sockets_of(*pid)).flatten().collect();
-    let mut addresses: Vec<SocketAddr> = listening()
-        .into_iter()
-        .filter(|(_, inode)| held.contains(inode))
-        .map(|(address, _)| address)
-        .collect();
+    let mut addresses: Vec<SocketAddr> =
+        listening().filter(|(_, inode)| held.contains(inode)).map(|(address, _)| address).collect();
     addresses.sort_unstable();
     addresses.dedup();
     addresses

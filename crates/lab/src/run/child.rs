@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 /// Most bytes kept of what a child says; the rest is read and dropped.
 const OUTPUT_MAX: usize = 4 << 20;
 /// Longest line that is looked at.
-const LINE_MAX: u64 = 1 << 20;
+pub(super) const LINE_MAX: u64 = 1 << 20;
 
 /// What a child process left behind.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) enum ChildError {
     Wait(io::Error),
 }
 
-pub(super) enum Said {
+enum Said {
     Out(String),
     Err(String),
     Closed,
@@ -134,7 +134,7 @@ impl Guard {
         }
     }
 
-    fn pid(&self) -> Option<Pid> {
+    pub(super) fn pid(&self) -> Option<Pid> {
         Pid::from_raw(self.child.id() as i32)
     }
 }
@@ -149,7 +149,7 @@ impl Drop for Guard {
 }
 
 /// What a child says, line by line as it comes.
-pub(super) fn listen(child: &mut Child) -> Receiver<Said> {
+fn listen(child: &mut Child) -> Receiver<Said> {
     let (sender, lines) = channel();
     if let Some(stdout) = child.stdout.take() {
         read_lines(stdout, sender.clone(), Said::Out);

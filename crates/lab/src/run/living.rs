@@ -3,13 +3,16 @@
 //! It lives as long as its set. Every answer has a deadline, and whatever happens, it ends with
 //! this handle, together with everything that it started.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::child::{Guard, Said, listen};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::child::{Guard, LINE_MAX};
 use crate::child::Task;
 use crate::turns::{Described, Life, Order, Reply};
 
@@ -26,10 +29,49 @@ const QUOTED_LINES: usize = 3;
 pub(super) struct Living {
     process: Guard,
     orders: Option<ChildStdin>,
-    answers: Receiver<Said>,
-    complaints: Vec<String>,
-    /// Of standard output and standard error, how many are open.
-    open: u32,
+    answers: Lines<ChildStdout>,
+    complaints: Lines<ChildStderr>,
+}
+
+/// What a process writes, read when there is something: the runner waits for it in its own thread, since
+/// each thread more on the way of an answer costs a turn another wakeup.
+struct Lines<F> {
+    from: F,
+    read: Vec<u8>,
+    is_open: bool,
+}
+
+impl<F: Read + AsFd> Lines<F> {
+    fn of(from: F) -> Self {
+        Self { from, read: Vec::new(), is_open: true }
+    }
+
+    /// The next whole line that has been read, or what was left at the end.
+    fn next(&mut self) -> Option<String> {
+        let end = self.read.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let end =
+            end.or_else(|| (!self.is_open && !self.read.is_empty()).then_some(self.read.len()))?;
+        let line: Vec<u8> = self.read.drain(..end).collect();
+        Some(String::from_utf8_lossy(&line).trim().to_owned())
+    }
+
+    /// Reads once, without waiting where [`Self::wanted`] said that there is something.
+    fn read_on(&mut self) {
+        let mut part = [0; 4096];
+        match self.from.read(&mut part) {
+            Ok(read @ 1..) => {
+                self.read.extend_from_slice(&part[..read]);
+                let surplus = self.read.len().saturating_sub(LINE_MAX as usize);
+                self.read.drain(..surplus);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => self.is_open = false,
+        }
+    }
+
+    fn wanted(&self) -> Option<PollFd<'_>> {
+        self.is_open.then(|| PollFd::new(&self.from, PollFlags::IN))
+    }
 }
 
 impl Living {
@@ -42,9 +84,9 @@ impl Living {
             command.spawn().map_err(|error| format!("could not start {program}: {error}"));
         let mut child = started?;
         let orders = child.stdin.take();
-        let answers = listen(&mut child);
-        let mut living =
-            Self { process: Guard::of(child), orders, answers, complaints: Vec::new(), open: 2 };
+        let answers = Lines::of(child.stdout.take().expect("it was made a pipe"));
+        let complaints = Lines::of(child.stderr.take().expect("it was made a pipe"));
+        let mut living = Self { process: Guard::of(child), orders, answers, complaints };
         living.write(&serde_json::to_string(task).expect("a task is plain data"));
         Ok(living)
     }
@@ -81,6 +123,11 @@ impl Living {
         }
     }
 
+    /// The CPUs that the thread which takes its orders may use.
+    pub(super) fn cpus(&self) -> Option<CpuSet> {
+        sched_getaffinity(self.process.pid()).ok()
+    }
+
     fn tell(&mut self, order: &Order) {
         self.write(&serde_json::to_string(order).expect("an order is plain data"));
     }
@@ -99,44 +146,53 @@ impl Living {
     ) -> Result<Reply, String> {
         let start = Instant::now();
         loop {
+            if let Some(line) = self.answers.next() {
+                return serde_json::from_str(&line)
+                    .map_err(|error| format!("said \"{line}\": {error}"));
+            }
             if is_stopped() {
                 return Err("stopped by the user".to_owned());
             }
             if start.elapsed() > patience {
                 return Err(format!("gave no answer within {patience:.0?} and was killed"));
             }
-            match self.answers.recv_timeout(LOOK) {
-                Ok(Said::Out(line)) => {
-                    return serde_json::from_str(&line)
-                        .map_err(|error| format!("said \"{}\": {error}", line.trim()));
-                }
-                Ok(Said::Err(line)) => self.complaints.push(line.trim().to_owned()),
-                Err(RecvTimeoutError::Timeout) if !self.process.has_ended() => {}
-                Ok(Said::Closed) => {
-                    self.open -= 1;
-                    if self.open == 0 {
-                        return Err(self.last_words());
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(self.last_words()),
-                // What it still says comes before the end of its output.
-                Err(RecvTimeoutError::Timeout) => self.process.kill_group(),
+            if !self.answers.is_open && !self.complaints.is_open {
+                return Err(self.last_words());
+            }
+            // What it still says comes before the end of its output.
+            if !self.read_on(LOOK) && self.process.has_ended() {
+                self.process.kill_group();
             }
         }
     }
 
-    fn last_words(&mut self) -> String {
-        let patience = Instant::now() + LOOK;
-        while let Ok(said) = self.answers.recv_timeout(patience - Instant::now().min(patience)) {
-            if let Said::Err(line) = said {
-                self.complaints.push(line.trim().to_owned());
-            }
+    /// Reads what there is, after a wait of at most `patience`; whether there was something.
+    fn read_on(&mut self, patience: Duration) -> bool {
+        let patience = Timespec::try_from(patience).expect("a fraction of a second");
+        let (answers, complaints) = (self.answers.wanted(), self.complaints.wanted());
+        let is_first = answers.is_some();
+        let mut wanted: Vec<PollFd<'_>> = answers.into_iter().chain(complaints).collect();
+        // An error is a signal's: there is another look.
+        let _ = poll(&mut wanted, Some(&patience));
+        let mut ready = wanted.iter().map(|fd| !fd.revents().is_empty());
+        let answers = is_first && ready.next().unwrap_or(false);
+        let complaints = ready.next().unwrap_or(false);
+        if answers {
+            self.answers.read_on();
         }
-        self.complaints.retain(|line| !line.is_empty());
-        let last = &self.complaints[self.complaints.len().saturating_sub(QUOTED_LINES)..];
-        match last {
+        if complaints {
+            self.complaints.read_on();
+        }
+        answers || complaints
+    }
+
+    fn last_words(&mut self) -> String {
+        while self.complaints.is_open && self.read_on(LOOK) {}
+        let complaints = std::iter::from_fn(|| self.complaints.next());
+        let lines: Vec<String> = complaints.filter(|line| !line.is_empty()).collect();
+        match &lines[lines.len().saturating_sub(QUOTED_LINES)..] {
             [] => "ended without a word".to_owned(),
-            lines => lines.join("; "),
+            last => last.join("; "),
         }
     }
 }

@@ -13,6 +13,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::arm::spec_of;
 use super::living::Living;
 use super::{RunLabel, Runner, State};
@@ -23,7 +25,8 @@ use crate::record::{
     CountingRun, Measurement, Outcome, Profile, RoundsOfSet, Run, Steady, SteadyKind, Turns,
 };
 use crate::stats::{
-    Effort, ROUNDS_MAX, Rng, SetRatio, Trial, block_order, mean, median, rounds_within, set_ratio,
+    Effort, ROUNDS_MAX, ROUNDS_MIN, Rng, SetRatio, Trial, block_order, mean, median, rounds_within,
+    set_ratio,
 };
 use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
 
@@ -42,10 +45,9 @@ const HERD_TURN: Duration = Duration::from_millis(20);
 const LEAD_IN: u32 = 4;
 /// The longest is so many turns; an arm that has not settled by then never does.
 const LEAD_IN_MAX: u32 = 8;
-/// Rounds of the first set at a point, by which those of the others are planned.
-const ROUNDS_FIRST: u32 = 12;
-/// Rounds with which a lead-in is tried.
+/// Rounds with which a lead-in is tried, and those that say how many units a turn has.
 const TRIAL_ROUNDS: u32 = 8;
+const UNITS_ROUNDS: u32 = 4;
 /// A first half of a turn that costs more or less than the second by this share has not settled.
 const UNSETTLED: f64 = 0.03;
 /// Turns of the counting at the end of the first set, and of the profiling.
@@ -262,7 +264,7 @@ impl Runner<'_> {
         let turn = turn.max(Duration::from_micros(asked_us.unwrap_or(0))).min(point.runtime);
         let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
         let is_planned = self.plan.job.budget.is_some();
-        let rounds = if is_planned { ROUNDS_FIRST } else { fit.clamp(ROUNDS_FIRST, ROUNDS_MAX) };
+        let rounds = if is_planned { ROUNDS_MIN } else { fit.clamp(ROUNDS_MIN, ROUNDS_MAX) };
         let lead_in = turn / LEAD_IN;
         let (units, unsettled, trial) = (BTreeMap::new(), Vec::new(), Trial::default());
         let mut length = Length { turn, lead_in, units, unsettled, rounds, trial };
@@ -291,7 +293,7 @@ impl Runner<'_> {
         length: &Length,
         point: &PlannedPoint,
     ) -> BTreeMap<String, u64> {
-        let halves = self.halves(arms, length);
+        let halves = self.halves(arms, length, UNITS_ROUNDS);
         let usual = |index: usize| {
             let done = halves[index].iter().map(|[one, two]| (one.units + two.units) as f64);
             median(&done.collect::<Vec<_>>()).unwrap_or(0.0) as u64
@@ -312,7 +314,7 @@ impl Runner<'_> {
 
     /// The arms whose first half of a turn costs something else than the second, beyond the noise.
     fn unsettled(&mut self, arms: &mut [SetArm<'_>], length: &Length) -> Vec<String> {
-        let halves = self.halves(arms, length);
+        let halves = self.halves(arms, length, TRIAL_ROUNDS);
         // Of one sign in every round: by chance alone that is rare also among many arms.
         let is_unsettled = |halves: &[[Figure; 2]]| {
             let costs = halves.iter().filter_map(|[one, two]| one.cost_ns().zip(two.cost_ns()));
@@ -326,11 +328,16 @@ impl Runner<'_> {
     }
 
     /// Both halves of some turns of each arm, in random order.
-    fn halves(&mut self, arms: &mut [SetArm<'_>], length: &Length) -> Vec<Vec<[Figure; 2]>> {
+    fn halves(
+        &mut self,
+        arms: &mut [SetArm<'_>],
+        length: &Length,
+        rounds: u32,
+    ) -> Vec<Vec<[Figure; 2]>> {
         let mut halves = vec![Vec::new(); arms.len()];
         let mut random = Rng::seeded(self.plan.job.seed);
         let mut order: Vec<usize> = (0..arms.len()).collect();
-        for _ in 0..TRIAL_ROUNDS {
+        for _ in 0..rounds {
             random.shuffle(&mut order);
             for &index in &order {
                 let (stint, lead_in) = length.stint(&arms[index].planned.name, 2);
@@ -359,6 +366,7 @@ impl Runner<'_> {
             self.turn(&mut arms[index], Stint::of(ramp_time), Duration::ZERO, 1);
         }
         let start = Instant::now();
+        let _beside = Beside::the_first_of(arms);
         for _ in 0..length.rounds {
             if self.stop.is_urgent() {
                 break;
@@ -477,6 +485,27 @@ impl Runner<'_> {
             Err(reason) => Err(reason.clone()),
         };
         arms.iter_mut().map(ended).collect()
+    }
+}
+
+/// The runner on the CPU of the threads that take its orders, as long as this value lives: an order to
+/// another CPU has to wake it, which takes a virtual machine as long as a third of a turn.
+struct Beside(CpuSet);
+
+impl Beside {
+    /// Beside the first arm that lives: all arms are laid out alike.
+    fn the_first_of(arms: &[SetArm<'_>]) -> Option<Self> {
+        let cpus = arms.iter().find_map(|arm| arm.living.as_ref().ok()?.0.cpus())?;
+        let before = sched_getaffinity(None).ok()?;
+        sched_setaffinity(None, &cpus).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // It was allowed there before.
+        let _ = sched_setaffinity(None, &self.0);
     }
 }
 
