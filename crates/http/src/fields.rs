@@ -1,6 +1,8 @@
 //! Field lines of a head that was found sound. The request makes them; the conditions, the
 //! negotiation and the server read them. It never judges: what is looked at was checked before.
 
+use crate::scan::{self, run_len};
+
 /// The fields of one head, in the order of their arrival. An iterator; copies are free.
 ///
 /// Every lookup walks the lines again: a head has few of them, most requests are never asked,
@@ -42,10 +44,14 @@ impl<'b> Iterator for Fields<'b> {
     type Item = Field<'b>;
 
     fn next(&mut self) -> Option<Field<'b>> {
-        let colon = self.lines.iter().position(|&b| b == b':')?;
+        if self.lines.is_empty() {
+            return None;
+        }
+        let colon = run_len(self.lines, scan::not_in_names, is_token_byte);
         let (name, rest) = self.lines.split_at(colon);
-        let end = rest.iter().position(|&b| b == b'\r')?;
-        let value = rest.get(1..end)?.trim_ascii();
+        let rest = rest.get(1..)?;
+        let end = run_len(rest, scan::not_text, is_value_byte);
+        let value = rest[..end].trim_ascii();
         self.lines = rest.get(end + 2..).unwrap_or_default();
         Some(Field { name: str::from_utf8(name).ok()?, value })
     }

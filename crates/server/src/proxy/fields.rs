@@ -55,22 +55,30 @@ const KNOWN: &[(&str, Kind)] = &[
     ("proxy-authorization", Kind::Dropped),
 ];
 
-/// Lengths that some known name has.
-const LENGTHS: u32 = {
-    let mut lengths = 0;
+/// One more than the longest known name.
+const LEN_END: usize = KNOWN[KNOWN.len() - 1].0.len() + 1;
+
+/// Where the known names of each length begin; those of the next one begin where they end.
+const STARTS: [u8; LEN_END + 1] = {
+    let mut starts = [0; LEN_END + 1];
     let mut at = 0;
     while at < KNOWN.len() {
-        lengths |= 1 << KNOWN[at].0.len();
+        let mut longer = KNOWN[at].0.len() + 1;
+        assert!(at == 0 || KNOWN[at - 1].0.len() < longer, "by length");
+        while longer <= LEN_END {
+            starts[longer] = at as u8 + 1;
+            longer += 1;
+        }
         at += 1;
     }
-    lengths
+    starts
 };
 
 /// What becomes of a field of this name.
 #[inline]
 pub(super) fn kind(name: &str) -> Kind {
     // The length tells most fields apart before a byte is compared.
-    if name.len() >= 32 || LENGTHS & 1 << name.len() == 0 {
+    if name.len() >= LEN_END || STARTS[name.len()] == STARTS[name.len() + 1] {
         return Kind::EndToEnd;
     }
     // Some backends take `_` for `-`: a name that is known to them so is known here as well.
@@ -84,9 +92,8 @@ pub(super) fn kind(name: &str) -> Kind {
 }
 
 fn known(name: &str) -> Kind {
-    let found = KNOWN
-        .iter()
-        .find(|(known, _)| known.len() == name.len() && known.eq_ignore_ascii_case(name));
+    let same_len = usize::from(STARTS[name.len()])..usize::from(STARTS[name.len() + 1]);
+    let found = KNOWN[same_len].iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map_or(Kind::EndToEnd, |(_, kind)| *kind)
 }
 
