@@ -171,7 +171,12 @@ impl ServerCounters {
     }
 
     pub(crate) fn count_request(&self, method: Method<'_>) {
-        self.methods[place(method)].add(1);
+        self.count_request_at(place(method));
+    }
+
+    /// Counts a request whose method has this [`place`].
+    pub(crate) fn count_request_at(&self, place: usize) {
+        self.methods[place].add(1);
     }
 
     pub(crate) fn count_answer(&self, status: Status) {
@@ -185,7 +190,8 @@ impl ServerCounters {
     }
 }
 
-fn place(method: Method<'_>) -> usize {
+/// The place of a method among [`METHODS`].
+pub(crate) fn place(method: Method<'_>) -> usize {
     match method {
         Method::Get => 0,
         Method::Head => 1,

@@ -28,11 +28,12 @@ use pollux_http::{
 use super::balance::{Balance, hash};
 use super::booking::{address_text, note_line};
 use super::fault::Fault;
+use super::repeats::{Asker, RequestFacts};
 use super::request::{self, Manner};
 use super::response::is_idempotent;
 use super::shared::ProxyShared;
 use super::way::Frame;
-use crate::counters::ServerCounter;
+use crate::counters::{ServerCounter, place};
 use crate::first_line::is_blank;
 
 /// How long a drained proxy waits for a request on a connection: one that was on its way has arrived
@@ -120,11 +121,14 @@ impl Client {
         if self.is_last {
             return input.len();
         }
+        if let Some((at, used)) = self.begin_again(shared, actions, input) {
+            return used + self.on_more(shared, actions, at, &input[used..]);
+        }
         match Request::parse(input, &shared.head_limits) {
             Parsed::Complete(request, head_bytes) => {
                 let mut used = head_bytes;
                 shared.counters.count_request(request.method);
-                if let Some(at) = self.begin(shared, actions, &request) {
+                if let Some(at) = self.begin(shared, actions, &request, &input[..head_bytes]) {
                     used += self.on_more(shared, actions, at, &input[used..]);
                 } else if used < input.len() && !self.is_last {
                     actions.call_again();
@@ -250,6 +254,7 @@ impl Client {
         shared: &mut ProxyShared,
         actions: &mut Actions<'_>,
         request: &Request<'_>,
+        head: &[u8],
     ) -> Option<u32> {
         let is_last = !request.keep_alive || self.is_draining;
         let Ok(max_forwards) = max_forwards(request) else {
@@ -264,20 +269,25 @@ impl Client {
         if self.peer.is_none() {
             self.peer = Some(address_text(actions));
         }
-        let at = shared.begin(actions.id(), self.group);
-        shared.exchange(at).key = match shared.balance(self.group) {
-            Balance::Client => hash(self.peer.as_deref().unwrap_or_default().as_bytes()),
-            Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
-            _ => 0,
+        let facts = RequestFacts {
+            method: place(request.method),
+            kind: RequestKind::of(request.method),
+            is_idempotent: is_idempotent(request.method),
+            minor: request.version_minor,
+            keep_alive: request.keep_alive,
+            key: match shared.balance(self.group) {
+                Balance::Client => hash(self.peer.as_deref().unwrap_or_default().as_bytes()),
+                Balance::Path => hash(request.target.path_and_query().unwrap_or_default()),
+                _ => 0,
+            },
         };
-        if shared.groups[self.group].sends_header.is_some() {
-            shared.exchange(at).header = self.header(actions);
-        }
-        let backend = shared.assign(at);
+        let (at, backend) = self.enter(shared, actions, facts);
         let front = shared.entrances.get(self.front);
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let host = request.host();
         let manner = Manner {
-            peer: self.peer.as_deref().unwrap_or_default(),
-            host: &shared.backends[backend].name,
+            peer,
+            host: host.unwrap_or(&shared.backends[backend].name),
             is_secure: self.is_secure,
             x_forwarded: front.x_forwarded,
             forwarded: front.forwarded,
@@ -286,28 +296,72 @@ impl Client {
         };
         let exchange = shared.exchanges.get(at);
         let wishes = request::write(exchange.request.head(), request, &manner);
-        exchange.request.keep_sent();
         let reader = BodyReader::new(request.framing, &shared.head_limits);
         let frame = match request.framing {
             pollux_http::Framing::Chunked => Frame::Chunks,
             _ => Frame::Plain,
         };
         exchange.request.begin_body(reader, frame);
-        exchange.front = self.front;
-        exchange.kind = RequestKind::of(request.method);
-        exchange.is_idempotent = is_idempotent(request.method);
-        exchange.minor = request.version_minor;
-        exchange.is_last = is_last;
         exchange.wants_upgrade = wishes.upgrade;
         if shared.log.is_some() {
             note_line(&mut exchange.line, request);
         }
         if request.framing.has_body() {
             shared.counters.add(ServerCounter::Bodies, 1);
+        } else if host.is_some() && !wishes.upgrade && request.method != Method::Options {
+            let last = shared.repeats.request.get_or_insert_default();
+            let by = Asker { front: self.front, is_secure: self.is_secure, peer };
+            last.note(head, by, exchange.request.head(), &exchange.line, facts);
         }
-        self.phase = Phase::Busy(at);
         self.set_busy_deadline(shared, actions, at);
         Some(at)
+    }
+
+    /// Begins a request whose head is the last one of this loop again; says how long that is.
+    fn begin_again(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> Option<(u32, usize)> {
+        let by =
+            Asker { front: self.front, is_secure: self.is_secure, peer: self.peer.as_deref()? };
+        let last = shared.repeats.request.take_if(|last| last.is(input, by))?;
+        shared.counters.count_request_at(last.facts.method);
+        let (at, _) = self.enter(shared, actions, last.facts);
+        let exchange = shared.exchanges.get(at);
+        exchange.request.head().extend_from_slice(&last.written);
+        let reader = BodyReader::new(pollux_http::Framing::None, &shared.head_limits);
+        exchange.request.begin_body(reader, Frame::Plain);
+        exchange.line.extend_from_slice(&last.line);
+        let head_bytes = last.len();
+        shared.repeats.request = Some(last);
+        self.set_busy_deadline(shared, actions, at);
+        Some((at, head_bytes))
+    }
+
+    /// Makes the exchange of a request, and finds a connection for it; says which backend has it.
+    fn enter(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &Actions<'_>,
+        facts: RequestFacts,
+    ) -> (u32, usize) {
+        let at = shared.begin(actions.id(), self.group);
+        shared.exchange(at).key = facts.key;
+        if shared.groups[self.group].sends_header.is_some() {
+            shared.exchange(at).header = self.header(actions);
+        }
+        let backend = shared.assign(at);
+        let exchange = shared.exchanges.get(at);
+        exchange.request.keep_sent();
+        exchange.front = self.front;
+        exchange.kind = facts.kind;
+        exchange.is_idempotent = facts.is_idempotent;
+        exchange.minor = facts.minor;
+        exchange.is_last = !facts.keep_alive || self.is_draining;
+        self.phase = Phase::Busy(at);
+        (at, backend)
     }
 
     /// Input while a request is under way: its body, or what follows it.

@@ -23,6 +23,7 @@
 //! | `groups` | which backends a front end leads to |
 //! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
 //! | `request`, `response`, `fields`, `rules` | heads, written anew |
+//! | `repeats` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared`, `links`, `counters` | what the sessions of one loop share |
 //! | `plan` | what it would do, in words |
@@ -47,6 +48,7 @@ mod passing;
 mod pipes;
 mod plan;
 mod pool;
+mod repeats;
 mod request;
 mod response;
 mod rules;

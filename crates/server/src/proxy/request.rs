@@ -14,7 +14,7 @@ use super::rules::{self, FieldRule};
 pub(super) struct Manner<'a> {
     /// The client's address without its port; empty on a unix socket.
     pub(super) peer: &'a str,
-    /// The Host of a request that names none.
+    /// What Host says: the authority that the request is for, or the backend.
     pub(super) host: &'a str,
     /// Whether the client speaks TLS.
     pub(super) is_secure: bool,
@@ -36,8 +36,7 @@ pub(super) struct Wishes {
 /// Writes the head behind what is in `out`.
 pub(super) fn write(out: &mut Vec<u8>, request: &Request<'_>, manner: &Manner<'_>) -> Wishes {
     write_line(out, request);
-    let host = request.host().unwrap_or(manner.host);
-    fields::write(out, "Host", host.as_bytes());
+    fields::write(out, "Host", manner.host.as_bytes());
     let fields_start = out.len();
     let seen = write_fields(out, request, manner, false).unwrap_or_else(|| {
         // Rare: some of those that were written have to go.
@@ -230,7 +229,8 @@ mod tests {
             panic!("not sound: {head}")
         };
         let mut out = Vec::new();
-        write(&mut out, &request, manner);
+        let host = request.host().unwrap_or(manner.host);
+        write(&mut out, &request, &Manner { host, ..*manner });
         let text = String::from_utf8(out).expect("ASCII");
         text.strip_suffix("Via: 1.1 pollux\r\n\r\n").unwrap_or(&text).to_owned()
     }

@@ -22,6 +22,7 @@ use super::groups::{Entrances, Group};
 use super::links::Links;
 use super::passing::Passing;
 use super::pipes::Pipes;
+use super::repeats::Repeats;
 use super::secrets::{self, Secrets};
 use super::secured::SharedTls;
 use super::session::ProxySession;
@@ -48,6 +49,7 @@ pub struct ProxyShared {
     pub(super) date: DateCache,
     pub(super) now: Now,
     pub(super) exchanges: Exchanges,
+    pub(super) repeats: Repeats,
     pub(super) links: Links,
     pub(super) log: Option<AccessLog>,
     pub(super) logs: Logs,
@@ -114,6 +116,7 @@ impl ProxyShared {
             date: DateCache::new(0),
             now: Now::default(),
             exchanges: Exchanges::default(),
+            repeats: Repeats::default(),
             log,
             logs: logs.clone(),
             counters,

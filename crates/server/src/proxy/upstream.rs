@@ -12,11 +12,12 @@
 use std::io;
 
 use pollux_engine::{Actions, CloseCause, Moment};
-use pollux_http::{BodyReader, Response, ResponseBody};
+use pollux_http::{BodyReader, Response, ResponseBody, ResponseFacts};
 
 use super::counters::ProxyCounter;
 use super::fault::Fault;
-use super::response::{self, Manner};
+use super::repeats::AskedBy;
+use super::response::{self, Goes, Manner};
 use super::shared::ProxyShared;
 
 /// Interim answers to one request; a backend that goes on for ever is not answering.
@@ -285,6 +286,18 @@ impl Upstream {
     ) -> Result<usize, Fault> {
         let limits = shared.answer_limits;
         let exchange = shared.exchanges.get(at);
+        let by = AskedBy {
+            front: exchange.front,
+            kind: exchange.kind,
+            minor: exchange.minor,
+            is_last: exchange.is_last,
+            unix_s: shared.now.unix_s,
+        };
+        if let Some((facts, goes)) = shared.repeats.answer(input, by, exchange.response.head()) {
+            exchange.request.forget_sent();
+            self.begin_answer(shared, at, facts, goes);
+            return Ok(facts.head_len);
+        }
         let response = match Response::parse(input, &limits, exchange.kind) {
             Ok(Some(response)) => response,
             Ok(None) => return Ok(0),
@@ -326,10 +339,28 @@ impl Upstream {
             date: &shared.date,
             rules: &shared.entrances.get(exchange.front).rules.response,
         };
+        let before = way.head().len();
         let goes = response::write(way.head(), &response, &manner).ok_or(Fault::BadAnswer)?;
+        let (head, written) = (&input[..facts.head_len], &way.head()[before..]);
+        shared.repeats.note_answer(head, by, written, (facts, goes));
+        self.begin_answer(shared, at, facts, goes);
+        Ok(facts.head_len)
+    }
+
+    /// The head of the answer has been written.
+    fn begin_answer(
+        &mut self,
+        shared: &mut ProxyShared,
+        at: u32,
+        facts: ResponseFacts,
+        goes: Goes,
+    ) {
+        let limits = shared.answer_limits;
+        let exchange = shared.exchanges.get(at);
+        let way = &mut exchange.response;
         way.begin_body(BodyReader::of_response(facts.body, &limits), goes.frame);
         (exchange.has_answer, exchange.is_last) = (true, goes.is_last);
-        exchange.status = code;
+        exchange.status = facts.status.code();
         let times = exchange.times;
         let waited = times.connected.zip(times.first_byte).map(|(from, to)| to - from);
         let backend = shared.links.get(self.link).backend;
@@ -338,7 +369,6 @@ impl Upstream {
         counts.wait_us.add(waited.unwrap_or_default().as_micros() as u64);
         shared.backend_answered(backend);
         self.keep_alive = facts.keep_alive && facts.body != ResponseBody::UntilClose;
-        Ok(facts.head_len)
     }
 
     /// The answer is whole. Keeps the connection for another request where nothing speaks against
