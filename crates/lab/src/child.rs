@@ -113,17 +113,17 @@ pub fn serve(
                 let lead_in = Stint { length: lead_in, units: lead_units };
                 Reply::Turned(turn(&mut *subject, lead_in, Stint { length, units }, parts)?)
             }
-            Order::Count { turns, length_us, sources } => {
+            Order::Count { turns, length_us, units, sources } => {
                 let counting = Counting::start(&subject.threads(), &sources);
-                let mut counted = counted(&mut *subject, turns, length_us)?;
+                let mut counted = counted(&mut *subject, turns, stint(length_us, units))?;
                 counted.kernel = CountReadings::named(counting.stop());
                 Reply::Counted(Box::new(counted))
             }
-            Order::Profile { turns, length_us, rate_hz } => {
+            Order::Profile { turns, length_us, units, rate_hz } => {
                 // The process that works is the last one: a worker, where there are some.
                 let profiling =
                     subject.threads().last().map(|(pid, _)| Profiling::start(*pid, rate_hz));
-                let mut counted = counted(&mut *subject, turns, length_us)?;
+                let mut counted = counted(&mut *subject, turns, stint(length_us, units))?;
                 (counted.samples, counted.symbols) =
                     profiling.map_or((None, Vec::new()), Profiling::finish);
                 Reply::Counted(Box::new(counted))
@@ -165,11 +165,11 @@ fn turn(
 }
 
 /// Turns without figures of their own, with the poller's counters around them.
-fn counted(subject: &mut dyn Subject, turns: u32, length_us: u64) -> Result<Counted, MeasureError> {
+fn counted(subject: &mut dyn Subject, turns: u32, stint: Stint) -> Result<Counted, MeasureError> {
     let before = subject.counters();
     let mut units = 0;
     for _ in 0..turns {
-        units += subject.turn(Stint::of(Duration::from_micros(length_us)))?;
+        units += subject.turn(stint)?;
     }
     let polled = subject.counters().zip(before).map(|(after, before)| after.since(&before));
     Ok(Counted {
@@ -180,6 +180,10 @@ fn counted(subject: &mut dyn Subject, turns: u32, length_us: u64) -> Result<Coun
             .unwrap_or_default(),
         ..Counted::default()
     })
+}
+
+fn stint(length_us: u64, units: Option<u64>) -> Stint {
+    Stint { length: Duration::from_micros(length_us), units }
 }
 
 fn named(counters: CountersSnapshot) -> std::collections::BTreeMap<String, u64> {
@@ -266,7 +270,8 @@ mod tests {
     #[test]
     fn a_subject_gives_a_figure_for_each_part_of_a_turn_and_counts_what_it_did() {
         let turn = Order::Turn { lead_in_us: 100, length_us: 1000, parts: 2, units: None };
-        let count = Order::Count { turns: 3, length_us: 500, sources: Sources::probe() };
+        let count =
+            Order::Count { turns: 3, length_us: 500, units: None, sources: Sources::probe() };
         let answers = answers("epoll", &[turn, count, Order::End]).expect("it ends well");
         let [Reply::Ready(described), Reply::Turned(figures), Reply::Counted(counted), end] =
             &answers[..]

@@ -98,6 +98,9 @@ pub struct RoundsOfSet {
     pub experiment: String,
     /// Label of the point.
     pub point: String,
+    /// Which of the groups that the arms of a point are split into where they can't all be there at
+    /// the same time, from 0. Rounds of two groups are not pairs, and each has its own baseline.
+    pub group: usize,
     /// Each arm with a figure for each round, none where it had none.
     pub arms: Vec<(String, Vec<Option<Figure>>)>,
 }

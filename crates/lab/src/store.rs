@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pollux_report::Place;
 
-use crate::record::{Record, SCHEMA_VERSION};
+use crate::record::{Record, RoundsOfSet, SCHEMA_VERSION};
 use crate::report;
 
 /// Name of the result file in a folder.
@@ -137,7 +137,7 @@ pub fn load(path: &Path) -> Result<Record, StoreError> {
 
 /// The rounds of every set: a line for each arm, with units and CPU time of each of its turns.
 fn rounds(record: &Record) -> String {
-    let mut text = "set\texperiment\tpoint\tarm\tunits/cpu_ns of each round\n".to_owned();
+    let mut text = "set\texperiment\tpoint\tgroup\tarm\tunits/cpu_ns of each round\n".to_owned();
     for set in &record.rounds {
         for (arm, figures) in &set.arms {
             let figures: Vec<String> = figures
@@ -147,8 +147,9 @@ fn rounds(record: &Record) -> String {
                     None => "-".to_owned(),
                 })
                 .collect();
-            let (number, experiment, point) = (set.set, &set.experiment, &set.point);
-            text += &format!("{number}\t{experiment}\t{point}\t{arm}\t{}\n", figures.join(" "));
+            let RoundsOfSet { set, experiment, point, group, .. } = set;
+            let figures = figures.join(" ");
+            text += &format!("{set}\t{experiment}\t{point}\t{group}\t{arm}\t{figures}\n");
         }
     }
     text

@@ -1,7 +1,8 @@
 //! The ratio of an arm to its baseline over paired blocks, with confidence intervals.
 //!
 //! Called by the runner after each block (for the stopping rule) and by the result writer. It must
-//! never see single events, only one value per run, and it never drops a block.
+//! never see single events, only one value per run. It drops no block: which sets are long enough to
+//! count is for its callers to say.
 
 use super::confidence::{Interval, Method, Resampling, intervals};
 use super::summary::{mean, median, standard_deviation};

@@ -22,7 +22,7 @@ mod trust;
 mod undecided;
 mod why;
 
-pub(crate) use rest::rest;
+pub(crate) use rest::{more_sets, rest};
 pub(crate) use trust::is_noisy;
 
 /// The comparisons of a record by the place of their row: those that answer a question, and those of

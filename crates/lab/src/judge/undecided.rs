@@ -7,6 +7,7 @@
 
 use super::answer::{any_but, gain, leaders};
 use super::reason::one_or_more;
+use super::rest::more_sets;
 use crate::record::{ResultRow, Verdict};
 use crate::stats::SETS_MIN;
 use pollux_report::change::effect_in_words;
@@ -95,8 +96,7 @@ fn bounded(rows: &[&ResultRow]) -> Leaning {
 fn more(rows: &[&ResultRow]) -> String {
     let in_turns = rows.iter().filter(|row| row.turns.is_some());
     match in_turns.filter_map(|row| row.more_blocks).max() {
-        Some(1) => "; about 1 more set would decide".to_owned(),
-        Some(sets) => format!("; about {sets} more sets would decide"),
+        Some(sets) => format!("; {} would decide", more_sets(sets)),
         None => String::new(),
     }
 }

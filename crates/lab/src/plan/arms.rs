@@ -76,13 +76,13 @@ pub(super) fn at(
     kept
 }
 
-/// How the arms of a point are measured: in turns, where each of them can take some.
-pub(super) fn method(part: &Part, point: &Point, arms: &[Arm]) -> Method {
+/// How the arms of a point are measured: in turns, where each of them can take some, and where the
+/// baseline leaves enough of everything for a copy of itself.
+pub(super) fn method(part: &Part, point: &Point, arms: &[Arm], baseline: usize) -> Method {
     let is_program = |arm: &Arm| matches!(arm.kind, ArmKind::Program(_) | ArmKind::WithoutPoller);
-    match part.rates || arms.iter().any(is_program) || !part.experiment.takes_turns(&point.axes) {
-        true => Method::Runs,
-        false => Method::Turns,
-    }
+    let is_alone = part.experiment.takes_all(&arms[baseline].kind);
+    let takes_turns = !part.rates && !is_alone && part.experiment.takes_turns(&point.axes);
+    if takes_turns && !arms.iter().any(is_program) { Method::Turns } else { Method::Runs }
 }
 
 /// The arms, and the baseline once more.

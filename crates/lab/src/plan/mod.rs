@@ -158,7 +158,7 @@ impl Plan {
                     continue;
                 };
                 let arms = arms::with_same_again(arms, baseline);
-                let method = arms::method(part, &point, &arms);
+                let method = arms::method(part, &point, &arms, baseline);
                 let groups = place::groups(machine, part.experiment, &point, &arms, baseline);
                 points.push(PlannedPoint {
                     part: index,
@@ -278,6 +278,7 @@ mod tests {
     use pollux_poller::Mechanism;
 
     use super::*;
+    use crate::arm::ArmKind;
     use crate::experiments::known;
 
     fn part(pollers: &[Mechanism], axes: &[(&str, &[&str])]) -> Part {
@@ -375,6 +376,26 @@ mod tests {
         let refuse = |wanted| matches!(wanted, Wanted::Driver(..)).then(|| "forbidden".into());
         let plan = Plan::make(job(part), &machine(&refuse));
         assert!(plan.points.is_empty() && plan.left_out.len() == 3);
+    }
+
+    #[test]
+    fn a_baseline_that_leaves_no_room_for_its_copy_is_measured_alone() {
+        let experiment = known("herd");
+        let axes = experiment.axes().iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
+        let axes = axes.chain([("source".to_owned(), vec![Value::of("queue")])]).collect();
+        let arms = ["raw-c", "pool"]
+            .map(|name| Arm { name: name.into(), kind: ArmKind::Peer(name.into()) });
+        let compared_with = |baseline: &str| Part {
+            experiment,
+            arms: arms.to_vec(),
+            baseline: baseline.into(),
+            axes: BTreeMap::clone(&axes),
+            ..part(&[Mechanism::Epoll], &[])
+        };
+        let method = |baseline| {
+            Plan::make(job(compared_with(baseline)), &machine(&|_| None)).points[0].method
+        };
+        assert_eq!((method("raw-c"), method("pool")), (Method::Turns, Method::Runs));
     }
 
     #[test]

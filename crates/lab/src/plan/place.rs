@@ -79,7 +79,7 @@ pub(super) fn groups(
     let most = free.checked_div(each).unwrap_or(u64::MAX).max(2);
     let takes_all = |index: &usize| experiment.takes_all(&arms[*index].kind);
     let copy = arms.iter().position(|arm| arm.name == SAME_AGAIN);
-    let copy = copy.filter(|_| most > 2 && !takes_all(&baseline));
+    let copy = copy.filter(|_| most > 2);
     let always: Vec<usize> = [Some(baseline), copy].into_iter().flatten().collect();
     let mut groups = vec![always.clone()];
     for arm in (0..arms.len()).filter(|arm| !always.contains(arm)) {

@@ -10,7 +10,7 @@ use pollux_report::{Cell, Tone};
 use super::number;
 use crate::experiments::{self, Experiment};
 use crate::host::Reading;
-use crate::judge::{is_noisy, rest};
+use crate::judge::{is_noisy, more_sets, rest};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
 
 /// Nobody runs more blocks than this for one row: what needs them is too noisy.
@@ -22,14 +22,13 @@ pub(super) fn verdict(row: &ResultRow) -> &'static str {
     let in_turns = row.turns.is_some();
     let is_small = row.is_small_difference();
     match (row.verdict, row.more_is_better) {
-        (Verdict::Inconclusive, more_is_better) if !in_turns => unconfirmed(row, more_is_better),
+        (Verdict::Inconclusive, more_is_better) => unconfirmed(row, more_is_better),
         (Verdict::NoiseFloor, _) if in_turns => "control",
         (Verdict::Faster, false) | (Verdict::Slower, true) if is_small => "less, small",
         (Verdict::Faster, true) | (Verdict::Slower, false) if is_small => "more, small",
         (Verdict::Faster, true) | (Verdict::Slower, false) if in_turns => "more",
         (Verdict::Slower, true) if in_turns => "less",
         (Verdict::Equivalent, _) if in_turns => "equal",
-        (Verdict::Inconclusive, _) if in_turns => "undecided",
         (verdict, more_is_better) => verdict_of_runs(verdict, more_is_better),
     }
 }
@@ -46,8 +45,7 @@ pub(super) fn judgement(row: &ResultRow) -> String {
         Verdict::Faster | Verdict::Slower => size_in_words(ratio),
         Verdict::Equivalent => format!("equal within {}", effect_in_words(row.no_difference)),
         Verdict::Inconclusive => match row.more_blocks {
-            Some(1) => "undecided: about 1 more set".to_owned(),
-            Some(sets) => format!("undecided: about {sets} more sets"),
+            Some(sets) => format!("{short}: {}", more_sets(sets)),
             None => short,
         },
         _ => short,
@@ -69,7 +67,7 @@ fn verdict_of_runs(verdict: Verdict, more_is_better: bool) -> &'static str {
     }
 }
 
-/// What is open of whole runs: an interval that leaves 1 out shows a direction, which the correction
+/// What is open: an interval that leaves 1 out shows a direction, which the correction
 /// for all comparisons of the run did not confirm.
 fn unconfirmed(row: &ResultRow, more_is_better: bool) -> &'static str {
     match (row.ci_low, row.ci_high, more_is_better) {
@@ -165,7 +163,12 @@ fn why_it_ended(record: &Record) -> Option<String> {
         Ending::Budget => "The time budget ended before the intervals were as narrow as wanted",
     };
     let (ran, planned, most) = (record.trust.blocks, record.job.blocks, record.job.blocks_max);
-    Some(format!("{why}: {ran} blocks ran, {planned} were planned, {most} at most."))
+    let turns = record.trust.turns.as_ref();
+    let sets = turns.map(|turns| format!("{} sets behind each row", span(turns.sets)));
+    let has_runs = turns.is_none_or(|turns| turns.rows_of_whole_runs > 0);
+    let blocks = has_runs.then(|| format!("{ran} blocks"));
+    let ran = sets.into_iter().chain(blocks).collect::<Vec<_>>().join(", ");
+    Some(format!("{why}: {ran} (planned {planned}, at most {most})."))
 }
 
 /// The steadiness of a run in a word.
@@ -224,10 +227,6 @@ fn in_turns(turns: &TurnsTrust) -> Vec<(&'static str, String)> {
              after correction"
         ),
     };
-    let span = |[least, most]: [u32; 2]| match least == most {
-        true => least.to_string(),
-        false => format!("{least} to {most}"),
-    };
     let mut items = vec![
         ("A/A control", control),
         ("sets × rounds", format!("{} × {}", span(turns.sets), span(turns.rounds))),
@@ -239,6 +238,10 @@ fn in_turns(turns: &TurnsTrust) -> Vec<(&'static str, String)> {
         items.push(("load average before", load.clone()));
     }
     items
+}
+
+fn span([least, most]: [u32; 2]) -> String {
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
 }
 
 fn steady_state(trust: &Trust) -> String {

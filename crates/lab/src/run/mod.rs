@@ -130,6 +130,7 @@ impl Runner<'_> {
             start,
             failures: HashMap::new(),
             lengths: BTreeMap::new(),
+            sets: HashMap::new(),
             point_times: HashMap::new(),
         };
         self.counting_pass(&mut state);
@@ -169,9 +170,10 @@ impl Runner<'_> {
     /// most rows. Widths say so, never a verdict (see [`Aim`]).
     fn wants_set(&self, done: u32, point: &PlannedPoint, state: &mut State) -> bool {
         let job = &self.plan.job;
+        let sets = state.sets.get(&state.key(self.plan, point)).copied().unwrap_or(0);
         let wants = if done < job.blocks {
             done < SETS_NARROW || self.lacks(Aim::Narrow, point, state)
-        } else if done >= job.blocks_max {
+        } else if sets >= job.blocks_max {
             false
         } else if job.budget.is_some() {
             self.is_cheapest(point, state)
@@ -292,6 +294,7 @@ impl Runner<'_> {
             let point_start = Instant::now();
             if point.method == Method::Turns {
                 self.set(block, point, state);
+                *state.sets.entry(state.key(plan, point)).or_default() += 1;
                 state.point_times.insert(state.key(plan, point), point_start.elapsed());
                 continue;
             }
@@ -465,6 +468,8 @@ struct State {
     failures: HashMap<(String, String, String), u32>,
     /// What the first set found out, by part, point and group of arms.
     lengths: BTreeMap<(String, String, usize), set::Length>,
+    /// How many sets a point has had, by part and point.
+    sets: HashMap<(String, String), u32>,
     /// How long a point took the last time, by part and point.
     point_times: HashMap<(String, String), Duration>,
 }

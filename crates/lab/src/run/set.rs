@@ -122,9 +122,16 @@ impl Runner<'_> {
     ) {
         let plan = self.plan;
         let label = self.label(Some(set), point, &point.arms[point.baseline], Pass::Timing);
+        let planned = self.taking_part(group, &label, point, state);
+        let is_rival = |arm: &Arm| ![arm_name(point), SAME_AGAIN].contains(&&*arm.name);
+        if group.iter().any(|arm| is_rival(&point.arms[*arm]))
+            && !planned.iter().any(|arm| is_rival(arm))
+        {
+            return;
+        }
         self.observer.run_started(&RunLabel { arm: "all arms".to_owned(), ..label.clone() });
         let start = Instant::now();
-        let mut arms = self.arms(set, group, point, state);
+        let mut arms = self.arms(set, &planned, point);
         let started = start.elapsed();
         let key = (label.experiment.clone(), label.point.clone(), number);
         let mut length = match state.lengths.remove(&key) {
@@ -133,7 +140,7 @@ impl Runner<'_> {
         };
         let per_round = self.rounds(&mut arms, set, &length, point);
         if set == 0 {
-            self.counts(&mut arms, length.turn, number, point, state);
+            self.counts(&mut arms, &length, number, point, state);
         }
         let costs: Vec<Vec<Option<f64>>> = arms.iter().map(costs).collect();
         let ratios = ratios(&arms, &costs, point);
@@ -204,30 +211,38 @@ impl Runner<'_> {
             set,
             experiment: plan.part_name(point).to_owned(),
             point: point.point.label.clone(),
+            group: number,
             arms: arms.into_iter().map(|arm| (arm.planned.name.clone(), arm.rounds)).collect(),
         });
     }
 
-    /// Starts the arms of a group, all at the same time, and waits until they are ready.
+    /// The arms of a group that take part in another set: both copies of the baseline, and of the others
+    /// those that were not given up and whose rows are not narrow.
+    fn taking_part<'p>(
+        &self,
+        group: &[usize],
+        label: &RunLabel,
+        point: &'p PlannedPoint,
+        state: &State,
+    ) -> Vec<&'p Arm> {
+        let arms = group.iter().map(|index| &point.arms[*index]);
+        arms.filter(|arm| !state.is_given_up(label, &arm.name))
+            .filter(|arm| {
+                [arm_name(point), SAME_AGAIN].contains(&&*arm.name)
+                    || state.takes_part(label, &arm.name, self.plan.job.precision)
+            })
+            .collect()
+    }
+
+    /// Starts arms, all at the same time, and waits until they are ready.
     fn arms<'p>(
         &mut self,
         set: u32,
-        group: &[usize],
+        planned: &[&'p Arm],
         point: &'p PlannedPoint,
-        state: &State,
     ) -> Vec<SetArm<'p>> {
         let stop = self.stop.clone();
         let is_stopped = || stop.is_urgent();
-        let label = self.label(Some(set), point, &point.arms[point.baseline], Pass::Timing);
-        let planned: Vec<&Arm> = group
-            .iter()
-            .map(|index| &point.arms[*index])
-            .filter(|arm| !state.is_given_up(&label, &arm.name))
-            .filter(|arm| {
-                [arm_name(point), SAME_AGAIN].contains(&&*arm.name)
-                    || state.takes_part(&label, &arm.name, self.plan.job.precision)
-            })
-            .collect();
         // Whoever starts first has the better addresses, for all that one knows.
         let order = block_order(planned.len(), set as usize, self.plan.job.seed);
         let seed = self.plan.job.seed.wrapping_add(u64::from(set));
@@ -431,20 +446,21 @@ impl Runner<'_> {
     fn counts(
         &mut self,
         arms: &mut [SetArm<'_>],
-        turn: Duration,
+        length: &Length,
         group: usize,
         point: &PlannedPoint,
         state: &mut State,
     ) {
-        let length_us = turn.as_micros() as u64;
         let (experiment, label) = (self.plan.part_name(point).to_owned(), &point.point.label);
         for arm in arms {
             let is_known = group > 0 && arm.planned.name == arm_name(point);
             if arm.planned.name == SAME_AGAIN || is_known || self.stop.is_asked() {
                 continue;
             }
-            let order =
-                Order::Count { turns: COUNTED_TURNS, length_us, sources: self.sources.clone() };
+            let (Stint { length: turn, units }, _) = length.stint(&arm.planned.name, 1);
+            let length_us = turn.as_micros() as u64;
+            let sources = self.sources.clone();
+            let order = Order::Count { turns: COUNTED_TURNS, length_us, units, sources };
             if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * COUNTED_TURNS) {
                 let Counted { units, counters, events_per_wait_histogram, kernel, .. } = *counted;
                 state.record.counting.push(CountingRun {
@@ -458,7 +474,7 @@ impl Runner<'_> {
                 });
             }
             let Some(rate_hz) = self.plan.job.profile_hz else { continue };
-            let order = Order::Profile { turns: PROFILED_TURNS, length_us, rate_hz };
+            let order = Order::Profile { turns: PROFILED_TURNS, length_us, units, rate_hz };
             if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * PROFILED_TURNS)
                 && let Some(samples) = counted.samples
             {

@@ -197,21 +197,27 @@ pub enum Order {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         units: Option<u64>,
     },
-    /// So many turns of this length under the kernel's counters.
+    /// So many turns like those that are timed, under the kernel's counters.
     Count {
         /// Number of turns.
         turns: u32,
         /// Length of each.
         length_us: u64,
+        /// Units after which one ends before its time is over; older builds know none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        units: Option<u64>,
         /// Where counts can be read.
         sources: Sources,
     },
-    /// So many turns of this length under a sampling of the CPU clock.
+    /// So many turns like those that are timed, under a sampling of the CPU clock.
     Profile {
         /// Number of turns.
         turns: u32,
         /// Length of each.
         length_us: u64,
+        /// Units after which one ends before its time is over; older builds know none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        units: Option<u64>,
         /// Samples for each second of CPU time.
         rate_hz: u32,
     },
