@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | bytes | closed: nobody asked | the head, or 502 | passed on |
 //! | the backend's end | closed | a second try where safe, else 502 | its end where that ends it, else the client is cut |
-//! | the deadline | closed | 504 | the client is cut |
+//! | the deadline | closed | 504, but not before anything was sent on a kept connection | the client is cut |
 //!
 //! The exchange that it has is found by its link. It is parted from the exchange before it ends,
 //! so an answer never meets another request.
@@ -218,6 +218,10 @@ impl Upstream {
             None => {}
             Some(at) => {
                 let exchange = shared.exchange(at);
+                if exchange.is_reused && !exchange.request.has_begun_to_leave() {
+                    // It was idle for too long in the turn in which it is needed again.
+                    return actions.set_deadline(Moment::NEVER);
+                }
                 self.fault = Some(match (is_connected, exchange.has_answer) {
                     (false, _) => Fault::ConnectTimeout,
                     (true, false) => Fault::FirstByteTimeout,
@@ -266,6 +270,9 @@ impl Upstream {
         }
         if exchange.is_tunnel && !exchange.response.is_full() {
             actions.set_deadline(tunnel_end);
+        } else if !exchange.has_answer {
+            // Not idle any more; how slow the client may be is its own side's to judge.
+            actions.set_deadline(Moment::NEVER);
         }
         // More is to come: only when this has left, so that what waits here stays little.
         way.is_leaving = true;

@@ -11,6 +11,7 @@
 //! | `announced` | the PROXY protocol, from clients and to backends |
 //! | `backends` | which backend gets a request, how one goes down and comes up, orders for it |
 //! | `leaving` | clients that leave while their request is under way |
+//! | `kept` | kept connections whose idle time ends when they are needed |
 //! | `pool` | connections that threads share, and requests that wait for one |
 //! | `takeovers` | what sharing connections costs: counts of the poller |
 //! | `status` | the live page and its figures |
@@ -33,6 +34,7 @@ mod faults;
 mod flow;
 mod heads;
 mod identity;
+mod kept;
 mod leaving;
 mod pool;
 mod stage;
