@@ -8,11 +8,13 @@ use rustix::process::{Signal, kill_process};
 use crate::stage::{Backend, Client, Clients, Outcome, PATIENCE, Proxy, Server, is_alive};
 
 const LOST: Outcome = Outcome::Lost;
+/// Two threads that soon close what waits for a request, so that none may be left.
+const SHORT: &str = "threads = 2\nupstream_idle_timeout = \"200ms\"";
 
 #[test]
 fn a_killed_worker_costs_only_what_it_had_under_way() {
     let backend = Backend::start();
-    let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+    let mut proxy = Proxy::start(&[backend.address], SHORT);
     let clients = Clients::start(proxy.address, 4);
     let mut workers = vec![proxy.one_worker(&[])];
     for _ in 0..3 {
@@ -27,9 +29,24 @@ fn a_killed_worker_costs_only_what_it_had_under_way() {
     assert!(failed.len() <= 12, "of {right}: {failed:?}");
     assert!(failed.iter().all(|(outcome, _)| *outcome == LOST), "{failed:?}");
     proxy.await_metric("pollux_proxy_backend_in_use", "", 0);
+    // No request reached the backend twice, and what did was answered or lost with its worker.
+    let lost = failed.len() as u64;
+    assert!((right..=right + lost).contains(&backend.asked()), "{} of {right}", backend.asked());
     // Of a killed worker at most the last second is not counted.
     let counted = proxy.metric("pollux_http_requests_total", "\"get\"");
-    assert!(counted > 0 && counted <= right + 12, "{counted} of {right}");
+    assert!(counted > 0 && counted <= right + lost, "{counted} of {right}");
+    // The connections of the dead are gone, and the living one counts on from there.
+    proxy.await_metric("pollux_connections_open", "", 0);
+    backend.await_none_open();
+    let clients = Clients::start(proxy.address, 4);
+    clients.await_right(100);
+    let (more, failed) = clients.end();
+    assert!(failed.is_empty(), "of {more}: {failed:?}");
+    proxy.await_metric("pollux_http_requests_total", "\"get\"", counted + more);
+    assert!((right + more..=right + more + lost).contains(&backend.asked()));
+    proxy.signal(Signal::TERM);
+    assert!(proxy.ended().success());
+    backend.await_none_open();
 }
 
 #[test]
@@ -75,11 +92,41 @@ fn workers_end_with_their_connections_when_the_master_is_killed() {
         assert!(Instant::now() < end, "the worker goes on without a master");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let (_, failed) = clients.end();
+    let (right, failed) = clients.end();
     // What was under way was answered; afterwards nobody listens.
     let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
     assert!(lost.is_empty(), "{lost:?}");
     TcpStream::connect(proxy.address).expect_err("nobody has the socket any more");
+    assert!((right..=right + failed.len() as u64).contains(&backend.asked()), "of {right}");
+    backend.await_none_open();
+}
+
+#[test]
+fn both_workers_of_a_reload_end_when_the_master_is_killed() {
+    let backend = Backend::start();
+    let mut proxy = Proxy::start(&[backend.address], "threads = 2");
+    proxy.one_worker(&[]);
+    let clients = Clients::start(proxy.address, 4);
+    clients.await_right(100);
+    proxy.signal(Signal::HUP);
+    let end = Instant::now() + PATIENCE;
+    while proxy.workers().len() < 2 {
+        assert!(Instant::now() < end, "no second worker");
+        std::thread::yield_now();
+    }
+    let workers = proxy.workers();
+    proxy.signal(Signal::KILL);
+    proxy.ended();
+    while workers.iter().any(|worker| is_alive(*worker)) {
+        assert!(Instant::now() < end, "a worker goes on without a master");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (right, failed) = clients.end();
+    let lost: Vec<_> = failed.iter().filter(|(_, why)| why.starts_with("kept")).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!((right..=right + failed.len() as u64).contains(&backend.asked()), "of {right}");
+    TcpStream::connect(proxy.address).expect_err("nobody has the socket any more");
+    backend.await_none_open();
 }
 
 #[test]

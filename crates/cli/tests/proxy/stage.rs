@@ -277,22 +277,50 @@ impl Drop for Server {
 /// A backend that answers each request with its path, when field and body name the same one.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
+    counts: Arc<BackendCounts>,
+}
+
+#[derive(Default)]
+struct BackendCounts {
+    open: AtomicU64,
+    asked: AtomicU64,
 }
 
 impl Backend {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
+        let counts = Arc::<BackendCounts>::default();
+        let kept = Arc::clone(&counts);
         std::thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
-                std::thread::spawn(move || answer(&socket));
+                let counts = Arc::clone(&counts);
+                counts.open.fetch_add(1, SeqCst);
+                std::thread::spawn(move || {
+                    answer(&socket, &counts.asked);
+                    counts.open.fetch_sub(1, SeqCst);
+                });
             }
         });
-        Self { address }
+        Self { address, counts: kept }
+    }
+
+    /// Requests that came whole.
+    pub(crate) fn asked(&self) -> u64 {
+        self.counts.asked.load(SeqCst)
+    }
+
+    /// Waits until all connections to it have ended.
+    pub(crate) fn await_none_open(&self) {
+        let end = Instant::now() + PATIENCE;
+        while self.counts.open.load(SeqCst) > 0 {
+            assert!(Instant::now() < end, "{} are open", self.counts.open.load(SeqCst));
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
-fn answer(socket: &TcpStream) -> Option<()> {
+fn answer(socket: &TcpStream, asked: &AtomicU64) -> Option<()> {
     socket.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(socket);
     loop {
@@ -316,6 +344,7 @@ fn answer(socket: &TcpStream) -> Option<()> {
         }
         let mut body = vec![0; len];
         reader.read_exact(&mut body).ok()?;
+        asked.fetch_add(1, SeqCst);
         let is_one = body == path.as_bytes() && id == path;
         let status = if is_one { "200 OK" } else { "400 Parts of two requests" };
         let mut answer =
