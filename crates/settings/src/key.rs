@@ -6,8 +6,9 @@ use toml::de::DeValue;
 
 use crate::describe::{Places, Row, Takes};
 use crate::document::{found, scalar};
-use crate::keys::{Keys, Said, between};
+use crate::keys::{Keys, between};
 use crate::kind::Kind;
+use crate::source::Said;
 
 /// A key that is asked for: what it is, then what it accepts.
 #[must_use = "a key is asked for by what it accepts"]

@@ -13,7 +13,8 @@ use toml::de::{DeTable, DeValue};
 use crate::describe::{Description, Places, Row, Section};
 use crate::given::Reading;
 use crate::key::{Key, ReadItem};
-use crate::mistake::{Place, did_you_mean, shown};
+use crate::mistake::Place;
+use crate::source::{Said, Source, join};
 
 /// What a command is told, as a type that it owns.
 pub trait Table: Sized {
@@ -36,36 +37,6 @@ enum Way<'a> {
     Describe(&'a mut Description, usize),
     /// It is looked for.
     Read(Source<'a>),
-}
-
-/// Where the values of a section are.
-pub(crate) struct Source<'a> {
-    pub(crate) reading: &'a Reading<'a>,
-    pub(crate) section: &'a Section,
-    flags: Option<&'a BTreeMap<String, Vec<String>>>,
-    entries: &'a DeTable<'a>,
-    /// Where the section begins, in bytes; none where there is no file.
-    at: Option<usize>,
-    /// The keys that were asked for.
-    asked: Vec<&'static str>,
-}
-
-/// What was said of a key.
-pub(crate) enum Said<'a> {
-    Nothing,
-    Flag(&'a [String]),
-    File(&'a Spanned<DeValue<'a>>),
-}
-
-impl Said<'_> {
-    /// Whether something was said but that a switch is off.
-    pub(crate) fn is_on(&self) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Flag(_) => true,
-            Self::File(value) => !matches!(value.get_ref(), DeValue::Boolean(false)),
-        }
-    }
 }
 
 impl<'a> Keys<'a> {
@@ -387,119 +358,6 @@ impl Keys<'_> {
 enum Inner<'k, 'a> {
     Described(Keys<'k>),
     Section(&'k Source<'a>),
-}
-
-impl<'a> Source<'a> {
-    /// One of several tables, whose keys have no flags.
-    fn of(
-        reading: &'a Reading<'a>,
-        section: &'a Section,
-        entries: &'a DeTable<'a>,
-        at: usize,
-    ) -> Self {
-        Self { reading, section, flags: None, entries, at: Some(at), asked: Vec::new() }
-    }
-
-    /// What was said of key `name` of this section. A flag takes the place of what a file says of
-    /// the key, and of the keys that it excludes.
-    fn said(&self, name: &str) -> Said<'a> {
-        if let Some(texts) = self.flag(name) {
-            return Said::Flag(texts);
-        }
-        let Some(row) = self.section.row(name) else { return Said::Nothing };
-        let is_rival =
-            |other: &&Row| other.excludes.contains(&row.name) || row.excludes.contains(&other.name);
-        let mut rivals = self.section.rows.iter().filter(is_rival);
-        if row.place == Places::Flag || rivals.any(|rival| self.flag(rival.name).is_some()) {
-            return Said::Nothing;
-        }
-        self.entry(row).map_or(Said::Nothing, Said::File)
-    }
-
-    fn flag(&self, name: &str) -> Option<&'a [String]> {
-        self.flags?.get(name).map(Vec::as_slice)
-    }
-
-    pub(crate) fn entry(&self, row: &Row) -> Option<&'a Spanned<DeValue<'a>>> {
-        let mut names = [row.name].into_iter().chain(row.aliases.iter().copied());
-        names.find_map(|name| self.entries.get(name))
-    }
-
-    fn has_inner(&self, name: &str) -> bool {
-        self.reading.description.section(&join(&self.section.path, name)).is_some()
-    }
-
-    fn inner(&self, name: &str) -> &'a Section {
-        let path = join(&self.section.path, name);
-        self.reading.description.section(&path).expect("it was described")
-    }
-
-    /// Notes what is wrong with a key that was said.
-    pub(crate) fn note(&self, row: &Row, said: &Said<'_>, message: &str) {
-        match said {
-            Said::Nothing => self.refuse(message.to_owned()),
-            Said::Flag(_) => {
-                self.reading.note_at(Place::Flag(row.written()), message.to_owned());
-            }
-            Said::File(value) => {
-                self.reading.note(value.span().start, format!("{}: {message}", row.name));
-            }
-        }
-    }
-
-    /// Notes what is wrong with the section.
-    pub(crate) fn refuse(&self, message: String) {
-        match self.at {
-            Some(at) if !self.section.path.is_empty() => self.reading.note(at, message),
-            _ => self.reading.note_at(Place::Whole, message),
-        }
-    }
-
-    /// Notes what is wrong with a value of a file and repeats it as it was written.
-    pub(crate) fn wrong_value(&self, row: &Row, value: &Spanned<DeValue<'_>>, what: &str) {
-        let written = self.reading.text.get(value.span()).unwrap_or_default();
-        let written: String = written.lines().next().unwrap_or_default().chars().take(60).collect();
-        self.reading.note(value.span().start, format!("{} = {written}: {what}", row.name));
-    }
-
-    /// Notes what is wrong with a value of a flag.
-    pub(crate) fn wrong_text(&self, row: &Row, text: &str, what: String) {
-        let flag = format!("{} {}", row.written(), shown(text));
-        self.reading.note_at(Place::Flag(flag), what);
-    }
-
-    /// What to say about a name that was not asked for.
-    fn stranger(&self, name: &str) -> String {
-        let sections = &self.reading.description.sections;
-        let title = self.section.title();
-        let homes: Vec<_> = sections
-            .iter()
-            .filter(|section| section.row(name).is_some_and(|row| row.place != Places::Flag))
-            .map(Section::title)
-            .collect();
-        if !homes.is_empty() {
-            let homes = homes.join(" or ");
-            return format!("the key \"{name}\" is not for {title}; it belongs to {homes}");
-        }
-        let below = sections.iter().filter(|section| !section.is_item);
-        let below = below.filter_map(|section| match section.path.rsplit_once('.') {
-            Some((above, name)) => (above == self.section.path).then_some(name),
-            None => self.section.path.is_empty().then_some(section.path.as_str()),
-        });
-        let is_known = |row: &&Row| !row.is_hidden && row.place != Places::Flag;
-        let known = self.section.rows.iter().filter(is_known);
-        let near = did_you_mean(name, known.map(|row| row.name).chain(below));
-        let name = shown(name);
-        match sections.len() {
-            1 => format!("unknown key \"{name}\"{near}"),
-            _ if self.section.path.is_empty() => format!("unknown key \"{name}\" at {title}{near}"),
-            _ => format!("unknown key \"{name}\" in {title}{near}"),
-        }
-    }
-}
-
-fn join(above: &str, name: &str) -> String {
-    if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") }
 }
 
 fn wrong_form(name: &str, section: &Section) -> String {

@@ -102,7 +102,7 @@
 //! |---|---|
 //! | `keys`, `key` | the table: sections, their keys, what must hold between them |
 //! | `kind`, `address` | which values there are, and how a text becomes one |
-//! | `given`, `document` | what was said, by flags and by a TOML text |
+//! | `given`, `document`, `source` | what was said, by flags and by a TOML text |
 //! | `describe` | the table as data |
 //! | `flags`, `page` | what is made of it: arguments for clap, the reference page |
 //! | `mistake` | what is wrong, and where |
@@ -118,6 +118,7 @@ mod keys;
 mod kind;
 mod mistake;
 mod page;
+mod source;
 #[cfg(test)]
 mod tests;
 
