@@ -18,7 +18,7 @@
 //! | `booking` | what is counted and logged of a request |
 //! | `secured` | a side behind TLS |
 //! | `secrets` | certificates, keys and trust, read from their files |
-//! | `stream`, `pipes` | TCP mode: both sides of a pair, and what their bytes go through |
+//! | `stream`, `pair`, `pipes` | TCP mode: a side, what both know, and what their bytes go through |
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
 //! | `groups` | which backends a front end leads to |
 //! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
@@ -44,6 +44,7 @@ mod fault;
 mod fields;
 mod groups;
 mod links;
+mod pair;
 mod passing;
 mod pipes;
 mod plan;

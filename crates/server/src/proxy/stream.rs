@@ -12,123 +12,14 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_engine::{Actions, ConnectionId, Errand, Moment, Pipe, SplicedIn};
+use pollux_engine::{Actions, Errand, SplicedIn};
 use pollux_http::ProxyHeader;
 
-use super::balance::hash;
 use super::client::header_of;
-use super::config::Mode;
 use super::counters::ProxyCounter;
 use super::fault::{Fault, Party};
-use super::session::ProxySession;
+use super::pair::{Pair, Piped, Side, book, connect};
 use super::shared::ProxyShared;
-use super::way::Way;
-use crate::log::{Entry, Proxied};
-
-/// A side of a pair: what it sends goes into the way of the same number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
-    Client = 0,
-    Backend = 1,
-}
-
-impl Side {
-    const fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Backend,
-            Self::Backend => Self::Client,
-        }
-    }
-}
-
-/// What a way has in a pipe.
-#[derive(Debug, Default)]
-enum Piped {
-    #[default]
-    Nothing,
-    /// So many bytes, for the other side to send.
-    Waits(Arc<Pipe>, u64),
-    /// The other side sends it.
-    Leaves(Arc<Pipe>),
-}
-
-/// What both sides know.
-#[derive(Debug)]
-struct Pair {
-    /// None for a side that is not there yet, or gone.
-    ids: [Option<ConnectionId>; 2],
-    ways: [Way; 2],
-    piped: [Piped; 2],
-    /// No side is encrypted: bytes may stay in the kernel.
-    is_spliced: bool,
-    is_paused: [bool; 2],
-    is_woken: [bool; 2],
-    has_ended_output: [bool; 2],
-    /// Sessions that have it.
-    sides: u8,
-    group: usize,
-    header: ProxyHeader,
-    peer: Box<str>,
-    backend: usize,
-    tries: usize,
-    /// One side was cut: the other one has to be.
-    fault: Option<Fault>,
-    is_booked: bool,
-    began: Moment,
-    connected: Option<Moment>,
-    first_byte: Option<Moment>,
-    /// When the last byte came, from either side.
-    active: Moment,
-}
-
-impl Pair {
-    /// Whether nothing that this side said is still to be sent.
-    fn is_empty(&self, side: Side) -> bool {
-        let piped = &self.piped[side as usize];
-        self.ways[side as usize].is_empty() && matches!(piped, Piped::Nothing)
-    }
-
-    /// Whether all that this side will say was sent.
-    fn is_done(&self, side: Side) -> bool {
-        self.ways[side as usize].is_whole && self.is_empty(side)
-    }
-}
-
-/// The pairs of one loop, by number.
-#[derive(Debug, Default)]
-pub(super) struct Pairs {
-    all: Vec<Option<Pair>>,
-    free: Vec<u32>,
-}
-
-impl Pairs {
-    fn begin(&mut self, pair: Pair) -> u32 {
-        match self.free.pop() {
-            Some(at) => {
-                self.all[at as usize] = Some(pair);
-                at
-            }
-            None => {
-                self.all.push(Some(pair));
-                self.all.len() as u32 - 1
-            }
-        }
-    }
-
-    fn get(&mut self, at: u32) -> &mut Pair {
-        self.all[at as usize].as_mut().expect("a pair is there as long as one of its sides")
-    }
-
-    fn end(&mut self, at: u32) {
-        self.all[at as usize] = None;
-        self.free.push(at);
-    }
-
-    /// How many are under way.
-    pub(super) fn open(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
-}
 
 /// One side of a pair as a session.
 #[derive(Debug)]
@@ -184,36 +75,14 @@ impl Stream {
             Some(header @ ProxyHeader::Of { .. }) => header,
             _ => header_of(actions),
         };
-        let peer = header
-            .source()
-            .map_or_else(String::new, |source| source.ip().to_canonical().to_string());
         let now = shared.now.at;
         let is_encrypted = self.is_secure || shared.groups[self.group].tls.is_some();
         let is_spliced = !is_encrypted && shared.pipes.is_on();
         if is_spliced {
             actions.leave_input();
         }
-        let at = shared.pairs.begin(Pair {
-            ids: [Some(actions.id()), None],
-            ways: Default::default(),
-            piped: Default::default(),
-            is_spliced,
-            is_paused: [false; 2],
-            is_woken: [false; 2],
-            has_ended_output: [false; 2],
-            sides: 1,
-            group: self.group,
-            header,
-            peer: peer.into(),
-            backend: usize::MAX,
-            tries: 0,
-            fault: None,
-            is_booked: false,
-            began: now,
-            connected: None,
-            first_byte: None,
-            active: now,
-        });
+        let client = actions.id();
+        let at = shared.pairs.begin(Pair::new(client, self.group, header, is_spliced, now));
         self.pair = Some(at);
         actions.set_deadline(shared.deadline(shared.limits.tunnel_timeout));
         connect(shared, at);
@@ -465,79 +334,10 @@ impl Stream {
     }
 }
 
-/// Begins a connection to the backend whose turn it is.
-fn connect(shared: &mut ProxyShared, at: u32) {
-    let now = shared.now.at;
-    let pair = shared.pairs.get(at);
-    let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
-    let failed = (pair.tries > 0).then_some(pair.backend);
-    let backend = shared.choose(group, failed, key);
-    let pair = shared.pairs.get(at);
-    (pair.backend, pair.sides) = (backend, pair.sides + 1);
-    pair.tries += 1;
-    shared.proxied.backends()[backend].begun.add(1);
-    shared.proxied.count(ProxyCounter::Connects);
-    let to = shared.backends[backend].to.clone();
-    let deadline = now + shared.limits.connect_timeout;
-    let session = ProxySession::stream(at, shared.tls_to(backend, Mode::Tcp));
-    shared.errands.push_back(Errand::Connect { to, session, deadline });
-}
-
-/// A line of the log, and the fault, once.
-fn book(shared: &mut ProxyShared, at: u32) {
-    let now = shared.now.at;
-    let pair = shared.pairs.get(at);
-    if std::mem::replace(&mut pair.is_booked, true) {
-        return;
-    }
-    let fault = pair.fault;
-    let bytes = pair.ways[Side::Backend as usize].body_bytes;
-    if let Some(fault) = fault {
-        shared.proxied.count_fault(fault);
-    }
-    shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
-    let pair = shared.pairs.get(at);
-    let Some(log) = &mut shared.log else { return };
-    let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
-    let proxied = Proxied {
-        backend: &shared.backends[pair.backend].name,
-        queued: since(Some(pair.began)),
-        connected: since(pair.connected),
-        first_byte: since(pair.first_byte),
-        total: now - pair.began,
-        tries: pair.tries as u32,
-        end: fault.map_or("ok", Fault::name),
-        state: None,
-    };
-    let entry = Entry {
-        peer: &pair.peer,
-        method: "",
-        target: "",
-        is_old: false,
-        status: 0,
-        body_bytes: bytes,
-        proxied: Some(proxied),
-    };
-    log.add(&entry, &shared.counters);
-}
-
 impl Stream {
     /// What runs on the connection to the backend of this pair.
     pub(super) fn to_backend(pair: u32) -> Self {
         let (side, header, is_secure) = (Side::Backend, None, false);
         Self { pair: Some(pair), side, group: 0, header, is_secure, fault: None }
-    }
-}
-
-impl ProxyShared {
-    /// Has a side of the pair look at it, if it is there.
-    fn wake_side(&mut self, at: u32, side: Side, actions: &mut Actions<'_>) {
-        let pair = self.pairs.get(at);
-        let is_there = side == Side::Client || pair.connected.is_some();
-        if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
-            && !std::mem::replace(&mut pair.is_woken[side as usize], true)
-        {
-            actions.wake(id);
-        }
     }
 }

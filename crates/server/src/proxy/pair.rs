@@ -1,0 +1,225 @@
+//! What both sides of a stream know: the bytes on their way, who is there, and how it ends.
+//!
+//! The sessions of [`Stream`](super::stream::Stream) find it by its number.
+
+use std::sync::Arc;
+
+use pollux_engine::{Actions, ConnectionId, Errand, Moment, Pipe};
+use pollux_http::ProxyHeader;
+
+use super::balance::hash;
+use super::config::Mode;
+use super::counters::ProxyCounter;
+use super::fault::Fault;
+use super::session::ProxySession;
+use super::shared::ProxyShared;
+use super::way::Way;
+use crate::log::{Entry, Proxied};
+
+/// A side of a pair: what it sends goes into the way of the same number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Client = 0,
+    Backend = 1,
+}
+
+impl Side {
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Backend,
+            Self::Backend => Self::Client,
+        }
+    }
+}
+
+/// What a way has in a pipe.
+#[derive(Debug, Default)]
+pub(super) enum Piped {
+    #[default]
+    Nothing,
+    /// So many bytes, for the other side to send.
+    Waits(Arc<Pipe>, u64),
+    /// The other side sends it.
+    Leaves(Arc<Pipe>),
+}
+
+/// What both sides know.
+#[derive(Debug)]
+pub(super) struct Pair {
+    /// None for a side that is not there yet, or gone.
+    pub(super) ids: [Option<ConnectionId>; 2],
+    pub(super) ways: [Way; 2],
+    pub(super) piped: [Piped; 2],
+    /// No side is encrypted: bytes may stay in the kernel.
+    pub(super) is_spliced: bool,
+    pub(super) is_paused: [bool; 2],
+    pub(super) is_woken: [bool; 2],
+    pub(super) has_ended_output: [bool; 2],
+    /// Sessions that have it.
+    pub(super) sides: u8,
+    pub(super) group: usize,
+    pub(super) header: ProxyHeader,
+    pub(super) peer: Box<str>,
+    pub(super) backend: usize,
+    pub(super) tries: usize,
+    /// One side was cut: the other one has to be.
+    pub(super) fault: Option<Fault>,
+    pub(super) is_booked: bool,
+    pub(super) began: Moment,
+    pub(super) connected: Option<Moment>,
+    pub(super) first_byte: Option<Moment>,
+    /// When the last byte came, from either side.
+    pub(super) active: Moment,
+}
+
+impl Pair {
+    /// That of a client who has no backend yet. Whose connection it is stands in `header`.
+    pub(super) fn new(
+        client: ConnectionId,
+        group: usize,
+        header: ProxyHeader,
+        is_spliced: bool,
+        now: Moment,
+    ) -> Self {
+        let peer = header
+            .source()
+            .map_or_else(String::new, |source| source.ip().to_canonical().to_string());
+        Self {
+            ids: [Some(client), None],
+            ways: Default::default(),
+            piped: Default::default(),
+            is_spliced,
+            is_paused: [false; 2],
+            is_woken: [false; 2],
+            has_ended_output: [false; 2],
+            sides: 1,
+            group,
+            header,
+            peer: peer.into(),
+            backend: usize::MAX,
+            tries: 0,
+            fault: None,
+            is_booked: false,
+            began: now,
+            connected: None,
+            first_byte: None,
+            active: now,
+        }
+    }
+
+    /// Whether nothing that this side said is still to be sent.
+    pub(super) fn is_empty(&self, side: Side) -> bool {
+        let piped = &self.piped[side as usize];
+        self.ways[side as usize].is_empty() && matches!(piped, Piped::Nothing)
+    }
+
+    /// Whether all that this side will say was sent.
+    pub(super) fn is_done(&self, side: Side) -> bool {
+        self.ways[side as usize].is_whole && self.is_empty(side)
+    }
+}
+
+/// The pairs of one loop, by number.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    all: Vec<Option<Pair>>,
+    free: Vec<u32>,
+}
+
+impl Pairs {
+    pub(super) fn begin(&mut self, pair: Pair) -> u32 {
+        match self.free.pop() {
+            Some(at) => {
+                self.all[at as usize] = Some(pair);
+                at
+            }
+            None => {
+                self.all.push(Some(pair));
+                self.all.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(super) fn get(&mut self, at: u32) -> &mut Pair {
+        self.all[at as usize].as_mut().expect("a pair is there as long as one of its sides")
+    }
+
+    pub(super) fn end(&mut self, at: u32) {
+        self.all[at as usize] = None;
+        self.free.push(at);
+    }
+
+    /// How many are under way.
+    pub(super) fn open(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+}
+
+/// Begins a connection to the backend whose turn it is.
+pub(super) fn connect(shared: &mut ProxyShared, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get(at);
+    let (group, key) = (pair.group, hash(pair.peer.as_bytes()));
+    let failed = (pair.tries > 0).then_some(pair.backend);
+    let backend = shared.choose(group, failed, key);
+    let pair = shared.pairs.get(at);
+    (pair.backend, pair.sides) = (backend, pair.sides + 1);
+    pair.tries += 1;
+    shared.proxied.backends()[backend].begun.add(1);
+    shared.proxied.count(ProxyCounter::Connects);
+    let to = shared.backends[backend].to.clone();
+    let deadline = now + shared.limits.connect_timeout;
+    let session = ProxySession::stream(at, shared.tls_to(backend, Mode::Tcp));
+    shared.errands.push_back(Errand::Connect { to, session, deadline });
+}
+
+/// A line of the log, and the fault, once.
+pub(super) fn book(shared: &mut ProxyShared, at: u32) {
+    let now = shared.now.at;
+    let pair = shared.pairs.get(at);
+    if std::mem::replace(&mut pair.is_booked, true) {
+        return;
+    }
+    let fault = pair.fault;
+    let bytes = pair.ways[Side::Backend as usize].body_bytes;
+    if let Some(fault) = fault {
+        shared.proxied.count_fault(fault);
+    }
+    shared.proxied.add(ProxyCounter::AnswerBytes, bytes);
+    let pair = shared.pairs.get(at);
+    let Some(log) = &mut shared.log else { return };
+    let since = |moment: Option<Moment>| moment.map(|moment| moment - pair.began);
+    let proxied = Proxied {
+        backend: &shared.backends[pair.backend].name,
+        queued: since(Some(pair.began)),
+        connected: since(pair.connected),
+        first_byte: since(pair.first_byte),
+        total: now - pair.began,
+        tries: pair.tries as u32,
+        end: fault.map_or("ok", Fault::name),
+        state: None,
+    };
+    let entry = Entry {
+        peer: &pair.peer,
+        method: "",
+        target: "",
+        is_old: false,
+        status: 0,
+        body_bytes: bytes,
+        proxied: Some(proxied),
+    };
+    log.add(&entry, &shared.counters);
+}
+
+impl ProxyShared {
+    /// Has a side of the pair look at it, if it is there.
+    pub(super) fn wake_side(&mut self, at: u32, side: Side, actions: &mut Actions<'_>) {
+        let pair = self.pairs.get(at);
+        let is_there = side == Side::Client || pair.connected.is_some();
+        if let Some(id) = pair.ids[side as usize].filter(|_| is_there)
+            && !std::mem::replace(&mut pair.is_woken[side as usize], true)
+        {
+            actions.wake(id);
+        }
+    }
+}
