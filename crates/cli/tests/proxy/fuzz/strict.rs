@@ -228,7 +228,7 @@ fn chunks(bytes: &[u8], writer: Writer) -> Read<(Vec<u8>, usize)> {
             Some(_) => return Err("a chunk is not followed by CRLF"),
         }
     }
-    match fields(bytes, &mut at, true)? {
+    match fields(bytes, &mut at, writer == Writer::Proxy)? {
         Some(trailers) if writer == Writer::Proxy && !trailers.0.is_empty() => {
             Err("trailers were sent on")
         }
