@@ -5,7 +5,7 @@
 //! | `by_hand` | one loop of a proxy, turned by hand |
 //! | `stage` | starts proxies, scripted backends and clients |
 //! | `heads` | what is written anew: a table of requests and answers, byte for byte |
-//! | `faults` | hostile clients and hostile backends: a table of what the client gets |
+//! | `faults` | hostile clients, backends that fail, and what is tried again |
 //! | `troubles` | backends in trouble: a table of what the client gets, which is in the documentation too |
 //! | `flow` | bodies both ways, back-pressure, pipelining, upgrades, many clients at once |
 //! | `announced` | the PROXY protocol, from clients and to backends |

@@ -9,12 +9,15 @@ use pollux_server::config::{LogFormat, LogTarget};
 use pollux_server::proxy::{Fault, Party, ProxyConfig};
 use serde_json::Value;
 
-use crate::stage::{Backend, Client, nobody, on_every_driver};
+use crate::stage::{Backend, Client, field, nobody, on_every_driver};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
 const LONG_POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+/// What a client asks for behind each trouble, where its connection is in order: it is answered well.
+const NEXT: &str = "GET /next HTTP/1.1\r\nHost: x\r\n\r\n";
+const NEXT_LINE: &str = "GET /next ";
 /// The time that an answer, and each piece of it, has here.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -122,6 +125,32 @@ const TROUBLES: &[Trouble] = &[
         "wait",
     ),
     fails(
+        "folds a line",
+        &[Read, Send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n"), Hang],
+        Gets::Page(502),
+        Fault::BadAnswer,
+        "wait",
+    ),
+    fails(
+        "uses a coding that nobody asked for",
+        &[Read, Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), Hang],
+        Gets::Page(502),
+        Fault::BadAnswer,
+        "wait",
+    ),
+    answers(
+        "names a length beside chunks",
+        &[
+            Read,
+            Send(
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 2\r\nhi\r\n0\r\n\r\n",
+            ),
+            Hang,
+        ],
+        Gets::Answer(200, "2\r\nhi\r\n0\r\n\r\n"),
+    ),
+    fails(
         "upgrades without having been asked to",
         &[
             Read,
@@ -177,7 +206,7 @@ const TROUBLES: &[Trouble] = &[
             Send("ab"),
             Pause,
             Send("cd"),
-            Hang,
+            Read,
         ],
         Gets::Answer(200, "abcd"),
     ),
@@ -200,8 +229,12 @@ fn play(steps: &[Step], client: &mut Client) {
     for step in steps {
         match step {
             Read => {
-                if client.head().is_empty() {
+                let head = client.head();
+                if head.is_empty() {
                     return;
+                }
+                if head.starts_with(NEXT_LINE) {
+                    return client.try_send(OK);
                 }
             }
             Send(bytes) => client.try_send(bytes),
@@ -212,7 +245,8 @@ fn play(steps: &[Step], client: &mut Client) {
 }
 
 impl Trouble {
-    fn check_client(&self, name: &str, client: &mut Client) {
+    /// Says whether another request may follow on the client's connection.
+    fn check_client(&self, name: &str, client: &mut Client) -> bool {
         let (last, before) = self.requests.split_last().expect("one");
         for request in before {
             client.send(request);
@@ -232,8 +266,16 @@ impl Trouble {
                 assert!(starts(200), "{name}: {head}");
                 let rest = client.rest();
                 assert!(!rest.ends_with("0\r\n\r\n") && rest.len() < 9, "{name}: {rest:?}");
+                return false;
             }
         }
+        if let (Gets::Page(_) | Gets::Cut(_), Some(len)) =
+            (self.gets, field(&head, "content-length"))
+        {
+            client.bytes(len.parse().expect("a number"));
+        }
+        // A request that was not read to its end is the last one.
+        self.play.is_some() && *last != LONG_POST
     }
 
     fn check_log(&self, name: &str, line: &Value) {
@@ -280,12 +322,22 @@ fn what_a_client_gets_of_a_backend_in_trouble() {
         };
         on_every_driver(&[address], set, |driver, proxy| {
             let name = format!("{driver}: the backend {}", trouble.backend);
-            trouble.check_client(&name, &mut proxy.client());
+            let mut client = proxy.client();
+            let goes_on = trouble.check_client(&name, &mut client);
             let lines = || std::fs::read_to_string(&log).unwrap_or_default();
             let count = trouble.requests.len();
             proxy.await_that("the line in the log", |_| lines().matches('\n').count() == count);
             let line = lines().lines().last().expect("one").to_owned();
             trouble.check_log(&name, &serde_json::from_str(&line).expect("JSON"));
+            if let Some(fault) = trouble.fault {
+                assert_eq!(proxy.faults(fault), 1, "{name}");
+            }
+            if goes_on {
+                // What was wrong is over: the next answer is the next request's.
+                client.send(NEXT);
+                let next = client.until("\r\n\r\nhi");
+                assert!(next.starts_with("HTTP/1.1 200 OK\r\n"), "{name}: {next:?}");
+            }
         });
     }
 }
