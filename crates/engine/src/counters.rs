@@ -214,6 +214,7 @@ impl Counters {
         begun.saturating_sub(self.closed_total() + self.value(Counter::HandedOut))
     }
 
+    #[inline]
     pub(crate) fn add(&self, counter: Counter, amount: u64) {
         self.counts[counter as usize].add(amount);
     }
@@ -222,6 +223,7 @@ impl Counters {
         self.accept_errno.store(errno.raw_os_error(), Relaxed);
     }
 
+    #[inline]
     pub(crate) fn count(&self, counter: Counter) {
         self.add(counter, 1);
     }

@@ -87,6 +87,7 @@ impl Timers {
     /// that was set moved later without touching the queue.
     ///
     /// Slots count from zero without large gaps: memory is kept for all up to the highest.
+    #[inline]
     pub(crate) fn set(&mut self, slot: u32, deadline: Moment) -> bool {
         let index = slot as usize;
         if index >= self.entries.len() {

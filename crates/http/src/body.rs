@@ -92,6 +92,7 @@ const TRAILER_LARGE: Rejection =
 impl BodyReader {
     /// A reader for the body behind a head with that framing.
     #[must_use]
+    #[inline]
     pub fn new(framing: Framing, limits: &Limits) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Done,
@@ -103,6 +104,7 @@ impl BodyReader {
 
     /// A reader for the body of a response; its refusals have status 502.
     #[must_use]
+    #[inline]
     pub fn of_response(body: ResponseBody, limits: &Limits) -> Self {
         let reader = match body {
             ResponseBody::None => Self::new(Framing::None, limits),
@@ -113,6 +115,7 @@ impl BodyReader {
         Self { is_answer: true, ..reader }
     }
 
+    #[inline]
     fn starting(state: State, limits: &Limits) -> Self {
         Self {
             state,
@@ -129,8 +132,9 @@ impl BodyReader {
 
     /// Whether the body has ended.
     #[must_use]
+    #[inline]
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        matches!(self.state, State::Done)
     }
 
     /// Looks at `input`, the bytes behind what was consumed before. Returns at the end of one
@@ -138,7 +142,15 @@ impl BodyReader {
     ///
     /// # Errors
     /// When the framing is broken or a limit is exceeded; every later call says the same.
+    #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<BodyStep, Rejection> {
+        match self.state {
+            State::Length(left) if !input.is_empty() => Ok(self.take(input, 0, left)),
+            _ => self.feed_framing(input),
+        }
+    }
+
+    fn feed_framing(&mut self, input: &[u8]) -> Result<BodyStep, Rejection> {
         for (at, &b) in input.iter().enumerate() {
             match self.state {
                 State::Done => return Ok(self.step(at, at..at)),
@@ -192,6 +204,7 @@ impl BodyReader {
     }
 
     /// Points at the data that starts at `at`, of which `left` bytes are still to come.
+    #[inline]
     fn take(&mut self, input: &[u8], at: usize, left: u64) -> BodyStep {
         let here = input.len() - at;
         let taken = usize::try_from(left).map_or(here, |left| left.min(here));
@@ -205,6 +218,7 @@ impl BodyReader {
         self.step(at + taken, at..at + taken)
     }
 
+    #[inline]
     fn step(&self, consumed: usize, data: Range<usize>) -> BodyStep {
         BodyStep { consumed, data, is_done: self.is_done() }
     }

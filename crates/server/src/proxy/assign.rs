@@ -110,6 +110,9 @@ impl ProxyShared {
         let (counts, pool) = (self.proxied.backends(), &self.exchanger.passing.pool);
         let group = &mut self.groups[group];
         let first = group.members.start;
+        if group.members.len() == 1 {
+            return first;
+        }
         let all = group.members.clone().map(|place| Choice {
             share: self.backends[place].share(now),
             in_use: counts[place].in_use(),
@@ -271,10 +274,10 @@ impl ProxyShared {
     /// Keeps an upstream connection for another request; false when it has to be closed.
     pub(super) fn park(&mut self, link: u32, actions: &mut Actions<'_>) -> bool {
         let me = self.exchanger.me;
-        let passing = Arc::clone(&self.exchanger.passing);
         let backend = self.links.get(link).backend;
         // One that began with a client's address is that client's.
         let is_anybodys = self.group_of(backend).sends_header.is_none();
+        let passing = &self.exchanger.passing;
         if self.is_draining || !is_anybodys || !passing.pool.reserve(backend) {
             self.proxied.count(ProxyCounter::Refused);
             return false;
@@ -303,9 +306,9 @@ impl ProxyShared {
     /// Keeps a connection that only this loop can use, or gives it to the next request of this
     /// loop. False when it has to be closed.
     fn keep_private(&mut self, link: u32, backend: usize) -> bool {
-        let passing = Arc::clone(&self.exchanger.passing);
         loop {
-            match passing.pool.keep(backend, self.exchanger.me) {
+            let Exchanger { me, ref passing, .. } = self.exchanger;
+            match passing.pool.keep(backend, me) {
                 Keeping::Kept => {
                     self.links.keep_here(link);
                     return true;
@@ -320,7 +323,7 @@ impl ProxyShared {
                         self.nudge(at);
                         return true;
                     }
-                    passing.pool.book(backend);
+                    self.exchanger.passing.pool.book(backend);
                 }
             }
         }

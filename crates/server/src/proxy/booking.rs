@@ -9,7 +9,6 @@ use super::client::Client;
 use super::counters::ProxyCounter;
 use super::fault::Fault;
 use super::shared::ProxyShared;
-use crate::first_line::request_line;
 use crate::log::{Entry, Proxied};
 
 impl Client {
@@ -26,7 +25,7 @@ impl Client {
             shared.counters.count_answer(Status::of(exchange.status));
         }
         let Some(log) = &mut shared.log else { return };
-        let (method, target, is_old) = request_line(&exchange.line);
+        let (method, target) = method_and_target(&exchange.line);
         let backend = exchange.backend.map_or("", |backend| shared.backends[backend].name.as_str());
         let times = exchange.times;
         let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
@@ -44,7 +43,7 @@ impl Client {
             peer: self.peer.as_deref().unwrap_or_default(),
             method,
             target,
-            is_old,
+            is_old: exchange.minor == 0,
             status: exchange.status,
             body_bytes: bytes,
             proxied: Some(proxied),
@@ -57,13 +56,13 @@ impl Client {
         &mut self,
         shared: &mut ProxyShared,
         actions: &Actions<'_>,
-        line: &[u8],
+        (line, is_old): (&[u8], bool),
         status: u16,
         body_bytes: u64,
     ) {
         let Some(log) = &mut shared.log else { return };
         let peer = self.peer.get_or_insert_with(|| address_text(actions));
-        let (method, target, is_old) = request_line(line);
+        let (method, target) = method_and_target(line);
         let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
         log.add(&entry, &shared.counters);
     }
@@ -75,14 +74,13 @@ pub(super) fn address_text(actions: &Actions<'_>) -> Box<str> {
     address.map_or_else(String::new, |address| address.to_string()).into()
 }
 
-/// The request's line, as the log shows it.
+/// What the log says of a request: method and target.
 pub(super) fn note_line(line: &mut Vec<u8>, request: &Request<'_>) {
     line.extend_from_slice(request.method.name().as_bytes());
     line.push(b' ');
     line.extend_from_slice(request.target.text());
-    line.extend_from_slice(if request.version_minor == 0 {
-        b" HTTP/1.0\r"
-    } else {
-        b" HTTP/1.1\r"
-    });
+}
+
+fn method_and_target(line: &[u8]) -> (&str, &str) {
+    str::from_utf8(line).unwrap_or_default().split_once(' ').unwrap_or_default()
 }

@@ -331,8 +331,7 @@ impl Client {
         let (at, _) = self.enter(shared, actions, last.facts);
         let exchange = shared.exchanges.get(at);
         exchange.request.head().extend_from_slice(&last.written);
-        let reader = BodyReader::new(pollux_http::Framing::None, &shared.head_limits);
-        exchange.request.begin_body(reader, Frame::Plain);
+        exchange.request.begin_without_body();
         exchange.line.extend_from_slice(&last.line);
         let head_bytes = last.len();
         shared.repeats.request = Some(last);

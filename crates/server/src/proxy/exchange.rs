@@ -67,7 +67,7 @@ pub(super) struct Exchange {
     pub(super) response: Way,
     pub(super) status: u16,
     pub(super) times: Times,
-    /// The request's first line for the log; empty without one.
+    /// The request's method and target for the log; empty without one.
     pub(super) line: Vec<u8>,
 }
 

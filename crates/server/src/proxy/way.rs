@@ -85,6 +85,11 @@ impl Way {
         (self.reader, self.frame) = (reader, frame);
     }
 
+    /// Nothing follows the head.
+    pub(super) fn begin_without_body(&mut self) {
+        (self.is_whole, self.frame) = (true, Frame::Plain);
+    }
+
     /// Keeps what is sent, for a second try, as long as it is not too much.
     pub(super) fn keep_sent(&mut self) {
         self.keeps_sent = true;

@@ -192,7 +192,8 @@ impl Client {
         shared.counters.count_answer(status);
         let mut line = Vec::new();
         note_line(&mut line, request);
-        self.log(shared, actions, &line, status.code(), answered.body_bytes);
+        let is_old = request.version_minor == 0;
+        self.log(shared, actions, (&line, is_old), status.code(), answered.body_bytes);
         self.phase = Phase::Idle;
         self.settle(shared, actions, is_last, false);
     }
@@ -217,7 +218,7 @@ impl Client {
         shared.counters.count_refusal(rejection.status);
         shared.counters.count_answer(rejection.status);
         let refused = answer::refusal(actions, &shared.date, rejection, is_head(input));
-        self.log(shared, actions, b"", rejection.status.code(), refused.body_bytes);
+        self.log(shared, actions, (b"", false), rejection.status.code(), refused.body_bytes);
         self.phase = Phase::Idle;
         self.is_last = true;
         actions.linger();
