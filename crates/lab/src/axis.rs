@@ -43,8 +43,10 @@ pub enum AxisKind {
     Switch,
     /// `true`, `false` or a list of both.
     Either {
-        /// The key whose flag is short for `false`.
-        without: &'static str,
+        /// The key whose flag is short for one of them.
+        short: &'static str,
+        /// That one.
+        means: bool,
     },
     /// What a request asks for: it begins with `/`.
     Path,

@@ -117,6 +117,15 @@ impl Layer {
         self.connection.write_tls(&mut room).expect("memory takes what it has room for")
     }
 
+    /// Version and cipher suite that both sides agreed on, as rustls names them
+    /// (`TLSv1_3 TLS13_AES_128_GCM_SHA256`); none before that.
+    #[must_use]
+    pub fn suite(&self) -> Option<String> {
+        let version = self.connection.protocol_version()?;
+        let suite = self.connection.negotiated_cipher_suite()?.suite();
+        Some(format!("{} {}", version.as_str()?, suite.as_str()?))
+    }
+
     /// The protocol that both sides agreed on by ALPN.
     #[must_use]
     pub fn protocol(&self) -> Option<&[u8]> {

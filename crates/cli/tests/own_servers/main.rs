@@ -155,6 +155,29 @@ fn a_proxy_of_the_user_is_an_arm_beside_those_of_the_lab_and_the_server_behind_i
     assert!(said.contains("{backend} stands for nothing in http; expected {port}"), "{said}");
 }
 
+#[test]
+fn clients_of_proxies_speak_tls_and_all_arms_speak_the_same() {
+    let pollux = env!("CARGO_BIN_EXE_pollux");
+    let mine = format!(
+        "mine={pollux} proxy --backend {{backend}} --listen {{address}} --quiet --threads 1 \
+         --cert {{cert}} --key {{key}}"
+    );
+    let mut arms = vec!["epoll-et", &mine];
+    arms.extend(["nginx", "haproxy"].into_iter().filter(|program| has(program)));
+    let options = [&SMALL[..], &["--tls", "--baseline", "mine"]].concat();
+    let done = record(&run_of("proxy", &arms, &options));
+    for arm in ["epoll-et", "mine", "A/A"] {
+        for run in measured(&done, arm) {
+            assert_eq!(run["figures"]["answer_status"], 200.0, "{arm}: {run}");
+            assert!(run["value"].as_f64().is_some_and(|value| value > 0.0), "{arm}: {run}");
+        }
+    }
+    let clear = format!("clear={pollux} proxy --backend {{backend}} --listen {{address}} --quiet");
+    let refused = run_of("proxy", &[&clear], &options[..options.len() - 2]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("TLS failed"), "{said}");
+}
+
 /// HAProxy's own figures for this were 66 epoll_ctl calls and, before, 20,078.
 #[test]
 fn ten_thousand_requests_over_kept_connections_cost_a_proxy_as_few_registrations_as_in_the_seed() {

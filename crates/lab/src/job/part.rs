@@ -194,14 +194,13 @@ pub(super) fn axis_flags(keys: &mut Keys<'_>) -> Option<BTreeMap<&'static str, V
     for (axis, owners) in experiments::axes() {
         let of = names(&owners);
         let mut values = axis.flag(keys, &of);
-        if let AxisKind::Either { without } = axis.kind {
-            let short = keys.key(without, format!("{of}: short for {}", axis.name));
-            let is_without = short.only_flag().hidden().switch();
-            if is_without == Some(true) {
+        if let AxisKind::Either { short: name, means } = axis.kind {
+            let short = keys.key(name, format!("{of}: short for {}", axis.name));
+            if short.only_flag().hidden().switch() == Some(true) {
                 if keys.has(axis.name) {
-                    keys.note(without, "can't stand beside the flag that it is short for");
+                    keys.note(name, "can't stand beside the flag that it is short for");
                 }
-                values = Some(vec![Value::Switch(false)]);
+                values = Some(vec![Value::Switch(means)]);
             }
         }
         given = given.zip(values).map(|(mut given, values)| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Crowd, Load, LoadError, Plan, Target, Trust};
+use pollux_load::{AskError, Crowd, Load, LoadError, Plan, Target, Trust, Turns, ask};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -247,5 +247,32 @@ fn certificates_that_cannot_be_read_are_refused_before_anything_runs() {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+#[test]
+fn one_request_is_asked_in_tls_and_its_answer_says_what_was_spoken() {
+    let server = start();
+    let target = Target::parse(&format!("https://localhost:{}/", server.port), None);
+    let target = target.expect("a URL");
+    let patience = Duration::from_secs(20);
+    let trust = Trust::File(server.certificate.clone());
+    let answered = ask(&target, &trust, patience).expect("an answer");
+    assert_eq!((answered.status, answered.body_bytes), (200, BODY_BYTES as u64));
+    let spoken = answered.tls.expect("what was spoken");
+    assert!(spoken.starts_with("TLSv1_3 TLS13_"), "{spoken}");
+    let strangers = ask(&target, &Trust::Public, patience);
+    assert!(matches!(strangers, Err(AskError::Tls(_))), "{strangers:?}");
+}
+
+#[test]
+fn connections_in_tls_stay_open_between_turns() {
+    let server = start();
+    let trust = Trust::File(server.certificate.clone());
+    let driver = "epoll".parse().expect("a driver");
+    let mut turns = Turns::open(encrypted(driver, &server, "localhost", trust, 1)).expect("open");
+    for requests in [1, 20] {
+        let turned = turns.turn(Duration::from_secs(20), Some(requests)).expect("a turn");
+        assert_eq!((turned.right, turned.failed), (requests, 0));
     }
 }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::certificate::{Certificate, OPENSSL_SUITE};
 use super::experiment::{H2O, HAPROXY, LIGHTTPD, NGINX};
 use super::load::Load;
 use super::start::Ends;
@@ -94,6 +95,18 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
         true => format!("{folder}/access.log"),
         false => "off".to_owned(),
     };
+    let (secure, keys) = match &load.certificate {
+        Some(Certificate { cert, key, .. }) => (
+            " ssl",
+            format!(
+                "ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.3; \
+                 ssl_conf_command Ciphersuites {OPENSSL_SUITE}; ",
+                cert.display(),
+                key.display()
+            ),
+        ),
+        None => ("", String::new()),
+    };
     let upstream = behind.map_or_else(String::new, |behind| {
         format!(
             "  upstream lab {{ server {behind}; keepalive {connections}; keepalive_timeout \
@@ -110,7 +123,7 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
          client_body_temp_path {folder}/nginx-body;\n  proxy_temp_path {folder}/nginx-proxy;\n  \
          fastcgi_temp_path {folder}/nginx-fastcgi;\n  uwsgi_temp_path {folder}/nginx-uwsgi;\n  \
          scgi_temp_path {folder}/nginx-scgi;\n  \
-         server {{ listen {address} backlog=4096; location / {{ {answer} }} }}\n}}\n"
+         server {{ listen {address}{secure} backlog=4096; {keys}location / {{ {answer} }} }}\n}}\n"
     )
 }
 
@@ -133,12 +146,18 @@ fn haproxy(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -
         }
         None => format!("http-request return status 200 content-type text/plain file {body}\n"),
     };
+    let secure = load.certificate.as_ref().map_or_else(String::new, |certificate| {
+        format!(
+            " ssl crt {} ssl-min-ver TLSv1.3 ciphersuites {OPENSSL_SUITE}",
+            certificate.both.display()
+        )
+    });
     format!(
         "global\n  nbthread 1\n  maxconn {connections}\n  no strict-limits\n{pool}\
          defaults\n  mode http\n  timeout connect 5s\n  timeout client {FOR_EVER_S}s\n  \
          timeout server {FOR_EVER_S}s\n  timeout http-request {FOR_EVER_S}s\n  \
          timeout http-keep-alive {FOR_EVER_S}s\n\
-         frontend lab\n  bind {address} backlog 4096\n  maxconn {connections}\n  \
+         frontend lab\n  bind {address} backlog 4096{secure}\n  maxconn {connections}\n  \
          {answer}"
     )
 }

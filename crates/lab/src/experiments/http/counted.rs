@@ -128,6 +128,7 @@ impl Traffic {
             is_split: false,
             reply_bytes: 128,
             path: "/".to_owned(),
+            certificate: None,
             is_logged: false,
             threads: self.threads,
             options,

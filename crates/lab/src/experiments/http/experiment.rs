@@ -59,7 +59,7 @@ pub(crate) const KEEPALIVE: Axis = Axis {
     name: "keepalive",
     about: "whether connections are kept; without (--no-keepalive), each request has its own",
     original: Some("ab -k"),
-    kind: AxisKind::Either { without: "no_keepalive" },
+    kind: AxisKind::Either { short: "no_keepalive", means: false },
     default: "true",
 };
 /// Likewise.

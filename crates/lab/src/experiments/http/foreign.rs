@@ -10,6 +10,7 @@ use std::process::Command;
 
 use pollux_processes::{Tree, listener};
 
+use super::certificate::Certificate;
 use super::load::Load;
 use super::start::Ends;
 use crate::axis::Axes;
@@ -20,9 +21,10 @@ use crate::error::MeasureError;
 /// a body of `reply_bytes` at the path that is asked for.
 pub(crate) const PLACES: [&str; 4] = ["port", "address", "cpus", "root"];
 
-/// The same of a proxy, with the address of the server behind it, and the port of that.
-pub(crate) const PLACES_OF_PROXY: [&str; 6] =
-    ["port", "address", "cpus", "root", "backend", "backend_port"];
+/// The same of a proxy, with the address of the server behind it, the port of that, and the PEM files of
+/// a certificate and its key, where clients speak TLS.
+pub(crate) const PLACES_OF_PROXY: [&str; 8] =
+    ["port", "address", "cpus", "root", "backend", "backend_port", "cert", "key"];
 
 /// A command line, ready to be started.
 pub(super) struct CommandLine {
@@ -53,7 +55,10 @@ impl CommandLine {
         let [port, address] = at(ends.listen);
         let places = [port, address, cpu.to_string(), root].into_iter();
         let behind = ends.behind.map(at).map(|[port, address]| [address, port]);
-        let places = places.chain(behind.into_iter().flatten());
+        let files = load.certificate.as_ref().map(|Certificate { cert, key, .. }| {
+            [cert, key].map(|file| file.display().to_string())
+        });
+        let places = places.chain(behind.into_iter().flatten()).chain(files.into_iter().flatten());
         values.extend(PLACES_OF_PROXY.map(str::to_owned).into_iter().zip(places));
         let words =
             shell_words::split(line).map_err(|error| MeasureError::Spec(error.to_string()))?;

@@ -1,5 +1,11 @@
 //! What the load of one run is: the axes as numbers.
 
+use std::net::SocketAddr;
+use std::path::Path;
+
+use pollux_load::Trust;
+
+use super::certificate::Certificate;
 use super::{Generator, Role, is_split};
 use crate::error::MeasureError;
 use crate::experiments::PROCESSES;
@@ -24,6 +30,8 @@ pub(super) struct Load {
     pub(super) reply_bytes: usize,
     /// What is asked for.
     pub(super) path: String,
+    /// What clients are shown, where they speak TLS.
+    pub(super) certificate: Option<Certificate>,
     /// Whether a line of each answer is written to a log.
     pub(super) is_logged: bool,
     /// Threads of the measured side.
@@ -51,6 +59,10 @@ impl Load {
             is_split: is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes"),
             path: spec.axes.word("path").unwrap_or("/").to_owned(),
+            certificate: match spec.axes.is_on("encrypted") {
+                true => Some(certificate(&spec.scratch)?),
+                false => None,
+            },
             is_logged: spec.axes.is_on("log"),
             threads: 1,
             options: Vec::new(),
@@ -60,8 +72,24 @@ impl Load {
         })
     }
 
+    /// The URL of what is asked for at `address`.
+    pub(super) fn url(&self, address: SocketAddr) -> String {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        format!("{scheme}://{address}{}", self.path)
+    }
+
+    /// Which certificates are believed.
+    pub(super) fn trust(&self) -> Trust {
+        self.certificate.as_ref().map_or_else(Trust::default, Certificate::trust)
+    }
+
     /// Connections that the server holds at once.
     pub(super) const fn connections_at_once(&self) -> usize {
         self.connections + self.dead
     }
+}
+
+fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
+    let failed = |cause| MeasureError::Setup { what: "a certificate".to_owned(), cause };
+    Certificate::below(scratch).map_err(failed)
 }

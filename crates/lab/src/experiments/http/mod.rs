@@ -16,6 +16,7 @@ use crate::measure::{Done, RunSpec, Watched};
 use crate::turns;
 
 mod ab;
+mod certificate;
 mod config;
 mod counted;
 mod crowd;

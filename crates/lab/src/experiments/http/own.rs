@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Crowd, End, Expect, LoadError, Pace, Plan, Target, Trust};
+use pollux_load::{Crowd, End, Expect, LoadError, Pace, Plan, Target};
 use pollux_poller::Mechanism;
 use serde::Deserialize;
 
@@ -60,7 +60,7 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
         objective: None,
         sources: Vec::new(),
         crowd: Crowd::default(),
-        trust: Trust::default(),
+        trust: load.trust(),
         seed: 0,
     })
 }
@@ -81,6 +81,9 @@ pub(super) fn command(load: &Load, asked: &Asked, time: Duration) -> std::io::Re
     command.args(["--connect-timeout", &patience, "--timeout", &patience]);
     if !load.is_kept_alive {
         command.arg("--no-keepalive");
+    }
+    if let Some(certificate) = &load.certificate {
+        command.arg("--cacert").arg(&certificate.cert);
     }
     Ok(command)
 }

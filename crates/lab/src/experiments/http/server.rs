@@ -8,9 +8,10 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use pollux_load::{Answered, AskError, Target, ask};
+use pollux_load::{Answered, AskError, Target, Trust, ask};
 use pollux_processes::{Program, Tree, listener, threads_of};
 
+use super::certificate::SUITE;
 use super::load::Load;
 use super::start::{Ends, backend, setup, started};
 use super::times::TimesSocket;
@@ -92,10 +93,17 @@ impl Server {
         let times = is_timing.then(|| TimesSocket::below(&spec.scratch));
         let (mut first, address) =
             started(spec, load, cpu, Ends { listen: any, behind }, times.as_ref())?;
-        let url = format!("http://{address}{}", load.path);
+        let url = load.url(address);
         let answered = {
             let patience = spec.at_most(READY_PATIENCE);
-            first_answer(&mut first, &mut tree, address, &url, patience, is_interrupted)?
+            first_answer(
+                &mut first,
+                &mut tree,
+                address,
+                (&url, &load.trust()),
+                patience,
+                is_interrupted,
+            )?
         };
         let asked = match spec.arm {
             ArmKind::Server { .. } => Asked { url, status: answered.status, body_bytes: None },
@@ -138,9 +146,9 @@ impl Server {
         if let Some(what) = foreign::running_fault(pid, address) {
             return Err(failed(what));
         }
-        let url = format!("http://{address}{}", load.path);
+        let url = load.url(address);
         let target = Target::parse(&url, None).map_err(|error| failed(in_words(&error)))?;
-        let answered = ask(&target, ANSWER_PATIENCE).map_err(|error| {
+        let answered = ask(&target, &load.trust(), ANSWER_PATIENCE).map_err(|error| {
             let elsewhere = foreign::elsewhere(&[pid], "; it listens at ");
             failed(format!("did not answer {url}: {}{elsewhere}", in_words(&error)))
         })?;
@@ -269,14 +277,14 @@ fn first_answer(
     process: &mut Program,
     tree: &mut Tree,
     address: SocketAddr,
-    url: &str,
+    (url, trust): (&str, &Trust),
     patience: Duration,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Answered, MeasureError> {
     let target = Target::parse(url, None).map_err(|error| process.failed(&in_words(&error)))?;
     let start = Instant::now();
     loop {
-        let error = match ask(&target, ANSWER_PATIENCE) {
+        let error = match ask(&target, trust, ANSWER_PATIENCE) {
             Ok(answered) => return Ok(answered),
             Err(error) => error,
         };
@@ -309,7 +317,7 @@ fn first_answer(
 
 /// What is wrong with an answer: arms must do the same to be compared.
 fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
-    let Answered { status, body_bytes, .. } = *answered;
+    let Answered { status, body_bytes, ref tls, .. } = *answered;
     if !(200..300).contains(&status) {
         return Some(format!(
             "answered GET {} with {status}, expected 200 to 299; --path asks for another page",
@@ -321,6 +329,10 @@ fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
             "answered GET {} with {status}, expected {}",
             load.path, asked.status
         ));
+    }
+    if load.certificate.is_some() && tls.as_deref() != Some(SUITE) {
+        let spoken = tls.as_deref().unwrap_or("nothing");
+        return Some(format!("speaks {spoken}, expected {SUITE}"));
     }
     let expected = asked.body_bytes.filter(|expected| *expected != body_bytes)?;
     Some(format!("answered with {body_bytes} bytes, expected {expected}"))
@@ -343,6 +355,7 @@ mod tests {
             path: "/x".to_owned(),
             processes: 1,
             role: Role::Answers,
+            certificate: None,
             is_logged: false,
             threads: 1,
             options: Vec::new(),
@@ -351,7 +364,8 @@ mod tests {
         };
         let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };
         let told = |status, body_bytes, asked: &Asked| {
-            fault(&Answered { status, body_bytes, keep_alive: true }, asked, &load)
+            let answered = Answered { status, body_bytes, keep_alive: true, tls: None };
+            fault(&answered, asked, &load)
         };
         assert_eq!(told(200, 128, &asked), None);
         let wrong = "answered GET /x with 500, expected 200 to 299; --path asks for another page";

@@ -169,6 +169,9 @@ fn proxy(
     common(&mut command, driver, cpu, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), load);
     command.args(["--upstream-idle-timeout", "1h"]).args(&load.options);
     command.args(["--upstream-idle-max", &load.connections.to_string()]);
+    if let Some(certificate) = &load.certificate {
+        command.arg("--cert").arg(&certificate.cert).arg("--key").arg(&certificate.key);
+    }
     if load.is_logged {
         command.arg("--access-log").arg(scratch.join(format!("proxy-{}.log", std::process::id())));
     }
@@ -194,7 +197,8 @@ fn start_peer(
         program: name.to_owned(),
         what: (peer.missing)().unwrap_or_else(|| "not found".to_owned()),
     })?;
-    let folder = scratch.join(name);
+    // Each copy of a baseline has its own.
+    let folder = scratch.join(format!("{name}-{}", std::process::id()));
     let address = free_address()?;
     let command = std::fs::create_dir_all(&folder)
         .and_then(|()| {

@@ -35,8 +35,15 @@ const AXES: &[Axis] = &[
         name: "log",
         about: "whether the proxy writes a line of each answer to a log; without: --no-log",
         original: None,
-        kind: AxisKind::Either { without: "no_log" },
+        kind: AxisKind::Either { short: "no_log", means: false },
         default: "true",
+    },
+    Axis {
+        name: "encrypted",
+        about: "whether clients speak TLS 1.3 with the proxy; with: --tls",
+        original: None,
+        kind: AxisKind::Either { short: "tls", means: true },
+        default: "false",
     },
 ];
 
@@ -62,7 +69,8 @@ impl Experiment for Proxy {
         let connections = axes.get(CONNECTIONS.name).map(Value::to_string).unwrap_or_default();
         let kept = if axes.is_on(KEEPALIVE.name) { "" } else { ", each for one request" };
         let log = if axes.is_on("log") { "" } else { ", no log" };
-        format!("HTTP through a proxy on {connections} connections{kept}{log}")
+        let tls = if axes.is_on("encrypted") { " in TLS" } else { "" };
+        format!("HTTP through a proxy on {connections} connections{tls}{kept}{log}")
     }
 
     fn drivers(&self) -> &'static [Driver] {
