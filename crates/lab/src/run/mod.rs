@@ -43,8 +43,6 @@ pub use scratch::Scratch;
 
 /// An arm that failed this often in a row at a point is not tried again there.
 const FAILURES_MAX: u32 = 2;
-/// A row that leaves no doubt is worth so many that become narrow.
-const CLEAR_ROW: u32 = 3;
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
 
@@ -217,25 +215,23 @@ impl Runner<'_> {
         state.record.results.iter().filter(is_here).filter(counts)
     }
 
-    /// Whether the sets that clear some rows of this point, or make them narrow, cost least for each of
-    /// these rows, among the points for which there is time.
+    /// Whether the sets that this point needs cost least for each of its rows, among the points for which
+    /// there is time: rows in doubt come before those that are only wider than asked for.
     fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
-        let precision = self.plan.job.precision;
-        let needs = |row: &ResultRow| match row.sets_until(Aim::Decide, precision) {
-            _ if row.half_width().is_none() => Some((SETS_NARROW, CLEAR_ROW)),
-            Some(sets) => Some((sets, CLEAR_ROW)),
-            None => Some((row.sets_until(Aim::Narrow, precision)?, 1)),
-        };
+        let job = &self.plan.job;
         let cost = |point: &PlannedPoint| {
-            let mut rows: Vec<(u32, u32)> = self.rows(point, state).filter_map(needs).collect();
-            rows.sort_unstable();
             let took = state.point_times.get(&state.key(self.plan, point)).copied()?;
-            let mut worth = 0;
-            let each = rows.into_iter().map(|(sets, row)| {
-                worth += row;
-                took * sets / worth
-            });
-            each.min()
+            let each = |aim, half_width: f64| {
+                let needs = |row: &ResultRow| match row.half_width() {
+                    Some(_) => row.sets_until(aim, half_width),
+                    None => Some(SETS_NARROW),
+                };
+                let mut rows: Vec<u32> = self.rows(point, state).filter_map(needs).collect();
+                rows.sort_unstable();
+                rows.into_iter().zip(1..).map(|(sets, rows)| took * sets / rows).min()
+            };
+            let in_doubt = each(Aim::Decide, job.precision.max(job.min_effect));
+            in_doubt.map(|cost| (0, cost)).or_else(|| Some((1, each(Aim::Narrow, job.precision)?)))
         };
         let costs =
             self.plan.points.iter().filter(|point| {
