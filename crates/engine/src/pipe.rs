@@ -16,6 +16,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
+use crate::{Counter, Counters};
+
 /// Most bytes of one call into a pipe, or out of it. A pipe has 16 places (pipe(7)), each for one piece of
 /// a segment.
 const SPLICE_BYTES: usize = 1 << 20;
@@ -48,6 +50,21 @@ pub(crate) enum Seen {
     Nothing,
     Ended,
     Broken(Errno),
+}
+
+impl Seen {
+    /// Counts the look, and what was taken out of the socket.
+    pub(crate) fn count(self, counters: &Counters) {
+        counters.add(Counter::Receives, u64::from(self != Self::Unseen));
+        match self {
+            Self::Bytes(bytes) => {
+                counters.add(Counter::BytesIn, bytes.into());
+                counters.add(Counter::BytesSpliced, bytes.into());
+            }
+            Self::Nothing => counters.count(Counter::ReceivesEmpty),
+            Self::Unseen | Self::Ended | Self::Broken(_) => {}
+        }
+    }
 }
 
 /// The same in four bytes: every connection has one.

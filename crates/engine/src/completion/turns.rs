@@ -327,14 +327,9 @@ impl<S: Session> CompletionLoop<S> {
         self.play(token, Some(Occasion::Readable), None);
         let Some(connection) = self.connections.get_mut(token) else { return };
         let seen = connection.conversation.take_seen();
-        self.counters.add(Counter::Receives, u64::from(seen != Seen::Unseen));
+        seen.count(&self.counters);
         match seen {
-            Seen::Unseen => {}
-            Seen::Bytes(bytes) => {
-                self.counters.add(Counter::BytesIn, bytes.into());
-                self.counters.add(Counter::BytesSpliced, bytes.into());
-            }
-            Seen::Nothing => self.counters.count(Counter::ReceivesEmpty),
+            Seen::Unseen | Seen::Bytes(_) | Seen::Nothing => {}
             Seen::Ended => self.input_ended(token),
             Seen::Broken(errno) => self.close(token, broken(errno)),
         }

@@ -162,15 +162,10 @@ impl<S: Session> ReadinessLoop<S> {
             return ControlFlow::Break(());
         };
         let seen = connection.conversation.take_seen();
-        self.counters.add(Counter::Receives, u64::from(seen != Seen::Unseen));
+        seen.count(&self.counters);
         match seen {
-            Seen::Unseen => {}
-            Seen::Bytes(bytes) => {
-                self.counters.add(Counter::BytesIn, bytes.into());
-                self.counters.add(Counter::BytesSpliced, bytes.into());
-            }
+            Seen::Unseen | Seen::Bytes(_) => {}
             Seen::Nothing => {
-                self.counters.count(Counter::ReceivesEmpty);
                 self.table.cannot_read(token);
                 return ControlFlow::Break(());
             }
