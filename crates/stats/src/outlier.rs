@@ -1,7 +1,8 @@
 //! Values that stand apart.
 //!
-//! Called by the result writer on the per-block log ratios, and by the report. Flags only: nothing here
-//! may ever remove a value, because the odd block is often the one that matters.
+//! Called by the judge on the log ratios of blocks or sets, to count those that stand apart, and by the
+//! report, which marks runs. Flags only: nobody leaves a value out by them, because the odd block is often
+//! the one that matters.
 
 use super::summary::quantile;
 
@@ -11,6 +12,7 @@ const MILD_RANGES: f64 = 1.5;
 const SEVERE_RANGES: f64 = 3.0;
 /// Below this many values quartiles say nothing.
 const FENCED_VALUES_MIN: usize = 5;
+
 /// Where a value stands to Tukey's fences (Tukey, Exploratory Data Analysis, 1977).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlier {

@@ -221,7 +221,7 @@ fn read_blocks(keys: &mut Keys<'_>) -> (Option<u32>, Option<u32>) {
     let blocks = Said::of(keys, "blocks", blocks);
     let most = keys
         .key("max_blocks", "Most blocks, when the intervals are wider than `precision`; disturbed blocks of whole runs \
-              are repeated beyond it")
+              are repeated beyond it. Where arms take turns, the most sets of each point")
         .default("30")
         .otherwise("two and a half times the blocks make intervals a third narrower, more pays little; `blocks` where \
                     that is more")

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::plan::minutes;
-use crate::record::{Record, ResultRow, Verdict};
+use crate::record::{Ending, Record, ResultRow, Verdict};
 use crate::stats::SETS_MAX;
 
 /// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
@@ -22,18 +22,20 @@ pub(crate) fn more_sets(sets: u32) -> String {
 }
 
 /// How many rows are open, how long it would take to decide those that can be decided in a time
-/// that is worth it, and what to give for it: a budget, and a number of sets where the job allows fewer.
-/// None where no row in turns is open.
+/// that is worth it, and the limit to move for it. None where no row in turns is open.
 pub(crate) fn rest(record: &Record) -> Option<String> {
     let is_open = |row: &&ResultRow| row.verdict == Verdict::Inconclusive && row.turns.is_some();
     let mut open: Vec<&ResultRow> = record.results.iter().filter(is_open).collect();
     if open.is_empty() {
         return None;
     }
-    let missing = |row: &ResultRow| row.more_blocks.unwrap_or(SETS_MAX);
+    let said = match open.iter().filter(|row| row.half_width().is_none()).count() {
+        0 => format!("{} undecided", rows(open.len())),
+        without => format!("{} undecided, {without} without an interval", rows(open.len())),
+    };
     open.sort_by_key(|row| missing(row));
     let set_times = set_times(record);
-    let (mut decided, mut time_s, mut sets_most) = (0, 0.0, 0);
+    let (mut decided, mut time_s) = (0, 0.0);
     let mut sets_of: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     for row in open.iter().filter(|row| missing(row) < SETS_MAX) {
         sets_of.insert((&*row.experiment, &*row.point), missing(row));
@@ -45,23 +47,44 @@ pub(crate) fn rest(record: &Record) -> Option<String> {
             break;
         }
         (decided, time_s) = (decided + 1, total_s);
-        sets_most = sets_most.max(row.blocks + missing(row));
     }
-    let rows = |count: usize| if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
-    let open = rows(open.len());
     if decided == 0 {
-        return Some(format!("{open} undecided, too close to 1 for a run of this length."));
+        return Some(format!("{said}, too close to 1 for a run of this length."));
     }
-    let budget_s = ((record.duration_s + time_s) / 30.0).ceil() * 30.0;
     let more = minutes(Duration::from_secs_f64(time_s.max(1.0)));
-    let sets = if sets_most > record.job.blocks_max {
-        format!(" --max-blocks {sets_most}")
-    } else {
-        String::new()
-    };
-    Some(format!(
-        "{open} undecided: about {more} more would decide {decided} (--budget {budget_s:.0}s{sets})."
-    ))
+    let limits = limits(record, &open[..decided], time_s);
+    Some(format!("{said}: about {more} more would decide {decided}{limits}."))
+}
+
+fn missing(row: &ResultRow) -> u32 {
+    row.half_width().and(row.more_blocks).unwrap_or(SETS_MAX)
+}
+
+fn rows(count: usize) -> String {
+    if count == 1 { "1 row".to_owned() } else { format!("{count} rows") }
+}
+
+/// The flags that move what ended the run before these rows were decided: its time, the most sets of a
+/// point, or the width with which it was content. Nothing where the user ended it.
+fn limits(record: &Record, rows: &[&ResultRow], time_s: f64) -> String {
+    let mut flags = Vec::new();
+    if record.ending == Ending::Budget {
+        let budget_s = ((record.duration_s + time_s) / 30.0).ceil() * 30.0;
+        flags.push(format!("--budget {budget_s:.0}s"));
+    }
+    let sets = rows.iter().map(|row| row.blocks + missing(row)).max().unwrap_or_default();
+    if sets > record.job.blocks_max {
+        flags.push(format!("--max-blocks {sets}"));
+    }
+    if flags.is_empty() && record.ending == Ending::Complete {
+        let wanted = rows.iter().filter_map(|row| {
+            let sets = f64::from(row.blocks);
+            Some(row.half_width()? * (sets / (sets + f64::from(missing(row)))).sqrt())
+        });
+        let percent = wanted.fold(record.job.target_ci, f64::min) * 100.0;
+        flags.push(format!("--precision {:.2}%", (percent * 100.0).floor().max(1.0) / 100.0));
+    }
+    if flags.is_empty() { String::new() } else { format!(" ({})", flags.join(" ")) }
 }
 
 /// Seconds that a set took, by part and point.
@@ -82,7 +105,6 @@ mod tests {
     use super::*;
     use crate::judge::row_in_turns;
     use crate::judge::tests::run;
-    use crate::record::ResultRow;
 
     fn record(more: &[u32]) -> Record {
         let mut record = Record::empty();
@@ -92,9 +114,13 @@ mod tests {
             experiment: record.runs[0].experiment.clone(),
             point: record.runs[0].point.clone(),
             more_blocks: Some(*sets),
+            ratio: Some(1.01),
+            ci_low: Some(0.99),
+            ci_high: Some(1.03),
             ..row_in_turns("uring", Verdict::Inconclusive)
         };
-        record.job.blocks_max = 30;
+        record.ending = Ending::Budget;
+        (record.job.blocks_max, record.job.target_ci) = (30, 0.01);
         let mut rows: Vec<ResultRow> = more.iter().map(row).collect();
         rows.push(row_in_turns("poll", Verdict::Slower));
         Record { results: rows, ..record }
@@ -106,20 +132,34 @@ mod tests {
         // A set of the point takes 1.6 s; five decide both rows, forty are not worth the wait.
         let text = rest(&record(&[2, 5, 40])).expect("three are open");
         assert_eq!(text, "3 rows undecided: about 8 s more would decide 2 (--budget 30s).");
-        let few = rest(&{
-            let mut few = record(&[2, 5]);
-            few.job.blocks_max = few.results[1].blocks + 4;
-            few
-        });
-        let advised = few.expect("two are open");
-        let sets = record(&[2]).results[0].blocks + 5;
-        assert!(advised.ends_with(&format!("(--budget 30s --max-blocks {sets}).")), "{advised}");
-        // Neither is one without an interval forgotten, nor one beyond all forecasts.
-        let mut unknown = record(&[5, SETS_MAX]);
-        unknown.results[1].more_blocks = None;
-        let text = rest(&unknown).expect("two are open");
-        assert_eq!(text, "2 rows undecided: about 8 s more would decide 1 (--budget 30s).");
         let text = rest(&record(&[40])).expect("one is open");
         assert_eq!(text, "1 row undecided, too close to 1 for a run of this length.");
+    }
+
+    #[test]
+    fn the_limit_that_held_is_the_one_to_move() {
+        // The rows have 12 sets.
+        let said = |ending, blocks_max| {
+            let mut record = record(&[5]);
+            (record.ending, record.job.blocks_max) = (ending, blocks_max);
+            rest(&record).expect("one is open")
+        };
+        let told = |flags| format!("1 row undecided: about 8 s more would decide 1{flags}.");
+        assert_eq!(said(Ending::Budget, 200), told(" (--budget 30s)"));
+        assert_eq!(said(Ending::Complete, 12), told(" (--max-blocks 17)"));
+        assert_eq!(said(Ending::Budget, 12), told(" (--budget 30s --max-blocks 17)"));
+        assert_eq!(said(Ending::Complete, 200), told(" (--precision 1.00%)"));
+        assert_eq!(said(Ending::Interrupted, 200), told(""));
+    }
+
+    #[test]
+    fn rows_without_an_interval_are_counted_and_a_forecast_at_its_bound_is_none() {
+        let mut record = record(&[2, SETS_MAX]);
+        record.duration_s = 1e6;
+        let without = ResultRow { ci_low: None, more_blocks: Some(4), ..record.results[0].clone() };
+        record.results.push(without);
+        let text = rest(&record).expect("three are open");
+        let counted = "3 rows undecided, 1 without an interval: about 3 s more would decide 1 (";
+        assert!(text.starts_with(counted), "{text}");
     }
 }
