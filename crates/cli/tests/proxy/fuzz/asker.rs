@@ -172,6 +172,8 @@ fn receive(
 fn more(socket: &mut TcpStream, given: &mut Vec<u8>) -> Result<bool, String> {
     let mut buffer = [0; 16 * 1024];
     match socket.read(&mut buffer) {
+        // A read with a timeout is interrupted when the process is stopped (signal(7)).
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => more(socket, given),
         Ok(len) => {
             given.extend_from_slice(&buffer[..len]);
             Ok(len > 0)
