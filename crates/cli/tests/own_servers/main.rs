@@ -174,7 +174,7 @@ fn clients_of_proxies_speak_tls_and_all_arms_speak_the_same() {
     }
     let clear = format!("clear={pollux} proxy --backend {{backend}} --listen {{address}} --quiet");
     let refused = run_of("proxy", &[&clear], &options[..options.len() - 2]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(!refused.status.success() && said.contains("TLS failed"), "{said}");
 }
 
