@@ -152,7 +152,7 @@ fn field(random: &mut Random) -> Vec<u8> {
         b"X-Request: GET /smuggled HTTP/1.1",
     ];
     if random.once_in(20) {
-        return [b"X-Long: ".to_vec(), vec![b'l'; random.below(6_000)]].concat();
+        return [b"X-Long: ".to_vec(), vec![b'l'; random.below(2_500)]].concat();
     }
     random.pick(FIELDS).to_vec()
 }
