@@ -119,6 +119,11 @@ impl Program {
         }
     }
 
+    /// Whether it has ended with status 0.
+    pub fn has_succeeded(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if status.success())
+    }
+
     /// Ends its standard input, which was made a pipe.
     pub fn end_input(&mut self) {
         drop(self.child.stdin.take());

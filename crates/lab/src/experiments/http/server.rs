@@ -45,8 +45,6 @@ pub(super) struct Server {
     /// Those of its processes that were started here, all on the same port; none of one that ran
     /// before.
     processes: Vec<Program>,
-    /// Whether the process that was started has left its work to another one, as daemons do.
-    is_daemon: bool,
     /// All its processes.
     tree: Tree,
     /// Where it listens.
@@ -116,7 +114,6 @@ impl Server {
         if listener::is_of(&tree.pids(), address) == Some(false) {
             return Err(first.failed(&foreign::strangers_at(address, &tree.pids())).into());
         }
-        let is_daemon = first.ends_within(Duration::ZERO, is_interrupted)?;
         let name = first.name().to_owned();
         let mut processes = vec![first];
         // Each says by itself that it listens; who answers on the port is the kernel's choice.
@@ -124,7 +121,7 @@ impl Server {
             processes.push(started(spec, load, cpu, Ends { listen: address, behind }, None)?.0);
         }
         let mut server = Self::of(name, processes, tree, address, asked, answered, load);
-        (server.is_daemon, server.times, server.backend) = (is_daemon, times, backend);
+        (server.times, server.backend) = (times, backend);
         server.mechanism = spec.arm.driver().map(|driver| driver.name().to_owned());
         // Most stay where they were started; some choose CPUs themselves.
         if let Err((pid, errno)) = server.tree.pin(cpu) {
@@ -187,11 +184,10 @@ impl Server {
                         for each request; --no-keepalive asks all arms for the same";
             findings.insert("closes".to_owned(), text.to_owned());
         }
-        let (is_daemon, mechanism, times, backend) = (false, None, None, None);
+        let (mechanism, times, backend) = (None, None, None);
         Self {
             name,
             processes,
-            is_daemon,
             tree,
             address,
             asked,
@@ -258,8 +254,11 @@ impl Server {
     pub(super) fn end(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         self.tree.look();
         let mut is_over = !self.tree.is_alive();
-        for process in self.processes.iter_mut().filter(|_| !self.is_daemon) {
-            is_over |= process.ends_within(Duration::ZERO, is_interrupted)?;
+        // A daemon leaves the process that was started, perhaps only after its first answer.
+        let is_left = listener::is_of(&self.tree.pids(), self.address) == Some(true);
+        for process in &mut self.processes {
+            let has_ended = process.ends_within(Duration::ZERO, is_interrupted)?;
+            is_over |= has_ended && !(is_left && process.has_succeeded());
         }
         if is_over {
             return Err(self.failed("ended while it was measured"));
