@@ -118,7 +118,7 @@ fn both_workers_of_a_reload_end_when_the_master_is_killed() {
     proxy.signal(Signal::KILL);
     proxy.ended();
     while workers.iter().any(|worker| is_alive(*worker)) {
-        assert!(Instant::now() < end, "a worker goes on without a master");
+        assert!(Instant::now() < end, "a worker still runs after its master ended");
         std::thread::sleep(Duration::from_millis(5));
     }
     let (right, failed) = clients.end();

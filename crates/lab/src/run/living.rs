@@ -10,7 +10,7 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::child::{Guard, LINE_MAX};
 use crate::child::Task;
@@ -123,11 +123,6 @@ impl Living {
         }
     }
 
-    /// The CPUs that the thread which takes its orders may use.
-    pub(super) fn cpus(&self) -> Option<CpuSet> {
-        sched_getaffinity(self.process.pid()).ok()
-    }
-
     fn tell(&mut self, order: &Order) {
         self.write(&serde_json::to_string(order).expect("an order is plain data"));
     }
@@ -194,5 +189,26 @@ impl Living {
             [] => "ended without a word".to_owned(),
             last => last.join("; "),
         }
+    }
+}
+
+/// The runner on the CPU of the thread that takes its orders, as long as this value lives: an order to
+/// another CPU has to wake it, which takes a virtual machine as long as a third of a turn.
+pub(super) struct Beside(CpuSet);
+
+impl Beside {
+    /// Beside a subject; none where the kernel does not tell, or refuses.
+    pub(super) fn of(subject: &Living) -> Option<Self> {
+        let cpus = sched_getaffinity(subject.process.pid()).ok()?;
+        let before = sched_getaffinity(None).ok()?;
+        sched_setaffinity(None, &cpus).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // It was allowed there before.
+        let _ = sched_setaffinity(None, &self.0);
     }
 }

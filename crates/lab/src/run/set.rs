@@ -13,10 +13,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
 use super::arm::spec_of;
-use super::living::Living;
+use super::living::{Beside, Living};
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
 use crate::measure::Pass;
@@ -381,7 +379,8 @@ impl Runner<'_> {
             self.turn(&mut arms[index], Stint::of(ramp_time), Duration::ZERO, 1);
         }
         let start = Instant::now();
-        let _beside = Beside::the_first_of(arms);
+        // All arms are laid out alike.
+        let _beside = arms.iter().find_map(|arm| Beside::of(&arm.living.as_ref().ok()?.0));
         for _ in 0..length.rounds {
             if self.stop.is_urgent() {
                 break;
@@ -501,27 +500,6 @@ impl Runner<'_> {
             Err(reason) => Err(reason.clone()),
         };
         arms.iter_mut().map(ended).collect()
-    }
-}
-
-/// The runner on the CPU of the threads that take its orders, as long as this value lives: an order to
-/// another CPU has to wake it, which takes a virtual machine as long as a third of a turn.
-struct Beside(CpuSet);
-
-impl Beside {
-    /// Beside the first arm that lives: all arms are laid out alike.
-    fn the_first_of(arms: &[SetArm<'_>]) -> Option<Self> {
-        let cpus = arms.iter().find_map(|arm| arm.living.as_ref().ok()?.0.cpus())?;
-        let before = sched_getaffinity(None).ok()?;
-        sched_setaffinity(None, &cpus).ok()?;
-        Some(Self(before))
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        // It was allowed there before.
-        let _ = sched_setaffinity(None, &self.0);
     }
 }
 
