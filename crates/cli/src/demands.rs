@@ -53,7 +53,7 @@ pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The built-in jobs, then the experiments that are called like none.
 fn others() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let experiments = experiments::ALL.into_iter().map(|each| (each.name(), each.about()));
+    let experiments = experiments::ALL.into_iter().map(|each| (each.name, each.about));
     let experiments = experiments.filter(|(name, _)| job::builtin(name).is_none());
     job::list().iter().map(|job| (job.name, job.about)).chain(experiments)
 }

@@ -148,10 +148,10 @@ fn axes(only: Option<&dyn Experiment>) -> String {
             let default = default.unwrap_or_default();
             format!("  --{:<16} {about} ({accepts}) [default: {default}]\n", row.flag_name())
         };
-        experiment.axes().iter().map(row).collect()
+        experiment.axes.iter().map(row).collect()
     };
     let asked = experiments::ALL.into_iter().filter(|each| only.is_none_or(|one| one == *each));
-    let texts = asked.map(|each| format!("{each}: {}\n{}", each.about(), rows(each)));
+    let texts = asked.map(|each| format!("{each}: {}\n{}", each.about, rows(each)));
     texts.collect::<Vec<_>>().join("\n")
 }
 
@@ -288,7 +288,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     let peers = experiments::peers().into_iter().map(|peer| (peer.name, (peer.missing)()));
     let peers: Vec<_> = peers.collect();
     if as_json {
-        let experiments = experiments::ALL.map(|e| (e.name(), e.about()));
+        let experiments = experiments::ALL.map(|e| (e.name, e.about));
         let jobs: Vec<_> = job::list().iter().map(|job| (job.name, job.about)).collect();
         output::result(&json(&serde_json::json!({
             "experiments": experiments.map(|(name, about)| serde_json::json!({ "name": name, "about": about })),
@@ -301,7 +301,7 @@ fn list(as_json: bool) -> Result<ExitCode, Failure> {
     }
     let mut text = String::from("Experiments\n");
     for experiment in experiments::ALL {
-        text += &output::entry(experiment.name(), 15, experiment.about());
+        text += &output::entry(experiment.name, 15, experiment.about);
     }
     text += "\nBuilt-in jobs\n";
     for job in job::list() {

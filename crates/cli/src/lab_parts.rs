@@ -116,11 +116,11 @@ fn measure_one() -> Result<ExitCode, Failure> {
     let is_interrupted = Arc::new(AtomicBool::new(false));
     // A run without its runner would only disturb whoever comes next. One that has a server and a
     // load generator to end is told so by a signal that it can catch.
-    let goodbye = match task.experiment.has_processes() {
+    let goodbye = match task.experiment.has_processes {
         true => Signal::TERM,
         false => Signal::KILL,
     };
-    if task.experiment.has_processes() {
+    if task.experiment.has_processes {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             let flag = Arc::clone(&is_interrupted);
             signal_hook::flag::register(signal, flag).map_err(Failure::failed)?;

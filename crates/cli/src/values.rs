@@ -25,7 +25,7 @@ pub(crate) fn job_help() -> String {
 
 /// An experiment.
 pub(crate) fn experiment() -> Kind<&'static dyn Experiment> {
-    one_of("experiment", experiments::ALL.map(|each| (each.name(), "", each)))
+    one_of("experiment", experiments::ALL.map(|each| (each.name, "", each)))
 }
 
 /// The number of a seed, as the name of the job that repeats it.

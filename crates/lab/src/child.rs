@@ -37,7 +37,7 @@ impl Task {
     /// [`MeasureError::Spec`]: it is no task, or a value is none of its axis.
     pub fn read(text: &str) -> Result<Self, MeasureError> {
         let task: Self = parsed(text)?;
-        let axes = task.experiment.axes();
+        let axes = task.experiment.axes;
         let is_wrong = |axis: &&Axis| task.spec.axes.get(axis.name).is_none_or(|v| !axis.holds(v));
         match axes.iter().find(is_wrong) {
             None => Ok(task),
@@ -75,7 +75,7 @@ mod by_name {
         experiment: &&'static dyn Experiment,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        to.serialize_str(experiment.name())
+        to.serialize_str(experiment.name)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
@@ -235,7 +235,7 @@ mod tests {
         let experiment = known("pipes");
         let spec = RunSpec {
             arm: Arm::driver(poller.parse().expect("a driver")).kind,
-            axes: Axes::defaults(experiment.axes()),
+            axes: Axes::defaults(experiment.axes),
             seed: 1,
             ramp_ms: 0,
             runtime_ms: 1,

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use pollux_doctor::Concern;
-use pollux_doctor::room::FDS_SPARE;
+use pollux_doctor::room::{CONNECTION_BYTES, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
-use pollux_report::markup::capital;
 
 use super::{Generator, Section};
 use crate::arm::{Arm, ArmKind, Peer, Wait};
@@ -26,64 +26,84 @@ use crate::turns::Subject;
 /// An arm that was set up, asleep.
 pub(super) type Started<'a> = Result<Box<dyn Subject + 'a>, MeasureError>;
 
-/// An experiment of the lab.
-pub trait Experiment: Sync {
+/// What an experiment says of itself, whatever the point.
+#[derive(Debug)]
+pub struct Facts {
     /// Name on command lines, in job files and results.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// Name in headings.
-    fn title(&self) -> String {
-        capital(self.name())
-    }
-
+    pub title: &'static str,
     /// One line for lists.
-    fn about(&self) -> &'static str;
-
+    pub about: &'static str,
     /// The question, as the title of a report that has only this experiment.
-    fn question(&self) -> &'static str;
-
-    /// The axes; each is a key of a job and a flag of `pollux lab run`.
-    fn axes(&self) -> &'static [Axis];
-
-    /// The kind of load of a point, in words.
-    fn load(&self, axes: &Axes) -> String;
-
+    pub question: &'static str,
+    /// The axes; each is a key of a job and a flag of `pollux lab run`. The first tells its points from
+    /// those of other experiments.
+    pub axes: &'static [Axis],
     /// The axis along which its values are told in words.
-    fn curve(&self) -> Option<Curve> {
-        None
-    }
-
+    pub curve: Option<Curve>,
+    /// The axis over which an answer is said once, where it is the same.
+    pub span: Option<&'static str>,
+    /// The axis that says with whose tool a figure is taken; at its default with that of the lab.
+    pub tool: Option<&'static str>,
     /// The drivers of pollux that it can run on.
-    fn drivers(&self) -> &'static [Driver] {
-        &WITH_A_POLLER
-    }
-
+    pub drivers: &'static [Driver],
     /// The ways of waiting that it can compare.
-    fn waits(&self) -> &'static [Wait] {
-        &[]
-    }
-
+    pub waits: &'static [Wait],
     /// The floors and other people's systems that it can compare with.
-    fn peers(&self) -> &'static [Peer] {
-        &[]
-    }
-
+    pub peers: &'static [Peer],
     /// What the command line of a user's server may have in braces beside the names of axes; nothing
     /// where no server can be an arm.
-    fn places(&self) -> &'static [&'static str] {
-        &[]
-    }
+    pub places: &'static [&'static str],
+    /// Whether its arms of pollux can time each request inside.
+    pub times_requests: bool,
+    /// Whether an arm has processes of its own, which a run has to end when it is interrupted.
+    pub has_processes: bool,
+    /// What a unit of work costs, where arms take turns.
+    pub cost: Cost,
+    /// What whole runs measure; of servers only where a job asks for rates.
+    pub of_runs: Metric,
+    /// What it shows of its runs in a report, beside results and reasons.
+    pub section: Option<&'static Section>,
+}
+
+impl Facts {
+    /// Of an experiment on the pollers of this process, with nothing beside them.
+    pub(crate) const PLAIN: Self = Self {
+        name: "",
+        title: "",
+        about: "",
+        question: "",
+        axes: &[],
+        curve: None,
+        span: None,
+        tool: None,
+        drivers: &WITH_A_POLLER,
+        waits: &[],
+        peers: &[],
+        places: &[],
+        times_requests: false,
+        has_processes: false,
+        cost: Cost::ns("CPU time per event", "ns/event"),
+        of_runs: Metric::rate("events per second", "events/s"),
+        section: None,
+    };
 
     /// Whether the measured side is a server, which takes its load from a generator: then any server
     /// that a user names can be an arm.
-    fn is_server(&self) -> bool {
-        !self.places().is_empty()
+    #[must_use]
+    pub const fn is_server(&self) -> bool {
+        !self.places.is_empty()
     }
+}
 
-    /// Whether its arms of pollux can time each request inside.
-    fn times_requests(&self) -> bool {
-        false
-    }
+/// An experiment of the lab; what it says of itself is read like fields of it.
+pub trait Experiment: Sync {
+    /// What it says of itself.
+    fn facts(&self) -> &'static Facts;
+
+    /// The kind of load of a point, in words.
+    fn load(&self, axes: &Axes) -> String;
 
     /// Arms that a job asks for by its axes, beside those of its list.
     fn more_arms(
@@ -123,15 +143,11 @@ pub trait Experiment: Sync {
         true
     }
 
-    /// What a unit of work costs, where arms take turns.
-    fn cost(&self) -> Cost;
-
-    /// What whole runs measure at a point; `rates` where a job asks for rates.
-    fn metric(&self, axes: &Axes, rates: bool) -> Metric;
-
-    /// What it shows of its runs in a report, beside results and reasons.
-    fn section(&self) -> Option<&'static Section> {
-        None
+    /// What whole runs measure at a point: of a server what a request costs it, unless a job asks for
+    /// rates.
+    fn metric(&self, _axes: &Axes, rates: bool) -> Metric {
+        let facts = self.facts();
+        if facts.is_server() && !rates { facts.cost.metric } else { facts.of_runs }
     }
 
     /// Sets up an arm, asleep, to take turns.
@@ -139,11 +155,6 @@ pub trait Experiment: Sync {
     /// # Errors
     /// [`MeasureError`] when something can't be had, or the arm is none of this experiment.
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a>;
-
-    /// Whether an arm has processes of its own, which a run has to end when it is interrupted.
-    fn has_processes(&self) -> bool {
-        false
-    }
 
     /// Runs one arm once by itself; `on_interval` hears of each interval when it ends.
     ///
@@ -156,6 +167,14 @@ pub trait Experiment: Sync {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Done, MeasureError> {
         measure::alone(self.start(spec, is_interrupted)?, spec, on_interval)
+    }
+}
+
+impl Deref for dyn Experiment + '_ {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        self.facts()
     }
 }
 
@@ -172,19 +191,19 @@ const WITH_A_POLLER: [Driver; Mechanism::ALL.len()] = {
 
 impl fmt::Debug for dyn Experiment + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name)
     }
 }
 
 impl fmt::Display for dyn Experiment + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        f.pad(self.name)
     }
 }
 
 impl PartialEq for dyn Experiment + '_ {
     fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
+        self.name == other.name
     }
 }
 
@@ -234,6 +253,19 @@ impl Needs {
             runtime_min: RUNTIME_MIN,
             queue_bytes: 0,
             concerns: &[Concern::Descriptors],
+        }
+    }
+
+    /// The needs of a server in one process on so many connections of a load generator.
+    pub(crate) const fn of_server(connections: u64) -> Self {
+        Self {
+            fds_spare: SERVER_FDS_SPARE,
+            generator_fds: connections,
+            memory_bytes: connections * CONNECTION_BYTES,
+            start: SERVER_COST.saturating_add(TCP_COST.saturating_mul(connections as u32)),
+            runtime_min: GENERATOR_RUNTIME_MIN,
+            concerns: &[Concern::Servers],
+            ..Self::of_thread(connections, Duration::ZERO)
         }
     }
 }

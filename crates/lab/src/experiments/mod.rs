@@ -13,7 +13,7 @@ mod proxy;
 mod section;
 mod streams;
 
-pub use contract::{Cost, Curve, Experiment, Metric, Needs};
+pub use contract::{Cost, Curve, Experiment, Facts, Metric, Needs};
 pub use http::Generator;
 pub(crate) use http::{missing_generator, running_fault};
 pub use section::{Section, Topic};
@@ -41,14 +41,14 @@ pub const PROCESSES: &str = "processes";
 /// The experiment called `name`.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn Experiment> {
-    ALL.into_iter().find(|experiment| experiment.name() == name)
+    ALL.into_iter().find(|experiment| experiment.name == name)
 }
 
 /// Every axis once, with the experiments that have it.
 pub(crate) fn axes() -> Vec<(&'static Axis, Vec<&'static dyn Experiment>)> {
     let mut axes: Vec<(&Axis, Vec<&dyn Experiment>)> = Vec::new();
     for experiment in ALL {
-        for axis in experiment.axes() {
+        for axis in experiment.axes {
             match axes.iter_mut().find(|(known, _)| known == &axis) {
                 Some((_, owners)) => owners.push(experiment),
                 None => axes.push((axis, vec![experiment])),
@@ -62,7 +62,7 @@ pub(crate) fn axes() -> Vec<(&'static Axis, Vec<&'static dyn Experiment>)> {
 #[must_use]
 pub fn peers() -> Vec<Peer> {
     let mut peers: Vec<Peer> = Vec::new();
-    for peer in ALL.iter().flat_map(|experiment| experiment.peers()) {
+    for peer in ALL.iter().flat_map(|experiment| experiment.peers) {
         if !peers.contains(peer) {
             peers.push(*peer);
         }
@@ -73,7 +73,7 @@ pub fn peers() -> Vec<Peer> {
 /// The sections of reports that experiments bring, each once.
 pub(crate) fn sections() -> Vec<&'static Section> {
     let mut sections: Vec<&Section> = Vec::new();
-    for section in ALL.iter().filter_map(|experiment| experiment.section()) {
+    for section in ALL.iter().filter_map(|experiment| experiment.section) {
         if sections.iter().all(|known| known.id != section.id) {
             sections.push(section);
         }
@@ -84,7 +84,7 @@ pub(crate) fn sections() -> Vec<&'static Section> {
 /// Their names.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
-    ALL.iter().map(|experiment| experiment.name()).collect()
+    ALL.iter().map(|experiment| experiment.name).collect()
 }
 
 /// The experiment called `name`, which there is.
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn every_name_finds_its_experiment_and_every_default_is_accepted_by_its_own_axis() {
         for experiment in ALL {
-            assert_eq!(by_name(experiment.name()), Some(experiment));
-            for axis in experiment.axes() {
+            assert_eq!(by_name(experiment.name), Some(experiment));
+            for axis in experiment.axes {
                 assert!(axis.defaults().iter().all(|value| axis.holds(value)), "{}", axis.name);
             }
         }

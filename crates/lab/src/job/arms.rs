@@ -49,9 +49,9 @@ impl Group {
         [("all", Self::All), ("mechanisms", Self::Mechanisms), ("others", Self::Others)];
 
     fn of(self, experiment: &dyn Experiment) -> Vec<Arm> {
-        let drivers = experiment.drivers().iter().copied().map(Arm::driver);
-        let waits = experiment.waits().iter().copied().map(Arm::wait);
-        let peers = experiment.peers().iter().copied().map(Arm::peer);
+        let drivers = experiment.drivers.iter().copied().map(Arm::driver);
+        let waits = experiment.waits.iter().copied().map(Arm::wait);
+        let peers = experiment.peers.iter().copied().map(Arm::peer);
         match self {
             Self::All => drivers.chain(waits).chain(peers).collect(),
             Self::Mechanisms => drivers.chain(waits).collect(),
@@ -104,15 +104,15 @@ fn one(asked: &Asked, experiment: &dyn Experiment) -> Vec<Arm> {
 
 /// A driver that the experiment can't run on stays: the plan leaves it out, with the reason.
 fn known_of(name: &str, experiment: &dyn Experiment) -> Option<Arm> {
-    let driver = name.parse::<Driver>().ok().filter(|_| !experiment.drivers().is_empty());
-    let wait = name.parse().ok().filter(|wait| experiment.waits().contains(wait));
-    let peer = experiment.peers().iter().copied().find(|peer| peer.name == name);
+    let driver = name.parse::<Driver>().ok().filter(|_| !experiment.drivers.is_empty());
+    let wait = name.parse().ok().filter(|wait| experiment.waits.contains(wait));
+    let peer = experiment.peers.iter().copied().find(|peer| peer.name == name);
     driver.map(Arm::driver).or(wait.map(Arm::wait)).or(peer.map(Arm::peer))
 }
 
 fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
     match kind {
-        ArmKind::Build(_) => !experiment.drivers().is_empty(),
+        ArmKind::Build(_) => !experiment.drivers.is_empty(),
         ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.is_server(),
         _ => true,
     }
@@ -128,7 +128,7 @@ pub(super) fn stranger(
             && experiments.iter().all(|experiment| one(asked, *experiment).is_empty())
     };
     let names = |experiments: &[&dyn Experiment]| -> Vec<&str> {
-        experiments.iter().map(|experiment| experiment.name()).collect()
+        experiments.iter().map(|experiment| experiment.name).collect()
     };
     let here = names(experiments).join(", ");
     match asked.iter().find(is_strange)? {

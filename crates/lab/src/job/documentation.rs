@@ -15,13 +15,13 @@ pub fn documentation_page() -> String {
     let mut page = format!("{HEAD}{}", pollux_settings::reference::<Job>());
     page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
     for experiment in experiments::ALL {
-        let metric = experiment.metric(&Axes::defaults(experiment.axes()), false);
+        let metric = experiment.metric(&Axes::defaults(experiment.axes), false);
         let better = match metric.direction {
             Direction::HigherIsBetter => "more",
             Direction::LowerIsBetter => "less",
         };
         let figure = format!("{} in {}, {better} is better", metric.name, metric.unit);
-        page += &format!("| `{experiment}` | {} | {figure} |\n", experiment.about());
+        page += &format!("| `{experiment}` | {} | {figure} |\n", experiment.about);
     }
     page += "\n## Built-in jobs\n\n| name | what it measures |\n|---|---|\n";
     for Builtin { name, about, .. } in list() {

@@ -36,7 +36,7 @@ impl Draft {
         let called =
             keys.key("name", "Name within the file, for `--only`").example("\"dead-connections\"");
         let called = called.otherwise("the name of the experiment").optional(&name());
-        let each = experiments::ALL.map(|each| (each.name(), "", each));
+        let each = experiments::ALL.map(|each| (each.name, "", each));
         let experiment = keys.key("experiment", "What is run").example("\"streams\"");
         let experiment = experiment.required(&one_of("experiment", each));
         let run = Run::read(keys);
@@ -60,12 +60,12 @@ impl Draft {
         REPLACED.iter().for_each(|(name, by)| keys.replaced(name, by));
         keys.replaced("arm", REPLACED_ARM);
         let experiment = experiment?;
-        let name = called?.unwrap_or_else(|| experiment.name().to_owned());
+        let name = called?.unwrap_or_else(|| experiment.name.to_owned());
         Some(Self { name, experiment, run: run?, axes: axes?, place: keys.here() })
     }
 
     fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.experiment.name() == name
+        self.name == name || self.experiment.name == name
     }
 
     /// The part, once its settings and those of all were held together.
@@ -133,7 +133,7 @@ pub(super) fn judge(
         }
     }
     for name in only.iter().filter(|name| !drafts.iter().any(|draft| draft.is_called(name))) {
-        let known = drafts.iter().flat_map(|draft| [&*draft.name, draft.experiment.name()]);
+        let known = drafts.iter().flat_map(|draft| [&*draft.name, draft.experiment.name]);
         let known: BTreeSet<&str> = known.collect();
         let near = did_you_mean(name, known.iter().copied());
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
@@ -148,8 +148,8 @@ pub(super) fn judge(
         let mut parts = drafts.iter_mut().filter(|draft| draft.axes.contains_key(axis)).peekable();
         if parts.peek().is_none() {
             let owners = experiments::ALL.into_iter();
-            let mut owners = owners.filter(|each| each.axes().iter().any(|own| own.name == axis));
-            let owner = owners.next().map_or("none", |owner| owner.name());
+            let mut owners = owners.filter(|each| each.axes.iter().any(|own| own.name == axis));
+            let owner = owners.next().map_or("none", |owner| owner.name);
             keys.note(axis, format!("nothing in this job has this axis; it belongs to {owner}"));
         }
         parts.for_each(|draft| drop(draft.axes.insert(axis.to_owned(), values.clone())));
@@ -166,7 +166,7 @@ pub(super) fn judge(
     let parts: Vec<Part> = parts.into_iter().collect::<Option<_>>()?;
     let question = match parts.split_first() {
         Some((first, rest)) if rest.iter().all(|part| part.experiment == first.experiment) => {
-            first.experiment.question()
+            first.experiment.question
         }
         _ => QUESTION,
     };
@@ -214,7 +214,7 @@ pub(super) fn axis_flags(keys: &mut Keys<'_>) -> Option<BTreeMap<&'static str, V
 }
 
 fn names(experiments: &[&dyn Experiment]) -> String {
-    experiments.iter().map(|each| each.name()).collect::<Vec<_>>().join(", ")
+    experiments.iter().map(|each| each.name).collect::<Vec<_>>().join(", ")
 }
 
 impl Axis {

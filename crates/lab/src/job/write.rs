@@ -47,14 +47,14 @@ fn write_part(text: &mut String, part: &Part) {
     text.push_str("\n[[job]]\n");
     let mut line = |name: &str, value: String| entry(text, name, &value);
     line("name", quoted(&part.name));
-    line("experiment", quoted(part.experiment.name()));
+    line("experiment", quoted(part.experiment.name));
     line("arms", list(&part.arms, arm));
     line("baseline", quoted(&part.baseline));
     line("ramp_time", quoted(&duration_text(part.ramp_time)));
     line("runtime", quoted(&duration_text(part.runtime)));
     line("interval", quoted(&duration_text(part.interval)));
     line("rates", part.rates.to_string());
-    for axis in part.experiment.axes() {
+    for axis in part.experiment.axes {
         let Some(values) = part.axes.get(axis.name) else { continue };
         let value = |value: &Value| match value {
             Value::Word(word) => quoted(word),

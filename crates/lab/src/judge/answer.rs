@@ -33,46 +33,29 @@ fn of_loads(plan: &Plan, record: &Record) -> Vec<Answer> {
     for point in answered {
         let Some(found) = answer(plan, point, record) else { continue };
         let same = |(other, answer): &&mut (PlannedPoint, Answer)| {
-            answer.choice == found.choice && differ_in_connections(other, point)
+            let differs = |span| differ_in_nothing_but(other, point, &[span]);
+            answer.choice == found.choice && point.experiment.span.is_some_and(differs)
         };
-        match answers.iter_mut().rfind(same) {
-            Some((first, answer)) => {
-                answer.reason = format!("at {} {CONNECTIONS}: {}", at(point), found.reason);
-                answer.load = reason::load(&spanning(first, point));
+        match (answers.iter_mut().rfind(same), point.experiment.span) {
+            (Some((first, answer)), Some(span)) => {
+                let at = place(point, span);
+                answer.reason = format!("at {at} {span}: {}", found.reason);
+                let words = format!("{} to {at}", place(first, span));
+                // A point that stands for all from the first to this one.
+                let mut all = first.clone();
+                all.point.axes.set(span, Value::Word(words));
+                answer.load = reason::load(&all);
             }
-            None => answers.push((point.clone(), found)),
+            _ => answers.push((point.clone(), found)),
         }
     }
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// The axis over which answers are said once where they are the same.
-const CONNECTIONS: &str = "connections";
-
-fn at(point: &PlannedPoint) -> u64 {
-    place(point, CONNECTIONS)
-}
-
-fn differ_in_connections(a: &PlannedPoint, b: &PlannedPoint) -> bool {
-    let rest = |point: &PlannedPoint| {
-        let mut axes = point.point.axes.clone();
-        axes.remove(CONNECTIONS).map(|_| axes)
-    };
-    a.part == b.part && rest(a).is_some() && rest(a) == rest(b)
-}
-
-/// A point that stands for all from the first to the last, for its words.
-fn spanning(first: &PlannedPoint, last: &PlannedPoint) -> PlannedPoint {
-    let mut span = first.clone();
-    let words = format!("{} to {}", at(first), at(last));
-    span.point.axes.set(CONNECTIONS, Value::Word(words));
-    span
-}
-
 /// Whether no other point of the same curve lies farther out; where an experiment has no curve,
 /// every point is one by itself.
 fn is_widest(plan: &Plan, point: &PlannedPoint) -> bool {
-    let Some(curve) = point.experiment.curve() else { return true };
+    let Some(curve) = point.experiment.curve else { return true };
     let at = |point: &PlannedPoint| place(point, curve.axis);
     plan.points.iter().all(|other| !is_same_curve(point, other) || at(other) <= at(point))
 }
@@ -80,18 +63,22 @@ fn is_widest(plan: &Plan, point: &PlannedPoint) -> bool {
 /// Whether a point has nothing of what its curve is over: a server without dead connections is a
 /// load of its own, and the most usual one.
 fn is_plain(point: &PlannedPoint) -> bool {
-    point.experiment.curve().is_some_and(|curve| place(point, curve.axis) == 0)
+    point.experiment.curve.is_some_and(|curve| place(point, curve.axis) == 0)
 }
 
 /// Whether two points differ in nothing but the axis of their experiment's curve.
 pub(super) fn is_same_curve(a: &PlannedPoint, b: &PlannedPoint) -> bool {
-    let Some(curve) = a.experiment.curve() else { return false };
+    let Some(curve) = a.experiment.curve else { return false };
+    // How many processes follows from where the point stands and the limits of the machine.
+    differ_in_nothing_but(a, b, &[curve.axis, PROCESSES])
+}
+
+/// Whether two points of a part have the same value on every other axis.
+fn differ_in_nothing_but(a: &PlannedPoint, b: &PlannedPoint, axes: &[&str]) -> bool {
     let rest = |point: &PlannedPoint| {
-        let mut axes = point.point.axes.clone();
-        axes.remove(curve.axis);
-        // Follows from where the point stands and the limits of the machine.
-        axes.remove(PROCESSES);
-        axes
+        let mut rest = point.point.axes.clone();
+        axes.iter().for_each(|axis| drop(rest.remove(axis)));
+        rest
     };
     a.part == b.part && rest(a) == rest(b)
 }
@@ -108,7 +95,7 @@ fn answer(plan: &Plan, point: &PlannedPoint, record: &Record) -> Option<Answer> 
     let (choice, mut reason) = match rows.len() {
         1 => (ALONE.to_owned(), format!("only {} could be judged", first.arm)),
         _ => {
-            let mut reason = match point.experiment.curve() {
+            let mut reason = match point.experiment.curve {
                 Some(curve) => reason::of_curve(plan, point, record, &rows, curve),
                 None => reason::of_point(&rows),
             };

@@ -38,7 +38,7 @@ fn fault(
         ArmKind::Build(build) => driver_fault(experiment, build.driver, missing),
         ArmKind::Wait(wait) => missing(Wanted::Wait(*wait)),
         ArmKind::Peer(name) => {
-            let peer = experiment.peers().iter().find(|peer| peer.name == name)?;
+            let peer = experiment.peers.iter().find(|peer| peer.name == name)?;
             missing(Wanted::Peer(*peer))
         }
         ArmKind::Server { .. } | ArmKind::Running { .. } => None,
@@ -51,7 +51,7 @@ fn driver_fault(
     driver: Driver,
     missing: &dyn Fn(Wanted) -> Option<String>,
 ) -> Option<String> {
-    match experiment.drivers().contains(&driver) {
+    match experiment.drivers.contains(&driver) {
         true => missing(Wanted::Driver(driver)),
         false => Some(format!("{experiment} asks a poller, and {driver} has none")),
     }

@@ -168,7 +168,7 @@ fn point_cost(point: &PlannedPoint, window: Duration) -> Duration {
 fn runtime_min(point: &PlannedPoint) -> Duration {
     let least = point.experiment.needs(&point.point.axes).runtime_min;
     match point.method {
-        Method::Turns if !point.experiment.cost().is_shared => least.min(TURNS_MIN),
+        Method::Turns if !point.experiment.cost.is_shared => least.min(TURNS_MIN),
         _ => least,
     }
 }

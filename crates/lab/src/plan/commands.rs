@@ -26,7 +26,7 @@ pub fn faults(job: &Job) -> Vec<String> {
 fn fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> {
     let (command, more): (_, &[&str]) = match kind {
         ArmKind::Program(Program { command, .. }) => (command, &[]),
-        ArmKind::Server { command } => (command, experiment.places()),
+        ArmKind::Server { command } => (command, experiment.places),
         ArmKind::Running { pid, address } => return running_fault(*pid, *address),
         ArmKind::Build(build) if !programs::is_program(&build.program) => {
             let path = build.program.display();
@@ -40,7 +40,7 @@ fn fault(kind: &ArmKind, experiment: &dyn Experiment) -> Option<String> {
 /// A `{NAME}` that nothing stands for. Braces around anything but a name are the program's own.
 fn placeholder_fault(command: &str, more: &[&str], experiment: &dyn Experiment) -> Option<String> {
     let known: Vec<&str> =
-        more.iter().copied().chain(experiment.axes().iter().map(|axis| axis.name)).collect();
+        more.iter().copied().chain(experiment.axes.iter().map(|axis| axis.name)).collect();
     let is_name =
         |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     // What stands behind a dollar sign is the program's own variable.

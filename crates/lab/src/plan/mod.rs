@@ -115,7 +115,7 @@ impl PlannedPoint {
     #[must_use]
     pub fn metric(&self) -> Metric {
         match self.method {
-            Method::Turns => self.experiment.cost().metric,
+            Method::Turns => self.experiment.cost.metric,
             Method::Runs => self.experiment.metric(&self.point.axes, self.rates),
         }
     }
@@ -200,7 +200,7 @@ fn share_one_cpu(job: &mut Job) -> Vec<String> {
     let mut cuts = Vec::new();
     for part in &mut job.parts {
         let [split, free] = CPUS.map(Value::of);
-        for axis in part.experiment.axes().iter().filter(|axis| axis.kind == AxisKind::Cpus) {
+        for axis in part.experiment.axes.iter().filter(|axis| axis.kind == AxisKind::Cpus) {
             if let Some(values) = part.axes.get_mut(axis.name)
                 && values.contains(&split)
             {
@@ -227,7 +227,7 @@ fn left_out_of(part: &Part, point: &str, arm: &str, reason: String) -> LeftOut {
 /// Every combination of the values of all axes, the first axis slowest.
 fn points_of(part: &Part) -> Vec<Point> {
     let mut combinations = vec![Axes::default()];
-    for axis in part.experiment.axes() {
+    for axis in part.experiment.axes {
         let values = &part.axes[axis.name];
         combinations = combinations
             .into_iter()
@@ -250,7 +250,7 @@ fn points_of(part: &Part) -> Vec<Point> {
 /// default; words as they are, counts with the axis' name.
 pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
     let mut words = Vec::new();
-    for (index, axis) in experiment.axes().iter().enumerate() {
+    for (index, axis) in experiment.axes.iter().enumerate() {
         let Some(value) = axes.get(axis.name) else { continue };
         if index > 0 && axis.defaults() == [value.clone()] {
             continue;
@@ -283,7 +283,7 @@ mod tests {
 
     fn part(pollers: &[Mechanism], axes: &[(&str, &[&str])]) -> Part {
         let experiment = known("streams");
-        let defaults = experiment.axes().iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
+        let defaults = experiment.axes.iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
         let mut all: BTreeMap<String, Vec<Value>> = defaults.collect();
         for (name, values) in axes {
             all.insert((*name).into(), values.iter().map(|value| Value::of(value)).collect());
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_baseline_that_leaves_no_room_for_its_copy_is_measured_alone() {
         let experiment = known("herd");
-        let axes = experiment.axes().iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
+        let axes = experiment.axes.iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
         let axes = axes.chain([("source".to_owned(), vec![Value::of("queue")])]).collect();
         let arms = ["raw-c", "pool"]
             .map(|name| Arm { name: name.into(), kind: ArmKind::Peer(name.into()) });

@@ -146,7 +146,7 @@ mod tests {
     use crate::plan::{Resources, Wanted};
 
     fn point(experiment: &str, axes: &[(&str, &str)]) -> Point {
-        let mut all = Axes::defaults(known(experiment).axes());
+        let mut all = Axes::defaults(known(experiment).axes);
         for (name, value) in axes {
             all.set(name, Value::of(value));
         }

@@ -155,7 +155,7 @@ impl Document {
     /// The axis that tells the points of its experiment apart.
     pub(super) fn first_axis(&self) -> &'static str {
         let experiment = experiments::by_name(&self.experiment);
-        experiment.map_or("", |experiment| experiment.axes()[0].name)
+        experiment.map_or("", |experiment| experiment.axes[0].name)
     }
 
     /// Reads a file; the mistake is in words.
@@ -215,7 +215,7 @@ mod tests {
                 let experiment = experiment.unwrap_or_else(|| panic!("{}", series.name));
                 assert!(series.places.len() >= 2, "{}", series.name);
                 for (name, value) in series.places.iter().flat_map(|place| &place.axes) {
-                    let axis = experiment.axes().iter().find(|axis| axis.name == *name);
+                    let axis = experiment.axes.iter().find(|axis| axis.name == *name);
                     let axis = axis.unwrap_or_else(|| panic!("{}: {name}", series.name));
                     assert!(axis.kind().read(value).is_ok(), "{}", series.name);
                 }

@@ -20,7 +20,7 @@ mod tests;
 use checks::{Check, Outcome};
 pub(crate) use document::{Document, Series};
 use document::{Figure, Here, Place, Setting};
-use place::{Places, is_by_the_generator};
+use place::Places;
 
 /// A document beside a record.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) fn beside(record: &Record) -> Option<Beside> {
     let series: Vec<_> = series.map(|series| put_beside(series, &places)).collect();
     (!series.is_empty()).then(|| Beside {
         document,
-        settings: settings.map(|line| (&*line.name, &*line.theirs, here(line, record))).collect(),
+        settings: settings.map(|line| (&*line.name, &*line.theirs, here(line, &places))).collect(),
         series,
         checks: document.checks.iter().map(|one| (one, one.outcome(document, record))).collect(),
     })
@@ -163,7 +163,8 @@ fn value_of<T: Copy>(reading: &Reading<T>) -> Result<T, String> {
     reading.value().copied().ok_or(reason)
 }
 
-fn here(setting: &Setting, record: &Record) -> String {
+fn here(setting: &Setting, places: &Places<'_>) -> String {
+    let record = places.record;
     match &setting.ours {
         Here::Words(words) => words.clone(),
         Here::Fact(name) => {
@@ -173,7 +174,11 @@ fn here(setting: &Setting, record: &Record) -> String {
         }
         Here::Generator => {
             let mut names: Vec<&str> = Vec::new();
-            let rows = record.results.iter().filter(|row| is_by_the_generator(record, row));
+            let is_shown = |row: &&ResultRow| {
+                let mut series = places.document.series.iter();
+                series.any(|one| one.places.iter().any(|place| places.is_at_point(row, one, place)))
+            };
+            let rows = record.results.iter().filter(is_shown);
             for run in rows.flat_map(|row| record.measured_at(row.place())) {
                 if let Some(name) = &run.generator
                     && !names.contains(&name.as_str())

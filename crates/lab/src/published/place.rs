@@ -6,12 +6,9 @@
 
 use super::{Document, Place, Series};
 use crate::axis::{Axis, AxisKind, Value};
-use crate::experiments::{self, Experiment, Generator, PROCESSES};
+use crate::experiments::{self, Experiment, PROCESSES};
 use crate::plan::label;
 use crate::record::{LeftOut, Record, ResultRow};
-
-/// The axis that says what makes the load.
-const GENERATOR: &str = "generator";
 
 /// Where the places of a document are looked for.
 pub(super) struct Places<'a> {
@@ -28,10 +25,10 @@ impl Places<'_> {
     /// Whether a row stands at the point of a place: the same experiment, and every axis as the
     /// place or its default has it.
     pub(super) fn is_at_point(&self, row: &ResultRow, series: &Series, place: &Place) -> bool {
-        let axes = experiment(series).axes();
-        is_of(row, axes)
-            && axes.iter().all(|axis| {
-                let wanted = self.wanted(place, axis);
+        let experiment = experiment(series);
+        is_of(row, experiment.axes)
+            && experiment.axes.iter().all(|axis| {
+                let wanted = self.wanted(experiment, place, axis);
                 // A switch adds arms; the others are what they are without it. Results of versions
                 // that did not know an axis stand where it has its default, or where they say.
                 match row.axes.get(axis.name).or_else(|| self.document.older.get(axis.name)) {
@@ -44,8 +41,8 @@ impl Places<'_> {
     /// Why a place has no row: left out of the plan, or not asked for.
     pub(super) fn why_not(&self, series: &Series, place: &Place) -> String {
         let experiment = experiment(series);
-        let axes = experiment.axes();
-        let value = |axis: &Axis| (axis.name, Value::of(self.wanted(place, axis)));
+        let axes = experiment.axes;
+        let value = |axis: &Axis| (axis.name, Value::of(self.wanted(experiment, place, axis)));
         let label = label(experiment, &axes.iter().map(value).collect());
         let covers = |left: &&LeftOut| {
             (left.point == "*" || is_label(&left.point, &label))
@@ -62,13 +59,16 @@ impl Places<'_> {
         rows.all(|row| is_of(row, axes))
     }
 
-    /// What an axis has to be at a place.
-    fn wanted<'p>(&'p self, place: &'p Place, axis: &Axis) -> &'p str {
-        match place.axes.get(axis.name) {
-            Some(value) => value,
-            None if axis.name == GENERATOR => generator(self.record),
-            None => axis.default,
+    /// What an axis has to be at a place. Of figures that were taken with several tools those of the lab
+    /// are shown, which are at the default, or where it took no part the first.
+    fn wanted<'p>(&'p self, of: &dyn Experiment, place: &'p Place, axis: &Axis) -> &'p str {
+        if let Some(value) = place.axes.get(axis.name) {
+            return value;
         }
+        let taken = || self.record.results.iter().filter_map(|row| row.axes.get(axis.name));
+        let is_own_shown = of.tool != Some(axis.name) || taken().any(|tool| tool == axis.default);
+        let first = taken().next().filter(|_| !is_own_shown);
+        first.map_or(axis.default, String::as_str)
     }
 }
 
@@ -76,24 +76,11 @@ fn experiment(series: &Series) -> &'static dyn Experiment {
     experiments::by_name(&series.experiment).expect("a test has looked every one up")
 }
 
-/// Whether this row was measured with the load generator whose figures are shown: pollux's own where
-/// it took part, else the first of the others.
-pub(super) fn is_by_the_generator(record: &Record, row: &ResultRow) -> bool {
-    row.axes.get(GENERATOR).is_none_or(|name| name == generator(record))
-}
-
 /// The name of a part of a job is free, so its experiment is told by the first axis, and by having no
 /// axis that the experiment lacks.
 fn is_of(row: &ResultRow, axes: &[Axis]) -> bool {
     let is_known = |name: &String| name == PROCESSES || axes.iter().any(|axis| axis.name == name);
     row.axes.contains_key(axes[0].name) && row.axes.keys().all(is_known)
-}
-
-fn generator(record: &Record) -> &str {
-    let own = Generator::Pollux.name();
-    let mut names = record.results.iter().filter_map(|row| row.axes.get(GENERATOR));
-    let first = names.clone().next();
-    if names.any(|name| name == own) { own } else { first.map_or(own, String::as_str) }
 }
 
 /// Whether a label is this one, with the number of server processes that a plan appends or without.
@@ -121,7 +108,7 @@ mod tests {
     }
 
     fn row(axes: &[(&str, &str)]) -> ResultRow {
-        let http = known("http").axes().iter().map(|axis| (axis.name, axis.default));
+        let http = known("http").axes.iter().map(|axis| (axis.name, axis.default));
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         ResultRow {
             axes: http.chain(axes.iter().copied()).map(own).collect(),
@@ -184,9 +171,9 @@ mod tests {
         pipes.axes = [("pipes".to_owned(), "1000".to_owned())].into();
         assert!(!found(&Record::empty(), &pipes));
         for a in experiments::ALL {
-            let axes = crate::axis::Axes::defaults(a.axes()).texts();
+            let axes = crate::axis::Axes::defaults(a.axes).texts();
             let row = ResultRow { axes, ..row_for_tests("epoll", Verdict::Baseline) };
-            let holds = |other: &&&dyn Experiment| is_of(&row, other.axes());
+            let holds = |other: &&&dyn Experiment| is_of(&row, other.axes);
             assert_eq!(experiments::ALL.iter().filter(holds).count(), 1, "{a}");
         }
     }

@@ -8,7 +8,7 @@ use pollux_report::number::NA;
 use pollux_report::{Cell, Tone};
 
 use super::number;
-use crate::experiments::{self, Experiment};
+use crate::experiments;
 use crate::host::Reading;
 use crate::judge::{is_noisy, more_sets, rest};
 use crate::record::{Badge, Ending, Record, ResultRow, SteadyKind, Trust, TurnsTrust, Verdict};
@@ -345,7 +345,10 @@ pub(super) fn part(name: &str) -> String {
         "bank" => "Calls to a bank",
         "time" => "Time of many calls",
         "time-plain" => "Time of many calls without EPOLLEXCLUSIVE",
-        _ => return experiments::by_name(name).map_or_else(|| capital(name), Experiment::title),
+        _ => {
+            return experiments::by_name(name)
+                .map_or_else(|| capital(name), |one| one.title.to_owned());
+        }
     };
     known.to_owned()
 }

@@ -82,7 +82,7 @@ fn spec(
     // A build that is a server is measured like any other; what has its workload in the measuring
     // process is that process.
     let (arm, program) = match arm {
-        ArmKind::Build(Build { program, driver }) if !point.experiment.has_processes() => {
+        ArmKind::Build(Build { program, driver }) if !point.experiment.has_processes => {
             (ArmKind::Driver(*driver), Some(program.clone()))
         }
         arm => (arm.clone(), None),

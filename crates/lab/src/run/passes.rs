@@ -118,5 +118,5 @@ fn is_counted(_: &PlannedPoint, arm: &Arm) -> bool {
 }
 
 fn can_time_requests(point: &PlannedPoint, arm: &Arm) -> bool {
-    point.experiment.times_requests() && matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_))
+    point.experiment.times_requests && matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_))
 }

@@ -271,7 +271,7 @@ impl Runner<'_> {
     fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
         let ready = || arms.iter().filter_map(|arm| arm.living.as_ref().ok());
         let wave = ready().map(|(_, described)| described.wave).max().unwrap_or(0);
-        let is_shared = point.experiment.cost().is_shared;
+        let is_shared = point.experiment.cost.is_shared;
         let turn = if is_shared { HERD_TURN } else { TURN };
         let asked_us = ready().map(|(_, described)| described.shortest_turn_us).max();
         let turn = turn.max(Duration::from_micros(asked_us.unwrap_or(0))).min(point.runtime);
@@ -568,7 +568,7 @@ fn measurement(
     let turn_us = by_units.unwrap_or(length.turn.as_micros() as f64);
     let lead_in = length.lead_in.as_secs_f64() / length.turn.as_secs_f64();
     Ok(Measurement {
-        value: value / point.experiment.cost().unit_ns,
+        value: value / point.experiment.cost.unit_ns,
         figures: rate.into_iter().chain(busy).collect(),
         mechanism: None,
         generator: None,

@@ -5,7 +5,7 @@ use pollux_engine::Driver;
 use super::library::{LIBEV, LIBEVENT, LIBUV};
 use crate::arm::{Peer, RAW_EPOLL};
 use crate::axis::{Axes, Axis, AxisKind};
-use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST, Started};
+use crate::experiments::contract::{Experiment, Facts, Metric, Needs, PIPE_COST, Started};
 use crate::measure::RunSpec;
 
 /// Bytes that go round a chain of socket pairs (libevent's `bench`).
@@ -42,34 +42,26 @@ const AXES: &[Axis] = &[
     },
 ];
 
+const FACTS: Facts = Facts {
+    name: "chain",
+    title: "Chain",
+    about: "bytes go round a chain of socket pairs, each event is one read and one write (the benchmark \
+            that event libraries show themselves with)",
+    question: "What does one event cost, and what do event libraries add?",
+    axes: AXES,
+    drivers: &Driver::ALL,
+    peers: &[RAW_EPOLL, LIBEV, LIBUV, LIBEVENT, MIO, POLLING],
+    of_runs: Metric::cost("time per event", "ns/event"),
+    ..Facts::PLAIN
+};
+
 impl Experiment for Chain {
-    fn name(&self) -> &'static str {
-        "chain"
-    }
-
-    fn about(&self) -> &'static str {
-        "bytes go round a chain of socket pairs, each event is one read and one write (the benchmark \
-         that event libraries show themselves with)"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does one event cost, and what do event libraries add?"
-    }
-
-    fn axes(&self) -> &'static [Axis] {
-        AXES
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
     fn load(&self, axes: &Axes) -> String {
         format!("{} socket pairs watched, {} active", axes.number("pairs"), axes.number("active"))
-    }
-
-    fn drivers(&self) -> &'static [Driver] {
-        &Driver::ALL
-    }
-
-    fn peers(&self) -> &'static [Peer] {
-        &[RAW_EPOLL, LIBEV, LIBUV, LIBEVENT, MIO, POLLING]
     }
 
     fn point_fault(&self, axes: &Axes) -> Option<String> {
@@ -79,14 +71,6 @@ impl Experiment for Chain {
 
     fn needs(&self, axes: &Axes) -> Needs {
         Needs::of_thread(2 * axes.number("pairs"), PIPE_COST)
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::ns("CPU time per event", "ns/event")
-    }
-
-    fn metric(&self, _: &Axes, _: bool) -> Metric {
-        Metric::cost("time per event", "ns/event")
     }
 
     fn start<'a>(&self, spec: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use pollux_doctor::Concern;
-use pollux_doctor::room::FDS_SPARE;
-use pollux_engine::Driver;
 
 use pollux_xatmi::worker::Wake;
 use strum::VariantNames as _;
@@ -15,9 +13,8 @@ use super::{Crewed, Source};
 use crate::arm::{ArmKind, Peer, RAW_C, Wait};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
-use crate::experiments::Section;
 use crate::experiments::contract::{
-    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started,
+    Cost, Curve, Experiment, Facts, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started,
 };
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
@@ -73,22 +70,27 @@ const AXES: &[Axis] = &[
     },
 ];
 
+const FACTS: Facts = Facts {
+    name: "herd",
+    title: "Herd",
+    about: "many processes wait for one queue, socket, eventfd or pipe: how many wake for one call? (the \
+            test of EPOLLEXCLUSIVE with 250 servers, 2015)",
+    question: "What does one call cost when many workers wait for it?",
+    axes: AXES,
+    curve: Some(Curve { axis: "workers", from: 1 }),
+    drivers: &[],
+    waits: Wait::ALL,
+    peers: &[RAW_C, POOL, POOL_EPOLL],
+    has_processes: true,
+    cost: Cost { is_shared: true, ..Cost::us("CPU time per call", "µs/call") },
+    of_runs: Metric::rate("calls per second", "calls/s"),
+    section: Some(&SECTION),
+    ..Facts::PLAIN
+};
+
 impl Experiment for Herd {
-    fn name(&self) -> &'static str {
-        "herd"
-    }
-
-    fn about(&self) -> &'static str {
-        "many processes wait for one queue, socket, eventfd or pipe: how many wake for one call? (the \
-         test of EPOLLEXCLUSIVE with 250 servers, 2015)"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does one call cost when many workers wait for it?"
-    }
-
-    fn axes(&self) -> &'static [Axis] {
-        AXES
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -99,22 +101,6 @@ impl Experiment for Herd {
         };
         let count = |axis| counted(&Value::Number(axes.number(axis)), axis);
         format!("{} on one {source}, {}", count("workers"), count("callers"))
-    }
-
-    fn curve(&self) -> Option<Curve> {
-        Some(Curve { axis: "workers", from: 1 })
-    }
-
-    fn drivers(&self) -> &'static [Driver] {
-        &[]
-    }
-
-    fn waits(&self) -> &'static [Wait] {
-        Wait::ALL
-    }
-
-    fn peers(&self) -> &'static [Peer] {
-        &[RAW_C, POOL, POOL_EPOLL]
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
@@ -133,17 +119,14 @@ impl Experiment for Herd {
         // So many calls take as long as they take; the runtime only says how long that is.
         let runtime_min =
             if axes.number("calls") == 0 { GENERATOR_RUNTIME_MIN } else { Duration::MAX };
+        // Counters of the counting pass, and a few for each caller.
+        let fds = 8 * workers + 4 * axes.number("callers");
         Needs {
-            // Counters of the counting pass, and a few for each caller.
-            fds: 8 * workers + 4 * axes.number("callers"),
-            fds_spare: FDS_SPARE,
-            processes_max: 1,
-            generator_fds: 0,
-            memory_bytes: 0,
             start: SERVER_COST + WORKER_COST * workers as u32,
             runtime_min,
             queue_bytes: if is_queue { needed_bytes(axes.number("callers")) } else { 0 },
             concerns: if is_queue { &[Concern::Queues] } else { &[Concern::Descriptors] },
+            ..Needs::of_thread(fds, Duration::ZERO)
         }
     }
 
@@ -151,24 +134,8 @@ impl Experiment for Herd {
         axes.number("calls") == 0
     }
 
-    fn cost(&self) -> Cost {
-        Cost { is_shared: true, ..Cost::us("CPU time per call", "µs/call") }
-    }
-
-    fn metric(&self, _: &Axes, _: bool) -> Metric {
-        Metric::rate("calls per second", "calls/s")
-    }
-
-    fn section(&self) -> Option<&'static Section> {
-        Some(&SECTION)
-    }
-
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(Crewed::start(spec, is_interrupted)?))
-    }
-
-    fn has_processes(&self) -> bool {
-        true
     }
 
     fn measure(

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use pollux_doctor::Concern;
-use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 
 use strum::VariantNames as _;
@@ -12,10 +11,8 @@ use super::{Generator, PLACES, Role, SECTION, Served};
 use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
-use crate::experiments::contract::{
-    Cost, Curve, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, Started, TCP_COST,
-};
-use crate::experiments::{PROCESSES, Section};
+use crate::experiments::PROCESSES;
+use crate::experiments::contract::{Cost, Curve, Experiment, Facts, Metric, Needs, Started};
 use crate::host::programs;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
@@ -114,26 +111,35 @@ const AXES: &[Axis] = &[
     },
 ];
 
+const FACTS: Facts = Facts {
+    name: "http",
+    title: "HTTP",
+    about: "a server on one CPU answers a load generator on another: what does a request cost it? \
+            (dphttpd and deadconn, 2002; ab against sehttpd, 2020)",
+    question: "What does an HTTP request cost the server, and which loop is cheapest?",
+    axes: AXES,
+    curve: Some(Curve { axis: "dead", from: 0 }),
+    tool: Some("generator"),
+    peers: &PEERS,
+    places: &PLACES,
+    times_requests: true,
+    cost: Cost::us("server CPU per request", "µs/request"),
+    ..OF_SERVERS
+};
+
+/// What servers and proxies have in common.
+pub(crate) const OF_SERVERS: Facts = Facts {
+    span: Some(CONNECTIONS.name),
+    drivers: &Driver::ALL,
+    has_processes: true,
+    of_runs: Metric::rate("requests per second", "requests/s"),
+    section: Some(&SECTION),
+    ..Facts::PLAIN
+};
+
 impl Experiment for Http {
-    fn name(&self) -> &'static str {
-        "http"
-    }
-
-    fn title(&self) -> String {
-        "HTTP".to_owned()
-    }
-
-    fn about(&self) -> &'static str {
-        "a server on one CPU answers a load generator on another: what does a request cost it? \
-         (dphttpd and deadconn, 2002; ab against sehttpd, 2020)"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does an HTTP request cost the server, and which loop is cheapest?"
-    }
-
-    fn axes(&self) -> &'static [Axis] {
-        AXES
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -160,26 +166,6 @@ impl Experiment for Http {
         words
     }
 
-    fn curve(&self) -> Option<Curve> {
-        Some(Curve { axis: "dead", from: 0 })
-    }
-
-    fn drivers(&self) -> &'static [Driver] {
-        &Driver::ALL
-    }
-
-    fn peers(&self) -> &'static [Peer] {
-        &PEERS
-    }
-
-    fn places(&self) -> &'static [&'static str] {
-        &PLACES
-    }
-
-    fn times_requests(&self) -> bool {
-        true
-    }
-
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
         let is_floor = FLOORS.iter().any(|floor| arm.is(*floor));
         if is_split(axes) && arm.is_other() {
@@ -200,23 +186,19 @@ impl Experiment for Http {
 
     fn needs(&self, axes: &Axes) -> Needs {
         let connections = axes.number("connections");
-        let fds = connections + axes.number("dead");
         let is_own = Generator::of(axes) == Generator::Pollux;
+        let all = Needs::of_server(connections + axes.number("dead"));
         Needs {
-            fds,
-            fds_spare: SERVER_FDS_SPARE,
             processes_max: PROCESSES_MAX,
             generator_fds: connections,
-            memory_bytes: fds * CONNECTION_BYTES,
-            start: SERVER_COST + TCP_COST * fds as u32,
-            runtime_min: if is_own { GENERATOR_RUNTIME_MIN } else { OTHER_GENERATOR_RUNTIME_MIN },
-            queue_bytes: 0,
+            runtime_min: if is_own { all.runtime_min } else { OTHER_GENERATOR_RUNTIME_MIN },
             concerns: match (axes.number("dead") > 0, axes.is_on("keepalive")) {
                 (false, true) => &[Concern::Servers],
                 (true, true) => &[Concern::Servers, Concern::Dead],
                 (false, false) => &[Concern::Servers, Concern::Churn],
                 (true, false) => &[Concern::Servers, Concern::Dead, Concern::Churn],
             },
+            ..all
         }
     }
 
@@ -228,29 +210,14 @@ impl Experiment for Http {
         (Generator::of(axes) == Generator::Pollux) && !is_split(axes)
     }
 
-    fn cost(&self) -> Cost {
-        Cost::us("server CPU per request", "µs/request")
-    }
-
     /// A server whose replies wait for acknowledgements is judged by its rate: its CPU is idle most of
     /// the time, and that is the very thing to show.
     fn metric(&self, axes: &Axes, rates: bool) -> Metric {
-        match rates || is_split(axes) {
-            true => Metric::rate("requests per second", "requests/s"),
-            false => self.cost().metric,
-        }
-    }
-
-    fn section(&self) -> Option<&'static Section> {
-        Some(&SECTION)
+        if rates || is_split(axes) { FACTS.of_runs } else { FACTS.cost.metric }
     }
 
     fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(Served::start(spec, Role::Answers, is_interrupted)?))
-    }
-
-    fn has_processes(&self) -> bool {
-        true
     }
 
     fn measure(

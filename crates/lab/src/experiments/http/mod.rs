@@ -35,7 +35,9 @@ mod wrk;
 
 pub(crate) use counted::{Calls, Traffic};
 use experiment::is_split;
-pub(crate) use experiment::{CONNECTIONS, HAPROXY, Http, KEEPALIVE, NGINX, REPLY_BYTES};
+pub(crate) use experiment::{
+    CONNECTIONS, HAPROXY, Http, KEEPALIVE, NGINX, OF_SERVERS, REPLY_BYTES,
+};
 pub use generators::Generator;
 
 use foreign::PLACES;

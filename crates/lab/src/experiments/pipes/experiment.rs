@@ -2,7 +2,9 @@
 
 use super::Tokens;
 use crate::axis::{Axes, Axis, AxisKind};
-use crate::experiments::contract::{Cost, Curve, Experiment, Metric, Needs, PIPE_COST, Started};
+use crate::experiments::contract::{
+    Cost, Curve, Experiment, Facts, Metric, Needs, PIPE_COST, Started,
+};
 use crate::measure::RunSpec;
 
 /// Tokens that hop between pipes (seed 001, `pipetest`).
@@ -41,22 +43,22 @@ const AXES: &[Axis] = &[
     },
 ];
 
+const FACTS: Facts = Facts {
+    name: "pipes",
+    title: "Pipes",
+    about: "tokens hop between pipes of which all but a few are idle: what does watching cost? \
+            (LaHaise's pipetest, 2002)",
+    question: "What does it cost to watch many idle descriptors?",
+    axes: AXES,
+    curve: Some(Curve { axis: "pipes", from: 100 }),
+    cost: Cost::ns("CPU time per pass", "ns/pass"),
+    of_runs: Metric::rate("passes per second", "passes/s"),
+    ..Facts::PLAIN
+};
+
 impl Experiment for Pipes {
-    fn name(&self) -> &'static str {
-        "pipes"
-    }
-
-    fn about(&self) -> &'static str {
-        "tokens hop between pipes of which all but a few are idle: what does watching cost? \
-         (LaHaise's pipetest, 2002)"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does it cost to watch many idle descriptors?"
-    }
-
-    fn axes(&self) -> &'static [Axis] {
-        AXES
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -65,20 +67,8 @@ impl Experiment for Pipes {
         format!("{pipes} pipes watched, {messages} active{hops}")
     }
 
-    fn curve(&self) -> Option<Curve> {
-        Some(Curve { axis: "pipes", from: 100 })
-    }
-
     fn needs(&self, axes: &Axes) -> Needs {
         Needs::of_thread(2 * axes.number("pipes"), PIPE_COST)
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::ns("CPU time per pass", "ns/pass")
-    }
-
-    fn metric(&self, _: &Axes, _: bool) -> Metric {
-        Metric::rate("passes per second", "passes/s")
     }
 
     fn start<'a>(&self, spec: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {

@@ -5,7 +5,6 @@
 //! each event. Checks of the upper half run proxies as processes of their own and have their calls
 //! counted by the kernel, those of the lower half try the engine's parts in the measuring process.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pollux_doctor::Concern;
@@ -13,7 +12,7 @@ use pollux_doctor::room::{FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::contract::{Cost, Experiment, Metric, Needs, SERVER_COST};
+use super::contract::{Cost, Experiment, Facts, Metric, Needs, SERVER_COST, Started};
 use super::http::{Calls, HAPROXY, NGINX, Traffic};
 use crate::arm::{ArmKind, Peer};
 use crate::axis::{Axes, Axis, AxisKind};
@@ -21,7 +20,6 @@ use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
-use crate::turns::Subject;
 
 mod inside;
 
@@ -167,34 +165,27 @@ impl Tried {
     }
 }
 
+const FACTS: Facts = Facts {
+    name: "poller",
+    title: "Poller",
+    about: "what a poller asks of the kernel, behaviour by behaviour: calls, wake-ups, writes (HAProxy's \
+            poller history, to 2022)",
+    question: "Which calls does a poller save, and which wake-ups?",
+    axes: AXES,
+    drivers: &DRIVERS,
+    peers: &[EPOLL_PLAIN, HAPROXY, NGINX],
+    has_processes: true,
+    cost: Cost::ns("time of a check", "ns"),
+    ..Facts::PLAIN
+};
+
 impl Experiment for Poller {
-    fn name(&self) -> &'static str {
-        "poller"
-    }
-
-    fn about(&self) -> &'static str {
-        "what a poller asks of the kernel, behaviour by behaviour: calls, wake-ups, writes (HAProxy's \
-         poller history, to 2022)"
-    }
-
-    fn question(&self) -> &'static str {
-        "Which calls does a poller save, and which wake-ups?"
-    }
-
-    fn axes(&self) -> &'static [Axis] {
-        AXES
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
     fn load(&self, axes: &Axes) -> String {
         check(axes).load.to_owned()
-    }
-
-    fn drivers(&self) -> &'static [Driver] {
-        &DRIVERS
-    }
-
-    fn peers(&self) -> &'static [Peer] {
-        &[EPOLL_PLAIN, HAPROXY, NGINX]
     }
 
     fn arm_fault(&self, axes: &Axes, arm: &ArmKind) -> Option<String> {
@@ -214,17 +205,15 @@ impl Experiment for Poller {
         Needs {
             fds: 40,
             fds_spare: if is_proxy { SERVER_FDS_SPARE } else { FDS_SPARE },
-            processes_max: 1,
             generator_fds: 20,
-            memory_bytes: 0,
             start: SERVER_COST * 2,
             // It takes what it takes.
             runtime_min: Duration::from_secs(1),
-            queue_bytes: 0,
             concerns: match is_proxy {
                 true => &[Concern::Servers, Concern::Counters],
                 false => &[Concern::Descriptors],
             },
+            ..Needs::of_thread(0, Duration::ZERO)
         }
     }
 
@@ -232,24 +221,12 @@ impl Experiment for Poller {
         false
     }
 
-    fn cost(&self) -> Cost {
-        Cost::ns("time of a check", "ns")
-    }
-
     fn metric(&self, axes: &Axes, _: bool) -> Metric {
         check(axes).metric
     }
 
-    fn start<'a>(
-        &self,
-        _: &RunSpec,
-        _: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+    fn start<'a>(&self, _: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {
         Err(MeasureError::Spec("a check takes no turns".to_owned()))
-    }
-
-    fn has_processes(&self) -> bool {
-        true
     }
 
     fn measure(
@@ -278,19 +255,10 @@ impl Experiment for Poller {
             events: tried.units,
             window_s,
             mechanism,
-            generator: None,
-            findings: BTreeMap::new(),
-            notes: Vec::new(),
             figures: figures.collect(),
-            worker_calls: Vec::new(),
             cpu_ns: Reading::unavailable("calls are counted, not time"),
             process_cpu_ns: Reading::unavailable("calls are counted, not time"),
-            counters: BTreeMap::new(),
-            events_per_wait_histogram: Vec::new(),
-            kernel: BTreeMap::new(),
-            samples: None,
-            request_times: None,
-            symbols: Vec::new(),
+            ..Done::default()
         })
     }
 }

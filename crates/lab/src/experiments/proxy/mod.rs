@@ -6,23 +6,17 @@
 //! processes. Every proxy keeps its connections to it, has one thread.
 
 use pollux_doctor::Concern;
-use pollux_doctor::room::{CONNECTION_BYTES, SERVER_FDS_SPARE};
-use pollux_engine::Driver;
+use pollux_doctor::room::CONNECTION_BYTES;
 
-use super::Section;
-use super::contract::{
-    Cost, Experiment, GENERATOR_RUNTIME_MIN, Metric, Needs, SERVER_COST, TCP_COST,
-};
+use super::contract::{Cost, Experiment, Facts, Needs, SERVER_COST, Started};
 use super::http::{
-    self, CONNECTIONS, Generator, HAPROXY, KEEPALIVE, NGINX, PLACES_OF_PROXY, REPLY_BYTES, Role,
-    SECTION,
+    self, CONNECTIONS, Generator, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PLACES_OF_PROXY,
+    REPLY_BYTES, Role,
 };
-use crate::arm::Peer;
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
-use crate::turns::Subject;
 
 /// A reverse proxy between a load generator and a server.
 pub(crate) struct Proxy;
@@ -47,22 +41,22 @@ const AXES: &[Axis] = &[
     },
 ];
 
+const FACTS: Facts = Facts {
+    name: "proxy",
+    title: "Proxy",
+    about: "a reverse proxy on one CPU passes requests on to a server on another: what does a request cost \
+            it? (HAProxy's poller history, to 2022)",
+    question: "What does a request cost a reverse proxy, and on which loop is it cheapest?",
+    axes: AXES,
+    peers: &[NGINX, HAPROXY],
+    places: &PLACES_OF_PROXY,
+    cost: Cost::us("CPU of the proxy per request", "µs/request"),
+    ..OF_SERVERS
+};
+
 impl Experiment for Proxy {
-    fn name(&self) -> &'static str {
-        "proxy"
-    }
-
-    fn about(&self) -> &'static str {
-        "a reverse proxy on one CPU passes requests on to a server on another: what does a request cost \
-         it? (HAProxy's poller history, to 2022)"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does a request cost a reverse proxy, and on which loop is it cheapest?"
-    }
-
-    fn axes(&self) -> &'static [Axis] {
-        AXES
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -73,33 +67,18 @@ impl Experiment for Proxy {
         format!("HTTP through a proxy on {connections} connections{tls}{kept}{log}")
     }
 
-    fn drivers(&self) -> &'static [Driver] {
-        &Driver::ALL
-    }
-
-    fn peers(&self) -> &'static [Peer] {
-        &[NGINX, HAPROXY]
-    }
-
-    fn places(&self) -> &'static [&'static str] {
-        &PLACES_OF_PROXY
-    }
-
     fn needs(&self, axes: &Axes) -> Needs {
         let connections = axes.number(CONNECTIONS.name);
+        let both = Needs::of_server(2 * connections);
         Needs {
-            fds: 2 * connections,
-            fds_spare: SERVER_FDS_SPARE,
-            processes_max: 1,
             generator_fds: connections,
             memory_bytes: 3 * connections * CONNECTION_BYTES,
-            start: SERVER_COST * 2 + TCP_COST * 2 * connections as u32,
-            runtime_min: GENERATOR_RUNTIME_MIN,
-            queue_bytes: 0,
+            start: both.start + SERVER_COST,
             concerns: match axes.is_on(KEEPALIVE.name) {
                 true => &[Concern::Servers],
                 false => &[Concern::Servers, Concern::Churn],
             },
+            ..both
         }
     }
 
@@ -107,31 +86,8 @@ impl Experiment for Proxy {
         Some(Generator::Pollux)
     }
 
-    fn cost(&self) -> Cost {
-        Cost::us("CPU of the proxy per request", "µs/request")
-    }
-
-    fn metric(&self, _: &Axes, rates: bool) -> Metric {
-        match rates {
-            true => Metric::rate("requests per second", "requests/s"),
-            false => self.cost().metric,
-        }
-    }
-
-    fn section(&self) -> Option<&'static Section> {
-        Some(&SECTION)
-    }
-
-    fn start<'a>(
-        &self,
-        spec: &RunSpec,
-        is_interrupted: &'a dyn Fn() -> bool,
-    ) -> Result<Box<dyn Subject + 'a>, MeasureError> {
+    fn start<'a>(&self, spec: &RunSpec, is_interrupted: &'a dyn Fn() -> bool) -> Started<'a> {
         Ok(Box::new(http::Served::start(spec, Role::PassesOn, is_interrupted)?))
-    }
-
-    fn has_processes(&self) -> bool {
-        true
     }
 
     fn measure(

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{ALL, FREE};
-use crate::arm::{Arm, ArmKind, Peer, RAW_C};
+use crate::arm::{Arm, ArmKind, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value};
-use crate::experiments::contract::{Cost, Experiment, Metric, Needs, PIPE_COST, Started, TCP_COST};
+use crate::experiments::contract::{Experiment, Facts, Needs, PIPE_COST, Started, TCP_COST};
 use crate::measure::RunSpec;
 
 /// Many streams fed by a writer thread (seed 000, `epoll_bench`).
@@ -68,22 +68,20 @@ const AXES: &[Axis] = &[
     },
 ];
 
+const FACTS: Facts = Facts {
+    name: "streams",
+    title: "Streams",
+    about: "a writer thread sends single bytes to random streams, a reader collects them through the \
+            poller (Dumazet's epoll_bench, 2006)",
+    question: "Which event mechanism collects most from many active streams?",
+    axes: AXES,
+    peers: &[RAW_C],
+    ..Facts::PLAIN
+};
+
 impl Experiment for Streams {
-    fn name(&self) -> &'static str {
-        "streams"
-    }
-
-    fn about(&self) -> &'static str {
-        "a writer thread sends single bytes to random streams, a reader collects them through the \
-         poller (Dumazet's epoll_bench, 2006)"
-    }
-
-    fn question(&self) -> &'static str {
-        "Which event mechanism collects most from many active streams?"
-    }
-
-    fn axes(&self) -> &'static [Axis] {
-        AXES
+    fn facts(&self) -> &'static Facts {
+        &FACTS
     }
 
     fn load(&self, axes: &Axes) -> String {
@@ -93,10 +91,6 @@ impl Experiment for Streams {
             _ => "TCP",
         };
         format!("{} streams, all active ({transport})", axes.number("nfds"))
-    }
-
-    fn peers(&self) -> &'static [Peer] {
-        &[RAW_C]
     }
 
     /// The two arms of `no_poller`: the baseline's poller (or the first) with cyclic writes, and the
@@ -133,14 +127,6 @@ impl Experiment for Streams {
 
     fn takes_turns(&self, axes: &Axes) -> bool {
         !axes.is("ready", FREE)
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::ns("CPU time per event", "ns/event")
-    }
-
-    fn metric(&self, _: &Axes, _: bool) -> Metric {
-        Metric::rate("events per second", "events/s")
     }
 
     fn start<'a>(&self, spec: &RunSpec, _: &'a dyn Fn() -> bool) -> Started<'a> {

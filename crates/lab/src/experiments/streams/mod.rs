@@ -155,7 +155,7 @@ mod tests {
 
     /// A small run on `poller`, with other axes at their defaults.
     pub(super) fn spec(poller: &str, axes: &[(&str, &str)]) -> RunSpec {
-        let mut all = Axes::defaults(Streams.axes());
+        let mut all = Axes::defaults(Streams.facts().axes);
         for (name, value) in [("nfds", "50"), ("cpus", "free")].iter().chain(axes) {
             all.set(name, Value::of(value));
         }

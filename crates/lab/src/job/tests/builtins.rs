@@ -114,7 +114,7 @@ fn a_generator_that_does_not_pipeline_is_not_asked_to() {
 fn only_pollux_is_run_where_replies_are_split_and_there_the_rate_is_judged() {
     let machine = machine(1 << 20, &|_| None);
     let mut job = find("seed2").expect("built in");
-    job.parts[0].arms.extend(known("http").peers().iter().copied().map(Arm::peer));
+    job.parts[0].arms.extend(known("http").peers.iter().copied().map(Arm::peer));
     let plan = Plan::make(job.clone(), &machine);
     assert_eq!(plan.points.len(), 20);
     for point in &plan.points {

@@ -18,7 +18,7 @@ fn the_shortest_file_has_the_documented_defaults() {
     assert_eq!((job.blocks, job.blocks_max), (12, 30));
     assert_eq!((job.precision, job.min_effect), (0.015, 0.03));
     assert_eq!((job.budget, job.profile_hz, job.shows_intervals), (None, None, false));
-    assert_eq!(job.question, known("streams").question());
+    assert_eq!(job.question, known("streams").question);
     let part = &job.parts[0];
     assert_eq!((part.name.as_str(), part.baseline.as_str()), ("streams", "epoll"));
     let all = Mechanism::ALL.map(|each| Arm::driver(Driver::Readiness(each)));
@@ -28,7 +28,7 @@ fn the_shortest_file_has_the_documented_defaults() {
         (part.ramp_time, part.runtime, part.interval),
         (Duration::from_millis(100), Duration::from_millis(500), Duration::from_millis(20))
     );
-    assert_eq!(part.axes.len(), known("streams").axes().len());
+    assert_eq!(part.axes.len(), known("streams").axes.len());
     assert_eq!(part.axes["nfds"], [Value::Number(2000)]);
 }
 

@@ -45,8 +45,8 @@ fn axis_values(axis: &'static Axis) -> BoxedStrategy<Vec<Value>> {
 }
 
 fn axes(experiment: &'static dyn Experiment) -> BoxedStrategy<BTreeMap<String, Vec<Value>>> {
-    let values: Vec<_> = experiment.axes().iter().map(axis_values).collect();
-    let names = experiment.axes().iter().map(|axis| axis.name.to_owned());
+    let values: Vec<_> = experiment.axes.iter().map(axis_values).collect();
+    let names = experiment.axes.iter().map(|axis| axis.name.to_owned());
     let names: Vec<_> = names.collect();
     values.prop_map(move |values| names.iter().cloned().zip(values).collect()).boxed()
 }
@@ -80,13 +80,13 @@ fn part() -> impl Strategy<Value = Part> {
     let strategy = (name(), with_axes, any::<u32>(), vec(named(), 0..4), any::<Index>(), windows);
     strategy.prop_map(|(name, (experiment, axes), chosen, named, at, windows)| {
         let (ramp_time, runtime, cut) = windows;
-        let known = experiment.drivers().iter().copied().map(Arm::driver);
-        let known = known.chain(experiment.waits().iter().copied().map(Arm::wait));
-        let known = known.chain(experiment.peers().iter().copied().map(Arm::peer));
+        let known = experiment.drivers.iter().copied().map(Arm::driver);
+        let known = known.chain(experiment.waits.iter().copied().map(Arm::wait));
+        let known = known.chain(experiment.peers.iter().copied().map(Arm::peer));
         let known = known.enumerate().filter(|(at, _)| at == &0 || chosen >> at & 1 == 1);
         let is_taken = |kind: &ArmKind| match kind {
             ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.is_server(),
-            ArmKind::Build(_) => !experiment.drivers().is_empty(),
+            ArmKind::Build(_) => !experiment.drivers.is_empty(),
             _ => true,
         };
         let named = named.into_iter().filter(is_taken).enumerate();
