@@ -105,6 +105,7 @@ fn p_beyond(estimate: &RatioEstimate, delta: f64) -> Option<f64> {
 mod tests {
     use super::super::confidence::Resampling;
     use super::super::rng::Rng;
+    use super::super::turns::alike;
     use super::*;
 
     fn row(p: f64) -> Row {
@@ -174,7 +175,7 @@ mod tests {
     fn over_sets_a_difference_that_does_not_survive_may_still_be_shown_to_be_small() {
         let over = |centre: f64| {
             let d: Vec<f64> = (0..8).map(|i| centre + 0.004 * f64::from(i % 2 * 2 - 1)).collect();
-            let estimate = RatioEstimate::over_sets(&d).expect("eight sets");
+            let estimate = RatioEstimate::over_sets(&alike(&d)).expect("eight sets");
             Row::judged(estimate, Delta::in_turns(0.02), Direction::LowerIsBetter)
         };
         let mut rows = vec![over(0.004); 8];

@@ -5,7 +5,8 @@
 //! count is for its callers to say.
 
 use super::confidence::{Interval, Method, Resampling, intervals};
-use super::summary::{mean, median, standard_deviation};
+use super::summary::{mean, median, standard_deviation, weighted};
+use super::turns::{SetRatio, weights};
 
 /// From this many blocks on the bootstrap has enough distinct resamples to beat Student's t.
 const BOOTSTRAP_BLOCKS_MIN: usize = 10;
@@ -68,12 +69,13 @@ impl RatioEstimate {
         Ok(Self::from_log_ratios(&log_ratios(arm, baseline)?, resampling))
     }
 
-    /// Estimates from the log ratio of each set in which arm and baseline took turns; none without a
-    /// set.
+    /// Estimates from the sets in which arm and baseline took turns, those of more rounds with more
+    /// weight; none without a set.
     #[must_use]
-    pub fn over_sets(log_ratios: &[f64]) -> Option<Self> {
-        let is_usable = !log_ratios.is_empty() && log_ratios.iter().all(|log| log.is_finite());
-        is_usable.then(|| Self::by(Method::Sets, log_ratios, Resampling::default()))
+    pub fn over_sets(sets: &[SetRatio]) -> Option<Self> {
+        let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
+        let is_usable = !logs.is_empty() && logs.iter().all(|log| log.is_finite());
+        is_usable.then(|| Self::by(Method::Sets, &logs, &weights(sets), Resampling::default()))
     }
 
     /// Whether the arm was shown to be within `effect` of the baseline, 0.02 for 1/1.02 to 1.02.
@@ -89,14 +91,16 @@ impl RatioEstimate {
     /// Estimates from `d`, at least one log ratio.
     pub(super) fn from_log_ratios(d: &[f64], resampling: Resampling) -> Self {
         let method = method_for(d.len(), standard_deviation(d), autocorrelation_lag1(d));
-        Self::by(method, d, resampling)
+        Self::by(method, d, &vec![1.0; d.len()], resampling)
     }
 
-    fn by(method: Method, d: &[f64], resampling: Resampling) -> Self {
+    fn by(method: Method, d: &[f64], weights: &[f64], resampling: Resampling) -> Self {
         let autocorrelation_lag1 = autocorrelation_lag1(d);
-        let sd_log = standard_deviation(d);
         // The mean of equal values is that value, whatever rounding makes of their sum.
-        let centre = if sd_log == Some(0.0) { d[0] } else { mean(d).unwrap_or(d[0]) };
+        let (centre, sd_log) = match standard_deviation(d) {
+            Some(0.0) => (d[0], Some(0.0)),
+            _ => weighted(d, weights),
+        };
         let ci = sd_log.map(|sd| intervals(d, centre, sd, method, resampling));
         Self {
             ratio: centre.exp(),
@@ -160,6 +164,7 @@ fn autocorrelation_lag1(d: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::turns::alike;
     use super::*;
 
     const QUICK: Resampling = Resampling { resamples: 400, seed: 1 };
@@ -232,11 +237,11 @@ mod tests {
     #[test]
     fn sets_are_judged_by_students_interval_however_many_there_are() {
         let d: Vec<f64> = (0..20).map(|i| 0.01 + 0.002 * f64::from(i / 10)).collect();
-        let found = RatioEstimate::over_sets(&d).expect("twenty sets");
+        let found = RatioEstimate::over_sets(&alike(&d)).expect("twenty sets");
         assert_eq!(found.method, Method::Sets);
         let half = found.ci95.expect("twenty sets").half_width_log();
         close(half, 2.093_024_05 * found.sd_log.expect("a deviation") / 20.0_f64.sqrt());
         assert_eq!(RatioEstimate::over_sets(&[]), None);
-        assert_eq!(RatioEstimate::over_sets(&[0.0, f64::NAN]), None);
+        assert_eq!(RatioEstimate::over_sets(&alike(&[0.0, f64::NAN])), None);
     }
 }

@@ -33,6 +33,18 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     Some((squares / rest.len() as f64).sqrt())
 }
 
+/// Mean and sample standard deviation (none below two) of at least one value, each counting as its
+/// weight says; `weights` are as many as the values, and 1 on average. The deviation is that of a value
+/// whose weight is 1, where the variance of each is one over its weight.
+pub(super) fn weighted(values: &[f64], weights: &[f64]) -> (f64, Option<f64>) {
+    let each = || values.iter().zip(weights);
+    let count = values.len() as f64;
+    let centre = each().map(|(value, weight)| value * weight).sum::<f64>() / count;
+    let squares: f64 = each().map(|(value, weight)| weight * (value - centre).powi(2)).sum();
+    let deviation = (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
+    (centre, deviation)
+}
+
 /// The value below which the share `q` of the values lies, linear between neighbours.
 ///
 /// This is definition 7 of Hyndman & Fan (1996), the default of R and NumPy. None of an empty list.

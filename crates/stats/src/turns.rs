@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use super::student::student_t_quantile;
-use super::summary::{mean, standard_deviation};
+use super::summary::{mean, median, standard_deviation};
 
 /// Share of a set's rounds that is trimmed at each end: rounds that an interrupt or a neighbour hit.
 /// On shared machines they are many: with a tenth instead, the same interval takes half as many rounds
@@ -120,6 +120,26 @@ impl Levels {
     }
 }
 
+/// How much each set counts in a mean over sets, 1 on average: a set of more rounds is known more closely,
+/// unless fresh starts differ by more than rounds do.
+pub(super) fn weights(sets: &[SetRatio]) -> Vec<f64> {
+    let levels = Levels::of(sets).unwrap_or(Levels { between_sets: 0.0, within_set: 0.0 });
+    let start = levels.between_sets.max(BETWEEN_SETS).powi(2);
+    let each =
+        |set: &SetRatio| (start + levels.within_set.powi(2) / f64::from(set.rounds.max(1))).recip();
+    let weights: Vec<f64> = sets.iter().map(each).collect();
+    let average = mean(&weights).unwrap_or(1.0);
+    weights.into_iter().map(|weight| weight / average).collect()
+}
+
+/// Sets alike but for their ratios.
+#[cfg(test)]
+pub(super) fn alike(log_ratios: &[f64]) -> Vec<SetRatio> {
+    let set =
+        |log_ratio: &f64| SetRatio { log_ratio: *log_ratio, round_sd: Some(0.02), rounds: 12 };
+    log_ratios.iter().map(set).collect()
+}
+
 /// What sets and rounds cost in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
@@ -188,6 +208,19 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// The rounds of a set with which time buys most, where there is no end to sets: the more, the longer a
+    /// start takes beside a round and the further rounds lie apart beside starts (Kalibera & Jones,
+    /// section 5).
+    #[must_use]
+    pub fn rounds_that_pay(&self) -> u32 {
+        let deviations: Vec<f64> = self.rows.iter().filter_map(|row| row.round_sd).collect();
+        let within = median(&deviations).unwrap_or(0.0);
+        let start =
+            self.effort.set.as_secs_f64() / self.effort.round.as_secs_f64().max(f64::MIN_POSITIVE);
+        let rounds = start.sqrt() * within / BETWEEN_SETS;
+        (rounds as u32).clamp(ROUNDS_MIN, ROUNDS_MAX)
+    }
+
     /// The rounds that each of `sets` sets needs so that the 95 % interval of a row gets the
     /// half-width that `wanted` says for its effect (0.01 for ±1 %); none where a set can't have so
     /// many.
@@ -374,6 +407,41 @@ mod tests {
         (0..count)
             .map(|i| SetRatio { log_ratio: log(i), round_sd: Some(round_sd), rounds })
             .collect()
+    }
+
+    #[test]
+    fn sets_weigh_by_their_rounds_unless_starts_differ_by_more() {
+        let set = |log_ratio, rounds| SetRatio { log_ratio, round_sd: Some(0.04), rounds };
+        let share = |far: f64| {
+            let logs = [far, -far, far, -far];
+            let sets: Vec<SetRatio> = logs
+                .into_iter()
+                .zip([10, 10, 40, 40])
+                .map(|(log, rounds)| set(log, rounds))
+                .collect();
+            let weights = weights(&sets);
+            close(weights.iter().sum(), 4.0);
+            weights[2] / weights[0]
+        };
+        assert!((3.4..4.0).contains(&share(0.0)), "{}", share(0.0));
+        assert!((1.0..1.1).contains(&share(0.1)), "{}", share(0.1));
+        close(weights(&[set(0.01, 8)])[0], 1.0);
+    }
+
+    #[test]
+    fn rounds_pay_where_a_start_is_dear_and_rounds_are_wild() {
+        let trial = |set_ms, round_sd| {
+            let effort =
+                Effort { set: Duration::from_millis(set_ms), round: Duration::from_millis(20) };
+            Trial {
+                effort,
+                rows: vec![SetRatio { log_ratio: 0.0, round_sd: Some(round_sd), rounds: 8 }],
+            }
+        };
+        assert_eq!(trial(1280, 0.03).rounds_that_pay(), 80);
+        assert_eq!(trial(20, 0.03).rounds_that_pay(), 10);
+        assert_eq!(trial(1280, 0.001).rounds_that_pay(), ROUNDS_MIN);
+        assert_eq!(trial(100_000, 0.3).rounds_that_pay(), ROUNDS_MAX);
     }
 
     #[test]

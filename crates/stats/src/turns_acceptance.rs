@@ -44,21 +44,26 @@ fn set(ratio: f64, (between, within): (f64, f64), rounds: u32, rng: &mut Rng) ->
 }
 
 fn row(sets: &[SetRatio]) -> Row {
-    let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
-    let estimate = RatioEstimate::over_sets(&logs).expect("sets");
+    let estimate = RatioEstimate::over_sets(sets).expect("sets");
     Row::judged(estimate, Delta::in_turns(MIN_EFFECT), Direction::LowerIsBetter)
 }
 
-/// A row measured as a run with a budget does it: a first set, so many planned by it, then more until the
-/// row is as narrow as asked or the budget is over. The first set is no part of it, as its rounds are
-/// fewer.
+/// A row measured as a run with a budget does it: a first set, so many planned by it, then longer ones until
+/// the row is as narrow as asked or the budget is over.
 fn measured(ratio: f64, machine: (f64, f64), half_width: f64, rng: &mut Rng) -> Row {
     let first = set(ratio, machine, 12, rng);
     let trial = Trial { effort: EFFORT, rows: vec![first] };
     let planned = BUDGET.mul_f64(0.6);
     let rounds = rounds_within(&[&trial], SETS - 1, MIN_EFFECT, half_width, planned)[0];
-    let most = BUDGET.as_secs_f64() / (EFFORT.set + EFFORT.round * rounds).as_secs_f64();
-    until(Aim::Narrow, most as usize, half_width, || set(ratio, machine, rounds, rng))
+    let longer = rounds.max(trial.rounds_that_pay());
+    let time_of = |rounds: u32| (EFFORT.set + EFFORT.round * rounds).as_secs_f64();
+    let left = BUDGET.as_secs_f64() - time_of(12) - time_of(rounds) * f64::from(SETS - 1);
+    let most = (SETS as usize) + (left / time_of(longer)).max(0.0) as usize;
+    let mut firsts = std::iter::once(first)
+        .chain((1..SETS).map(|_| set(ratio, machine, rounds, rng)).collect::<Vec<_>>());
+    until(Aim::Narrow, most, half_width, || {
+        firsts.next().unwrap_or_else(|| set(ratio, machine, longer, rng))
+    })
 }
 
 /// Sets until `aim` is reached or there are `most` of them, asked after each as the runner does.
@@ -97,7 +102,11 @@ fn the_same_program_twice_is_held_by_its_interval_and_hardly_ever_called_differe
     let mut rows: Vec<Row> = (0..ROWS)
         .map(|index| {
             let machine = MACHINES[index % MACHINES.len()];
-            let sets: Vec<SetRatio> = (0..6).map(|_| set(1.0, machine, 25, &mut rng)).collect();
+            // Some tables have sets of one length, as the planned ones are, others longer ones as well.
+            let long = if (index / TABLE).is_multiple_of(2) { 25 } else { 100 };
+            let rounds = [25, 25, 25, 25, long, long];
+            let sets: Vec<SetRatio> =
+                rounds.into_iter().map(|rounds| set(1.0, machine, rounds, &mut rng)).collect();
             row(&sets)
         })
         .collect();

@@ -202,6 +202,7 @@ fn more_blocks(n: usize, width_factor: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::super::confidence::Interval;
+    use super::super::turns::alike;
     use super::*;
     use Direction::{HigherIsBetter, LowerIsBetter};
 
@@ -300,7 +301,7 @@ mod tests {
     fn few_sets_have_no_verdict_however_narrow_their_interval() {
         let of = |sets: usize, ratio: f64| {
             let logs: Vec<f64> = (0..sets).map(|set| ratio.ln() + [1e-6, -1e-6][set % 2]).collect();
-            let estimate = RatioEstimate::over_sets(&logs).expect("sets");
+            let estimate = RatioEstimate::over_sets(&alike(&logs)).expect("sets");
             Verdict::of(&estimate, Delta::in_turns(0.02), LowerIsBetter)
         };
         for (ratio, decided) in [(1.3, Verdict::Slower), (1.0, Verdict::Equivalent)] {
@@ -314,7 +315,7 @@ mod tests {
     fn over_sets_the_forecast_takes_the_shorter_way_to_a_decision() {
         let forecast = |centre: f64, sd: f64| {
             let d: Vec<f64> = (0..6).map(|i| centre + sd * f64::from(i % 2 * 2 - 1)).collect();
-            let estimate = RatioEstimate::over_sets(&d).expect("six sets");
+            let estimate = RatioEstimate::over_sets(&alike(&d)).expect("six sets");
             match Verdict::of(&estimate, Delta::in_turns(0.02), LowerIsBetter) {
                 Verdict::Inconclusive { more_blocks } => more_blocks,
                 other => panic!("{other:?} at {centre}"),

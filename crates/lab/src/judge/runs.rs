@@ -10,8 +10,7 @@ use crate::arm::Arm;
 use crate::plan::{Plan, PlannedPoint};
 use crate::record::{Measurement, Record, RowTurns, Run};
 use crate::stats::{
-    Levels, Outlier, RatioEstimate, Resampling, SETS_NARROW, SetRatio, log_ratios, median,
-    tukey_flags,
+    Levels, Outlier, RatioEstimate, Resampling, SetRatio, log_ratios, median, tukey_flags,
 };
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
@@ -112,27 +111,21 @@ impl<'a> PointRuns<'a> {
         })
     }
 
-    /// The ratio of each set in which the arm took turns with the baseline. Where there are enough others,
-    /// those with less than half of the usual rounds are left out, as the first often is, which looks how
-    /// many are needed: they would weigh as much as the others.
+    /// The ratio of each set in which the arm took turns with the baseline.
     fn sets(&self, arm: &Arm) -> Vec<SetRatio> {
         let turns = self.measured(arm).filter_map(|measured| measured.turns);
-        let sets: Vec<SetRatio> = turns
-            .filter_map(|turns| {
-                let log_ratio = turns.log_ratio?;
-                Some(SetRatio { log_ratio, round_sd: turns.round_sd, rounds: turns.rounds })
-            })
-            .collect();
-        let usual = median(&sets.iter().map(|set| f64::from(set.rounds)).collect::<Vec<_>>());
-        let is_whole = |set: &SetRatio| 2.0 * f64::from(set.rounds) >= usual.unwrap_or(0.0);
-        let whole: Vec<SetRatio> = sets.iter().copied().filter(is_whole).collect();
-        if whole.len() >= SETS_NARROW as usize { whole } else { sets }
+        let ratio = |turns: crate::record::Turns| {
+            let log_ratio = turns.log_ratio?;
+            Some(SetRatio { log_ratio, round_sd: turns.round_sd, rounds: turns.rounds })
+        };
+        turns.filter_map(ratio).collect()
     }
 
     /// Arm against baseline: over sets where they took turns, else over blocks.
     pub(super) fn estimate(&self, arm: &Arm) -> Option<Estimated> {
-        let logs: Vec<f64> = self.sets(arm).iter().map(|set| set.log_ratio).collect();
-        if let Some(estimate) = RatioEstimate::over_sets(&logs) {
+        let sets = self.sets(arm);
+        if let Some(estimate) = RatioEstimate::over_sets(&sets) {
+            let logs: Vec<f64> = sets.iter().map(|set| set.log_ratio).collect();
             let (outliers, turns) = (outliers(&logs), self.turns(arm));
             return Some(Estimated { estimate, outliers, has_left_out: false, turns });
         }

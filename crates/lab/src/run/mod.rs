@@ -135,10 +135,13 @@ impl Runner<'_> {
         let mut block = 0;
         while self.wants_block(block, &mut state) {
             self.block(block, None, &mut state);
-            if block == 0 {
+            block += 1;
+            if block == 1 {
                 self.plan_rounds(&mut state);
             }
-            block += 1;
+            if block == self.plan.job.blocks {
+                self.lengthen_sets(&mut state);
+            }
         }
         self.repeat_disturbed(&mut state);
         self.request_times_pass(&mut state);
@@ -216,7 +219,8 @@ impl Runner<'_> {
     }
 
     /// Whether the sets that this point needs cost least for each of its rows, among the points for which
-    /// there is time: rows in doubt come before those that are only wider than asked for.
+    /// there is time: rows that may hide a small effect come first, then those that are wide beside their
+    /// effect, then those that are only wider than asked for.
     fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
         let job = &self.plan.job;
         let cost = |point: &PlannedPoint| {
@@ -230,8 +234,13 @@ impl Runner<'_> {
                 rows.sort_unstable();
                 rows.into_iter().zip(1..).map(|(sets, rows)| took * sets / rows).min()
             };
-            let in_doubt = each(Aim::Decide, job.precision.max(job.min_effect));
-            in_doubt.map(|cost| (0, cost)).or_else(|| Some((1, each(Aim::Narrow, job.precision)?)))
+            let widths = [
+                (Aim::Decide, job.precision.max(job.min_effect)),
+                (Aim::Decide, job.precision),
+                (Aim::Narrow, job.precision),
+            ];
+            let steps = widths.into_iter().enumerate();
+            steps.filter_map(|(step, (aim, width))| Some((step, each(aim, width)?))).next()
         };
         let costs =
             self.plan.points.iter().filter(|point| {

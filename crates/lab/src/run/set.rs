@@ -90,6 +90,19 @@ impl Length {
     }
 }
 
+impl State {
+    /// Rounds of the sets that follow, in the order of `lengths`, and with them how long those take.
+    fn set_rounds(&mut self, rounds: Vec<u32>) {
+        for (((part, label, _), length), rounds) in self.lengths.iter_mut().zip(rounds) {
+            let round = length.trial.effort.round;
+            if let Some(took) = self.point_times.get_mut(&(part.clone(), label.clone())) {
+                *took = (*took + round * rounds).saturating_sub(round * length.rounds);
+            }
+            length.rounds = rounds;
+        }
+    }
+}
+
 /// One arm of a set.
 struct SetArm<'a> {
     planned: &'a Arm,
@@ -404,8 +417,15 @@ impl Runner<'_> {
         let trials: Vec<&Trial> = state.lengths.values().map(|length| &length.trial).collect();
         let (sets, small) = (job.blocks.saturating_sub(1), job.min_effect);
         let rounds = rounds_within(&trials, sets, small, job.precision, time);
-        for (length, rounds) in state.lengths.values_mut().zip(rounds) {
-            length.rounds = rounds;
+        state.set_rounds(rounds);
+    }
+
+    /// After the planned sets, where there is a budget: those that follow are as long as pays.
+    pub(super) fn lengthen_sets(&self, state: &mut State) {
+        if self.plan.job.budget.is_some() {
+            let longer = |length: &Length| length.rounds.max(length.trial.rounds_that_pay());
+            let rounds = state.lengths.values().map(longer).collect();
+            state.set_rounds(rounds);
         }
     }
 
