@@ -28,10 +28,10 @@ fn validator() -> Validator {
 /// The sample with one run, result and so on for each shape that occurs, so that the walk is short.
 fn small_record() -> Record {
     let mut record = sample::record();
-    let failed = record.runs.iter().find(|run| run.arm == "select").cloned().expect("a failed run");
-    record.runs.truncate(1);
-    record.runs.push(failed);
-    record.results.retain(|row| row.point.starts_with("pipe,"));
+    record.runs.retain(|run| run.block == 0 && run.point == "pipe");
+    record.runs.retain(|run| ["epoll", "select"].contains(&&*run.arm));
+    record.runs.sort_by_key(|run| run.failure().is_some());
+    record.results.retain(|row| row.point == "pipe");
     record.counting.truncate(1);
     record.why.truncate(1);
     record.request_times.truncate(1);
@@ -112,7 +112,7 @@ fn a_full_record_is_valid() {
 }
 
 #[test]
-fn an_unknown_field_is_invalid_everywhere() {
+fn a_field_more_or_less_is_invalid_everywhere() {
     let json = serde_json::to_value(small_record()).expect("a record");
     let validator = validator();
     let mut paths = Vec::new();
@@ -122,33 +122,18 @@ fn an_unknown_field_is_invalid_everywhere() {
         let mut changed = json.clone();
         changed.pointer_mut(&path).expect("the object")["unknown"] = json!(1);
         assert!(!validator.is_valid(&changed), "one more field in {path}");
-    }
-}
-
-#[test]
-fn a_missing_field_is_invalid_everywhere() {
-    let json = serde_json::to_value(small_record()).expect("a record");
-    let validator = validator();
-    let mut paths = Vec::new();
-    objects(&json, "", &mut paths);
-    for path in paths {
-        let fields = json.pointer(&path).and_then(Value::as_object).expect("an object");
-        for field in fields.keys() {
+        for field in json.pointer(&path).and_then(Value::as_object).expect("an object").keys() {
             let mut changed = json.clone();
-            let object =
-                changed.pointer_mut(&path).and_then(Value::as_object_mut).expect("the object");
-            object.remove(field);
-            assert_eq!(
-                validator.is_valid(&changed),
-                is_optional(&path, field),
-                "without {path}/{field}"
-            );
+            let object = changed.pointer_mut(&path).and_then(Value::as_object_mut);
+            object.expect("the object").remove(field);
+            let is_valid = validator.is_valid(&changed);
+            assert_eq!(is_valid, is_optional(&path, field), "without {path}/{field}");
         }
     }
 }
 
 #[test]
-fn maps_hold_what_they_should() {
+fn a_newer_version_and_other_values_in_maps_are_not_this_format() {
     let json = serde_json::to_value(small_record()).expect("a record");
     let validator = validator();
     for (path, wrong) in [
@@ -156,9 +141,11 @@ fn maps_hold_what_they_should() {
         ("/counting/0/counters", json!(-1)),
         ("/counting/0/kernel", json!(0)),
         ("/runs/0/outcome/measured/figures", json!("fast")),
+        ("", json!(SCHEMA_VERSION + 1)),
     ] {
         let mut changed = json.clone();
-        changed.pointer_mut(path).expect("the map")["name"] = wrong;
+        let name = if path.is_empty() { "schema" } else { "name" };
+        changed.pointer_mut(path).expect("the map")[name] = wrong;
         assert!(!validator.is_valid(&changed), "{path}");
     }
 }
@@ -168,11 +155,4 @@ fn a_record_comes_back_from_its_file() {
     let record = sample::record();
     let file = serde_json::to_string_pretty(&record).expect("a record");
     assert_eq!(serde_json::from_str::<Record>(&file).expect("our own file"), record);
-}
-
-#[test]
-fn a_newer_version_is_not_this_format() {
-    let mut json = serde_json::to_value(small_record()).expect("a record");
-    json["schema"] = json!(SCHEMA_VERSION + 1);
-    assert!(!validator().is_valid(&json));
 }
