@@ -228,24 +228,12 @@ mod tests {
     use crate::axis::Axes;
     use crate::experiments::known;
     use crate::host::sources::Sources;
-    use crate::measure::Pass;
     use crate::turns::Life;
 
     fn task(poller: &str) -> Task {
         let experiment = known("pipes");
-        let spec = RunSpec {
-            arm: Arm::driver(poller.parse().expect("a driver")).kind,
-            axes: Axes::defaults(experiment.axes),
-            seed: 1,
-            ramp_ms: 0,
-            runtime_ms: 1,
-            interval_ms: 1,
-            is_rate: false,
-            pass: Pass::Timing,
-            sources: None,
-            scratch: std::path::PathBuf::new(),
-            budget_ms: None,
-        };
+        let arm = Arm::driver(poller.parse().expect("a driver")).kind;
+        let spec = RunSpec::of(arm, Axes::defaults(experiment.axes));
         Task { experiment, spec }
     }
 

@@ -309,13 +309,8 @@ mod tests {
     }
 
     fn row(ratio: f64, half: f64) -> ResultRow {
-        ResultRow {
-            ratio: Some(ratio),
-            ci_low: Some(ratio / (1.0 + half)),
-            ci_high: Some(ratio * (1.0 + half)),
-            more_is_better: false,
-            ..crate::judge::row_for_tests("uring", Verdict::Faster)
-        }
+        let row = crate::judge::row_for_tests("uring", Verdict::Faster).of_cost("CPU");
+        row.told([ratio, ratio / (1.0 + half), ratio * (1.0 + half)])
     }
 
     #[test]
@@ -346,10 +341,10 @@ mod tests {
     fn a_row_of_another_metric_is_not_compared_and_both_are_named() {
         let (mut a, mut b) = (Record::empty(), Record::empty());
         a.results = vec![row(1.0, 0.01)];
-        b.results = vec![ResultRow { metric: "CPU per event".to_owned(), ..row(0.9, 0.01) }];
+        b.results = vec![row(0.9, 0.01).of_cost("CPU per event")];
         assert_eq!(
             compare(&a, &b, true).expect_err("other metrics").to_string(),
-            "nothing to compare: the first measured events per second, the second CPU per event; run \
+            "nothing to compare: the first measured CPU, the second CPU per event; run \
              both with --rates, or both without"
         );
         b.results.push(row(0.9, 0.01));

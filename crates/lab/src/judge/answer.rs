@@ -245,12 +245,7 @@ mod tests {
     use crate::judge::{row_for_tests, row_in_turns};
 
     fn row(arm: &str, interval: [f64; 2], verdict: Verdict) -> ResultRow {
-        ResultRow {
-            ratio: Some(f64::midpoint(interval[0], interval[1])),
-            ci_low: Some(interval[0]),
-            ci_high: Some(interval[1]),
-            ..row_for_tests(arm, verdict)
-        }
+        row_for_tests(arm, verdict).within(interval)
     }
 
     fn chosen(rows: &[ResultRow]) -> String {
@@ -287,12 +282,7 @@ mod tests {
     #[test]
     fn where_arms_took_turns_a_mechanism_is_named_or_all_are_equal_within_the_minimum_effect() {
         use Verdict::{Equivalent, Faster, Slower};
-        let turned = |arm, [low, high]: [f64; 2], verdict| ResultRow {
-            more_is_better: false,
-            turns: row_in_turns(arm, verdict).turns,
-            no_difference: 0.02,
-            ..row(arm, [low, high], verdict)
-        };
+        let turned = |arm, interval, verdict| row_in_turns(arm, verdict).within(interval);
         let base = || ResultRow { ratio: Some(1.0), ..row_in_turns("epoll", Verdict::Baseline) };
         let et = || turned("epoll-et", [0.978, 0.990], Faster);
         let small = || turned("uring-poll", [0.985, 0.998], Faster);
@@ -305,10 +295,7 @@ mod tests {
 
     #[test]
     fn of_costs_the_lowest_are_chosen() {
-        let cost = |arm, interval, verdict| ResultRow {
-            more_is_better: false,
-            ..row(arm, interval, verdict)
-        };
+        let cost = |arm, interval, verdict| row(arm, interval, verdict).of_cost("CPU");
         let rows = [
             cost("poll", [1.90, 2.10], Verdict::Slower),
             cost("uring", [0.80, 0.86], Verdict::Faster),

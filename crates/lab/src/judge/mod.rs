@@ -242,10 +242,29 @@ pub(crate) fn row_for_tests(arm: &str, verdict: Verdict) -> ResultRow {
     }
 }
 
-/// The same for an arm that took turns.
+/// The same for an arm that took turns, and so has a cost.
 #[cfg(test)]
 pub(crate) fn row_in_turns(arm: &str, verdict: Verdict) -> ResultRow {
     let turns =
         RowTurns { rounds: 80, turn_us: 5000, between_sets: Some(0.005), within_set: Some(0.08) };
-    ResultRow { turns: Some(turns), no_difference: 0.02, ..row_for_tests(arm, verdict) }
+    let row = row_for_tests(arm, verdict).of_cost("CPU per event");
+    ResultRow { turns: Some(turns), no_difference: 0.02, ..row }
+}
+
+#[cfg(test)]
+impl ResultRow {
+    /// With this ratio and its interval.
+    pub(crate) fn told(self, [ratio, low, high]: [f64; 3]) -> Self {
+        Self { ratio: Some(ratio), ci_low: Some(low), ci_high: Some(high), ..self }
+    }
+
+    /// The same with the ratio in the middle.
+    pub(crate) fn within(self, [low, high]: [f64; 2]) -> Self {
+        self.told([f64::midpoint(low, high), low, high])
+    }
+
+    /// As a cost.
+    pub(crate) fn of_cost(self, metric: &str) -> Self {
+        Self { metric: metric.to_owned(), more_is_better: false, ..self }
+    }
 }

@@ -166,23 +166,14 @@ mod tests {
     use crate::judge::{row_for_tests, row_in_turns};
 
     fn row(ratio: f64, verdict: Verdict) -> ResultRow {
-        ResultRow {
-            ratio: Some(ratio),
-            ci_low: Some(ratio - 0.01),
-            ci_high: Some(ratio + 0.01),
-            ..row_for_tests("poll", verdict)
-        }
+        row_for_tests("poll", verdict).told([ratio, ratio - 0.01, ratio + 0.01])
     }
 
     #[test]
     fn differences_are_told_in_words_of_the_metric() {
         let rate = row(1.2, Verdict::Faster);
         assert_eq!(difference(&rate), "poll: 20 % more events per second than epoll [1.19, 1.21]");
-        let cost = |ratio| ResultRow {
-            metric: "server CPU per request".to_owned(),
-            more_is_better: false,
-            ..row(ratio, Verdict::Slower)
-        };
+        let cost = |ratio| row(ratio, Verdict::Slower).of_cost("server CPU per request");
         for (ratio, words) in [
             (0.85, "poll: 15 % less server CPU per request than epoll [0.84, 0.86]"),
             (1.001, "poll: as much server CPU per request as epoll [0.99, 1.01]"),
@@ -197,42 +188,30 @@ mod tests {
 
     #[test]
     fn what_took_turns_is_told_to_a_tenth_of_a_percent() {
-        let turned = |[ratio, ci_low, ci_high]: [f64; 3], verdict| ResultRow {
-            metric: "CPU per event".to_owned(),
-            more_is_better: false,
-            ratio: Some(ratio),
-            ci_low: Some(ci_low),
-            ci_high: Some(ci_high),
-            ..row_in_turns("poll", verdict)
-        };
-        for (interval, verdict, words) in [
+        use Verdict::{Equivalent, Faster, Inconclusive, Slower};
+        for (verdict, interval, words) in [
+            (Faster, [0.984, 0.978, 0.99], "1.6 % less CPU per event than epoll [1.0, 2.2]"),
             (
-                [0.984, 0.978, 0.99],
-                Verdict::Faster,
-                "1.6 % less CPU per event than epoll [1.0, 2.2]",
-            ),
-            (
+                Slower,
                 [1.008, 1.004, 1.012],
-                Verdict::Slower,
                 "0.8 % more CPU per event than epoll [0.4, 1.2], a small difference",
             ),
             (
+                Equivalent,
                 [1.002, 0.995, 1.009],
-                Verdict::Equivalent,
                 "as much CPU per event as epoll within 2 %: 0.2 % more [-0.5, 0.9]",
             ),
             (
+                Inconclusive,
                 [1.014, 0.995, 1.033],
-                Verdict::Inconclusive,
                 "1.4 % more CPU per event than epoll [-0.5, 3.3], undecided",
             ),
-            (
-                [22.8, 22.5, 23.1],
-                Verdict::Slower,
-                "22.8 times the CPU per event of epoll [22.5, 23.1]",
-            ),
+            (Slower, [22.8, 22.5, 23.1], "22.8 times the CPU per event of epoll [22.5, 23.1]"),
         ] {
-            assert_eq!(difference(&turned(interval, verdict)), format!("poll: {words}"));
+            assert_eq!(
+                difference(&row_in_turns("poll", verdict).told(interval)),
+                format!("poll: {words}")
+            );
         }
     }
 }

@@ -114,10 +114,7 @@ mod tests {
             experiment: record.runs[0].experiment.clone(),
             point: record.runs[0].point.clone(),
             more_blocks: Some(*sets),
-            ratio: Some(1.01),
-            ci_low: Some(0.99),
-            ci_high: Some(1.03),
-            ..row_in_turns("uring", Verdict::Inconclusive)
+            ..row_in_turns("uring", Verdict::Inconclusive).within([0.99, 1.03])
         };
         record.ending = Ending::Budget;
         (record.job.blocks_max, record.job.target_ci) = (30, 0.01);

@@ -3,7 +3,7 @@
 
 use crate::host::Reading;
 use crate::job::of_text;
-use crate::plan::{Machine, Plan, Resources};
+use crate::plan::{PLAIN_MACHINE, Plan};
 use crate::record::{Badge, Block, Measurement, Outcome, Record, ResultRow, Run, Turns, Verdict};
 
 use super::{answer, judge, row_for_tests, trust};
@@ -16,25 +16,16 @@ const JOB: &str = "[global]\nmin_effect = \"2%\"\narms = [\"select\", \"epoll\",
                    dead = [0, 5000, 60000]\n";
 
 fn plan() -> Plan {
-    let job = of_text(JOB);
-    let machine =
-        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
-    Plan::make(job, &machine)
+    Plan::make(of_text(JOB), &PLAIN_MACHINE)
 }
 
-fn row(place: [&str; 3], value: f64, ratio: f64, verdict: Verdict) -> ResultRow {
-    let [experiment, point, arm] = place;
-    let of_others = verdict != Verdict::Baseline;
-    ResultRow {
-        experiment: experiment.to_owned(),
-        point: point.to_owned(),
-        metric: "server CPU per request".to_owned(),
-        more_is_better: false,
-        value: Some(value),
-        ratio: Some(ratio),
-        ci_low: of_others.then_some(ratio * 0.99),
-        ci_high: of_others.then_some(ratio * 1.01),
-        ..row_for_tests(arm, verdict)
+fn row([experiment, point, arm]: [&str; 3], value: f64, ratio: f64, verdict: Verdict) -> ResultRow {
+    let row = row_for_tests(arm, verdict).of_cost("server CPU per request");
+    let (experiment, point) = (experiment.to_owned(), point.to_owned());
+    let row = ResultRow { experiment, point, value: Some(value), ratio: Some(ratio), ..row };
+    match verdict {
+        Verdict::Baseline => row,
+        _ => row.told([ratio, ratio * 0.99, ratio * 1.01]),
     }
 }
 
@@ -44,12 +35,7 @@ fn a_wide_interval_of_the_same_program_twice_is_no_quiet_machine() {
     record.runs = vec![run(0, "epoll", &[])];
     record.blocks = vec![block(0, &[])];
     let mut badge = |low: f64, high: f64| {
-        record.results = vec![ResultRow {
-            ratio: Some(1.0),
-            ci_low: Some(low),
-            ci_high: Some(high),
-            ..row_for_tests("A/A", Verdict::NoiseFloor)
-        }];
+        record.results = vec![row_for_tests("A/A", Verdict::NoiseFloor).told([1.0, low, high])];
         trust::of(&record, 0).badge
     };
     assert_eq!(badge(0.96, 1.05), Badge::Quiet);
@@ -115,12 +101,10 @@ fn every_load_of_a_server_has_its_answer_and_a_curve_has_one() {
 /// The answers to rows of the job's first point, `epoll` among them.
 fn answers_to(job: &str, rows: Vec<ResultRow>) -> Vec<(String, String)> {
     let job = of_text(job);
-    let machine =
-        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
     let mut record = Record::empty();
     record.job.name.clone_from(&job.name);
     record.results = rows;
-    let answers = answer::of(&Plan::make(job, &machine), &record);
+    let answers = answer::of(&Plan::make(job, &PLAIN_MACHINE), &record);
     answers.into_iter().map(|answer| (answer.choice, answer.reason)).collect()
 }
 
@@ -200,9 +184,7 @@ fn the_question_of_a_document_is_answered_in_the_headline() {
                cpus = \"free\"\n";
     let mut parsed = of_text(job);
     parsed.name = "seed0".into();
-    let machine =
-        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing: &|_| None };
-    let plan = Plan::make(parsed, &machine);
+    let plan = Plan::make(parsed, &PLAIN_MACHINE);
     let mut record = Record::empty();
     record.job.name = "seed0".into();
     record.results = (plan.points.iter().zip([2_000_000.0, 1_100_000.0]))

@@ -107,13 +107,8 @@ mod tests {
     use crate::judge::{row_for_tests, row_in_turns};
 
     fn row(arm: &str, interval: [f64; 2]) -> ResultRow {
-        ResultRow {
-            ratio: Some(f64::midpoint(interval[0], interval[1])),
-            ci_low: Some(interval[0]),
-            ci_high: Some(interval[1]),
-            no_difference: 0.13,
-            ..row_for_tests(arm, Verdict::Inconclusive)
-        }
+        let row = row_for_tests(arm, Verdict::Inconclusive).within(interval);
+        ResultRow { no_difference: 0.13, ..row }
     }
 
     fn baseline() -> ResultRow {
@@ -156,19 +151,16 @@ mod tests {
 
     #[test]
     fn of_costs_less_is_ahead() {
-        let cost = |arm, interval| ResultRow { more_is_better: false, ..row(arm, interval) };
+        let cost = |arm, interval| row(arm, interval).of_cost("CPU");
         assert_eq!(said(vec![cost("uring", [0.75, 0.85])]).0, "probably uring");
         assert_eq!(said(vec![cost("poll", [3.0, 4.0])]).0, "probably epoll");
     }
 
     #[test]
     fn turns_have_no_noise_to_leave_behind_and_say_how_many_sets_are_missing() {
-        let turned = |arm, interval, more_blocks| ResultRow {
-            no_difference: 0.02,
-            more_is_better: false,
-            more_blocks,
-            turns: row_in_turns(arm, Verdict::Inconclusive).turns,
-            ..row(arm, interval)
+        let turned = |arm, interval, more_blocks| {
+            let row = row_in_turns(arm, Verdict::Inconclusive).within(interval);
+            ResultRow { more_blocks, ..row }
         };
         assert_eq!(said(vec![turned("uring", [0.965, 0.995], Some(2))]).0, "probably uring");
         let open =

@@ -132,6 +132,26 @@ pub struct Done {
     pub symbols: Vec<SymbolShare>,
 }
 
+#[cfg(test)]
+impl RunSpec {
+    /// A timing run of a millisecond.
+    pub(crate) fn of(arm: ArmKind, axes: Axes) -> Self {
+        Self {
+            arm,
+            axes,
+            seed: 1,
+            ramp_ms: 0,
+            runtime_ms: 1,
+            interval_ms: 1,
+            is_rate: false,
+            pass: Pass::Timing,
+            sources: None,
+            scratch: PathBuf::new(),
+            budget_ms: None,
+        }
+    }
+}
+
 impl RunSpec {
     /// Time before the window.
     #[must_use]

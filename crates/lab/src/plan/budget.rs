@@ -177,13 +177,12 @@ fn runtime_min(point: &PlannedPoint) -> Duration {
 mod tests {
     use super::*;
     use crate::job;
-    use crate::plan::{Machine, Resources};
+    use crate::plan::PLAIN_MACHINE;
 
     fn quick(budget_s: u64) -> Plan {
         let mut job = job::find("quick").expect("the default job");
         job.budget = Some(Duration::from_secs(budget_s));
-        let resources = Resources::default();
-        Plan::make(job, &Machine { fds_max: 20_000, cpus: 2, resources, missing: &|_| None })
+        Plan::make(job, &PLAIN_MACHINE)
     }
 
     #[test]

@@ -271,64 +271,25 @@ pub(crate) fn label(experiment: &dyn Experiment, axes: &Axes) -> String {
     words.join(", ")
 }
 
+/// A machine of which nothing limits a plan but its descriptors.
+#[cfg(test)]
+pub(crate) const PLAIN_MACHINE: Machine<'_> = Machine {
+    fds_max: 20_000,
+    cpus: 2,
+    resources: Resources { memory_bytes: None, aio_slots: None },
+    missing: &|_| None,
+};
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use pollux_poller::Mechanism;
 
     use super::*;
-    use crate::arm::ArmKind;
-    use crate::experiments::known;
+    use crate::job::of_text;
 
-    fn part(pollers: &[Mechanism], axes: &[(&str, &[&str])]) -> Part {
-        let experiment = known("streams");
-        let defaults = experiment.axes.iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
-        let mut all: BTreeMap<String, Vec<Value>> = defaults.collect();
-        for (name, values) in axes {
-            all.insert((*name).into(), values.iter().map(|value| Value::of(value)).collect());
-        }
-        Part {
-            name: "streams".into(),
-            experiment,
-            arms: pollers.iter().map(|each| Arm::driver(Driver::Readiness(*each))).collect(),
-            baseline: pollers[0].name().into(),
-            axes: all,
-            ramp_time: Duration::from_millis(500),
-            runtime: Duration::from_secs(2),
-            interval: Duration::from_millis(100),
-            rates: false,
-        }
-    }
-
-    fn job(part: Part) -> Job {
-        Job {
-            name: "test".into(),
-            question: "?".into(),
-            seed: 1,
-            blocks: 12,
-            blocks_max: 30,
-            precision: 0.015,
-            min_effect: 0.03,
-            budget: None,
-            profile_hz: None,
-            shows_intervals: false,
-            times_requests: false,
-            require: Vec::new(),
-            parts: vec![part],
-        }
-    }
-
-    fn machine(missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
-        Machine { fds_max: 20_000, cpus: 2, resources: Resources::default(), missing }
-    }
-
-    #[test]
-    fn one_cpu_is_shared_and_the_plan_says_so() {
-        let one = Machine { cpus: 1, ..machine(&|_| None) };
-        let plan = Plan::make(job(part(&[Mechanism::Epoll], &[])), &one);
-        assert_eq!(plan.points[0].point.axes.word("cpus"), Some("free"));
-        assert_eq!(plan.cuts.len(), 1);
+    /// The plan for `streams` with these lines.
+    fn plan(lines: &str, machine: &Machine<'_>) -> Plan {
+        Plan::make(of_text(&format!("[[job]]\nexperiment = \"streams\"\n{lines}\n")), machine)
     }
 
     fn arm_names(plan: &Plan) -> Vec<&str> {
@@ -336,9 +297,16 @@ mod tests {
     }
 
     #[test]
+    fn one_cpu_is_shared_and_the_plan_says_so() {
+        let plan = plan("arms = \"epoll\"", &Machine { cpus: 1, ..PLAIN_MACHINE });
+        assert_eq!(plan.points[0].point.axes.word("cpus"), Some("free"));
+        assert_eq!(plan.cuts.len(), 1);
+    }
+
+    #[test]
     fn a_list_of_values_makes_a_point_of_each_and_the_baseline_runs_twice() {
-        let part = part(&[Mechanism::Epoll, Mechanism::Poll], &[("transport", &["pipe", "tcp"])]);
-        let plan = Plan::make(job(part), &machine(&|_| None));
+        let lines = "arms = [\"epoll\", \"poll\"]\ntransport = [\"pipe\", \"tcp\"]";
+        let plan = plan(lines, &PLAIN_MACHINE);
         let labels: Vec<_> = plan.points.iter().map(|point| point.point.label.as_str()).collect();
         assert_eq!(labels, ["pipe", "tcp"]);
         assert_eq!(arm_names(&plan), ["epoll", "poll", "A/A"]);
@@ -347,61 +315,49 @@ mod tests {
 
     #[test]
     fn a_point_beyond_the_descriptor_limit_is_left_out_with_the_reason() {
-        let part = part(&[Mechanism::Epoll], &[("nfds", &["100", "16000"])]);
-        let plan = Plan::make(job(part), &machine(&|_| None));
+        let plan = plan("nfds = [100, 16000]", &PLAIN_MACHINE);
         assert_eq!(plan.points.len(), 1);
         assert!(plan.left_out[0].reason.contains("needs 32064 descriptors"));
     }
 
     #[test]
     fn an_unavailable_mechanism_is_left_out_and_an_unavailable_baseline_gives_way() {
-        let part = part(&[Mechanism::Epoll, Mechanism::UringPoll], &[]);
-        let uring = Driver::Readiness(Mechanism::UringPoll);
-        let refuse = |wanted| match wanted {
-            Wanted::Driver(driver) if driver == uring => Some("forbidden".into()),
-            _ => None,
+        let without = |refused: &[Mechanism]| {
+            let missing = |wanted| match wanted {
+                Wanted::Driver(Driver::Readiness(one)) if refused.contains(&one) => {
+                    Some("forbidden".to_owned())
+                }
+                _ => None,
+            };
+            let machine = Machine { missing: &missing, ..PLAIN_MACHINE };
+            plan("arms = [\"epoll\", \"uring-poll\"]", &machine)
         };
-        let plan = Plan::make(job(part.clone()), &machine(&refuse));
+        let plan = without(&[Mechanism::UringPoll]);
         assert_eq!(arm_names(&plan), ["epoll", "A/A"]);
         assert_eq!(plan.left_out[0].arm, "uring-poll");
-        let epoll = Driver::Readiness(Mechanism::Epoll);
-        let refuse = |wanted| match wanted {
-            Wanted::Driver(driver) if driver == epoll => Some("forbidden".into()),
-            _ => None,
-        };
-        let plan = Plan::make(job(part.clone()), &machine(&refuse));
+        let plan = without(&[Mechanism::Epoll]);
         assert_eq!(arm_names(&plan), ["uring-poll", "A/A"]);
         assert_eq!(plan.job.parts[0].baseline, "uring-poll");
         assert!(plan.cuts[0].contains("baseline epoll can't run here"), "{:?}", plan.cuts);
-        let refuse = |wanted| matches!(wanted, Wanted::Driver(..)).then(|| "forbidden".into());
-        let plan = Plan::make(job(part), &machine(&refuse));
+        let plan = without(&[Mechanism::Epoll, Mechanism::UringPoll]);
         assert!(plan.points.is_empty() && plan.left_out.len() == 3);
     }
 
     #[test]
     fn a_baseline_that_leaves_no_room_for_its_copy_is_measured_alone() {
-        let experiment = known("herd");
-        let axes = experiment.axes.iter().map(|axis| (axis.name.to_owned(), axis.defaults()));
-        let axes = axes.chain([("source".to_owned(), vec![Value::of("queue")])]).collect();
-        let arms = ["raw-c", "pool"]
-            .map(|name| Arm { name: name.into(), kind: ArmKind::Peer(name.into()) });
-        let compared_with = |baseline: &str| Part {
-            experiment,
-            arms: arms.to_vec(),
-            baseline: baseline.into(),
-            axes: BTreeMap::clone(&axes),
-            ..part(&[Mechanism::Epoll], &[])
-        };
-        let method = |baseline| {
-            Plan::make(job(compared_with(baseline)), &machine(&|_| None)).points[0].method
+        let method = |baseline: &str| {
+            let text = format!(
+                "[[job]]\nexperiment = \"herd\"\narms = [\"raw-c\", \"pool\"]\n\
+                 baseline = \"{baseline}\"\n"
+            );
+            Plan::make(of_text(&text), &PLAIN_MACHINE).points[0].method
         };
         assert_eq!((method("raw-c"), method("pool")), (Method::Turns, Method::Runs));
     }
 
     #[test]
     fn no_poller_adds_two_arms_that_change_one_factor_each() {
-        let part = part(&[Mechanism::EpollEt], &[("no_poller", &["true"])]);
-        let plan = Plan::make(job(part), &machine(&|_| None));
+        let plan = plan("arms = \"epoll-et\"\nno_poller = true", &PLAIN_MACHINE);
         assert_eq!(arm_names(&plan), ["epoll-et", "epoll-et cyclic", "no poller cyclic", "A/A"]);
     }
 }

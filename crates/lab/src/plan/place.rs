@@ -143,7 +143,7 @@ mod tests {
     use crate::arm::RAW_URING;
     use crate::axis::Axes;
     use crate::experiments::known;
-    use crate::plan::{Resources, Wanted};
+    use crate::plan::{PLAIN_MACHINE, Resources, Wanted};
 
     fn point(experiment: &str, axes: &[(&str, &str)]) -> Point {
         let mut all = Axes::defaults(known(experiment).axes);
@@ -158,14 +158,8 @@ mod tests {
         on(machine, known("http"), point("http", &axes))
     }
 
-    const MACHINE: Machine<'_> = Machine {
-        fds_max: 20_000,
-        cpus: 2,
-        resources: Resources { memory_bytes: Some(8 << 30), aio_slots: Some(65_536) },
-        missing: &|_| None,
-    };
-    const UNKNOWN: Machine<'_> =
-        Machine { resources: Resources { memory_bytes: None, aio_slots: None }, ..MACHINE };
+    const RESOURCES: Resources = Resources { memory_bytes: Some(8 << 30), aio_slots: Some(65_536) };
+    const MACHINE: Machine<'_> = Machine { resources: RESOURCES, ..PLAIN_MACHINE };
 
     #[test]
     fn a_server_beyond_the_descriptor_limit_takes_several_processes() {
@@ -176,14 +170,14 @@ mod tests {
             assert_eq!(point.label, format!("here, {processes} processes"));
             assert_eq!(point.axes.get(PROCESSES), Some(&Value::of(processes)));
         }
-        let (label, reason) = dead("500000", &UNKNOWN).expect_err("too many");
+        let (label, reason) = dead("500000", &PLAIN_MACHINE).expect_err("too many");
         assert_eq!(label, "here");
         assert!(reason.contains("descriptors"), "{reason}");
     }
 
     #[test]
     fn memory_and_the_generator_set_limits_of_their_own() {
-        let resources = Resources { memory_bytes: Some(1 << 30), ..MACHINE.resources };
+        let resources = Resources { memory_bytes: Some(1 << 30), ..RESOURCES };
         let small = Machine { resources, ..MACHINE };
         let (_, reason) = dead("60000", &small).expect_err("too much");
         assert_eq!(
@@ -191,7 +185,7 @@ mod tests {
             "needs about 939 MiB of memory for its connections, and 1024 MiB are free"
         );
         assert!(dead("18000", &small).is_ok());
-        assert!(dead("60000", &UNKNOWN).is_ok());
+        assert!(dead("60000", &PLAIN_MACHINE).is_ok());
 
         let many = point("http", &[("connections", "30000")]);
         let (_, reason) = on(&MACHINE, known("http"), many).expect_err("one generator");
@@ -219,7 +213,7 @@ mod tests {
         assert_eq!(fault(&MACHINE, "45000", &aio), None);
         let reason = fault(&MACHINE, "60000", &aio).expect("no room");
         assert!(reason.starts_with("4 processes need 73728 slots"), "{reason}");
-        assert_eq!(fault(&UNKNOWN, "60000", &aio), None);
+        assert_eq!(fault(&PLAIN_MACHINE, "60000", &aio), None);
         let epoll = ArmKind::Driver(Driver::Readiness(Mechanism::Epoll));
         assert_eq!(fault(&MACHINE, "60000", &epoll), None);
         assert_eq!(fault(&MACHINE, "18000", &ArmKind::Peer("nginx".to_owned())), None);

@@ -371,12 +371,7 @@ mod tests {
 
     #[test]
     fn the_same_program_twice_is_never_marked_equivalent() {
-        let row = |verdict, [low, high]: [f64; 2]| ResultRow {
-            ratio: Some((low * high).sqrt()),
-            ci_low: Some(low),
-            ci_high: Some(high),
-            ..row_for_tests("A/A", verdict)
-        };
+        let row = |verdict, interval| row_for_tests("A/A", verdict).within(interval);
         assert_eq!(cell(&row(Verdict::NoiseFloor, [0.48, 3.38])).as_deref(), Some("~ ±165 %"));
         assert_eq!(cell(&row(Verdict::NoiseFloor, [0.99, 1.01])).as_deref(), Some("~ ±1.0 %"));
         assert_eq!(cell(&row(Verdict::Equivalent, [0.99, 1.01])).as_deref(), Some("= 1.00"));
@@ -384,14 +379,10 @@ mod tests {
 
     #[test]
     fn an_interval_that_leaves_1_out_is_not_called_undecided() {
-        let row = |[low, high]: [f64; 2], more_is_better| ResultRow {
-            more_is_better,
-            ratio: Some(f64::midpoint(low, high)),
-            ci_low: Some(low),
-            ci_high: Some(high),
-            ..row_for_tests("poll", Verdict::Inconclusive)
+        let said = |interval, more_is_better| {
+            let row = row_for_tests("poll", Verdict::Inconclusive).within(interval);
+            judgement(&ResultRow { more_is_better, ..row })
         };
-        let said = |interval, more_is_better| judgement(&row(interval, more_is_better));
         assert_eq!(said([4.6e-4, 1.8e-3], true), "slower, unconfirmed");
         assert_eq!(said([1.2, 3.0], true), "faster, unconfirmed");
         assert_eq!(
@@ -412,15 +403,9 @@ mod tests {
 
     #[test]
     fn rows_in_turns_tell_direction_and_size() {
-        let said = |of_row, [ratio, low, high]: [f64; 3], more_blocks| {
-            let row = ResultRow {
-                more_is_better: false,
-                ratio: Some(ratio),
-                ci_low: Some(low),
-                ci_high: Some(high),
-                more_blocks,
-                ..row_in_turns("epoll-et", of_row)
-            };
+        let said = |of_row, interval, more_blocks| {
+            let row = row_in_turns("epoll-et", of_row).told(interval);
+            let row = ResultRow { more_blocks, ..row };
             (verdict(&row), judgement(&row), ratio_and_interval(&row))
         };
         let told = |short, long: &str, ratio: &str| (short, long.to_owned(), ratio.to_owned());

@@ -226,30 +226,16 @@ fn send(writer: &OwnedFd) -> Result<(), MeasureError> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use pollux_poller::Mechanism;
 
     use super::*;
     use crate::arm::ArmKind;
     use crate::axis::Value;
-    use crate::measure::Pass;
 
     fn spec(pairs: usize, active: usize, writes: usize) -> RunSpec {
         let axes = [("pairs", pairs), ("active", active), ("writes", writes)];
-        RunSpec {
-            arm: ArmKind::WithoutPoller,
-            axes: axes.into_iter().map(|(name, n)| (name, Value::Number(n as u64))).collect(),
-            seed: 1,
-            ramp_ms: 0,
-            runtime_ms: 1,
-            interval_ms: 1,
-            is_rate: false,
-            pass: Pass::Timing,
-            sources: None,
-            scratch: PathBuf::new(),
-            budget_ms: None,
-        }
+        let axes = axes.into_iter().map(|(name, n)| (name, Value::Number(n as u64)));
+        RunSpec::of(ArmKind::WithoutPoller, axes.collect())
     }
 
     /// One round on every watcher: each byte arrives, none is left, and none too many is sent.

@@ -14,7 +14,7 @@ use super::load::Load;
 use super::server::Server;
 use super::subject::{FAILED_SHARE_MAX, generator_failed};
 use super::times::TimesSocket;
-use super::{Generator, Role, own};
+use super::{Role, own};
 use crate::error::MeasureError;
 use crate::measure::RunSpec;
 use crate::turns;
@@ -119,23 +119,9 @@ impl Traffic {
     fn load(&self, page: Option<&TimesSocket>) -> Load {
         let mut options = self.options.clone();
         options.extend(page.into_iter().flat_map(|page| ["--stats".to_owned(), page.listen()]));
-        Load {
-            role: Role::PassesOn,
-            connections: self.connections,
-            pipeline: 1,
-            is_kept_alive: true,
-            dead: 0,
-            is_split: false,
-            reply_bytes: 128,
-            path: "/".to_owned(),
-            certificate: None,
-            is_logged: false,
-            threads: self.threads,
-            options,
-            is_closed_behind: self.is_closed,
-            processes: 1,
-            generator: Generator::Pollux,
-        }
+        let (threads, is_closed_behind) = (self.threads, self.is_closed);
+        let plain = Load::kept(Role::PassesOn, self.connections);
+        Load { threads, options, is_closed_behind, ..plain }
     }
 }
 

@@ -47,12 +47,31 @@ pub(super) struct Load {
 }
 
 impl Load {
+    /// So many kept connections, with nothing beside them.
+    pub(super) fn kept(role: Role, connections: usize) -> Self {
+        Self {
+            role,
+            connections,
+            pipeline: 1,
+            is_kept_alive: true,
+            dead: 0,
+            is_split: false,
+            reply_bytes: 128,
+            path: "/".to_owned(),
+            certificate: None,
+            is_logged: false,
+            threads: 1,
+            options: Vec::new(),
+            is_closed_behind: false,
+            processes: 1,
+            generator: Generator::Pollux,
+        }
+    }
+
     /// The load of a run. Where an experiment lacks an axis, nothing of it is asked for.
     pub(super) fn of(spec: &RunSpec, role: Role) -> Result<Self, MeasureError> {
         let count = |axis, otherwise| spec.axes.get(axis).map_or(otherwise, |_| spec.count(axis));
         Ok(Self {
-            role,
-            connections: spec.count("connections"),
             pipeline: count("pipeline", 1),
             is_kept_alive: spec.axes.is_on("keepalive"),
             dead: count("dead", 0),
@@ -64,11 +83,9 @@ impl Load {
                 false => None,
             },
             is_logged: spec.axes.is_on("log"),
-            threads: 1,
-            options: Vec::new(),
-            is_closed_behind: false,
             processes: count(PROCESSES, 1),
             generator: Generator::of(&spec.axes),
+            ..Self::kept(role, spec.count("connections"))
         })
     }
 

@@ -340,27 +340,10 @@ fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::Generator;
 
     #[test]
     fn an_answer_of_another_status_or_length_is_told() {
-        let load = Load {
-            connections: 1,
-            pipeline: 1,
-            is_kept_alive: true,
-            dead: 0,
-            is_split: false,
-            reply_bytes: 128,
-            path: "/x".to_owned(),
-            processes: 1,
-            role: Role::Answers,
-            certificate: None,
-            is_logged: false,
-            threads: 1,
-            options: Vec::new(),
-            is_closed_behind: false,
-            generator: Generator::Pollux,
-        };
+        let load = Load { path: "/x".to_owned(), ..Load::kept(Role::Answers, 1) };
         let asked = Asked { url: String::new(), status: 200, body_bytes: Some(128) };
         let told = |status, body_bytes, asked: &Asked| {
             let answered = Answered { status, body_bytes, keep_alive: true, tls: None };

@@ -150,7 +150,6 @@ mod tests {
     use crate::arm::{Arm, ArmKind};
     use crate::axis::{Axes, Value};
     use crate::experiments::Experiment as _;
-    use crate::measure::Pass;
     use crate::turns::Stint;
 
     /// A small run on `poller`, with other axes at their defaults.
@@ -159,19 +158,7 @@ mod tests {
         for (name, value) in [("nfds", "50"), ("cpus", "free")].iter().chain(axes) {
             all.set(name, Value::of(value));
         }
-        RunSpec {
-            arm: Arm::driver(poller.parse().expect("a driver")).kind,
-            axes: all,
-            seed: 1,
-            ramp_ms: 0,
-            runtime_ms: 1,
-            interval_ms: 1,
-            is_rate: false,
-            pass: Pass::Timing,
-            sources: None,
-            scratch: std::path::PathBuf::new(),
-            budget_ms: None,
-        }
+        RunSpec::of(Arm::driver(poller.parse().expect("a driver")).kind, all)
     }
 
     #[test]

@@ -6,11 +6,11 @@ use crate::arm::Arm;
 use crate::axis::Value;
 use crate::experiments::{self, Generator, known};
 use crate::job::{builtin, find, list, read};
-use crate::plan::{Machine, Method, Plan, Resources, Wanted};
+use crate::plan::{Machine, Method, PLAIN_MACHINE, Plan, Wanted};
 use crate::stats::SETS_MIN;
 
 fn machine(fds_max: u64, missing: &dyn Fn(Wanted) -> Option<String>) -> Machine<'_> {
-    Machine { fds_max, cpus: 2, resources: Resources::default(), missing }
+    Machine { fds_max, missing, ..PLAIN_MACHINE }
 }
 
 #[test]
