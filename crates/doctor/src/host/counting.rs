@@ -186,6 +186,27 @@ impl Counting {
     }
 }
 
+/// The tracepoints behind the counts, kept in use while threads are counted one after the other: closing the
+/// last counter of a tracepoint waits until every CPU has left it, about 40 ms.
+#[derive(Debug)]
+pub struct InUse {
+    _counters: Vec<Counter>,
+}
+
+impl InUse {
+    /// From now on, where they can be opened; the counters themselves stand still.
+    #[must_use]
+    pub fn of(sources: &Sources) -> Self {
+        let ids =
+            [&sources.sys_enter, &sources.sched_waking].into_iter().filter_map(Reading::value);
+        let open = |id: &u64| {
+            let scope = Scope::Thread(calling_tid());
+            Counter::open(Event::Tracepoint(*id), scope, CounterOptions::default()).ok()
+        };
+        Self { _counters: ids.filter_map(open).collect() }
+    }
+}
+
 impl Counted {
     /// Opening and reading belong to the set-up and are not counted: the system call counter is
     /// started last and stopped first.

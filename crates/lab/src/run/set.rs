@@ -17,6 +17,7 @@ use super::arm::spec_of;
 use super::living::{Beside, Living};
 use super::{RunLabel, Runner, State};
 use crate::arm::Arm;
+use crate::host::counting::InUse;
 use crate::measure::Pass;
 use crate::plan::{PlannedPoint, SAME_AGAIN};
 use crate::record::{
@@ -471,6 +472,7 @@ impl Runner<'_> {
         state: &mut State,
     ) {
         let (experiment, label) = (self.plan.part_name(point).to_owned(), &point.point.label);
+        let _in_use = InUse::of(&self.sources);
         for arm in arms {
             let is_known = group > 0 && arm.planned.name == arm_name(point);
             if arm.planned.name == SAME_AGAIN || is_known || self.stop.is_asked() {
