@@ -2,7 +2,7 @@
 //!
 //! # Rules
 //! * **One thread.** A poller is opened, used and dropped by one thread; only its [`Waker`]
-//!   travels. Boxed pollers are not `Send`.
+//!   travels. One that [`crate::Mechanism::open_for`] opened may go from thread to thread.
 //! * **One process.** A child of `fork(2)` may drop a poller that it inherited, which leaves the
 //!   parent's as it is; everything else is [`Error::Inherited`] (`docs/fork.md`). A waker that it
 //!   inherited wakes the parent.

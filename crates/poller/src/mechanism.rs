@@ -44,6 +44,16 @@ impl fmt::Display for Backend {
     }
 }
 
+/// Which threads use a poller, never two at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Threads {
+    /// The one that opens it makes all changes that reach the kernel at once, and waits; another one
+    /// may make changes that wait in user space, and drop it.
+    One,
+    /// Any, one after the other. Costs io_uring the set-up that leaves completions to one thread.
+    Several,
+}
+
 /// A backend with the trigger that it is compared under.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Mechanism {
@@ -116,12 +126,20 @@ impl Mechanism {
     /// # Errors
     /// [`Error::Unavailable`] with the reason where the kernel forbids it.
     pub fn open(self) -> Result<Box<dyn Poller>, Error> {
+        self.open_for(Threads::One).map(|poller| poller as Box<dyn Poller>)
+    }
+
+    /// Opens a poller that may be handed from thread to thread, where `threads` says how it is used.
+    ///
+    /// # Errors
+    /// As [`Mechanism::open`].
+    pub fn open_for(self, threads: Threads) -> Result<Box<dyn Poller + Send>, Error> {
         Ok(match self.backend() {
             Backend::Select => Box::new(Owned::new(Select::open()?)?),
             Backend::Poll => Box::new(Owned::new(Poll::open()?)?),
             Backend::Aio => Box::new(Owned::new(Aio::open()?)?),
             Backend::Epoll => Box::new(Owned::new(Epoll::open()?)?),
-            Backend::Uring => Box::new(Owned::new(UringPoll::open()?)?),
+            Backend::Uring => Box::new(Owned::new(UringPoll::open(threads)?)?),
             Backend::Sim => unreachable!("no mechanism is simulated: a world opens its pollers"),
         })
     }

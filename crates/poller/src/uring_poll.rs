@@ -26,8 +26,8 @@ use crate::table::{Entry, Key, Table};
 use crate::uring_changes::{Changes, Watch, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
 use crate::{
-    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, Token,
-    Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, Threads,
+    Token, Trigger, Waker,
 };
 
 /// Queue sizes: 9,000 descriptors taken out and entered again under new tokens are 18,000
@@ -69,13 +69,13 @@ pub(crate) struct UringPoll {
 }
 
 impl UringPoll {
-    pub(crate) fn open() -> Result<Self, Error> {
-        Self::with_sizes(SIZES)
+    pub(crate) fn open(threads: Threads) -> Result<Self, Error> {
+        Self::with_sizes(SIZES, threads)
     }
 
-    fn with_sizes(sizes: Sizes) -> Result<Self, Error> {
+    fn with_sizes(sizes: Sizes, threads: Threads) -> Result<Self, Error> {
         let counters = Arc::<Counters>::default();
-        let ring = CountedRing::open(sizes, counters.clone())?;
+        let ring = CountedRing::open(sizes, threads, counters.clone())?;
         let caps = ring.caps();
         Ok(Self {
             ring,
@@ -229,6 +229,12 @@ impl UringPoll {
             self.counters.stale_events.add(is_stale.into());
             return;
         };
+        if result == -Errno::CANCELED.raw_os_error() {
+            // Not by us: the thread that armed it has ended (`Threads::Several`).
+            self.counters.rearms.add(1);
+            self.changes.mark(key.fd());
+            return;
+        }
         entry.state.is_refused = result < 0;
         let found = match u32::try_from(result) {
             Ok(mask) => Readiness::from_poll_mask(mask).visible_to(entry.how.interest),

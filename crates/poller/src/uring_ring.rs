@@ -14,7 +14,7 @@ use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
 use rustix::io::Errno;
 
 use crate::caps::NANOSECOND;
-use crate::{Backend, Caps, Counters, Error, FilePolicy};
+use crate::{Backend, Caps, Counters, Error, FilePolicy, Threads};
 
 /// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -39,8 +39,16 @@ pub(crate) enum Entered {
 }
 
 impl CountedRing {
-    pub(crate) fn open(sizes: Sizes, counters: Arc<Counters>) -> Result<Self, Error> {
-        let ring = Ring::open(sizes).map_err(|refused| Error::Unavailable {
+    pub(crate) fn open(
+        sizes: Sizes,
+        threads: Threads,
+        counters: Arc<Counters>,
+    ) -> Result<Self, Error> {
+        let ring = match threads {
+            Threads::One => Ring::open(sizes),
+            Threads::Several => Ring::open_shared(sizes),
+        };
+        let ring = ring.map_err(|refused| Error::Unavailable {
             backend: Backend::Uring,
             reason: refused.reason,
             cause: refused.cause,

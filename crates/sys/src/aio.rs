@@ -52,7 +52,7 @@ pub struct AioCompletion {
     pub result: i64,
 }
 
-/// One AIO context, for polls only. Belongs to the thread that opened it.
+/// One AIO context, for polls only. Used by one thread at a time.
 pub struct AioContext {
     id: ContextId,
     /// `None` where the kernel's ring is not the known one: every look is a system call then.
@@ -227,6 +227,11 @@ impl Drop for AioContext {
         );
     }
 }
+
+// SAFETY: a context belongs to the process and not to a thread (`io_setup(2)`); its pointers lead into
+// its own memory and into the ring that the kernel mapped for the process, and every method that
+// follows one borrows the context exclusively.
+unsafe impl Send for AioContext {}
 
 impl fmt::Debug for AioContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -62,6 +62,9 @@ impl ForkMark {
     }
 }
 
+// SAFETY: the mapping is the mark's own and of the process; it holds an atomic.
+unsafe impl Send for ForkMark {}
+
 impl Drop for ForkMark {
     fn drop(&mut self) {
         // SAFETY: the mapping is the mark's own, of this length, and ends with it. A child has a

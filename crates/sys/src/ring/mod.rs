@@ -7,7 +7,8 @@
 //! completion loop's [`StreamRing`] has those, and owns what they reference.
 //!
 //! A ring belongs to the thread that opened it: the fastest set-up makes the kernel refuse
-//! every other thread (EEXIST), so neither ring is `Send`.
+//! every other thread (EEXIST). Only a [`Ring`] of [`Ring::open_shared`] may be entered by one thread
+//! after the other.
 
 mod arena;
 mod buffers;
@@ -25,7 +26,6 @@ mod stream_tests;
 mod teardown;
 
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -46,7 +46,6 @@ pub struct Ring {
     io: IoUring,
     door: Door,
     setup: Setup,
-    not_send: PhantomData<*const ()>,
 }
 
 /// The submission queue is full: submitting makes room.
@@ -71,9 +70,21 @@ impl Ring {
     /// # Errors
     /// [`RingUnavailable`] says who forbids io_uring here and what would allow it.
     pub fn open(wanted: Sizes) -> Result<Self, RingUnavailable> {
-        let (io, setup) = open::open(wanted)?;
+        Ok(Self::of(open::open(wanted)?))
+    }
+
+    /// Opens a ring that several threads may enter, one after the other: without the set-ups that
+    /// leave completions to one thread. What a thread has armed is cancelled when it ends.
+    ///
+    /// # Errors
+    /// As [`Ring::open`].
+    pub fn open_shared(wanted: Sizes) -> Result<Self, RingUnavailable> {
+        Ok(Self::of(open::open_shared(wanted)?))
+    }
+
+    fn of((io, setup): (IoUring, Setup)) -> Self {
         let door = Door::of(io.as_raw_fd());
-        Ok(Self { io, door, setup, not_send: PhantomData })
+        Self { io, door, setup }
     }
 
     /// What was granted at open.

@@ -71,10 +71,24 @@ const CHAIN: [&[&str]; 4] = [
     &[],
 ];
 
+/// Set-ups in which any thread may enter, and what another thread has armed completes without it.
+const SHARED_CHAIN: [&[&str]; 2] = [&["SUBMIT_ALL"], &[]];
+
 pub(super) fn open(wanted: Sizes) -> Result<(IoUring, Setup), RingUnavailable> {
+    open_first(&CHAIN, wanted)
+}
+
+pub(super) fn open_shared(wanted: Sizes) -> Result<(IoUring, Setup), RingUnavailable> {
+    open_first(&SHARED_CHAIN, wanted)
+}
+
+fn open_first(
+    chain: &[&'static [&'static str]],
+    wanted: Sizes,
+) -> Result<(IoUring, Setup), RingUnavailable> {
     assert!(wanted.completion >= wanted.submission, "more requests than completions fit");
     let mut refused = Vec::new();
-    for flags in CHAIN {
+    for &flags in chain {
         match open_sized(flags, wanted, &mut refused) {
             Ok((io, sizes)) => {
                 require_features(&io)?;
