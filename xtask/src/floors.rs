@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 22] = [
+const FLOORS: [(&str, u32); 23] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
@@ -27,6 +27,7 @@ const FLOORS: [(&str, u32); 22] = [
     ("pollux-peer-polling", 4),
     ("pollux-floor", 4),
     ("pollux-xatmi-c", 5),
+    ("pollux-epoll-c", 5),
     ("pollux-pool-flags", 5),
     ("pollux-lab", 5),
     ("pollux-pool", 6),

@@ -1,0 +1,298 @@
+//! Which number names which instance; what close, dup and fork do to that.
+//!
+//! Instances are never freed, only used again: locks of them are held across `fork(2)`. There are as
+//! many as were alive at the same time.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use libc::{c_int, epoll_event};
+use pollux_poller::Mechanism;
+
+use crate::instance::{Instance, State};
+use crate::kernel;
+
+/// The mechanisms that an instance can stand on.
+pub const MECHANISMS: [Mechanism; 5] =
+    [Mechanism::Select, Mechanism::Poll, Mechanism::Aio, Mechanism::Epoll, Mechanism::UringPoll];
+
+/// How it is known that a number still names an instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Identity {
+    /// The kernel is asked with each look-up: one `epoll_ctl(2)`.
+    Checked,
+    /// [`Instances::closing`] and [`Instances::duplicated`] are called for every descriptor.
+    Hooked,
+}
+
+/// The instances of a process by their numbers.
+#[derive(Debug)]
+pub struct Instances {
+    identity: Identity,
+    /// How many instances are alive: with none, nothing is looked up.
+    alive: AtomicUsize,
+    table: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_number: Vec<Option<&'static Instance>>,
+    all: Vec<&'static Instance>,
+}
+
+/// Locks that a thread holds while it forks.
+struct Held {
+    _table: RwLockWriteGuard<'static, Table>,
+    states: Vec<MutexGuard<'static, State>>,
+}
+
+thread_local! {
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+impl Instances {
+    /// None yet.
+    #[must_use]
+    pub const fn new(identity: Identity) -> Self {
+        let table = Table { by_number: Vec::new(), all: Vec::new() };
+        Self { identity, alive: AtomicUsize::new(0), table: RwLock::new(table) }
+    }
+
+    /// `epoll_create1(2)` on `mechanism`, one of [`MECHANISMS`]. On [`Mechanism::Epoll`] it is the
+    /// kernel's call, and [`Instances::find`] knows nothing of the number.
+    ///
+    /// # Errors
+    /// Those of the system call, and why the mechanism can't be opened (EPERM and ENOSYS: forbidden).
+    pub fn create(&self, mechanism: Mechanism, flags: c_int) -> io::Result<RawFd> {
+        let epoll = kernel::create(flags)?;
+        if mechanism == Mechanism::Epoll {
+            return Ok(epoll.into_raw_fd());
+        }
+        if self.identity == Identity::Checked {
+            self.sweep();
+        }
+        let mut table = self.write();
+        let vacant = table.all.iter().copied().find(|instance| instance.is_vacant());
+        let instance = vacant.unwrap_or_else(|| {
+            let instance: &'static Instance = Box::leak(Box::new(Instance::new(mechanism)));
+            table.all.push(instance);
+            instance
+        });
+        if let Err(refused) = instance.begin(mechanism, epoll.as_raw_fd()) {
+            instance.end();
+            return Err(refused);
+        }
+        self.alive.fetch_add(1, Ordering::Release);
+        let number = epoll.into_raw_fd();
+        Self::name(&mut table, number, Some(instance));
+        Ok(number)
+    }
+
+    /// The instance that `epoll` names; `None` for a number of the kernel's own, or of nothing.
+    #[inline]
+    pub fn find(&self, epoll: RawFd) -> Option<&'static Instance> {
+        if self.alive.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.find_known(epoll)
+    }
+
+    fn find_known(&self, epoll: RawFd) -> Option<&'static Instance> {
+        let table = self.read();
+        let known = table.get(epoll);
+        if self.identity == Identity::Hooked || known.is_some_and(|one| one.is_named_by(epoll)) {
+            return known;
+        }
+        // A duplicate that nobody told of, a number that was closed since, or none of ours.
+        let named = table.all.iter().copied().find(|one| one.is_named_by(epoll));
+        drop(table);
+        if named.is_some() || known.is_some() {
+            let mut table = self.write();
+            Self::name(&mut table, epoll, named);
+        }
+        named
+    }
+
+    /// `epoll_ctl(2)`, on whatever `epoll` names.
+    ///
+    /// # Errors
+    /// Those of the system call; ENOSPC also at a bound of the mechanism.
+    pub fn ctl(
+        &self,
+        epoll: RawFd,
+        op: c_int,
+        fd: RawFd,
+        event: Option<epoll_event>,
+    ) -> io::Result<()> {
+        if op == libc::EPOLL_CTL_ADD
+            && epoll != fd
+            && let Some(watched) = self.find(fd)
+        {
+            watched.become_kernels(fd)?;
+        }
+        match self.find(epoll) {
+            Some(instance) => instance.ctl(epoll, op, fd, event),
+            None => kernel::ctl(epoll, op, fd, event),
+        }
+    }
+
+    /// `fd` is about to be closed, or to name another file (`dup2(2)`): instances forget it, and an
+    /// instance goes with its last number. A close that then fails has closed all the same.
+    pub fn closing(&self, fd: RawFd) {
+        if self.alive.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let table = self.read();
+        let is_instance = table.get(fd).is_some();
+        for instance in &table.all {
+            instance.closing(fd);
+        }
+        drop(table);
+        if is_instance {
+            let mut table = self.write();
+            Self::name(&mut table, fd, None);
+            self.end_unnamed(&table);
+        }
+    }
+
+    /// All from `first` to `last` are about to be closed (`close_range(2)`).
+    pub fn closing_range(&self, first: u32, last: u32) {
+        if self.alive.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut numbers: Vec<RawFd> = Vec::new();
+        let table = self.read();
+        let is_meant = |fd: RawFd| (first..=last).contains(&(fd as u32));
+        numbers
+            .extend((0..).zip(&table.by_number).filter(|(_, one)| one.is_some()).map(|(n, _)| n));
+        for instance in &table.all {
+            instance.numbers(&mut numbers);
+        }
+        drop(table);
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into_iter().filter(|&fd| is_meant(fd)).for_each(|fd| self.closing(fd));
+    }
+
+    /// `new` names what `old` names since a moment ago; [`Instances::closing`] was told of `new`
+    /// before, if it was open.
+    pub fn duplicated(&self, old: RawFd, new: RawFd) {
+        if old == new || self.alive.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let named = self.read().get(old);
+        if named.is_some() {
+            let mut table = self.write();
+            Self::name(&mut table, new, named);
+        }
+    }
+
+    /// Before `fork(2)`, in the thread that forks: no other thread is within the instances meanwhile.
+    pub fn before_fork(&'static self) {
+        let table = self.write();
+        let states = table.all.iter().map(|instance| instance.lock()).collect();
+        HELD.set(Some(Held { _table: table, states }));
+    }
+
+    /// After `fork(2)`, in the parent.
+    pub fn after_fork_in_parent(&'static self) {
+        HELD.set(None);
+    }
+
+    /// After `fork(2)`, in the child: it has a copy of every instance, which goes its own way.
+    pub fn after_fork_in_child(&'static self) {
+        let Some(mut held) = HELD.take() else { return };
+        held.states.iter_mut().for_each(|state| state.inherited());
+    }
+
+    /// Has the three above called around every `fork(3)` of the process from now on. For one static
+    /// of the process; calls after the first change nothing.
+    pub fn guard_forks(&'static self) {
+        GUARDED.get_or_init(|| {
+            kernel::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+            self
+        });
+    }
+
+    /// Ends every instance whose numbers were closed.
+    fn sweep(&self) {
+        if self.alive.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut table = self.write();
+        let mut is_orphaned = false;
+        for number in 0..table.by_number.len() as RawFd {
+            if table.get(number).is_some_and(|instance| !instance.is_named_by(number)) {
+                Self::name(&mut table, number, None);
+                is_orphaned = true;
+            }
+        }
+        if is_orphaned {
+            // Duplicates that nobody told of keep theirs alive.
+            for number in kernel::open_numbers() {
+                let named = table.all.iter().copied().find(|one| one.is_named_by(number));
+                if named.is_some() {
+                    Self::name(&mut table, number, named);
+                }
+            }
+            self.end_unnamed(&table);
+        }
+    }
+
+    fn name(table: &mut Table, number: RawFd, instance: Option<&'static Instance>) {
+        let Ok(index) = usize::try_from(number) else { return };
+        if index >= table.by_number.len() {
+            table.by_number.resize(index + 1, None);
+        }
+        table.by_number[index] = instance;
+    }
+
+    fn end_unnamed(&self, table: &Table) {
+        for &instance in &table.all {
+            let is_named = table.by_number.iter().flatten().any(|one| ptr::eq(*one, instance));
+            if !is_named && instance.end() {
+                self.alive.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn get(&self, number: RawFd) -> Option<&'static Instance> {
+        let index = usize::try_from(number).ok()?;
+        self.by_number.get(index).copied().flatten()
+    }
+}
+
+/// Whose hooks `pthread_atfork(3)` calls, which takes functions without an argument.
+static GUARDED: OnceLock<&'static Instances> = OnceLock::new();
+
+extern "C" fn before_fork() {
+    if let Some(instances) = GUARDED.get() {
+        instances.before_fork();
+    }
+}
+
+extern "C" fn after_fork_in_parent() {
+    if let Some(instances) = GUARDED.get() {
+        instances.after_fork_in_parent();
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    if let Some(instances) = GUARDED.get() {
+        instances.after_fork_in_child();
+    }
+}

@@ -1,0 +1,175 @@
+//! The system calls of this crate, on numbers: a number that is closed, or another file by now, is
+//! an answer of the kernel's and not a fault.
+//!
+//! Nothing here retries or knows what an instance is.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+use libc::{c_int, epoll_event, sigset_t};
+
+/// Whether a file can have an event at all, as far as its kind tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A socket or a pipe.
+    Pollable,
+    /// Only the kernel can tell.
+    Unknown,
+}
+
+/// What tells an open file from others: device and inode. All anonymous files of the kernel
+/// (eventfd and the like) have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// Identity and kind of the file behind `fd`, `None` for a number that is not open.
+pub(crate) fn identity(fd: RawFd) -> Option<(Identity, Kind)> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel writes one `stat` to a live local of that type.
+    if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } < 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded, and then it has written the whole structure.
+    let stat = unsafe { stat.assume_init() };
+    let kind = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFSOCK | libc::S_IFIFO => Kind::Pollable,
+        _ => Kind::Unknown,
+    };
+    Some((Identity { device: stat.st_dev, inode: stat.st_ino }, kind))
+}
+
+/// Whether `fd` is open as a path only (O_PATH), which has no events.
+pub(crate) fn is_path(fd: RawFd) -> bool {
+    // SAFETY: F_GETFL takes no pointer and changes nothing.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_PATH != 0
+}
+
+/// `epoll_create1(2)`.
+pub(crate) fn create(flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    owned(unsafe { libc::epoll_create1(flags) })
+}
+
+/// `epoll_ctl(2)`.
+pub(crate) fn ctl(
+    epoll: RawFd,
+    op: c_int,
+    fd: RawFd,
+    event: Option<epoll_event>,
+) -> io::Result<()> {
+    let mut event = event;
+    let event = event.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    // SAFETY: the pointer is null or leads to a live local.
+    let done = unsafe { libc::epoll_ctl(epoll, op, fd, event) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `epoll_pwait2(2)`, or `epoll_pwait(2)` where that is refused; `None` waits for ever.
+pub(crate) fn wait(
+    epoll: RawFd,
+    room: &mut [MaybeUninit<epoll_event>],
+    timeout: Option<Duration>,
+    mask: Option<&sigset_t>,
+) -> io::Result<usize> {
+    let len = c_int::try_from(room.len()).unwrap_or(c_int::MAX);
+    let first = room.as_mut_ptr().cast::<epoll_event>();
+    let mask = mask.map_or(ptr::null(), ptr::from_ref);
+    let time = timeout.map(timespec);
+    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let number = libc::SYS_epoll_pwait2;
+    // SAFETY: the kernel writes at most `len` events to a live exclusive slice of that length; time
+    // and mask are null or live, and the mask has at least the 8 bytes that are announced.
+    let found = unsafe { libc::syscall(number, epoll, first, len, time, mask, SIGSET_BYTES) };
+    if let Ok(found) = usize::try_from(found) {
+        return Ok(found);
+    }
+    let error = io::Error::last_os_error();
+    if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
+        return Err(error);
+    }
+    let timeout_ms = timeout.map_or(-1, milliseconds);
+    // SAFETY: as above.
+    let found = unsafe { libc::epoll_pwait(epoll, first, len, timeout_ms, mask) };
+    usize::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// What the kernel's `sigset_t` has.
+pub(crate) const SIGSET_BYTES: usize = 8;
+
+/// Rounded up, as `epoll_wait(2)` counts.
+fn milliseconds(timeout: Duration) -> c_int {
+    let ms = timeout.as_nanos().div_ceil(1_000_000);
+    c_int::try_from(ms).unwrap_or(c_int::MAX)
+}
+
+fn timespec(timeout: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
+    }
+}
+
+/// An eventfd that counts down by one with each read, and never blocks.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE) })
+}
+
+/// Adds one to an eventfd.
+pub(crate) fn ring(bell: &OwnedFd) {
+    let one = 1_u64;
+    // SAFETY: reads eight bytes of a live local. It fails only when the counter is full.
+    unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+}
+
+/// Waits until `bell` was rung, which is taken from it. `false`: the time is over.
+///
+/// # Errors
+/// EINTR after a signal.
+pub(crate) fn await_ring(
+    bell: RawFd,
+    timeout: Option<Duration>,
+    mask: Option<&sigset_t>,
+) -> io::Result<bool> {
+    let mut fd = libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 };
+    let time = timeout.map(timespec);
+    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mask = mask.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: one element at a live local; time and mask are null or live.
+    let found = unsafe { libc::ppoll(&raw mut fd, 1, time, mask) };
+    if found < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut count = 0_u64;
+    // SAFETY: writes eight bytes to a live local. EAGAIN: another thread was faster, which is as good.
+    unsafe { libc::read(bell, (&raw mut count).cast(), size_of::<u64>()) };
+    Ok(found > 0)
+}
+
+fn owned(fd: c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Has the three called around every `fork(3)`: before, then in the parent or in the child.
+pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+    // SAFETY: the functions live as long as the program, and take and give nothing.
+    let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    assert_eq!(refused, 0, "pthread_atfork fails only without memory");
+}
+
+/// Every open descriptor, as far as `/proc` tells.
+pub(crate) fn open_numbers() -> Vec<RawFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}

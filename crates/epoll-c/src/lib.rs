@@ -1,0 +1,55 @@
+//! The interface of `epoll(7)` over any mechanism of `pollux-poller`, and the C library with it.
+//!
+//! C programs call the `px_` functions of `pollux/epoll.h`; a library that takes the plain names of
+//! epoll stands on [`Instances`], which this crate is as a Rust library. What differs from the kernel's
+//! own epoll is one table, and a test compares everything else with it.
+//!
+//! # For a library that takes the plain names
+//! ```
+//! use pollux_epoll_c::{Identity, Instances, Mechanism};
+//!
+//! static INSTANCES: Instances = Instances::new(Identity::Hooked);
+//!
+//! let epoll = INSTANCES.create(Mechanism::Poll, libc::EPOLL_CLOEXEC)?;
+//! // Every call on a number asks first; `None` is a number of the kernel's, which gets the call as it is.
+//! let instance = INSTANCES.find(epoll).expect("made above");
+//! let mut room = [std::mem::MaybeUninit::uninit(); 4];
+//! assert_eq!(instance.wait(epoll, &mut room, Some(std::time::Duration::ZERO), None)?, 0);
+//! // Before the real close(2), and before dup2(2) replaces a number:
+//! INSTANCES.closing(epoll);
+//! assert!(INSTANCES.find(epoll).is_none());
+//! # std::io::Result::Ok(())
+//! ```
+//! * [`Instances::create`] on [`Mechanism::Epoll`] makes an epoll of the kernel's and keeps nothing:
+//!   all that follows goes straight there.
+//! * [`Instances::ctl`] and [`Instance::wait`] are `epoll_ctl(2)` and `epoll_pwait2(2)`; errors carry
+//!   the errno ([`std::io::Error::raw_os_error`]).
+//! * Hooks: [`Instances::closing`], [`Instances::closing_range`], [`Instances::duplicated`], and around
+//!   `fork(2)` [`Instances::before_fork`] with [`Instances::after_fork_in_parent`] or
+//!   [`Instances::after_fork_in_child`]; [`Instances::guard_forks`] has them called by
+//!   `pthread_atfork(3)`. With [`Identity::Hooked`] the hooks are all that is known of closed numbers;
+//!   with [`Identity::Checked`] each look-up asks the kernel, and no hook is needed.
+//!
+//! # How it works
+//! Every instance has a kernel epoll of its own, whose descriptor is what the program gets. It is
+//! empty but for a tag, so it costs nothing while events come by the mechanism. It gives the number
+//! its life (inheritance, `CLOEXEC`, `dup`), proves what a number names (the tag), answers what
+//! `epoll_ctl(2)` says of files and nesting, and takes over when the instance is itself watched.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `c.rs` | the `px_` functions |
+//! | `instances.rs` | numbers and what they name; close, dup and fork |
+//! | `instance.rs` | one instance: changes, the seat that one thread waits on, the queue behind it |
+//! | `registrations.rs` | what the program wants and what the poller was told; no system call |
+//! | `kernel.rs` | the system calls |
+
+pub mod c;
+mod instance;
+mod instances;
+mod kernel;
+mod registrations;
+
+pub use instance::Instance;
+pub use instances::{Identity, Instances, MECHANISMS};
+pub use pollux_poller::Mechanism;
