@@ -8,14 +8,13 @@ use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
-use pollux_poller::CountersSnapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::axis::Axis;
 use crate::error::MeasureError;
 use crate::experiments::Experiment;
 use crate::host::counting::{CountReadings, Counting};
-use crate::measure::{Done, Profiling, RunSpec};
+use crate::measure::{self, Done, Profiling, RunSpec};
 use crate::record::Interval;
 use crate::turns::{Counted, Figure, Order, Reply, Stint, Subject};
 
@@ -171,23 +170,13 @@ fn counted(subject: &mut dyn Subject, turns: u32, stint: Stint) -> Result<Counte
     for _ in 0..turns {
         units += subject.turn(stint)?;
     }
-    let polled = subject.counters().zip(before).map(|(after, before)| after.since(&before));
-    Ok(Counted {
-        units,
-        counters: polled.map(named).unwrap_or_default(),
-        events_per_wait_histogram: polled
-            .map(|polled| polled.events_per_wait.to_vec())
-            .unwrap_or_default(),
-        ..Counted::default()
-    })
+    let counted = subject.counters().zip(before).map(|(after, before)| after.since(&before));
+    let (counters, events_per_wait_histogram) = measure::polled(counted);
+    Ok(Counted { units, counters, events_per_wait_histogram, ..Counted::default() })
 }
 
 fn stint(length_us: u64, units: Option<u64>) -> Stint {
     Stint { length: Duration::from_micros(length_us), units }
-}
-
-fn named(counters: CountersSnapshot) -> std::collections::BTreeMap<String, u64> {
-    counters.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// What was opened must be what was asked for: figures under a wrong name are worse than none.

@@ -205,10 +205,8 @@ fn sensitivity(rows: &[Compared]) -> String {
 }
 
 fn same_machine(a: &Record, b: &Record) -> Result<(), CompareError> {
-    let fact = |record: &Record, name: &str| {
-        let found = record.environment.iter().find(|fact| fact.name == name);
-        found.and_then(|fact| fact.reading.value().cloned()).unwrap_or_else(|| "n/a".to_owned())
-    };
+    let fact =
+        |record: &Record, name| record.fact(name).cloned().unwrap_or_else(|| "n/a".to_owned());
     for what in MACHINE_FACTS {
         let (a, b) = (fact(a, what), fact(b, what));
         if a != b {

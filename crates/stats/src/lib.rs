@@ -65,7 +65,7 @@ pub use holm::{FAMILY_ERROR_RATE, Row, holm};
 pub use outlier::{Outlier, tukey_flags};
 pub use ratio::{RatioError, RatioEstimate, log_ratios};
 pub use rng::Rng;
-pub use share::{gini, lorenz};
+pub use share::{gini, lorenz, lorenz_at, mean_shares};
 pub use steady::{Steadiness, steadiness};
 pub use stopping::StoppingRule;
 pub use student::{student_t_cdf, student_t_quantile};

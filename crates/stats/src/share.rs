@@ -37,6 +37,34 @@ pub fn lorenz(counts: &[f64]) -> Vec<(f64, f64)> {
     std::iter::once((0.0, 0.0)).chain(sorted.iter().enumerate().map(corner)).collect()
 }
 
+/// What the part of those with least have together, between the corners of their Lorenz curve; none
+/// where there is none.
+#[must_use]
+pub fn lorenz_at(curve: &[(f64, f64)], part: f64) -> Option<f64> {
+    let pair = curve.windows(2).find(|pair| pair[1].0 >= part)?;
+    let ((from, below), (to, above)) = (pair[0], pair[1]);
+    Some(below + (part - from) / (to - from) * (above - below))
+}
+
+/// The mean share at each rank, from that of who has least, of several ways in which something was shared.
+/// What was shared among another number than the first time is left out.
+#[must_use]
+pub fn mean_shares<'a>(all: impl IntoIterator<Item = &'a [u64]>) -> Vec<f64> {
+    let mut sums: Vec<f64> = Vec::new();
+    for counts in all {
+        let sum: u64 = counts.iter().sum();
+        let mut sorted = counts.to_vec();
+        sorted.sort_unstable();
+        sums.resize(if sums.is_empty() { sorted.len() } else { sums.len() }, 0.0);
+        if sums.len() == sorted.len() && sum > 0 {
+            let shares = sorted.iter().map(|own| *own as f64 / sum as f64);
+            sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+        }
+    }
+    let all: f64 = sums.iter().sum();
+    sums.iter().map(|sum| if all > 0.0 { sum / all } else { 0.0 }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +99,20 @@ mod tests {
     fn the_curve_goes_from_nobody_to_all() {
         assert_eq!(lorenz(&[1.0, 3.0]), [(0.0, 0.0), (0.5, 0.25), (1.0, 1.0)]);
         assert!(lorenz(&[0.0]).is_empty() && lorenz(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_curve_is_read_between_its_corners() {
+        let curve = lorenz(&[1.0, 3.0]);
+        let at = [0.25, 0.75].map(|part| lorenz_at(&curve, part));
+        assert_eq!((at, lorenz_at(&[], 0.5)), ([Some(0.125), Some(0.625)], None));
+    }
+
+    #[test]
+    fn shares_are_averaged_rank_by_rank() {
+        let runs: [&[u64]; 2] = [&[30, 10], &[0, 8]];
+        assert_eq!(mean_shares(runs), [0.125, 0.875]);
+        assert!(mean_shares(std::iter::empty()).is_empty());
+        assert_eq!(mean_shares([[0u64, 0].as_slice()]), [0.0, 0.0]);
     }
 }

@@ -294,6 +294,17 @@ pub struct Metric {
     pub direction: Direction,
 }
 
+impl fmt::Display for Metric {
+    /// With what a program has to print of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let better = match self.direction {
+            Direction::HigherIsBetter => "more",
+            Direction::LowerIsBetter => "less",
+        };
+        write!(f, "{} in {}, {better} is better", self.name, self.unit)
+    }
+}
+
 impl Metric {
     pub(crate) const fn rate(name: &'static str, unit: &'static str) -> Self {
         Self { name, unit, direction: Direction::HigherIsBetter }

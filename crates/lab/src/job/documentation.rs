@@ -4,7 +4,6 @@ use super::Job;
 use super::builtin::{Builtin, list};
 use crate::axis::Axes;
 use crate::experiments;
-use crate::stats::Direction;
 
 /// What is said before the tables.
 const HEAD: &str = include_str!("job-file.md");
@@ -16,12 +15,7 @@ pub fn documentation_page() -> String {
     page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
     for experiment in experiments::ALL {
         let metric = experiment.metric(&Axes::defaults(experiment.axes), false);
-        let better = match metric.direction {
-            Direction::HigherIsBetter => "more",
-            Direction::LowerIsBetter => "less",
-        };
-        let figure = format!("{} in {}, {better} is better", metric.name, metric.unit);
-        page += &format!("| `{experiment}` | {} | {figure} |\n", experiment.about);
+        page += &format!("| `{experiment}` | {} | {metric} |\n", experiment.about);
     }
     page += "\n## Built-in jobs\n\n| name | what it measures |\n|---|---|\n";
     for Builtin { name, about, .. } in list() {

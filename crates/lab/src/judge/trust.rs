@@ -79,7 +79,6 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
         let values = in_turns.iter().map(|row| values(row));
         Some([values.clone().min()?, values.max()?])
     };
-    let load = record.environment.iter().find(|fact| fact.name == LOAD_AVERAGE);
     Some(TurnsTrust {
         sets: range(&|row| row.blocks)?,
         rounds: range(&|row| row.turns.map_or(0, |turns| turns.rounds))?,
@@ -91,7 +90,7 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
         controls_hold: controls.iter().filter(|(low, high)| *low <= 1.0 && 1.0 <= *high).count()
             as u32,
         controls_differ,
-        load_average: load.and_then(|fact| fact.reading.value().cloned()),
+        load_average: record.fact(LOAD_AVERAGE).cloned(),
     })
 }
 

@@ -1,13 +1,10 @@
 //! Why an arm is faster or slower: counts per event, and the sentence made of them.
 
-use std::collections::BTreeMap;
-
 use super::SAME_AGAIN;
 use crate::arm::Arm;
 use crate::host::Reading;
 use crate::plan::{Plan, PlannedPoint};
-use crate::record::{CountingRun, Record, ResultRow, Verdict, WhyRow};
-use crate::stats::median;
+use crate::record::{CountingRun, Measurement, Record, ResultRow, Verdict, WhyRow};
 
 /// Counts over fewer events than this say little of one event.
 const EVENTS_MIN: u64 = 100;
@@ -60,7 +57,7 @@ pub(super) fn flag_unexplained(results: &mut [ResultRow], why: &[WhyRow]) {
 fn row(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> WhyRow {
     let run = record.counting_at([part, &point.point.label, &arm.name]);
     let kernel = |names: &[&str]| match run {
-        Some(run) => per_event(sum(&run.kernel, names), run.events),
+        Some(run) => enough(run.events).and_then(|()| run.per_event(names)),
         None => not_counted(),
     };
     let own = |names: &[&str], per: Per| match run {
@@ -99,22 +96,14 @@ fn own_count(run: &CountingRun, names: &[&str], per: Per) -> Reading<f64> {
         Per::Event => run.events,
         Per::Wait => run.counters.get("waits").copied().unwrap_or_default(),
     };
-    per_event(Reading::Value(sum), by)
+    enough(by).map(|()| sum as f64 / by as f64)
 }
 
-fn per_event(count: Reading<u64>, events: u64) -> Reading<f64> {
-    if events < EVENTS_MIN {
-        return Reading::unavailable(format!("only {events} events in the counted window"));
+fn enough(events: u64) -> Reading<()> {
+    match events {
+        EVENTS_MIN.. => Reading::Value(()),
+        _ => Reading::unavailable(format!("only {events} events in the counted window")),
     }
-    count.map(|count| count as f64 / events as f64)
-}
-
-fn sum(counts: &BTreeMap<String, Reading<u64>>, names: &[&str]) -> Reading<u64> {
-    names.iter().fold(Reading::Value(0), |sum, name| {
-        let count = counts.get(*name).cloned();
-        let count = count.unwrap_or_else(|| Reading::unavailable(format!("{name} not counted")));
-        sum.and_then(|sum| count.map(|count| sum + count))
-    })
 }
 
 fn not_counted<T>() -> Reading<T> {
@@ -123,18 +112,13 @@ fn not_counted<T>() -> Reading<T> {
 
 /// Median over the timing runs: the one column that is not a count.
 fn cpu_ns_per_event(part: &str, point: &PlannedPoint, arm: &Arm, record: &Record) -> Reading<f64> {
-    let mut missing = Reading::unavailable("no run was measured");
-    let mut values = Vec::new();
-    for run in record.measured_at([part, &point.point.label, &arm.name]) {
-        match (&run.cpu_ns, run.events) {
-            (Reading::Value(cpu_ns), Some(events @ 1..)) => {
-                values.push(*cpu_ns as f64 / events as f64);
-            }
-            (Reading::Unavailable { .. }, _) => missing = run.cpu_ns.clone().map(|ns| ns as f64),
-            _ => {}
-        }
+    let place = [part, &point.point.label, &arm.name];
+    if let Some(median) = record.median_at(place, Measurement::cpu_ns_per_event) {
+        return Reading::Value(median);
     }
-    median(&values).map_or(missing, Reading::Value)
+    let unread = record.measured_at(place).filter(|run| run.cpu_ns.value().is_none()).last();
+    let unread = unread.map(|run| run.cpu_ns.clone().map(|ns| ns as f64));
+    unread.unwrap_or_else(|| Reading::unavailable("no run was measured"))
 }
 
 /// The counts of `row` that differ from the baseline's, the largest move first: words and

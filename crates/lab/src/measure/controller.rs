@@ -3,12 +3,11 @@
 //! For rates: how much a loop carries when nothing else runs. What an event costs is measured in
 //! turns.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pollux_poller::CountersSnapshot;
 
-use super::{Done, RunSpec, Watched};
+use super::{Done, RunSpec, Watched, polled};
 use crate::error::MeasureError;
 use crate::host::process::TaskUse;
 use crate::host::{Reading, switches};
@@ -46,6 +45,7 @@ pub(crate) fn alone(
     let elapsed = last.at - first.at;
     let events_per_s = events as f64 / elapsed.as_secs_f64();
     let counted = last.counters.zip(first.counters).map(|(last, first)| last.since(&first));
+    let (counters, events_per_wait_histogram) = polled(counted);
     Ok(Done {
         value: if spec.is_rate { events_per_s } else { 1e9 / events_per_s },
         events_per_s,
@@ -58,25 +58,24 @@ pub(crate) fn alone(
         worker_calls: life.worker_calls,
         cpu_ns: Reading::Value(cpu.as_nanos() as u64),
         process_cpu_ns: process.cpu_ns,
-        counters: counted.map(named_counters).unwrap_or_default(),
-        events_per_wait_histogram: counted
-            .map(|counted| counted.events_per_wait.to_vec())
-            .unwrap_or_default(),
+        counters,
+        events_per_wait_histogram,
         ..watched
     })
 }
 
 /// Everything that is read at the end of an interval.
 #[derive(Clone, Copy)]
-struct Tick {
-    at: Instant,
-    events: u64,
+pub(crate) struct Tick {
+    pub(crate) at: Instant,
+    pub(crate) events: u64,
     counters: Option<CountersSnapshot>,
     process_switches: Option<u64>,
-    machine_switches: Option<u64>,
+    pub(crate) machine_switches: Option<u64>,
 }
 
 impl Tick {
+    /// Of a workload that is this process.
     fn take(events: u64, counters: Option<CountersSnapshot>) -> Self {
         Self {
             at: Instant::now(),
@@ -87,7 +86,13 @@ impl Tick {
         }
     }
 
-    fn interval_since(&self, before: &Self, first: &Self) -> Interval {
+    /// Of one in processes of its own.
+    pub(crate) fn of_others(events: u64) -> Self {
+        let (at, machine_switches) = (Instant::now(), switches::of_machine());
+        Self { at, events, counters: None, process_switches: None, machine_switches }
+    }
+
+    pub(crate) fn interval_since(&self, before: &Self, first: &Self) -> Interval {
         let length_s = (self.at - before.at).max(Duration::from_nanos(1)).as_secs_f64();
         let per_second = |now: Option<u64>, then: Option<u64>| {
             now.zip(then).map(|(now, then)| now.saturating_sub(then) as f64 / length_s)
@@ -103,8 +108,4 @@ impl Tick {
             machine_switches_per_s: per_second(self.machine_switches, before.machine_switches),
         }
     }
-}
-
-fn named_counters(counters: CountersSnapshot) -> BTreeMap<String, u64> {
-    counters.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

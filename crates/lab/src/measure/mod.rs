@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_poller::Mechanism;
+use pollux_poller::{CountersSnapshot, Mechanism};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmKind;
@@ -23,7 +23,7 @@ mod controller;
 mod watched;
 
 pub(crate) use crate::host::Profiling;
-pub(crate) use controller::alone;
+pub(crate) use controller::{Tick, alone};
 pub(crate) use watched::Watched;
 
 /// One run: an arm of pollux at one point.
@@ -56,6 +56,13 @@ pub struct RunSpec {
     /// What the whole job may take; nothing waits for longer.
     #[serde(default)]
     pub budget_ms: Option<u64>,
+}
+
+/// The counters of a poller by name, and its waits by how many events they returned; both empty without.
+pub(crate) fn polled(counted: Option<CountersSnapshot>) -> (BTreeMap<String, u64>, Vec<u64>) {
+    let Some(counted) = counted else { return Default::default() };
+    let named = counted.named().into_iter().map(|(name, value)| (name.to_owned(), value));
+    (named.collect(), counted.events_per_wait.to_vec())
 }
 
 /// What a run is for. Only the timing pass is compared; the others disturb what they look at.

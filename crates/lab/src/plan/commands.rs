@@ -1,14 +1,12 @@
-//! What can be said of external programs before they are run: whether they are there, whether their
-//! placeholders are axes, and what their figure means.
+//! What can be said of external programs before they are run: whether they are there, and whether their
+//! placeholders are axes.
 
 use std::path::Path;
 
-use super::PlannedPoint;
 use crate::arm::{Arm, ArmKind, Program};
-use crate::experiments::{Experiment, Metric, running_fault};
+use crate::experiments::{Experiment, running_fault};
 use crate::host::programs;
 use crate::job::Job;
-use crate::stats::Direction;
 
 /// What is wrong with the arms that a user brought, a line for each mistake.
 #[must_use]
@@ -63,16 +61,6 @@ fn absent(command: &str) -> Option<String> {
         false => programs::find(program).is_some(),
     };
     (!is_there).then(|| format!("{program}: no such program; expected a path or a name in PATH"))
-}
-
-/// What an external program has to print at a point.
-pub(super) fn figure(point: &PlannedPoint) -> String {
-    let Metric { name, unit, direction } = point.metric();
-    let better = match direction {
-        Direction::HigherIsBetter => "more",
-        Direction::LowerIsBetter => "less",
-    };
-    format!("{name} in {unit}, {better} is better")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use pollux_report::number::minutes;
 use serde::Serialize;
 use std::fmt;
 
-use super::{Arm, Plan, commands};
+use super::{Arm, Plan};
 use crate::record::LeftOut;
 
 /// The plan for scripts.
@@ -98,7 +98,7 @@ impl fmt::Display for Plan {
         let mut printed = Vec::new();
         for point in &self.points {
             for arm in point.arms.iter().filter(is_command) {
-                let line = format!("arm {} has to print {}", arm.name, commands::figure(point));
+                let line = format!("arm {} has to print {}", arm.name, point.metric());
                 if !printed.contains(&line) {
                     writeln!(f, "{line}")?;
                     printed.push(line);

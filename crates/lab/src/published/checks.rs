@@ -6,7 +6,6 @@ use serde::Deserialize;
 
 use super::document::Document;
 use crate::record::{Measurement, Record, ResultRow};
-use crate::stats::median;
 
 /// A row of what must hold.
 #[derive(Debug, Deserialize)]
@@ -85,9 +84,6 @@ impl Check {
             |row: &&ResultRow| row.arm == arm && row.axes.get(axis).is_some_and(|is| is == at);
         let row = record.results.iter().find(is_it);
         let row = row.ok_or_else(|| format!("{arm} at {at} is not part of this run"))?;
-        let of_runs = |read: &dyn Fn(&Measurement) -> Option<f64>| {
-            median(&record.measured_at(row.place()).filter_map(read).collect::<Vec<f64>>())
-        };
         let figure = |name: &str, figures: &BTreeMap<String, f64>| figures.get(name).copied();
         let read = |run: &Measurement| {
             let value = match &self.figure {
@@ -101,7 +97,7 @@ impl Check {
         };
         let why =
             || row.notes.first().cloned().unwrap_or_else(|| "no run has the figure".to_owned());
-        of_runs(&read).ok_or_else(|| format!("{arm}: {}", why()))
+        record.median_at(row.place(), read).ok_or_else(|| format!("{arm}: {}", why()))
     }
 }
 

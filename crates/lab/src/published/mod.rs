@@ -8,7 +8,6 @@
 use crate::host::Reading;
 use crate::record::{Answer, Measurement, Record, ResultRow, Verdict};
 use crate::stats::agree::{self, Agreement, Judgement};
-use crate::stats::median;
 
 mod bound;
 pub(crate) mod checks;
@@ -126,8 +125,7 @@ fn ours(series: &Series, place: &Place, places: &Places<'_>) -> Result<f64, Stri
         return Err(places.why_not(series, place));
     };
     let of_runs = |read: &dyn Fn(&Measurement) -> Option<f64>| {
-        median(&record.measured_at(row.place()).filter_map(read).collect::<Vec<f64>>())
-            .ok_or_else(|| "no run has it".to_owned())
+        record.median_at(row.place(), read).ok_or_else(|| "no run has it".to_owned())
     };
     match &series.figure {
         Figure::Value if row.unit != series.unit => Err(format!("measured in {} here", row.unit)),
@@ -136,26 +134,16 @@ fn ours(series: &Series, place: &Place, places: &Places<'_>) -> Result<f64, Stri
             let times = series.ours_times.unwrap_or(1.0);
             of_runs(&|run| run.figures.get(name).map(|value| value * times))
         }
-        Figure::CpuUs => {
-            of_runs(&|run| Some(*run.cpu_ns.value()? as f64 / 1e3 / run.events? as f64))
-        }
-        Figure::PerEvent(names) => per_event(record, row, names),
+        Figure::CpuUs => of_runs(&|run| Some(run.cpu_ns_per_event()? / 1e3)),
+        Figure::PerEvent(names) => match record.counting_at(row.place()) {
+            Some(run) => value_of(&run.per_event(names)),
+            None => Err("not counted".to_owned()),
+        },
         Figure::EventsPerWait => {
             let reading = record.why_at(row.place()).map(|why| why.events_per_wait.clone());
             value_of(&reading.unwrap_or_else(|| Reading::unavailable("not counted")))
         }
     }
-}
-
-fn per_event(record: &Record, row: &ResultRow, names: &[String]) -> Result<f64, String> {
-    let run = record.counting_at(row.place()).filter(|run| run.events > 0);
-    let run = run.ok_or_else(|| "not counted".to_owned())?;
-    let mut sum = 0.0;
-    for name in names {
-        let count = run.kernel.get(name).cloned();
-        sum += value_of(&count.unwrap_or_else(|| Reading::unavailable("not counted")))? as f64;
-    }
-    Ok(sum / run.events as f64)
 }
 
 fn value_of<T: Copy>(reading: &Reading<T>) -> Result<T, String> {
@@ -167,11 +155,7 @@ fn here(setting: &Setting, places: &Places<'_>) -> String {
     let record = places.record;
     match &setting.ours {
         Here::Words(words) => words.clone(),
-        Here::Fact(name) => {
-            let fact = record.environment.iter().find(|fact| fact.name == *name);
-            let value = fact.and_then(|fact| fact.reading.value().cloned());
-            value.unwrap_or_else(|| "n/a".to_owned())
-        }
+        Here::Fact(name) => record.fact(name).cloned().unwrap_or_else(|| "n/a".to_owned()),
         Here::Generator => {
             let mut names: Vec<&str> = Vec::new();
             let is_shown = |row: &&ResultRow| {

@@ -47,7 +47,7 @@ pub fn markdown(record: &Record) -> String {
     let _ = writeln!(
         out,
         "Repeat it: `` {} ``",
-        words::command_line(&record.command).replace(['`', '\n', '\r'], " ")
+        shell_words::join(&record.command).replace(['`', '\n', '\r'], " ")
     );
     out
 }

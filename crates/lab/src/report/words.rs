@@ -353,21 +353,10 @@ pub(super) fn part(name: &str) -> String {
     known.to_owned()
 }
 
-/// The command line as a shell would take it.
-pub(super) fn command_line(words: &[String]) -> String {
-    shell_words::join(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::judge::{row_for_tests, row_in_turns};
-
-    #[test]
-    fn a_command_line_survives_the_shell() {
-        let words = ["pollux", "lab", "it's", "a b", ""].map(str::to_owned);
-        assert_eq!(command_line(&words), "pollux lab 'it'\\''s' 'a b' ''");
-    }
 
     #[test]
     fn the_same_program_twice_is_never_marked_equivalent() {

@@ -25,7 +25,7 @@ use super::requests::{Answers, Requests};
 use super::source::Source;
 use crate::error::{MeasureError, in_words};
 use crate::host::process::user_and_system;
-use crate::host::switches::of_machine as machine_switches;
+use crate::measure::Tick;
 use crate::record::Interval;
 
 /// How long an answer may take after the end; the slowest that was seen took a second.
@@ -228,9 +228,9 @@ fn call_for(
     }
     drop(sender);
     let (cpu_before, split_before) = (cpu_ns(), user_and_system());
-    let first = Tick::take(&shared.counts);
+    let first = tick(&shared.counts);
     shared.start.wait();
-    let mut watch = Watch { go, first: first.clone(), intervals: Vec::new(), times: Vec::new() };
+    let mut watch = Watch { go, first, intervals: Vec::new(), times: Vec::new() };
     let watched = watch.until_end(&shared, &ended, desk);
     shared.is_over.store(true, Relaxed);
     watched.map_err(|early| MeasureError::Protocol(format!("a caller ended early: {early}")))?;
@@ -241,7 +241,7 @@ fn call_for(
             Err(_) => return Err(MeasureError::Silent(PATIENCE, "towards a caller")),
         }
     }
-    let last = Tick::take(&shared.counts);
+    let last = tick(&shared.counts);
     let mut times = Distribution::new();
     watch.times.iter().for_each(|of_one| times.add(of_one));
     let split = user_and_system().and_then(|now| split_before.map(|then| [now, then]));
@@ -254,9 +254,12 @@ fn call_for(
         |(name, share): (&str, f64)| Some((name.to_owned(), micros(times.quantile_ns(share)?)));
     let longest = times.max_ns().map(|ns| ("latency_max_us".to_owned(), micros(ns)));
     let called = Called {
-        calls: last.calls,
+        calls: last.events,
         elapsed_s: (last.at - first.at).as_secs_f64(),
-        machine_switches: last.switches.zip(first.switches).map(|(last, first)| last - first),
+        machine_switches: last
+            .machine_switches
+            .zip(first.machine_switches)
+            .map(|(last, first)| last - first),
         cpu_ns: cpu_ns() - cpu_before,
         user_s: seconds(0),
         system_s: seconds(1),
@@ -318,7 +321,7 @@ impl Watch {
     ) -> Result<(), String> {
         let (time, each) = (self.go.time_ms, Duration::from_millis(self.go.interval_ms));
         let time = (self.go.calls == 0).then(|| Duration::from_millis(time));
-        let mut before = self.first.clone();
+        let mut before = self.first;
         for cut in 1.. {
             let due = (each * cut).min(time.unwrap_or(Duration::MAX));
             if self.is_last_heard(self.first.at + due, shared.counts.len(), ended)? {
@@ -328,12 +331,12 @@ impl Watch {
                 // Whoever measured was killed; threads that wait end with this process.
                 return Err("nobody measures any more".to_owned());
             }
-            let tick = Tick::take(&shared.counts);
+            let now = tick(&shared.counts);
             // A stub that is much shorter than its siblings says nothing about the rate.
-            if (tick.at - before.at) * 2 >= each && self.intervals.len() < INTERVALS_MAX {
-                self.intervals.push(tick.interval_since(&before, &self.first));
+            if (now.at - before.at) * 2 >= each && self.intervals.len() < INTERVALS_MAX {
+                self.intervals.push(now.interval_since(&before, &self.first));
             }
-            before = tick;
+            before = now;
             if time.is_some_and(|time| due >= time) {
                 break;
             }
@@ -361,31 +364,8 @@ impl Watch {
     }
 }
 
-/// What is read at the ends of intervals.
-#[derive(Clone)]
-struct Tick {
-    at: Instant,
-    calls: u64,
-    switches: Option<u64>,
-}
-
-impl Tick {
-    fn take(counts: &[Count]) -> Self {
-        let calls = counts.iter().map(|count| count.0.load(Relaxed)).sum();
-        Self { at: Instant::now(), calls, switches: machine_switches() }
-    }
-
-    fn interval_since(&self, before: &Self, first: &Self) -> Interval {
-        let length_s = (self.at - before.at).as_secs_f64();
-        let switches = self.switches.zip(before.switches);
-        Interval {
-            end_s: (self.at - first.at).as_secs_f64(),
-            events_per_s: (self.calls - before.calls) as f64 / length_s,
-            events_per_wait: None,
-            process_switches_per_s: None,
-            machine_switches_per_s: switches.map(|(now, then)| (now - then) as f64 / length_s),
-        }
-    }
+fn tick(counts: &[Count]) -> Tick {
+    Tick::of_others(counts.iter().map(|count| count.0.load(Relaxed)).sum())
 }
 
 /// CPU time of this process, with its threads that have ended.

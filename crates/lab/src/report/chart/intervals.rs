@@ -1,8 +1,7 @@
 //! What the rate did inside the runs: small charts over time, one for each arm.
 //!
 //! Shows whether the mean of a run describes it. Runs in two regimes are drawn strongly, with the
-//! place at which two levels fit best; that place is for the eye, the record's own words stand
-//! beside it.
+//! place at which they change; the record's own words stand beside it.
 
 use pollux_report::chart::{LETTERS, Scale, Svg, figure, fit, polyline};
 use pollux_report::markup::notes;
@@ -11,6 +10,7 @@ use pollux_report::{Cell, Table};
 use crate::record::{Interval, Measurement, Record, Run, SteadyKind};
 use crate::report::view::{Arms, grouped, in_order};
 use crate::report::{number, words};
+use crate::stats::{Steadiness, steadiness};
 
 const WIDTH: f64 = 250.0;
 const LEFT: f64 = 44.0;
@@ -163,35 +163,12 @@ impl<'a> Panel<'a> {
     fn regimes(&self, svg: &mut Svg, intervals: &[Interval]) {
         let Some((_, scale, top)) = self.strips.first() else { return };
         let rates: Vec<_> = intervals.iter().map(|interval| interval.events_per_s).collect();
-        let Some((place, before, after)) = split(&rates) else { return };
-        let x = self.time.at(intervals[place - 1].end_s);
+        let Steadiness::TwoRegime { change_index, before, after } = steadiness(&rates) else {
+            return;
+        };
+        let x = self.time.at(intervals[change_index - 1].end_s);
         svg.line((x, *top), (x, self.height - FOOT), "regime");
         svg.line((LEFT, scale.at(before)), (x, scale.at(before)), "regime");
         svg.line((x, scale.at(after)), (WIDTH - RIGHT, scale.at(after)), "regime");
-    }
-}
-
-/// The place at which two levels fit best (least squares), and the levels.
-fn split(values: &[f64]) -> Option<(usize, f64, f64)> {
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    // For a given place the fit is best where the levels' weighted distance is largest.
-    let gain = |place: usize| {
-        let (before, after) = values.split_at(place);
-        let distance = mean(before) - mean(after);
-        distance * distance * (before.len() * after.len()) as f64
-    };
-    let place = (1..values.len()).max_by(|a, b| gain(*a).total_cmp(&gain(*b)))?;
-    let (before, after) = values.split_at(place);
-    Some((place, mean(before), mean(after)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_levels_are_split_where_they_meet() {
-        assert_eq!(split(&[260.0, 258.0, 262.0, 100.0, 100.0]), Some((3, 260.0, 100.0)));
-        assert_eq!(split(&[1.0]), None);
     }
 }

@@ -23,24 +23,6 @@ pub(crate) struct Shared {
     pub(crate) shares: Vec<f64>,
 }
 
-/// The mean of several runs, worker by worker in the order of their shares. Runs with another number
-/// of workers than the first are left out; there are none at one point.
-pub(crate) fn mean_shares<'a>(runs: impl Iterator<Item = &'a [u64]>) -> Vec<f64> {
-    let mut sums: Vec<f64> = Vec::new();
-    for counts in runs {
-        let all: u64 = counts.iter().sum();
-        let mut sorted = counts.to_vec();
-        sorted.sort_unstable();
-        sums.resize(if sums.is_empty() { sorted.len() } else { sums.len() }, 0.0);
-        if sums.len() == sorted.len() && all > 0 {
-            let shares = sorted.iter().map(|own| *own as f64 / all as f64);
-            sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
-        }
-    }
-    let all: f64 = sums.iter().sum();
-    sums.iter().map(|sum| if all > 0.0 { sum / all } else { 0.0 }).collect()
-}
-
 /// The curves of all arms at one point over the diagonal.
 pub(crate) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
     let title = "Part of the calls over part of the workers";
@@ -60,7 +42,8 @@ pub(crate) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
             let (less, more) = (number::percent(part), number::percent(sum));
             format!("{}: the least busy {less} of the workers had {more}", one.arm)
         };
-        let marked = MARKED.into_iter().filter_map(|part| Some((part, at(&curve, part)?)));
+        let marked =
+            MARKED.into_iter().filter_map(|part| Some((part, stats::lorenz_at(&curve, part)?)));
         let marked = marked.map(|(part, sum)| (part, sum, tip(part, sum)));
         let corners = curve.iter().map(|(part, sum)| (*part, *sum, String::new()));
         let mut points: Vec<_> = corners.chain(marked).collect();
@@ -72,42 +55,21 @@ pub(crate) fn lorenz(shared: &[Shared], arms: &Arms<'_>, key: &str) -> String {
     figure("curve", &scroll("chart", &paper.finish()), "", &data(shared))
 }
 
-/// What the least busy `part` of the workers had, between the corners of the curve.
-fn at(curve: &[(f64, f64)], part: f64) -> Option<f64> {
-    let pair = curve.windows(2).find(|pair| pair[1].0 >= part)?;
-    let ((from, below), (to, above)) = (pair[0], pair[1]);
-    Some(below + (part - from) / (to - from) * (above - below))
-}
-
 fn data(shared: &[Shared]) -> String {
     let columns = MARKED.map(|part| format!("#least busy {}", number::percent(part)));
     let mut table = Table::new(["arm".to_owned()].into_iter().chain(columns));
     for one in shared {
         let curve = stats::lorenz(&one.shares);
-        let cell =
-            |part| Cell::number_or(at(&curve, part), number::percent, "–", "no call was answered");
+        let cell = |part| {
+            Cell::number_or(
+                stats::lorenz_at(&curve, part),
+                number::percent,
+                "–",
+                "no call was answered",
+            )
+        };
         let cells = MARKED.into_iter().map(cell);
         table.row(std::iter::once(Cell::text(&one.arm)).chain(cells).collect::<Vec<_>>());
     }
     table.html()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_are_averaged_rank_by_rank() {
-        let runs: [&[u64]; 2] = [&[30, 10], &[0, 8]];
-        assert_eq!(mean_shares(runs.into_iter()), [0.125, 0.875]);
-        assert!(mean_shares(std::iter::empty()).is_empty());
-        assert_eq!(mean_shares([[0u64, 0].as_slice()].into_iter()), [0.0, 0.0]);
-    }
-
-    #[test]
-    fn a_curve_is_read_between_its_corners() {
-        let curve = stats::lorenz(&[1.0, 3.0]);
-        assert_eq!((at(&curve, 0.25), at(&curve, 0.75)), (Some(0.125), Some(0.625)));
-        assert_eq!(at(&[], 0.5), None);
-    }
 }

@@ -27,10 +27,7 @@ fn subtitle(record: &Record) -> String {
     let mut parts =
         vec!["pollux lab".to_owned(), format!("job <code>{}</code>", escape(&record.job.name))];
     for name in SUBTITLE_FACTS {
-        let fact = record.environment.iter().find(|fact| fact.name.eq_ignore_ascii_case(name));
-        if let Some(value) = fact.and_then(|fact| fact.reading.value()) {
-            parts.push(escape(value));
-        }
+        parts.extend(record.fact(name).map(|value| escape(value)));
     }
     parts.push(format!("{} blocks, {}", record.trust.blocks, number::duration(record.duration_s)));
     parts.push(escape(&number::date(&record.started)));

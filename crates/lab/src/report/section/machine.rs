@@ -138,7 +138,7 @@ pub(crate) fn job(record: &Record) -> String {
          <p><a id=\"download\" class=\"js\" href=\"#record\" download=\"result.json\">Download result.json</a> \
          <span class=\"dim\">Every raw run stands in this page as JSON, in the script element with the id \
          <code>record</code>.</span></p>",
-        escape(&words::command_line(&record.command)),
+        escape(&shell_words::join(&record.command)),
         escape(&job.name),
         escape(&rules),
         escape(&job.toml),

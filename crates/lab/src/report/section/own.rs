@@ -13,6 +13,7 @@ use crate::record::Record;
 use crate::report::chart::lorenz::{self, Shared};
 use crate::report::view::{Arms, NOISE_ARM};
 use crate::report::words;
+use crate::stats;
 
 const PERF: &str = "Task clock and CPUs utilized are medians of the timing runs; the rest is from the counting pass.";
 
@@ -85,7 +86,7 @@ fn drawn(topic: &Topic, runs: &[Timed<'_>], arms: &Arms<'_>, key: &str) -> Strin
             let of_arm = |arm: &str| {
                 let runs = here().filter(|(place, _)| place[2] == arm);
                 let counts = runs.map(|(_, run)| run.worker_calls.as_slice());
-                Shared { arm: arm.to_owned(), shares: lorenz::mean_shares(counts) }
+                Shared { arm: arm.to_owned(), shares: stats::mean_shares(counts) }
             };
             let shared: Vec<Shared> = arms.sorted(names).into_iter().map(of_arm).collect();
             Some(lorenz::lorenz(&shared, arms, &format!("{key}{more}-{place}")))
