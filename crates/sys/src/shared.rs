@@ -63,32 +63,56 @@ impl SharedWords {
     /// EINVAL when the file is not a memfd, is not sealed against a change of its size, is empty,
     /// no whole number of words or beyond [`WORDS_MAX`]; ENOMEM.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        // SAFETY: F_GET_SEALS takes no argument.
-        let seals = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })?;
-        if seals & SIZE_SEALS != SIZE_SEALS {
-            return Err(invalid("the file is not sealed against a change of its size"));
-        }
-        let len = file_len(&fd)?;
-        if len % size_of::<u64>() != 0 {
-            return Err(invalid("the file does not hold a whole number of words"));
-        }
-        let words = len / size_of::<u64>();
-        len_bytes(words)?;
+        let words = words_of(fd.as_fd())?;
         Self::mapping(fd, words)
+    }
+
+    /// The same words, mapped until the process ends, without keeping the descriptor: for a library in
+    /// a program whose descriptors are its own matter.
+    ///
+    /// # Errors
+    /// Those of [`from_fd`](Self::from_fd).
+    pub fn for_good(fd: BorrowedFd<'_>) -> io::Result<&'static [AtomicU64]> {
+        let words = words_of(fd)?;
+        let first = mapped(fd, words)?;
+        // SAFETY: the mapping starts at a page, is `words` long, is never taken away, cannot lose its
+        // file's pages (the seals forbid it), and atomic words may be written by others meanwhile.
+        Ok(unsafe { slice::from_raw_parts(first.as_ptr(), words) })
     }
 
     /// Maps a file whose seals keep it `words` long.
     fn mapping(fd: OwnedFd, words: usize) -> io::Result<Self> {
-        let (len, access) = (words * size_of::<u64>(), libc::PROT_READ | libc::PROT_WRITE);
-        let (raw, shared) = (fd.as_raw_fd(), libc::MAP_SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        let at = unsafe { libc::mmap(ptr::null_mut(), len, access, shared, raw, 0) };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let first = NonNull::new(at.cast()).ok_or_else(|| invalid("mapped at address zero"))?;
+        let first = mapped(fd.as_fd(), words)?;
         Ok(Self { fd, first, words })
     }
+}
+
+/// The length of a file that is sealed against a change of it.
+fn words_of(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    // SAFETY: F_GET_SEALS takes no argument.
+    let seals = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })?;
+    if seals & SIZE_SEALS != SIZE_SEALS {
+        return Err(invalid("the file is not sealed against a change of its size"));
+    }
+    let len = file_len(fd)?;
+    if len % size_of::<u64>() != 0 {
+        return Err(invalid("the file does not hold a whole number of words"));
+    }
+    let words = len / size_of::<u64>();
+    len_bytes(words)?;
+    Ok(words)
+}
+
+/// Maps a file whose seals keep it `words` long.
+fn mapped(fd: BorrowedFd<'_>, words: usize) -> io::Result<NonNull<AtomicU64>> {
+    let (len, access) = (words * size_of::<u64>(), libc::PROT_READ | libc::PROT_WRITE);
+    let (raw, shared) = (fd.as_raw_fd(), libc::MAP_SHARED);
+    // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, access, shared, raw, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(at.cast()).ok_or_else(|| invalid("mapped at address zero"))
 }
 
 impl Deref for SharedWords {
@@ -129,7 +153,7 @@ fn len_bytes(words: usize) -> io::Result<libc::off_t> {
     Ok((words * size_of::<u64>()) as libc::off_t)
 }
 
-fn file_len(fd: &OwnedFd) -> io::Result<usize> {
+fn file_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     // SAFETY: `stat` consists of integers, for which zero is a value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the record is written to a live local.
@@ -168,6 +192,8 @@ mod tests {
         assert_eq!(theirs.len(), 1000);
         theirs[999].store(7, Ordering::Release);
         drop(theirs);
+        let for_good = SharedWords::for_good(ours.as_fd()).expect("sealed");
+        assert_eq!((for_good.len(), for_good[999].load(Ordering::Acquire)), (1000, 7));
         assert_eq!(ours[999].load(Ordering::Acquire), 7);
     }
 
