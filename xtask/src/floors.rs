@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 23] = [
+const FLOORS: [(&str, u32); 26] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-report", 1),
@@ -15,6 +15,7 @@ const FLOORS: [(&str, u32); 23] = [
     ("pollux-command", 2),
     ("pollux-poller", 2),
     ("pollux-processes", 2),
+    ("pollux-loop-stats", 2),
     ("pollux-doctor", 3),
     ("pollux-engine", 3),
     ("pollux-http", 3),
@@ -28,6 +29,8 @@ const FLOORS: [(&str, u32); 23] = [
     ("pollux-floor", 4),
     ("pollux-xatmi-c", 5),
     ("pollux-epoll-c", 5),
+    ("pollux-run", 4),
+    ("pollux-preload", 5),
     ("pollux-pool-flags", 5),
     ("pollux-lab", 5),
     ("pollux-pool", 6),

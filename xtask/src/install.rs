@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 const PACKAGES: [(&str, &[&str]); 2] =
     [("pollux-cli", &["pollux"]), ("pollux-pool", &["pollux-pool", "tpbridge"])];
 
+/// The library of `pollux run`, which comes with its program.
+const PRELOADED: &str = "libpollux_preload.so";
+
 /// Programs that have completions.
 const COMPLETED: [&str; 2] = ["pollux", "pollux-pool"];
 
@@ -37,6 +40,9 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
         done(crate::cargo().args(build).current_dir(root))?;
         programs.iter().try_for_each(|program| put(&built, &bin, program))?;
     }
+    let library = prefix.join("lib/pollux");
+    create(&library)?;
+    put(&built.join("deps"), &library, PRELOADED)?;
     done(Command::new(bin.join("pollux")).arg("man").arg(prefix.join("share/man/man1")))?;
     for program in COMPLETED {
         for (shell, before, after) in COMPLETIONS {
@@ -52,11 +58,11 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
     Ok(prefix)
 }
 
-/// Copies a program. Beside and renamed: one that runs keeps its file.
-fn put(built: &Path, bin: &Path, program: &str) -> Result<(), String> {
-    let new = bin.join(format!(".{program}.new{}", std::process::id()));
-    std::fs::copy(built.join(program), &new).map_err(at(&new))?;
-    let path = bin.join(program);
+/// Copies a program or a library. Beside and renamed: one that is in use keeps its file.
+fn put(built: &Path, folder: &Path, name: &str) -> Result<(), String> {
+    let new = folder.join(format!(".{name}.new{}", std::process::id()));
+    std::fs::copy(built.join(name), &new).map_err(at(&new))?;
+    let path = folder.join(name);
     std::fs::rename(&new, &path).map_err(at(&path))
 }
 

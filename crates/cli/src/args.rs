@@ -14,6 +14,7 @@ use pollux_settings::{FlagsAlone, Kind, one_of};
 use crate::demands;
 use crate::load::LoadFlags;
 use crate::proxy::ProxyCommand;
+use crate::run::RunProgramFlags;
 use crate::serve::ServeFlags;
 use crate::{texts, values};
 
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     /// Pass HTTP/1.1 requests on to backends, on any event mechanism
     #[command(arg_required_else_help = true)]
     Proxy(Box<ProxyCommand>),
+    /// Run a program as it is, and say what its event loop does
+    #[command(arg_required_else_help = true)]
+    Run(Box<RunProgramFlags>),
     /// Run a pool of service processes behind POSIX message queues (XATMI)
     #[command(subcommand, arg_required_else_help = true)]
     Pool(Box<PoolCommand>),

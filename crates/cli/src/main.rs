@@ -18,6 +18,7 @@ mod mistakes;
 mod pool;
 mod progress;
 mod proxy;
+mod run;
 mod serve;
 mod texts;
 mod values;
@@ -60,6 +61,7 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
         Command::Pool(_) | Command::Fld(_) => Err(pool::missing()),
         Command::Serve(flags) => serve::run(&flags),
         Command::Proxy(flags) => proxy::run(&flags),
+        Command::Run(flags) => run::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Completions { shell } => pages::completions(shell, args::command(), "pollux"),
         Command::Man { folder } => pages::man(&folder, args::command(), texts::of),

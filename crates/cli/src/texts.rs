@@ -3,7 +3,7 @@
 use pollux_command::help::Section;
 use pollux_pool_flags as pool;
 
-use crate::{load, proxy};
+use crate::{load, proxy, run};
 
 /// The sections of the command at `path`, such as `pollux lab run`.
 pub(crate) fn of(path: &str) -> &'static [Section] {
@@ -32,6 +32,7 @@ pub(crate) fn of(path: &str) -> &'static [Section] {
         "pollux load" => load::NOTES,
         "pollux serve" => SERVE,
         "pollux proxy" => proxy::NOTES,
+        "pollux run" => run::NOTES,
         "pollux doctor" => DOCTOR,
         "pollux fld" => pool::fld::NOTES,
         "pollux completions" => &[Examples(

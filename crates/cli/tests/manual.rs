@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Commands whose help has examples.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "lab",
     "lab run",
     "lab plan",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 12] = [
     "lab compare",
     "load",
     "serve",
+    "run",
     "pool",
     "pool start",
     "pool build-server",

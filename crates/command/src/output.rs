@@ -139,7 +139,8 @@ pub fn is_colourful() -> bool {
     std::io::stdout().is_terminal() && takes_colours()
 }
 
-fn takes_colours() -> bool {
+/// Whether colours are wanted at all, as far as the environment says.
+pub fn takes_colours() -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     is_wanted && !is_dumb

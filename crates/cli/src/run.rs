@@ -1,0 +1,230 @@
+//! `pollux run`: flags to a session, signals passed on, figures shown, the program's own exit code.
+//!
+//! The program has this process's standard input, output and error; what is said of it goes to standard
+//! error behind all that it wrote, or into files.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use pollux_command::help::Section;
+use pollux_doctor::host::programs::own_folder;
+use pollux_loop_stats::Counter;
+use pollux_report::{Place, number};
+use pollux_run::reach::{OutOfReach, within_reach};
+use pollux_run::{Ended, Session, Summary, Told, library};
+use rustix::process::Signal;
+use signal_hook::consts;
+
+use crate::output::{self, Failure};
+
+/// Between two lines of --live.
+const LIVE_EVERY: Duration = Duration::from_secs(1);
+/// Exit codes of programs that run others, as of env(1), nice(1) and timeout(1).
+const NOT_STARTED: u8 = 125;
+const OUT_OF_REACH: u8 = 126;
+const MISSING: u8 = 127;
+/// The file name that means standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+#[derive(Debug, Args)]
+pub(crate) struct RunProgramFlags {
+    /// The figures as JSON into this file; - is standard output, behind what the program wrote
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    json: Option<PathBuf>,
+    /// A line about each second, while the program runs
+    #[arg(long, help_heading = "Output")]
+    live: bool,
+    /// No table
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+    /// The program with its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// What stands below the flags, and in the manual page.
+pub(crate) const NOTES: &[Section] = &[
+    Section::Examples(
+        "\
+# what does the loop of this server do? Ctrl-C ends it, then the table is shown
+pollux run -- redis-server --port 6400
+pollux run --live -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'
+pollux run --quiet --json loop.json -- memcached -p 11300
+jq '.advice[].measured' loop.json",
+    ),
+    Section::Text(
+        "What is seen",
+        "The program is not changed: a library is put before its C library (LD_PRELOAD). Its children \
+         and their threads are seen as well. Programs that are static, written in Go, built for another \
+         C library, setuid or setgid are out of reach and refused before they start.",
+    ),
+    Section::Signals(&[(
+        "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2",
+        "are passed on to the program (those of the keyboard reach it anyway), and to what it left \
+         behind once it ended",
+    )]),
+    Section::ExitCodes(&[
+        ("", "that of the program; 128 and the number of the signal that ended it"),
+        ("2", "wrong flags"),
+        ("125", "the library was not found, or the program could not be started"),
+        ("126", "the program is out of reach"),
+        ("127", "there is no such program"),
+    ]),
+];
+
+/// Runs the program to its end.
+pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
+    let coded = |code, message: String| Failure { message, code: ExitCode::from(code) };
+    let (name, arguments) = flags.command.split_first().expect("the command line asks for it");
+    let name = name.to_string_lossy();
+    let program = within_reach(&name).map_err(|error| {
+        let code = if matches!(error, OutOfReach::Missing(_)) { MISSING } else { OUT_OF_REACH };
+        coded(code, error.to_string())
+    })?;
+    let library = library::find(own_folder().as_deref()).map_err(|why| coded(NOT_STARTED, why))?;
+    let json = flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT);
+    let json = json.map(|path| Place::prepare(path).map_err(|error| (path, error))).transpose();
+    let json =
+        json.map_err(|(path, error)| coded(NOT_STARTED, format!("{}: {error}", path.display())))?;
+    let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
+    let started = Session::start(&library, &program, &name, arguments);
+    let mut session = started.map_err(|error| coded(NOT_STARTED, format!("{name}: {error}")))?;
+    let ended = to_the_end(&mut session, &news, flags.live)?;
+    show(flags, json.as_ref(), &Told::of(session.summary()))?;
+    Ok(match ended {
+        Ended::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Ended::Signal(signal) => output::ended_by(signal),
+    })
+}
+
+/// Signals as they come. A thread waits for them to the end of the process.
+fn caught() -> std::io::Result<Receiver<i32>> {
+    let mut signals = signal_hook::iterator::Signals::new([
+        consts::SIGCHLD,
+        consts::SIGINT,
+        consts::SIGTERM,
+        consts::SIGHUP,
+        consts::SIGQUIT,
+        consts::SIGUSR1,
+        consts::SIGUSR2,
+    ])?;
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
+    Ok(receiver)
+}
+
+/// Waits until all that was started is gone.
+fn to_the_end(
+    session: &mut Session,
+    news: &Receiver<i32>,
+    is_live: bool,
+) -> Result<Ended, Failure> {
+    let mut live = Live { before: None, next: Instant::now() + LIVE_EVERY };
+    let mut is_told = false;
+    loop {
+        let ended = session.reap().map_err(Failure::failed)?;
+        match ended {
+            Some(ended) if session.is_over() => return Ok(ended),
+            Some(_) if !is_told => {
+                is_told = true;
+                output::remark(
+                    "pollux run: the command ended and left processes behind; Ctrl-C ends them",
+                );
+            }
+            _ => {}
+        }
+        let signal = if is_live {
+            let left = live.next.saturating_duration_since(Instant::now());
+            match news.recv_timeout(left) {
+                Err(RecvTimeoutError::Timeout) => {
+                    live.line(session.summary());
+                    continue;
+                }
+                signal => signal.ok(),
+            }
+        } else {
+            news.recv().ok()
+        };
+        pass_on(session, signal.expect("the thread of signals goes on"), ended.is_some());
+    }
+}
+
+/// Passes a signal on, unless the terminal has sent it to the program as well.
+fn pass_on(session: &Session, signal: i32, has_ended: bool) {
+    let of_keyboard = matches!(signal, consts::SIGINT | consts::SIGQUIT);
+    let is_sent = of_keyboard && !has_ended && is_in_front();
+    if signal != consts::SIGCHLD
+        && !is_sent
+        && let Some(signal) = Signal::from_named_raw(signal)
+    {
+        session.signal(signal);
+    }
+}
+
+/// Whether this process group has a terminal's keyboard.
+fn is_in_front() -> bool {
+    let stdin = std::io::stdin();
+    stdin.is_terminal() && rustix::termios::tcgetpgrp(&stdin) == Ok(rustix::process::getpgrp())
+}
+
+/// What is said each second.
+struct Live {
+    before: Option<Summary>,
+    next: Instant,
+}
+
+impl Live {
+    fn line(&mut self, now: Summary) {
+        let since = |counter: Counter| {
+            now.get(counter) - self.before.as_ref().map_or(0, |before| before.get(counter))
+        };
+        let began = self.before.as_ref().map_or(Duration::ZERO, |before| before.lasted);
+        let seconds = (now.lasted - began).as_secs_f64();
+        let rate = |counter| number::si(since(counter) as f64 / seconds);
+        let (waits, wait_ns) = (since(Counter::Waits), since(Counter::WaitNs));
+        let per_wait = (waits > 0).then(|| since(Counter::Events) as f64 / waits as f64);
+        output::remark(&output::shown(&format!(
+            "{:7.1} s  {:>7} waits/s  {:>7} events/s  {:>6} per wait  {:>7} ctl/s  {:>7} accepted/s  {:>7} in waits",
+            now.lasted.as_secs_f64(),
+            rate(Counter::Waits),
+            rate(Counter::Events),
+            number::or_na(per_wait, number::significant),
+            number::si(
+                (since(Counter::Adds) + since(Counter::Mods) + since(Counter::Dels)) as f64
+                    / seconds
+            ),
+            rate(Counter::Accepted),
+            number::part(wait_ns, wait_ns + since(Counter::TurnNs)),
+        )));
+        self.before = Some(now);
+        self.next += LIVE_EVERY;
+    }
+}
+
+/// Shows the figures in the forms that were asked for.
+fn show(flags: &RunProgramFlags, json: Option<&Place>, told: &Told) -> Result<(), Failure> {
+    if let Some(place) = json {
+        let failed = |error| Failure::failed(format!("{}: {error}", place.given().display()));
+        place.put(&told.json()).map_err(failed)?;
+    } else if flags.json.is_some() {
+        output::result(&told.json())?;
+    }
+    if !flags.quiet {
+        let stderr = std::io::stderr();
+        let size = rustix::termios::tcgetwinsize(&stderr);
+        let width = size.map_or(usize::MAX, |size| usize::from(size.ws_col));
+        let colour = stderr.is_terminal() && output::takes_colours();
+        output::remark(output::shown(&told.table(width, colour)).trim_end());
+    }
+    Ok(())
+}

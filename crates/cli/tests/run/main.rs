@@ -1,0 +1,14 @@
+//! `pollux run` as a user starts it, on small programs in C whose loops are known to the last call.
+//!
+//! | file | what it holds the command to |
+//! |---|---|
+//! | `advice` | each planted fault is named with its line, and a clean program gets no advice |
+//! | `passing` | streams, exit codes and signals are those of the program |
+//! | `refusals` | what is out of reach is told before it starts |
+//!
+//! `programs` builds and runs them. Counts are judged, never times.
+
+mod advice;
+mod passing;
+mod programs;
+mod refusals;

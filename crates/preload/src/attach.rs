@@ -1,0 +1,108 @@
+//! The shared memory of the observer: found by the environment, mapped once in each program.
+//!
+//! Threads come here at their first call of epoll. A program without the variable, or whose memory is
+//! gone, runs on uncounted.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use pollux_loop_stats::{Cell as Tally, Image, Region};
+use pollux_sys::shared::SharedWords;
+
+use crate::lives;
+
+/// Set by whoever attaches, for good.
+static IS_TRIED: AtomicBool = AtomicBool::new(false);
+static REGION: OnceLock<Region<'static>> = OnceLock::new();
+/// The number of this program's image, plus one. Children that are forked keep it.
+static IMAGE: AtomicU64 = AtomicU64::new(0);
+
+/// A cell with this thread's name on it.
+pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
+    if !IS_TRIED.swap(true, Relaxed) {
+        attach();
+    }
+    let tally = REGION.get()?.claim_cell()?;
+    // SAFETY: the call takes no arguments.
+    let tid = unsafe { libc::gettid() };
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes to the address.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    tally.name(pid, tid.unsigned_abs(), name, IMAGE.load(Relaxed).checked_sub(1));
+    Some(tally)
+}
+
+fn attach() {
+    const VARIABLE: &CStr = c"POLLUX_LOOP_STATS";
+    // SAFETY: the name is a C string.
+    let path = unsafe { libc::getenv(VARIABLE.as_ptr()) };
+    if path.is_null() {
+        return;
+    }
+    // SAFETY: the path is a C string of the environment.
+    let fd = unsafe { libc::open(path, libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return;
+    }
+    // SAFETY: the kernel just gave this descriptor out, to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let Ok(words) = SharedWords::for_good(fd.as_fd()) else { return };
+    let Some(region) = Region::of(words) else { return };
+    if let Some((number, image)) = region.claim_image() {
+        describe(image);
+        IMAGE.store(number + 1, Relaxed);
+    }
+    // Nobody else attaches, so it cannot be set already.
+    let _ = REGION.set(region);
+    lives::watch_forks();
+}
+
+/// Says which files lie where.
+fn describe(mut image: Image<'_>) {
+    let data = (&raw mut image).cast::<c_void>();
+    // SAFETY: the callback is given the image, which lives until the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(add), data) };
+}
+
+/// Adds one file. Called by the dynamic linker with a record that is valid during the call.
+unsafe extern "C" fn add(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    image: *mut c_void,
+) -> c_int {
+    // SAFETY: `describe` gave this address, of an image that is alive.
+    let image = unsafe { &*image.cast::<Image<'_>>() };
+    // SAFETY: the dynamic linker's record is valid during the call.
+    let info = unsafe { &*info };
+    let (mut start, mut end) = (u64::MAX, 0);
+    for index in 0..info.dlpi_phnum {
+        // SAFETY: the record says that there are so many headers.
+        let header = unsafe { info.dlpi_phdr.add(index.into()) };
+        // SAFETY: as above.
+        let header = unsafe { &*header };
+        if header.p_type == libc::PT_LOAD {
+            start = start.min(info.dlpi_addr + header.p_vaddr);
+            end = end.max(info.dlpi_addr + header.p_vaddr + header.p_memsz);
+        }
+    }
+    let mut own = [0; 224];
+    image.add(start, end, info.dlpi_addr, path_of(info.dlpi_name, &mut own));
+    0
+}
+
+/// The path of a file; the program itself has none in the record.
+fn path_of(name: *const c_char, own: &mut [u8; 224]) -> &[u8] {
+    if !name.is_null() {
+        // SAFETY: the dynamic linker's names are C strings, which live as long as their files.
+        let name = unsafe { CStr::from_ptr(name) };
+        if !name.is_empty() {
+            return name.to_bytes();
+        }
+    }
+    const OWN: &CStr = c"/proc/self/exe";
+    // SAFETY: the link's target is written to so many bytes at most.
+    let len = unsafe { libc::readlink(OWN.as_ptr(), own.as_mut_ptr().cast(), own.len()) };
+    &own[..usize::try_from(len).unwrap_or(0)]
+}

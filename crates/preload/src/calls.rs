@@ -1,0 +1,232 @@
+//! What a program calls between two waits: timed, and held against what events said.
+//!
+//! The functions that may sleep are here so that a turn which blocks can be explained. The variants
+//! that check the length of a buffer are those of programs built with `_FORTIFY_SOURCE`.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use libc::{
+    addrinfo, clockid_t, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t,
+    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, useconds_t,
+};
+use pollux_loop_stats::{Call, Counter, Site};
+
+use crate::descriptors::{self, Met};
+use crate::names::taken;
+use crate::real::{errno, real, unknown};
+use crate::thread::{THREAD, Thread, now_ns};
+
+/// What a call did.
+struct Did {
+    fd: c_int,
+    result: ssize_t,
+    caller: u64,
+}
+
+/// Takes names whose calls are timed. Behind the arrow stands what is made of the result.
+macro_rules! timed {
+    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:expr;)+) => {
+        $(taken! { $name / $count ($($arg: $type),*; caller) -> $ret {
+            let Some(real) = real!($name: fn($($type),*) -> $ret) else { return unknown() as $ret };
+            let began_ns = THREAD.with(Thread::tally).map(|_| now_ns());
+            // SAFETY: the caller's own arguments.
+            let result = unsafe { real($($arg),*) };
+            let (fd, caller): (c_int, u64) = ($fd, caller as u64);
+            if let Some(began_ns) = began_ns {
+                THREAD.with(|thread| thread.called(Call::$call, fd, caller, began_ns, now_ns()));
+            }
+            let then: fn(&Did) = $then;
+            then(&Did { fd, result: result as ssize_t, caller });
+            result
+        } })+
+    };
+}
+
+/// The same for what is written: behind the arrow stands how many bytes were given.
+macro_rules! written {
+    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $given:expr;)+) => {
+        $(taken! { $name / $count ($($arg: $type),*; caller) -> $ret {
+            let Some(real) = real!($name: fn($($type),*) -> $ret) else { return unknown() as $ret };
+            let began_ns = THREAD.with(Thread::tally).map(|_| now_ns());
+            // SAFETY: the caller's own arguments.
+            let result = unsafe { real($($arg),*) };
+            let (fd, caller): (c_int, u64) = ($fd, caller as u64);
+            if let Some(began_ns) = began_ns {
+                THREAD.with(|thread| thread.called(Call::$call, fd, caller, began_ns, now_ns()));
+            }
+            let given: usize = if result < 0 { 0 } else { $given };
+            Did { fd, result: result as ssize_t, caller }.written(given);
+            result
+        } })+
+    };
+}
+
+timed! {
+    read / 3 (fd: c_int, to: *mut c_void, len: size_t) -> ssize_t, Read(fd) => Did::read;
+    __read_chk / 4 (fd: c_int, to: *mut c_void, len: size_t, room: size_t) -> ssize_t, Read(fd) => Did::read;
+    readv / 3 (fd: c_int, to: *const iovec, parts: c_int) -> ssize_t, Readv(fd) => Did::read;
+    recv / 4 (fd: c_int, to: *mut c_void, len: size_t, flags: c_int) -> ssize_t, Recv(fd) => Did::read;
+    __recv_chk / 5 (fd: c_int, to: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t, Recv(fd) => Did::read;
+    recvfrom / 6 (fd: c_int, to: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t, Recvfrom(fd) => Did::read;
+    recvmsg / 3 (fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, Recvmsg(fd) => Did::read;
+    recvmmsg / 5 (fd: c_int, messages: *mut mmsghdr, most: c_uint, flags: c_int, timeout: *mut timespec) -> c_int, Recvmmsg(fd) => Did::read;
+    pread / 4 (fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t, Pread(fd) => Did::nothing;
+    pread64 / 4 (fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t, Pread(fd) => Did::nothing;
+    pwrite / 4 (fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t, Pwrite(fd) => Did::nothing;
+    pwrite64 / 4 (fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t, Pwrite(fd) => Did::nothing;
+    accept / 3 (fd: c_int, peer: *mut sockaddr, peer_len: *mut socklen_t) -> c_int, Accept(fd) => Did::accepted;
+    accept4 / 4 (fd: c_int, peer: *mut sockaddr, peer_len: *mut socklen_t, flags: c_int) -> c_int, Accept4(fd) => Did::accepted;
+    connect / 3 (fd: c_int, peer: *const sockaddr, peer_len: socklen_t) -> c_int, Connect(fd) => Did::connected;
+    fsync / 1 (fd: c_int) -> c_int, Fsync(fd) => Did::nothing;
+    fdatasync / 1 (fd: c_int) -> c_int, Fdatasync(fd) => Did::nothing;
+    flock / 2 (fd: c_int, operation: c_int) -> c_int, Flock(fd) => Did::nothing;
+    nanosleep / 2 (time: *const timespec, left: *mut timespec) -> c_int, Nanosleep(-1) => Did::nothing;
+    clock_nanosleep / 4 (clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int, ClockNanosleep(-1) => Did::nothing;
+    usleep / 1 (time: useconds_t) -> c_int, Usleep(-1) => Did::nothing;
+    sleep / 1 (time: c_uint) -> c_uint, Sleep(-1) => Did::nothing;
+    poll / 3 (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, Poll(-1) => Did::nothing;
+    __poll_chk / 4 (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int, Poll(-1) => Did::nothing;
+    ppoll / 4 (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, Ppoll(-1) => Did::nothing;
+    select / 5 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *mut timeval) -> c_int, Select(-1) => Did::nothing;
+    pselect / 6 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int, Pselect(-1) => Did::nothing;
+    waitpid / 3 (pid: pid_t, status: *mut c_int, options: c_int) -> pid_t, Waitpid(-1) => Did::nothing;
+    getaddrinfo / 4 (node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo) -> c_int, Getaddrinfo(-1) => Did::nothing;
+}
+
+written! {
+    write / 3 (fd: c_int, from: *const c_void, len: size_t) -> ssize_t, Write(fd) => len;
+    writev / 3 (fd: c_int, from: *const iovec, parts: c_int) -> ssize_t, Writev(fd) => sum(from, parts.unsigned_abs() as usize);
+    send / 4 (fd: c_int, from: *const c_void, len: size_t, flags: c_int) -> ssize_t, Send(fd) => len;
+    sendto / 6 (fd: c_int, from: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, Sendto(fd) => len;
+    sendmsg / 3 (fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, Sendmsg(fd) => of_message(message);
+    sendmmsg / 4 (fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, Sendmmsg(fd) => count as usize;
+    sendfile / 4 (fd: c_int, file: c_int, at: *mut off_t, len: size_t) -> ssize_t, Sendfile(fd) => len;
+    sendfile64 / 4 (fd: c_int, file: c_int, at: *mut off_t, len: size_t) -> ssize_t, Sendfile(fd) => len;
+    splice / 6 (from: c_int, from_at: *mut off_t, fd: c_int, at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t, Splice(fd) => len;
+}
+
+taken! { close / 1 (fd: c_int; caller) -> c_int {
+    let Some(real) = real!(close: fn(c_int) -> c_int) else { return unknown() };
+    let tally = THREAD.with(Thread::tally);
+    // Before the call: behind it another thread may already have the number.
+    if THREAD.with(Thread::is_own) {
+        descriptors::closed(fd);
+    }
+    let began_ns = tally.map(|_| now_ns());
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(fd) };
+    if let Some(began_ns) = began_ns {
+        THREAD.with(|thread| thread.called(Call::Close, fd, caller as u64, began_ns, now_ns()));
+    }
+    result
+} }
+
+taken! { close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) -> c_int {
+    let Some(real) = real!(close_range: fn(c_uint, c_uint, c_int) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(first, last, flags) };
+    let closes = result == 0 && flags.unsigned_abs() & libc::CLOSE_RANGE_CLOEXEC == 0;
+    if closes && THREAD.with(Thread::is_own) {
+        descriptors::closed_range(first, last);
+    }
+    result
+} }
+
+taken! { dup2 / 2 (from: c_int, to: c_int; _caller) -> c_int {
+    let Some(real) = real!(dup2: fn(c_int, c_int) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(from, to) };
+    replaced(from, result);
+    result
+} }
+
+taken! { dup3 / 3 (from: c_int, to: c_int, flags: c_int; _caller) -> c_int {
+    let Some(real) = real!(dup3: fn(c_int, c_int, c_int) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(from, to, flags) };
+    replaced(from, result);
+    result
+} }
+
+/// A number that got another file lost its own.
+fn replaced(from: c_int, to: c_int) {
+    if to >= 0 && to != from && THREAD.with(Thread::is_own) {
+        descriptors::closed(to);
+    }
+}
+
+/// The bytes of all parts of a write that the kernel took.
+fn sum(parts: *const iovec, count: usize) -> usize {
+    let len = |index| {
+        // SAFETY: the kernel read so many parts at the address.
+        let part = unsafe { parts.add(index) };
+        // SAFETY: as above.
+        unsafe { (*part).iov_len }
+    };
+    (0..count).map(len).sum()
+}
+
+/// The bytes of a message that the kernel took.
+fn of_message(message: *const msghdr) -> usize {
+    // SAFETY: the kernel read the message at the address.
+    let message = unsafe { &*message };
+    sum(message.msg_iov, message.msg_iovlen)
+}
+
+impl Did {
+    fn would_block(&self) -> bool {
+        self.result < 0 && errno() == libc::EAGAIN
+    }
+
+    fn nothing(&self) {}
+
+    fn read(&self) {
+        self.transferred(descriptors::read(self.fd, self.would_block()));
+    }
+
+    fn written(&self, given: usize) {
+        let is_short = usize::try_from(self.result).is_ok_and(|written| written < given);
+        self.transferred(descriptors::written(self.fd, self.would_block(), is_short));
+    }
+
+    fn transferred(&self, met: Met) {
+        let Some(tally) = THREAD.with(Thread::tally) else { return };
+        tally.count(Counter::Transfers);
+        if matches!(met, Met::Nothing | Met::NothingAfterEvent) {
+            tally.count(Counter::Again);
+        }
+        if met == Met::NothingAfterEvent {
+            tally.count(Counter::AgainAfterEvent);
+            tally.site(Site::AgainAfterEvent, self.caller);
+        }
+    }
+
+    fn accepted(&self) {
+        let met = descriptors::read(self.fd, self.would_block());
+        if let Ok(fd) = c_int::try_from(self.result)
+            && fd >= 0
+        {
+            // Whatever was known of the number was another file's.
+            descriptors::closed(fd);
+            let before = errno();
+            let tally = THREAD.with(Thread::tally_or_claim);
+            tally.inspect(|tally| tally.count(Counter::Accepted));
+            crate::real::set_errno(before);
+        }
+        let Some(tally) = THREAD.with(Thread::tally) else { return };
+        match met {
+            Met::SomethingAfterEvent if self.result >= 0 => tally.count(Counter::AcceptsWoken),
+            Met::NothingAfterEvent => {
+                tally.count(Counter::AcceptsEmpty);
+                tally.site(Site::AcceptEmpty, self.caller);
+            }
+            _ => {}
+        }
+    }
+
+    fn connected(&self) {
+        if self.result < 0 && errno() == libc::EINPROGRESS {
+            descriptors::connecting(self.fd);
+        }
+    }
+}

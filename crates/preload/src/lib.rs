@@ -1,0 +1,29 @@
+//! The library that `pollux run` puts before the C library of a program (LD_PRELOAD, ld.so(8)).
+//!
+//! It takes the names of epoll and of what is called between two waits, passes each call on to the
+//! kernel, and counts. The program sees the same results and the same errno; no descriptor of it is
+//! kept, nothing is printed, and nothing on the way of a call locks or allocates.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `names.rs` | the names that are taken, with the address that a call returns to |
+//! | `real.rs` | the functions behind them |
+//! | `waits.rs` | the functions of epoll |
+//! | `calls.rs` | what is timed within a turn: transfers, accept, close, what may sleep |
+//! | `lives.rs` | fork, vfork, exec |
+//! | `thread.rs` | what a thread knows of its turn |
+//! | `attach.rs` | the shared memory: found at the first call of epoll, named |
+//! | `descriptors.rs` | what is known of each descriptor: registered how, ready, closed |
+//!
+//! A thread has figures from its first call of epoll or its first accepted connection on; others
+//! only pay for the look. Figures are approximations where threads change one descriptor at once.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+
+mod attach;
+mod calls;
+mod descriptors;
+mod lives;
+mod names;
+mod real;
+mod thread;
+mod waits;

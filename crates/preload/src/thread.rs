@@ -1,0 +1,277 @@
+//! What a thread knows of its turn: when it began, what was called in it.
+//!
+//! All of it is plain memory of the thread, without a destructor, so it is there in every moment of
+//! its life and in signal handlers.
+
+use std::cell::Cell;
+
+use pollux_loop_stats::{CALLS_MAX, Call, CallRecord, Cell as Tally, Counter, Histogram, Site};
+
+use crate::attach;
+
+/// From here on a turn is long.
+const LONG_NS: u64 = 10_000_000;
+/// CPU time and switches of the thread are read anew where they are older than this: one system call.
+const USAGE_AGE_NS: u64 = 250_000;
+/// A wait of this length slept.
+const SLEPT_NS: u64 = 50_000;
+
+const NO_CALL: CallRecord =
+    CallRecord { call: Call::Accept, times: 0, fd: -1, caller: 0, after_ns: 0, lasted_ns: 0 };
+
+thread_local! {
+    pub(crate) static THREAD: Thread = const { Thread::new() };
+}
+
+/// A thread of the program.
+pub(crate) struct Thread {
+    tally: Cell<Option<Tally<'static>>>,
+    /// The tally of a thread that called vfork: whoever runs now may be its child.
+    parked: Cell<Option<Tally<'static>>>,
+    pid: Cell<u32>,
+    /// 0 outside a turn.
+    began_ns: Cell<u64>,
+    /// Turns so far.
+    turns: Cell<u64>,
+    /// Of the wait before the turn.
+    events: Cell<u64>,
+    wait_caller: Cell<u64>,
+    calls: [Cell<CallRecord>; CALLS_MAX],
+    calls_len: Cell<usize>,
+    calls_left_out: Cell<u64>,
+    /// The shortest turn that is kept.
+    keep_above_ns: Cell<u64>,
+    usage: Cell<Usage>,
+    /// Waits since the usage was read, each of which may have slept.
+    waits_since: Cell<u64>,
+    /// Data of the event of the wait before, plus one.
+    pub(crate) last_single: Cell<u64>,
+}
+
+/// What the kernel says of a thread, getrusage(2).
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    at_ns: u64,
+    cpu_ns: u64,
+    /// Times that it went to sleep.
+    sleeps: u64,
+}
+
+impl Thread {
+    const fn new() -> Self {
+        Self {
+            tally: Cell::new(None),
+            parked: Cell::new(None),
+            pid: Cell::new(0),
+            began_ns: Cell::new(0),
+            turns: Cell::new(0),
+            events: Cell::new(0),
+            wait_caller: Cell::new(0),
+            calls: [const { Cell::new(NO_CALL) }; CALLS_MAX],
+            calls_len: Cell::new(0),
+            calls_left_out: Cell::new(0),
+            keep_above_ns: Cell::new(0),
+            usage: Cell::new(Usage { at_ns: 0, cpu_ns: 0, sleeps: 0 }),
+            waits_since: Cell::new(0),
+            last_single: Cell::new(0),
+        }
+    }
+
+    /// Its figures, if it has any.
+    #[inline]
+    pub(crate) fn tally(&self) -> Option<Tally<'static>> {
+        self.tally.get().or_else(|| self.unpark())
+    }
+
+    /// Its figures, from now on.
+    #[inline]
+    pub(crate) fn tally_or_claim(&self) -> Option<Tally<'static>> {
+        self.tally().or_else(|| self.claim())
+    }
+
+    #[cold]
+    fn claim(&self) -> Option<Tally<'static>> {
+        // What could not be had once is not asked for again.
+        if self.pid.get() == u32::MAX || self.parked.get().is_some() {
+            return None;
+        }
+        let pid = own_pid();
+        let tally = attach::claim(pid);
+        self.pid.set(if tally.is_some() { pid } else { u32::MAX });
+        self.tally.set(tally);
+        tally
+    }
+
+    /// Whether what happens is that of this process, and not of a child that shares its memory.
+    pub(crate) fn is_own(&self) -> bool {
+        self.parked.get().is_none() || self.unpark().is_some()
+    }
+
+    #[inline]
+    fn unpark(&self) -> Option<Tally<'static>> {
+        let tally = self.parked.get()?;
+        let is_back = own_pid() == self.pid.get();
+        is_back.then(|| {
+            self.parked.set(None);
+            self.tally.set(Some(tally));
+            tally
+        })
+    }
+
+    /// Takes no figures until it is sure that the process is the same.
+    pub(crate) fn park(&self) {
+        if let Some(tally) = self.tally.take() {
+            self.parked.set(Some(tally));
+        }
+    }
+
+    /// Leaves the figures to the parent.
+    pub(crate) fn forget(&self) {
+        self.tally.set(None);
+        self.parked.set(None);
+        self.pid.set(0);
+        self.began_ns.set(0);
+        self.keep_above_ns.set(0);
+    }
+
+    /// Names the turn, unlike those of other threads.
+    pub(crate) fn turn(&self) -> u64 {
+        // Threads are further apart in memory than the turns that anybody compares.
+        (std::ptr::from_ref(self) as u64) << 24 ^ self.turns.get()
+    }
+
+    /// Begins a turn behind a wait.
+    pub(crate) fn begin(&self, now_ns: u64, waited_ns: u64, events: u64, caller: u64) {
+        let usage = self.usage.get();
+        let is_old = now_ns.saturating_sub(usage.at_ns) > USAGE_AGE_NS || waited_ns > SLEPT_NS;
+        if is_old {
+            self.usage.set(Usage::read(now_ns));
+            self.waits_since.set(0);
+        }
+        self.turns.set(self.turns.get() + 1);
+        self.events.set(events);
+        self.wait_caller.set(caller);
+        self.calls_len.set(0);
+        self.calls_left_out.set(0);
+        self.began_ns.set(now_ns);
+    }
+
+    /// Ends the turn before a wait, if there is one.
+    pub(crate) fn end(&self, tally: &Tally<'static>, now_ns: u64) {
+        let began_ns = self.began_ns.replace(0);
+        self.waits_since.set(self.waits_since.get() + 1);
+        if began_ns == 0 {
+            return;
+        }
+        let lasted_ns = now_ns.saturating_sub(began_ns);
+        tally.count(Counter::Turns);
+        tally.add(Counter::TurnNs, lasted_ns);
+        tally.time(Histogram::TurnLength, lasted_ns);
+        if lasted_ns > self.keep_above_ns.get() || lasted_ns >= LONG_NS {
+            self.look_at(tally, began_ns, lasted_ns);
+        }
+    }
+
+    /// Keeps a turn, and judges it where it was long.
+    #[cold]
+    fn look_at(&self, tally: &Tally<'static>, began_ns: u64, lasted_ns: u64) {
+        let mut calls = [NO_CALL; CALLS_MAX];
+        calls.iter_mut().zip(&self.calls).for_each(|(to, from)| *to = from.get());
+        let calls = &calls[..self.calls_len.get().min(CALLS_MAX)];
+        let mut cpu_ns = 0;
+        if lasted_ns >= LONG_NS {
+            let (before, now) = (self.usage.get(), Usage::read(began_ns + lasted_ns));
+            cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns).min(lasted_ns);
+            // Each wait since then may have been a sleep; one more was in a call of this turn.
+            let slept = now.sleeps.saturating_sub(before.sleeps) >= self.waits_since.get();
+            self.judge(tally, lasted_ns, cpu_ns, slept, calls);
+            self.usage.set(now);
+            self.waits_since.set(0);
+        }
+        let figures = [began_ns, lasted_ns, cpu_ns, self.events.get(), self.calls_left_out.get()];
+        self.keep_above_ns.set(tally.turn(figures, calls));
+    }
+
+    fn judge(
+        &self,
+        tally: &Tally<'static>,
+        lasted_ns: u64,
+        cpu_ns: u64,
+        slept: bool,
+        calls: &[CallRecord],
+    ) {
+        tally.count(Counter::TurnsLong);
+        let in_calls_ns: u64 = calls.iter().map(|call| call.lasted_ns).sum();
+        let longest = calls.iter().max_by_key(|call| call.lasted_ns);
+        if let Some(longest) = longest.filter(|_| slept && in_calls_ns >= lasted_ns / 2) {
+            tally.count(Counter::TurnsBlocked);
+            tally.add(Counter::BlockedNs, lasted_ns);
+            tally.site(Site::Blocked, longest.caller);
+        } else if cpu_ns >= lasted_ns / 2 {
+            tally.count(Counter::TurnsComputed);
+            tally.add(Counter::ComputedNs, lasted_ns);
+            tally.site(Site::Computed, self.wait_caller.get());
+        }
+    }
+
+    /// Notes a call of the turn.
+    #[inline]
+    pub(crate) fn called(&self, call: Call, fd: i32, caller: u64, began_ns: u64, ended_ns: u64) {
+        let turn_ns = self.began_ns.get();
+        if turn_ns == 0 {
+            return;
+        }
+        let lasted_ns = ended_ns.saturating_sub(began_ns);
+        let len = self.calls_len.get().min(CALLS_MAX);
+        if let Some(last) = self.calls[..len].last() {
+            let before = last.get();
+            if before.call == call && before.caller == caller {
+                let (times, lasted_ns) = (before.times + 1, before.lasted_ns + lasted_ns);
+                last.set(CallRecord { times, lasted_ns, ..before });
+                return;
+            }
+        }
+        let after_ns = began_ns.saturating_sub(turn_ns);
+        let record = CallRecord { call, times: 1, fd, caller, after_ns, lasted_ns };
+        if let Some(free) = self.calls.get(len) {
+            free.set(record);
+            self.calls_len.set(len + 1);
+        } else {
+            self.calls_left_out.set(self.calls_left_out.get() + 1);
+            let shortest = self.calls.iter().min_by_key(|call| call.get().lasted_ns);
+            if let Some(shortest) = shortest.filter(|call| call.get().lasted_ns < lasted_ns) {
+                shortest.set(record);
+            }
+        }
+    }
+}
+
+impl Usage {
+    fn read(at_ns: u64) -> Self {
+        // SAFETY: the record consists of integers, for which zero is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the record is written to a live local.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+        let ns =
+            |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+        Self {
+            at_ns,
+            cpu_ns: ns(usage.ru_utime) + ns(usage.ru_stime),
+            sleeps: usage.ru_nvcsw.unsigned_abs(),
+        }
+    }
+}
+
+fn own_pid() -> u32 {
+    // SAFETY: the call takes no arguments.
+    unsafe { libc::getpid() }.unsigned_abs()
+}
+
+/// The monotonic clock, which the kernel lets a program read without a system call.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written to a live local.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

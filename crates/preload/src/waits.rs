@@ -1,0 +1,196 @@
+//! The functions of epoll: epoll_create(2), epoll_ctl(2), epoll_wait(2) and their kin.
+
+use std::ffi::c_int;
+
+use libc::{epoll_event, sigset_t, timespec};
+use pollux_loop_stats::{Cell as Tally, Counter, Histogram, Site};
+
+use crate::descriptors::{self, Owner, Update};
+use crate::names::taken;
+use crate::real::{errno, real, set_errno, unknown};
+use crate::thread::{THREAD, Thread, now_ns};
+
+/// A wait that ends sooner found its events ready.
+const AT_ONCE_NS: u64 = 20_000;
+
+taken! { epoll_create / 1 (size: c_int; _caller) -> c_int {
+    let Some(real) = real!(epoll_create: fn(c_int) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own argument.
+    created(unsafe { real(size) })
+} }
+
+taken! { epoll_create1 / 1 (flags: c_int; _caller) -> c_int {
+    let Some(real) = real!(epoll_create1: fn(c_int) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own argument.
+    created(unsafe { real(flags) })
+} }
+
+taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event; caller) -> c_int {
+    let Some(real) = real!(epoll_ctl: fn(c_int, c_int, c_int, *mut epoll_event) -> c_int) else {
+        return unknown();
+    };
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { real(epfd, op, fd, event) };
+    let before = errno();
+    THREAD.with(|thread| {
+        let Some(tally) = thread.tally_or_claim() else { return };
+        if result < 0 {
+            tally.count(Counter::ControlsFailed);
+            return;
+        }
+        // SAFETY: the kernel took the event, so it can be read; a deletion needs none.
+        let event = (op != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
+        controlled(thread, &tally, (epfd, op, fd), event, caller as u64);
+    });
+    set_errno(before);
+    result
+} }
+
+taken! { epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int; caller) -> c_int {
+    let Some(real) = real!(epoll_wait: fn(c_int, *mut epoll_event, c_int, c_int) -> c_int) else {
+        return unknown();
+    };
+    // SAFETY: the caller's own arguments.
+    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || unsafe {
+        real(epfd, events, most, timeout)
+    })
+} }
+
+taken! { epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t; caller) -> c_int {
+    let real = real!(epoll_pwait: fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int);
+    let Some(real) = real else { return unknown() };
+    // SAFETY: the caller's own arguments.
+    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || unsafe {
+        real(epfd, events, most, timeout, mask)
+    })
+} }
+
+taken! { epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t; caller) -> c_int {
+    let real = real!(epoll_pwait2: fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int);
+    let Some(real) = real else { return unknown() };
+    // SAFETY: the caller's own argument, which the kernel reads as well; null is no limit.
+    let limit = unsafe { timeout.as_ref() };
+    let is_poll = limit.is_some_and(|limit| limit.tv_sec == 0 && limit.tv_nsec == 0);
+    // SAFETY: the caller's own arguments.
+    waited(&Asked { epfd, events, most, is_poll, caller }, || unsafe {
+        real(epfd, events, most, timeout, mask)
+    })
+} }
+
+/// A wait as it was asked for.
+struct Asked {
+    epfd: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    is_poll: bool,
+    caller: usize,
+}
+
+fn created(fd: c_int) -> c_int {
+    let before = errno();
+    if fd >= 0 {
+        descriptors::closed(fd);
+        let tally = THREAD.with(Thread::tally_or_claim);
+        tally.inspect(|tally| tally.count(Counter::Creates));
+    }
+    set_errno(before);
+    fd
+}
+
+fn controlled(
+    thread: &Thread,
+    tally: &Tally<'static>,
+    (epfd, op, fd): (c_int, c_int, c_int),
+    event: Option<epoll_event>,
+    caller: u64,
+) {
+    let turn = thread.turn();
+    let (mask, data) = event.map_or((0, 0), |event| (event.events, event.u64));
+    let (counter, update) = match op {
+        libc::EPOLL_CTL_ADD => (Counter::Adds, descriptors::added(epfd, fd, mask, data, turn)),
+        libc::EPOLL_CTL_MOD => (Counter::Mods, descriptors::modified(epfd, fd, mask, data, turn)),
+        _ => (Counter::Dels, descriptors::deleted(epfd, fd, turn)),
+    };
+    tally.count(counter);
+    for (bit, counter) in [
+        (libc::EPOLLET, Counter::Edges),
+        (libc::EPOLLONESHOT, Counter::Oneshots),
+        (libc::EPOLLEXCLUSIVE, Counter::Exclusives),
+    ] {
+        if mask & bit as u32 != 0 {
+            tally.count(counter);
+        }
+    }
+    let Update { is_same, is_cancelled, is_back, is_unneeded, is_anew } = update;
+    for (is_so, counter, site) in [
+        (is_same, Counter::ModsSame, Some(Site::Cancelled)),
+        (is_cancelled, Counter::Cancelled, Some(Site::Cancelled)),
+        (is_back, Counter::ModsBack, None),
+        (is_unneeded, Counter::WritableUnneeded, Some(Site::WritableUnneeded)),
+        (is_anew, Counter::Readds, Some(Site::Readd)),
+    ] {
+        if is_so {
+            tally.count(counter);
+            site.inspect(|site| tally.site(*site, caller));
+        }
+    }
+}
+
+/// Does a wait and counts it.
+fn waited(asked: &Asked, wait: impl FnOnce() -> c_int) -> c_int {
+    let Some(tally) = THREAD.with(Thread::tally_or_claim) else { return wait() };
+    let began_ns = now_ns();
+    THREAD.with(|thread| thread.end(&tally, began_ns));
+    let result = wait();
+    let before = errno();
+    let ended_ns = now_ns();
+    let waited_ns = ended_ns.saturating_sub(began_ns);
+    count(&tally, asked, result, waited_ns);
+    let events = u64::try_from(result).unwrap_or(0);
+    THREAD.with(|thread| thread.begin(ended_ns, waited_ns, events, asked.caller as u64));
+    set_errno(before);
+    result
+}
+
+fn count(tally: &Tally<'static>, asked: &Asked, result: c_int, waited_ns: u64) {
+    let caller = asked.caller as u64;
+    tally.count(Counter::Waits);
+    tally.add(Counter::WaitNs, waited_ns);
+    tally.time(Histogram::WaitLength, waited_ns);
+    tally.site(Site::Wait, caller);
+    let Ok(events) = usize::try_from(result) else {
+        let is_signal = errno() == libc::EINTR;
+        tally.count(if is_signal { Counter::Interrupted } else { Counter::WaitsFailed });
+        return;
+    };
+    tally.events(events as u64);
+    if events == 0 {
+        tally.count(if asked.is_poll { Counter::EmptyPolls } else { Counter::TimedOut });
+        return;
+    }
+    tally.add(Counter::Events, events as u64);
+    let (mut stale, mut unknown, mut last) = (0, 0, 0);
+    for index in 0..events {
+        // SAFETY: the kernel wrote so many events to the address.
+        let at = unsafe { asked.events.add(index) };
+        // SAFETY: as above.
+        let event = unsafe { at.read_unaligned() };
+        last = event.u64;
+        match descriptors::delivered(asked.epfd, event.events, event.u64) {
+            Owner::Known => {}
+            Owner::Stale => stale += 1,
+            Owner::Unknown => unknown += 1,
+        }
+    }
+    tally.add(Counter::Stale, stale);
+    tally.add(Counter::Unknown, unknown);
+    if result == asked.most {
+        tally.count(Counter::Full);
+    }
+    let before = THREAD.with(|thread| thread.last_single.replace(last.wrapping_add(1)));
+    let is_another = before != 0 && before != last.wrapping_add(1);
+    if asked.most == 1 && is_another && waited_ns < AT_ONCE_NS {
+        tally.count(Counter::OneByOne);
+        tally.site(Site::OneByOne, caller);
+    }
+}

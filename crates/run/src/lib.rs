@@ -1,0 +1,64 @@
+//! Runs an unmodified program with the library of `crates/preload` before its C library, and says what
+//! its event loop does.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `reach.rs`, `elf.rs` | which programs are out of reach, found before anything is started |
+//! | `library.rs` | where the library is |
+//! | `session.rs` | a program that runs, with the memory that its processes write to |
+//! | `summary.rs` | the figures: each process, and all together |
+//! | `symbols.rs` | names of call sites |
+//! | `advice.rs` | patterns that are known to cost, each with the figure that it rests on |
+//! | `show.rs`, `json.rs` | the figures for people and for programs |
+//!
+//! The command line and what is printed belong to `pollux`; nothing here writes to a terminal.
+#![forbid(unsafe_code)]
+
+mod advice;
+mod elf;
+mod json;
+pub mod library;
+pub mod reach;
+mod session;
+mod show;
+mod summary;
+mod symbols;
+
+pub use advice::Advice;
+pub use session::{Ended, Session};
+pub use summary::{Process, Summary};
+
+use symbols::Symbols;
+
+/// What is said of a run: its figures, with what they advise and where.
+pub struct Told {
+    /// The figures.
+    pub summary: Summary,
+    /// What to change, the costliest first; empty where no pattern is known.
+    pub advice: Vec<Advice>,
+    /// The longest turns.
+    turns: Vec<show::LongTurn>,
+}
+
+impl Told {
+    /// Reads names of call sites from the files of the programs, which takes a moment for large ones.
+    #[must_use]
+    pub fn of(summary: Summary) -> Self {
+        let mut symbols = Symbols::default();
+        let advice = advice::of(&summary, &mut symbols);
+        let turns = show::long_turns(&summary, &mut symbols);
+        Self { summary, advice, turns }
+    }
+
+    /// For a terminal of so many columns (at least 40), with colours or without.
+    #[must_use]
+    pub fn table(&self, width_chars: usize, colour: bool) -> String {
+        show::table(self, width_chars, colour)
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn json(&self) -> String {
+        json::json(self)
+    }
+}

@@ -1,0 +1,26 @@
+//! Where the library is that goes before the program's C library.
+
+use std::path::{Path, PathBuf};
+
+/// Its file.
+pub const NAME: &str = "libpollux_preload.so";
+
+/// Looks beside the program, where cargo builds it, and where `cargo xtask install` puts it.
+///
+/// # Errors
+/// The places where it was looked for.
+pub fn find(own_folder: Option<&Path>) -> Result<PathBuf, String> {
+    let places: Vec<PathBuf> = own_folder.map(places).into_iter().flatten().collect();
+    places.iter().find(|place| place.is_file()).cloned().ok_or_else(|| {
+        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        format!(
+            "{NAME} was not found: expected {}; in the sources of pollux, `cargo build --release` makes \
+             it, and `cargo xtask install --prefix DIR` installs it",
+            places.join(", or ")
+        )
+    })
+}
+
+fn places(own: &Path) -> [PathBuf; 3] {
+    [own.join(NAME), own.join("deps").join(NAME), own.join("../lib/pollux").join(NAME)]
+}

@@ -1,0 +1,144 @@
+//! Which programs are out of reach of a preloaded library. Each is recognised from its file, before
+//! anything is started.
+//!
+//! What can only be seen later (a program that starts another one of these, or makes its system calls
+//! itself) shows in the result: such a process has no figures.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::elf::Elf;
+
+/// The machine that this program is for (EM_X86_64, EM_AARCH64).
+const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+/// Scripts that are run by scripts, at most.
+const SCRIPTS_MAX: usize = 4;
+const SET_USER: u32 = 0o4000;
+const SET_GROUP: u32 = 0o2000;
+
+/// Why a program cannot be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutOfReach {
+    /// There is no such program.
+    Missing(String),
+    /// It cannot be read.
+    Unreadable(PathBuf, String),
+    /// It is no program that this machine runs by itself.
+    NoProgram(PathBuf),
+    /// It has no dynamic linker.
+    Static(PathBuf),
+    /// It is a Go program, which makes its system calls itself.
+    Go(PathBuf),
+    /// It runs with another user's rights, where the dynamic linker takes no library from outside.
+    SetUser(PathBuf),
+    /// It is for another kind of machine.
+    OtherMachine(PathBuf),
+    /// It uses another C library.
+    OtherLibrary(PathBuf, String),
+}
+
+impl fmt::Display for OutOfReach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(name) => write!(f, "{name}: there is no such program"),
+            Self::Unreadable(path, why) => write!(f, "{}: cannot be read: {why}", path.display()),
+            Self::NoProgram(path) => {
+                write!(f, "{}: neither a 64-bit ELF program nor a script", path.display())
+            }
+            Self::Static(path) => write!(
+                f,
+                "{}: a static program, which no library can be put before; link it dynamically",
+                path.display()
+            ),
+            Self::Go(path) => write!(
+                f,
+                "{}: a Go program, which makes its system calls without the C library; none of them \
+                 could be seen",
+                path.display()
+            ),
+            Self::SetUser(path) => write!(
+                f,
+                "{}: a setuid or setgid program, for which the dynamic linker takes no library from \
+                 outside; run it as the user that it changes to",
+                path.display()
+            ),
+            Self::OtherMachine(path) => {
+                write!(f, "{}: a program for another kind of machine", path.display())
+            }
+            Self::OtherLibrary(path, linker) => write!(
+                f,
+                "{}: its dynamic linker is {linker}; the library is for programs of the GNU C library",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OutOfReach {}
+
+/// Finds a program as execvp(3) does and looks at its file, or at that of its script's interpreter.
+///
+/// # Errors
+/// Why it is out of reach.
+pub fn within_reach(name: &str) -> Result<PathBuf, OutOfReach> {
+    let path = find(name).ok_or_else(|| OutOfReach::Missing(name.to_owned()))?;
+    look_at(&path, SCRIPTS_MAX)?;
+    Ok(path)
+}
+
+fn look_at(path: &Path, scripts_left: usize) -> Result<(), OutOfReach> {
+    let unreadable =
+        |error: std::io::Error| OutOfReach::Unreadable(path.to_owned(), error.to_string());
+    let of = |kind: fn(PathBuf) -> OutOfReach| Err(kind(path.to_owned()));
+    let mode = std::fs::metadata(path).map_err(unreadable)?.mode();
+    let Some(elf) = Elf::read(path).map_err(unreadable)? else {
+        let interpreter = interpreter_of(path).filter(|_| scripts_left > 0);
+        return match interpreter {
+            Some(interpreter) => look_at(&interpreter, scripts_left - 1),
+            None => of(OutOfReach::NoProgram),
+        };
+    };
+    if elf.machine() != MACHINE {
+        return of(OutOfReach::OtherMachine);
+    }
+    if mode & (SET_USER | SET_GROUP) != 0 {
+        return of(OutOfReach::SetUser);
+    }
+    if elf.has_section(".note.go.buildid") || elf.has_section(".go.buildinfo") {
+        return of(OutOfReach::Go);
+    }
+    match elf.interpreter() {
+        None => of(OutOfReach::Static),
+        Some(linker) if !linker.contains("ld-linux") => {
+            Err(OutOfReach::OtherLibrary(path.to_owned(), linker))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The program that the kernel runs for a script; that of `env` is looked for as env(1) does.
+fn interpreter_of(script: &Path) -> Option<PathBuf> {
+    const LINE_BYTES_MAX: usize = 256;
+    let text = std::fs::read(script).ok()?;
+    let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_MAX)]).into_owned();
+    let mut words = line.split_ascii_whitespace();
+    let first = PathBuf::from(words.next()?);
+    if first.file_name()? != "env" {
+        return Some(first);
+    }
+    find(words.find(|word| !word.starts_with('-') && !word.contains('='))?)
+}
+
+/// The file of a program: a path, or a name that is looked for in PATH.
+fn find(name: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(is_program);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
+}

@@ -1,0 +1,133 @@
+//! A program that runs, with the memory that its processes write to.
+//!
+//! The observer adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so a server that goes
+//! into the background is watched to its end as well.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use pollux_loop_stats::{Region, VARIABLE, WORDS};
+use pollux_sys::shared::SharedWords;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
+
+use crate::Summary;
+
+/// The variable of the dynamic linker.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+/// A program that was started.
+pub struct Session {
+    words: SharedWords,
+    child: Child,
+    ended: Option<Ended>,
+    is_empty: bool,
+    began: Instant,
+}
+
+impl Session {
+    /// Starts `program` under the name that was given, with `library` before its C library. It keeps this
+    /// process's standard streams, folder and environment.
+    ///
+    /// # Errors
+    /// No memory, or the program could not be started.
+    pub fn start(
+        library: &Path,
+        program: &Path,
+        name: &str,
+        arguments: &[OsString],
+    ) -> io::Result<Self> {
+        let words = SharedWords::create(WORDS)?;
+        Region::begin(&words).expect("as many words as it has");
+        // Those who start later have no descriptor of ours, but they have this name.
+        let path = format!("/proc/{}/fd/{}", std::process::id(), words.as_fd().as_raw_fd());
+        let mut preload = library.as_os_str().to_owned();
+        if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        set_child_subreaper(Some(rustix::process::getpid()))?;
+        let mut command = Command::new(program);
+        command.arg0(name).args(arguments).env(VARIABLE, path).env(PRELOAD, preload);
+        let began = Instant::now();
+        let child = command.spawn()?;
+        Ok(Self { words, child, ended: None, is_empty: false, began })
+    }
+
+    /// The program's first process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Takes note of who ended by now. How the first process ended, once it did.
+    ///
+    /// # Errors
+    /// What waitpid(2) said.
+    pub fn reap(&mut self) -> io::Result<Option<Ended>> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if pid.as_raw_nonzero().get().unsigned_abs() == self.child.id() {
+                        let signal = status.terminating_signal().map(Ended::Signal);
+                        let code = status.exit_status().map(Ended::Code);
+                        self.ended = signal.or(code);
+                    }
+                }
+                Ok(None) => return Ok(self.ended),
+                Err(Errno::CHILD) => {
+                    self.is_empty = true;
+                    return Ok(self.ended);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether all processes that the program started are gone.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Sends a signal to the first process, or to those that it left behind.
+    pub fn signal(&self, signal: Signal) {
+        let left = || self.summary().processes.into_iter().map(|process| process.figures.pid);
+        let pids: Vec<u32> = match self.ended {
+            None => vec![self.child.id()],
+            Some(_) => left().collect(),
+        };
+        for pid in pids.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            // Whoever is gone needs none.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// The time since the start.
+    #[must_use]
+    pub fn lasted(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The figures so far.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let region = Region::of(&self.words).expect("made at the start");
+        Summary::of(region, self.lasted())
+    }
+}

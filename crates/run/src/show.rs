@@ -1,0 +1,336 @@
+//! The figures for people: a table for each process, histograms, the longest turns, advice.
+
+use pollux_loop_stats::{Counter, Figures, Histogram, Turn, events_of, time_of};
+use pollux_report::number::{self, or_na};
+use pollux_report::terminal::Page;
+use pollux_report::{Cell, Table, Tone};
+use serde::Serialize;
+
+use crate::symbols::Symbols;
+use crate::{Summary, Told};
+
+/// Columns of the label of a histogram's row, and of its bar.
+const LABEL: usize = 26;
+const BAR_MAX: usize = 40;
+
+/// A turn with names.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LongTurn {
+    pub(crate) pid: u32,
+    pub(crate) program: String,
+    pub(crate) lasted_ns: u64,
+    /// Read in turns of 10 ms and more.
+    pub(crate) cpu_ns: Option<u64>,
+    pub(crate) events: u64,
+    pub(crate) calls: Vec<LongCall>,
+    pub(crate) calls_left_out: u64,
+}
+
+/// A call of a turn, or several in a row from one place.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LongCall {
+    pub(crate) call: &'static str,
+    pub(crate) times: u32,
+    pub(crate) fd: Option<i32>,
+    pub(crate) after_ns: u64,
+    pub(crate) lasted_ns: u64,
+    pub(crate) place: String,
+}
+
+/// The longest turns, named.
+pub(crate) fn long_turns(summary: &Summary, symbols: &mut Symbols) -> Vec<LongTurn> {
+    let mut named = |(process, turn): (&crate::Process, &Turn)| {
+        let calls = turn.calls.iter().map(|call| LongCall {
+            call: call.call.name(),
+            times: call.times,
+            fd: Some(call.fd).filter(|fd| *fd >= 0),
+            after_ns: call.after_ns,
+            lasted_ns: call.lasted_ns,
+            place: symbols.name(&process.modules, call.caller),
+        });
+        LongTurn {
+            pid: process.figures.pid,
+            program: process.name().to_owned(),
+            lasted_ns: turn.lasted_ns,
+            cpu_ns: Some(turn.cpu_ns).filter(|ns| *ns > 0),
+            events: turn.events,
+            calls: calls.collect(),
+            calls_left_out: turn.calls_left_out,
+        }
+    };
+    summary.turns().into_iter().map(&mut named).collect()
+}
+
+pub(crate) fn table(told: &Told, width_chars: usize, colour: bool) -> String {
+    let mut page = Page::new(width_chars, colour);
+    let summary = &told.summary;
+    let lasted = number::duration(summary.lasted.as_secs_f64());
+    let Some(total) = &summary.total else {
+        let text = format!("In {lasted} no process called epoll: there is nothing to tell.");
+        page.paragraph(&text, Tone::Open, 0);
+        return page.finish();
+    };
+    for advice in &told.advice {
+        page.labelled(("!!", Tone::Bad), (&sentence(&advice.measured), Tone::Bad), 3);
+        if let Some(place) = &advice.place {
+            page.labelled(("", Tone::Plain), (&format!("In {place}."), Tone::Plain), 3);
+        }
+        page.labelled(("", Tone::Plain), (&sentence(advice.remedy), Tone::Plain), 3);
+    }
+    if !told.advice.is_empty() {
+        page.gap();
+    }
+    page.words(&answer(summary, total, &lasted), Tone::Bold);
+    page.gap();
+    page.table(&processes(summary));
+    page.gap();
+    for (name, text) in facts(total) {
+        page.labelled((name, Tone::Dim), (&text, Tone::Plain), 16);
+    }
+    for (heading, histogram) in HISTOGRAMS {
+        bars(&mut page, heading, total, histogram);
+    }
+    turns(&mut page, &told.turns);
+    page.finish()
+}
+
+/// The histograms with their headings.
+pub(crate) const HISTOGRAMS: [(&str, Histogram); 3] = [
+    ("events per wait", Histogram::EventsPerWait),
+    ("length of turns (from a wait's return to the next wait)", Histogram::TurnLength),
+    ("length of waits", Histogram::WaitLength),
+];
+
+/// The run in one line.
+pub(crate) fn answer(summary: &Summary, total: &Figures, lasted: &str) -> String {
+    let processes = match summary.processes.len() {
+        1 => "one process".to_owned(),
+        many => format!("{many} processes"),
+    };
+    format!(
+        "{} waits and {} events in {lasted}, by {processes}; {} events per wait",
+        number::count(total.get(Counter::Waits)),
+        number::count(total.get(Counter::Events)),
+        or_na(ratio(total.get(Counter::Events), total.get(Counter::Waits)), number::significant),
+    )
+}
+
+/// A line for each process and, of several, one for all.
+pub(crate) fn processes(summary: &Summary) -> Table {
+    let mut table = Table::new([
+        "process",
+        "#waits",
+        "#events",
+        "#per wait",
+        "#empty",
+        "#accepted",
+        "#ADD",
+        "#MOD",
+        "#DEL",
+        "#in waits",
+        "#longest turn",
+    ]);
+    for process in &summary.processes {
+        let threads = match process.threads {
+            1 => String::new(),
+            threads => format!(" ({threads} threads)"),
+        };
+        let name = format!("{} {}{threads}", process.figures.pid, process.name());
+        table.row(row(&name, &process.figures));
+    }
+    if let Some(total) = summary.total.as_ref().filter(|_| summary.processes.len() > 1) {
+        table.row(row("all", total));
+    }
+    table
+}
+
+fn row(name: &str, of: &Figures) -> Vec<Cell> {
+    let count = |counter: Counter| Cell::count(of.get(counter));
+    let per_wait = ratio(of.get(Counter::Events), of.get(Counter::Waits));
+    let (wait_ns, turn_ns) = (of.get(Counter::WaitNs), of.get(Counter::TurnNs));
+    let longest = of.turns.first().map(|turn| turn.lasted_ns as f64);
+    vec![
+        Cell::text(name),
+        count(Counter::Waits),
+        count(Counter::Events),
+        Cell::figure(&or_na(per_wait, number::significant)),
+        Cell::figure(&number::part(empty(of), of.get(Counter::Waits))),
+        count(Counter::Accepted),
+        count(Counter::Adds),
+        count(Counter::Mods),
+        count(Counter::Dels),
+        Cell::figure(&number::part(wait_ns, wait_ns + turn_ns)),
+        Cell::figure(&or_na(longest, number::time)),
+    ]
+}
+
+/// Waits without an event.
+fn empty(of: &Figures) -> u64 {
+    of.get(Counter::EmptyPolls) + of.get(Counter::TimedOut)
+}
+
+fn ratio(of: u64, by: u64) -> Option<f64> {
+    (by > 0).then(|| of as f64 / by as f64)
+}
+
+/// What needs more words than a column has.
+pub(crate) fn facts(of: &Figures) -> Vec<(&'static str, String)> {
+    let get = |counter: Counter| of.get(counter);
+    let count = |counter: Counter| number::count(of.get(counter));
+    let each = |counter| or_na(ratio(get(counter), get(Counter::Accepted)), number::significant);
+    let (woken, found_none) = (get(Counter::AcceptsWoken), get(Counter::AcceptsEmpty));
+    let mut facts = vec![
+        (
+            "empty waits",
+            format!(
+                "{} with timeout 0, {} timed out, {} interrupted by a signal",
+                count(Counter::EmptyPolls),
+                count(Counter::TimedOut),
+                count(Counter::Interrupted),
+            ),
+        ),
+        (
+            "updates",
+            format!(
+                "{} ADD, {} MOD, {} DEL ({} failed); {} set what was set, {} were taken back before the \
+                 next wait",
+                count(Counter::Adds),
+                count(Counter::Mods),
+                count(Counter::Dels),
+                count(Counter::ControlsFailed),
+                count(Counter::ModsSame),
+                count(Counter::Cancelled),
+            ),
+        ),
+        (
+            "EAGAIN",
+            format!(
+                "{} of {} reads and writes; {} right behind an event",
+                count(Counter::Again),
+                count(Counter::Transfers),
+                count(Counter::AgainAfterEvent),
+            ),
+        ),
+        (
+            "events",
+            format!(
+                "{} for descriptors that were closed since, {} that could not be told apart",
+                count(Counter::Stale),
+                count(Counter::Unknown),
+            ),
+        ),
+        (
+            "turns",
+            format!(
+                "{}, {} on average; {} took 10 ms or more: {} asleep in calls, {} computing",
+                count(Counter::Turns),
+                or_na(ratio(get(Counter::TurnNs), get(Counter::Turns)), number::time),
+                count(Counter::TurnsLong),
+                count(Counter::TurnsBlocked),
+                count(Counter::TurnsComputed),
+            ),
+        ),
+    ];
+    if get(Counter::Accepted) > 0 {
+        let text = format!(
+            "{} ADD, {} MOD, {} DEL",
+            each(Counter::Adds),
+            each(Counter::Mods),
+            each(Counter::Dels)
+        );
+        facts.insert(2, ("per connection", text));
+    }
+    if woken + found_none > 0 {
+        let text = format!(
+            "{} wakes for {} connections, about {} threads for each; {} found none",
+            number::count(woken + found_none),
+            count(Counter::Accepted),
+            or_na(ratio(woken + found_none, woken), number::significant),
+            number::count(found_none),
+        );
+        facts.push(("listeners", text));
+    }
+    facts
+}
+
+/// The buckets of a histogram that count, from the first to the last that is not empty: words, count.
+pub(crate) fn buckets(of: &Figures, histogram: Histogram) -> Vec<(String, u64)> {
+    let counts = of.histogram(histogram);
+    let used = |(_, count): &(usize, &u64)| **count > 0;
+    let first = counts.iter().enumerate().find(used).map_or(0, |(index, _)| index);
+    let end = counts.iter().enumerate().rfind(used).map_or(0, |(index, _)| index + 1);
+    let words = |index: usize| match histogram {
+        Histogram::EventsPerWait => match events_of(index) {
+            (from, Some(to)) if from == to => from.to_string(),
+            (from, Some(to)) => format!("{from} to {to}"),
+            (from, None) => format!("{from} or more"),
+        },
+        Histogram::TurnLength | Histogram::WaitLength => match time_of(index) {
+            (_, Some(to)) => format!("< {}", number::time_tick(to as f64)),
+            (from, None) => format!("≥ {}", number::time_tick(from as f64)),
+        },
+    };
+    (first..end).map(|index| (words(index), counts[index])).collect()
+}
+
+fn bars(page: &mut Page, heading: &str, of: &Figures, histogram: Histogram) {
+    let buckets = buckets(of, histogram);
+    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let most = buckets.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
+    if total == 0 {
+        return;
+    }
+    page.gap();
+    page.words(heading, Tone::Bold);
+    let room = page.width().saturating_sub(LABEL + 4).clamp(8, BAR_MAX);
+    for (words, count) in buckets {
+        let columns = (count as f64 / most as f64 * room as f64).ceil() as usize;
+        let left = format!("{words:>12} {:>10}  ", number::part(count, total));
+        page.line(&[(&left, Tone::Plain), (&"█".repeat(columns), Tone::Open)]);
+    }
+}
+
+fn turns(page: &mut Page, turns: &[LongTurn]) {
+    if turns.is_empty() {
+        return;
+    }
+    page.gap();
+    page.words("longest turns", Tone::Bold);
+    for turn in turns {
+        let events = if turn.events == 1 { "event" } else { "events" };
+        let cpu = turn.cpu_ns.map(|ns| format!(", {} on the CPU", number::time(ns as f64)));
+        let text = format!(
+            "{} behind {} {events}{}, {} {}",
+            number::time(turn.lasted_ns as f64),
+            turn.events,
+            cpu.unwrap_or_default(),
+            turn.program,
+            turn.pid,
+        );
+        page.words(&text, Tone::Plain);
+        let mut calls: Vec<&LongCall> = turn.calls.iter().collect();
+        calls.sort_by_key(|call| std::cmp::Reverse(call.lasted_ns));
+        const SHOWN: usize = 4;
+        for call in calls.iter().take(SHOWN) {
+            page.labelled(("", Tone::Plain), (&call_text(call), Tone::Dim), 4);
+        }
+    }
+}
+
+/// A call in one line.
+pub(crate) fn call_text(call: &LongCall) -> String {
+    let times = if call.times > 1 { format!("{} × ", call.times) } else { String::new() };
+    let fd = call.fd.map_or_else(String::new, |fd| format!("({fd})"));
+    format!(
+        "{:>8} in {times}{}{fd} called by {}, {} after the wait",
+        number::time(call.lasted_ns as f64),
+        call.call,
+        call.place,
+        number::time(call.after_ns as f64),
+    )
+}
+
+/// With a capital at its start and a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    pollux_report::markup::capital(text) + "."
+}
