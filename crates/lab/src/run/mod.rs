@@ -34,6 +34,7 @@ use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 mod arm;
 mod build;
 mod child;
+mod length;
 mod living;
 mod passes;
 mod scratch;
@@ -472,7 +473,7 @@ struct State {
     /// Failures in a row by part, point and arm.
     failures: HashMap<(String, String, String), u32>,
     /// What the first set found out, by part, point and group of arms.
-    lengths: BTreeMap<(String, String, usize), set::Length>,
+    lengths: BTreeMap<(String, String, usize), length::Length>,
     /// How many sets a point has had, by part and point.
     sets: HashMap<(String, String), u32>,
     /// How long a point took the last time, by part and point.
