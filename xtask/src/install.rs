@@ -55,6 +55,10 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
     let library = built.join("deps/libpollux_xatmi_c.so");
     let mut pool = Command::new(bin.join("pollux-pool"));
     done(pool.arg("lay-out").arg(&prefix).arg("--library").arg(library))?;
+    let build = ["build", "--release", "--locked", "--package", "pollux-epoll-c"];
+    done(crate::cargo().args(build).current_dir(root))?;
+    let library = built.join(pollux_epoll_c::layout::BUILT_NAME);
+    pollux_epoll_c::layout::lay_out(&prefix, &library).map_err(|error| error.to_string())?;
     Ok(prefix)
 }
 

@@ -15,7 +15,7 @@ mod install;
 const HELP: &str = "\
 cargo xtask floors   check that no crate uses one above its floor
 cargo xtask install --prefix DIR
-                     build for release; put programs, C library, headers, pages, completions there
+                     build for release; put programs, C libraries, headers, pages, completions there
 cargo xtask bless    write the generated pages of docs/ anew
 cargo xtask ci       run what the CI runs, without installing anything";
 

@@ -43,11 +43,13 @@
 //! | `instance.rs` | one instance: changes, the seat that one thread waits on, the queue behind it |
 //! | `registrations.rs` | what the program wants and what the poller was told; no system call |
 //! | `kernel.rs` | the system calls |
+//! | `layout.rs` | the files of an installation |
 
 pub mod c;
 mod instance;
 mod instances;
 mod kernel;
+pub mod layout;
 mod registrations;
 
 pub use instance::Instance;

@@ -1,0 +1,125 @@
+//! The C interface as C programs see it: header, library and what each function answers.
+//!
+//! Every test compiles a small C program with what pkg-config says of an installation. Without a
+//! compiler or pkg-config they are skipped with the reason, which `POLLUX_FORBID_SKIP` forbids.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use pollux_epoll_c::layout;
+use pollux_epoll_c::{MECHANISMS, Mechanism};
+use tempfile::TempDir;
+
+/// An installation and the compiler's flags for it.
+struct Installed {
+    folder: TempDir,
+    flags: Vec<String>,
+}
+
+impl Installed {
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    fn new() -> Option<Self> {
+        for tool in ["cc", "pkg-config"] {
+            if let Err(error) = Command::new(tool).arg("--version").output() {
+                assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{tool}: {error}");
+                eprintln!("skipped: {tool}: {error}");
+                return None;
+            }
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let tests = std::env::current_exe().expect("the own path");
+        let built = tests.parent().expect("a folder").join(layout::BUILT_NAME);
+        layout::lay_out(folder.path(), &built).expect("laid out");
+        let mut asked = Command::new("pkg-config");
+        asked.args(["--cflags", "--libs", "pollux-epoll"]);
+        asked.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));
+        let flags = printed(&asked.output().expect("asked"));
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        Some(Self { folder, flags })
+    }
+
+    /// Builds a program of `tests/interface` without a warning and returns its path.
+    fn program(&self, source: &str, more: &[&str]) -> PathBuf {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interface").join(source);
+        let output = self.folder.path().join("program");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+        compiler.args(more).arg("-o").arg(&output).arg(path).args(&self.flags);
+        compiler.arg(format!("-Wl,-rpath,{}", self.folder.path().join("lib").display()));
+        printed(&compiler.output().expect("the compiler"));
+        output
+    }
+}
+
+/// Asserts success and returns what was printed.
+fn printed(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    let out = String::from_utf8_lossy(out).into_owned();
+    assert!(output.status.success(), "{}: {out}{}", output.status, String::from_utf8_lossy(err));
+    out
+}
+
+/// Those that this machine allows.
+#[expect(clippy::print_stderr, reason = "a skipped mechanism says so")]
+fn mechanisms() -> impl Iterator<Item = Mechanism> {
+    MECHANISMS.into_iter().filter(|mechanism| match mechanism.open() {
+        Ok(_) => true,
+        Err(refused) => {
+            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{mechanism}: {refused}");
+            eprintln!("skipped: {mechanism}: {refused}");
+            false
+        }
+    })
+}
+
+fn run(program: &Path, mechanism: Mechanism) -> String {
+    let output = Command::new(program).env("PX_POLLER", mechanism.name()).output().expect("run");
+    let (status, err) = (output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(status.success(), "{mechanism}: {status}: {err}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn calls_answer_as_the_manual_pages_say_on_every_mechanism() {
+    let Some(installed) = Installed::new() else { return };
+    let program = installed.program("calls.c", &[]);
+    for mechanism in mechanisms() {
+        assert_eq!(run(&program, mechanism), format!("{mechanism}\n"));
+    }
+}
+
+#[test]
+fn a_program_written_for_epoll_runs_on_every_mechanism_by_other_names() {
+    let Some(installed) = Installed::new() else { return };
+    let names = ["epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait"];
+    let names: Vec<String> = names.iter().map(|name| format!("-D{name}=px_{name}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let program = installed.program("streams.c", &names);
+    for mechanism in mechanisms() {
+        assert_eq!(run(&program, mechanism), "50000 bytes\n", "{mechanism}");
+    }
+}
+
+#[test]
+fn a_child_goes_its_own_way_with_a_copy_on_every_mechanism_but_epoll() {
+    let Some(installed) = Installed::new() else { return };
+    let program = installed.program("fork.c", &[]);
+    for mechanism in mechanisms() {
+        let expected = if mechanism == Mechanism::Epoll { "shared\n" } else { "copied\n" };
+        assert_eq!(run(&program, mechanism), expected, "{mechanism}");
+    }
+}
+
+#[test]
+fn the_header_is_for_cpp_too() {
+    let Some(installed) = Installed::new() else { return };
+    if Command::new("c++").arg("--version").output().is_err() {
+        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "c++ is missing");
+        return;
+    }
+    let source = installed.folder.path().join("header.cc");
+    std::fs::write(&source, "#include <pollux/epoll.h>\n#include <pollux/epoll.h>\n").expect("");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]).arg(&source);
+    printed(&compiler.args(&installed.flags).output().expect("the compiler"));
+}
