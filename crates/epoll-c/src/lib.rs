@@ -2,7 +2,7 @@
 //!
 //! C programs call the `px_` functions of `pollux/epoll.h`; a library that takes the plain names of
 //! epoll stands on [`Instances`], which this crate is as a Rust library. What differs from the kernel's
-//! own epoll is one table, and a test compares everything else with it.
+//! own epoll is one table ([`deviations`]), and a test compares everything else with it.
 //!
 //! # For a library that takes the plain names
 //! ```
@@ -43,9 +43,11 @@
 //! | `instance.rs` | one instance: changes, the seat that one thread waits on, the queue behind it |
 //! | `registrations.rs` | what the program wants and what the poller was told; no system call |
 //! | `kernel.rs` | the system calls |
+//! | `deviations.rs` | where the mechanisms differ from the kernel's epoll |
 //! | `layout.rs` | the files of an installation |
 
 pub mod c;
+pub mod deviations;
 mod instance;
 mod instances;
 mod kernel;
