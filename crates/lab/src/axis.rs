@@ -210,8 +210,7 @@ impl Axes {
     }
 
     /// Whether a switch is on.
-    #[must_use]
-    pub fn is_on(&self, axis: &str) -> bool {
+    pub(crate) fn is_on(&self, axis: &str) -> bool {
         self.get(axis) == Some(&Value::Switch(true))
     }
 

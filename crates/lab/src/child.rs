@@ -193,7 +193,7 @@ fn is_as_asked(asked: Option<Driver>, got: Option<&str>) -> Result<(), MeasureEr
 fn line(orders: &mut dyn BufRead) -> Result<Option<String>, MeasureError> {
     let mut line = String::new();
     let read = orders.read_line(&mut line);
-    let len = read.map_err(|cause| MeasureError::Io { call: "read", cause })?;
+    let len = read.map_err(MeasureError::io("read"))?;
     Ok((len > 0).then_some(line))
 }
 
@@ -205,7 +205,7 @@ fn say(replies: &mut dyn Write, reply: &Reply) -> Result<(), MeasureError> {
     let mut text = serde_json::to_string(reply).expect("plain data");
     text.push('\n');
     let said = replies.write_all(text.as_bytes()).and_then(|()| replies.flush());
-    said.map_err(|cause| MeasureError::Io { call: "write", cause })
+    said.map_err(MeasureError::io("write"))
 }
 
 #[cfg(test)]

@@ -65,8 +65,12 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    pub(crate) fn io(call: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
-        move |errno| Self::Io { call, cause: errno.into() }
+    pub(crate) fn io<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> Self + Copy {
+        move |error| Self::Io { call, cause: error.into() }
+    }
+
+    pub(crate) fn setup(what: &'static str) -> impl Fn(io::Error) -> Self + Copy {
+        move |cause| Self::Setup { what: what.to_owned(), cause }
     }
 }
 

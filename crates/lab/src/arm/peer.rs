@@ -50,8 +50,7 @@ impl fmt::Debug for Peer {
 }
 
 /// Why a driver can't be opened here, if so.
-#[must_use]
-pub fn missing_driver(driver: Driver) -> Option<String> {
+pub(crate) fn missing_driver(driver: Driver) -> Option<String> {
     let mechanism = match driver {
         Driver::Readiness(mechanism) => mechanism,
         // The same ring, and the same rights.

@@ -42,11 +42,9 @@ impl Wait {
     /// Every way, in the order of lists.
     pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
-    const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
-
     /// Name of the arm, and in job files.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        <Self as VariantNames>::VARIANTS[self as usize]
     }
 }

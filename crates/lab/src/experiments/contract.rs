@@ -91,8 +91,7 @@ impl Facts {
 
     /// Whether the measured side is a server, which takes its load from a generator: then any server
     /// that a user names can be an arm.
-    #[must_use]
-    pub const fn is_server(&self) -> bool {
+    pub(crate) const fn is_server(&self) -> bool {
         !self.places.is_empty()
     }
 }

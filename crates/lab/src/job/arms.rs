@@ -61,8 +61,7 @@ impl Group {
 }
 
 /// The words that a list of arms may hold: groups, drivers, ways of waiting, other systems.
-#[must_use]
-pub fn arm_names() -> Vec<&'static str> {
+pub(crate) fn arm_names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Group::EACH.iter().map(|(name, _)| *name).collect();
     let drivers = Driver::ALL.map(Driver::name);
     let waits = Wait::ALL.iter().map(|wait| wait.name());
@@ -110,7 +109,7 @@ fn known_of(name: &str, experiment: &dyn Experiment) -> Option<Arm> {
     driver.map(Arm::driver).or(wait.map(Arm::wait)).or(peer.map(Arm::peer))
 }
 
-fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
+pub(super) fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
     match kind {
         ArmKind::Build(_) => !experiment.drivers.is_empty(),
         ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.is_server(),

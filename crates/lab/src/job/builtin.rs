@@ -27,67 +27,29 @@ pub struct Builtin {
     pub text: &'static str,
 }
 
-const BUILTINS: &[Builtin] = &[
-    job(
-        "quick",
-        "which event mechanism for which load, in under five minutes",
-        include_str!("../../../../jobs/quick.toml"),
-    ),
-    job(
-        "seed0",
-        "Dumazet's epoll_bench of 2006: 2000 streams, every second of 15",
-        include_str!("../../../../jobs/seed0.toml"),
-    ),
-    job(
-        "seed1",
-        "pipetest and dphttpd of 2002: up to 16000 idle pipes, up to 60000 dead connections",
-        include_str!("../../../../jobs/seed1.toml"),
-    ),
-    job(
-        "chain",
-        "what one event costs on each mechanism, on libev, libuv, libevent, mio and polling",
-        include_str!("../../../../jobs/chain.toml"),
-    ),
-    job(
-        "http",
-        "server CPU for each HTTP request: every mechanism, two floors, other servers",
-        include_str!("../../../../jobs/http.toml"),
-    ),
-    job(
-        "dead",
-        "the same beside up to 60000 dead connections: the curve of 2002",
-        include_str!("../../../../jobs/dead.toml"),
-    ),
-    job(
-        "seed2",
-        "epoll against io_uring of 2020: 100 to 1000 connections, kept or not, whole or split",
-        include_str!("../../../../jobs/seed2.toml"),
-    ),
-    job(
-        "seed3",
-        "HAProxy's poller history to 2022: each behaviour as a count, with and without it",
-        include_str!("../../../../jobs/seed3.toml"),
-    ),
-    job(
-        "herd",
-        "1 to 250 workers on one queue, socket, eventfd or pipe: what does a wake-up cost?",
-        include_str!("../../../../jobs/herd.toml"),
-    ),
-    job(
-        "seed4",
-        "EPOLLEXCLUSIVE of 2015: 250 servers on one message queue, ten callers",
-        include_str!("../../../../jobs/seed4.toml"),
-    ),
-    job(
-        "version",
-        "two builds of pollux side by side: --arm old=PATH --arm new=PATH",
-        include_str!("../../../../jobs/version.toml"),
-    ),
-];
-
-const fn job(name: &'static str, about: &'static str, text: &'static str) -> Builtin {
-    Builtin { name, about, text }
+macro_rules! of_files {
+    ($($name:literal: $about:literal,)*) => {
+        &[$(Builtin {
+            name: $name,
+            about: $about,
+            text: include_str!(concat!("../../../../jobs/", $name, ".toml")),
+        }),*]
+    };
 }
+
+const BUILTINS: &[Builtin] = of_files! {
+    "quick": "which event mechanism for which load, in under five minutes",
+    "seed0": "Dumazet's epoll_bench of 2006: 2000 streams, every second of 15",
+    "seed1": "pipetest and dphttpd of 2002: up to 16000 idle pipes, up to 60000 dead connections",
+    "chain": "what one event costs on each mechanism, on libev, libuv, libevent, mio and polling",
+    "http": "server CPU for each HTTP request: every mechanism, two floors, other servers",
+    "dead": "the same beside up to 60000 dead connections: the curve of 2002",
+    "seed2": "epoll against io_uring of 2020: 100 to 1000 connections, kept or not, whole or split",
+    "seed3": "HAProxy's poller history to 2022: each behaviour as a count, with and without it",
+    "herd": "1 to 250 workers on one queue, socket, eventfd or pipe: what does a wake-up cost?",
+    "seed4": "EPOLLEXCLUSIVE of 2015: 250 servers on one message queue, ten callers",
+    "version": "two builds of pollux side by side: --arm old=PATH --arm new=PATH",
+};
 
 /// The text of the built-in job called `name`.
 #[must_use]

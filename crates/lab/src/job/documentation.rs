@@ -9,8 +9,7 @@ use crate::experiments;
 const HEAD: &str = include_str!("job-file.md");
 
 /// The text of `docs/job-file.md`.
-#[must_use]
-pub fn documentation_page() -> String {
+pub(crate) fn documentation_page() -> String {
     let mut page = format!("{HEAD}{}", pollux_settings::reference::<Job>());
     page += "\n## Experiments\n\n| name | what it is | what an external program prints |\n|---|---|---|\n";
     for experiment in experiments::ALL {

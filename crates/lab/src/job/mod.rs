@@ -5,6 +5,7 @@
 
 mod arms;
 mod builtin;
+#[cfg(test)]
 mod documentation;
 mod part;
 mod table;
@@ -12,12 +13,10 @@ mod table;
 mod tests;
 mod write;
 
-pub use arms::arm_names;
 pub(crate) use arms::default_baseline;
 #[cfg(test)]
 pub(crate) use builtin::of_text;
 pub use builtin::{Builtin, DEFAULT_JOB, VERSION_JOB, builtin, find, list, read};
-pub use documentation::documentation_page;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -173,17 +173,8 @@ pub(super) fn judge(
     Some(Job {
         name: global.name.unwrap_or_else(|| to_name(keys.file())),
         question: global.question.unwrap_or_else(|| question.to_owned()),
-        seed: global.seed,
-        blocks: global.blocks,
-        blocks_max: global.blocks_max,
-        precision: global.precision,
-        min_effect: global.min_effect,
-        budget: global.budget,
-        profile_hz: global.profile_hz,
-        shows_intervals: global.shows_intervals,
-        times_requests: global.times_requests,
-        require: global.require,
         parts,
+        ..global.job
     })
 }
 

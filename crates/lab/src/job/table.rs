@@ -90,20 +90,11 @@ pub(super) struct Run {
     pub(super) rates: Said<bool>,
 }
 
-/// What is said once.
+/// What is said once: a job without parts, whose name and question may follow from them.
 pub(super) struct Global {
     pub(super) name: Option<String>,
     pub(super) question: Option<String>,
-    pub(super) seed: u64,
-    pub(super) blocks: u32,
-    pub(super) blocks_max: u32,
-    pub(super) precision: f64,
-    pub(super) min_effect: f64,
-    pub(super) budget: Option<Duration>,
-    pub(super) profile_hz: Option<u32>,
-    pub(super) shows_intervals: bool,
-    pub(super) times_requests: bool,
-    pub(super) require: Vec<String>,
+    pub(super) job: Job,
     pub(super) run: Run,
 }
 
@@ -191,9 +182,10 @@ impl Global {
             .distinct(&line(), 0..=usize::MAX);
         let run = Run::read(keys);
         REPLACED.iter().for_each(|(name, by)| keys.replaced(name, by));
-        Some(Self {
-            name: called?,
-            question: question?,
+        let (name, question) = (called?, question?);
+        let job = Job {
+            name: String::new(),
+            question: String::new(),
             seed: seed?,
             blocks: blocks?,
             blocks_max: blocks_max?,
@@ -204,8 +196,9 @@ impl Global {
             shows_intervals: shows_intervals?,
             times_requests: times_requests?,
             require: require?,
-            run: run?,
-        })
+            parts: Vec::new(),
+        };
+        Some(Self { name, question, job, run: run? })
     }
 }
 

@@ -16,8 +16,7 @@ use super::{Job, Part};
 impl Job {
     /// This job as TOML text. Reading it gives back an equal job, provided that this
     /// one came from there or from flags and so keeps the rules of the format.
-    #[must_use]
-    pub fn to_toml(&self) -> String {
+    pub(crate) fn to_toml(&self) -> String {
         let mut text = format!("schema = {SCHEMA}\n\n[global]\n");
         let mut line = |name: &str, value: String| entry(&mut text, name, &value);
         line("name", quoted(&self.name));

@@ -51,8 +51,7 @@ pub fn judge(plan: &Plan, record: &mut Record) {
 
 /// The comparisons whose width decides whether more blocks are needed: at each part's first
 /// point every arm against the baseline, the A/A arm among them.
-#[must_use]
-pub fn headline(plan: &Plan, record: &Record) -> Vec<RatioEstimate> {
+pub(crate) fn headline(plan: &Plan, record: &Record) -> Vec<RatioEstimate> {
     let mut seen_parts = Vec::new();
     let mut estimates = Vec::new();
     for point in &plan.points {

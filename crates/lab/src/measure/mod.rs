@@ -161,8 +161,7 @@ impl RunSpec {
 
 impl RunSpec {
     /// Time before the window.
-    #[must_use]
-    pub fn ramp_time(&self) -> Duration {
+    pub(crate) fn ramp_time(&self) -> Duration {
         Duration::from_millis(self.ramp_ms)
     }
 

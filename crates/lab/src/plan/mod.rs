@@ -182,8 +182,7 @@ impl Plan {
     }
 
     /// Name of the part that a point belongs to: `experiment` in results.
-    #[must_use]
-    pub fn part_name(&self, point: &PlannedPoint) -> &str {
+    pub(crate) fn part_name(&self, point: &PlannedPoint) -> &str {
         &self.job.parts[point.part].name
     }
 

@@ -69,22 +69,19 @@ impl Record {
     }
 
     /// The run of the counting pass at a place.
-    #[must_use]
-    pub fn counting_at(&self, place: Place<'_>) -> Option<&CountingRun> {
+    pub(crate) fn counting_at(&self, place: Place<'_>) -> Option<&CountingRun> {
         self.counting.iter().find(|run| run.place() == place)
     }
 
     /// The counts behind an arm at a place.
-    #[must_use]
-    pub fn why_at(&self, place: Place<'_>) -> Option<&WhyRow> {
+    pub(crate) fn why_at(&self, place: Place<'_>) -> Option<&WhyRow> {
         self.why.iter().find(|row| row.place() == place)
     }
 }
 
 impl CountingRun {
     /// Counts of the kernel for each event, added up.
-    #[must_use]
-    pub fn per_event(&self, names: &[impl AsRef<str>]) -> Reading<f64> {
+    pub(crate) fn per_event(&self, names: &[impl AsRef<str>]) -> Reading<f64> {
         if self.events == 0 {
             return Reading::unavailable("no event in the counted window");
         }
@@ -100,8 +97,7 @@ impl CountingRun {
 
 impl Measurement {
     /// CPU time for each event, where both are known.
-    #[must_use]
-    pub fn cpu_ns_per_event(&self) -> Option<f64> {
+    pub(crate) fn cpu_ns_per_event(&self) -> Option<f64> {
         Some(*self.cpu_ns.value()? as f64 / self.events.filter(|events| *events > 0)? as f64)
     }
 }

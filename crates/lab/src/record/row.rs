@@ -6,8 +6,7 @@ use crate::stats::Aim;
 impl ResultRow {
     /// Whether all of the interval lies within the minimum effect although the arms differ; only said
     /// of arms that took turns.
-    #[must_use]
-    pub fn is_small_difference(&self) -> bool {
+    pub(crate) fn is_small_difference(&self) -> bool {
         matches!(self.verdict, Verdict::Faster | Verdict::Slower)
             && self.turns.is_some()
             && self.is_within_minimum()
@@ -37,14 +36,12 @@ impl ResultRow {
     }
 
     /// Whether `aim` is reached; never without an interval.
-    #[must_use]
-    pub fn has_reached(&self, aim: Aim, half_width: f64) -> bool {
+    pub(crate) fn has_reached(&self, aim: Aim, half_width: f64) -> bool {
         self.half_width().is_some() && self.sets_until(aim, half_width).is_none()
     }
 
     /// Half-width of the 95 % interval of the ratio, relative to it; none without an interval.
-    #[must_use]
-    pub fn half_width(&self) -> Option<f64> {
+    pub(crate) fn half_width(&self) -> Option<f64> {
         let (low, high) = self.ci_low.zip(self.ci_high)?;
         Some((high / low).sqrt() - 1.0)
     }

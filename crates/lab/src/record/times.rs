@@ -64,8 +64,7 @@ impl RequestTimes {
     }
 
     /// Mean time, which the server sums up exactly; none where nothing was timed.
-    #[must_use]
-    pub fn mean_ns(&self) -> Option<f64> {
+    pub(crate) fn mean_ns(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.sum_ns / self.requests as f64)
     }
 }

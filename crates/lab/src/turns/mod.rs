@@ -37,14 +37,19 @@ pub trait Subject {
     /// [`MeasureError`] when the work failed, or was not what it should be.
     fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError>;
 
-    /// CPU time that the measured side has used since it started; called when it sleeps.
+    /// CPU time that the measured side has used since it started; called when it sleeps. That of this
+    /// thread, where it is what works.
     ///
     /// # Errors
     /// [`MeasureError`] when it can't be read: the arm is gone.
-    fn cpu_time(&mut self) -> Result<Duration, MeasureError>;
+    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
+        Ok(own_cpu_time())
+    }
 
     /// The threads of the measured side, each with its process, for the kernel's counters.
-    fn threads(&mut self) -> Vec<(u32, u32)>;
+    fn threads(&mut self) -> Vec<(u32, u32)> {
+        vec![own_thread()]
+    }
 
     /// The poller's own counters, where there is one in this process.
     fn counters(&self) -> Option<CountersSnapshot> {
@@ -91,7 +96,7 @@ pub(crate) fn cpu_time_asleep(pids: &[u32]) -> Result<Duration, MeasureError> {
     until_asleep(&|| {
         let of_one = |pid: &u32| pollux_sys::task::process_cpu_time(*pid);
         let sum: std::io::Result<Duration> = pids.iter().map(of_one).sum();
-        sum.map_err(|cause| MeasureError::Io { call: "clock_gettime", cause })
+        sum.map_err(MeasureError::io("clock_gettime"))
     })
 }
 

@@ -41,7 +41,7 @@ impl Program {
     fn word(&mut self) -> Result<String, MeasureError> {
         let mut line = String::new();
         let read = self.stdout.read_line(&mut line);
-        if read.map_err(|cause| MeasureError::Io { call: "read", cause })? == 0 {
+        if read.map_err(MeasureError::io("read"))? == 0 {
             return Err(self.failed("ended too early"));
         }
         let parts = line.split_once(' ');
@@ -62,7 +62,7 @@ impl Subject for Program {
     fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
         let mut stdin = self.stdin.as_ref().expect("open until the end");
         let told = writeln!(stdin, "{}", stint.length.as_nanos());
-        told.map_err(|cause| MeasureError::Io { call: "write", cause })?;
+        told.map_err(MeasureError::io("write"))?;
         let word = self.word()?;
         word.parse().map_err(|_| self.failed(&format!("said \"{word}\", not a number of units")))
     }
@@ -82,7 +82,7 @@ impl Subject for Program {
     fn end(mut self: Box<Self>) -> Result<Life, MeasureError> {
         drop(self.stdin.take());
         let status = self.child.wait();
-        let status = status.map_err(|cause| MeasureError::Io { call: "waitid", cause })?;
+        let status = status.map_err(MeasureError::io("waitid"))?;
         match status.success() {
             true => Ok(Life::default()),
             false => Err(self.failed(&format!("ended with {status}"))),

@@ -85,7 +85,7 @@ impl Completion {
 
     /// Makes room in the middle of a turn that has more sends than the ring holds.
     fn submit(&mut self) -> Result<(), MeasureError> {
-        self.ring.submit().map_err(|cause| MeasureError::Io { call: "io_uring_enter", cause })?;
+        self.ring.submit().map_err(MeasureError::io("io_uring_enter"))?;
         self.ring.reset_arena();
         Ok(())
     }

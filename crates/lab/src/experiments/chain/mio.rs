@@ -17,12 +17,12 @@ pub(super) struct Mio {
 
 impl Mio {
     pub(super) fn open(chain: &Pairs) -> Result<Self, MeasureError> {
-        let poll = Poll::new().map_err(|cause| MeasureError::Io { call: "Poll::new", cause })?;
+        let poll = Poll::new().map_err(MeasureError::io("Poll::new"))?;
         for (index, reader) in chain.readers.iter().enumerate() {
             let fd = reader.as_raw_fd();
             poll.registry()
                 .register(&mut SourceFd(&fd), Token(index), Interest::READABLE)
-                .map_err(|cause| MeasureError::Io { call: "Registry::register", cause })?;
+                .map_err(MeasureError::io("Registry::register"))?;
         }
         Ok(Self { poll, events: Events::with_capacity(EVENTS_MAX) })
     }
@@ -32,7 +32,7 @@ impl Watcher for Mio {
     fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         self.poll
             .poll(&mut self.events, Some(Duration::ZERO))
-            .map_err(|cause| MeasureError::Io { call: "Poll::poll", cause })?;
+            .map_err(MeasureError::io("Poll::poll"))?;
         self.events.iter().try_for_each(|event| chain.receive(event.token().0))
     }
 }

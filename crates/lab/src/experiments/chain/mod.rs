@@ -13,7 +13,7 @@
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pollux_engine::Driver;
 use pollux_poller::CountersSnapshot;
@@ -97,14 +97,6 @@ impl<W: Watcher> Subject for Rounds<W> {
             events += self.chain.events() as u64;
         }
         Ok(events)
-    }
-
-    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        Ok(turns::own_cpu_time())
-    }
-
-    fn threads(&mut self) -> Vec<(u32, u32)> {
-        vec![turns::own_thread()]
     }
 
     fn counters(&self) -> Option<CountersSnapshot> {

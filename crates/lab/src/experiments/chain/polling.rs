@@ -17,7 +17,7 @@ impl Polling {
     pub(super) fn open(chain: &Pairs) -> Result<Self, MeasureError> {
         const ROOM: NonZeroUsize = NonZeroUsize::new(EVENTS_MAX).expect("room for events");
         let watch = Watch::open(Rc::clone(&chain.readers), ROOM);
-        Ok(Self(watch.map_err(|cause| MeasureError::Io { call: "Poller::add_with_mode", cause })?))
+        Ok(Self(watch.map_err(MeasureError::io("Poller::add_with_mode"))?))
     }
 }
 
@@ -25,7 +25,7 @@ impl Watcher for Polling {
     fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         self.0
             .look()
-            .map_err(|cause| MeasureError::Io { call: "Poller::wait", cause })?
+            .map_err(MeasureError::io("Poller::wait"))?
             .try_for_each(|index| chain.receive(index))
     }
 }

@@ -29,7 +29,7 @@ impl RawEpoll {
 impl Watcher for RawEpoll {
     fn turn(&mut self, chain: &mut Pairs) -> Result<(), MeasureError> {
         let found = wait(self.epoll.as_fd(), &mut self.events, 0);
-        let found = found.map_err(|cause| MeasureError::Io { call: "epoll_wait", cause })?;
+        let found = found.map_err(MeasureError::io("epoll_wait"))?;
         self.events[..found].iter().try_for_each(|event| chain.receive(event.data() as usize))
     }
 }

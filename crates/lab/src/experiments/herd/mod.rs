@@ -124,7 +124,7 @@ fn bare(
 /// The callers' side once more, for what ends workers that block.
 fn requests_of(source: Source, opened: &Opened, callers: usize) -> Result<Requests, MeasureError> {
     let fds: std::io::Result<Vec<_>> = opened.callers.iter().map(OwnedFd::try_clone).collect();
-    let fds = fds.map_err(|cause| MeasureError::Io { call: "fcntl", cause })?;
+    let fds = fds.map_err(MeasureError::io("fcntl"))?;
     Requests::new(source, opened.address, fds, callers).map(|(requests, _)| requests)
 }
 

@@ -158,7 +158,7 @@ impl Manager {
         let files = ["--config".into(), config.into(), "--log".into(), log.into()];
         let orders = Orders { program, arguments: words.into_iter().chain(files).collect() };
         let (desk, theirs) = Desk::pair()?;
-        let setup = |cause| MeasureError::Setup { what: "the manager of a pool".to_owned(), cause };
+        let setup = MeasureError::setup("the manager of a pool");
         let mut command = crew::command("herd-pool", &theirs).map_err(setup)?;
         // A pool is set up by its environment, and whoever measures may have one of his own.
         command.env_clear().env("PATH", &folder.path).env("NDRX_QPREFIX", prefix.to_string());
@@ -226,7 +226,7 @@ struct Folder {
 impl Folder {
     fn make(scratch: &Path, workers: usize) -> Result<Self, MeasureError> {
         let path = scratch.join(format!("herd-pool-{}", std::process::id()));
-        let failed = |cause| MeasureError::Setup { what: "the folder of a pool".to_owned(), cause };
+        let failed = MeasureError::setup("the folder of a pool");
         std::fs::create_dir_all(&path).map_err(failed)?;
         let folder = Self { path };
         std::fs::write(folder.path.join(CONFIG), config(workers)).map_err(failed)?;

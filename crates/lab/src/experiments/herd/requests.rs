@@ -97,7 +97,7 @@ impl Requests {
             (Answers::Connection, Some(mut connection)) => again(|| connection.read(&mut buffer)),
             (Answers::Connection, None) => unreachable!("a socket's request has a connection"),
         };
-        let len = len.map_err(|cause| MeasureError::Io { call: "waiting for an answer", cause })?;
+        let len = len.map_err(MeasureError::io("waiting for an answer"))?;
         let expected = message.bytes();
         if buffer[..len] != expected {
             return Err(MeasureError::Protocol(format!(

@@ -55,8 +55,6 @@ pub enum Source {
 }
 
 impl Source {
-    const NAMES: &[&'static str] = <Self as VariantNames>::VARIANTS;
-
     /// That of a point, whose axes were checked when they were read.
     pub(super) fn of(axes: &Axes) -> Self {
         let word = axes.word("source").and_then(|word| word.parse().ok());
@@ -66,7 +64,7 @@ impl Source {
     /// Name in job files.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        Self::VARIANTS[self as usize]
     }
 }
 
@@ -140,7 +138,7 @@ fn queue(
     })?;
     let waiting = MessageQueue::open_blocking(&name);
     let unlinked = MessageQueue::unlink(&name);
-    let setup = |cause| MeasureError::Setup { what: "a message queue".to_owned(), cause };
+    let setup = MeasureError::setup("a message queue");
     unlinked.map_err(setup)?;
     Ok((made, waiting.map_err(setup)?))
 }
@@ -217,7 +215,7 @@ fn pipes(
 
 fn cloned(fd: &impl AsFd) -> Result<OwnedFd, MeasureError> {
     let clone = fd.as_fd().try_clone_to_owned();
-    clone.map_err(|cause| MeasureError::Io { call: "fcntl", cause })
+    clone.map_err(MeasureError::io("fcntl"))
 }
 
 // Written at once, so that no two requests mix: pipe(7) promises it up to 4096 bytes.
@@ -226,14 +224,6 @@ const _: () = assert!(MESSAGE_BYTES <= 4096);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_name_finds_its_source() {
-        for name in Source::VARIANTS {
-            assert_eq!(name.parse::<Source>().map(Source::name), Ok(*name));
-        }
-        assert!("fifo".parse::<Source>().is_err());
-    }
 
     #[test]
     fn a_limit_is_named_with_its_remedy() {

@@ -58,7 +58,7 @@ impl DeadCrowd {
         let mut holders = Vec::new();
         for (first, share) in shares(count, each) {
             let program = std::env::current_exe();
-            let program = program.map_err(|cause| MeasureError::Io { call: "readlink", cause })?;
+            let program = program.map_err(MeasureError::io("readlink"))?;
             let mut command = Command::new(program);
             command.arg("load").arg(format!("http://{to}{path}")).arg("--hold");
             command.args(["--dead", &share.to_string()]);

@@ -107,6 +107,6 @@ impl Load {
 }
 
 fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
-    let failed = |cause| MeasureError::Setup { what: "a certificate".to_owned(), cause };
+    let failed = MeasureError::setup("a certificate");
     Certificate::below(scratch).map_err(failed)
 }

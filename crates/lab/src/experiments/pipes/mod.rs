@@ -68,14 +68,6 @@ impl Subject for Tokens {
         }
     }
 
-    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        Ok(turns::own_cpu_time())
-    }
-
-    fn threads(&mut self) -> Vec<(u32, u32)> {
-        vec![turns::own_thread()]
-    }
-
     fn counters(&self) -> Option<CountersSnapshot> {
         Some(self.ring.poller.counters().snapshot())
     }

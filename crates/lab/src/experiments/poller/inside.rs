@@ -131,7 +131,7 @@ fn pair() -> Result<(OwnedFd, UnixStream), MeasureError> {
         ours.set_nonblocking(true)?;
         Ok((ours.into(), theirs))
     });
-    pair.map_err(|cause| MeasureError::Io { call: "socketpair", cause })
+    pair.map_err(MeasureError::io("socketpair"))
 }
 
 /// Reading is wanted, not wanted and wanted again within each turn.
@@ -194,7 +194,7 @@ pub(super) fn stale(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError>
         scene.turn()?;
         for peer in [&mut one_peer, &mut other_peer] {
             let written = peer.write_all(b"x");
-            written.map_err(|cause| MeasureError::Io { call: "write", cause })?;
+            written.map_err(MeasureError::io("write"))?;
         }
         let batch = scene.turn()?;
         let [(first, readiness), second] = batch[..] else {
@@ -253,8 +253,7 @@ pub(super) fn wake(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> 
 /// `write(2)` and its like, `proc_pid_io(5)`.
 fn writes_of_this_thread() -> Result<u64, MeasureError> {
     let text = std::fs::read_to_string("/proc/thread-self/io");
-    let text =
-        text.map_err(|cause| MeasureError::Io { call: "read /proc/thread-self/io", cause })?;
+    let text = text.map_err(MeasureError::io("read /proc/thread-self/io"))?;
     let count = text.lines().find_map(|line| line.strip_prefix("syscw: ")?.parse().ok());
     count.ok_or_else(|| MeasureError::Protocol(format!("no syscw in {text:?}")))
 }

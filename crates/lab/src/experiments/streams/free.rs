@@ -141,8 +141,7 @@ impl<C: Collect> Free<C> {
             let _ = rustix::process::nice(WRITER_NICE);
             write(&streams, is_cyclic, Rng::seeded(seed), &theirs)
         });
-        let writer = started
-            .map_err(|cause| MeasureError::Setup { what: "the writer thread".into(), cause })?;
+        let writer = started.map_err(MeasureError::setup("the writer thread"))?;
         Ok(Self { reader, yield_below, shared, writer: Some(writer) })
     }
 
@@ -181,14 +180,6 @@ impl<C: Collect> Subject for Free<C> {
                 std::thread::yield_now();
             }
         }
-    }
-
-    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        Ok(turns::own_cpu_time())
-    }
-
-    fn threads(&mut self) -> Vec<(u32, u32)> {
-        vec![turns::own_thread()]
     }
 
     fn counters(&self) -> Option<CountersSnapshot> {

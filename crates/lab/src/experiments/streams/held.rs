@@ -6,7 +6,7 @@
 //! a wait, and the read. Falling asleep is not in it, as there is always something to find.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pollux_poller::CountersSnapshot;
 
@@ -70,14 +70,6 @@ impl Subject for Held {
         Ok(handled)
     }
 
-    fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
-        Ok(turns::own_cpu_time())
-    }
-
-    fn threads(&mut self) -> Vec<(u32, u32)> {
-        vec![turns::own_thread()]
-    }
-
     fn counters(&self) -> Option<CountersSnapshot> {
         Some(self.reader.counters())
     }
@@ -89,6 +81,8 @@ impl Subject for Held {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::experiments::streams::tests::spec;
 

@@ -9,7 +9,8 @@ use pollux_settings::describe;
 use crate::arm::{Arm, ArmKind, Build, RAW_C, RAW_EPOLL, Wait};
 use crate::axis::Value;
 use crate::experiments::known;
-use crate::job::{Job, documentation_page, of_text};
+use crate::job::documentation::documentation_page;
+use crate::job::{Job, of_text};
 
 #[test]
 fn the_shortest_file_has_the_documented_defaults() {

@@ -88,7 +88,7 @@ fn arms_of_the_user_share_a_pattern_or_are_servers() {
 
 #[test]
 fn a_wrong_flag_is_named_with_what_would_be_right() {
-    let names = crate::job::arm_names().join(", ");
+    let names = crate::job::arms::arm_names().join(", ");
     let no_such = format!("no such arm; expected {names}; did you mean");
     let cases: &[(&str, Typed<'_>, String)] = &[
         (

@@ -4,7 +4,8 @@
 use pollux_settings::Given;
 
 use crate::experiments;
-use crate::job::{Job, arm_names};
+use crate::job::Job;
+use crate::job::arms::arm_names;
 
 /// The lines that answer `text` as the file `x.toml`.
 fn answer(text: &str) -> Vec<String> {

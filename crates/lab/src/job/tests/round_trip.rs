@@ -13,7 +13,7 @@ use proptest::sample::{Index, subsequence};
 use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::axis::{Axis, AxisKind, CPUS, Value};
 use crate::experiments::{self, Experiment};
-use crate::job::{Job, Part, find, list};
+use crate::job::{Job, Part, arms, find, list};
 
 fn parse(text: &str) -> Result<Job, Mistakes> {
     Given::from_toml(text, "x.toml").read()
@@ -80,15 +80,9 @@ fn part() -> impl Strategy<Value = Part> {
     let strategy = (name(), with_axes, any::<u32>(), vec(named(), 0..4), any::<Index>(), windows);
     strategy.prop_map(|(name, (experiment, axes), chosen, named, at, windows)| {
         let (ramp_time, runtime, cut) = windows;
-        let known = experiment.drivers.iter().copied().map(Arm::driver);
-        let known = known.chain(experiment.waits.iter().copied().map(Arm::wait));
-        let known = known.chain(experiment.peers.iter().copied().map(Arm::peer));
+        let known = arms::all_of(experiment).into_iter();
         let known = known.enumerate().filter(|(at, _)| at == &0 || chosen >> at & 1 == 1);
-        let is_taken = |kind: &ArmKind| match kind {
-            ArmKind::Server { .. } | ArmKind::Running { .. } => experiment.is_server(),
-            ArmKind::Build(_) => !experiment.drivers.is_empty(),
-            _ => true,
-        };
+        let is_taken = |kind: &ArmKind| arms::takes(experiment, kind);
         let named = named.into_iter().filter(is_taken).enumerate();
         let named = named.map(|(at, kind)| Arm { name: format!("arm-{at}"), kind });
         let arms: Vec<Arm> = known.map(|(_, arm)| arm).chain(named).collect();
