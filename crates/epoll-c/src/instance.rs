@@ -17,7 +17,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event, sigset_t};
-use pollux_poller::{Backend, Error, Events, Mechanism, Poller, Threads, Waker};
+use pollux_poller::{Backend, Error, Events, Mechanism, Poller, SignalMask, Threads, Waker};
 
 use crate::kernel::{self, Kind};
 use crate::registrations::{EXCLUSIVE, Registrations, Step, is_impossible};
@@ -521,7 +521,8 @@ impl Opened {
         }
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, _mask: Option<&sigset_t>) -> Result<(), Error> {
+    fn wait(&mut self, timeout: Option<Duration>, mask: Option<&sigset_t>) -> Result<(), Error> {
+        self.poller.set_signal_mask(mask.copied().map(SignalMask::from));
         self.poller.wait(&mut self.events, timeout)
     }
 }

@@ -33,7 +33,7 @@ use crate::deadline::Deadline;
 use crate::table::{Entry, Key, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
-    Token, Trigger, Waker,
+    SignalMask, Token, Trigger, Waker,
 };
 
 /// A poller on one AIO context.
@@ -49,6 +49,7 @@ pub(crate) struct Aio {
     waker: Waker,
     caps: Caps,
     counters: Arc<Counters>,
+    mask: Option<SignalMask>,
 }
 
 /// What the kernel knows of a registration.
@@ -79,6 +80,7 @@ impl Aio {
             turn: 0,
             waker: Waker::new()?,
             counters: Arc::default(),
+            mask: None,
         })
     }
 
@@ -240,7 +242,8 @@ impl Aio {
     fn block(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<bool, Error> {
         self.counters.system_calls.add(1);
         self.completed.clear();
-        match self.context.wait(&mut self.completed, events.capacity(), timeout) {
+        let (most, mask) = (events.capacity(), self.mask.as_ref());
+        match self.context.wait_masked(&mut self.completed, most, timeout, mask) {
             Ok(0) => Ok(true),
             Ok(_) => {
                 self.deliver(events);
@@ -367,6 +370,10 @@ impl Poller for Aio {
         }
         self.counters.wait_ended(events.len());
         Ok(())
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.mask = mask;
     }
 
     fn waker(&self) -> Waker {

@@ -24,7 +24,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Caps, Counters, Error, Events, Registration, Token, Waker};
+use crate::{Caps, Counters, Error, Events, Registration, SignalMask, Token, Waker};
 
 /// Watches descriptors and says which became ready.
 pub trait Poller {
@@ -93,6 +93,11 @@ pub trait Poller {
     /// [`Error::System`] when the kernel refuses to wait; a signal is not an error, see
     /// [`Events::is_interrupted`].
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error>;
+
+    /// The thread's signal mask while a wait blocks, from now on; `None`: as it is. The system call
+    /// that blocks puts it in place and takes it back, so that no signal comes in between; what a
+    /// wait finds without blocking it reports with the mask as it is.
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>);
 
     /// A handle that ends a wait from any thread and from signal handlers.
     fn waker(&self) -> Waker;

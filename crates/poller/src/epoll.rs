@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_sys::epoll::{EpollEvent, wait, wait_ns};
+use pollux_sys::epoll::{EpollEvent, wait, wait_masked, wait_ns};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::caps::NANOSECOND;
 use crate::table::{Entry, Key, Table};
 use crate::{
-    Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Readiness, Registration, Token,
-    Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Readiness, Registration,
+    SignalMask, Token, Trigger, Waker,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -37,6 +37,7 @@ pub(crate) struct Epoll {
     waker: Waker,
     caps: Caps,
     counters: Arc<Counters>,
+    mask: Option<SignalMask>,
 }
 
 impl Epoll {
@@ -58,6 +59,7 @@ impl Epoll {
             waker,
             caps,
             counters: Arc::default(),
+            mask: None,
         })
     }
 
@@ -73,6 +75,9 @@ impl Epoll {
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.counters.system_calls.add(1);
         let (epoll, room) = (self.epoll.as_fd(), &mut self.buffer[..]);
+        if let Some(mask) = &self.mask {
+            return wait_masked(epoll, room, timeout, mask);
+        }
         let Some(timeout) = timeout else { return wait(epoll, room, -1) };
         if self.caps.timeout_step > NANOSECOND || !needs_nanoseconds(timeout) {
             return wait(epoll, room, rounded_up_ms(timeout));
@@ -175,6 +180,10 @@ impl Poller for Epoll {
         }
         self.counters.wait_ended(events.len());
         Ok(())
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.mask = mask;
     }
 
     fn waker(&self) -> Waker {

@@ -57,6 +57,8 @@ pub use counters::{Count, Counters, CountersSnapshot, HISTOGRAM_BUCKETS};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use interest::{Interest, Readiness, Registration, Trigger};
+pub use pollux_sys::signals::SignalMask;
+
 pub use mechanism::{Backend, Choice, Mechanism, Refusal, Threads, UnknownMechanism, open_first};
 pub use token::Token;
 pub use waker::Waker;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pollux_sys::fork::ForkMark;
 
-use crate::{Caps, Counters, Error, Events, Poller, Registration, Token, Waker};
+use crate::{Caps, Counters, Error, Events, Poller, Registration, SignalMask, Token, Waker};
 
 /// A poller of the process that opened it.
 pub(crate) struct Owned<P> {
@@ -66,6 +66,10 @@ impl<P: Poller> Poller for Owned<P> {
             return Err(Error::Inherited);
         }
         self.poller.wait(events, timeout)
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.poller.set_signal_mask(mask);
     }
 
     fn waker(&self) -> Waker {

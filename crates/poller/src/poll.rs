@@ -18,7 +18,7 @@ use crate::files::check_pollable;
 use crate::table::{Entry, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
-    Token, Trigger, Waker,
+    SignalMask, Token, Trigger, Waker,
 };
 
 /// POLLNVAL: the number names no open file, or one opened with O_PATH.
@@ -42,6 +42,7 @@ pub(crate) struct Poll {
     waker: Waker,
     caps: Caps,
     counters: Arc<Counters>,
+    mask: Option<SignalMask>,
 }
 
 impl Poll {
@@ -56,6 +57,7 @@ impl Poll {
             waker,
             caps: CAPS,
             counters: Arc::default(),
+            mask: None,
         })
     }
 
@@ -178,7 +180,7 @@ impl Poller for Poll {
         let mut remaining = timeout;
         loop {
             self.counters.system_calls.add(1);
-            match readiness::poll(&mut self.fds, remaining) {
+            match readiness::poll(&mut self.fds, remaining, self.mask.as_ref()) {
                 Ok(0) => break,
                 Ok(found) => self.deliver(found, events),
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {
@@ -195,6 +197,10 @@ impl Poller for Poll {
         }
         self.counters.wait_ended(events.len());
         Ok(())
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.mask = mask;
     }
 
     fn waker(&self) -> Waker {

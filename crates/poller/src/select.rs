@@ -25,7 +25,7 @@ use crate::files::check_pollable;
 use crate::table::{Entry, Table};
 use crate::{
     Backend, Caps, Counters, Error, Events, FilePolicy, Interest, Poller, Readiness, Registration,
-    Token, Trigger, Waker,
+    SignalMask, Token, Trigger, Waker,
 };
 
 /// A poller on `select(2)`.
@@ -41,6 +41,7 @@ pub(crate) struct Select {
     waker: Waker,
     caps: Caps,
     counters: Arc<Counters>,
+    mask: Option<SignalMask>,
 }
 
 impl Select {
@@ -54,6 +55,7 @@ impl Select {
             waker: Waker::new()?,
             caps: CAPS,
             counters: Arc::default(),
+            mask: None,
         };
         select.want(select.waker.fd().as_raw_fd(), Interest::READABLE);
         Ok(select)
@@ -87,7 +89,7 @@ impl Select {
         self.counters.system_calls.add(1);
         self.found.copy_from(&self.wanted, self.nfds.div_ceil(WORD_BITS));
         let [read, write, except] = &mut self.found.bits;
-        readiness::select(self.nfds, Bitmaps { read, write, except }, timeout)
+        readiness::select(self.nfds, Bitmaps { read, write, except }, timeout, self.mask.as_ref())
     }
 
     /// Drops every registration whose number is closed. That there is none is an error: the
@@ -96,7 +98,7 @@ impl Select {
         let numbers = (0..self.nfds).filter(|&index| !self.wanted.interest(index).is_empty());
         let mut fds: Vec<PollFd> = numbers.map(|index| PollFd::new(index as RawFd, 0)).collect();
         self.counters.system_calls.add(1);
-        readiness::poll(&mut fds, Some(Duration::ZERO))
+        readiness::poll(&mut fds, Some(Duration::ZERO), None)
             .map_err(|cause| Error::System { call: "ppoll", cause })?;
         fds.retain(|fd| fd.revents & NOT_OPEN != 0);
         if fds.is_empty() {
@@ -213,6 +215,10 @@ impl Poller for Select {
         }
         self.counters.wait_ended(events.len());
         Ok(())
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.mask = mask;
     }
 
     fn waker(&self) -> Waker {

@@ -26,8 +26,8 @@ use crate::table::{Entry, Key, Table};
 use crate::uring_changes::{Changes, Watch, failed_update};
 use crate::uring_ring::{CountedRing, Entered};
 use crate::{
-    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, Threads,
-    Token, Trigger, Waker,
+    Backend, Caps, Counters, Error, Events, Interest, Poller, Readiness, Registration, SignalMask,
+    Threads, Token, Trigger, Waker,
 };
 
 /// Queue sizes: 9,000 descriptors taken out and entered again under new tokens are 18,000
@@ -404,6 +404,10 @@ impl Poller for UringPoll {
         }
         self.counters.wait_ended(events.len());
         Ok(())
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.ring.set_signal_mask(mask);
     }
 
     fn waker(&self) -> Waker {

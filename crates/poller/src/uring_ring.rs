@@ -14,7 +14,7 @@ use pollux_sys::ring::{Completion, Request, Ring, Setup, Sizes};
 use rustix::io::Errno;
 
 use crate::caps::NANOSECOND;
-use crate::{Backend, Caps, Counters, Error, FilePolicy, Threads};
+use crate::{Backend, Caps, Counters, Error, FilePolicy, SignalMask, Threads};
 
 /// The longest wait handed to the kernel in one piece: its clock arithmetic can't overflow.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -27,6 +27,7 @@ pub(crate) struct CountedRing {
     ring: Ring,
     enters_since_overflow: u32,
     counters: Arc<Counters>,
+    mask: Option<SignalMask>,
 }
 
 /// How an enter ended.
@@ -53,11 +54,16 @@ impl CountedRing {
             reason: refused.reason,
             cause: refused.cause,
         })?;
-        Ok(Self { ring, enters_since_overflow: OVERFLOW_ENTERS, counters })
+        Ok(Self { ring, enters_since_overflow: OVERFLOW_ENTERS, counters, mask: None })
     }
 
     pub(crate) fn setup(&self) -> &Setup {
         self.ring.setup()
+    }
+
+    /// See [`crate::Poller::set_signal_mask`].
+    pub(crate) fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.mask = mask;
     }
 
     /// What a poller on this ring can do.
@@ -96,7 +102,12 @@ impl CountedRing {
         let started = timeout.filter(|_| has_submissions).map(|_| Instant::now());
         let had_overflow = self.ring.has_overflow();
         self.counters.system_calls.add(1);
-        let outcome = self.ring.enter(completions_min, timeout);
+        let outcome = match &self.mask {
+            Some(mask) if completions_min > 0 => {
+                self.ring.enter_masked(completions_min, timeout, mask)
+            }
+            _ => self.ring.enter(completions_min, timeout),
+        };
         self.note_overflow(had_overflow);
         let ended = match outcome {
             // The number of requests taken hides a signal and the clock.

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use self::abi::{ContextId, IoEvent, Iocb, RingHeader};
 use crate::readiness::timespec;
+use crate::signals::SignalMask;
 
 /// The most polls that one `io_submit(2)` carries: bounds how long the kernel is kept busy.
 pub const BATCH_MAX: usize = 1024;
@@ -94,7 +95,7 @@ impl AioContext {
     /// # Errors
     /// Of a filter, most often EPERM or ENOSYS.
     pub fn check_calls(&mut self) -> io::Result<()> {
-        abi::take_events(self.id, 0, &mut [], Some(&mut timespec(Duration::ZERO)))?;
+        abi::take_events(self.id, 0, &mut [], Some(&mut timespec(Duration::ZERO)), None)?;
         // SAFETY: no pointer is handed over.
         unsafe { abi::submit(self.id, &mut []) }?;
         self.cancel(AioSlot(0))
@@ -186,9 +187,24 @@ impl AioContext {
         most: usize,
         timeout: Option<Duration>,
     ) -> io::Result<usize> {
+        self.wait_masked(found, most, timeout, None)
+    }
+
+    /// As [`AioContext::wait`], with a signal mask for the time of the call (`io_pgetevents(2)`, Linux
+    /// 4.18).
+    ///
+    /// # Errors
+    /// As [`AioContext::wait`].
+    pub fn wait_masked(
+        &mut self,
+        found: &mut Vec<AioCompletion>,
+        most: usize,
+        timeout: Option<Duration>,
+        mask: Option<&SignalMask>,
+    ) -> io::Result<usize> {
         let room = room(&mut self.buffer, most.clamp(1, self.iocbs.len()));
         let mut time = timeout.map(timespec);
-        let count = abi::take_events(self.id, 1, room, time.as_mut())?;
+        let count = abi::take_events(self.id, 1, room, time.as_mut(), mask)?;
         self.settle(count, found);
         Ok(count)
     }

@@ -3,7 +3,7 @@
 //! The epoll backend of the poller calls these; instances are made and changed elsewhere. The
 //! two differ in more than the unit of the timeout: the newer call reads it from memory, which
 //! makes a wait dearer by half an empty look, and filters older than it (Linux 5.11) refuse it.
-//! Neither function touches the signal mask, and neither retries after a signal.
+//! Only [`wait_masked`] touches the signal mask; none retries after a signal.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,6 +11,7 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::readiness::timespec;
+use crate::signals::{MASK_BYTES, SignalMask};
 
 /// What the kernel found for one registration; the layout is that of `struct epoll_event`.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,26 @@ pub fn wait_ns(
     let (number, epoll) = (libc::SYS_epoll_pwait2, epoll.as_raw_fd());
     // SAFETY: as in `wait`; the time is a live local, and a null mask of any length is allowed.
     let found = unsafe { libc::syscall(number, epoll, first, len, &raw const time, no_mask, 0) };
+    usize::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// As [`wait_ns`], with a signal mask for the time of the call; `None` waits for ever.
+///
+/// # Errors
+/// As [`wait_ns`].
+pub fn wait_masked(
+    epoll: BorrowedFd<'_>,
+    room: &mut [EpollEvent],
+    timeout: Option<Duration>,
+    mask: &SignalMask,
+) -> io::Result<usize> {
+    let (first, len) = (room.as_mut_ptr(), len(room));
+    let time = timeout.map(timespec);
+    let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mask = SignalMask::pointer(Some(mask));
+    let (number, epoll) = (libc::SYS_epoll_pwait2, epoll.as_raw_fd());
+    // SAFETY: as in `wait`; the time is null or a live local, the mask is live and has these bytes.
+    let found = unsafe { libc::syscall(number, epoll, first, len, time, mask, MASK_BYTES) };
     usize::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 

@@ -13,5 +13,6 @@ pub mod perf;
 pub mod readiness;
 pub mod ring;
 pub mod shared;
+pub mod signals;
 pub mod socket;
 pub mod task;

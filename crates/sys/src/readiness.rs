@@ -5,12 +5,14 @@
 //! an answer (POLLNVAL, EBADF) and not a fault. A `BorrowedFd` for each element would promise
 //! more than a poller can hold, which keeps numbers beyond the borrow with which they came.
 //!
-//! Neither function touches the signal mask, and neither retries after a signal.
+//! Both may be given a signal mask for the time of the call; neither retries after a signal.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::time::Duration;
+
+use crate::signals::{MASK_BYTES, SignalMask};
 
 /// Bits in one word of a bitmap for [`select`].
 pub const WORD_BITS: usize = u64::BITS as usize;
@@ -49,13 +51,18 @@ impl PollFd {
 ///
 /// # Errors
 /// EINTR after a signal, EINVAL when `fds` is longer than RLIMIT_NOFILE, ENOMEM.
-pub fn poll(fds: &mut [PollFd], timeout: Option<Duration>) -> io::Result<usize> {
+pub fn poll(
+    fds: &mut [PollFd],
+    timeout: Option<Duration>,
+    mask: Option<&SignalMask>,
+) -> io::Result<usize> {
     let time = timeout.map(timespec);
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     let count = libc::nfds_t::try_from(fds.len()).expect("array lengths fit nfds_t");
+    let mask = SignalMask::pointer(mask);
     // SAFETY: the pointer and the count are those of a live exclusive slice of the layout
-    // asserted above; `time` is null or points to a local; no signal mask is passed.
-    let found = unsafe { libc::ppoll(fds.as_mut_ptr().cast(), count, time, ptr::null()) };
+    // asserted above; time and mask are null or live.
+    let found = unsafe { libc::ppoll(fds.as_mut_ptr().cast(), count, time, mask) };
     usize::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
@@ -90,7 +97,12 @@ pub struct Bitmaps<'a> {
 ///
 /// # Panics
 /// When a bitmap is shorter than `nfds` bits.
-pub fn select(nfds: usize, sets: Bitmaps<'_>, timeout: Option<Duration>) -> io::Result<usize> {
+pub fn select(
+    nfds: usize,
+    sets: Bitmaps<'_>,
+    timeout: Option<Duration>,
+    mask: Option<&SignalMask>,
+) -> io::Result<usize> {
     let Bitmaps { read, write, except } = sets;
     let words = nfds.div_ceil(WORD_BITS);
     assert!(
@@ -101,10 +113,11 @@ pub fn select(nfds: usize, sets: Bitmaps<'_>, timeout: Option<Duration>) -> io::
     // The kernel writes the time left into it; nobody reads that.
     let mut time = timeout.map(timespec);
     let time = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-    let no_mask = ptr::null_mut::<libc::c_void>();
+    // pselect6 has no seventh argument: mask and length come in a structure.
+    let mask = MaskArgument { mask: SignalMask::pointer(mask), len_bytes: MASK_BYTES };
     // SAFETY: the kernel reads and writes `nfds` bits, in whole words, at each of the three
     // pointers; all are live exclusive slices of at least that length. `time` is null or
-    // points to a local. A null mask is allowed.
+    // points to a local. The mask's structure is a local, and the mask in it null or live.
     let found = unsafe {
         libc::syscall(
             libc::SYS_pselect6,
@@ -113,10 +126,17 @@ pub fn select(nfds: usize, sets: Bitmaps<'_>, timeout: Option<Duration>) -> io::
             write.as_mut_ptr(),
             except.as_mut_ptr(),
             time,
-            no_mask,
+            &raw const mask,
         )
     };
     usize::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// The last argument of `pselect6(2)`, and that of `io_pgetevents(2)`.
+#[repr(C)]
+pub(crate) struct MaskArgument {
+    pub(crate) mask: *const libc::sigset_t,
+    pub(crate) len_bytes: usize,
 }
 
 /// `timeout` as the kernel takes it; more seconds than it can count are for ever anyhow.
@@ -143,7 +163,7 @@ mod tests {
             PollFd::new(!reader.as_raw_fd(), libc::POLLIN as u16),
             PollFd::new(open_max, libc::POLLIN as u16),
         ];
-        assert_eq!(poll(&mut fds, None).expect("poll"), 2);
+        assert_eq!(poll(&mut fds, None, None).expect("poll"), 2);
         let seen = fds.map(|fd| fd.revents);
         assert_eq!(seen, [libc::POLLIN as u16, 0, libc::POLLNVAL as u16]);
     }
@@ -152,9 +172,9 @@ mod tests {
     fn poll_and_select_count_nanoseconds() {
         let short = Some(Duration::from_nanos(200_000));
         let start = std::time::Instant::now();
-        assert_eq!(poll(&mut [], short).expect("poll"), 0);
+        assert_eq!(poll(&mut [], short, None).expect("poll"), 0);
         let sets = Bitmaps { read: &mut [], write: &mut [], except: &mut [] };
-        assert_eq!(select(0, sets, short).expect("select"), 0);
+        assert_eq!(select(0, sets, short, None).expect("select"), 0);
         assert!(start.elapsed() >= Duration::from_nanos(400_000));
     }
 
@@ -171,7 +191,7 @@ mod tests {
         except[ready / WORD_BITS] |= 1 << (ready % WORD_BITS);
         let asked = (read.clone(), write.clone());
         let sets = Bitmaps { read: &mut read, write: &mut write, except: &mut except };
-        assert_eq!(select(nfds, sets, None).expect("select"), 2);
+        assert_eq!(select(nfds, sets, None, None).expect("select"), 2);
         assert_eq!((read, write, except), (asked.0, asked.1, empty));
     }
 
@@ -179,6 +199,6 @@ mod tests {
     #[should_panic(expected = "needs bitmaps of 2 words")]
     fn select_refuses_bitmaps_that_are_too_short() {
         let sets = Bitmaps { read: &mut [0], write: &mut [0, 0], except: &mut [0, 0] };
-        let _ = select(65, sets, Some(Duration::ZERO));
+        let _ = select(65, sets, Some(Duration::ZERO), None);
     }
 }

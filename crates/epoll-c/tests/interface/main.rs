@@ -101,6 +101,15 @@ fn a_program_written_for_epoll_runs_on_every_mechanism_by_other_names() {
 }
 
 #[test]
+fn a_signal_that_only_the_wait_lets_through_ends_it() {
+    let Some(installed) = Installed::new() else { return };
+    let program = installed.program("signals.c", &[]);
+    for mechanism in mechanisms() {
+        assert_eq!(run(&program, mechanism), "2000\n", "{mechanism}");
+    }
+}
+
+#[test]
 fn a_child_goes_its_own_way_with_a_copy_on_every_mechanism_but_epoll() {
     let Some(installed) = Installed::new() else { return };
     let program = installed.program("fork.c", &[]);

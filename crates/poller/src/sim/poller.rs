@@ -17,7 +17,8 @@ use super::kernel::PollerId;
 use crate::caps::NANOSECOND;
 use crate::table::{Entry, Table};
 use crate::{
-    Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Registration, Token, Waker,
+    Backend, Caps, Counters, Error, Events, FilePolicy, Poller, Registration, SignalMask, Token,
+    Waker,
 };
 
 /// How long a wait without timeout and script waits for a waker before it calls it a deadlock:
@@ -180,6 +181,11 @@ impl Poller for SimPoller {
         self.world.state().kernel.set_waiting(self.id, false);
         self.counters.wait_ended(events.len());
         Ok(())
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        // No signal ever comes there.
+        let _ = mask;
     }
 
     fn waker(&self) -> Waker {

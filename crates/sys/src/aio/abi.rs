@@ -5,6 +5,9 @@
 use std::io;
 use std::sync::atomic::AtomicU32;
 
+use crate::readiness::MaskArgument;
+use crate::signals::{MASK_BYTES, SignalMask};
+
 /// The kernel's name for a context; it is also the address of its completion ring.
 pub(super) type ContextId = libc::c_ulong;
 
@@ -138,16 +141,28 @@ pub(super) unsafe fn cancel(id: ContextId, iocb: *mut Iocb) -> io::Result<usize>
     checked(unsafe { libc::syscall(libc::SYS_io_cancel, id, iocb, &raw mut unused) })
 }
 
-/// `io_getevents(2)`: waits for at least `least` events and takes what fits into `events`.
+/// The number of `io_pgetevents(2)`, which the C library's header does not have on all architectures:
+/// that of x86-64, and the one that newer architectures share.
+const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
+
+/// `io_getevents(2)`, with a mask `io_pgetevents(2)`: waits for at least `least` events and takes what
+/// fits into `events`.
 pub(super) fn take_events(
     id: ContextId,
     least: usize,
     events: &mut [IoEvent],
     timeout: Option<&mut libc::timespec>,
+    mask: Option<&SignalMask>,
 ) -> io::Result<usize> {
     let (least, most) = (least as libc::c_long, events.len() as libc::c_long);
     let time = timeout.map_or(std::ptr::null_mut(), std::ptr::from_mut);
     let first = events.as_mut_ptr();
+    if mask.is_some() {
+        let mask = MaskArgument { mask: SignalMask::pointer(mask), len_bytes: MASK_BYTES };
+        let (number, mask) = (IO_PGETEVENTS, &raw const mask);
+        // SAFETY: as below; the mask's structure is a local, and the mask in it live.
+        return checked(unsafe { libc::syscall(number, id, least, most, first, time, mask) });
+    }
     // SAFETY: the kernel writes at most `most` events into a live exclusive slice of that
     // length; `time` is null or points to a live timespec.
     checked(unsafe { libc::syscall(libc::SYS_io_getevents, id, least, most, first, time) })

@@ -10,7 +10,9 @@ use std::ptr;
 use std::time::Duration;
 
 use io_uring::EnterFlags;
-use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::types::Timespec;
+
+use crate::signals::{MASK_BYTES, SignalMask};
 
 /// The way into one ring, for the thread that opened it.
 #[derive(Debug)]
@@ -25,6 +27,15 @@ struct Registration {
     index: u32,
     reserved: u32,
     ring: u64,
+}
+
+/// `struct io_uring_getevents_arg` of the kernel's interface: addresses as numbers.
+#[repr(C)]
+struct Extended {
+    mask: u64,
+    mask_len_bytes: u32,
+    reserved: u32,
+    time: u64,
 }
 
 const REGISTER_RING_FDS: libc::c_uint = 20;
@@ -69,12 +80,40 @@ impl Door {
         flags: EnterFlags,
         timeout: Option<Duration>,
     ) -> io::Result<usize> {
-        let Some(timeout) = timeout else {
+        self.enter_by(queued, completions_min, flags, timeout, None)
+    }
+
+    /// As `enter`, with a signal mask for the time of the call.
+    pub(super) fn enter_masked(
+        &self,
+        queued: u32,
+        completions_min: u32,
+        flags: EnterFlags,
+        timeout: Option<Duration>,
+        mask: &SignalMask,
+    ) -> io::Result<usize> {
+        self.enter_by(queued, completions_min, flags, timeout, Some(mask))
+    }
+
+    fn enter_by(
+        &self,
+        queued: u32,
+        completions_min: u32,
+        flags: EnterFlags,
+        timeout: Option<Duration>,
+        mask: Option<&SignalMask>,
+    ) -> io::Result<usize> {
+        if timeout.is_none() && mask.is_none() {
             return self.call(queued, completions_min, flags, None);
+        }
+        let time = timeout.map(Timespec::from);
+        let extended = Extended {
+            mask: SignalMask::pointer(mask) as u64,
+            mask_len_bytes: MASK_BYTES as u32,
+            reserved: 0,
+            time: time.as_ref().map_or(ptr::null(), ptr::from_ref) as u64,
         };
-        let timespec = Timespec::from(timeout);
-        let args = SubmitArgs::new().timespec(&timespec);
-        self.call(queued, completions_min, flags | EnterFlags::EXT_ARG, Some(&args))
+        self.call(queued, completions_min, flags | EnterFlags::EXT_ARG, Some(&extended))
     }
 
     fn call(
@@ -82,19 +121,19 @@ impl Door {
         queued: u32,
         completions_min: u32,
         flags: EnterFlags,
-        args: Option<&SubmitArgs<'_, '_>>,
+        extended: Option<&Extended>,
     ) -> io::Result<usize> {
         let (ring, flags) = match self.registered {
             Some(index) => (libc::c_long::from(index), flags.bits() | ENTER_REGISTERED_RING),
             None => (libc::c_long::from(self.ring), flags.bits()),
         };
-        let (args, size) = match args {
-            Some(args) => (ptr::from_ref(args), size_of_val(args)),
+        let (args, size) = match extended {
+            Some(extended) => (ptr::from_ref(extended), size_of::<Extended>()),
             None => (ptr::null(), 0),
         };
         let number = libc::SYS_io_uring_enter;
         // SAFETY: the call's own argument is null, or with EXT_ARG the very structure that the
-        // flag announces, which with its timespec lives in the frames above until the call is
+        // flag announces, which with its time and mask lives in the frames above until the call is
         // over. What queued requests reference is kept valid by those who queued them.
         let taken =
             unsafe { libc::syscall(number, ring, queued, completions_min, flags, args, size) };

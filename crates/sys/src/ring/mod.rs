@@ -29,6 +29,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use crate::signals::SignalMask;
 use door::Door;
 use io_uring::{EnterFlags, IoUring, cqueue};
 
@@ -135,6 +136,20 @@ impl Ring {
     pub fn enter(&mut self, completions_min: u32, timeout: Option<Duration>) -> io::Result<usize> {
         let timeout = timeout.filter(|_| completions_min > 0);
         self.call(completions_min, EnterFlags::GETEVENTS, timeout)
+    }
+
+    /// As [`Ring::enter`], with a signal mask for the time of the call.
+    ///
+    /// # Errors
+    /// As [`Ring::enter`].
+    pub fn enter_masked(
+        &mut self,
+        completions_min: u32,
+        timeout: Option<Duration>,
+        mask: &SignalMask,
+    ) -> io::Result<usize> {
+        let queued = u32::try_from(self.queued()).expect("the queue's size is a u32");
+        self.door.enter_masked(queued, completions_min, EnterFlags::GETEVENTS, timeout, mask)
     }
 
     /// Takes the oldest completion out of the queue.

@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_poller::{Caps, Counters, Error, Events, Poller, Registration, Token, Waker};
+use pollux_poller::{
+    Caps, Counters, Error, Events, Poller, Registration, SignalMask, Token, Waker,
+};
 
 /// How often each change was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,6 +68,10 @@ impl Poller for Recorder {
 
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         self.inner.wait(events, timeout)
+    }
+
+    fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
+        self.inner.set_signal_mask(mask);
     }
 
     fn waker(&self) -> Waker {
