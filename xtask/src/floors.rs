@@ -28,7 +28,7 @@ const FLOORS: [(&str, u32); 26] = [
     ("pollux-peer-polling", 4),
     ("pollux-floor", 4),
     ("pollux-xatmi-c", 5),
-    ("pollux-epoll-c", 5),
+    ("pollux-epoll-c", 4),
     ("pollux-run", 4),
     ("pollux-preload", 5),
     ("pollux-pool-flags", 5),

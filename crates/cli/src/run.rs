@@ -14,9 +14,11 @@ use clap::Args;
 use pollux_command::help::Section;
 use pollux_doctor::host::programs::own_folder;
 use pollux_loop_stats::Counter;
+use pollux_poller::Mechanism;
 use pollux_report::{Place, number};
 use pollux_run::reach::{OutOfReach, within_reach};
-use pollux_run::{Ended, Session, Summary, Told, library};
+use pollux_run::{Ended, Session, Start, Summary, Told, library};
+use pollux_settings::{Kind, one_of};
 use rustix::process::Signal;
 use signal_hook::consts;
 
@@ -33,6 +35,13 @@ const STANDARD_OUTPUT: &str = "-";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunProgramFlags {
+    /// The mechanism in the place of the kernel's epoll: select, poll, aio, epoll or uring-poll; without it
+    /// the calls are passed on and counted
+    #[arg(long, value_name = "NAME", value_parser = pollers(), hide_possible_values = true)]
+    poller: Option<Mechanism>,
+    /// Count what the loop does; without --poller, --json, --live and --report this is on anyhow
+    #[arg(long, help_heading = "Output")]
+    stats: bool,
     /// The figures as JSON into this file; - is standard output, behind what the program wrote
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
@@ -52,6 +61,18 @@ pub(crate) struct RunProgramFlags {
     command: Vec<OsString>,
 }
 
+/// What can take the place of the kernel's epoll.
+fn pollers() -> Kind<Mechanism> {
+    let all = [
+        Mechanism::Select,
+        Mechanism::Poll,
+        Mechanism::Aio,
+        Mechanism::Epoll,
+        Mechanism::UringPoll,
+    ];
+    one_of("mechanism", all.map(|one| (one.name(), "", one)))
+}
+
 /// What stands below the flags, and in the manual page.
 pub(crate) const NOTES: &[Section] = &[
     Section::Examples(
@@ -60,7 +81,10 @@ pub(crate) const NOTES: &[Section] = &[
 pollux run -- redis-server --port 6400
 pollux run --live -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'
 pollux run --quiet --json loop.json -- memcached -p 11300
-jq '.advice[].measured' loop.json",
+jq '.advice[].measured' loop.json
+# the same server on io_uring, as it is
+pollux run --poller uring-poll -- redis-server --port 6400
+pollux run --poller poll --stats -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'",
     ),
     Section::Text(
         "What is seen",
@@ -97,10 +121,23 @@ pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
     let json =
         json.map_err(|(path, error)| coded(NOT_STARTED, format!("{}: {error}", path.display())))?;
     let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
-    let started = Session::start(&library, &program, &name, arguments);
+    if let Some(poller) = flags.poller {
+        // Where the kernel forbids it, the program would only say that epoll_create failed.
+        let opened = poller.open().map(drop);
+        opened.map_err(|error| {
+            coded(OUT_OF_REACH, format!("--poller {poller}: {}", output::in_words(&error)))
+        })?;
+    }
+    let counts = flags.stats || flags.live || flags.json.is_some() || flags.poller.is_none();
+    let poller = flags.poller.map(Mechanism::name);
+    let (library, program) = (library.as_path(), program.as_path());
+    let started =
+        Session::start(Start { library, program, name: &name, arguments, poller, counts });
     let mut session = started.map_err(|error| coded(NOT_STARTED, format!("{name}: {error}")))?;
     let ended = to_the_end(&mut session, &news, flags.live)?;
-    show(flags, json.as_ref(), &Told::of(session.summary()))?;
+    if counts {
+        show(flags, json.as_ref(), &Told::of(session.summary()))?;
+    }
     Ok(match ended {
         Ended::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Ended::Signal(signal) => output::ended_by(signal),

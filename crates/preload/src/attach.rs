@@ -12,6 +12,7 @@ use pollux_loop_stats::{Cell as Tally, Image, Region};
 use pollux_sys::shared::SharedWords;
 
 use crate::lives;
+use crate::thread::THREAD;
 
 /// Set by whoever attaches, for good.
 static IS_TRIED: AtomicBool = AtomicBool::new(false);
@@ -22,7 +23,7 @@ static IMAGE: AtomicU64 = AtomicU64::new(0);
 /// A cell with this thread's name on it.
 pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
     if !IS_TRIED.swap(true, Relaxed) {
-        attach();
+        THREAD.with(|thread| thread.inside(attach));
     }
     let tally = REGION.get()?.claim_cell()?;
     // SAFETY: the call takes no arguments.

@@ -3,7 +3,7 @@
 //! The functions that may sleep are here so that a turn which blocks can be explained. The variants
 //! that check the length of a buffer are those of programs built with `_FORTIFY_SOURCE`.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::{
     addrinfo, clockid_t, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t,
@@ -12,6 +12,7 @@ use libc::{
 use pollux_loop_stats::{Call, Counter, Site};
 
 use crate::descriptors::{self, Met};
+use crate::emulation;
 use crate::names::taken;
 use crate::real::{errno, real, unknown};
 use crate::thread::{THREAD, Thread, now_ns};
@@ -111,6 +112,7 @@ taken! { close / 1 (fd: c_int; caller) -> c_int {
     // Before the call: behind it another thread may already have the number.
     if THREAD.with(Thread::is_own) {
         descriptors::closed(fd);
+        emulation::closing(fd);
     }
     let began_ns = tally.map(|_| now_ns());
     // SAFETY: the caller's own argument.
@@ -123,35 +125,84 @@ taken! { close / 1 (fd: c_int; caller) -> c_int {
 
 taken! { close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) -> c_int {
     let Some(real) = real!(close_range: fn(c_uint, c_uint, c_int) -> c_int) else { return unknown() };
-    // SAFETY: the caller's own arguments.
-    let result = unsafe { real(first, last, flags) };
-    let closes = result == 0 && flags.unsigned_abs() & libc::CLOSE_RANGE_CLOEXEC == 0;
+    let closes = flags.unsigned_abs() & libc::CLOSE_RANGE_CLOEXEC == 0;
     if closes && THREAD.with(Thread::is_own) {
         descriptors::closed_range(first, last);
+        emulation::closing_range(first, last);
+    }
+    // SAFETY: the caller's own arguments.
+    unsafe { real(first, last, flags) }
+} }
+
+taken! { closefrom / 1 (first: c_int; _caller) -> () {
+    let Some(real) = real!(closefrom: fn(c_int) -> ()) else { return };
+    if THREAD.with(Thread::is_own) {
+        let first = first.max(0).unsigned_abs();
+        descriptors::closed_range(first, c_uint::MAX);
+        emulation::closing_range(first, c_uint::MAX);
+    }
+    // SAFETY: the caller's own argument.
+    unsafe { real(first) }
+} }
+
+taken! { dup / 1 (from: c_int; _caller) -> c_int {
+    let Some(real) = real!(dup: fn(c_int) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own argument.
+    let result = unsafe { real(from) };
+    duplicated(from, result);
+    result
+} }
+
+taken! { fcntl / 3 (fd: c_int, command: c_int, argument: c_ulong; _caller) -> c_int {
+    let Some(real) = real!(fcntl: fn(c_int, c_int, c_ulong) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own arguments; a command without a third one ignores what stands there.
+    let result = unsafe { real(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        duplicated(fd, result);
+    }
+    result
+} }
+
+taken! { fcntl64 / 3 (fd: c_int, command: c_int, argument: c_ulong; _caller) -> c_int {
+    let Some(real) = real!(fcntl64: fn(c_int, c_int, c_ulong) -> c_int) else { return unknown() };
+    // SAFETY: the caller's own arguments; a command without a third one ignores what stands there.
+    let result = unsafe { real(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        duplicated(fd, result);
     }
     result
 } }
 
 taken! { dup2 / 2 (from: c_int, to: c_int; _caller) -> c_int {
     let Some(real) = real!(dup2: fn(c_int, c_int) -> c_int) else { return unknown() };
+    replaced(from, to);
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(from, to) };
-    replaced(from, result);
+    duplicated(from, result);
     result
 } }
 
 taken! { dup3 / 3 (from: c_int, to: c_int, flags: c_int; _caller) -> c_int {
     let Some(real) = real!(dup3: fn(c_int, c_int, c_int) -> c_int) else { return unknown() };
+    replaced(from, to);
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(from, to, flags) };
-    replaced(from, result);
+    duplicated(from, result);
     result
 } }
 
-/// A number that got another file lost its own.
+/// A number is about to get another file.
 fn replaced(from: c_int, to: c_int) {
-    if to >= 0 && to != from && THREAD.with(Thread::is_own) {
+    if to != from && THREAD.with(Thread::is_own) {
         descriptors::closed(to);
+        emulation::closing(to);
+    }
+}
+
+/// A file has a further number.
+fn duplicated(from: c_int, to: c_int) {
+    if to >= 0 && THREAD.with(Thread::is_own) {
+        emulation::duplicated(from, to);
     }
 }
 

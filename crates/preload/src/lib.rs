@@ -1,7 +1,7 @@
 //! The library that `pollux run` puts before the C library of a program (LD_PRELOAD, ld.so(8)).
 //!
 //! It takes the names of epoll and of what is called between two waits, passes each call on to the
-//! kernel, and counts. The program sees the same results and the same errno; no descriptor of it is
+//! kernel, and counts. Where another mechanism is chosen, the calls of epoll go to `pollux-epoll-c`. The program sees the same results and the same errno; no descriptor of it is
 //! kept, nothing is printed, and nothing on the way of a call locks or allocates.
 //!
 //! | file | subject |
@@ -13,6 +13,7 @@
 //! | `lives.rs` | fork, vfork, exec |
 //! | `thread.rs` | what a thread knows of its turn |
 //! | `attach.rs` | the shared memory: found at the first call of epoll, named |
+//! | `emulation.rs` | epoll on another mechanism than the kernel's, where the environment names one |
 //! | `descriptors.rs` | what is known of each descriptor: registered how, ready, closed |
 //!
 //! A thread has figures from its first call of epoll or its first accepted connection on; others
@@ -22,6 +23,7 @@
 mod attach;
 mod calls;
 mod descriptors;
+mod emulation;
 mod lives;
 mod names;
 mod real;

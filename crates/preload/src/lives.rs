@@ -4,18 +4,32 @@
 //! vfork(2) even shares it: until the child is gone or another program, its calls are not counted.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::emulation;
 use crate::real::real;
 use crate::thread::{THREAD, Thread};
 
 /// Lets every fork(3) from here on be seen.
 pub(crate) fn watch_forks() {
-    // SAFETY: the function may be called in any child: it writes to memory of its thread only.
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+    if !IS_WATCHED.swap(true, Relaxed) {
+        // SAFETY: the functions live as long as the program: a library that is preloaded stays.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
+}
+
+unsafe extern "C" fn before() {
+    emulation::before_fork();
+}
+
+unsafe extern "C" fn in_parent() {
+    emulation::after_fork_in_parent();
 }
 
 unsafe extern "C" fn in_child() {
     THREAD.with(Thread::forget);
+    emulation::after_fork_in_child();
 }
 
 /// Returns the function to go on to; the parent's thread waits until its child is gone.

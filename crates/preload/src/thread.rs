@@ -28,6 +28,10 @@ pub(crate) struct Thread {
     tally: Cell<Option<Tally<'static>>>,
     /// The tally of a thread that called vfork: whoever runs now may be its child.
     parked: Cell<Option<Tally<'static>>>,
+    /// Who called vfork; 0 where nobody did.
+    vforked: Cell<u32>,
+    /// Within this library: what it calls itself is none of the program's.
+    is_inside: Cell<bool>,
     pid: Cell<u32>,
     /// 0 outside a turn.
     began_ns: Cell<u64>,
@@ -62,6 +66,8 @@ impl Thread {
         Self {
             tally: Cell::new(None),
             parked: Cell::new(None),
+            vforked: Cell::new(0),
+            is_inside: Cell::new(false),
             pid: Cell::new(0),
             began_ns: Cell::new(0),
             turns: Cell::new(0),
@@ -80,7 +86,7 @@ impl Thread {
     /// Its figures, if it has any.
     #[inline]
     pub(crate) fn tally(&self) -> Option<Tally<'static>> {
-        self.tally.get().or_else(|| self.unpark())
+        self.tally.get().or_else(|| self.unpark()).filter(|_| !self.is_inside.get())
     }
 
     /// Its figures, from now on.
@@ -92,7 +98,7 @@ impl Thread {
     #[cold]
     fn claim(&self) -> Option<Tally<'static>> {
         // What could not be had once is not asked for again.
-        if self.pid.get() == u32::MAX || self.parked.get().is_some() {
+        if self.pid.get() == u32::MAX || !self.is_own() || self.is_inside.get() {
             return None;
         }
         let pid = own_pid();
@@ -102,33 +108,52 @@ impl Thread {
         tally
     }
 
-    /// Whether what happens is that of this process, and not of a child that shares its memory.
+    /// Whether what happens is the program's own, and not of a child that shares its memory, nor of this
+    /// library.
     pub(crate) fn is_own(&self) -> bool {
-        self.parked.get().is_none() || self.unpark().is_some()
+        if self.vforked.get() != 0 {
+            self.unpark();
+        }
+        self.vforked.get() == 0 && !self.is_inside.get()
     }
 
     #[inline]
     fn unpark(&self) -> Option<Tally<'static>> {
-        let tally = self.parked.get()?;
-        let is_back = own_pid() == self.pid.get();
-        is_back.then(|| {
-            self.parked.set(None);
-            self.tally.set(Some(tally));
-            tally
-        })
+        let parent = self.vforked.get();
+        if parent == 0 || own_pid() != parent {
+            return None;
+        }
+        self.vforked.set(0);
+        self.tally.set(self.parked.take());
+        self.tally.get()
     }
 
     /// Takes no figures until it is sure that the process is the same.
     pub(crate) fn park(&self) {
-        if let Some(tally) = self.tally.take() {
-            self.parked.set(Some(tally));
+        if self.vforked.get() == 0 {
+            self.vforked.set(own_pid());
+            self.parked.set(self.tally.take());
         }
+    }
+
+    /// Whether this library is what calls.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.is_inside.get()
+    }
+
+    /// Does something that is not the program's.
+    pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.is_inside.replace(true);
+        let done = work();
+        self.is_inside.set(before);
+        done
     }
 
     /// Leaves the figures to the parent.
     pub(crate) fn forget(&self) {
         self.tally.set(None);
         self.parked.set(None);
+        self.vforked.set(0);
         self.pid.set(0);
         self.began_ns.set(0);
         self.keep_above_ns.set(0);

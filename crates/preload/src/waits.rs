@@ -1,11 +1,13 @@
 //! The functions of epoll: epoll_create(2), epoll_ctl(2), epoll_wait(2) and their kin.
 
 use std::ffi::c_int;
+use std::ptr;
 
 use libc::{epoll_event, sigset_t, timespec};
 use pollux_loop_stats::{Cell as Tally, Counter, Histogram, Site};
 
 use crate::descriptors::{self, Owner, Update};
+use crate::emulation::{self, Limit};
 use crate::names::taken;
 use crate::real::{errno, real, set_errno, unknown};
 use crate::thread::{THREAD, Thread, now_ns};
@@ -14,12 +16,20 @@ use crate::thread::{THREAD, Thread, now_ns};
 const AT_ONCE_NS: u64 = 20_000;
 
 taken! { epoll_create / 1 (size: c_int; _caller) -> c_int {
+    if size > 0
+        && let Some(made) = emulation::create(0)
+    {
+        return created(made);
+    }
     let Some(real) = real!(epoll_create: fn(c_int) -> c_int) else { return unknown() };
     // SAFETY: the caller's own argument.
     created(unsafe { real(size) })
 } }
 
 taken! { epoll_create1 / 1 (flags: c_int; _caller) -> c_int {
+    if let Some(made) = emulation::create(flags) {
+        return created(made);
+    }
     let Some(real) = real!(epoll_create1: fn(c_int) -> c_int) else { return unknown() };
     // SAFETY: the caller's own argument.
     created(unsafe { real(flags) })
@@ -30,7 +40,9 @@ taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
         return unknown();
     };
     // SAFETY: the caller's own arguments.
-    let result = unsafe { real(epfd, op, fd, event) };
+    let result = unsafe { emulation::ctl(epfd, op, fd, event) }
+        // SAFETY: as above.
+        .unwrap_or_else(|| unsafe { real(epfd, op, fd, event) });
     let before = errno();
     THREAD.with(|thread| {
         let Some(tally) = thread.tally_or_claim() else { return };
@@ -47,21 +59,26 @@ taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
 } }
 
 taken! { epoll_wait / 4 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int; caller) -> c_int {
-    let Some(real) = real!(epoll_wait: fn(c_int, *mut epoll_event, c_int, c_int) -> c_int) else {
-        return unknown();
-    };
-    // SAFETY: the caller's own arguments.
-    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || unsafe {
-        real(epfd, events, most, timeout)
+    let real = real!(epoll_wait: fn(c_int, *mut epoll_event, c_int, c_int) -> c_int);
+    let Some(real) = real else { return unknown() };
+    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || {
+        let limit = Limit::of_ms(timeout);
+        // SAFETY: the caller's own arguments.
+        unsafe { emulation::wait(epfd, events, most, limit, ptr::null()) }
+            // SAFETY: as above.
+            .unwrap_or_else(|| unsafe { real(epfd, events, most, timeout) })
     })
 } }
 
 taken! { epoll_pwait / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t; caller) -> c_int {
     let real = real!(epoll_pwait: fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int);
     let Some(real) = real else { return unknown() };
-    // SAFETY: the caller's own arguments.
-    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || unsafe {
-        real(epfd, events, most, timeout, mask)
+    waited(&Asked { epfd, events, most, is_poll: timeout == 0, caller }, || {
+        let limit = Limit::of_ms(timeout);
+        // SAFETY: the caller's own arguments.
+        unsafe { emulation::wait(epfd, events, most, limit, mask) }
+            // SAFETY: as above.
+            .unwrap_or_else(|| unsafe { real(epfd, events, most, timeout, mask) })
     })
 } }
 
@@ -69,11 +86,13 @@ taken! { epoll_pwait2 / 5 (epfd: c_int, events: *mut epoll_event, most: c_int, t
     let real = real!(epoll_pwait2: fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int);
     let Some(real) = real else { return unknown() };
     // SAFETY: the caller's own argument, which the kernel reads as well; null is no limit.
-    let limit = unsafe { timeout.as_ref() };
-    let is_poll = limit.is_some_and(|limit| limit.tv_sec == 0 && limit.tv_nsec == 0);
-    // SAFETY: the caller's own arguments.
-    waited(&Asked { epfd, events, most, is_poll, caller }, || unsafe {
-        real(epfd, events, most, timeout, mask)
+    let limit = Limit::of(unsafe { timeout.as_ref() });
+    let is_poll = matches!(limit, Limit::Time(time) if time.is_zero());
+    waited(&Asked { epfd, events, most, is_poll, caller }, || {
+        // SAFETY: the caller's own arguments.
+        unsafe { emulation::wait(epfd, events, most, limit, mask) }
+            // SAFETY: as above.
+            .unwrap_or_else(|| unsafe { real(epfd, events, most, timeout, mask) })
     })
 } }
 

@@ -25,7 +25,7 @@ mod summary;
 mod symbols;
 
 pub use advice::Advice;
-pub use session::{Ended, Session};
+pub use session::{Ended, Session, Start};
 pub use summary::{Process, Summary};
 
 use symbols::Symbols;

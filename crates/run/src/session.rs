@@ -18,6 +18,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreape
 
 use crate::Summary;
 
+/// The variable that names the mechanism, as for programs that link `libpollux_epoll`.
+const POLLER: &str = "PX_POLLER";
 /// The variable of the dynamic linker.
 const PRELOAD: &str = "LD_PRELOAD";
 
@@ -30,6 +32,23 @@ pub enum Ended {
     Signal(i32),
 }
 
+/// What is started, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// The library that goes before the program's C library.
+    pub library: &'a Path,
+    /// The program's file.
+    pub program: &'a Path,
+    /// The name that it is called by.
+    pub name: &'a str,
+    /// Its arguments.
+    pub arguments: &'a [OsString],
+    /// The mechanism that takes the place of the kernel's epoll, by its name.
+    pub poller: Option<&'static str>,
+    /// Whether its calls are counted.
+    pub counts: bool,
+}
+
 /// A program that was started.
 pub struct Session {
     words: SharedWords,
@@ -40,29 +59,27 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts `program` under the name that was given, with `library` before its C library. It keeps this
-    /// process's standard streams, folder and environment.
+    /// Starts a program, which keeps this process's standard streams, folder and environment.
     ///
     /// # Errors
     /// No memory, or the program could not be started.
-    pub fn start(
-        library: &Path,
-        program: &Path,
-        name: &str,
-        arguments: &[OsString],
-    ) -> io::Result<Self> {
+    pub fn start(start: Start<'_>) -> io::Result<Self> {
         let words = SharedWords::create(WORDS)?;
         Region::begin(&words).expect("as many words as it has");
         // Those who start later have no descriptor of ours, but they have this name.
         let path = format!("/proc/{}/fd/{}", std::process::id(), words.as_fd().as_raw_fd());
-        let mut preload = library.as_os_str().to_owned();
+        let mut preload = start.library.as_os_str().to_owned();
         if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
             preload.push(":");
             preload.push(others);
         }
         set_child_subreaper(Some(rustix::process::getpid()))?;
-        let mut command = Command::new(program);
-        command.arg0(name).args(arguments).env(VARIABLE, path).env(PRELOAD, preload);
+        let mut command = Command::new(start.program);
+        command.arg0(start.name).args(start.arguments).env(PRELOAD, preload);
+        // Not what another run of this kind set for this process.
+        command.env_remove(VARIABLE).env_remove(POLLER);
+        command.envs(start.counts.then_some((VARIABLE, path)));
+        command.envs(start.poller.map(|name| (POLLER, name)));
         let began = Instant::now();
         let child = command.spawn()?;
         Ok(Self { words, child, ended: None, is_empty: false, began })

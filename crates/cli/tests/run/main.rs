@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `advice` | each planted fault is named with its line, and a clean program gets no advice |
 //! | `passing` | streams, exit codes and signals are those of the program |
+//! | `pollers` | programs do the same on every mechanism |
 //! | `refusals` | what is out of reach is told before it starts |
 //!
 //! `programs` builds and runs them. Counts are judged, never times.
 
 mod advice;
 mod passing;
+mod pollers;
 mod programs;
 mod refusals;

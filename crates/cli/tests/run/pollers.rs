@@ -1,0 +1,63 @@
+//! Unmodified programs on every mechanism: what they ask for comes true, and the counts are the same.
+
+use pollux_poller::Mechanism;
+
+use crate::programs::{built, read, run};
+
+/// What may be opened here; others are named.
+#[expect(clippy::print_stderr, reason = "a skipped mechanism says why")]
+fn mechanisms() -> Vec<Mechanism> {
+    let all = [
+        Mechanism::Select,
+        Mechanism::Poll,
+        Mechanism::Aio,
+        Mechanism::Epoll,
+        Mechanism::UringPoll,
+    ];
+    let opens = |mechanism: &Mechanism| match mechanism.open() {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{mechanism}: {error}");
+            eprintln!("skipped: {mechanism}: {error}");
+            false
+        }
+    };
+    all.into_iter().filter(opens).collect()
+}
+
+#[test]
+fn programs_do_the_same_on_every_mechanism() {
+    for (name, expected) in [
+        ("clean", &[("events", 4000), ("adds", 8), ("mods", 0), ("dels", 8)][..]),
+        ("to_and_fro", &[("events", 1000), ("adds", 1), ("mods", 1000), ("mods_back", 999)]),
+        ("one_by_one", &[("events", 2400), ("full", 2400), ("waits", 2400)]),
+    ] {
+        let Some((folder, program)) = built(name, &[]) else { return };
+        let json = folder.path().join("figures.json");
+        for mechanism in mechanisms() {
+            let output = run(&["--quiet", "--poller", mechanism.name(), "--json"])
+                .arg(&json)
+                .arg("--")
+                .arg(&program)
+                .output()
+                .expect("pollux starts");
+            assert!(output.status.success(), "{name} on {mechanism}: {output:?}");
+            let figures = read(&json, &output);
+            for (counter, expected) in expected {
+                assert_eq!(
+                    figures["total"][counter], *expected,
+                    "{counter}, {name} on {mechanism}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn without_statistics_a_program_on_another_mechanism_prints_only_its_own() {
+    let Some((_folder, program)) = built("clean", &[]) else { return };
+    let output = run(&["--poller", "poll", "--"]).arg(&program).arg("3").output();
+    let output = output.expect("pollux starts");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(output.stderr.is_empty() && output.stdout.is_empty(), "{output:?}");
+}

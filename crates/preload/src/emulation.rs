@@ -1,0 +1,185 @@
+//! epoll on another mechanism than the kernel's own, where the environment names one.
+//!
+//! All of it is `pollux-epoll-c`; here its hooks are called. What that calls of the C library comes
+//! through the names of this library, where a mark of the thread lets it pass.
+
+use std::ffi::{CStr, c_int};
+use std::io;
+use std::mem::MaybeUninit;
+use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use libc::{epoll_event, sigset_t, timespec};
+use pollux_epoll_c::{Identity, Instances, MECHANISMS, Mechanism};
+
+use crate::lives;
+use crate::real::set_errno;
+use crate::thread::{THREAD, Thread};
+
+static INSTANCES: Instances = Instances::new(Identity::Hooked);
+
+/// What was chosen: not read yet, the kernel's own, or one of `MECHANISMS` by its place.
+static CHOSEN: AtomicUsize = AtomicUsize::new(UNREAD);
+const UNREAD: usize = usize::MAX;
+const KERNELS: usize = usize::MAX - 1;
+
+/// How long a wait may last.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    None,
+    Time(Duration),
+    /// A time that is none: EINVAL.
+    Invalid,
+}
+
+impl Limit {
+    /// Negative is no limit.
+    pub(crate) fn of_ms(timeout: c_int) -> Self {
+        u64::try_from(timeout).map_or(Self::None, |ms| Self::Time(Duration::from_millis(ms)))
+    }
+
+    pub(crate) fn of(timeout: Option<&timespec>) -> Self {
+        let Some(time) = timeout else { return Self::None };
+        match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+            (Ok(s), Ok(ns)) if ns < 1_000_000_000 => Self::Time(Duration::new(s, ns)),
+            _ => Self::Invalid,
+        }
+    }
+}
+
+/// The mechanism, if it is not the kernel's epoll.
+fn chosen() -> Option<Mechanism> {
+    let mut chosen = CHOSEN.load(Relaxed);
+    if chosen == UNREAD {
+        chosen = read();
+        CHOSEN.store(chosen, Relaxed);
+    }
+    MECHANISMS.get(chosen).copied()
+}
+
+#[cold]
+fn read() -> usize {
+    const VARIABLE: &CStr = c"PX_POLLER";
+    // SAFETY: the name is a C string.
+    let name = unsafe { libc::getenv(VARIABLE.as_ptr()) };
+    if name.is_null() {
+        return KERNELS;
+    }
+    // SAFETY: the value is a C string of the environment.
+    let name = unsafe { CStr::from_ptr(name) };
+    let is_it = |one: &Mechanism| one.name().as_bytes() == name.to_bytes();
+    let place = MECHANISMS.iter().position(is_it);
+    place.filter(|place| MECHANISMS[*place] != Mechanism::Epoll).unwrap_or(KERNELS)
+}
+
+/// A new instance, or an error; nothing where it is the kernel's to make.
+pub(crate) fn create(flags: c_int) -> Option<c_int> {
+    if !is_asked() {
+        return None;
+    }
+    lives::watch_forks();
+    let mechanism = chosen()?;
+    Some(answered(THREAD.with(|thread| thread.inside(|| INSTANCES.create(mechanism, flags)))))
+}
+
+/// The update of an instance; nothing where it is the kernel's.
+///
+/// # Safety
+/// `event` is null or leads to an event, as epoll_ctl(2) asks for.
+pub(crate) unsafe fn ctl(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+) -> Option<c_int> {
+    if !is_asked() || (INSTANCES.find(epfd).is_none() && INSTANCES.find(fd).is_none()) {
+        return None;
+    }
+    let is_read = op != libc::EPOLL_CTL_DEL && !event.is_null();
+    // SAFETY: the caller's promise; C programs pack it or not, so it is read by bytes.
+    let event = is_read.then(|| unsafe { event.read_unaligned() });
+    let done = THREAD.with(|thread| thread.inside(|| INSTANCES.ctl(epfd, op, fd, event)));
+    Some(answered(done.map(|()| 0)))
+}
+
+/// A wait on an instance; nothing where it is the kernel's.
+///
+/// # Safety
+/// `events` leads to `most` events, `mask` is null or leads to a set, as epoll_pwait(2) asks for.
+pub(crate) unsafe fn wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    limit: Limit,
+    mask: *const sigset_t,
+) -> Option<c_int> {
+    let instance = is_asked().then(|| INSTANCES.find(epfd)).flatten()?;
+    let refused = |errno| Some(answered(Err(io::Error::from_raw_os_error(errno))));
+    let timeout = match limit {
+        Limit::None => None,
+        Limit::Time(time) => Some(time),
+        Limit::Invalid => return refused(libc::EINVAL),
+    };
+    let len = match usize::try_from(most) {
+        Ok(0) | Err(_) => return refused(libc::EINVAL),
+        Ok(_) if events.is_null() => return refused(libc::EFAULT),
+        Ok(len) => len,
+    };
+    let first = events.cast::<MaybeUninit<epoll_event>>();
+    // SAFETY: the caller's promise; the type asks for nothing of what is there.
+    let room = unsafe { slice::from_raw_parts_mut(first, len) };
+    // SAFETY: the caller's promise.
+    let mask = unsafe { mask.as_ref() };
+    let found = THREAD.with(|thread| thread.inside(|| instance.wait(epfd, room, timeout, mask)));
+    Some(answered(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX))))
+}
+
+pub(crate) fn closing(fd: c_int) {
+    if is_asked() {
+        THREAD.with(|thread| thread.inside(|| INSTANCES.closing(fd)));
+    }
+}
+
+pub(crate) fn closing_range(first: u32, last: u32) {
+    if is_asked() {
+        THREAD.with(|thread| thread.inside(|| INSTANCES.closing_range(first, last)));
+    }
+}
+
+pub(crate) fn duplicated(old: c_int, new: c_int) {
+    if is_asked() {
+        THREAD.with(|thread| thread.inside(|| INSTANCES.duplicated(old, new)));
+    }
+}
+
+pub(crate) fn before_fork() {
+    if is_asked() {
+        THREAD.with(|thread| thread.inside(|| INSTANCES.before_fork()));
+    }
+}
+
+pub(crate) fn after_fork_in_parent() {
+    if is_asked() {
+        THREAD.with(|thread| thread.inside(|| INSTANCES.after_fork_in_parent()));
+    }
+}
+
+pub(crate) fn after_fork_in_child() {
+    if is_asked() {
+        THREAD.with(|thread| thread.inside(|| INSTANCES.after_fork_in_child()));
+    }
+}
+
+/// Whether a mechanism was chosen and the program asks, not this library.
+fn is_asked() -> bool {
+    chosen().is_some() && !THREAD.with(Thread::is_inside)
+}
+
+/// The answer of a C function.
+fn answered(done: io::Result<c_int>) -> c_int {
+    done.unwrap_or_else(|error| {
+        set_errno(error.raw_os_error().unwrap_or(libc::EIO));
+        -1
+    })
+}
