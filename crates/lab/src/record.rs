@@ -133,6 +133,9 @@ pub struct JobRecord {
     pub blocks: u32,
     /// Most blocks, when the interval stays too wide.
     pub blocks_max: u32,
+    /// Most time that was given, where there was a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_s: Option<f64>,
     /// Smallest relative effect that counts, such as 0.03.
     pub min_effect: f64,
     /// Wanted half-width of the 95 % interval, relative, such as 0.015.

@@ -89,6 +89,7 @@ fn a_caption_names_no_method_and_no_heading_has_a_bare_part_name() {
         of("h2").collect::<Vec<_>>()
     );
     assert!(of("h2").all(|heading| !heading.starts_with("Http")));
+    assert!(of("h2").any(|heading| heading.starts_with("Dead connections: ")));
 }
 
 #[test]
@@ -377,6 +378,7 @@ fn markdown_holds_the_answers_the_tables_and_the_reasons() {
     assert!(text.contains("| arm | events/s (95 % CI) | vs epoll | verdict | notes |"));
     assert!(!text.contains("<script>") && text.contains("&lt;script&gt;"));
     assert!(text.contains("- failed: descriptor 1024"));
+    assert!(text.contains("The time budget of 2 min 30 s ended"), "{text}");
     let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| ")).collect();
     assert!(rows.iter().all(|row| row.ends_with('|')), "each row is closed");
 }

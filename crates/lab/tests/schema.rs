@@ -13,7 +13,7 @@ const MAPS: [&str; 4] = ["axes", "counters", "figures", "kernel"];
 /// versions do not have.
 const OPTIONAL: &str = "figures generator page_faults_per_event enable repeats mechanism \
                         process_switches_per_s machine_switches_per_s more_blocks request_times \
-                        worker_calls turns log_ratio round_sd between_sets within_set load_average \
+                        worker_calls turns budget_s log_ratio round_sd between_sets within_set load_average \
                         control_half_width_max";
 
 fn schema() -> Value {

@@ -61,6 +61,8 @@ pub struct Job {
 pub struct Part {
     /// Name within the job.
     pub name: String,
+    /// Its heading in reports, where that is not made of the name.
+    pub title: Option<String>,
     /// The experiment.
     pub experiment: &'static dyn Experiment,
     /// What is compared, each under a name of its own.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use pollux_settings::{Keys, Place, did_you_mean, name, one_of};
+use pollux_settings::{Keys, Place, did_you_mean, line, name, one_of};
 
 use super::arms;
 use super::table::{Global, REPLACED, Run};
@@ -25,6 +25,7 @@ const REPLACED_ARM: &str = "arms = [{ name = \"mine\", command = \"...\", patter
 /// One experiment as it was said, before it is judged.
 pub(super) struct Draft {
     name: String,
+    title: Option<String>,
     experiment: &'static dyn Experiment,
     run: Run,
     axes: BTreeMap<String, Vec<Value>>,
@@ -36,6 +37,8 @@ impl Draft {
         let called =
             keys.key("name", "Name within the file, for `--only`").example("\"dead-connections\"");
         let called = called.otherwise("the name of the experiment").optional(&name());
+        let title = keys.key("title", "Its heading in reports").example("\"Dead connections\"");
+        let title = title.otherwise("the name, in words").optional(&line());
         let each = experiments::ALL.map(|each| (each.name, "", each));
         let experiment = keys.key("experiment", "What is run").example("\"streams\"");
         let experiment = experiment.required(&one_of("experiment", each));
@@ -61,7 +64,7 @@ impl Draft {
         keys.replaced("arm", REPLACED_ARM);
         let experiment = experiment?;
         let name = called?.unwrap_or_else(|| experiment.name.to_owned());
-        Some(Self { name, experiment, run: run?, axes: axes?, place: keys.here() })
+        Some(Self { name, title: title?, experiment, run: run?, axes: axes?, place: keys.here() })
     }
 
     fn is_called(&self, name: &str) -> bool {
@@ -103,6 +106,7 @@ impl Draft {
         };
         Some(Part {
             name: self.name,
+            title: self.title,
             experiment,
             arms,
             baseline,

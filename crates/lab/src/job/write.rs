@@ -46,6 +46,9 @@ fn write_part(text: &mut String, part: &Part) {
     text.push_str("\n[[job]]\n");
     let mut line = |name: &str, value: String| entry(text, name, &value);
     line("name", quoted(&part.name));
+    if let Some(title) = &part.title {
+        line("title", quoted(title));
+    }
     line("experiment", quoted(part.experiment.name));
     line("arms", list(&part.arms, arm));
     line("baseline", quoted(&part.baseline));

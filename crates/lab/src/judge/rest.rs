@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use pollux_settings::share_text;
+
 use crate::plan::minutes;
 use crate::record::{Ending, Record, ResultRow, Verdict};
 use crate::stats::SETS_MAX;
 
 /// What a set takes on top of the turns that have a figure: lead-ins, falling asleep, starts and ends.
 const SET_OVER_TURNS: f64 = 1.6;
+/// The narrowest interval that can be asked for.
+const PRECISION_MIN: f64 = 0.001;
 /// Rows that would take more than so many times what the run took are not worth the wait.
 const RUNS_MAX: f64 = 3.0;
 
@@ -81,10 +85,16 @@ fn limits(record: &Record, rows: &[&ResultRow], time_s: f64) -> String {
             let sets = f64::from(row.blocks);
             Some(row.half_width()? * (sets / (sets + f64::from(missing(row)))).sqrt())
         });
-        let percent = wanted.fold(record.job.target_ci, f64::min) * 100.0;
-        flags.push(format!("--precision {:.2}%", (percent * 100.0).floor().max(1.0) / 100.0));
+        let wanted = wanted.fold(record.job.target_ci, f64::min);
+        flags.push(format!("--precision {}", share_text(down_to_one_digit(wanted))));
     }
     if flags.is_empty() { String::new() } else { format!(" ({})", flags.join(" ")) }
+}
+
+/// A forecast has no second digit, and an interval that is narrower than asked decides as well.
+fn down_to_one_digit(share: f64) -> f64 {
+    let unit = 10_f64.powi(share.log10().floor() as i32);
+    ((share / unit + 1e-9).floor() * unit).max(PRECISION_MIN)
 }
 
 /// Seconds that a set took, by part and point.
@@ -145,8 +155,15 @@ mod tests {
         assert_eq!(said(Ending::Budget, 200), told(" (--budget 30s)"));
         assert_eq!(said(Ending::Complete, 12), told(" (--max-blocks 17)"));
         assert_eq!(said(Ending::Budget, 12), told(" (--budget 30s --max-blocks 17)"));
-        assert_eq!(said(Ending::Complete, 200), told(" (--precision 1.00%)"));
+        assert_eq!(said(Ending::Complete, 200), told(" (--precision 1%)"));
         assert_eq!(said(Ending::Interrupted, 200), told(""));
+    }
+
+    #[test]
+    fn a_forecast_of_a_precision_has_one_digit_and_asks_for_no_less_than_it() {
+        let said =
+            [0.0099, 0.0151, 0.008, 0.0003, 0.1].map(|share| share_text(down_to_one_digit(share)));
+        assert_eq!(said, ["0.9%", "1%", "0.8%", "0.1%", "10%"]);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use pollux_report::markup::escape;
 
 use super::section::{head, machine, own, results, runs, seed, times, why};
 use super::view::{Arms, Comparison};
-use super::words;
 use crate::record::Record;
 
 /// The record as one HTML file, in UTF-8.
@@ -45,8 +44,8 @@ fn contents(record: &Record, comparisons: &[Comparison<'_>]) -> String {
             other.experiment == comparison.experiment && other.unit() != comparison.unit()
         });
         let name = match is_one_of_several {
-            true => format!("{}, {}", words::part(comparison.experiment), comparison.unit()),
-            false => words::part(comparison.experiment),
+            true => format!("{}, {}", comparison.title, comparison.unit()),
+            false => comparison.title.clone(),
         };
         (format!("result-{index}"), name)
     });

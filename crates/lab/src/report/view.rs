@@ -18,6 +18,8 @@ const CURVE_VALUES_MIN: usize = 3;
 
 /// Everything of one experiment that is measured in one unit.
 pub(super) struct Comparison<'a> {
+    /// What its headings begin with.
+    pub(super) title: String,
     /// The experiment.
     pub(super) experiment: &'a str,
     /// What is compared.
@@ -88,6 +90,7 @@ impl<'a> Comparison<'a> {
             match all.iter_mut().find(same) {
                 Some(found) => found.rows.push(row),
                 None => all.push(Self {
+                    title: words::part(record, &row.experiment),
                     experiment: &row.experiment,
                     metric: &row.metric,
                     rows: vec![row],
@@ -125,7 +128,7 @@ impl<'a> Comparison<'a> {
 
     /// What is shown over it.
     pub(super) fn heading(&self) -> String {
-        format!("{}: {} against {}", words::part(self.experiment), self.metric, self.baseline())
+        format!("{}: {} against {}", self.title, self.metric, self.baseline())
     }
 
     /// A panel for each curve chart; none when no axis is numeric and long enough.

@@ -7,6 +7,8 @@ use pollux_report::markup::capital;
 use pollux_report::number::NA;
 use pollux_report::{Cell, Tone};
 
+use serde::Deserialize;
+
 use super::number;
 use crate::experiments;
 use crate::host::Reading;
@@ -159,8 +161,12 @@ pub(super) fn ending(record: &Record) -> Option<String> {
 fn why_it_ended(record: &Record) -> Option<String> {
     let why = match record.ending {
         Ending::Complete => return None,
-        Ending::Interrupted => "Stopped by the user",
-        Ending::Budget => "The time budget ended before the intervals were as narrow as wanted",
+        Ending::Interrupted => "Stopped by the user".to_owned(),
+        Ending::Budget => {
+            let of = record.job.budget_s.map(|s| format!(" of {}", number::duration(s)));
+            let of = of.unwrap_or_default();
+            format!("The time budget{of} ended before the intervals were as narrow as wanted")
+        }
     };
     let (ran, planned, most) = (record.trust.blocks, record.job.blocks, record.job.blocks_max);
     let turns = record.trust.turns.as_ref();
@@ -330,27 +336,26 @@ pub(super) fn held<'a>(axes: impl Iterator<Item = (&'a str, &'a str)>) -> String
         .join(", ")
 }
 
-/// A part of a job as a heading names it: the built-in parts in words, others as they are called.
-pub(super) fn part(name: &str) -> String {
-    let known = match name {
-        "tcp" => "TCP",
-        "pipe-unix" => "Pipes and AF_UNIX sockets",
-        "dead" => "Dead connections",
-        "keep-alive" => "Kept connections",
-        "pipelined" => "Several requests at once",
-        "churn" => "A connection for each request",
-        "sweep" => "Sweep over connections",
-        "queue" => "Message queue",
-        "others" => "Other things to wait for",
-        "bank" => "Calls to a bank",
-        "time" => "Time of many calls",
-        "time-plain" => "Time of many calls without EPOLLEXCLUSIVE",
-        _ => {
-            return experiments::by_name(name)
-                .map_or_else(|| capital(name), |one| one.title.to_owned());
-        }
-    };
-    known.to_owned()
+/// A part of a job as a heading names it: by its title, its experiment, or its name in words.
+pub(super) fn part(record: &Record, name: &str) -> String {
+    let job: Titles = toml::from_str(&record.job.toml).unwrap_or_default();
+    let title = job.parts.into_iter().find(|part| part.name.as_deref() == Some(name));
+    let title = title.and_then(|part| part.title);
+    let title = title.or_else(|| Some(experiments::by_name(name)?.title.to_owned()));
+    title.unwrap_or_else(|| capital(&name.replace('-', " ")))
+}
+
+/// What is read of the job of a record; results of before there were titles have none.
+#[derive(Default, Deserialize)]
+struct Titles {
+    #[serde(default, rename = "job")]
+    parts: Vec<Titled>,
+}
+
+#[derive(Deserialize)]
+struct Titled {
+    name: Option<String>,
+    title: Option<String>,
 }
 
 #[cfg(test)]

@@ -453,6 +453,7 @@ impl Runner<'_> {
             seed: job.seed,
             blocks: job.blocks,
             blocks_max: job.blocks_max,
+            budget_s: job.budget.map(|budget| budget.as_secs_f64()),
             min_effect: job.min_effect,
             target_ci: job.precision,
         };

@@ -31,6 +31,8 @@ fn made() -> Record {
     record.ending = Ending::Budget;
     record.command = command.map(Into::into).into();
     record.job.toml.push_str("# <b>not bold</b>\n");
+    let titled = record.job.toml.replace("\"dead\"", "\"dead\"\ntitle = \"Dead connections\"");
+    (record.job.toml, record.job.budget_s) = (titled, Some(150.0));
     record.cuts = vec!["pipes: 16000 needs 32,000 descriptors, 9000 instead".into()];
     record.trust.noise = Some([1.001, 0.987, 1.016]);
     record.trust.hardware_counters = unread(NO_PMU, None);

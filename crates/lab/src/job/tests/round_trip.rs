@@ -89,6 +89,7 @@ fn part() -> impl Strategy<Value = Part> {
         let interval = (runtime / cut).max(Duration::from_millis(10)).min(runtime);
         let baseline = arms[at.index(arms.len())].name.clone();
         Part {
+            title: Some(name.clone()).filter(|_| cut.is_multiple_of(3)),
             name,
             experiment,
             arms,

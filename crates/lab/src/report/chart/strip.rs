@@ -38,7 +38,7 @@ pub(crate) fn strip(record: &Record, experiment: &str, arms: &Arms<'_>, key: &st
     if drawn.is_empty() {
         return String::new();
     }
-    let svg = draw(&drawn, experiment, arms, key);
+    let svg = draw(&drawn, &words::part(record, experiment), arms, key);
     figure("strip", &scroll("chart", &svg), &notes(&remarks(&drawn)), &table(&drawn))
 }
 
@@ -68,8 +68,8 @@ fn drawn<'a>(record: &'a Record, experiment: &str) -> Vec<Drawn<'a>> {
     runs.into_iter().zip(judged).map(of_run).collect()
 }
 
-fn draw(drawn: &[Drawn<'_>], experiment: &str, arms: &Arms<'_>, key: &str) -> String {
-    let title = format!("{}: every run in the order in which it ran", words::part(experiment));
+fn draw(drawn: &[Drawn<'_>], part: &str, arms: &Arms<'_>, key: &str) -> String {
+    let title = format!("{part}: every run in the order in which it ran");
     let about = format!("{} runs; value over the median of the same arm and point.", drawn.len());
     let mut paper = Paper::new(key, (&title, &about), (WIDTH, HEIGHT), EDGES);
     let relatives = || drawn.iter().filter_map(|d| d.relative);

@@ -124,10 +124,11 @@ fn gates(record: &Record) -> String {
 pub(crate) fn job(record: &Record) -> String {
     let job = &record.job;
     let rules = format!(
-        "Seed {} · {} blocks planned, at most {} · smallest effect that counts {} · wanted half-width {} · {}",
+        "Seed {} · {} blocks planned, at most {}{} · smallest effect that counts {} · wanted half-width {} · {}",
         job.seed,
         job.blocks,
         job.blocks_max,
+        job.budget_s.map_or_else(String::new, |s| format!(", within {}", number::duration(s))),
         number::percent(job.min_effect),
         number::percent(job.target_ci),
         record.tool,

@@ -42,11 +42,12 @@ fn body(section: &Section, record: &Record, arms: &Arms<'_>) -> String {
             };
             let shown = shown + &std::mem::take(&mut remarks);
             if !shown.is_empty() {
-                body += &card_of(&heading(part, topic), topic.about, &shown);
+                body += &card_of(&heading(record, part, topic), topic.about, &shown);
             }
         }
         if let Some(unit) = section.counts_for_each {
-            let heading = format!("{}: as perf stat prints it, for each {unit}", words::part(part));
+            let heading =
+                format!("{}: as perf stat prints it, for each {unit}", words::part(record, part));
             body += &card_of(&heading, PERF, &perf::table(record, part));
         }
     }
@@ -60,15 +61,16 @@ pub(crate) fn tables(record: &Record, arms: &Arms<'_>) -> Vec<(String, &'static 
         for (part, runs) in by_experiment(timed(record, section.is_of)) {
             for topic in section.topics {
                 let table = table(topic, &runs, &points(&runs), arms);
-                tables.extend(table.map(|table| (heading(part, topic), topic.about, table)));
+                tables
+                    .extend(table.map(|table| (heading(record, part, topic), topic.about, table)));
             }
         }
     }
     tables
 }
 
-fn heading(part: &str, topic: &Topic) -> String {
-    format!("{}: {}", words::part(part), topic.heading)
+fn heading(record: &Record, part: &str, topic: &Topic) -> String {
+    format!("{}: {}", words::part(record, part), topic.heading)
 }
 
 fn tabled(topic: &Topic, runs: &[Timed<'_>], at: &[&str], arms: &Arms<'_>) -> String {

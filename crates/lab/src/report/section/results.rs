@@ -31,12 +31,7 @@ pub(crate) fn results(record: &Record, comparisons: &[Comparison<'_>], arms: &Ar
 fn heading(comparison: &Comparison<'_>, panels: &[Panel<'_>]) -> String {
     match panels.first() {
         Some(panel) => {
-            format!(
-                "{}: {} over {}",
-                words::part(comparison.experiment),
-                comparison.metric,
-                panel.axis
-            )
+            format!("{}: {} over {}", comparison.title, comparison.metric, panel.axis)
         }
         None => comparison.heading(),
     }

@@ -17,7 +17,7 @@ pub(crate) fn runs(record: &Record, arms: &Arms<'_>) -> String {
     for (index, experiment) in experiments.into_iter().enumerate() {
         let strip = strip::strip(record, experiment, arms, &format!("strip-{index}"));
         let heading = "every run against the median of its own arm and point";
-        body += &card_of(&format!("{}: {heading}", words::part(experiment)), "", &strip);
+        body += &card_of(&format!("{}: {heading}", words::part(record, experiment)), "", &strip);
         body.push_str(&inside(record, experiment, arms, index));
     }
     if body.is_empty() { body } else { section("runs", "every run", &body) }
@@ -37,7 +37,7 @@ fn inside(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) -> S
             shown.push_str(&format!("<h4>{}</h4>{chart}", escape(point)));
         }
     }
-    let heading = format!("{}: inside the runs", words::part(experiment));
+    let heading = format!("{}: inside the runs", words::part(record, experiment));
     if shown.is_empty() { shown } else { card_of(&heading, "", &shown) }
 }
 

@@ -39,7 +39,7 @@ fn counts(record: &Record, experiment: &str) -> String {
     let rows: Vec<_> = record.why.iter().filter(|row| row.experiment == experiment).collect();
     let points = in_order(rows.iter().map(|row| row.point.as_str()));
     let tables = folded(&points, |points, _| count_table(&rows, points));
-    let heading = format!("{}: counts per event", words::part(experiment));
+    let heading = format!("{}: counts per event", words::part(record, experiment));
     if tables.is_empty() { tables } else { card_of(&heading, "", &tables) }
 }
 
@@ -74,7 +74,7 @@ fn histograms(record: &Record, experiment: &str, arms: &Arms<'_>, index: usize) 
         });
         charts.collect()
     });
-    let heading = format!("{}: share of waits by events returned", words::part(experiment));
+    let heading = format!("{}: share of waits by events returned", words::part(record, experiment));
     if body.is_empty() { body } else { card_of(&heading, "", &body) }
 }
 
