@@ -39,6 +39,21 @@ pub const DEVIATIONS: &[Deviation] = &[
                  EAGAIN works, and spins while it leaves something ready that it asked for",
     },
     Deviation {
+        script: "an_edge_reports_all_that_holds",
+        mechanisms: &[Mechanism::UringPoll],
+        epoll: "an event with EPOLLET has every condition that holds",
+        here: "it has those that were entered or renewed",
+        reason: "a multishot poll request tells what woke it; what held before was reported before",
+    },
+    Deviation {
+        script: "a_oneshot_reports_all_that_holds",
+        mechanisms: &[Mechanism::Select, Mechanism::Aio, Mechanism::UringPoll],
+        epoll: "an event with EPOLLONESHOT has every condition that holds when somebody waits",
+        here: "it has what completed the request, without what came until the wait; on select it has no \
+               EPOLLRDHUP anyhow",
+        reason: "a poll request completes when its file wakes it; EPOLL_CTL_MOD looks again",
+    },
+    Deviation {
         script: "what_was_read_before_the_wait_is_silent",
         mechanisms: REQUESTS,
         epoll: "what was ready and is over when somebody waits is not reported",

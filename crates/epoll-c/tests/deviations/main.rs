@@ -1,6 +1,7 @@
 //! Every mechanism beside the kernel's epoll: it differs where the table says, and nowhere else.
 
 mod document;
+mod random;
 mod scripts;
 mod subject;
 

@@ -20,6 +20,8 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_level_repeats_until_it_is_read,
     an_edge_is_reported_once,
     an_edge_is_reported_again_after_mod,
+    an_edge_reports_all_that_holds,
+    a_oneshot_reports_all_that_holds,
     a_oneshot_is_reported_once_for_each_mod,
     a_disarmed_oneshot_is_silent_about_a_hang_up,
     what_was_read_before_the_wait_is_silent,
@@ -93,6 +95,23 @@ fn an_edge_is_reported_again_after_mod(subject: &Subject) -> String {
     let second = subject.found();
     writer.write_all(b"x").expect("room");
     format!("{first:?} {second:?} {:?}", subject.found())
+}
+
+fn an_edge_reports_all_that_holds(subject: &Subject) -> String {
+    let (ours, mut peer) = UnixStream::pair().expect("a pair");
+    subject.add(&ours, EPOLLIN | EPOLLOUT | EPOLLET, 1);
+    let first = subject.found();
+    peer.write_all(b"x").expect("room");
+    format!("{first:?} {:?}", subject.found())
+}
+
+fn a_oneshot_reports_all_that_holds(subject: &Subject) -> String {
+    let (ours, mut peer) = UnixStream::pair().expect("a pair");
+    subject.add(&ours, EPOLLIN | libc::EPOLLRDHUP | EPOLLONESHOT, 1);
+    let before = subject.soon();
+    peer.write_all(b"x").expect("room");
+    peer.shutdown(Shutdown::Write).expect("shut down");
+    format!("{before:?} {:?}", subject.found())
 }
 
 fn a_oneshot_is_reported_once_for_each_mod(subject: &Subject) -> String {

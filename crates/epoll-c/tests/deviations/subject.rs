@@ -99,6 +99,13 @@ impl Subject {
     }
 }
 
+impl Drop for Subject {
+    /// Nobody else asks these instances again, and AIO contexts are few.
+    fn drop(&mut self) {
+        self.instances.closing(self.number());
+    }
+}
+
 /// Every mechanism but epoll that this machine allows.
 #[expect(clippy::print_stderr, reason = "a skipped mechanism says so")]
 pub(crate) fn mechanisms() -> Vec<Mechanism> {
