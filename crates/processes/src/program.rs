@@ -18,6 +18,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::Error;
 
+/// How long a signal has before it is sent again.
+const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
+/// Between two looks at which signals are caught.
+const LOOK: Duration = Duration::from_millis(5);
 /// How long a process may take to end when it is asked to.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an interruption from outside may go unnoticed.
@@ -192,6 +196,47 @@ impl Program {
         let _ = pidfd_send_signal(&self.handle, signal);
     }
 
+    /// Waits until it catches `signal`, at most `time`: an earlier one would end it. One that ends, or
+    /// never does, is not waited for. Gives up when the run is interrupted from outside.
+    pub fn catches_within(
+        &mut self,
+        signal: Signal,
+        time: Duration,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let path = format!("/proc/{}/status", self.pid());
+        let catches = || {
+            let status = std::fs::read_to_string(&path).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+            caught.is_some_and(|bits| bits & (1 << (signal.as_raw() - 1)) != 0)
+        };
+        while !catches() && start.elapsed() < time {
+            if self.ends_within(LOOK, is_interrupted)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends it `signal` again and again until it ends, for at most `time`; whether it has ended.
+    pub fn ends_by(
+        &mut self,
+        signal: Signal,
+        time: Duration,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.signal(signal);
+            if self.ends_within(SIGNAL_AGAIN, is_interrupted)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Ends it: asks, waits, kills.
     pub fn end(&mut self) {
         if self.is_over {
@@ -310,5 +355,13 @@ mod tests {
             process.failed("ended too early").to_string(),
             "sh: ended too early: line 98; line 99; no such address"
         );
+    }
+    #[test]
+    fn what_ends_by_the_second_interrupt_is_asked_twice_once_it_listens() {
+        let mut process = shell("trap '[ $n ] && exit 0; n=1' INT; while :; do sleep 0.01; done");
+        let patience = Duration::from_secs(60);
+        process.catches_within(Signal::INT, patience, &|| false).expect("looked");
+        assert!(process.ends_by(Signal::INT, patience, &|| false).expect("asked"));
+        assert!(process.has_succeeded());
     }
 }

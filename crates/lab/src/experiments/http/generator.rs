@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pollux_processes::Program;
 use rustix::process::Signal;
@@ -22,10 +22,6 @@ use crate::host::programs;
 /// How long a generator may go on after its time: pollux waits for what is under way, wrk looks
 /// ten times a second whether it was interrupted.
 const STOP_PATIENCE: Duration = own::PATIENCE.saturating_mul(2);
-/// How long a signal has before it is sent again.
-const SIGNAL_AGAIN: Duration = Duration::from_secs(1);
-/// Between two looks at whether it has begun.
-const LOOK: Duration = Duration::from_millis(5);
 /// A run in which more requests than this share failed is no measurement.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
@@ -61,7 +57,8 @@ pub(super) fn run(
     match generator {
         Generator::Pollux => {}
         Generator::Wrk | Generator::Ab => {
-            begun(&mut process, is_interrupted)?;
+            // It catches interrupts just before its requests: an earlier one would end it without a result.
+            process.catches_within(Signal::INT, STOP_PATIENCE, is_interrupted)?;
             let has_ended = process.ends_within(time, is_interrupted)?;
             if has_ended && generator == Generator::Wrk {
                 return Err(process.failed("ended before it was asked to").into());
@@ -70,7 +67,11 @@ pub(super) fn run(
     }
     let has_ended = match generator {
         Generator::Pollux => process.ends_within(time + STOP_PATIENCE, is_interrupted)?,
-        Generator::Wrk | Generator::Ab => interrupted(&mut process, is_interrupted)?,
+        // One that comes before wrk sleeps, while it still opens connections, ends its threads and not
+        // its sleep.
+        Generator::Wrk | Generator::Ab => {
+            process.ends_by(Signal::INT, STOP_PATIENCE, is_interrupted)?
+        }
     };
     if !has_ended {
         return Err(process.failed("did not end when it should").into());
@@ -83,41 +84,6 @@ pub(super) fn run(
         Generator::Ab => ab::read(&text),
     };
     checked(generator, read.ok_or(failure)?)
-}
-
-/// Waits until a generator catches interrupts, which it does just before its requests: an earlier one
-/// would end it without a result. One that never does is not waited for.
-fn begun(process: &mut Program, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
-    let start = Instant::now();
-    let path = format!("/proc/{}/status", process.pid());
-    let catches = || {
-        let status = std::fs::read_to_string(&path).unwrap_or_default();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let caught = caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-        caught.is_some_and(|bits| bits & (1 << (Signal::INT.as_raw() - 1)) != 0)
-    };
-    while !catches() && start.elapsed() < STOP_PATIENCE {
-        if process.ends_within(LOOK, is_interrupted)? {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Interrupts a generator until it ends; whether it did. A signal that comes before wrk sleeps, while it
-/// still opens connections, ends its threads and not its sleep.
-fn interrupted(
-    process: &mut Program,
-    is_interrupted: &dyn Fn() -> bool,
-) -> Result<bool, MeasureError> {
-    let start = Instant::now();
-    while start.elapsed() < STOP_PATIENCE {
-        process.signal(Signal::INT);
-        if process.ends_within(SIGNAL_AGAIN, is_interrupted)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 fn command(
