@@ -42,9 +42,6 @@ const BYTE: &[u8] = b"e";
 const EVENTS_MAX: usize = 1024;
 
 /// The chain of one arm.
-///
-/// # Errors
-/// [`MeasureError`] when something can't be opened, or the arm is none of this experiment.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     turns::pin(turns::cpus()?[0])?;
     if let Some(library) = spec.arm.peer().and_then(library::called) {

@@ -61,10 +61,6 @@ const BUSY_SHARE: f64 = 0.01;
 const WINDOWS_MAX: u32 = 20;
 
 /// Runs one arm once.
-///
-/// # Errors
-/// [`MeasureError`] when something can't be opened or started, fails or falls silent, when calls are
-/// lost, or when the run is interrupted. Whatever was started is ended in any case.
 pub(crate) fn measure(
     spec: &RunSpec,
     on_interval: &mut dyn FnMut(&Interval),

@@ -26,9 +26,6 @@ pub(super) struct Certificate {
 impl Certificate {
     /// The one in the job's private folder, which is made where there is none yet. Arms that start at
     /// the same time get the same.
-    ///
-    /// # Errors
-    /// What the file system said.
     pub(super) fn below(scratch: &Path) -> io::Result<Self> {
         let folder = scratch.join("certificate");
         if !folder.exists() {

@@ -24,9 +24,6 @@ const FOR_EVER_S: u32 = 3600;
 
 /// The command that runs `peer` with a configuration written into `folder`; `None` for a peer
 /// that is no server of its own.
-///
-/// # Errors
-/// What the file system said.
 pub(super) fn command(
     peer: &str,
     program: &Path,

@@ -66,9 +66,6 @@ pub(crate) struct Calls {
 
 impl Traffic {
     /// Starts the proxy of `spec`, sends the traffic through it and ends it.
-    ///
-    /// # Errors
-    /// [`MeasureError`] when something can't be started, or a request fails.
     pub(crate) fn run(
         &self,
         spec: &RunSpec,

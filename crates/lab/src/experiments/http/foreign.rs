@@ -37,9 +37,6 @@ pub(super) struct CommandLine {
 impl CommandLine {
     /// Of `line`, for a server that has to listen at its end on `cpu`; files for it are written
     /// into `folder`.
-    ///
-    /// # Errors
-    /// [`MeasureError`] when the line makes no sense or the files can't be written.
     pub(super) fn new(
         line: &str,
         axes: &Axes,

@@ -62,10 +62,6 @@ pub(crate) enum Role {
 }
 
 /// Runs one arm once.
-///
-/// # Errors
-/// [`MeasureError`] when server or generator can't be started, fail or fall silent, or when the
-/// run is interrupted. Both are ended in any case.
 pub(crate) fn measure(
     spec: &RunSpec,
     role: Role,

@@ -39,9 +39,6 @@ pub(crate) const FREE: &str = "free";
 pub(crate) const ALL: &str = "all";
 
 /// The streams of one arm.
-///
-/// # Errors
-/// [`MeasureError`] when something can't be opened.
 pub(crate) fn open(spec: &RunSpec) -> Result<Box<dyn Subject>, MeasureError> {
     if spec.arm.is(RAW_C) {
         return Ok(Box::new(raw(spec)?));
