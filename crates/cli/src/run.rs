@@ -17,7 +17,7 @@ use pollux_loop_stats::Counter;
 use pollux_poller::Mechanism;
 use pollux_report::{Place, number};
 use pollux_run::reach::{OutOfReach, within_reach};
-use pollux_run::{Ended, Session, Start, Summary, Told, library};
+use pollux_run::{Course, Ended, Session, Start, Summary, Told, library};
 use pollux_settings::{Kind, one_of};
 use rustix::process::Signal;
 use signal_hook::consts;
@@ -45,6 +45,9 @@ pub(crate) struct RunProgramFlags {
     /// The figures as JSON into this file; - is standard output, behind what the program wrote
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
+    /// The figures with curves as one HTML file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    report: Option<PathBuf>,
     /// A line about each second, while the program runs
     #[arg(long, help_heading = "Output")]
     live: bool,
@@ -82,6 +85,7 @@ pollux run -- redis-server --port 6400
 pollux run --live -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'
 pollux run --quiet --json loop.json -- memcached -p 11300
 jq '.advice[].measured' loop.json
+pollux run --report loop.html -- memcached -p 11300
 # the same server on io_uring, as it is
 pollux run --poller uring-poll -- redis-server --port 6400
 pollux run --poller poll --stats -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'",
@@ -116,10 +120,15 @@ pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
         coded(code, error.to_string())
     })?;
     let library = library::find(own_folder().as_deref()).map_err(|why| coded(NOT_STARTED, why))?;
-    let json = flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT);
-    let json = json.map(|path| Place::prepare(path).map_err(|error| (path, error))).transpose();
-    let json =
-        json.map_err(|(path, error)| coded(NOT_STARTED, format!("{}: {error}", path.display())))?;
+    let place = |path: Option<&PathBuf>| {
+        let place = |path: &PathBuf| {
+            Place::prepare(path)
+                .map_err(|error| coded(NOT_STARTED, format!("{}: {error}", path.display())))
+        };
+        path.map(place).transpose()
+    };
+    let json = place(flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT))?;
+    let report = place(flags.report.as_ref())?;
     let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
     if let Some(poller) = flags.poller {
         // Where the kernel forbids it, the program would only say that epoll_create failed.
@@ -128,15 +137,22 @@ pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
             coded(OUT_OF_REACH, format!("--poller {poller}: {}", output::in_words(&error)))
         })?;
     }
-    let counts = flags.stats || flags.live || flags.json.is_some() || flags.poller.is_none();
+    let counts = flags.stats
+        || flags.live
+        || flags.json.is_some()
+        || report.is_some()
+        || flags.poller.is_none();
     let poller = flags.poller.map(Mechanism::name);
     let (library, program) = (library.as_path(), program.as_path());
     let started =
         Session::start(Start { library, program, name: &name, arguments, poller, counts });
     let mut session = started.map_err(|error| coded(NOT_STARTED, format!("{name}: {error}")))?;
-    let ended = to_the_end(&mut session, &news, flags.live)?;
+    let mut view = View::new(flags.live, counts);
+    let ended = to_the_end(&mut session, &news, &mut view)?;
     if counts {
-        show(flags, json.as_ref(), &Told::of(session.summary()))?;
+        let told = Told::of(session.summary());
+        view.course.note(&told.summary);
+        show(flags, (json.as_ref(), report.as_ref()), &told, &view.course)?;
     }
     Ok(match ended {
         Ended::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -164,9 +180,8 @@ fn caught() -> std::io::Result<Receiver<i32>> {
 fn to_the_end(
     session: &mut Session,
     news: &Receiver<i32>,
-    is_live: bool,
+    view: &mut View,
 ) -> Result<Ended, Failure> {
-    let mut live = Live { before: None, next: Instant::now() + LIVE_EVERY };
     let mut is_told = false;
     loop {
         let ended = session.reap().map_err(Failure::failed)?;
@@ -180,17 +195,15 @@ fn to_the_end(
             }
             _ => {}
         }
-        let signal = if is_live {
-            let left = live.next.saturating_duration_since(Instant::now());
-            match news.recv_timeout(left) {
+        let signal = match view.next() {
+            Some(next) => match news.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {
-                    live.line(session.summary());
+                    view.look(session.summary());
                     continue;
                 }
                 signal => signal.ok(),
-            }
-        } else {
-            news.recv().ok()
+            },
+            None => news.recv().ok(),
         };
         pass_on(session, signal.expect("the thread of signals goes on"), ended.is_some());
     }
@@ -214,13 +227,42 @@ fn is_in_front() -> bool {
     stdin.is_terminal() && rustix::termios::tcgetpgrp(&stdin) == Ok(rustix::process::getpgrp())
 }
 
-/// What is said each second.
-struct Live {
+/// What is noted and said while the program runs.
+struct View {
+    is_live: bool,
+    counts: bool,
+    course: Course,
     before: Option<Summary>,
-    next: Instant,
+    next_line: Instant,
+    next_note: Instant,
 }
 
-impl Live {
+impl View {
+    fn new(is_live: bool, counts: bool) -> Self {
+        let now = Instant::now();
+        let (next_line, next_note) = (now + LIVE_EVERY, now + Course::interval(Duration::ZERO));
+        Self { is_live, counts, course: Course::default(), before: None, next_line, next_note }
+    }
+
+    /// When to look again.
+    fn next(&self) -> Option<Instant> {
+        let note = self.counts.then_some(self.next_note);
+        note.map(|note| if self.is_live { note.min(self.next_line) } else { note })
+    }
+
+    /// Takes a look at the figures.
+    fn look(&mut self, now: Summary) {
+        let at = Instant::now();
+        if at >= self.next_note {
+            self.course.note(&now);
+            self.next_note = at + Course::interval(now.lasted);
+        }
+        if self.is_live && at >= self.next_line {
+            self.line(now);
+            self.next_line += LIVE_EVERY;
+        }
+    }
+
     fn line(&mut self, now: Summary) {
         let since = |counter: Counter| {
             now.get(counter) - self.before.as_ref().map_or(0, |before| before.get(counter))
@@ -244,17 +286,28 @@ impl Live {
             number::part(wait_ns, wait_ns + since(Counter::TurnNs)),
         )));
         self.before = Some(now);
-        self.next += LIVE_EVERY;
     }
 }
 
 /// Shows the figures in the forms that were asked for.
-fn show(flags: &RunProgramFlags, json: Option<&Place>, told: &Told) -> Result<(), Failure> {
-    if let Some(place) = json {
+fn show(
+    flags: &RunProgramFlags,
+    (json, report): (Option<&Place>, Option<&Place>),
+    told: &Told,
+    course: &Course,
+) -> Result<(), Failure> {
+    let put = |place: &Place, text: &str| {
         let failed = |error| Failure::failed(format!("{}: {error}", place.given().display()));
-        place.put(&told.json()).map_err(failed)?;
+        place.put(text).map_err(failed)
+    };
+    if let Some(place) = json {
+        put(place, &told.json(course))?;
     } else if flags.json.is_some() {
-        output::result(&told.json())?;
+        output::result(&told.json(course))?;
+    }
+    if let Some(place) = report {
+        let words: Vec<_> = flags.command.iter().map(|word| word.to_string_lossy()).collect();
+        put(place, &told.page(course, &words.join(" ")))?;
     }
     if !flags.quiet {
         let stderr = std::io::stderr();

@@ -1,7 +1,8 @@
 //! The shared memory of the observer: found by the environment, mapped once in each program.
 //!
-//! Threads come here at their first call of epoll. A program without the variable, or whose memory is
-//! gone, runs on uncounted.
+//! It is mapped when the library is loaded, as the program may be another user's later; or at a first
+//! call of epoll, if that comes earlier. What is told of the program waits until a thread has figures. A
+//! program without the variable, or whose memory is gone, runs on uncounted.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -16,16 +17,34 @@ use crate::thread::THREAD;
 
 /// Set by whoever attaches, for good.
 static IS_TRIED: AtomicBool = AtomicBool::new(false);
+/// Set by whoever says which files lie where, for good.
+static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 static REGION: OnceLock<Region<'static>> = OnceLock::new();
 /// The number of this program's image, plus one. Children that are forked keep it.
 static IMAGE: AtomicU64 = AtomicU64::new(0);
 
-/// A cell with this thread's name on it.
-pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
+/// Called by the dynamic linker.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = attach_once;
+
+extern "C" fn attach_once() {
     if !IS_TRIED.swap(true, Relaxed) {
         THREAD.with(|thread| thread.inside(attach));
     }
-    let tally = REGION.get()?.claim_cell()?;
+}
+
+/// A cell with this thread's name on it.
+pub(crate) fn claim(pid: u32) -> Option<Tally<'static>> {
+    attach_once();
+    let region = REGION.get()?;
+    if !IS_DESCRIBED.swap(true, Relaxed)
+        && let Some((number, image)) = region.claim_image()
+    {
+        describe(image);
+        IMAGE.store(number + 1, Relaxed);
+    }
+    let tally = region.claim_cell()?;
     // SAFETY: the call takes no arguments.
     let tid = unsafe { libc::gettid() };
     let mut name = [0u8; 16];
@@ -51,10 +70,6 @@ fn attach() {
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let Ok(words) = SharedWords::for_good(fd.as_fd()) else { return };
     let Some(region) = Region::of(words) else { return };
-    if let Some((number, image)) = region.claim_image() {
-        describe(image);
-        IMAGE.store(number + 1, Relaxed);
-    }
     // Nobody else attaches, so it cannot be set already.
     let _ = REGION.set(region);
     lives::watch_forks();

@@ -36,8 +36,9 @@ pub(crate) fn of(summary: &Summary, symbols: &mut Symbols) -> Vec<Advice> {
     let mut all = turns(summary, symbols);
     all.extend(one_by_one(summary, symbols));
     all.extend(to_and_fro(summary, symbols));
-    all.extend(cancelled(summary, symbols));
-    all.extend(registered_anew(summary, symbols));
+    // A descriptor that is taken out and put back is one pattern, not two.
+    let anew = registered_anew(summary, symbols);
+    all.extend(anew.or_else(|| cancelled(summary, symbols)));
     all.extend(herd(summary, symbols));
     all
 }

@@ -3,7 +3,7 @@
 use pollux_loop_stats::{Counter, Figures, Histogram, events_of, time_of};
 use serde_json::{Map, Value, json as value};
 
-use crate::Told;
+use crate::{Course, Told};
 
 /// What the `schema` field says.
 const SCHEMA: &str = "pollux-run";
@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 type BucketOf = fn(usize) -> (u64, Option<u64>);
 
 /// One indented object. Times are nanoseconds where the name ends in `_ns`.
-pub(crate) fn json(told: &Told) -> String {
+pub(crate) fn json(told: &Told, course: &Course) -> String {
     let summary = &told.summary;
     let process = |process: &crate::Process| {
         let mut fields = figures(&process.figures);
@@ -38,6 +38,7 @@ pub(crate) fn json(told: &Told) -> String {
         "threads_lost": summary.threads_lost,
         "total": summary.total.as_ref().map(figures),
         "processes": summary.processes.iter().map(process).collect::<Vec<_>>(),
+        "intervals": course.intervals(),
         "longest_turns": told.turns,
         "advice": told.advice.iter().map(advice).collect::<Vec<_>>(),
     });

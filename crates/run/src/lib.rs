@@ -9,15 +9,18 @@
 //! | `summary.rs` | the figures: each process, and all together |
 //! | `symbols.rs` | names of call sites |
 //! | `advice.rs` | patterns that are known to cost, each with the figure that it rests on |
-//! | `show.rs`, `json.rs` | the figures for people and for programs |
+//! | `course.rs` | the figures over the time |
+//! | `show.rs`, `page.rs`, `json.rs` | the figures on a terminal, as a page, for programs |
 //!
 //! The command line and what is printed belong to `pollux`; nothing here writes to a terminal.
 #![forbid(unsafe_code)]
 
 mod advice;
+mod course;
 mod elf;
 mod json;
 pub mod library;
+mod page;
 pub mod reach;
 mod session;
 mod show;
@@ -25,6 +28,7 @@ mod summary;
 mod symbols;
 
 pub use advice::Advice;
+pub use course::Course;
 pub use session::{Ended, Session, Start};
 pub use summary::{Process, Summary};
 
@@ -56,9 +60,15 @@ impl Told {
         show::table(self, width_chars, colour)
     }
 
+    /// As one HTML file; `command` is what was run.
+    #[must_use]
+    pub fn page(&self, course: &Course, command: &str) -> String {
+        page::page(self, course, command)
+    }
+
     /// For programs.
     #[must_use]
-    pub fn json(&self) -> String {
-        json::json(self)
+    pub fn json(&self, course: &Course) -> String {
+        json::json(self, course)
     }
 }

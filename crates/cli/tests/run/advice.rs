@@ -63,6 +63,29 @@ fn a_turn_that_blocks_is_named_with_what_it_called() {
 }
 
 #[test]
+fn registering_for_each_request_is_named() {
+    let Some(figures) = figures("registers_anew") else { return };
+    let advice = only_advice(&figures);
+    assert_eq!(advice["kind"], "registered-anew");
+    assert_names_the_line(&advice["place"], "registers_anew.c");
+    assert_eq!(figures["total"]["readds"], 399, "all but the first");
+}
+
+#[test]
+fn a_herd_is_named_with_each_of_its_processes() {
+    let Some(figures) = figures("herd") else { return };
+    let advice = only_advice(&figures);
+    assert_eq!(advice["kind"], "herd");
+    let measured = advice["measured"].as_str().expect("a figure");
+    assert!(measured.contains("180 of 240 wakes"), "{measured}");
+    assert_names_the_line(&advice["place"], "herd.c");
+    let processes = figures["processes"].as_array().expect("processes");
+    let workers = processes.iter().filter(|process| process["waits"] == 60);
+    assert_eq!(workers.count(), 4, "{processes:#?}");
+    assert_eq!(figures["total"]["accepted"], 60);
+}
+
+#[test]
 fn a_clean_program_gets_no_advice_and_is_counted_to_the_last_call() {
     let Some(figures) = figures("clean") else { return };
     assert_eq!(figures["advice"].as_array().map(Vec::len), Some(0), "{:#}", figures["advice"]);

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::programs::{built, run, text};
+use crate::programs::{built, read, run, text};
 
 #[test]
 fn the_exit_code_is_that_of_the_program_and_the_table_goes_to_standard_error() {
@@ -17,6 +17,38 @@ fn the_exit_code_is_that_of_the_program_and_the_table_goes_to_standard_error() {
     let table = text(&output.stderr);
     assert!(table.contains("4,000 events") && table.contains("events per wait"), "{table}");
     assert!(!table.contains('\x1b'), "{table}");
+}
+
+#[test]
+fn a_report_has_curves_tables_and_nothing_from_elsewhere() {
+    let Some((folder, program)) = built("blocks", &[]) else { return };
+    let page = folder.path().join("loop.html");
+    let output = run(&["--quiet", "--report"]).arg(&page).arg("--").arg(&program).output();
+    let output = output.expect("pollux starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let page = std::fs::read_to_string(page).expect("a page");
+    for part in ["class=\"finding\"", "Longest turns", "nanosleep", "id=\"histograms\""] {
+        assert!(page.contains(part), "{part}");
+    }
+    for foreign in ["<script", "<link", "src=", "http://", "https://"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}
+
+/// What memcached and nginx do: who starts them is root, who serves is not.
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn a_program_that_becomes_another_user_is_counted() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may become another user");
+        return;
+    }
+    let Some((folder, program)) = built("other_user", &[]) else { return };
+    let json = folder.path().join("figures.json");
+    let output = run(&["--quiet", "--json"]).arg(&json).arg("--").arg(&program).output();
+    let output = output.expect("pollux starts");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(read(&json, &output)["total"]["empty_polls"], 1);
 }
 
 #[test]

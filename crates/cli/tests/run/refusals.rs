@@ -22,6 +22,16 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn a_go_program_is_refused() {
+    let Some(go) = pollux_doctor::host::programs::find("go") else {
+        eprintln!("skipped: no Go program is known here");
+        return;
+    };
+    refused(go.to_str().expect("UTF-8"), 126, "a Go program");
+}
+
+#[test]
 fn a_setuid_program_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let Some((_folder, program)) = built("clean", &[]) else { return };
