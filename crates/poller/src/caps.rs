@@ -66,7 +66,7 @@ impl Caps {
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the part that can't be served and who can.
-    pub(crate) fn check(&self, how: Registration) -> Result<(), Error> {
+    pub fn check(&self, how: Registration) -> Result<(), Error> {
         let refuse = |what: &'static str| Err(Error::Unsupported { backend: self.backend, what });
         if !self.serves(how.trigger) {
             return refuse(match how.trigger {

@@ -1,7 +1,7 @@
 //! The reusable list that a wait fills.
 //!
 //! The caller owns it and hands it to every wait, so that a running loop allocates nothing.
-//! Backends fill it through crate-private verbs; it holds no reference into a backend.
+//! Whoever implements [`crate::Poller`] fills it; it holds no reference into a backend.
 
 use crate::{Readiness, Token};
 
@@ -80,26 +80,32 @@ impl Events {
         self.is_interrupted
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Empties it: the beginning of every wait.
+    pub fn clear(&mut self) {
         self.list.clear();
         self.is_woken = false;
         self.is_interrupted = false;
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether no event fits any more.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.list.len() >= self.capacity
     }
 
-    pub(crate) fn push(&mut self, token: Token, readiness: Readiness) {
+    /// Adds an event, for which there is room.
+    pub fn push(&mut self, token: Token, readiness: Readiness) {
         debug_assert!(!self.is_full(), "a backend gave more events than were asked for");
         self.list.push(Event { token, readiness });
     }
 
-    pub(crate) fn set_woken(&mut self) {
+    /// A waker was used.
+    pub fn set_woken(&mut self) {
         self.is_woken = true;
     }
 
-    pub(crate) fn set_interrupted(&mut self) {
+    /// A signal handler ran.
+    pub fn set_interrupted(&mut self) {
         self.is_interrupted = true;
     }
 }

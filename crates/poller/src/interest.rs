@@ -28,7 +28,8 @@ impl Interest {
     pub const RDHUP: Self = Self(0x20);
 
     /// The mask for `poll(2)`, `epoll(7)`, AIO poll and io_uring poll, which share these bits.
-    pub(crate) const fn poll_mask(self) -> u32 {
+    #[must_use]
+    pub const fn poll_mask(self) -> u32 {
         (self.0 & 0x1f) as u32 | ((self.0 & Self::RDHUP.0) as u32) << RDHUP_SHIFT
     }
 
@@ -87,7 +88,8 @@ impl Readiness {
     pub const ERROR: Self = Self(0x08);
 
     /// What a `poll(2)` mask says; bits without a meaning here (RDNORM and the like) fall away.
-    pub(crate) const fn from_poll_mask(mask: u32) -> Self {
+    #[must_use]
+    pub const fn from_poll_mask(mask: u32) -> Self {
         Self((mask & 0x1f) as u8 | ((mask >> RDHUP_SHIFT) as u8 & Self::RDHUP.0))
     }
 

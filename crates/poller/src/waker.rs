@@ -53,7 +53,7 @@ impl Waker {
     }
 
     /// Takes the wake-up, for backends that report a readable eventfd again and again (level).
-    pub(crate) fn acknowledge_level(&self) {
+    pub fn acknowledge_level(&self) {
         self.0.acknowledge_level();
     }
 }

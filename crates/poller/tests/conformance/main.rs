@@ -22,6 +22,8 @@ mod wakes;
 
 use std::process::ExitCode;
 
+use pollux_poller::{Error, Mechanism, Poller};
+
 use suite::isolation::Isolation;
 use suite::{Group, document, runner};
 
@@ -46,5 +48,12 @@ fn main() -> ExitCode {
         groups: GROUPS,
         checks: &[("docs/poller-differences.md", document::check)],
         isolation: Isolation::Thread,
+        backends: &runner::BACKENDS,
+        mended: &[],
     })
+}
+
+/// The poller that the scripts run on.
+fn open(mechanism: Mechanism) -> Result<Box<dyn Poller>, Error> {
+    mechanism.open()
 }

@@ -14,6 +14,8 @@ mod suite;
 
 use std::process::ExitCode;
 
+use pollux_poller::{Error, Mechanism, Poller};
+
 use suite::isolation::Isolation;
 use suite::{Group, runner};
 
@@ -30,5 +32,12 @@ fn main() -> ExitCode {
         groups: GROUPS,
         checks: &[],
         isolation: Isolation::Process,
+        backends: &runner::BACKENDS,
+        mended: &[],
     })
+}
+
+/// The poller that the scripts run on.
+fn open(mechanism: Mechanism) -> Result<Box<dyn Poller>, Error> {
+    mechanism.open()
 }

@@ -325,7 +325,7 @@ fn open(backend: Backend, world: Option<&World>) -> Result<Box<dyn Poller>, Erro
     }
     let mechanism = Mechanism::ALL.into_iter().find(|known| known.backend() == backend);
     let mechanism = mechanism.expect("every backend with a kernel has a mechanism");
-    let mut opened = mechanism.open();
+    let mut opened = crate::open(mechanism);
     for _ in 0..RELEASES_MAX {
         match &opened {
             // The rings of earlier cases are given back by a kernel thread, some time after
@@ -334,7 +334,7 @@ fn open(backend: Backend, world: Option<&World>) -> Result<Box<dyn Poller>, Erro
             Err(error) if is_out_of_memory(error) => {
                 let mut nothing = Events::with_capacity(1);
                 Mechanism::Poll.open()?.wait(&mut nothing, Some(RELEASE))?;
-                opened = mechanism.open();
+                opened = crate::open(mechanism);
             }
             _ => break,
         }
