@@ -128,8 +128,6 @@ numbered! {
 numbered! {
     /// What happened at a call site that is worth naming.
     Site {
-        /// A wait
-        Wait = "wait",
         /// A wait for one event at most, whose event was ready already
         OneByOne = "one_by_one",
         /// An update that asks for writability without need

@@ -9,16 +9,18 @@ use libc::{
     addrinfo, clockid_t, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t,
     size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, useconds_t,
 };
-use pollux_loop_stats::{Call, Counter, Site};
+use pollux_loop_stats::{Call, Cell as Tally, Counter, Site};
 
 use crate::descriptors::{self, Met};
 use crate::emulation;
 use crate::names::taken;
 use crate::real::{errno, real, unknown};
-use crate::thread::{THREAD, Thread, now_ns};
+use crate::thread::{THREAD, Thread, ticks};
 
 /// What a call did.
-struct Did {
+struct Did<'a> {
+    thread: &'a Thread,
+    tally: Option<Tally<'static>>,
     fd: c_int,
     result: ssize_t,
     caller: u64,
@@ -26,19 +28,21 @@ struct Did {
 
 /// Takes names whose calls are timed. Behind the arrow stands what is made of the result.
 macro_rules! timed {
-    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:expr;)+) => {
+    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:ident;)+) => {
         $(taken! { $name / $count ($($arg: $type),*; caller) -> $ret {
             let Some(real) = real!($name: fn($($type),*) -> $ret) else { return unknown() as $ret };
-            let began_ns = THREAD.with(Thread::tally).map(|_| now_ns());
-            // SAFETY: the caller's own arguments.
-            let result = unsafe { real($($arg),*) };
-            let (fd, caller): (c_int, u64) = ($fd, caller as u64);
-            if let Some(began_ns) = began_ns {
-                THREAD.with(|thread| thread.called(Call::$call, fd, caller, began_ns, now_ns()));
-            }
-            let then: fn(&Did) = $then;
-            then(&Did { fd, result: result as ssize_t, caller });
-            result
+            THREAD.with(|thread| {
+                let tally = thread.tally();
+                let began = tally.map(|_| ticks());
+                // SAFETY: the caller's own arguments.
+                let result = unsafe { real($($arg),*) };
+                let (fd, caller): (c_int, u64) = ($fd, caller as u64);
+                if let Some(began) = began {
+                    thread.called(Call::$call, fd, caller, began, ticks());
+                }
+                Did { thread, tally, fd, result: result as ssize_t, caller }.$then();
+                result
+            })
         } })+
     };
 }
@@ -48,50 +52,53 @@ macro_rules! written {
     ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $given:expr;)+) => {
         $(taken! { $name / $count ($($arg: $type),*; caller) -> $ret {
             let Some(real) = real!($name: fn($($type),*) -> $ret) else { return unknown() as $ret };
-            let began_ns = THREAD.with(Thread::tally).map(|_| now_ns());
-            // SAFETY: the caller's own arguments.
-            let result = unsafe { real($($arg),*) };
-            let (fd, caller): (c_int, u64) = ($fd, caller as u64);
-            if let Some(began_ns) = began_ns {
-                THREAD.with(|thread| thread.called(Call::$call, fd, caller, began_ns, now_ns()));
-            }
-            let given: usize = if result < 0 { 0 } else { $given };
-            Did { fd, result: result as ssize_t, caller }.written(given);
-            result
+            THREAD.with(|thread| {
+                let tally = thread.tally();
+                let began = tally.map(|_| ticks());
+                // SAFETY: the caller's own arguments.
+                let result = unsafe { real($($arg),*) };
+                let (fd, caller): (c_int, u64) = ($fd, caller as u64);
+                if let Some(began) = began {
+                    thread.called(Call::$call, fd, caller, began, ticks());
+                }
+                let given: usize = if result < 0 { 0 } else { $given };
+                Did { thread, tally, fd, result: result as ssize_t, caller }.written(given);
+                result
+            })
         } })+
     };
 }
 
 timed! {
-    read / 3 (fd: c_int, to: *mut c_void, len: size_t) -> ssize_t, Read(fd) => Did::read;
-    __read_chk / 4 (fd: c_int, to: *mut c_void, len: size_t, room: size_t) -> ssize_t, Read(fd) => Did::read;
-    readv / 3 (fd: c_int, to: *const iovec, parts: c_int) -> ssize_t, Readv(fd) => Did::read;
-    recv / 4 (fd: c_int, to: *mut c_void, len: size_t, flags: c_int) -> ssize_t, Recv(fd) => Did::read;
-    __recv_chk / 5 (fd: c_int, to: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t, Recv(fd) => Did::read;
-    recvfrom / 6 (fd: c_int, to: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t, Recvfrom(fd) => Did::read;
-    recvmsg / 3 (fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, Recvmsg(fd) => Did::read;
-    recvmmsg / 5 (fd: c_int, messages: *mut mmsghdr, most: c_uint, flags: c_int, timeout: *mut timespec) -> c_int, Recvmmsg(fd) => Did::read;
-    pread / 4 (fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t, Pread(fd) => Did::nothing;
-    pread64 / 4 (fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t, Pread(fd) => Did::nothing;
-    pwrite / 4 (fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t, Pwrite(fd) => Did::nothing;
-    pwrite64 / 4 (fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t, Pwrite(fd) => Did::nothing;
-    accept / 3 (fd: c_int, peer: *mut sockaddr, peer_len: *mut socklen_t) -> c_int, Accept(fd) => Did::accepted;
-    accept4 / 4 (fd: c_int, peer: *mut sockaddr, peer_len: *mut socklen_t, flags: c_int) -> c_int, Accept4(fd) => Did::accepted;
-    connect / 3 (fd: c_int, peer: *const sockaddr, peer_len: socklen_t) -> c_int, Connect(fd) => Did::connected;
-    fsync / 1 (fd: c_int) -> c_int, Fsync(fd) => Did::nothing;
-    fdatasync / 1 (fd: c_int) -> c_int, Fdatasync(fd) => Did::nothing;
-    flock / 2 (fd: c_int, operation: c_int) -> c_int, Flock(fd) => Did::nothing;
-    nanosleep / 2 (time: *const timespec, left: *mut timespec) -> c_int, Nanosleep(-1) => Did::nothing;
-    clock_nanosleep / 4 (clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int, ClockNanosleep(-1) => Did::nothing;
-    usleep / 1 (time: useconds_t) -> c_int, Usleep(-1) => Did::nothing;
-    sleep / 1 (time: c_uint) -> c_uint, Sleep(-1) => Did::nothing;
-    poll / 3 (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, Poll(-1) => Did::nothing;
-    __poll_chk / 4 (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int, Poll(-1) => Did::nothing;
-    ppoll / 4 (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, Ppoll(-1) => Did::nothing;
-    select / 5 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *mut timeval) -> c_int, Select(-1) => Did::nothing;
-    pselect / 6 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int, Pselect(-1) => Did::nothing;
-    waitpid / 3 (pid: pid_t, status: *mut c_int, options: c_int) -> pid_t, Waitpid(-1) => Did::nothing;
-    getaddrinfo / 4 (node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo) -> c_int, Getaddrinfo(-1) => Did::nothing;
+    read / 3 (fd: c_int, to: *mut c_void, len: size_t) -> ssize_t, Read(fd) => read;
+    __read_chk / 4 (fd: c_int, to: *mut c_void, len: size_t, room: size_t) -> ssize_t, Read(fd) => read;
+    readv / 3 (fd: c_int, to: *const iovec, parts: c_int) -> ssize_t, Readv(fd) => read;
+    recv / 4 (fd: c_int, to: *mut c_void, len: size_t, flags: c_int) -> ssize_t, Recv(fd) => read;
+    __recv_chk / 5 (fd: c_int, to: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t, Recv(fd) => read;
+    recvfrom / 6 (fd: c_int, to: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t, Recvfrom(fd) => read;
+    recvmsg / 3 (fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, Recvmsg(fd) => read;
+    recvmmsg / 5 (fd: c_int, messages: *mut mmsghdr, most: c_uint, flags: c_int, timeout: *mut timespec) -> c_int, Recvmmsg(fd) => read;
+    pread / 4 (fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t, Pread(fd) => nothing;
+    pread64 / 4 (fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t, Pread(fd) => nothing;
+    pwrite / 4 (fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t, Pwrite(fd) => nothing;
+    pwrite64 / 4 (fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t, Pwrite(fd) => nothing;
+    accept / 3 (fd: c_int, peer: *mut sockaddr, peer_len: *mut socklen_t) -> c_int, Accept(fd) => accepted;
+    accept4 / 4 (fd: c_int, peer: *mut sockaddr, peer_len: *mut socklen_t, flags: c_int) -> c_int, Accept4(fd) => accepted;
+    connect / 3 (fd: c_int, peer: *const sockaddr, peer_len: socklen_t) -> c_int, Connect(fd) => connected;
+    fsync / 1 (fd: c_int) -> c_int, Fsync(fd) => nothing;
+    fdatasync / 1 (fd: c_int) -> c_int, Fdatasync(fd) => nothing;
+    flock / 2 (fd: c_int, operation: c_int) -> c_int, Flock(fd) => nothing;
+    nanosleep / 2 (time: *const timespec, left: *mut timespec) -> c_int, Nanosleep(-1) => nothing;
+    clock_nanosleep / 4 (clock: clockid_t, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int, ClockNanosleep(-1) => nothing;
+    usleep / 1 (time: useconds_t) -> c_int, Usleep(-1) => nothing;
+    sleep / 1 (time: c_uint) -> c_uint, Sleep(-1) => nothing;
+    poll / 3 (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, Poll(-1) => nothing;
+    __poll_chk / 4 (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int, Poll(-1) => nothing;
+    ppoll / 4 (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, Ppoll(-1) => nothing;
+    select / 5 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *mut timeval) -> c_int, Select(-1) => nothing;
+    pselect / 6 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int, Pselect(-1) => nothing;
+    waitpid / 3 (pid: pid_t, status: *mut c_int, options: c_int) -> pid_t, Waitpid(-1) => nothing;
+    getaddrinfo / 4 (node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo) -> c_int, Getaddrinfo(-1) => nothing;
 }
 
 written! {
@@ -114,11 +121,11 @@ taken! { close / 1 (fd: c_int; caller) -> c_int {
         descriptors::closed(fd);
         emulation::closing(fd);
     }
-    let began_ns = tally.map(|_| now_ns());
+    let began = tally.map(|_| ticks());
     // SAFETY: the caller's own argument.
     let result = unsafe { real(fd) };
-    if let Some(began_ns) = began_ns {
-        THREAD.with(|thread| thread.called(Call::Close, fd, caller as u64, began_ns, now_ns()));
+    if let Some(began) = began {
+        THREAD.with(|thread| thread.called(Call::Close, fd, caller as u64, began, ticks()));
     }
     result
 } }
@@ -224,7 +231,7 @@ fn of_message(message: *const msghdr) -> usize {
     sum(message.msg_iov, message.msg_iovlen)
 }
 
-impl Did {
+impl Did<'_> {
     fn would_block(&self) -> bool {
         self.result < 0 && errno() == libc::EAGAIN
     }
@@ -241,7 +248,7 @@ impl Did {
     }
 
     fn transferred(&self, met: Met) {
-        let Some(tally) = THREAD.with(Thread::tally) else { return };
+        let Some(tally) = self.tally else { return };
         tally.count(Counter::Transfers);
         if matches!(met, Met::Nothing | Met::NothingAfterEvent) {
             tally.count(Counter::Again);
@@ -260,11 +267,10 @@ impl Did {
             // Whatever was known of the number was another file's.
             descriptors::closed(fd);
             let before = errno();
-            let tally = THREAD.with(Thread::tally_or_claim);
-            tally.inspect(|tally| tally.count(Counter::Accepted));
+            self.thread.tally_or_claim().inspect(|tally| tally.count(Counter::Accepted));
             crate::real::set_errno(before);
         }
-        let Some(tally) = THREAD.with(Thread::tally) else { return };
+        let Some(tally) = self.tally else { return };
         match met {
             Met::SomethingAfterEvent if self.result >= 0 => tally.count(Counter::AcceptsWoken),
             Met::NothingAfterEvent => {

@@ -35,6 +35,8 @@ pub(crate) struct Thread {
     pid: Cell<u32>,
     /// 0 outside a turn.
     began_ns: Cell<u64>,
+    /// The same moment on the processor's counter, which calls are timed by.
+    began_ticks: Cell<u64>,
     /// Turns so far.
     turns: Cell<u64>,
     /// Of the wait before the turn.
@@ -70,6 +72,7 @@ impl Thread {
             is_inside: Cell::new(false),
             pid: Cell::new(0),
             began_ns: Cell::new(0),
+            began_ticks: Cell::new(0),
             turns: Cell::new(0),
             events: Cell::new(0),
             wait_caller: Cell::new(0),
@@ -179,6 +182,7 @@ impl Thread {
         self.calls_len.set(0);
         self.calls_left_out.set(0);
         self.began_ns.set(now_ns);
+        self.began_ticks.set(ticks());
     }
 
     /// Ends the turn before a wait, if there is one.
@@ -200,8 +204,15 @@ impl Thread {
     /// Keeps a turn, and judges it where it was long.
     #[cold]
     fn look_at(&self, tally: &Tally<'static>, began_ns: u64, lasted_ns: u64) {
+        // The turn was measured on both, so that it says how long a tick is.
+        let ticks = ticks().saturating_sub(self.began_ticks.get()).max(1);
+        let ns = |of: u64| (u128::from(of) * u128::from(lasted_ns) / u128::from(ticks)) as u64;
         let mut calls = [NO_CALL; CALLS_MAX];
-        calls.iter_mut().zip(&self.calls).for_each(|(to, from)| *to = from.get());
+        for (to, from) in calls.iter_mut().zip(&self.calls) {
+            let call = from.get();
+            let (after_ns, lasted_ns) = (ns(call.after_ns), ns(call.lasted_ns));
+            *to = CallRecord { after_ns, lasted_ns, ..call };
+        }
         let calls = &calls[..self.calls_len.get().min(CALLS_MAX)];
         let mut cpu_ns = 0;
         if lasted_ns >= LONG_NS {
@@ -239,14 +250,14 @@ impl Thread {
         }
     }
 
-    /// Notes a call of the turn.
+    /// Notes a call of the turn, by the processor's counter; its times become nanoseconds where the turn
+    /// is kept.
     #[inline]
-    pub(crate) fn called(&self, call: Call, fd: i32, caller: u64, began_ns: u64, ended_ns: u64) {
-        let turn_ns = self.began_ns.get();
-        if turn_ns == 0 {
+    pub(crate) fn called(&self, call: Call, fd: i32, caller: u64, began: u64, ended: u64) {
+        if self.began_ns.get() == 0 {
             return;
         }
-        let lasted_ns = ended_ns.saturating_sub(began_ns);
+        let lasted_ns = ended.saturating_sub(began);
         let len = self.calls_len.get().min(CALLS_MAX);
         if let Some(last) = self.calls[..len].last() {
             let before = last.get();
@@ -256,7 +267,7 @@ impl Thread {
                 return;
             }
         }
-        let after_ns = began_ns.saturating_sub(turn_ns);
+        let after_ns = began.saturating_sub(self.began_ticks.get());
         let record = CallRecord { call, times: 1, fd, caller, after_ns, lasted_ns };
         if let Some(free) = self.calls.get(len) {
             free.set(record);
@@ -299,4 +310,22 @@ pub(crate) fn now_ns() -> u64 {
     // SAFETY: the time is written to a live local.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The processor's counter of time: a few instructions, of a length that is constant within a turn.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// The processor's counter of time: a few instructions, of a length that is constant within a turn.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    let ticks: u64;
+    // SAFETY: Linux lets programs read this register, and reading changes nothing.
+    unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+    ticks
 }

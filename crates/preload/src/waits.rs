@@ -157,26 +157,27 @@ fn controlled(
 
 /// Does a wait and counts it.
 fn waited(asked: &Asked, wait: impl FnOnce() -> c_int) -> c_int {
-    let Some(tally) = THREAD.with(Thread::tally_or_claim) else { return wait() };
-    let began_ns = now_ns();
-    THREAD.with(|thread| thread.end(&tally, began_ns));
-    let result = wait();
-    let before = errno();
-    let ended_ns = now_ns();
-    let waited_ns = ended_ns.saturating_sub(began_ns);
-    count(&tally, asked, result, waited_ns);
-    let events = u64::try_from(result).unwrap_or(0);
-    THREAD.with(|thread| thread.begin(ended_ns, waited_ns, events, asked.caller as u64));
-    set_errno(before);
-    result
+    THREAD.with(|thread| {
+        let Some(tally) = thread.tally_or_claim() else { return wait() };
+        let began_ns = now_ns();
+        thread.end(&tally, began_ns);
+        let result = wait();
+        let before = errno();
+        let ended_ns = now_ns();
+        let waited_ns = ended_ns.saturating_sub(began_ns);
+        count(thread, &tally, asked, result, waited_ns);
+        let events = u64::try_from(result).unwrap_or(0);
+        thread.begin(ended_ns, waited_ns, events, asked.caller as u64);
+        set_errno(before);
+        result
+    })
 }
 
-fn count(tally: &Tally<'static>, asked: &Asked, result: c_int, waited_ns: u64) {
+fn count(thread: &Thread, tally: &Tally<'static>, asked: &Asked, result: c_int, waited_ns: u64) {
     let caller = asked.caller as u64;
     tally.count(Counter::Waits);
     tally.add(Counter::WaitNs, waited_ns);
     tally.time(Histogram::WaitLength, waited_ns);
-    tally.site(Site::Wait, caller);
     let Ok(events) = usize::try_from(result) else {
         let is_signal = errno() == libc::EINTR;
         tally.count(if is_signal { Counter::Interrupted } else { Counter::WaitsFailed });
@@ -206,7 +207,7 @@ fn count(tally: &Tally<'static>, asked: &Asked, result: c_int, waited_ns: u64) {
     if result == asked.most {
         tally.count(Counter::Full);
     }
-    let before = THREAD.with(|thread| thread.last_single.replace(last.wrapping_add(1)));
+    let before = thread.last_single.replace(last.wrapping_add(1));
     let is_another = before != 0 && before != last.wrapping_add(1);
     if asked.most == 1 && is_another && waited_ns < AT_ONCE_NS {
         tally.count(Counter::OneByOne);
