@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Its file.
 pub const NAME: &str = "libpollux_preload.so";
 
-/// Looks beside the program, where cargo builds it, and where `cargo xtask install` puts it.
+/// Looks where cargo builds it, beside the program, and where `cargo xtask install` puts it.
 ///
 /// # Errors
 /// The places where it was looked for.
@@ -22,5 +22,6 @@ pub fn find(own_folder: Option<&Path>) -> Result<PathBuf, String> {
 }
 
 fn places(own: &Path) -> [PathBuf; 3] {
-    [own.join(NAME), own.join("deps").join(NAME), own.join("../lib/pollux").join(NAME)]
+    // Cargo puts a dependency's library into deps; one beside the program may be of an earlier build.
+    [own.join("deps").join(NAME), own.join(NAME), own.join("../lib/pollux").join(NAME)]
 }
