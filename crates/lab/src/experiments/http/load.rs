@@ -11,6 +11,9 @@ use crate::error::MeasureError;
 use crate::experiments::PROCESSES;
 use crate::measure::RunSpec;
 
+/// Different requests of a load that varies.
+const VARIED: u32 = 100;
+
 /// The axes of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Load {
@@ -30,6 +33,8 @@ pub(super) struct Load {
     pub(super) reply_bytes: usize,
     /// What is asked for.
     pub(super) path: String,
+    /// Whether requests differ: each asks for one of many things below the path.
+    pub(super) is_varied: bool,
     /// What clients are shown, where they speak TLS.
     pub(super) certificate: Option<Certificate>,
     /// Whether a line of each answer is written to a log.
@@ -58,6 +63,7 @@ impl Load {
             is_split: false,
             reply_bytes: 128,
             path: "/".to_owned(),
+            is_varied: false,
             certificate: None,
             is_logged: false,
             threads: 1,
@@ -82,6 +88,7 @@ impl Load {
                 true => Some(certificate(&spec.scratch)?),
                 false => None,
             },
+            is_varied: spec.axes.is_on("differing"),
             is_logged: spec.axes.is_on("log"),
             processes: count(PROCESSES, 1),
             generator: Generator::of(&spec.axes),
@@ -93,6 +100,15 @@ impl Load {
     pub(super) fn url(&self, address: SocketAddr) -> String {
         let scheme = if self.certificate.is_some() { "https" } else { "http" };
         format!("{scheme}://{address}{}", self.path)
+    }
+
+    /// What the generator chooses among, by chance, where `url` is asked for.
+    pub(super) fn urls(&self, url: &str) -> Vec<String> {
+        let varied = |item| format!("{url}items/{item}?page={}", item * item);
+        match self.is_varied {
+            false => vec![url.to_owned()],
+            true => (0..VARIED).map(varied).collect(),
+        }
     }
 
     /// Which certificates are believed.
@@ -109,4 +125,21 @@ impl Load {
 fn certificate(scratch: &Path) -> Result<Certificate, MeasureError> {
     let failed = MeasureError::setup("a certificate");
     Certificate::below(scratch).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_load_that_varies_differ_in_content_and_length() {
+        let mut load = Load::kept(Role::PassesOn, 1);
+        assert_eq!(load.urls("http://h/"), ["http://h/"]);
+        load.is_varied = true;
+        let mut urls = load.urls("http://h/");
+        assert_eq!((urls.len(), urls[3].as_str()), (100, "http://h/items/3?page=9"));
+        assert!(urls[99].len() > urls[0].len());
+        urls.dedup();
+        assert_eq!(urls.len(), 100);
+    }
 }

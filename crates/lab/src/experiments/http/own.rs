@@ -40,8 +40,9 @@ pub(super) fn driver() -> Driver {
 
 /// The load as turns have it. Its end does not matter: turns have lengths of their own.
 pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
+    let urls = load.urls(&asked.url);
     Ok(Plan {
-        targets: vec![Target::parse(&asked.url, None)?],
+        targets: urls.iter().map(|url| Target::parse(url, None)).collect::<Result<_, _>>()?,
         driver: driver(),
         threads: 1,
         // The process is pinned by who starts it, like every other generator.
@@ -68,7 +69,8 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
 /// The command for a whole run; it ends by itself after `time`.
 pub(super) fn command(load: &Load, asked: &Asked, time: Duration) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["load", &asked.url, "--quiet", "--json", "-", "--warm-up", "0s"]);
+    command.arg("load").args(load.urls(&asked.url));
+    command.args(["--quiet", "--json", "-", "--warm-up", "0s"]);
     command.args(["--poller", driver().name()]);
     command.args(["--connections", &load.connections.to_string()]);
     command.args(["--pipeline", &load.pipeline.to_string()]);

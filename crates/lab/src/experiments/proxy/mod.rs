@@ -39,6 +39,14 @@ const AXES: &[Axis] = &[
         kind: AxisKind::Either { short: "tls", means: true },
         default: "false",
     },
+    Axis {
+        name: "differing",
+        about: "whether requests differ, as those of many users do: each asks for one of 100 things; \
+                with: --varied",
+        original: None,
+        kind: AxisKind::Either { short: "varied", means: true },
+        default: "false",
+    },
 ];
 
 const FACTS: Facts = Facts {
@@ -64,7 +72,8 @@ impl Experiment for Proxy {
         let kept = if axes.is_on(KEEPALIVE.name) { "" } else { ", each for one request" };
         let log = if axes.is_on("log") { "" } else { ", no log" };
         let tls = if axes.is_on("encrypted") { " in TLS" } else { "" };
-        format!("HTTP through a proxy on {connections} connections{tls}{kept}{log}")
+        let varied = if axes.is_on("differing") { ", requests that differ" } else { "" };
+        format!("HTTP through a proxy on {connections} connections{tls}{kept}{varied}{log}")
     }
 
     fn needs(&self, axes: &Axes) -> Needs {
