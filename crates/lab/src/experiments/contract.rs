@@ -14,7 +14,8 @@ use pollux_doctor::room::{CONNECTION_BYTES, FDS_SPARE, SERVER_FDS_SPARE};
 use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 
-use super::{Generator, Section};
+use super::generators::Generator;
+use super::section::Section;
 use crate::arm::{Arm, ArmKind, Peer, Wait};
 use crate::axis::{Axes, Axis, Value};
 use crate::error::MeasureError;

@@ -5,6 +5,7 @@
 
 mod chain;
 mod contract;
+mod generators;
 pub mod herd;
 pub(crate) mod http;
 mod pipes;
@@ -14,7 +15,7 @@ mod section;
 mod streams;
 
 pub use contract::{Cost, Curve, Experiment, Facts, Metric, Needs};
-pub use http::Generator;
+pub use generators::Generator;
 pub(crate) use http::{missing_generator, running_fault};
 pub use section::{Section, Topic};
 

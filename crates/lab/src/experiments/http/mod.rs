@@ -10,6 +10,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::Generator;
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::measure::{Done, RunSpec, Watched};
@@ -23,7 +24,6 @@ mod crowd;
 mod experiment;
 mod foreign;
 mod generator;
-mod generators;
 mod load;
 mod own;
 mod section;
@@ -38,7 +38,6 @@ use experiment::is_split;
 pub(crate) use experiment::{
     CONNECTIONS, HAPROXY, Http, KEEPALIVE, NGINX, OF_SERVERS, REPLY_BYTES,
 };
-pub use generators::Generator;
 
 use foreign::PLACES;
 pub(crate) use foreign::{PLACES_OF_PROXY, running_fault};

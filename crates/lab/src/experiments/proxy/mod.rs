@@ -8,10 +8,10 @@
 use pollux_doctor::Concern;
 use pollux_doctor::room::CONNECTION_BYTES;
 
+use super::Generator;
 use super::contract::{Cost, Experiment, Facts, Needs, SERVER_COST, Started};
 use super::http::{
-    self, CONNECTIONS, Generator, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PLACES_OF_PROXY,
-    REPLY_BYTES, Role,
+    self, CONNECTIONS, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PLACES_OF_PROXY, REPLY_BYTES, Role,
 };
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;

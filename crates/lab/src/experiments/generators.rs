@@ -1,6 +1,6 @@
-//! Load generators of the `http` experiment: pollux's own, and Debian's tools to repeat a figure.
+//! Load generators that an experiment may need: pollux's own, and Debian's tools to repeat a figure.
 //!
-//! Which one runs is the axis `generator`; how each is started is said in `http`. One that this
+//! Which one runs is the axis `generator` of `http`, which says how each is started. One that this
 //! machine lacks takes its points out of the plan, with the package to install.
 
 use crate::axis::Axes;
@@ -21,7 +21,7 @@ pub enum Generator {
 impl Generator {
     /// That of a point, whose axes were checked when they were read; pollux where nothing else is
     /// offered.
-    pub(super) fn of(axes: &Axes) -> Self {
+    pub(crate) fn of(axes: &Axes) -> Self {
         let read = |word: &str| word.parse().expect("the axis has the words of this type");
         axes.word("generator").map_or(Self::Pollux, read)
     }
