@@ -238,6 +238,39 @@ fn threads_that_wait_together_take_every_event() {
 }
 
 #[test]
+fn what_a_thread_armed_that_has_ended_is_still_heard() {
+    for mechanism in mechanisms() {
+        let instances = instances(Identity::Checked);
+        let epoll = create(instances, mechanism);
+        let number = epoll.as_raw_fd();
+        let pipes: Vec<_> = (0..3).map(|_| pipe().expect("a pipe")).collect();
+        let edge = EPOLLIN | libc::EPOLLET;
+        for (place, flags) in [EPOLLIN, edge, EPOLLIN | libc::EPOLLONESHOT].into_iter().enumerate()
+        {
+            let (fd, data) = (pipes[place].0.as_raw_fd(), place as u64);
+            instances.ctl(number, EPOLL_CTL_ADD, fd, event(flags, data)).expect("add");
+        }
+        for _ in 0..3 {
+            let waiting = thread::spawn(move || wait(instances, number, NOW));
+            assert_eq!(waiting.join().expect("no panic"), [], "{mechanism}");
+        }
+        for (place, (_, writer)) in pipes.iter().enumerate() {
+            let mut writer = writer;
+            writer.write_all(b"x").expect("room");
+            // The level goes on meanwhile, and the kernel ends what a thread has left behind some
+            // milliseconds later.
+            let expected = (1, place as u64);
+            let end = std::time::Instant::now() + Duration::from_secs(10);
+            let mut is_heard = false;
+            while !is_heard && std::time::Instant::now() < end {
+                is_heard = wait(instances, number, LONG).contains(&expected);
+            }
+            assert!(is_heard, "{mechanism}: nothing of {expected:?}");
+        }
+    }
+}
+
+#[test]
 fn an_instance_within_another_is_heard_through_it() {
     for mechanism in mechanisms() {
         let instances = instances(Identity::Checked);
