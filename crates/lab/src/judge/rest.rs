@@ -52,6 +52,9 @@ pub(crate) fn rest(record: &Record) -> Option<String> {
         }
         (decided, time_s) = (decided + 1, total_s);
     }
+    if open.iter().all(|row| row.half_width().is_none()) {
+        return Some(format!("{said}: their arms or the baseline failed in too many sets."));
+    }
     if decided == 0 {
         return Some(format!("{said}, too close to 1 for a run of this length."));
     }
@@ -175,5 +178,10 @@ mod tests {
         let text = rest(&record).expect("three are open");
         let counted = "3 rows undecided, 1 without an interval: about 3 s more would decide 1 (";
         assert!(text.starts_with(counted), "{text}");
+        record.results.retain(|row| row.ci_low.is_none());
+        let text = rest(&record).expect("one is open");
+        let failed = "1 row undecided, 1 without an interval: their arms or the baseline failed in too \
+                      many sets.";
+        assert_eq!(text, failed);
     }
 }
