@@ -32,6 +32,9 @@ const UNITS_GRACE: u32 = 40;
 const UNIT_MAX: Duration = Duration::from_micros(200);
 /// An arm that does fewer units than the baseline by this factor has a number of its own.
 const SLOWER: u64 = 2;
+/// A set after the planned ones has at most so many times their rounds: it weighs more, and where few sets
+/// hide that starts differ, an interval that hangs on one or two of them would be too narrow.
+const LONGER_MAX: u32 = 4;
 /// The planned sets take this part of a budget; the rest goes to the rows that they leave open or wide.
 const PLANNED_SHARE: f64 = 0.6;
 
@@ -189,7 +192,10 @@ impl Runner<'_> {
     /// After the planned sets, where there is a budget: those that follow are as long as pays.
     pub(super) fn lengthen_sets(&self, state: &mut State) {
         if self.plan.job.budget.is_some() {
-            let longer = |length: &Length| length.rounds.max(length.trial.rounds_that_pay());
+            let longer = |length: &Length| {
+                let most = length.rounds * LONGER_MAX;
+                length.trial.rounds_that_pay().clamp(length.rounds, most)
+            };
             let rounds = state.lengths.values().map(longer).collect();
             state.set_rounds(rounds);
         }
