@@ -66,14 +66,7 @@ pub(crate) struct RunProgramFlags {
 
 /// What can take the place of the kernel's epoll.
 fn pollers() -> Kind<Mechanism> {
-    let all = [
-        Mechanism::Select,
-        Mechanism::Poll,
-        Mechanism::Aio,
-        Mechanism::Epoll,
-        Mechanism::UringPoll,
-    ];
-    one_of("mechanism", all.map(|one| (one.name(), "", one)))
+    one_of("mechanism", Mechanism::PLAIN.map(|one| (one.name(), "", one)))
 }
 
 /// What stands below the flags, and in the manual page.
@@ -106,7 +99,7 @@ pollux run --poller poll --stats -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;
         ("2", "wrong flags"),
         ("125", "the library was not found, or the program could not be started"),
         ("126", "the program is out of reach"),
-        ("127", "there is no such program"),
+        ("127", "the program was not found"),
     ]),
 ];
 

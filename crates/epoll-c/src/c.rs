@@ -13,7 +13,7 @@ use std::time::Duration;
 use libc::{c_char, c_int, epoll_event, sigset_t, timespec};
 use pollux_poller::Mechanism;
 
-use crate::{Identity, Instance, Instances, MECHANISMS};
+use crate::{Identity, Instance, Instances};
 
 /// The instances of programs that link the library.
 static INSTANCES: Instances = Instances::new(Identity::Checked);
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn px_epoll_create_on(poller: *const c_char, flags: c_int)
     create(mechanism(name.to_str().ok()), flags)
 }
 
-/// The mechanism that `epoll` stands on: "epoll" also for a number that is no instance.
+/// The mechanism that `epoll` stands on: "epoll" also for a number that is not an instance.
 #[unsafe(no_mangle)]
 pub extern "C" fn px_epoll_poller(epoll: c_int) -> *const c_char {
     let mechanism = INSTANCES.find(epoll).map_or(Mechanism::Epoll, Instance::mechanism);
@@ -196,7 +196,7 @@ fn create(mechanism: Option<Mechanism>, flags: c_int) -> c_int {
 }
 
 fn mechanism(name: Option<&str>) -> Option<Mechanism> {
-    MECHANISMS.into_iter().find(|mechanism| Some(mechanism.name()) == name)
+    Mechanism::PLAIN.into_iter().find(|mechanism| Some(mechanism.name()) == name)
 }
 
 fn duration(time: &timespec) -> io::Result<Duration> {

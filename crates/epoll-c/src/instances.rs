@@ -16,10 +16,6 @@ use pollux_poller::Mechanism;
 use crate::instance::{Instance, State};
 use crate::kernel;
 
-/// The mechanisms that an instance can stand on.
-pub const MECHANISMS: [Mechanism; 5] =
-    [Mechanism::Select, Mechanism::Poll, Mechanism::Aio, Mechanism::Epoll, Mechanism::UringPoll];
-
 /// How it is known that a number still names an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Identity {
@@ -62,7 +58,7 @@ impl Instances {
         Self { identity, alive: AtomicUsize::new(0), table: RwLock::new(table) }
     }
 
-    /// `epoll_create1(2)` on `mechanism`, one of [`MECHANISMS`]. On [`Mechanism::Epoll`] it is the
+    /// `epoll_create1(2)` on `mechanism`, one of [`Mechanism::PLAIN`]. On [`Mechanism::Epoll`] it is the
     /// kernel's call, and [`Instances::find`] knows nothing of the number.
     ///
     /// # Errors

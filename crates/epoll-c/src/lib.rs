@@ -55,5 +55,5 @@ pub mod layout;
 mod registrations;
 
 pub use instance::Instance;
-pub use instances::{Identity, Instances, MECHANISMS};
+pub use instances::{Identity, Instances};
 pub use pollux_poller::Mechanism;

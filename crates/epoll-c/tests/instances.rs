@@ -7,24 +7,18 @@ use std::thread;
 use std::time::Duration;
 
 use libc::{EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_event};
-use pollux_epoll_c::{Identity, Instances, MECHANISMS, Mechanism};
+use pollux_epoll_c::{Identity, Instances, Mechanism};
+
+use mechanisms::allowed;
+
+mod mechanisms;
 
 const LONG: Option<Duration> = Some(Duration::from_secs(20));
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
-/// Every mechanism but epoll that this machine allows.
-#[expect(clippy::print_stderr, reason = "a skipped mechanism says so")]
-fn mechanisms() -> Vec<Mechanism> {
-    let opens = |mechanism: &Mechanism| match mechanism.open() {
-        Ok(_) => true,
-        Err(refused) => {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{mechanism}: {refused}");
-            eprintln!("skipped: {mechanism}: {refused}");
-            false
-        }
-    };
-    let others = MECHANISMS.into_iter().filter(|mechanism| *mechanism != Mechanism::Epoll);
-    others.filter(opens).collect()
+/// Every mechanism but the kernel's own that this machine allows.
+fn mechanisms() -> impl Iterator<Item = Mechanism> {
+    allowed().filter(|mechanism| *mechanism != Mechanism::Epoll)
 }
 
 fn instances(identity: Identity) -> &'static Instances {

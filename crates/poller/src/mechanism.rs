@@ -85,6 +85,10 @@ impl Mechanism {
         Self::UringPoll,
     ];
 
+    /// One for each kernel interface, with the trigger that it has by itself.
+    pub const PLAIN: [Self; 5] =
+        [Self::Select, Self::Poll, Self::Aio, Self::Epoll, Self::UringPoll];
+
     /// The name on command lines and in results.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -26,9 +26,10 @@ struct Did<'a> {
     caller: u64,
 }
 
-/// Takes names whose calls are timed. Behind the arrow stands what is made of the result.
+/// Takes names whose calls are timed. Behind the arrow stands what is made of the result, with the bytes that
+/// were given where something is written.
 macro_rules! timed {
-    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:ident;)+) => {
+    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:ident$(($given:expr))?;)+) => {
         $(taken! { $name / $count ($($arg: $type),*; caller) -> $ret {
             let Some(real) = real!($name: fn($($type),*) -> $ret) else { return unknown() as $ret };
             THREAD.with(|thread| {
@@ -40,29 +41,8 @@ macro_rules! timed {
                 if let Some(began) = began {
                     thread.called(Call::$call, fd, caller, began, ticks());
                 }
-                Did { thread, tally, fd, result: result as ssize_t, caller }.$then();
-                result
-            })
-        } })+
-    };
-}
-
-/// The same for what is written: behind the arrow stands how many bytes were given.
-macro_rules! written {
-    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $given:expr;)+) => {
-        $(taken! { $name / $count ($($arg: $type),*; caller) -> $ret {
-            let Some(real) = real!($name: fn($($type),*) -> $ret) else { return unknown() as $ret };
-            THREAD.with(|thread| {
-                let tally = thread.tally();
-                let began = tally.map(|_| ticks());
-                // SAFETY: the caller's own arguments.
-                let result = unsafe { real($($arg),*) };
-                let (fd, caller): (c_int, u64) = ($fd, caller as u64);
-                if let Some(began) = began {
-                    thread.called(Call::$call, fd, caller, began, ticks());
-                }
-                let given: usize = if result < 0 { 0 } else { $given };
-                Did { thread, tally, fd, result: result as ssize_t, caller }.written(given);
+                let did = Did { thread, tally, fd, result: result as ssize_t, caller };
+                did.$then($(if result < 0 { 0 } else { $given })?);
                 result
             })
         } })+
@@ -98,19 +78,16 @@ timed! {
     select / 5 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *mut timeval) -> c_int, Select(-1) => nothing;
     pselect / 6 (count: c_int, reads: *mut fd_set, writes: *mut fd_set, others: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int, Pselect(-1) => nothing;
     waitpid / 3 (pid: pid_t, status: *mut c_int, options: c_int) -> pid_t, Waitpid(-1) => nothing;
+    write / 3 (fd: c_int, from: *const c_void, len: size_t) -> ssize_t, Write(fd) => written(len);
+    writev / 3 (fd: c_int, from: *const iovec, parts: c_int) -> ssize_t, Writev(fd) => written(sum(from, parts.unsigned_abs() as usize));
+    send / 4 (fd: c_int, from: *const c_void, len: size_t, flags: c_int) -> ssize_t, Send(fd) => written(len);
+    sendto / 6 (fd: c_int, from: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, Sendto(fd) => written(len);
+    sendmsg / 3 (fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, Sendmsg(fd) => written(of_message(message));
+    sendmmsg / 4 (fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, Sendmmsg(fd) => written(count as usize);
+    sendfile / 4 (fd: c_int, file: c_int, at: *mut off_t, len: size_t) -> ssize_t, Sendfile(fd) => written(len);
+    sendfile64 / 4 (fd: c_int, file: c_int, at: *mut off_t, len: size_t) -> ssize_t, Sendfile(fd) => written(len);
+    splice / 6 (from: c_int, from_at: *mut off_t, fd: c_int, at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t, Splice(fd) => written(len);
     getaddrinfo / 4 (node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo) -> c_int, Getaddrinfo(-1) => nothing;
-}
-
-written! {
-    write / 3 (fd: c_int, from: *const c_void, len: size_t) -> ssize_t, Write(fd) => len;
-    writev / 3 (fd: c_int, from: *const iovec, parts: c_int) -> ssize_t, Writev(fd) => sum(from, parts.unsigned_abs() as usize);
-    send / 4 (fd: c_int, from: *const c_void, len: size_t, flags: c_int) -> ssize_t, Send(fd) => len;
-    sendto / 6 (fd: c_int, from: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, Sendto(fd) => len;
-    sendmsg / 3 (fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t, Sendmsg(fd) => of_message(message);
-    sendmmsg / 4 (fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, Sendmmsg(fd) => count as usize;
-    sendfile / 4 (fd: c_int, file: c_int, at: *mut off_t, len: size_t) -> ssize_t, Sendfile(fd) => len;
-    sendfile64 / 4 (fd: c_int, file: c_int, at: *mut off_t, len: size_t) -> ssize_t, Sendfile(fd) => len;
-    splice / 6 (from: c_int, from_at: *mut off_t, fd: c_int, at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t, Splice(fd) => len;
 }
 
 taken! { close / 1 (fd: c_int; caller) -> c_int {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use libc::{epoll_event, sigset_t, timespec};
-use pollux_epoll_c::{Identity, Instances, MECHANISMS, Mechanism};
+use pollux_epoll_c::{Identity, Instances, Mechanism};
 
 use crate::lives;
 use crate::real::set_errno;
@@ -19,7 +19,7 @@ use crate::thread::{THREAD, Thread};
 
 static INSTANCES: Instances = Instances::new(Identity::Hooked);
 
-/// What was chosen: not read yet, the kernel's own, or one of `MECHANISMS` by its place.
+/// What was chosen: not read yet, the kernel's own, or one of [`Mechanism::PLAIN`] by its place.
 static CHOSEN: AtomicUsize = AtomicUsize::new(UNREAD);
 const UNREAD: usize = usize::MAX;
 const KERNELS: usize = usize::MAX - 1;
@@ -55,7 +55,7 @@ fn chosen() -> Option<Mechanism> {
         chosen = read();
         CHOSEN.store(chosen, Relaxed);
     }
-    MECHANISMS.get(chosen).copied()
+    Mechanism::PLAIN.get(chosen).copied()
 }
 
 #[cold]
@@ -69,8 +69,8 @@ fn read() -> usize {
     // SAFETY: the value is a C string of the environment.
     let name = unsafe { CStr::from_ptr(name) };
     let is_it = |one: &Mechanism| one.name().as_bytes() == name.to_bytes();
-    let place = MECHANISMS.iter().position(is_it);
-    place.filter(|place| MECHANISMS[*place] != Mechanism::Epoll).unwrap_or(KERNELS)
+    let place = Mechanism::PLAIN.iter().position(is_it);
+    place.filter(|place| Mechanism::PLAIN[*place] != Mechanism::Epoll).unwrap_or(KERNELS)
 }
 
 /// A new instance, or an error; nothing where it is the kernel's to make.

@@ -20,11 +20,11 @@ const SET_GROUP: u32 = 0o2000;
 /// Why a program cannot be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutOfReach {
-    /// There is no such program.
+    /// The program was not found.
     Missing(String),
     /// It cannot be read.
     Unreadable(PathBuf, String),
-    /// It is no program that this machine runs by itself.
+    /// Not a program that this machine runs by itself.
     NoProgram(PathBuf),
     /// It has no dynamic linker.
     Static(PathBuf),
@@ -41,7 +41,7 @@ pub enum OutOfReach {
 impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(name) => write!(f, "{name}: there is no such program"),
+            Self::Missing(name) => write!(f, "{name}: program not found"),
             Self::Unreadable(path, why) => write!(f, "{}: cannot be read: {why}", path.display()),
             Self::NoProgram(path) => {
                 write!(f, "{}: neither a 64-bit ELF program nor a script", path.display())

@@ -18,7 +18,7 @@ fn a_static_program_is_refused() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    refused("no-such-program", 127, "no such program");
+    refused("no-such-program", 127, "program not found");
 }
 
 #[test]

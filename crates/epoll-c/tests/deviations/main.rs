@@ -1,6 +1,8 @@
 //! Every mechanism beside the kernel's epoll: it differs where the table says, and nowhere else.
 
 mod document;
+#[path = "../mechanisms/mod.rs"]
+mod mechanisms;
 mod random;
 mod scripts;
 mod subject;

@@ -6,7 +6,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, epoll_event};
-use pollux_epoll_c::{Identity, Instances, MECHANISMS, Mechanism};
+use pollux_epoll_c::{Identity, Instances, Mechanism};
+
+use crate::mechanisms::allowed;
 
 /// How long something has to come: what a loaded machine takes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -106,17 +108,7 @@ impl Drop for Subject {
     }
 }
 
-/// Every mechanism but epoll that this machine allows.
-#[expect(clippy::print_stderr, reason = "a skipped mechanism says so")]
-pub(crate) fn mechanisms() -> Vec<Mechanism> {
-    let opens = |mechanism: &Mechanism| match mechanism.open() {
-        Ok(_) => true,
-        Err(refused) => {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{mechanism}: {refused}");
-            eprintln!("skipped: {mechanism}: {refused}");
-            false
-        }
-    };
-    let others = MECHANISMS.into_iter().filter(|mechanism| *mechanism != Mechanism::Epoll);
-    others.filter(opens).collect()
+/// Every mechanism but the kernel's own that this machine allows.
+pub(crate) fn mechanisms() -> impl Iterator<Item = Mechanism> {
+    allowed().filter(|mechanism| *mechanism != Mechanism::Epoll)
 }

@@ -6,9 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use pollux_epoll_c::Mechanism;
 use pollux_epoll_c::layout;
-use pollux_epoll_c::{MECHANISMS, Mechanism};
 use tempfile::TempDir;
+
+use mechanisms::allowed;
+
+#[path = "../mechanisms/mod.rs"]
+mod mechanisms;
 
 /// An installation and the compiler's flags for it.
 struct Installed {
@@ -59,19 +64,6 @@ fn printed(output: &Output) -> String {
     out
 }
 
-/// Those that this machine allows.
-#[expect(clippy::print_stderr, reason = "a skipped mechanism says so")]
-fn mechanisms() -> impl Iterator<Item = Mechanism> {
-    MECHANISMS.into_iter().filter(|mechanism| match mechanism.open() {
-        Ok(_) => true,
-        Err(refused) => {
-            assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{mechanism}: {refused}");
-            eprintln!("skipped: {mechanism}: {refused}");
-            false
-        }
-    })
-}
-
 fn run(program: &Path, mechanism: Mechanism) -> String {
     let output = Command::new(program).env("PX_POLLER", mechanism.name()).output().expect("run");
     let (status, err) = (output.status, String::from_utf8_lossy(&output.stderr));
@@ -83,7 +75,7 @@ fn run(program: &Path, mechanism: Mechanism) -> String {
 fn calls_answer_as_the_manual_pages_say_on_every_mechanism() {
     let Some(installed) = Installed::new() else { return };
     let program = installed.program("calls.c", &[]);
-    for mechanism in mechanisms() {
+    for mechanism in allowed() {
         assert_eq!(run(&program, mechanism), format!("{mechanism}\n"));
     }
 }
@@ -95,7 +87,7 @@ fn a_program_written_for_epoll_runs_on_every_mechanism_by_other_names() {
     let names: Vec<String> = names.iter().map(|name| format!("-D{name}=px_{name}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let program = installed.program("streams.c", &names);
-    for mechanism in mechanisms() {
+    for mechanism in allowed() {
         assert_eq!(run(&program, mechanism), "50000 bytes\n", "{mechanism}");
     }
 }
@@ -104,7 +96,7 @@ fn a_program_written_for_epoll_runs_on_every_mechanism_by_other_names() {
 fn a_signal_that_only_the_wait_lets_through_ends_it() {
     let Some(installed) = Installed::new() else { return };
     let program = installed.program("signals.c", &[]);
-    for mechanism in mechanisms() {
+    for mechanism in allowed() {
         assert_eq!(run(&program, mechanism), "2000\n", "{mechanism}");
     }
 }
@@ -113,7 +105,7 @@ fn a_signal_that_only_the_wait_lets_through_ends_it() {
 fn a_child_goes_its_own_way_with_a_copy_on_every_mechanism_but_epoll() {
     let Some(installed) = Installed::new() else { return };
     let program = installed.program("fork.c", &[]);
-    for mechanism in mechanisms() {
+    for mechanism in allowed() {
         let expected = if mechanism == Mechanism::Epoll { "shared\n" } else { "copied\n" };
         assert_eq!(run(&program, mechanism), expected, "{mechanism}");
     }
