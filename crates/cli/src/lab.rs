@@ -108,7 +108,7 @@ fn exit_code(record: &Record, is_gate: bool, is_strict: bool, signal: i32) -> Ex
     if record.ending == Ending::Interrupted {
         return output::ended_by(signal);
     }
-    if record.results.is_empty() || has(Verdict::Failed) {
+    if record.results.is_empty() || has(Verdict::Failed) || record.has_given_up() {
         return ExitCode::from(1);
     }
     if is_gate && record.results.iter().any(ResultRow::is_regression) {

@@ -4,9 +4,10 @@
 //! compared is each arm's ratio to the baseline of its own run. The change of that ratio has an
 //! interval of its own, whose half-width is that of both runs' intervals in quadrature, on a
 //! logarithmic scale: their errors are independent, so two intervals may touch and the change be
-//! certain. A row has changed when all of that interval lies beyond the wider band of no difference
-//! of the two runs (the minimum effect, or the noise of whole runs where that is more), and is the
-//! same when all of it lies within the minimum effect: noise makes nothing the same.
+//! certain. That interval knows how sets of one run differ, and not how two runs do, between which the
+//! machine has changed. So a row has changed when the interval, corrected for all rows (Bonferroni), lies
+//! beyond [`BETWEEN_RUNS`] or the wider band of no difference of the two runs, whichever is more; it is
+//! the same when its 95 % interval lies within the minimum effect: noise makes nothing the same.
 //!
 //! A gate that finds nothing says how many rows could have shown something.
 
@@ -18,9 +19,13 @@ use pollux_report::{Cell, Table, Tone};
 use serde::Serialize;
 
 use crate::record::{Record, ResultRow, Verdict};
+use crate::stats::student_t_quantile;
 
 /// The change for which a gate counts the rows that could have shown it.
 const GATE_EFFECT: f64 = 0.1;
+/// How far the ratio of a row lies apart in two runs of one build by more than its intervals say, on a
+/// machine that is shared (docs/ci-gate.md).
+pub const BETWEEN_RUNS: f64 = 0.05;
 
 /// Why two records can't be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -143,6 +148,7 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
     }
     let min_effect = a.job.min_effect.max(b.job.min_effect);
     let mut metrics = None;
+    let judged = a.results.iter().filter(|row| row.ci_low.is_some()).count();
     let rows: Vec<Compared> = a
         .results
         .iter()
@@ -156,7 +162,7 @@ pub fn compare(a: &Record, b: &Record, is_across: bool) -> Result<Vec<Compared>,
                 metrics = Some((before.metric.clone(), other.metric.clone()));
                 return None;
             }
-            compared(before, after, min_effect)
+            compared(before, after, min_effect, judged)
         })
         .collect();
     let has_common = rows.iter().any(|row| row.after.is_some());
@@ -190,9 +196,12 @@ pub fn table(rows: &[Compared]) -> String {
     }
     let mut page = Page::new(usize::MAX, false);
     page.table(&table);
-    let about =
-        "ratios to each run's own baseline and the change between them, with 95 % intervals";
-    page.words(about, Tone::Plain);
+    let about = format!(
+        "ratios to each run's own baseline and the change between them, with 95 % intervals; worse and \
+         better are corrected for all rows and lie beyond {}, as two runs of one build may be that far apart",
+        effect_in_words(BETWEEN_RUNS)
+    );
+    page.words(&about, Tone::Plain);
     page.words(&sensitivity(rows), Tone::Plain);
     page.finish()
 }
@@ -216,13 +225,22 @@ fn same_machine(a: &Record, b: &Record) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn compared(before: &ResultRow, after: Option<&ResultRow>, min_effect: f64) -> Option<Compared> {
+/// One row of `rows` that are judged.
+fn compared(
+    before: &ResultRow,
+    after: Option<&ResultRow>,
+    min_effect: f64,
+    rows: usize,
+) -> Option<Compared> {
     let estimate = |row: &ResultRow| Some([row.ratio?, row.ci_low?, row.ci_high?]);
     let first = estimate(before)?;
     let second = after.and_then(estimate);
     let noise = after.map_or(0.0, |after| after.no_difference).max(before.no_difference);
-    let band = noise.max(min_effect);
-    let of_both = second.map(|second| Moved::between(first, second));
+    let band = noise.max(min_effect).max(BETWEEN_RUNS);
+    // That of fewer sets: its quantile grows most with the level.
+    let blocks = after.map_or(before.blocks, |after| after.blocks.min(before.blocks));
+    let stricter = stricter(rows, blocks);
+    let of_both = second.map(|second| Moved { stricter, ..Moved::between(first, second) });
     Some(Compared {
         experiment: before.experiment.clone(),
         point: before.point.clone(),
@@ -232,12 +250,20 @@ fn compared(before: &ResultRow, after: Option<&ResultRow>, min_effect: f64) -> O
         after: second,
         ratio: of_both.map(|moved| moved.bounds().map(f64::exp)),
         noise: (noise > min_effect).then_some(noise),
-        could_show: of_both.map(|moved| (band.ln_1p() + moved.reach).exp_m1()),
+        could_show: of_both.map(|moved| (band.ln_1p() + moved.reach * moved.stricter).exp_m1()),
         change: of_both.map_or(Change::Missing, |moved| match before.more_is_better {
             true => moved.judged(band, min_effect),
             false => Moved { centre: -moved.centre, ..moved }.judged(band, min_effect),
         }),
     })
+}
+
+/// How many times wider than a 95 % interval one is that is corrected for so many rows, over `blocks` blocks
+/// or sets.
+fn stricter(rows: usize, blocks: u32) -> f64 {
+    let df = blocks.saturating_sub(1).max(1);
+    let tail = (1.0 - 0.95) / 2.0;
+    student_t_quantile(1.0 - tail / rows.max(1) as f64, df) / student_t_quantile(1.0 - tail, df)
 }
 
 /// The change of a ratio from one record to the other, in logarithms.
@@ -246,13 +272,15 @@ struct Moved {
     centre: f64,
     /// Half-width of its interval: the two half-widths in quadrature.
     reach: f64,
+    /// As [`stricter`].
+    stricter: f64,
 }
 
 impl Moved {
     fn between(before: [f64; 3], after: [f64; 3]) -> Self {
         let half = |estimate: [f64; 3]| (estimate[2] / estimate[1]).ln().abs() / 2.0;
         let centre = (after[0] / before[0]).ln();
-        Self { centre, reach: half(before).hypot(half(after)) }
+        Self { centre, reach: half(before).hypot(half(after)), stricter: 1.0 }
     }
 
     /// Centre, low and high.
@@ -263,10 +291,11 @@ impl Moved {
     /// More is better here; ratios of costs come in turned over.
     fn judged(self, band: f64, min_effect: f64) -> Change {
         let [_, low, high] = self.bounds();
+        let corrected = self.reach * self.stricter;
         let (band, least) = (band.ln_1p(), min_effect.ln_1p());
         match () {
-            () if high < -band => Change::Worse,
-            () if low > band => Change::Better,
+            () if self.centre + corrected < -band => Change::Worse,
+            () if self.centre - corrected > band => Change::Better,
             () if low >= -least && high <= least => Change::Same,
             () => Change::Unclear,
         }
@@ -314,10 +343,24 @@ mod tests {
     #[test]
     fn a_cost_that_fell_is_better() {
         let changed = |ratio| {
-            compared(&row(1.0, 0.01), Some(&row(ratio, 0.01)), 0.02).expect("both were measured")
+            compared(&row(1.0, 0.01), Some(&row(ratio, 0.01)), 0.02, 40)
+                .expect("both were measured")
         };
         assert_eq!(changed(0.8).change, Change::Better);
         assert_eq!(changed(1.2).change, Change::Worse);
+        assert_eq!(changed(1.0).change, Change::Same);
+    }
+
+    #[test]
+    fn a_change_is_one_beyond_what_runs_of_one_build_differ_by_and_the_chance_of_many_rows() {
+        let with = |ratio, half, rows| {
+            let after = row(ratio, half);
+            compared(&row(1.0, half), Some(&after), 0.02, rows).expect("both").change
+        };
+        assert_eq!(with(1.08, 0.015, 1), Change::Worse, "6 to 10 % more");
+        assert_eq!(with(1.06, 0.015, 1), Change::Unclear, "4 to 8 % more: runs differ by as much");
+        assert_eq!(with(1.08, 0.015, 47), Change::Unclear, "one row of 47");
+        assert_eq!(with(1.12, 0.015, 47), Change::Worse);
     }
 
     #[test]
@@ -325,9 +368,10 @@ mod tests {
         // Two runs on a busy machine: noise of 265 %, and a ratio that fell by a quarter.
         let noisy =
             |ratio| ResultRow { no_difference: 2.65, more_is_better: true, ..row(ratio, 0.4) };
-        let noisy = compared(&noisy(1.12), Some(&noisy(0.84)), 0.03).expect("both were measured");
+        let noisy =
+            compared(&noisy(1.12), Some(&noisy(0.84)), 0.03, 2).expect("both were measured");
         assert_eq!(noisy.change, Change::Unclear);
-        let narrow = compared(&row(1.0, 0.005), Some(&row(1.001, 0.005)), 0.03).expect("both");
+        let narrow = compared(&row(1.0, 0.005), Some(&row(1.001, 0.005)), 0.03, 2).expect("both");
         assert_eq!(narrow.change, Change::Same);
         let text = table(&[noisy, narrow]);
         assert!(text.contains("25.0 % less [-20.7, 53.4]  unclear (noise ± 265 %)\n"), "{text}");

@@ -76,6 +76,9 @@ pub struct Record {
     pub rounds: Vec<RoundsOfSet>,
 }
 
+/// An arm that failed this often in a row at a point is not tried again there.
+pub(crate) const FAILURES_MAX: u32 = 2;
+
 impl Record {
     /// A record of nothing yet, begun now.
     #[must_use]
@@ -86,6 +89,18 @@ impl Record {
             started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             ..Self::default()
         }
+    }
+
+    /// Whether an arm failed so often in a row at a point that it was not tried again there, whatever it
+    /// had measured before.
+    #[must_use]
+    pub fn has_given_up(&self) -> bool {
+        let mut failures = BTreeMap::new();
+        for run in &self.runs {
+            let in_a_row = failures.entry((&run.experiment, &run.point, &run.arm)).or_insert(0);
+            *in_a_row = if run.measured().is_some() { 0 } else { *in_a_row + 1 };
+        }
+        failures.into_values().any(|in_a_row| in_a_row >= FAILURES_MAX)
     }
 }
 
@@ -491,7 +506,8 @@ pub enum Badge {
     Disturbed,
     /// No gate says so, but the same program twice was not alike: the interval of an A/A arm is wide.
     Noisy,
-    /// Not one gate could be read: the blocks were too short or the host does not say.
+    /// Not one gate could be read: the blocks were too short or the host does not say. Where arms took
+    /// turns: too few sets for a control.
     Unwatched,
     /// Every row took turns, which no disturbance that lasts can bend, and no A/A arm differs from
     /// itself, by intervals that would show it.
@@ -533,5 +549,23 @@ mod tests {
         // A rate: less is worse.
         assert!(row(Verdict::Slower, 0.9, true));
         assert!(!row(Verdict::Slower, 0.99, true));
+    }
+
+    #[test]
+    fn an_arm_is_given_up_that_failed_last_however_often_it_was_measured() {
+        let mut record = Record::empty();
+        let mut run = |arm: &str, outcome: Option<Measurement>| {
+            let failed = Outcome::Failed { reason: "no answer".to_owned() };
+            let outcome = outcome.map_or(failed, Outcome::Measured);
+            let (experiment, point, arm) = ("http".to_owned(), "64".to_owned(), arm.to_owned());
+            record.runs.push(Run { block: 0, position: 0, experiment, point, arm, outcome });
+            record.has_given_up()
+        };
+        assert!(!run("nginx", None));
+        assert!(!run("mine", Some(Measurement::default())));
+        assert!(!run("mine", None), "once, and the other arm once");
+        assert!(!run("mine", Some(Measurement::default())));
+        assert!(!run("mine", None));
+        assert!(run("mine", None));
     }
 }

@@ -95,16 +95,20 @@ fn a_planted_slowdown_of_two_percent_is_found_within_a_minute() {
 
 #[test]
 fn the_same_program_twice_is_held_by_its_interval_and_hardly_ever_called_different() {
-    const ROWS: usize = 2_400;
+    const ROWS: usize = 4_800;
     /// Rows of one table, which are corrected together.
     const TABLE: usize = 40;
+    // Starts that differ by more than rounds do, too: they weigh against sets that are long.
+    let machines = MACHINES.into_iter().chain([(0.02, 0.06), (0.02, 0.20)]);
+    let machines: Vec<(f64, f64)> = machines.collect();
     let mut rng = Rng::seeded(14);
     let mut rows: Vec<Row> = (0..ROWS)
         .map(|index| {
-            let machine = MACHINES[index % MACHINES.len()];
-            // Some tables have sets of one length, as the planned ones are, others longer ones as well.
+            let machine = machines[index % machines.len()];
+            // Some tables have sets of one length, as the planned ones are, others some that are as long as
+            // later sets can be.
             let long = if (index / TABLE).is_multiple_of(2) { 25 } else { 100 };
-            let rounds = [25, 25, 25, 25, long, long];
+            let rounds = [25, 25, 25, 25, 25, 25, 25, long, long];
             let sets: Vec<SetRatio> =
                 rounds.into_iter().map(|rounds| set(1.0, machine, rounds, &mut rng)).collect();
             row(&sets)

@@ -9,6 +9,7 @@ use std::path::Path;
 use pollux_settings::{Given, Mistakes, Place, did_you_mean};
 
 use super::Job;
+use crate::arm::Arm;
 use crate::experiments;
 
 /// The job of plain `pollux lab`.
@@ -100,7 +101,17 @@ pub fn read(target: &str, mut flags: Given) -> Result<Job, Mistakes> {
     } else {
         return Err(Mistakes::one(Place::Whole, unknown(target)));
     };
-    flags.over(given).read()
+    let job: Job = flags.over(given).read()?;
+    let is_build = |arm: &Arm| arm.kind.build().is_some();
+    match job.parts.first().map(|part| &part.arms[..]) {
+        Some([one]) if target == VERSION_JOB && is_build(one) => {
+            let place = Place::Flag(format!("--arm {}=…", one.name));
+            let wrong =
+                "there is one build; expected two, the older first: --arm old=PATH --arm new=PATH";
+            Err(Mistakes::one(place, wrong.to_owned()))
+        }
+        _ => Ok(job),
+    }
 }
 
 /// The job of a file with this text, which is right.

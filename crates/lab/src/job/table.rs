@@ -146,15 +146,15 @@ impl Global {
         let (blocks, blocks_max) = read_blocks(keys);
         let precision = keys
             .key("precision", "Measure until each row is decided or its 95 % interval is this narrow to either side")
-            .default("1.5%")
+            .default("1%")
             .otherwise("half of `min_effect`, so that an effect of that size is seen")
-            .example("\"1.5%\"")
+            .example("\"1%\"")
             .one(&share(0.001..=0.5));
         let min_effect = keys
             .key("min_effect", "Smallest relative effect that counts; differences below it are called small or equivalent")
-            .default("3%")
+            .default("2%")
             .otherwise("layout and boot luck alone can move a program by a percent or two")
-            .example("\"3%\"")
+            .example("\"2%\"")
             .one(&share(0.001..=1.0));
         let budget = keys
             .key("budget", "Most wall time for everything: fewer blocks, shorter windows, fewer points. What decides \

@@ -104,7 +104,7 @@ fn judge_point(
                 row.verdict = Verdict::NoiseFloor;
             }
         }
-        let has_floor = noise.is_some() || !is_whole;
+        let has_floor = noise.is_some() || point.method == Method::Turns;
         if !has_floor && row.verdict != Verdict::Failed && index != point.baseline {
             row.notes.push("no noise floor: the A/A arm has no interval".to_owned());
         }

@@ -72,8 +72,10 @@ fn turns(record: &Record, controls_differ: u32) -> Option<TurnsTrust> {
     let is_control = |row: &&ResultRow| row.verdict == Verdict::NoiseFloor;
     let interval = |row: &&ResultRow| row.ci_low.zip(row.ci_high);
     let half_width = |(low, high): (f64, f64)| ((high / low).ln() / 2.0).exp_m1();
-    let controls: Vec<(f64, f64)> =
-        in_turns.iter().copied().filter(is_control).filter_map(|row| interval(&row)).collect();
+    // The interval of fewer sets is wide on any machine.
+    let has_sets = |row: &&ResultRow| row.blocks >= SETS_MIN;
+    let controls = in_turns.iter().copied().filter(is_control).filter(has_sets);
+    let controls: Vec<(f64, f64)> = controls.filter_map(|row| interval(&row)).collect();
     let rows: Vec<&ResultRow> = in_turns.iter().copied().filter(|row| !is_control(row)).collect();
     let range = |values: &dyn Fn(&ResultRow) -> u32| {
         let values = in_turns.iter().map(|row| values(row));

@@ -46,7 +46,7 @@ pub(super) fn judgement(row: &ResultRow) -> String {
         }
         Verdict::Faster | Verdict::Slower => size_in_words(ratio),
         Verdict::Equivalent => format!("equal within {}", effect_in_words(row.no_difference)),
-        Verdict::Inconclusive => match row.more_blocks {
+        Verdict::Inconclusive => match row.half_width().and(row.more_blocks) {
             Some(sets) => format!("{short}: {}", more_sets(sets)),
             None => short,
         },
@@ -117,6 +117,7 @@ pub(super) fn badge(trust: &Trust) -> (String, &'static str) {
         Badge::Quiet => ("quiet machine", "good"),
         Badge::Disturbed => ("disturbed machine", "open"),
         Badge::Noisy => return (noisy(trust), "open"),
+        Badge::Unwatched if trust.turns.is_some() => ("too few sets for an A/A control", "open"),
         Badge::Unwatched => ("unwatched machine", "open"),
         Badge::Controlled => return (controlled(trust), "good"),
         Badge::Biased => ("A/A control fails", "open"),
@@ -170,7 +171,10 @@ fn why_it_ended(record: &Record) -> Option<String> {
     };
     let (ran, planned, most) = (record.trust.blocks, record.job.blocks, record.job.blocks_max);
     let turns = record.trust.turns.as_ref();
-    let sets = turns.map(|turns| format!("{} sets behind each row", span(turns.sets)));
+    let sets = turns.map(|turns| match turns.sets {
+        [1, 1] => "1 set behind each row".to_owned(),
+        sets => format!("{} sets behind each row", span(sets)),
+    });
     let has_runs = turns.is_none_or(|turns| turns.rows_of_whole_runs > 0);
     let blocks = has_runs.then(|| format!("{ran} blocks"));
     let ran = sets.into_iter().chain(blocks).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! What the record says of the builds of pollux that a job compares.
+//! What the record says of the builds of pollux that were measured: this program, and those that are arms.
 //!
 //! The runner asks once, before anything is measured. Two builds of the same version differ in
 //! their size and their date at least, so both are told.
@@ -10,9 +10,9 @@ use crate::host::Reading;
 use crate::job::Job;
 use crate::record::Fact;
 
-/// A fact for each build of any part, each once.
-pub(super) fn facts(job: &Job) -> Vec<Fact> {
-    let mut seen: Vec<(&str, &Path)> = Vec::new();
+/// A fact for `own`, the program that measures, and for each build of any part, each once.
+pub(super) fn facts(own: &Path, job: &Job) -> Vec<Fact> {
+    let mut seen: Vec<(&str, &Path)> = vec![("pollux", own)];
     for arm in job.parts.iter().flat_map(|part| &part.arms) {
         let build = arm.kind.build().map(|build| (arm.name.as_str(), build.program.as_path()));
         seen.extend(build.filter(|build| !seen.contains(build)));

@@ -27,7 +27,8 @@ use crate::judge;
 use crate::measure::Pass;
 use crate::plan::{Method, Plan, PlannedPoint, SAME_AGAIN};
 use crate::record::{
-    Block, Ending, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run, Verdict,
+    Block, Ending, FAILURES_MAX, Fact, Interval, JobRecord, Outcome, Record, ResultRow, Run,
+    Verdict,
 };
 use crate::stats::{Aim, SETS_NARROW, StoppingRule, block_order};
 
@@ -42,8 +43,6 @@ mod set;
 
 pub use scratch::Scratch;
 
-/// An arm that failed this often in a row at a point is not tried again there.
-const FAILURES_MAX: u32 = 2;
 /// Disturbed blocks are repeated up to this share of the planned ones.
 const REPEATS_SHARE: f64 = 0.5;
 
@@ -460,7 +459,7 @@ impl Runner<'_> {
         let facts = Environment::read().facts().into_iter();
         record.environment =
             facts.map(|(name, reading)| Fact { name: name.to_owned(), reading }).collect();
-        record.environment.extend(build::facts(job));
+        record.environment.extend(build::facts(&self.program, job));
         record.sources = self.sources.statuses.clone();
         record.left_out = self.plan.left_out.clone();
         record.cuts = self.plan.cuts.clone();

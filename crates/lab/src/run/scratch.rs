@@ -1,9 +1,10 @@
 //! A private folder for what the runs of one record write: configurations, built programs.
 //!
-//! It is made before the first run and removed with all that is in it after the last,
-//! also where a run was killed before it could clean up.
+//! It is made before the first run and removed with all that is in it after the last, also where a run
+//! was killed before it could clean up. Of a lab that was killed itself the next one removes it: the owner
+//! holds a lock (flock(2)) on its folder, which ends with the process.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -11,22 +12,33 @@ use std::path::{Path, PathBuf};
 /// Names that are tried before the folder for temporary files is given up.
 const NAMES_MAX: u32 = 100;
 
-/// The folder; dropping it removes it.
+/// How the names of these folders begin.
+const PREFIX: &str = "pollux-lab-";
+
+/// The folder and the lock on it; dropping it removes the folder.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch(PathBuf, #[expect(dead_code, reason = "held, not read")] File);
 
 impl Scratch {
-    /// Makes a folder of a new name that only this user may enter.
+    /// Makes a folder of a new name that only this user may enter, and removes what labs that were killed
+    /// have left.
     ///
     /// # Errors
-    /// Those of mkdir(2) in the folder for temporary files.
+    /// Those of mkdir(2) in the folder for temporary files, and of flock(2).
     pub fn make() -> io::Result<Self> {
-        let base = std::env::temp_dir();
+        Self::make_in(&std::env::temp_dir())
+    }
+
+    fn make_in(base: &Path) -> io::Result<Self> {
+        remove_abandoned(base);
         let mut refused = io::Error::other("no name was tried");
         for number in 0..NAMES_MAX {
-            let folder = base.join(format!("pollux-lab-{}-{number}", std::process::id()));
+            let folder = base.join(format!("{PREFIX}{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&folder) {
-                Ok(()) => return Ok(Self(folder)),
+                Ok(()) => match locked(&folder) {
+                    Some(lock) => return Ok(Self(folder, lock)),
+                    None => refused = io::Error::other("another lab removed the folder just made"),
+                },
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => refused = error,
                 Err(error) => return Err(error),
             }
@@ -36,6 +48,28 @@ impl Scratch {
 
     pub(super) fn path(&self) -> &Path {
         &self.0
+    }
+}
+
+/// The lock on a folder that is still there, where nobody else holds it.
+fn locked(folder: &Path) -> Option<File> {
+    let lock = File::open(folder).ok()?;
+    lock.try_lock().ok()?;
+    folder.exists().then_some(lock)
+}
+
+/// Removes the folders whose owner is gone. Those of other users can't be opened or removed, and what is
+/// no folder (a link of that name) is left alone.
+fn remove_abandoned(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let folder = entry.path();
+            if let Some(_lock) = locked(&folder) {
+                let _ = fs::remove_dir_all(&folder);
+            }
+        }
     }
 }
 
@@ -62,5 +96,18 @@ mod tests {
         let path = first.path().to_owned();
         drop(first);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_lab_left_is_removed_and_what_a_living_one_has_is_not() {
+        let base = Scratch::make().expect("a folder");
+        let abandoned = base.path().join("pollux-lab-1-0");
+        let other = base.path().join("pollux-data");
+        fs::create_dir_all(abandoned.join("conf")).expect("as a killed lab left it");
+        fs::create_dir(&other).expect("something else");
+        let living = Scratch::make_in(base.path()).expect("a folder");
+        assert!(!abandoned.exists() && other.exists());
+        let second = Scratch::make_in(base.path()).expect("beside it");
+        assert!(living.path().exists() && second.path().exists());
     }
 }

@@ -150,6 +150,18 @@ fn builds_are_the_arms_of_pollux_and_the_first_is_the_baseline() {
 }
 
 #[test]
+fn one_build_alone_is_refused_with_what_is_missing() {
+    let mut flags = Given::default();
+    flags.flag("arms", vec!["old=a/pollux".into()]);
+    let error = read("version", flags).expect_err("one build").to_string();
+    assert_eq!(
+        error,
+        "--arm old=…: there is one build; expected two, the older first: --arm old=PATH --arm new=PATH"
+    );
+    assert!(read("version", Given::default()).is_ok(), "this build beside itself");
+}
+
+#[test]
 fn an_experiment_is_found_by_its_name() {
     let job = find("pipes").expect("an experiment");
     assert_eq!(job.parts[0].experiment, known("pipes"));

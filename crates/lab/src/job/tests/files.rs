@@ -17,7 +17,7 @@ fn the_shortest_file_has_the_documented_defaults() {
     let job = of_text("[[job]]\nexperiment = \"streams\"\n");
     assert_eq!((job.name.as_str(), job.seed), ("my-job", 20_061_106));
     assert_eq!((job.blocks, job.blocks_max), (12, 30));
-    assert_eq!((job.precision, job.min_effect), (0.015, 0.03));
+    assert_eq!((job.precision, job.min_effect), (0.01, 0.02));
     assert_eq!((job.budget, job.profile_hz, job.shows_intervals), (None, None, false));
     assert_eq!(job.question, known("streams").question);
     let part = &job.parts[0];

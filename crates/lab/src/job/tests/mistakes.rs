@@ -63,7 +63,7 @@ fn a_mistake_is_answered_with_its_place_and_what_is_expected() {
         (
             In::Global,
             "min_effect = 3",
-            "2:14: min_effect = 3: this is a whole number; expected a share from 0.1% to 100%, such as \"3%\"",
+            "2:14: min_effect = 3: this is a whole number; expected a share from 0.1% to 100%, such as \"2%\"",
         ),
         (
             In::Global,
