@@ -1,20 +1,13 @@
 //! The experiments: one folder each, and the one list of them.
 //!
-//! `contract` says what an experiment has to answer. Adding one is a folder with its answers, named here as
-//! a module and in the one list.
+//! `contract` says what an experiment has to answer. Adding one is a folder with its answers, and a line
+//! in the one list, which declares the module too.
 
-mod chain;
 mod contract;
 mod generators;
-pub mod herd;
-pub(crate) mod http;
-mod pipes;
-mod poller;
-mod proxy;
 mod section;
-mod streams;
 
-pub use contract::{Cost, Curve, Experiment, Facts, Metric, Needs};
+pub use contract::{Cost, Curve, Experiment, Facts, Metric, Needs, OfGenerator};
 pub use generators::Generator;
 pub(crate) use http::{missing_generator, running_fault};
 pub use section::{Section, Topic};
@@ -22,16 +15,25 @@ pub use section::{Section, Topic};
 use crate::arm::Peer;
 use crate::axis::Axis;
 
-/// The one list, in the order in which experiments are shown.
-const LIST: &[&dyn Experiment] = &[
-    &streams::Streams,
-    &pipes::Pipes,
-    &chain::Chain,
-    &http::Http,
-    &proxy::Proxy,
-    &poller::Poller,
-    &herd::Herd,
-];
+/// Declares the folders of experiments, and lists what each brings: a module and an entry cannot part.
+macro_rules! list {
+    ($($visible:vis $folder:ident::$experiment:ident,)*) => {
+        $($visible mod $folder;)*
+
+        /// The one list, in the order in which experiments are shown.
+        const LIST: &[&dyn Experiment] = &[$(&$folder::$experiment),*];
+    };
+}
+
+list! {
+    streams::Streams,
+    pipes::Pipes,
+    chain::Chain,
+    pub(crate) http::Http,
+    proxy::Proxy,
+    poller::Poller,
+    pub herd::Herd,
+}
 
 /// Every experiment.
 pub const ALL: [&dyn Experiment; LIST.len()] = *LIST.first_chunk().expect("as many as it has");
