@@ -2,6 +2,7 @@
 //! nothing is judged of their figures, only that they are there and mean what they say.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -301,6 +302,35 @@ fn builds_are_servers_and_run_workloads() {
     assert!(fact["reading"]["value"].as_str().is_some_and(|said| said.contains("pollux ")));
     let missing = lab(&["version", "--arm", "old=no/such/pollux"], &folder);
     assert_eq!(missing.status.code(), Some(2));
+}
+
+/// A build that fails as soon as it is to count, as one does whose counters are taken away.
+const UNCOUNTED: &str = r#"#!/bin/sh
+[ "$1 $2" = "lab subject" ] || exec POLLUX "$@"
+while IFS= read -r line; do
+    case "$line" in '{"count"'*) echo "no counters today" >&2; exit 1 ;; esac
+    printf '%s\n' "$line"
+done | POLLUX "$@"
+"#;
+
+#[test]
+fn an_arm_that_fails_when_it_is_counted_keeps_its_turns() {
+    let folder = Folder::new("uncounted");
+    let program = folder.0.join("uncounted");
+    let script = UNCOUNTED.replace("POLLUX", env!("CARGO_BIN_EXE_pollux"));
+    std::fs::write(&program, script).expect("written");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("executable");
+    let arm = format!("old=pollux:{}", program.display());
+    let words = ["pipes", "--pipes", "10", "--arm", "epoll", "--arm", &arm];
+    let more = ["--baseline", "epoll", "--runtime", "100ms", "--interval", "10ms"];
+    let record = record(&lab(&[&words[..], &more].concat(), &folder));
+    assert!(measured(&record, "old")["value"].as_f64() > Some(0.0));
+    let counted = record["counting"].as_array().expect("counts");
+    assert!(counted.iter().any(|run| run["arm"] == "epoll"), "{counted:?}");
+    assert!(counted.iter().all(|run| run["arm"] != "old"), "{counted:?}");
+    let left_out = record["left_out"].as_array().expect("what is left out");
+    let why = left_out.iter().find(|left| left["arm"] == "old").expect("a reason");
+    assert_eq!(why["reason"], "what is counted beside its turns: no counters today");
 }
 
 #[test]

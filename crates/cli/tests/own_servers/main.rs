@@ -315,6 +315,19 @@ fn a_server_that_does_not_answer_as_it_should_says_why() {
 }
 
 #[test]
+fn a_server_whose_answer_changes_while_it_is_measured_fails_and_the_others_stand() {
+    if !has("python3") {
+        return;
+    }
+    let arm = format!("mine={}", python("--requests 100"));
+    let record = record(&run(&["raw-epoll", &arm], &["--baseline", "raw-epoll"]));
+    let why = failure(&record, "mine");
+    let expected = "answered 200 with 127 bytes after the measurement, expected 200 with 128 bytes";
+    assert!(why.contains(expected), "{why}");
+    measured(&record, "raw-epoll");
+}
+
+#[test]
 fn a_server_that_never_listens_is_waited_for_no_longer_than_the_budget() {
     let budget = ["--budget", "8s", "--runtime", "100ms", "--connections", "4"];
     let record = record(&run_of("http", &["mine=sleep 300{port}"], &budget));

@@ -21,6 +21,7 @@ def options():
     parser.add_argument("--fork", action="store_true", help="a process for each connection")
     parser.add_argument("--daemon", action="store_true", help="leave the process that was started")
     parser.add_argument("--pid-file", help="where a daemon writes its number")
+    parser.add_argument("--requests", type=int, default=0, help="answers before it is out of order")
     parser.add_argument("--silent", action="store_true", help="take requests, never answer")
     return parser.parse_args()
 
@@ -31,7 +32,7 @@ class Server:
         self.answer = head.encode() + b"x" * asked.bytes
         self.other = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         self.start = f"GET {asked.path} ".encode()
-        self.asked, self.listener = asked, listener
+        self.asked, self.listener, self.left = asked, listener, asked.requests
         self.selector = selectors.DefaultSelector()
         self.selector.register(listener, selectors.EVENT_READ)
 
@@ -72,6 +73,9 @@ class Server:
         if data and not self.asked.silent:
             one = self.answer if data.startswith(self.start) else self.other
             connection.sendall(one * data.count(b"\r\n\r\n"))
+            self.left -= 1
+            if self.left == 0:
+                self.answer = self.answer[:-1].replace(b"Length: 128", b"Length: 127")
         is_last = not data or b"Connection: close" in data
         if is_last:
             if not self.asked.fork:

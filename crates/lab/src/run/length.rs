@@ -16,8 +16,6 @@ const TURN: Duration = Duration::from_micros(1500);
 /// something else; of waves so large that it would then take long, so many units and one wave at least.
 pub(super) const WAVES: u64 = 3;
 const UNITS_ENOUGH: u64 = 500;
-/// The callers of a herd are threads that each turn starts anew.
-const HERD_TURN: Duration = Duration::from_millis(20);
 /// The shortest lead-in of a turn is this part of it: caches are cold and a loop has just woken up.
 const LEAD_IN: u32 = 4;
 /// The longest is so many turns; an arm that has not settled by then never does.
@@ -85,12 +83,11 @@ impl Runner<'_> {
     /// How long a turn is, how many units of each arm end it, and the shortest lead-in after which the
     /// halves of a turn cost the same on every arm.
     pub(super) fn length(&mut self, arms: &mut [SetArm<'_>], point: &PlannedPoint) -> Length {
-        let ready = || arms.iter().filter_map(|arm| arm.living.as_ref().ok());
-        let wave = ready().map(|(_, described)| described.wave).max().unwrap_or(0);
+        let ready = || arms.iter().filter(|arm| arm.living.is_ok()).map(|arm| &arm.described);
+        let wave = ready().map(|described| described.wave).max().unwrap_or(0);
         let is_shared = point.experiment.cost.is_shared;
-        let turn = if is_shared { HERD_TURN } else { TURN };
-        let asked_us = ready().map(|(_, described)| described.shortest_turn_us).max();
-        let turn = turn.max(Duration::from_micros(asked_us.unwrap_or(0))).min(point.runtime);
+        let asked_us = ready().map(|described| described.shortest_turn_us).max();
+        let turn = TURN.max(Duration::from_micros(asked_us.unwrap_or(0))).min(point.runtime);
         let fit = (point.runtime.as_secs_f64() / turn.as_secs_f64()).ceil() as u32;
         let is_planned = self.plan.job.budget.is_some();
         let rounds = if is_planned { ROUNDS_MIN } else { fit.clamp(ROUNDS_MIN, ROUNDS_MAX) };
@@ -131,10 +128,8 @@ impl Runner<'_> {
         let of_baseline = baseline.map_or(0, usual);
         // The same work for all, so that what a turn costs by itself is the same share.
         let alike = |own: u64| if own * SLOWER >= of_baseline { of_baseline } else { own };
-        let by_units = arms
-            .iter()
-            .enumerate()
-            .filter(|(_, arm)| arm.living.as_ref().is_ok_and(|(_, described)| described.wave > 0));
+        let by_units =
+            arms.iter().enumerate().filter(|(_, arm)| arm.living.is_ok() && arm.described.wave > 0);
         let least = (wave * WAVES).min(wave.max(UNITS_ENOUGH));
         by_units
             .map(|(index, arm)| (arm.planned.name.clone(), alike(usual(index)).max(least)))

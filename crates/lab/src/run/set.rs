@@ -22,7 +22,8 @@ use crate::host::counting::InUse;
 use crate::measure::Pass;
 use crate::plan::{PlannedPoint, SAME_AGAIN};
 use crate::record::{
-    CountingRun, Measurement, Outcome, Profile, RoundsOfSet, Run, Steady, SteadyKind, Turns,
+    CountingRun, LeftOut, Measurement, Outcome, Profile, RoundsOfSet, Run, Steady, SteadyKind,
+    Turns,
 };
 use crate::stats::{Effort, Rng, SetRatio, Trial, block_order, mean, median, set_ratio};
 use crate::turns::{Counted, Described, Figure, Life, Order, Reply, Stint};
@@ -36,7 +37,11 @@ const PROFILED_TURNS: u32 = 10;
 /// One arm of a set.
 pub(super) struct SetArm<'a> {
     pub(super) planned: &'a Arm,
-    pub(super) living: Result<(Living, Described), String>,
+    pub(super) living: Result<Living, String>,
+    /// What it said of itself when it was ready.
+    pub(super) described: Described,
+    /// Whether it was lost when it was counted or profiled, after its turns: they stand.
+    is_lost_late: bool,
     /// A figure for each round, none where it had none.
     rounds: Vec<Option<Figure>>,
 }
@@ -104,33 +109,11 @@ impl Runner<'_> {
                 }
                 continue;
             }
-            let outcome = match (&arm.living, end) {
-                (Ok((_, described)), Ok(life)) => {
-                    let mut measurement =
-                        measurement(arm, &costs[position], ratios[position], &length, point);
-                    if let Ok(measurement) = &mut measurement {
-                        measurement.mechanism.clone_from(&described.mechanism);
-                        measurement.generator.clone_from(&described.generator);
-                        measurement.findings.clone_from(&described.findings);
-                        let units = length.units.get(&arm.planned.name).copied();
-                        if units.is_some_and(|units| units < described.wave * WAVES) {
-                            let text = "its turns are shorter than three waves of requests: a \
-                                        difference of a few percent may be that of the first wave";
-                            measurement.findings.insert("short-turns".to_owned(), text.to_owned());
-                        }
-                        if length.unsettled.contains(&arm.planned.name) {
-                            let text = "the halves of its turns cost different amounts after the \
-                                        longest lead-in too";
-                            measurement.findings.insert("unsettled".to_owned(), text.to_owned());
-                        }
-                        measurement.figures.extend(life.figures);
-                        measurement.worker_calls = life.worker_calls;
-                    }
-                    measurement
-                }
-                (Err(reason), _) => Err(reason.clone()),
-                (_, Err(reason)) => Err(reason),
-            };
+            let outcome = end.and_then(|life| {
+                let measured =
+                    measurement(arm, &costs[position], ratios[position], &length, point)?;
+                Ok(told(measured, arm, &length, life))
+            });
             let label = RunLabel { arm: arm.planned.name.clone(), ..label.clone() };
             let value = outcome.as_ref().map(|measured| measured.value).map_err(String::as_str);
             self.observer.run_ended(&label, value);
@@ -204,7 +187,12 @@ impl Runner<'_> {
                     let described = living.ready(&is_stopped)?;
                     Ok((living, described))
                 });
-                SetArm { planned: planned[index], living, rounds: Vec::new() }
+                let (living, described) = match living {
+                    Ok((living, described)) => (Ok(living), described),
+                    Err(reason) => (Err(reason), Described::default()),
+                };
+                let planned = planned[index];
+                SetArm { planned, living, described, is_lost_late: false, rounds: Vec::new() }
             })
             .collect()
     }
@@ -228,7 +216,7 @@ impl Runner<'_> {
         }
         let start = Instant::now();
         // All arms are laid out alike.
-        let _beside = arms.iter().find_map(|arm| Beside::of(&arm.living.as_ref().ok()?.0));
+        let _beside = arms.iter().find_map(|arm| Beside::of(arm.living.as_ref().ok()?));
         for _ in 0..length.rounds {
             if self.stop.is_urgent() {
                 break;
@@ -265,7 +253,7 @@ impl Runner<'_> {
 
     fn order(&mut self, arm: &mut SetArm<'_>, order: &Order, length: Duration) -> Option<Reply> {
         let stop = self.stop.clone();
-        let (living, _) = arm.living.as_mut().ok()?;
+        let living = arm.living.as_mut().ok()?;
         match living.order(order, length, &|| stop.is_urgent()) {
             Ok(reply) => Some(reply),
             Err(reason) => {
@@ -275,7 +263,8 @@ impl Runner<'_> {
         }
     }
 
-    /// What the kernel and the pollers count in some turns more, and where the time goes.
+    /// What the kernel and the pollers count in some turns more, and where the time goes. An arm that
+    /// fails here is left without; its turns before stand.
     fn counts(
         &mut self,
         arms: &mut [SetArm<'_>],
@@ -288,7 +277,8 @@ impl Runner<'_> {
         let _in_use = InUse::of(&self.sources);
         for arm in arms {
             let is_known = group > 0 && arm.planned.name == arm_name(point);
-            if arm.planned.name == SAME_AGAIN || is_known || self.stop.is_asked() {
+            let is_lost = arm.living.is_err();
+            if arm.planned.name == SAME_AGAIN || is_known || is_lost || self.stop.is_asked() {
                 continue;
             }
             let (Stint { length: turn, units }, _) = length.stint(&arm.planned.name, 1);
@@ -307,9 +297,10 @@ impl Runner<'_> {
                     kernel,
                 });
             }
-            let Some(rate_hz) = self.plan.job.profile_hz else { continue };
-            let order = Order::Profile { turns: PROFILED_TURNS, length_us, units, rate_hz };
-            if let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * PROFILED_TURNS)
+            let turns = PROFILED_TURNS;
+            let profile = |rate_hz| Order::Profile { turns, length_us, units, rate_hz };
+            if let Some(order) = self.plan.job.profile_hz.map(profile)
+                && let Some(Reply::Counted(counted)) = self.order(arm, &order, turn * turns)
                 && let Some(samples) = counted.samples
             {
                 state.record.profiles.push(Profile {
@@ -320,18 +311,28 @@ impl Runner<'_> {
                     symbols: counted.symbols,
                 });
             }
+            if let Err(reason) = &arm.living {
+                arm.is_lost_late = true;
+                state.record.left_out.push(LeftOut {
+                    experiment: experiment.clone(),
+                    point: label.clone(),
+                    arm: arm.planned.name.clone(),
+                    reason: format!("what is counted beside its turns: {reason}"),
+                });
+            }
         }
     }
 
     /// Ends all arms at the same time.
     fn ends(&self, arms: &mut [SetArm<'_>]) -> Vec<Result<Life, String>> {
         for arm in arms.iter_mut() {
-            if let Ok((living, _)) = &mut arm.living {
+            if let Ok(living) = &mut arm.living {
                 living.tell_end();
             }
         }
         let ended = |arm: &mut SetArm<'_>| match &mut arm.living {
-            Ok((living, _)) => living.ended(&|| self.stop.is_urgent()),
+            Ok(living) => living.ended(&|| self.stop.is_urgent()),
+            Err(_) if arm.is_lost_late => Ok(Life::default()),
             Err(reason) => Err(reason.clone()),
         };
         arms.iter_mut().map(ended).collect()
@@ -372,6 +373,26 @@ fn ratios(
         (one, _) => one,
     };
     (0..arms.len()).map(ratio).collect()
+}
+
+/// The same with what the arm said of itself, what its turns were like and what its life came to.
+fn told(mut measured: Measurement, arm: &SetArm<'_>, length: &Length, life: Life) -> Measurement {
+    let (name, described) = (&arm.planned.name, &arm.described);
+    measured.mechanism.clone_from(&described.mechanism);
+    measured.generator.clone_from(&described.generator);
+    measured.findings.clone_from(&described.findings);
+    if length.units.get(name).is_some_and(|units| *units < described.wave * WAVES) {
+        let text = "its turns are shorter than three waves of requests: a difference of a few percent \
+                    may be that of the first wave";
+        measured.findings.insert("short-turns".to_owned(), text.to_owned());
+    }
+    if length.unsettled.contains(name) {
+        let text = "the halves of its turns cost different amounts after the longest lead-in too";
+        measured.findings.insert("unsettled".to_owned(), text.to_owned());
+    }
+    measured.figures.extend(life.figures);
+    measured.worker_calls = life.worker_calls;
+    measured
 }
 
 /// What a set says of one arm.

@@ -109,6 +109,16 @@ pub(super) struct Served {
     pub(super) empty: u64,
 }
 
+impl Served {
+    /// With what the same workers did in another run.
+    pub(super) fn add(&mut self, other: Self) {
+        self.calls.resize(other.calls.len(), 0);
+        self.calls.iter_mut().zip(other.calls).for_each(|(sum, calls)| *sum += calls);
+        self.waits += other.waits;
+        self.empty += other.empty;
+    }
+}
+
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Called {

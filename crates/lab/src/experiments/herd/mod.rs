@@ -8,18 +8,19 @@
 //! their shares must be the number of calls, or the run has failed.
 //!
 //! A service pool is measured in the same way, with a manager in the place of the crew (`pool`), and
-//! so is a program in C that has callers and workers itself (`raw`).
+//! so is a program in C that has callers and workers itself (`raw`). Whole runs and turns are those
+//! of the same subject.
 //!
 //! Nobody is pinned: which worker is woken where is part of what is measured.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_processes::Desk;
 
-use crate::arm::{RAW_C, Wait};
+use crate::arm::Wait;
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
@@ -27,6 +28,7 @@ use crate::host::sources::Sources;
 use crate::measure::{Done, RunSpec, Watched};
 use crate::record::Interval;
 use crate::stats;
+use crate::turns::Subject;
 
 pub mod bank;
 pub mod callers;
@@ -49,16 +51,12 @@ use experiment::wake;
 pub use source::Source;
 use subject::Crewed;
 
-use callers::{Called, Calls, Go, Orders, PATIENCE, Served, Word};
-use crew::Crew;
+use callers::{Called, Go, Orders, PATIENCE, Served, Word};
 use requests::Requests;
 use source::Opened;
 
 /// A worker with more than this share of the calls is one of the busy ones.
 const BUSY_SHARE: f64 = 0.01;
-
-/// So many times its planned window a fixed number of calls may take.
-const WINDOWS_MAX: u32 = 20;
 
 /// Runs one arm once.
 pub(crate) fn measure(
@@ -66,55 +64,29 @@ pub(crate) fn measure(
     on_interval: &mut dyn FnMut(&Interval),
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Done, MeasureError> {
-    match spec.arm.peer() {
-        None => bare(spec, on_interval, is_interrupted),
-        Some(_) if spec.arm.is(RAW_C) => raw::measure(spec, on_interval, is_interrupted),
-        Some(peer) => match wake(&spec.arm) {
-            Some(wake) => pool::measure(spec, wake, on_interval, is_interrupted),
-            None => Err(MeasureError::Spec(format!("herd does not run on {peer}"))),
-        },
+    let began = Instant::now();
+    let mut crewed = Crewed::start(spec, is_interrupted)?;
+    let boot_s = began.elapsed().as_secs_f64();
+    crewed.ramp(spec)?;
+    let (workers, callers) = crewed.pids();
+    let window = Window::open(spec, workers, callers);
+    let (called, intervals) = crewed.window(spec)?;
+    let mut done = window.close(spec, &called)?;
+    intervals.iter().for_each(on_interval);
+    done.mechanism = crewed.described().mechanism;
+    if wake(&spec.arm).is_some() {
+        done.figures.insert("boot_s".to_owned(), boot_s);
     }
+    let work = crewed.ended()?;
+    done.figures.extend(work.figures());
+    done.counters = work.counters();
+    done.worker_calls = work.calls;
+    Ok(done)
 }
 
 /// How the workers of the arm wait.
 fn wait_of(spec: &RunSpec) -> Result<Wait, MeasureError> {
     spec.arm.wait().ok_or_else(|| MeasureError::Spec("herd needs a way of waiting".into()))
-}
-
-/// A source with workers of the lab's own.
-fn bare(
-    spec: &RunSpec,
-    on_interval: &mut dyn FnMut(&Interval),
-    is_interrupted: &dyn Fn() -> bool,
-) -> Result<Done, MeasureError> {
-    let source = Source::of(&spec.axes);
-    let (workers, callers, wait) = (spec.count("workers"), spec.count("callers"), wait_of(spec)?);
-    let opened = Opened::open(source, callers, wait == Wait::Block)?;
-    let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
-    let calls = Calls::Source { source, address: opened.address };
-    let orders = Orders { calls, callers };
-    let mut calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
-    let complaint = || crew.complaint();
-    let ramp = calling.ramp(spec, &complaint, is_interrupted)?;
-    let window = Window::open(spec, crew.pids(), calling.pid());
-    let (called, intervals) = calling.window(spec, &complaint, is_interrupted)?;
-    let mut done = window.close(spec, &called)?;
-    intervals.iter().for_each(on_interval);
-    drop(calling);
-    let reports = crew.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
-    check_sum("ramp", ramp, reports.iter().map(|report| report.calls_ramp).sum())?;
-    check_sum("window", called.calls, reports.iter().map(|report| report.calls).sum())?;
-    let total = |count: fn(&worker::Report) -> u64| reports.iter().map(count).sum::<u64>();
-    let (waits, empty) = (total(|report| report.waits), total(|report| report.empty));
-    let calls = reports.iter().map(|report| report.calls).collect();
-    add_work(&mut done, calls, waits, empty);
-    if wait == Wait::Uring {
-        // A poll request is made anew for each wait.
-        let waits = done.counters["waits"];
-        done.counters.insert("rearms".to_owned(), waits);
-    }
-    done.mechanism = Some(wait.name().to_owned());
-    Ok(done)
 }
 
 /// The callers' side once more, for what ends workers that block.
@@ -132,17 +104,6 @@ fn check_sum(when: &str, answered: u64, counted: u64) -> Result<(), MeasureError
     Err(MeasureError::Protocol(format!(
         "{answered} calls of the {when} were answered, and the workers counted {counted}"
     )))
-}
-
-/// Puts in what the workers counted.
-fn add_work(done: &mut Done, worker_calls: Vec<u64>, waits: u64, empty: u64) {
-    let calls = done.events.max(1) as f64;
-    done.figures.insert("waits_per_call".to_owned(), waits as f64 / calls);
-    done.figures.insert("empty_waits_per_call".to_owned(), empty as f64 / calls);
-    let counters = [("events", done.events), ("waits", waits), ("empty_waits", empty)];
-    done.counters = counters.map(|(name, count)| (name.to_owned(), count)).into();
-    done.figures.extend(shares(&worker_calls));
-    done.worker_calls = worker_calls;
 }
 
 /// How unevenly the calls were shared.
@@ -210,34 +171,6 @@ impl Calling {
                 _ => return Err(failed("were not ready in time".to_owned())),
             }
         }
-    }
-
-    /// The ramp; how many calls it had.
-    fn ramp(
-        &mut self,
-        spec: &RunSpec,
-        complaint: &dyn Fn() -> Option<MeasureError>,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<u64, MeasureError> {
-        let go =
-            Go { is_window: false, time_ms: spec.ramp_ms, interval_ms: spec.ramp_ms, calls: 0 };
-        match spec.ramp_ms {
-            0 => Ok(0),
-            _ => Ok(self.call(go, spec.ramp_time(), complaint, is_interrupted)?.0.calls),
-        }
-    }
-
-    /// The window: for its time, or until each caller made its calls.
-    fn window(
-        &mut self,
-        spec: &RunSpec,
-        complaint: &dyn Fn() -> Option<MeasureError>,
-        is_interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Called, Vec<Interval>), MeasureError> {
-        let (calls, interval_ms) = (spec.count("calls") as u64, spec.interval().as_millis() as u64);
-        let go = Go { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
-        let longest = if calls == 0 { 1 } else { WINDOWS_MAX };
-        self.call(go, spec.runtime() * longest, complaint, is_interrupted)
     }
 
     fn pid(&self) -> u32 {

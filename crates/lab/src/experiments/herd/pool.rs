@@ -15,7 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::environment::Environment;
@@ -29,11 +29,10 @@ use pollux_processes::{Desk, Program};
 use super::bank::PROGRAM;
 use super::callers::{Calls, Orders as CallerOrders, PATIENCE};
 use super::crew;
-use super::{Calling, Source, Window, check_sum, shares};
+use super::{Calling, Source};
 use crate::error::{MeasureError, in_words};
 use crate::host::programs;
-use crate::measure::{Done, RunSpec};
-use crate::record::Interval;
+use crate::measure::RunSpec;
 
 /// The pool's command.
 const POOL_PROGRAM: &str = "pollux-pool";
@@ -81,42 +80,11 @@ pub(super) fn start(
     Ok((manager, calling))
 }
 
-/// Runs one arm once, as [`super::measure`].
-pub(super) fn measure(
-    spec: &RunSpec,
-    wake: Wake,
-    on_interval: &mut dyn FnMut(&Interval),
-    is_interrupted: &dyn Fn() -> bool,
-) -> Result<Done, MeasureError> {
-    let began = Instant::now();
-    let (manager, mut calling) = start(spec, wake, is_interrupted)?;
-    let boot_s = began.elapsed().as_secs_f64();
-    let nobody = || None;
-    let ramp = calling.ramp(spec, &nobody, is_interrupted)?;
-    let before = manager.rows()?;
-    let pids = before.values().map(|row| row.pid).collect();
-    let window = Window::open(spec, pids, calling.pid());
-    let (called, intervals) = calling.window(spec, &nobody, is_interrupted)?;
-    let mut done = window.close(spec, &called)?;
-    let after = manager.rows()?;
-    intervals.iter().for_each(on_interval);
-    drop(calling);
-    manager.end()?;
-    check_sum("ramp", ramp, before.values().map(|row| row.calls).sum())?;
-    done.worker_calls = calls_between(&before, &after)?;
-    check_sum("window", called.calls, done.worker_calls.iter().sum())?;
-    done.figures.extend(shares(&done.worker_calls));
-    done.figures.insert("boot_s".to_owned(), boot_s);
-    done.counters.insert("events".to_owned(), done.events);
-    done.mechanism = Some(format!("a message wakes {wake}"));
-    Ok(done)
-}
-
 /// A worker at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) pid: u32,
-    calls: u64,
+    pub(super) calls: u64,
 }
 
 /// Workers by their server ids.

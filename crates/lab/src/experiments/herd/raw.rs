@@ -9,10 +9,9 @@ use std::process::{Command, Stdio};
 
 use pollux_processes::Desk;
 
-use super::{Calling, Source, Window, add_work, check_sum};
+use super::{Calling, Source};
 use crate::error::MeasureError;
-use crate::measure::{Done, RunSpec};
-use crate::record::Interval;
+use crate::measure::RunSpec;
 use pollux_processes::compiler;
 
 const PROGRAM: &str = include_str!("raw.c");
@@ -34,26 +33,4 @@ pub(super) fn start(
         command
     });
     Calling::spawn(desk, command, theirs)?.ready(is_interrupted)
-}
-
-/// Runs the arm once, as [`super::measure`].
-pub(super) fn measure(
-    spec: &RunSpec,
-    on_interval: &mut dyn FnMut(&Interval),
-    is_interrupted: &dyn Fn() -> bool,
-) -> Result<Done, MeasureError> {
-    let mut calling = start(spec, is_interrupted)?;
-    let nobody = || None;
-    let ramp = calling.ramp(spec, &nobody, is_interrupted)?;
-    check_sum("ramp", ramp, calling.served.calls.iter().sum())?;
-    let window = Window::open(spec, calling.crew.clone(), calling.pid());
-    let (called, intervals) = calling.window(spec, &nobody, is_interrupted)?;
-    let mut done = window.close(spec, &called)?;
-    intervals.iter().for_each(on_interval);
-    let served = std::mem::take(&mut calling.served);
-    calling.end(is_interrupted)?;
-    check_sum("window", called.calls, served.calls.iter().sum())?;
-    add_work(&mut done, served.calls, served.waits, served.empty);
-    done.mechanism = Some("exclusive, in C".to_owned());
-    Ok(done)
 }

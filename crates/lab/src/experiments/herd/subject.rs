@@ -4,20 +4,28 @@
 //! of whoever calls. At the end the calls that each worker counted must add up to those that were
 //! answered in all turns.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pollux_xatmi::worker::Wake;
 
-use super::callers::{Calls, Go, Orders};
+use super::callers::{Called, Calls, Go, Orders, Served};
 use super::crew::Crew;
 use super::source::{Opened, Source};
 use super::wait_of;
+use super::worker::Report;
 use super::{Calling, check_sum, for_each_call, pool, raw, requests_of, shares, wake};
 use crate::arm::{RAW_C, Wait};
 use crate::error::MeasureError;
 use crate::host::process::TaskUse;
 use crate::measure::RunSpec;
+use crate::record::Interval;
 use crate::turns::{self, Described, Life, Stint, Subject};
+
+/// So many times its planned window a fixed number of calls may take.
+const WINDOWS_MAX: u32 = 20;
+/// The callers are threads that each turn starts anew.
+const SHORTEST_TURN: Duration = Duration::from_millis(20);
 
 /// Workers and their callers.
 pub(super) struct Crewed<'a> {
@@ -38,11 +46,11 @@ pub(super) struct Crewed<'a> {
 /// Whose processes the workers are.
 enum Workers {
     /// The lab's own, which wait for a source.
-    Own { crew: Crew, source: Source, opened: Opened, callers: usize, wait: Wait },
+    Own { crew: Crew, source: Source, opened: Opened, callers: usize, wait: Wait, ramp: u64 },
     /// A pool's.
     Pool { manager: pool::Manager, before: pool::Rows, wake: Wake },
-    /// Those of the program in C, which calls as well: calls of each worker so far.
-    Raw(Vec<u64>),
+    /// Those of the program in C, which calls as well: what each worker did so far.
+    Raw(Served),
 }
 
 impl<'a> Crewed<'a> {
@@ -62,12 +70,12 @@ impl<'a> Crewed<'a> {
                 let orders = Orders { calls, callers };
                 let calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
                 let pids = crew.pids();
-                (calling, Workers::Own { crew, source, opened, callers, wait }, pids)
+                (calling, Workers::Own { crew, source, opened, callers, wait, ramp: 0 }, pids)
             }
             Some(_) if spec.arm.is(RAW_C) => {
                 let calling = raw::start(spec, is_interrupted)?;
                 let pids = calling.crew.clone();
-                (calling, Workers::Raw(vec![0; workers]), pids)
+                (calling, Workers::Raw(Served::default()), pids)
             }
             Some(peer) => {
                 let unknown = || MeasureError::Spec(format!("herd does not run on {peer}"));
@@ -92,26 +100,140 @@ impl<'a> Crewed<'a> {
     }
 }
 
-impl Subject for Crewed<'_> {
-    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
-        let length = stint.length;
-        let time_ms = length.as_micros().div_ceil(1000) as u64;
-        let go = Go { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
+impl Crewed<'_> {
+    /// The ramp of a whole run; what follows is counted without it.
+    pub(super) fn ramp(&mut self, spec: &RunSpec) -> Result<(), MeasureError> {
+        let ramp_ms = spec.ramp_ms;
+        if ramp_ms == 0 {
+            return Ok(());
+        }
+        let go = Go { is_window: false, time_ms: ramp_ms, interval_ms: ramp_ms, calls: 0 };
+        let (called, _) = self.call(go, spec.ramp_time())?;
+        self.calls = 0;
+        match &mut self.crew {
+            // They tell it at their end.
+            Workers::Own { ramp, .. } => *ramp = called.calls,
+            Workers::Pool { manager, before, .. } => {
+                *before = manager.rows()?;
+                check_sum("ramp", called.calls, before.values().map(|row| row.calls).sum())?;
+            }
+            Workers::Raw(served) => {
+                let served = std::mem::take(served);
+                check_sum("ramp", called.calls, served.calls.iter().sum())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The window of a whole run: for its time, or until each caller made its calls.
+    pub(super) fn window(
+        &mut self,
+        spec: &RunSpec,
+    ) -> Result<(Called, Vec<Interval>), MeasureError> {
+        let (calls, interval_ms) = (spec.count("calls") as u64, spec.interval().as_millis() as u64);
+        let go = Go { is_window: true, time_ms: spec.runtime_ms, interval_ms, calls };
+        let longest = if calls == 0 { 1 } else { WINDOWS_MAX };
+        self.call(go, spec.runtime() * longest)
+    }
+
+    /// The process numbers of the workers, and that of the callers.
+    pub(super) fn pids(&self) -> (Vec<u32>, u32) {
+        (self.pids.clone(), self.calling.pid())
+    }
+
+    /// Lets them call for no longer than `longest`.
+    fn call(
+        &mut self,
+        go: Go,
+        longest: Duration,
+    ) -> Result<(Called, Vec<Interval>), MeasureError> {
         let crew = &self.crew;
         let complaint = || match crew {
             Workers::Own { crew, .. } => crew.complaint(),
             Workers::Pool { .. } | Workers::Raw(_) => None,
         };
-        let (called, _) = self.calling.call(go, length, &complaint, self.is_interrupted)?;
+        let (called, intervals) =
+            self.calling.call(go, longest, &complaint, self.is_interrupted)?;
         self.callers += Duration::from_nanos(called.cpu_ns);
         self.calls += called.calls;
         let switches = self.machine_switches.zip(called.machine_switches);
         self.machine_switches = switches.map(|(sum, now)| sum + now);
-        if let Workers::Raw(counts) = &mut self.crew {
-            let served = std::mem::take(&mut self.calling.served);
-            counts.iter_mut().zip(served.calls).for_each(|(sum, calls)| *sum += calls);
+        if let Workers::Raw(sum) = &mut self.crew {
+            sum.add(std::mem::take(&mut self.calling.served));
         }
-        Ok(called.calls)
+        Ok((called, intervals))
+    }
+
+    /// Ends callers and workers: what the workers counted.
+    pub(super) fn ended(self) -> Result<Work, MeasureError> {
+        let Self { calling, crew, calls: answered, is_interrupted, .. } = self;
+        let work = match crew {
+            Workers::Own { crew, source, opened, callers, wait, ramp } => {
+                drop(calling);
+                let reports = crew.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
+                let total = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+                check_sum("ramp", ramp, total(|report| report.calls_ramp))?;
+                Work {
+                    calls: reports.iter().map(|report| report.calls).collect(),
+                    waits: Some([total(|report| report.waits), total(|report| report.empty)]),
+                    rearms: wait == Wait::Uring,
+                }
+            }
+            Workers::Pool { manager, before, .. } => {
+                let after = manager.rows()?;
+                drop(calling);
+                manager.end()?;
+                let calls = pool::calls_between(&before, &after)?;
+                Work { calls, waits: None, rearms: false }
+            }
+            Workers::Raw(Served { calls, waits, empty }) => {
+                calling.end(is_interrupted)?;
+                Work { calls, waits: Some([waits, empty]), rearms: false }
+            }
+        };
+        check_sum("measurement", answered, work.calls.iter().sum())?;
+        Ok(work)
+    }
+}
+
+/// What workers counted.
+pub(super) struct Work {
+    /// The calls of each.
+    pub(super) calls: Vec<u64>,
+    /// Waits, and those that found nothing; a pool's workers don't count them.
+    waits: Option<[u64; 2]>,
+    /// Whether each wait makes its poll request anew.
+    rearms: bool,
+}
+
+impl Work {
+    /// How evenly calls were shared, and waits for each of them.
+    pub(super) fn figures(&self) -> BTreeMap<String, f64> {
+        let calls = self.calls.iter().sum::<u64>().max(1) as f64;
+        let mut figures = shares(&self.calls);
+        if let Some([waits, empty]) = self.waits {
+            figures.insert("waits_per_call".to_owned(), waits as f64 / calls);
+            figures.insert("empty_waits_per_call".to_owned(), empty as f64 / calls);
+        }
+        figures
+    }
+
+    /// The same as counters of a poller.
+    pub(super) fn counters(&self) -> BTreeMap<String, u64> {
+        let events = ("events", self.calls.iter().sum());
+        let waits = self.waits.map(|[waits, empty]| [("waits", waits), ("empty_waits", empty)]);
+        let rearms = self.waits.filter(|_| self.rearms).map(|[waits, _]| ("rearms", waits));
+        let counters = [events].into_iter().chain(waits.into_iter().flatten()).chain(rearms);
+        counters.map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+}
+
+impl Subject for Crewed<'_> {
+    fn turn(&mut self, stint: Stint) -> Result<u64, MeasureError> {
+        let length = stint.length;
+        let time_ms = length.as_micros().div_ceil(1000) as u64;
+        let go = Go { is_window: true, time_ms, interval_ms: time_ms, calls: 0 };
+        Ok(self.call(go, length)?.0.calls)
     }
 
     fn cpu_time(&mut self) -> Result<Duration, MeasureError> {
@@ -128,38 +250,16 @@ impl Subject for Crewed<'_> {
             Workers::Pool { wake, .. } => format!("a message wakes {wake}"),
             Workers::Raw(_) => "exclusive, in C".to_owned(),
         };
-        Described { mechanism: Some(mechanism), ..Described::default() }
+        let shortest_turn_us = SHORTEST_TURN.as_micros() as u64;
+        Described { mechanism: Some(mechanism), shortest_turn_us, ..Described::default() }
     }
 
     fn end(self: Box<Self>) -> Result<Life, MeasureError> {
         let switches = TaskUse::of_processes(&self.pids).since(&self.before);
-        let Self { calling, crew, calls, is_interrupted, callers, machine_switches, .. } = *self;
-        let callers_ns = callers.as_nanos() as u64;
-        let mut figures = for_each_call(calls, &switches, callers_ns, machine_switches);
-        let of_each: Vec<u64> = match crew {
-            Workers::Own { crew, source, opened, callers, .. } => {
-                drop(calling);
-                let reports = crew.end(&requests_of(source, &opened, callers)?, is_interrupted)?;
-                let total = |count: fn(&super::worker::Report) -> u64| {
-                    reports.iter().map(count).sum::<u64>() as f64 / calls.max(1) as f64
-                };
-                figures.insert("waits_per_call".to_owned(), total(|report| report.waits));
-                figures.insert("empty_waits_per_call".to_owned(), total(|report| report.empty));
-                reports.iter().map(|report| report.calls).collect()
-            }
-            Workers::Pool { manager, before, .. } => {
-                let after = manager.rows()?;
-                drop(calling);
-                manager.end()?;
-                pool::calls_between(&before, &after)?
-            }
-            Workers::Raw(counts) => {
-                calling.end(is_interrupted)?;
-                counts
-            }
-        };
-        check_sum("turns", calls, of_each.iter().sum())?;
-        figures.extend(shares(&of_each));
-        Ok(Life { figures, worker_calls: of_each })
+        let (calls, callers_ns) = (self.calls, self.callers.as_nanos() as u64);
+        let mut figures = for_each_call(calls, &switches, callers_ns, self.machine_switches);
+        let work = self.ended()?;
+        figures.extend(work.figures());
+        Ok(Life { figures, worker_calls: work.calls })
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct Server {
     pub(super) asked: Asked,
     /// What it answered at first.
     answered: Answered,
+    /// Whose certificates are believed, where it is asked over TLS.
+    trust: Trust,
     /// The mechanism that it says it runs on; only pollux says so.
     pub(super) mechanism: Option<String>,
     /// Where it tells how long requests took, in the pass that asks for it.
@@ -192,6 +194,7 @@ impl Server {
             address,
             asked,
             answered,
+            trust: load.trust(),
             mechanism,
             times,
             findings,
@@ -238,6 +241,17 @@ impl Server {
         threads_of(&self.tree.pids())
     }
 
+    /// What is wrong with its answer now, if anything.
+    fn changed(&self) -> Option<String> {
+        let target = Target::parse(&self.asked.url, None).ok()?;
+        match ask(&target, &self.trust, ANSWER_PATIENCE) {
+            Ok(answered) => change(&self.answered, &answered),
+            Err(error) => {
+                Some(format!("did not answer after the measurement: {}", in_words(&error)))
+            }
+        }
+    }
+
     /// A failure of it, with the last that it said.
     pub(super) fn failed(&mut self, what: &str) -> MeasureError {
         match self.processes.first_mut() {
@@ -250,7 +264,7 @@ impl Server {
     ///
     /// # Errors
     /// [`MeasureError::Program`] where it has ended already, and was not there for the whole
-    /// window.
+    /// window, or answers otherwise than at first.
     pub(super) fn end(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         self.tree.look();
         let mut is_over = !self.tree.is_alive();
@@ -263,12 +277,26 @@ impl Server {
         if is_over {
             return Err(self.failed("ended while it was measured"));
         }
+        if let Some(what) = self.changed() {
+            return Err(self.failed(&what));
+        }
         if !self.processes.is_empty() {
             self.tree.end();
             self.processes.iter_mut().for_each(Program::end);
         }
         Ok(())
     }
+}
+
+/// How an answer differs from the first, if it does: what was measured between is no work of one kind.
+fn change(first: &Answered, last: &Answered) -> Option<String> {
+    let told = |answered: &Answered| {
+        format!("{} with {} bytes", answered.status, answered.body_bytes)
+    };
+    let (first, last) = (told(first), told(last));
+    (first != last).then(|| {
+        format!("answered {last} after the measurement, expected {first} as before it")
+    })
 }
 
 /// Asks as soon as somebody listens.
@@ -340,6 +368,22 @@ fn fault(answered: &Answered, asked: &Asked, load: &Load) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_has_changed_is_told() {
+        let answered = |status, body_bytes| Answered {
+            status,
+            body_bytes,
+            keep_alive: true,
+            tls: None,
+        };
+        let first = answered(200, 128);
+        assert_eq!(change(&first, &Answered { keep_alive: false, ..first.clone() }), None);
+        let told = "answered 503 with 9 bytes after the measurement, expected 200 with 128 bytes as \
+                    before it";
+        assert_eq!(change(&first, &answered(503, 9)).as_deref(), Some(told));
+        assert!(change(&first, &answered(200, 127)).is_some());
+    }
 
     #[test]
     fn an_answer_of_another_status_or_length_is_told() {
