@@ -62,6 +62,8 @@ pub struct Facts {
     pub has_processes: bool,
     /// What a unit of work costs, where arms take turns.
     pub cost: Cost,
+    /// What its runs hold that is about the load's generator and not about an arm, where it has one.
+    pub of_generator: Option<&'static OfGenerator>,
     /// What whole runs measure; of servers only where a job asks for rates.
     pub of_runs: Metric,
     /// What it shows of its runs in a report, beside results and reasons.
@@ -86,6 +88,7 @@ impl Facts {
         times_requests: false,
         has_processes: false,
         cost: Cost::ns("CPU time per event", "ns/event"),
+        of_generator: None,
         of_runs: Metric::rate("events per second", "events/s"),
         section: None,
     };
@@ -95,6 +98,20 @@ impl Facts {
     pub(crate) const fn is_server(&self) -> bool {
         !self.places.is_empty()
     }
+}
+
+/// What runs hold that is about the load's generator.
+#[derive(Debug)]
+pub struct OfGenerator {
+    /// Findings about its own figures, which stand in the section on the load with how busy it was: a
+    /// row compares what arms used.
+    pub findings: &'static [&'static str],
+    /// The one of them that says it could make no more load.
+    pub bound: &'static str,
+    /// The figure that says for which share of the time it was busy, where it does not watch itself.
+    pub busy: &'static str,
+    /// The figure that is its own and not the arm's where it was the bound.
+    pub rate: &'static str,
 }
 
 /// An experiment of the lab; what it says of itself is read like fields of it.

@@ -15,9 +15,6 @@ use crate::stats::{
 
 /// With fewer undisturbed blocks than this the disturbed ones are used as well.
 const UNDISTURBED_MIN: usize = 3;
-/// Findings that are about the generator's own figures, which stand in the section on the load with
-/// how busy it was: a row compares CPU time of the server.
-const OF_THE_GENERATOR: [&str; 2] = ["generator-bound", "few-answers"];
 /// Outcomes of runs by block, for one arm at one point.
 type Series = Vec<(u32, f64)>;
 
@@ -71,7 +68,7 @@ impl<'a> PointRuns<'a> {
         of_arm.filter_map(|run| run.failure()).collect()
     }
 
-    /// What the load generator found about the runs of an arm, once for each kind.
+    /// What was found about the runs of an arm, but for what is about the load's generator, once for each kind.
     pub(super) fn findings(&self, arm: &Arm) -> Vec<String> {
         let measured: Vec<_> = self.measured(arm).map(|measured| &measured.findings).collect();
         let mut found: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
@@ -79,7 +76,8 @@ impl<'a> PointRuns<'a> {
             let (count, last) = found.entry(kind).or_default();
             (*count, *last) = (*count + 1, text);
         }
-        let told = found.into_iter().filter(|(kind, _)| !OF_THE_GENERATOR.contains(kind));
+        let of_generator = self.point.experiment.of_generator.map_or(&[][..], |of| of.findings);
+        let told = found.into_iter().filter(|(kind, _)| !of_generator.contains(kind));
         let all = measured.len();
         told.map(|(_, (count, text))| format!("in {count} of {all} runs: {text}")).collect()
     }

@@ -4,15 +4,12 @@
 //! Called by `published` for each judged series. On few CPUs a generator is busy all the time while the
 //! server waits; then all mechanisms show its rate, and a flat curve is the generator's.
 
-use super::place::Places;
+use super::place::{Places, experiment};
 use super::{Figure, Series};
+use crate::experiments::OfGenerator;
 use crate::record::{Measurement, Record, ResultRow};
 use crate::stats::agree::{Agreement, Judgement, Trend};
 
-/// What the generator of pollux calls it; others do not watch themselves.
-const FINDING: &str = "generator-bound";
-/// The figure that a generator can bound.
-const RATE: &str = "requests_per_s";
 /// A generator that is busy for so much of the time has no room for the server's best moments.
 const BUSY_SHARE_MAX: f64 = 0.95;
 
@@ -22,7 +19,8 @@ pub(super) fn by_the_generator(
     places: &Places<'_>,
     judgement: Judgement,
 ) -> Judgement {
-    let is_rate = matches!(&series.figure, Figure::OfRuns(name) if name == RATE);
+    let Some(generator) = experiment(series).of_generator else { return judgement };
+    let is_rate = matches!(&series.figure, Figure::OfRuns(name) if name == generator.rate);
     let is_open = judgement.agreement == Agreement::Unknown;
     if !is_rate || is_open {
         return judgement;
@@ -33,7 +31,7 @@ pub(super) fn by_the_generator(
         .map(|place| {
             let mut rows = places.record.results.iter();
             let row = rows.find(|row| places.is_at(row, series, place));
-            row.is_some_and(|row| is_bound_at(places.record, row))
+            row.is_some_and(|row| is_bound_at(places.record, row, generator))
         })
         .collect();
     // The true rate is not below the one that is seen: a rise up to such a place is a rise.
@@ -52,14 +50,15 @@ pub(super) fn by_the_generator(
     Judgement { agreement: Agreement::Unknown, words }
 }
 
-fn is_bound_at(record: &Record, row: &ResultRow) -> bool {
-    let bound: Vec<bool> = record.measured_at(row.place()).map(is_bound).collect();
+fn is_bound_at(record: &Record, row: &ResultRow, generator: &OfGenerator) -> bool {
+    let runs = record.measured_at(row.place());
+    let bound: Vec<bool> = runs.map(|run| is_bound(run, generator)).collect();
     !bound.is_empty() && bound.iter().filter(|is_bound| **is_bound).count() * 2 >= bound.len()
 }
 
-fn is_bound(run: &Measurement) -> bool {
-    let busy = run.figures.get("generator_busy");
-    run.findings.contains_key(FINDING) || busy.is_some_and(|share| *share >= BUSY_SHARE_MAX)
+fn is_bound(run: &Measurement, generator: &OfGenerator) -> bool {
+    let busy = run.figures.get(generator.busy);
+    run.findings.contains_key(generator.bound) || busy.is_some_and(|share| *share >= BUSY_SHARE_MAX)
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl Places<'_> {
     }
 }
 
-fn experiment(series: &Series) -> &'static dyn Experiment {
+pub(super) fn experiment(series: &Series) -> &'static dyn Experiment {
     experiments::by_name(&series.experiment).expect("a test has looked every one up")
 }
 

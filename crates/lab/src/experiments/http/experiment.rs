@@ -12,7 +12,7 @@ use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::experiments::PROCESSES;
-use crate::experiments::contract::{Cost, Curve, Experiment, Facts, Metric, Needs, Started};
+use crate::experiments::contract::{Cost, Curve, Experiment, Facts, Metric, Needs, OfGenerator, Started};
 use crate::host::programs;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;
@@ -133,6 +133,12 @@ pub(crate) const OF_SERVERS: Facts = Facts {
     drivers: &Driver::ALL,
     has_processes: true,
     of_runs: Metric::rate("requests per second", "requests/s"),
+    of_generator: Some(&OfGenerator {
+        findings: &["generator-bound", "few-answers"],
+        bound: "generator-bound",
+        busy: "generator_busy",
+        rate: "requests_per_s",
+    }),
     section: Some(&SECTION),
     ..Facts::PLAIN
 };
