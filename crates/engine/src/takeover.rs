@@ -14,7 +14,7 @@
 //! | the holder | acts on the socket; puts it down when its session has nothing to do |
 //! | the taker | takes it, and registers a descriptor of its own (a duplicate) of the socket |
 //! | the sender | sends it off to another loop and tells that one by a message; meanwhile it is nobody's, so an event at the receiver, which may have been a holder before, is dropped like any other |
-//! | a former holder | claims before it acts, and then finds that the connection is another's: it drops the event, and lets go of its descriptor with its next update batch, unless it has taken the connection back by then |
+//! | a former holder | claims before it acts, and then finds that the connection is another's: it drops the event, and lets go of its descriptor with its next update batch, or where edges are told once with that behind a second event, unless it has taken the connection back by then |
 //!
 //! Descriptors are duplicates, so no loop can close or reuse a number that another one's poller still
 //! watches. What was written by a holder before it put the socket down is seen by whoever takes it.

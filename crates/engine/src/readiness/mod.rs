@@ -46,6 +46,8 @@ struct Connection<S> {
     conversation: Conversation<S>,
     tail: Tail,
     flow: Flow,
+    /// An event came for it while another loop had it, and it has not been back since.
+    has_lost_event: bool,
 }
 
 /// One thread's loop over a poller.
@@ -366,7 +368,9 @@ impl<S: Session> ReadinessLoop<S> {
         };
         let (conversation, done) = begin(&mut self.shared, &mut turn, &mut wire);
         self.outgoing += u32::from(conversation.is_outgoing());
-        self.connections[slot] = Some(Connection { token, conversation, tail, flow });
+        let has_lost_event = false;
+        self.connections[slot] =
+            Some(Connection { token, conversation, tail, flow, has_lost_event });
         self.open += 1;
         self.settle(token, done, false);
         if self.is_draining {

@@ -2,14 +2,17 @@
 //!
 //! A connection that was lost stays registered until something happens on it here. Then the event is
 //! dropped, and the registration goes with the next update batch: threads often lose a connection and
-//! take it back within a turn, which costs no call at all.
+//! take it back within a turn, which costs no call at all. An edge tells of what came once, so there the
+//! registration outlives one such event, and goes with the second; a level would ring until the new
+//! owner has read.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use pollux_poller::Token;
+use pollux_poller::{Readiness, Token, Trigger};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
+use super::turns::ENDS;
 use super::{ReadinessLoop, socket};
 use crate::actions::Sharing;
 use crate::conversation::{Conversation, Occasion, Progress};
@@ -19,28 +22,48 @@ impl<S: Session> ReadinessLoop<S> {
     /// Whether this loop may act on the connection.
     #[inline]
     pub(super) fn has_hold(&mut self, token: Token) -> bool {
-        self.claim(token) != Claim::Lost
+        self.claim(token, false) != Claim::Lost
     }
 
     /// As `has_hold`, where the session may end up not being called: one that had put the connection
     /// down finds out by a wake, and puts it down again.
     #[inline]
-    pub(super) fn has_hold_for_event(&mut self, token: Token) -> bool {
-        let claim = self.claim(token);
+    pub(super) fn regains_hold(&mut self, token: Token) -> bool {
+        self.has_hold_after(token, false)
+    }
+
+    /// As `regains_hold`, because of an event.
+    #[inline]
+    pub(super) fn has_hold_for_event(&mut self, token: Token, found: Readiness) -> bool {
+        // Of an end there is no second event.
+        let may_stay = self.trigger == Trigger::Edge && !found.intersects(ENDS);
+        self.has_hold_after(token, may_stay)
+    }
+
+    #[inline]
+    fn has_hold_after(&mut self, token: Token, may_stay: bool) -> bool {
+        let claim = self.claim(token, may_stay);
         if claim == Claim::Regained {
             self.wakes.push(ConnectionId(token));
         }
         claim != Claim::Lost
     }
 
+    /// Claims the connection. One that is lost is let go of with the next update batch, but for the first
+    /// time that it `may_stay` registered.
     #[inline]
-    fn claim(&mut self, token: Token) -> Claim {
-        let connection = self.connections.get(token.slot() as usize).and_then(Option::as_ref);
-        let sharing = connection.and_then(|connection| connection.conversation.sharing());
-        let claim = sharing.map_or(Claim::Held, |sharing| sharing.socket.claim(sharing.holder));
-        if claim == Claim::Lost {
+    fn claim(&mut self, token: Token, may_stay: bool) -> Claim {
+        let connection = self.connections.get_mut(token.slot() as usize).and_then(Option::as_mut);
+        let Some(connection) = connection else { return Claim::Held };
+        let Some(sharing) = connection.conversation.sharing() else { return Claim::Held };
+        let claim = sharing.socket.claim(sharing.holder);
+        let is_lost = claim == Claim::Lost;
+        let was_lost = std::mem::replace(&mut connection.has_lost_event, is_lost);
+        if is_lost {
             self.counters.count(Counter::EventsLost);
-            self.lost.push(ConnectionId(token));
+            if was_lost || !may_stay {
+                self.lost.push(ConnectionId(token));
+            }
         }
         claim
     }
@@ -101,7 +124,12 @@ impl<S: Session> ReadinessLoop<S> {
             return;
         }
         self.counters.count(Counter::TakenBack);
+        if let Some(connection) = &mut self.connections[token.slot() as usize] {
+            connection.has_lost_event = false;
+        }
         if is_quiet(socket(&self.table, token)) {
+            // What a lost event told of was another loop's, and is read.
+            self.table.cannot_read(token);
             self.play(token, Some(Occasion::Connected), 0);
         } else {
             self.close(token, CloseCause::PeerClosed);

@@ -19,7 +19,7 @@ use crate::pipe::Seen;
 use crate::{CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
 /// What says that no more will come: it has to be looked for behind the data.
-const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
+pub(super) const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
 /// Receive calls for one connection before the others get their turn.
 const READS_MAX: u32 = 4;
 
@@ -89,7 +89,7 @@ impl<S: Session> ReadinessLoop<S> {
                 has_connections |= due.read;
                 continue;
             }
-            if due == crate::Due::NOTHING || !self.has_hold_for_event(token) {
+            if due == crate::Due::NOTHING || !self.has_hold_for_event(token, readiness) {
                 continue;
             }
             if due.write || due.closed {
@@ -222,7 +222,7 @@ impl<S: Session> ReadinessLoop<S> {
     fn go_on(&mut self, mut ids: Vec<ConnectionId>) {
         for id in ids.drain(..) {
             let token = id.0;
-            if !self.table.is_current(token) || !self.has_hold_for_event(token) {
+            if !self.table.is_current(token) || !self.regains_hold(token) {
                 continue;
             }
             match &self.connections[token.slot() as usize] {
@@ -255,7 +255,7 @@ impl<S: Session> ReadinessLoop<S> {
             self.counters.count(Counter::DeadlinesFired);
             let Some(connection) = &self.connections[slot as usize] else { continue };
             let token = connection.token;
-            if self.has_hold_for_event(token) {
+            if self.regains_hold(token) {
                 self.fire(token);
             }
         }
