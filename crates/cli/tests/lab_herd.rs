@@ -17,7 +17,7 @@ const WORKERS: usize = 4;
 fn start(source: &str, wait: &str, runtime_ms: u64, program: &[&str]) -> Child {
     let axes = json!({"source": source, "workers": WORKERS.to_string(), "callers": "3",
                        "calls": "0"});
-    start_arm(&axes, &json!({"wait": wait}), runtime_ms, program)
+    start_arm(&axes, &json!({"way": wait}), runtime_ms, program)
 }
 
 fn start_arm(axes: &Value, arm: &Value, runtime_ms: u64, program: &[&str]) -> Child {
@@ -182,7 +182,7 @@ fn the_floor_in_c_is_measured_like_the_others() {
 fn a_fixed_number_of_calls_is_made_and_timed_like_a_command() {
     let axes = json!({"source": "queue", "workers": "2", "callers": "3", "calls": "100"});
     let pollux = [env!("CARGO_BIN_EXE_pollux")];
-    for arm in [json!({"wait": "exclusive"}), json!({"peer": "raw-c"}), json!({"peer": "pool"})] {
+    for arm in [json!({"way": "exclusive"}), json!({"peer": "raw-c"}), json!({"peer": "pool"})] {
         if !can_run(&arm) {
             continue;
         }
@@ -230,8 +230,8 @@ fn an_interrupted_herd_leaves_no_worker_behind() {
     // Children of the run, and children of those: workers belong to the run, to the manager of a pool,
     // or to the floor's program.
     for (arm, children, grandchildren) in [
-        (json!({"wait": "exclusive"}), WORKERS + 1, 0),
-        (json!({"wait": "block"}), WORKERS + 1, 0),
+        (json!({"way": "exclusive"}), WORKERS + 1, 0),
+        (json!({"way": "block"}), WORKERS + 1, 0),
         (json!({"peer": "pool"}), 2, WORKERS),
         (json!({"peer": "raw-c"}), 1, WORKERS),
     ] {
@@ -252,7 +252,7 @@ fn a_herd_whose_measurer_is_killed_ends_as_well() {
     let axes = json!({"source": "queue", "workers": WORKERS.to_string(), "callers": "3",
                       "calls": "0"});
     for (arm, children, grandchildren) in [
-        (json!({"wait": "exclusive"}), WORKERS + 1, 0),
+        (json!({"way": "exclusive"}), WORKERS + 1, 0),
         (json!({"peer": "pool"}), 2, WORKERS),
         (json!({"peer": "raw-c"}), 1, WORKERS),
     ] {

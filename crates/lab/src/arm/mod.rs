@@ -10,11 +10,9 @@ use pollux_engine::Driver;
 use serde::{Deserialize, Serialize};
 
 mod peer;
-mod wait;
 
 pub(crate) use peer::missing_driver;
 pub use peer::{Peer, RAW_C, RAW_EPOLL, RAW_URING};
-pub use wait::Wait;
 
 /// Something that is compared with others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +35,8 @@ pub enum ArmKind {
     WithoutPoller,
     /// Another build of pollux.
     Build(Build),
-    /// Workers that wait in this way.
-    Wait(Wait),
+    /// The way of this name, by which an experiment works in place of a driver.
+    Way(String),
     /// The floor or other system of this name, which the experiment knows how to run.
     Peer(String),
     /// A server that the lab starts by this command line; `{port}` and `{address}` in it stand for
@@ -86,10 +84,10 @@ impl Arm {
         Self { name: driver.name().to_owned(), kind: ArmKind::Driver(driver) }
     }
 
-    /// Workers that wait in this way.
+    /// A way of the experiment's own.
     #[must_use]
-    pub fn wait(wait: Wait) -> Self {
-        Self { name: wait.name().to_owned(), kind: ArmKind::Wait(wait) }
+    pub fn way(way: Peer) -> Self {
+        Self { name: way.name.to_owned(), kind: ArmKind::Way(way.name.to_owned()) }
     }
 
     /// A floor or another system.
@@ -110,11 +108,11 @@ impl ArmKind {
         }
     }
 
-    /// The way of waiting, where it is one.
+    /// Name of the way, where it is one.
     #[must_use]
-    pub const fn wait(&self) -> Option<Wait> {
+    pub fn way(&self) -> Option<&str> {
         match self {
-            Self::Wait(wait) => Some(*wait),
+            Self::Way(name) => Some(name),
             _ => None,
         }
     }
@@ -153,7 +151,7 @@ impl ArmKind {
         matches!(self, Self::Server { .. } | Self::Running { .. } | Self::Program(_))
     }
 
-    /// Whether it is neither pollux nor a way of waiting: a floor, another system, a program.
+    /// Whether it is neither pollux nor a way of it: a floor, another system, a program.
     #[must_use]
     pub const fn is_other(&self) -> bool {
         matches!(self, Self::Peer(_)) || self.is_of_user()
@@ -192,9 +190,9 @@ mod tests {
             ArmKind::Program(program),
         ];
         let named = Driver::ALL.map(|each| (Arm::driver(each).kind, each.name()));
-        let waits = Wait::ALL.iter().map(|each| (Arm::wait(*each).kind, each.name()));
+        let ways = [RAW_C].map(|each| (Arm::way(each).kind, each.name));
         let peers = [RAW_EPOLL, RAW_URING, RAW_C].map(|each| (Arm::peer(each).kind, each.name));
-        let named = named.into_iter().chain(waits).chain(peers);
+        let named = named.into_iter().chain(ways).chain(peers);
         for (kind, name) in named.chain(kinds.map(|kind| (kind, ""))) {
             let text = serde_json::to_string(&kind).expect("plain data");
             assert!(name.is_empty() || text.ends_with(&format!(":\"{name}\"}}")), "{text}");

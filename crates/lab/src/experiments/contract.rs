@@ -16,7 +16,7 @@ use pollux_poller::Mechanism;
 
 use super::generators::Generator;
 use super::section::Section;
-use crate::arm::{Arm, ArmKind, Peer, Wait};
+use crate::arm::{Arm, ArmKind, Peer};
 use crate::axis::{Axes, Axis, Value};
 use crate::error::MeasureError;
 use crate::measure::{self, Done, RunSpec};
@@ -49,8 +49,10 @@ pub struct Facts {
     pub tool: Option<&'static str>,
     /// The drivers of pollux that it can run on.
     pub drivers: &'static [Driver],
-    /// The ways of waiting that it can compare.
-    pub waits: &'static [Wait],
+    /// The ways of its own that it can compare in place of drivers.
+    pub ways: &'static [Peer],
+    /// The baseline where it is an arm and none was named; what most servers use comes next.
+    pub baseline: &'static str,
     /// The floors and other people's systems that it can compare with.
     pub peers: &'static [Peer],
     /// What the command line of a user's server may have in braces beside the names of axes; nothing
@@ -82,7 +84,8 @@ impl Facts {
         span: None,
         tool: None,
         drivers: &WITH_A_POLLER,
-        waits: &[],
+        ways: &[],
+        baseline: "epoll",
         peers: &[],
         places: &[],
         times_requests: false,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use pollux_engine::Driver;
 use pollux_settings::{Keys, Kind, did_you_mean, line, name, one_of, parsed, whole};
 
-use crate::arm::{Arm, ArmKind, Build, Program, Wait};
+use crate::arm::{Arm, ArmKind, Build, Program};
 use crate::experiments::{self, Experiment};
 
 /// Highest number of a process (`PID_MAX_LIMIT`).
@@ -21,9 +21,6 @@ const ASKED_MAX: usize = 64;
 const NAMED_MAX: usize = 16;
 /// What another build runs on when nothing is said: the mechanism that most servers use.
 const BUILD_DRIVER: Driver = Driver::Readiness(pollux_poller::Mechanism::Epoll);
-/// The baseline where it is an arm and none was named: of a herd the way that was made against it,
-/// else what most servers use today.
-const BASELINES: [&str; 2] = [Wait::Exclusive.name(), BUILD_DRIVER.name()];
 
 /// One entry of a list of arms, before it is known of which experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +47,11 @@ impl Group {
 
     fn of(self, experiment: &dyn Experiment) -> Vec<Arm> {
         let drivers = experiment.drivers.iter().copied().map(Arm::driver);
-        let waits = experiment.waits.iter().copied().map(Arm::wait);
+        let ways = experiment.ways.iter().copied().map(Arm::way);
         let peers = experiment.peers.iter().copied().map(Arm::peer);
         match self {
-            Self::All => drivers.chain(waits).chain(peers).collect(),
-            Self::Mechanisms => drivers.chain(waits).collect(),
+            Self::All => drivers.chain(ways).chain(peers).collect(),
+            Self::Mechanisms => drivers.chain(ways).collect(),
             Self::Others => peers.collect(),
         }
     }
@@ -64,9 +61,9 @@ impl Group {
 pub(crate) fn arm_names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Group::EACH.iter().map(|(name, _)| *name).collect();
     let drivers = Driver::ALL.map(Driver::name);
-    let waits = Wait::ALL.iter().map(|wait| wait.name());
+    let ways = experiments::ALL.into_iter().flat_map(|each| each.ways).map(|way| way.name);
     let peers = experiments::peers().into_iter().map(|peer| peer.name);
-    for name in drivers.into_iter().chain(waits).chain(peers) {
+    for name in drivers.into_iter().chain(ways).chain(peers) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -104,9 +101,9 @@ fn one(asked: &Asked, experiment: &dyn Experiment) -> Vec<Arm> {
 /// A driver that the experiment can't run on stays: the plan leaves it out, with the reason.
 fn known_of(name: &str, experiment: &dyn Experiment) -> Option<Arm> {
     let driver = name.parse::<Driver>().ok().filter(|_| !experiment.drivers.is_empty());
-    let wait = name.parse().ok().filter(|wait| experiment.waits.contains(wait));
+    let way = experiment.ways.iter().copied().find(|way| way.name == name);
     let peer = experiment.peers.iter().copied().find(|peer| peer.name == name);
-    driver.map(Arm::driver).or(wait.map(Arm::wait)).or(peer.map(Arm::peer))
+    driver.map(Arm::driver).or(way.map(Arm::way)).or(peer.map(Arm::peer))
 }
 
 pub(super) fn takes(experiment: &dyn Experiment, kind: &ArmKind) -> bool {
@@ -154,10 +151,12 @@ pub(super) fn nothing_left(experiment: &dyn Experiment) -> String {
     format!("no arm is left of {experiment}, which has {}", names.join(", "))
 }
 
-/// The baseline when none is named: the usual one where it is an arm, else the first arm.
-pub(crate) fn default_baseline(arms: &[Arm]) -> Option<String> {
+/// The baseline when none is named: where it is an arm the experiment's usual one, or what most servers
+/// use today; else the first arm.
+pub(crate) fn default_baseline(experiment: &dyn Experiment, arms: &[Arm]) -> Option<String> {
     let mut names = arms.iter().map(|arm| arm.name.as_str());
-    let usual = BASELINES.into_iter().find(|usual| names.clone().any(|arm| arm == *usual));
+    let usual = [experiment.baseline, BUILD_DRIVER.name()];
+    let usual = usual.into_iter().find(|usual| names.clone().any(|arm| arm == *usual));
     usual.or(names.next()).map(str::to_owned)
 }
 
@@ -442,7 +441,7 @@ mod tests {
         assert_eq!(http[1].kind, ArmKind::Driver(Driver::Completion));
         assert_eq!(names(&http), ["epoll", "uring", "nginx"]);
         let herd = of(&asked, known("herd"));
-        assert_eq!(herd[0].kind, ArmKind::Wait(Wait::Epoll));
+        assert_eq!(herd[0].kind, ArmKind::Way("epoll".to_owned()));
         assert_eq!(names(&herd), ["epoll", "uring"]);
         // What an experiment can't run on is for the plan to say.
         assert_eq!(names(&of(&asked, known("streams"))), ["epoll", "uring"]);
@@ -505,7 +504,7 @@ mod tests {
             let asked: Vec<Asked> = names.iter().map(|name| word(name).expect(name)).collect();
             of(&asked, known("herd"))
         };
-        let baseline = |names: &[&str]| default_baseline(&arms(names));
+        let baseline = |names: &[&str]| default_baseline(known("herd"), &arms(names));
         assert_eq!(baseline(&["block", "epoll"]).as_deref(), Some("epoll"));
         assert_eq!(baseline(&["epoll", "exclusive"]).as_deref(), Some("exclusive"));
         assert_eq!(baseline(&["block", "pool"]).as_deref(), Some("block"));

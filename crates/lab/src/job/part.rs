@@ -85,7 +85,7 @@ impl Draft {
         }
         let (runtime, interval) = run.window(keys);
         let arms = arms::of(&run.arms.value, experiment);
-        let Some(usual) = arms::default_baseline(&arms) else {
+        let Some(usual) = arms::default_baseline(experiment, &arms) else {
             let place = run.arms.place.filter(|_| global.arms.is_flag()).unwrap_or(self.place);
             keys.note_at(place, arms::nothing_left(experiment));
             return None;

@@ -76,7 +76,7 @@ fn arm(arm: &Arm) -> String {
         ArmKind::Driver(_) | ArmKind::Cyclic(_) | ArmKind::WithoutPoller => {
             return quoted(&arm.name);
         }
-        ArmKind::Wait(_) | ArmKind::Peer(_) => return quoted(&arm.name),
+        ArmKind::Way(_) | ArmKind::Peer(_) => return quoted(&arm.name),
         ArmKind::Build(build) => {
             entries.push(("pollux", quoted(&build.program.display().to_string())));
             entries.push(("driver", quoted(build.driver.name())));

@@ -216,9 +216,9 @@ fn method(found: &Estimated) -> String {
     .to_owned()
 }
 
-/// Whether an arm is pollux on a mechanism, or a way of waiting, with the workload as it is by default.
+/// Whether an arm is pollux on a mechanism, or a way of it, with the workload as it is by default.
 fn is_plain_driver(arm: &Arm) -> bool {
-    let is_ours = matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_) | ArmKind::Wait(_));
+    let is_ours = matches!(arm.kind, ArmKind::Driver(_) | ArmKind::Build(_) | ArmKind::Way(_));
     is_ours && arm.name != SAME_AGAIN
 }
 

@@ -3,7 +3,7 @@
 use super::{Machine, Method, SAME_AGAIN, Wanted, left_out_of, place};
 use pollux_engine::Driver;
 
-use crate::arm::{Arm, ArmKind};
+use crate::arm::{Arm, ArmKind, Peer};
 use crate::experiments::Experiment;
 use crate::job::Part;
 use crate::record::{LeftOut, Point};
@@ -36,14 +36,19 @@ fn fault(
             driver_fault(experiment, *driver, missing)
         }
         ArmKind::Build(build) => driver_fault(experiment, build.driver, missing),
-        ArmKind::Wait(wait) => missing(Wanted::Wait(*wait)),
-        ArmKind::Peer(name) => {
-            let peer = experiment.peers.iter().find(|peer| peer.name == name)?;
-            missing(Wanted::Peer(*peer))
-        }
+        ArmKind::Way(name) => of_name(experiment.ways, name, missing),
+        ArmKind::Peer(name) => of_name(experiment.peers, name, missing),
         ArmKind::Server { .. } | ArmKind::Running { .. } => None,
         ArmKind::WithoutPoller | ArmKind::Program(_) => None,
     }
+}
+
+fn of_name(
+    list: &[Peer],
+    name: &str,
+    missing: &dyn Fn(Wanted) -> Option<String>,
+) -> Option<String> {
+    missing(Wanted::Peer(*list.iter().find(|peer| peer.name == name)?))
 }
 
 fn driver_fault(

@@ -1,9 +1,7 @@
 //! What this machine has of what a plan asks for; whoever prints or runs a plan passes it on.
 
-use pollux_engine::Driver;
-
 use super::Wanted;
-use crate::arm::{Wait, missing_driver};
+use crate::arm::missing_driver;
 use crate::experiments::missing_generator;
 
 /// Why this machine can't give what is wanted, if it can't: each reason names the remedy where
@@ -13,8 +11,6 @@ pub fn missing_here(wanted: Wanted) -> Option<String> {
     match wanted {
         Wanted::Generator(generator) => missing_generator(generator),
         Wanted::Driver(driver) => missing_driver(driver),
-        Wanted::Wait(Wait::Uring) => missing_driver(Driver::Completion),
-        Wanted::Wait(_) => None,
         Wanted::Peer(peer) => (peer.missing)(),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pollux_engine::Driver;
 
-use crate::arm::{Arm, Peer, Wait};
+use crate::arm::{Arm, Peer};
 use crate::axis::{Axes, AxisKind, CPUS, Value, counted};
 use crate::experiments::{Experiment, Generator, Metric};
 use crate::job::{Job, Part, default_baseline};
@@ -50,9 +50,7 @@ pub enum Wanted {
     Generator(Generator),
     /// Pollux on a driver.
     Driver(Driver),
-    /// A way of waiting.
-    Wait(Wait),
-    /// Another system.
+    /// A way of the experiment's own, or another system.
     Peer(Peer),
 }
 
@@ -133,7 +131,7 @@ impl Plan {
             let arms = arms::available(part, missing, &mut left_out);
             if !arms.iter().any(|arm| arm.name == part.baseline) {
                 let lacking = format!("its baseline {} can't run here", part.baseline);
-                let Some(other) = default_baseline(&arms) else {
+                let Some(other) = default_baseline(part.experiment, &arms) else {
                     left_out.push(left_out_of(part, "*", "*", lacking));
                     continue;
                 };

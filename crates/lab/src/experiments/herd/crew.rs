@@ -18,7 +18,7 @@ use super::requests::Requests;
 use super::source::{Opened, Source};
 use super::waiting;
 use super::worker::{Orders, Report, Word};
-use crate::arm::Wait;
+use super::wait::Wait;
 use crate::error::MeasureError;
 
 /// How long all workers may take until they wait; a hundred times what one takes.

@@ -9,8 +9,9 @@ use strum::VariantNames as _;
 
 use super::section::SECTION;
 use super::source::needed_bytes;
+use super::wait::Wait;
 use super::{Crewed, Source};
-use crate::arm::{ArmKind, Peer, RAW_C, Wait};
+use crate::arm::{ArmKind, Peer, RAW_C};
 use crate::axis::{Axes, Axis, AxisKind, Value, counted};
 use crate::error::MeasureError;
 use crate::experiments::contract::{
@@ -79,7 +80,16 @@ const FACTS: Facts = Facts {
     axes: AXES,
     curve: Some(Curve { axis: "workers", from: 1 }),
     drivers: &[],
-    waits: Wait::ALL,
+    ways: &[
+        Wait::Exclusive.way(),
+        Wait::Epoll.way(),
+        Wait::Edge.way(),
+        Wait::Shared.way(),
+        Wait::Block.way(),
+        Wait::Uring.way(),
+    ],
+    // The way that was made against herds.
+    baseline: Wait::Exclusive.name(),
     peers: &[RAW_C, POOL, POOL_EPOLL],
     has_processes: true,
     cost: Cost { is_shared: true, ..Cost::us("CPU time per call", "µs/call") },

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use pollux_processes::Desk;
 
-use crate::arm::Wait;
 use crate::error::MeasureError;
 use crate::host::Reading;
 use crate::host::process::TaskUse;
@@ -42,6 +41,7 @@ mod requests;
 mod section;
 mod source;
 mod subject;
+mod wait;
 mod waiting;
 pub mod worker;
 
@@ -54,6 +54,7 @@ use subject::Crewed;
 use callers::{Called, Go, Orders, PATIENCE, Served, Word};
 use requests::Requests;
 use source::Opened;
+use wait::Wait;
 
 /// A worker with more than this share of the calls is one of the busy ones.
 const BUSY_SHARE: f64 = 0.01;
@@ -86,7 +87,8 @@ pub(crate) fn measure(
 
 /// How the workers of the arm wait.
 fn wait_of(spec: &RunSpec) -> Result<Wait, MeasureError> {
-    spec.arm.wait().ok_or_else(|| MeasureError::Spec("herd needs a way of waiting".into()))
+    let wait = spec.arm.way().and_then(|name| name.parse().ok());
+    wait.ok_or_else(|| MeasureError::Spec("herd needs a way of waiting".into()))
 }
 
 /// The callers' side once more, for what ends workers that block.

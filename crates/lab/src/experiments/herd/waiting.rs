@@ -18,7 +18,7 @@ use pollux_sys::epoll::{EpollEvent, wait};
 use pollux_sys::ring::{Request, Ring, Shots, Sizes};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use crate::arm::Wait;
+use super::wait::Wait;
 use crate::error::MeasureError;
 
 /// What an event or a completion stands for.

@@ -13,7 +13,7 @@ use super::intake::Intake;
 use super::message::Purpose;
 use super::source::Source;
 use super::waiting::{Waiting, Woken};
-use crate::arm::Wait;
+use super::wait::Wait;
 use crate::error::{MeasureError, in_words};
 
 /// What a worker is told. The descriptors beside it: the end of the run, the epoll instance of all

@@ -6,7 +6,7 @@ use pollux_engine::Driver;
 use pollux_poller::Mechanism;
 use pollux_settings::describe;
 
-use crate::arm::{Arm, ArmKind, Build, RAW_C, RAW_EPOLL, Wait};
+use crate::arm::{Arm, ArmKind, Build, RAW_C, RAW_EPOLL};
 use crate::axis::Value;
 use crate::experiments::known;
 use crate::job::documentation::documentation_page;
@@ -141,5 +141,6 @@ fn arms_of_global_are_for_the_jobs_that_have_them() {
     assert_eq!(http.axes["keepalive"], [true, false].map(Value::Switch));
     assert_eq!(chain.arms, [epoll.clone(), raw]);
     assert_eq!(pipes.arms, [epoll]);
-    assert_eq!(herd.arms, [Arm::wait(Wait::Epoll)]);
+    let epoll = Arm { name: "epoll".to_owned(), kind: ArmKind::Way("epoll".to_owned()) };
+    assert_eq!(herd.arms, [epoll]);
 }

@@ -1,9 +1,12 @@
 //! Ways in which a worker waits for an event source that it shares with others.
 //!
-//! The arms of `herd`. Which system calls each one makes is said in `herd::waiting`.
+//! Which system calls each one makes is said in `waiting`.
 
+use pollux_engine::Driver;
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumString, VariantArray, VariantNames};
+use strum::{Display, EnumString, VariantNames};
+
+use crate::arm::{Peer, missing_driver};
 
 /// A way of waiting.
 #[derive(
@@ -18,12 +21,11 @@ use strum::{Display, EnumString, VariantArray, VariantNames};
     Deserialize,
     Display,
     EnumString,
-    VariantArray,
     VariantNames,
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum Wait {
+pub(super) enum Wait {
     /// An epoll instance for each worker, EPOLLEXCLUSIVE.
     Exclusive,
     /// An epoll instance for each worker, level-triggered: what the seed's servers did before.
@@ -39,12 +41,18 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Every way, in the order of lists.
-    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
-
     /// Name of the arm, and in job files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         <Self as VariantNames>::VARIANTS[self as usize]
+    }
+
+    /// As an arm.
+    pub(super) const fn way(self) -> Peer {
+        match self {
+            Self::Uring => {
+                Peer { name: self.name(), missing: || missing_driver(Driver::Completion) }
+            }
+            _ => Peer::of_pollux(self.name()),
+        }
     }
 }
