@@ -6,6 +6,7 @@
 //! | `passing` | streams, exit codes and signals are those of the program |
 //! | `pollers` | programs do the same on every mechanism |
 //! | `refusals` | what is out of reach is told before it starts |
+//! | `servers` | installed programs answer on other mechanisms, each answer checked |
 //!
 //! `programs` builds and runs them. Counts are judged, never times.
 
@@ -14,3 +15,4 @@ mod passing;
 mod pollers;
 mod programs;
 mod refusals;
+mod servers;

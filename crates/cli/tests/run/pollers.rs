@@ -6,7 +6,7 @@ use crate::programs::{built, read, run};
 
 /// What may be opened here; others are named.
 #[expect(clippy::print_stderr, reason = "a skipped mechanism says why")]
-fn mechanisms() -> Vec<Mechanism> {
+pub(crate) fn mechanisms() -> Vec<Mechanism> {
     let opens = |mechanism: &Mechanism| match mechanism.open() {
         Ok(_) => true,
         Err(error) => {
