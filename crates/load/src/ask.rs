@@ -126,8 +126,11 @@ impl Line {
     /// Puts what comes next behind what is in `unread`; says how many bytes, none at the end.
     fn read(&mut self, unread: &mut Vec<u8>) -> Result<usize, AskError> {
         loop {
-            let len =
-                self.socket.read(&mut self.part).map_err(|error| in_time(error, self.patience))?;
+            let len = match self.socket.read(&mut self.part) {
+                // With a timeout the kernel does not go on behind a signal, nor behind a stop (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| in_time(error, self.patience))?,
+            };
             let Some(tls) = self.tls.as_mut().filter(|_| len > 0) else {
                 unread.extend_from_slice(&self.part[..len]);
                 return Ok(len);
