@@ -75,7 +75,7 @@ class Server:
             connection.sendall(one * data.count(b"\r\n\r\n"))
             self.left -= 1
             if self.left == 0:
-                self.answer = self.answer[:-1].replace(b"Length: 128", b"Length: 127")
+                self.answer = self.answer[:-64].replace(b"Length: 128", b"Length: 64")
         is_last = not data or b"Connection: close" in data
         if is_last:
             if not self.asked.fork:
