@@ -14,6 +14,7 @@ use super::Job;
 use super::arms::{self, Asked};
 use super::builtin;
 use super::part::{self, Draft};
+use crate::stats::SETS_MAX;
 
 /// Version of the job file format.
 pub(super) const SCHEMA: u64 = 2;
@@ -217,12 +218,15 @@ fn read_blocks(keys: &mut Keys<'_>) -> (Option<u32>, Option<u32>) {
               are repeated beyond it. Where arms take turns, the most sets of each point")
         .default("30")
         .otherwise("two and a half times the blocks make intervals a third narrower, more pays little; `blocks` where \
-                    that is more")
+                    that is more; 200 with `--budget`")
         .one(&kind);
     let (Some(blocks), Some(most)) = (blocks, Said::of(keys, "max_blocks", most)) else {
         return (None, None);
     };
-    let (few, many) = (blocks.value, most.value);
+    // Who says how long it may take wants that time used.
+    let has_time = matches!(keys.place("budget"), Some(Place::Flag(_)));
+    let few = blocks.value;
+    let many = if has_time && most.place.is_none() { SETS_MAX } else { most.value };
     let (few, many) = match (blocks.rank(), most.rank()) {
         (one, other) if one == other => {
             if let Some(place) = blocks.place.filter(|_| few > many) {

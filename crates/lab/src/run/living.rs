@@ -186,7 +186,7 @@ impl Living {
         let complaints = std::iter::from_fn(|| self.complaints.next());
         let lines: Vec<String> = complaints.filter(|line| !line.is_empty()).collect();
         match &lines[lines.len().saturating_sub(QUOTED_LINES)..] {
-            [] => "ended without a word".to_owned(),
+            [] => "ended, and printed nothing on standard error".to_owned(),
             last => last.join("; "),
         }
     }

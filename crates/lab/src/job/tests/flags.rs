@@ -36,6 +36,17 @@ fn an_experiment_alone_is_the_shortest_file() {
 }
 
 #[test]
+fn a_budget_that_is_asked_for_is_used() {
+    let most = |target, typed: Typed<'_>| right(target, typed).blocks_max;
+    assert_eq!(most("streams", &[]), 30);
+    assert_eq!(most("streams", &[("budget", &["20m"])]), 200);
+    assert_eq!(most("streams", &[("budget", &["20m"]), ("max_blocks", &["40"])]), 40);
+    assert_eq!(most("streams", &[("budget", &["20m"]), ("blocks", &["6"])]), 6);
+    assert_eq!(most("http", &[("budget", &["30s"])]), 200);
+    assert_eq!(most("seed3", &[("budget", &["20m"])]), 3, "counts: more of them decide nothing");
+}
+
+#[test]
 fn flags_replace_what_the_job_says() {
     let job = right(
         "quick",
