@@ -189,7 +189,8 @@ fn histograms(total: &Figures) -> String {
         let about = format!("A bar for each of {} classes.", bars.len());
         small(&format!("histogram-{place}"), (heading, &about), head, &bars)
     };
-    show::HISTOGRAMS.iter().enumerate().map(chart).collect()
+    let charts: String = show::HISTOGRAMS.iter().enumerate().map(chart).collect();
+    format!("<div class=\"multiples\">{charts}</div>")
 }
 
 fn turns(turns: &[LongTurn]) -> String {
