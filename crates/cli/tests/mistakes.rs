@@ -52,11 +52,6 @@ fn wrong_values_say_what_was_expected_in_one_line() {
             "--as wkr: no such program; expected ab, wrk, httperf; did you mean \"wrk\"?",
         ),
         ("lab seed 7", "SEED 7: no such seed; expected 0, 1, 2, 3, 4"),
-        (
-            "lab axes htp",
-            "EXPERIMENT htp: no such experiment; expected streams, pipes, chain, http, proxy, poller, herd; did you \
-             mean \"http\"?",
-        ),
         ("pool start --id x", "--id x: expected a whole number from 0 to 4,294,967,295"),
         (
             "load --rate fast http://h/",
@@ -90,6 +85,14 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         let words: Vec<_> = line.split(' ').collect();
         assert_eq!(refused(2, &words), format!("error: {answer}\n"), "{line}");
     }
+}
+
+#[test]
+fn a_name_that_no_experiment_has_is_answered_with_those_that_there_are() {
+    let names = pollux_lab::experiments::names().join(", ");
+    let answer = format!("no such experiment; expected {names}; did you mean \"http\"?");
+    let refused = refused(2, &["lab", "axes", "htp"]);
+    assert_eq!(refused, format!("error: EXPERIMENT htp: {answer}\n"));
 }
 
 #[test]
