@@ -142,6 +142,17 @@ impl Scene {
         turn(&mut self.loops[1]);
     }
 
+    /// One loop puts the connection down, and the other, which has had it before, takes it back.
+    fn pass_back(&mut self, from: u32, to: u32) {
+        self.socket.put_down(from);
+        assert!(self.socket.take(to), "put down");
+        let receiver = &mut self.loops[to as usize];
+        let id = receiver.shared().id.expect("it has had it");
+        receiver.shared().errands.push_back(Errand::TakeBack(id));
+        turn(receiver);
+        assert_eq!(self.told(to as usize), "connected");
+    }
+
     fn say(&mut self, word: &str) {
         self.peer.write_all(word.as_bytes()).expect("taken");
     }
@@ -206,13 +217,7 @@ fn a_connection_that_comes_back_in_the_same_round_costs_no_call() {
         let before = scene.changes();
         for round in 0..50 {
             let (from, to) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
-            scene.socket.put_down(from);
-            assert!(scene.socket.take(to), "put down");
-            let shared = scene.loops[to as usize].shared();
-            let id = shared.id.expect("it has had it");
-            shared.errands.push_back(Errand::TakeBack(id));
-            turn(&mut scene.loops[to as usize]);
-            assert_eq!(scene.told(to as usize), "connected", "{driver}");
+            scene.pass_back(from, to);
         }
         assert_eq!(scene.count(0, Counter::TakenBack), 25, "{driver}");
         assert_eq!(scene.count(0, Counter::EventsLost), 0, "{driver}");
@@ -237,13 +242,7 @@ fn of_a_connection_that_went_and_came_back_once_for_each_event_an_edge_needs_no_
                 turn(&mut scene.loops[number]);
             }
             assert_eq!(scene.told(from as usize), "x", "{driver}");
-            scene.socket.put_down(from);
-            assert!(scene.socket.take(to), "put down");
-            let shared = scene.loops[to as usize].shared();
-            let id = shared.id.expect("it has had it");
-            shared.errands.push_back(Errand::TakeBack(id));
-            turn(&mut scene.loops[to as usize]);
-            assert_eq!(scene.told(to as usize), "connected", "{driver}");
+            scene.pass_back(from, to);
         }
         let lost = [0, 1].map(|number| scene.count(number, Counter::EventsLost));
         let empty = [0, 1].map(|number| scene.count(number, Counter::ReceivesEmpty));

@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Names that are tried before the folder for temporary files is given up.
@@ -58,13 +58,15 @@ fn locked(folder: &Path) -> Option<File> {
     folder.exists().then_some(lock)
 }
 
-/// Removes the folders whose owner is gone. Those of other users can't be opened or removed, and what is
-/// no folder (a link of that name) is left alone.
+/// Removes the folders of this user whose lab is gone; what is not a folder (a link of that name) is left.
 fn remove_abandoned(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
+    let user = rustix::process::geteuid().as_raw();
     for entry in entries.filter_map(Result::ok) {
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        // Of the entry itself, not of what a link leads to.
+        let is_ours = |found: fs::Metadata| found.is_dir() && found.uid() == user;
+        if is_named && entry.metadata().is_ok_and(is_ours) {
             let folder = entry.path();
             if let Some(_lock) = locked(&folder) {
                 let _ = fs::remove_dir_all(&folder);

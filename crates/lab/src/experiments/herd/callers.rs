@@ -364,7 +364,9 @@ impl Watch {
         while self.times.len() < callers {
             match ended.recv_timeout(at.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
-                Err(RecvTimeoutError::Disconnected) => return Err("its thread gave no result".to_owned()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("its thread gave no result".to_owned());
+                }
                 Ok(Ok(_)) if self.go.calls == 0 => return Err("without an error".to_owned()),
                 Ok(Ok(times)) => self.times.push(times),
                 Ok(Err(error)) => return Err(in_words(&error)),

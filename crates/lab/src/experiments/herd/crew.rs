@@ -16,9 +16,9 @@ use pollux_processes::Desk;
 use super::message::{Message, Purpose};
 use super::requests::Requests;
 use super::source::{Opened, Source};
+use super::wait::Wait;
 use super::waiting;
 use super::worker::{Orders, Report, Word};
-use super::wait::Wait;
 use crate::error::MeasureError;
 
 /// How long all workers may take until they wait; a hundred times what one takes.

@@ -143,11 +143,7 @@ impl Crewed<'_> {
     }
 
     /// Lets them call for no longer than `longest`.
-    fn call(
-        &mut self,
-        go: Go,
-        longest: Duration,
-    ) -> Result<(Called, Vec<Interval>), MeasureError> {
+    fn call(&mut self, go: Go, longest: Duration) -> Result<(Called, Vec<Interval>), MeasureError> {
         let crew = &self.crew;
         let complaint = || match crew {
             Workers::Own { crew, .. } => crew.complaint(),

@@ -12,8 +12,8 @@ use pollux_processes::Desk;
 use super::intake::Intake;
 use super::message::Purpose;
 use super::source::Source;
-use super::waiting::{Waiting, Woken};
 use super::wait::Wait;
+use super::waiting::{Waiting, Woken};
 use crate::error::{MeasureError, in_words};
 
 /// What a worker is told. The descriptors beside it: the end of the run, the epoll instance of all

@@ -12,7 +12,9 @@ use crate::arm::{ArmKind, Peer, RAW_EPOLL, RAW_URING};
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
 use crate::experiments::PROCESSES;
-use crate::experiments::contract::{Cost, Curve, Experiment, Facts, Metric, Needs, OfGenerator, Started};
+use crate::experiments::contract::{
+    Cost, Curve, Experiment, Facts, Metric, Needs, OfGenerator, Started,
+};
 use crate::host::programs;
 use crate::measure::{Done, RunSpec};
 use crate::record::Interval;

@@ -293,15 +293,13 @@ impl Server {
 /// How an answer differs from the first, if it does: what was measured between is no work of one kind. A
 /// page that shows a count or the time may vary in its length.
 fn change(first: &Answered, last: &Answered) -> Option<String> {
-    let told = |answered: &Answered| {
-        format!("{} with {} bytes", answered.status, answered.body_bytes)
-    };
+    let told =
+        |answered: &Answered| format!("{} with {} bytes", answered.status, answered.body_bytes);
     let varied = first.body_bytes.abs_diff(last.body_bytes);
     let is_other = first.status != last.status || varied > first.body_bytes / LENGTH_VARIES;
     let (first, last) = (told(first), told(last));
-    is_other.then(|| {
-        format!("answered {last} after the measurement, expected {first} as before it")
-    })
+    is_other
+        .then(|| format!("answered {last} after the measurement, expected {first} as before it"))
 }
 
 /// Asks as soon as somebody listens.
@@ -376,12 +374,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_has_changed_is_told() {
-        let answered = |status, body_bytes| Answered {
-            status,
-            body_bytes,
-            keep_alive: true,
-            tls: None,
-        };
+        let answered =
+            |status, body_bytes| Answered { status, body_bytes, keep_alive: true, tls: None };
         let first = answered(200, 128);
         assert_eq!(change(&first, &Answered { keep_alive: false, ..first.clone() }), None);
         let told = "answered 503 with 9 bytes after the measurement, expected 200 with 128 bytes as \
