@@ -1,7 +1,7 @@
 //! The hidden commands of `pollux lab`: the processes of which a run is made.
 //!
-//! The measured process of an arm; a floor to compare servers with; workers, callers and pools of a
-//! herd. None of them outlives the process that started it, and none is for users.
+//! The measured process of an arm; a floor to compare servers with; workers and callers of a herd. None of
+//! them outlives the process that started it, and none is for users.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -13,7 +13,7 @@ use pollux_command::limits::raise_descriptor_limit;
 use pollux_floor::{Floor, FloorOptions};
 use pollux_lab::child::{Task, measure, serve};
 use pollux_lab::error::in_words;
-use pollux_lab::experiments::herd::{bank, callers, pool, worker};
+use pollux_lab::experiments::herd::{callers, worker};
 use pollux_lab::measure::Line;
 use rustix::process::Signal;
 
@@ -21,9 +21,6 @@ use crate::output::{self, Failure};
 
 /// Longest run description that `measure` reads.
 const SPEC_BYTES_MAX: u64 = 1 << 20;
-
-/// The one that words of the manager of a pool follow.
-const HERD_SERVER: &str = "herd-server";
 
 /// A part of a run.
 type Part = fn() -> Result<ExitCode, Failure>;
@@ -35,18 +32,12 @@ const PARTS: &[(&str, Part)] = &[
     ("measure", measure_one),
     ("herd-worker", herd_worker),
     ("herd-callers", herd_callers),
-    ("herd-pool", herd_pool),
-    (HERD_SERVER, herd_server),
 ];
 
 /// The part of a run that these words of the command line name, if they do.
 pub(crate) fn named(words: impl Iterator<Item = OsString>) -> Option<Part> {
     let words: Vec<OsString> = words.take(3).collect();
-    let (lab, name) = match &words[..] {
-        [lab, name] => (lab, name),
-        [lab, name, _] if name == HERD_SERVER => (lab, name),
-        _ => return None,
-    };
+    let [lab, name] = &words[..] else { return None };
     let part = PARTS.iter().find(|(part, _)| lab == "lab" && name == part)?;
     Some(part.1)
 }
@@ -79,30 +70,10 @@ fn herd_callers() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manager of a pool; what it does comes over standard input.
-fn herd_pool() -> Result<ExitCode, Failure> {
-    // It ends its workers and removes its queues before it is gone.
-    prepare_until(Signal::TERM)?;
-    pool::run().map_err(|error| Failure::failed(in_words(&error)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// A worker of that pool; what its manager says to it follows.
-fn herd_server() -> Result<ExitCode, Failure> {
-    prepare()?;
-    bank::run().map_err(|error| Failure::failed(in_words(&error)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Only the lab starts these, and none outlives its run.
+/// Only the lab starts these, and none outlives the process that started it.
 fn prepare() -> Result<(), Failure> {
-    prepare_until(Signal::KILL)
-}
-
-/// `signal` comes when the process that started this one has ended.
-fn prepare_until(signal: Signal) -> Result<(), Failure> {
     raise_descriptor_limit().map_err(Failure::failed)?;
-    rustix::process::set_parent_process_death_signal(Some(signal)).map_err(Failure::failed)
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::failed)
 }
 
 /// The measured process: a description on standard input, a JSON line for each interval and one

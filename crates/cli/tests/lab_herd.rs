@@ -227,19 +227,19 @@ fn a_queue_that_does_not_fit_names_its_limit() {
 fn an_interrupted_herd_leaves_no_worker_behind() {
     let axes = json!({"source": "queue", "workers": WORKERS.to_string(), "callers": "3",
                       "calls": "0"});
-    // Children of the run, and children of those: workers belong to the run, to the manager of a pool,
-    // or to the floor's program.
-    for (arm, children, grandchildren) in [
-        (json!({"way": "exclusive"}), WORKERS + 1, 0),
-        (json!({"way": "block"}), WORKERS + 1, 0),
-        (json!({"peer": "pool"}), 2, WORKERS),
-        (json!({"peer": "raw-c"}), 1, WORKERS),
+    // Children of the run, children of those, and so on: workers belong to the run, to the manager of a
+    // pool, or to the floor's program.
+    for (arm, levels) in [
+        (json!({"way": "exclusive"}), &[WORKERS + 1][..]),
+        (json!({"way": "block"}), &[WORKERS + 1]),
+        (json!({"peer": "pool"}), &[1, 1, WORKERS]),
+        (json!({"peer": "raw-c"}), &[1, WORKERS]),
     ] {
         if !can_run(&arm) {
             continue;
         }
         let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
-        let all = all_below(run.id(), children, grandchildren);
+        let all = all_below(run.id(), levels);
         let pid = rustix::process::Pid::from_child(&run);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
         assert_eq!(run.wait().expect("its end").code(), Some(1), "{arm}: it ended by itself");
@@ -251,16 +251,16 @@ fn an_interrupted_herd_leaves_no_worker_behind() {
 fn a_herd_whose_measurer_is_killed_ends_as_well() {
     let axes = json!({"source": "queue", "workers": WORKERS.to_string(), "callers": "3",
                       "calls": "0"});
-    for (arm, children, grandchildren) in [
-        (json!({"way": "exclusive"}), WORKERS + 1, 0),
-        (json!({"peer": "pool"}), 2, WORKERS),
-        (json!({"peer": "raw-c"}), 1, WORKERS),
+    for (arm, levels) in [
+        (json!({"way": "exclusive"}), &[WORKERS + 1][..]),
+        (json!({"peer": "pool"}), &[1, 1, WORKERS]),
+        (json!({"peer": "raw-c"}), &[1, WORKERS]),
     ] {
         if !can_run(&arm) {
             continue;
         }
         let mut run = start_arm(&axes, &arm, 600_000, &[env!("CARGO_BIN_EXE_pollux")]);
-        let all = all_below(run.id(), children, grandchildren);
+        let all = all_below(run.id(), levels);
         let start = Instant::now();
         // More than any of them can use in the ramp.
         while !all.iter().any(|child| cpu_ticks(*child) > 10) {
@@ -304,16 +304,20 @@ fn a_job_of_a_herd_has_rows_shares_and_reasons() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// The processes of a run, once so many of its own and of those are there.
-fn all_below(run: u32, children: usize, grandchildren: usize) -> Vec<u32> {
+/// The processes of a run, once each level of its tree has so many.
+fn all_below(run: u32, levels: &[usize]) -> Vec<u32> {
     let start = Instant::now();
     loop {
-        let found = children_of(run);
-        let below: Vec<u32> = found.iter().flat_map(|child| children_of(*child)).collect();
-        if found.len() == children && below.len() == grandchildren {
-            return [found, below].concat();
+        let mut found = vec![vec![run]];
+        for _ in 0..=levels.len() {
+            let parents = found.last().expect("one at least");
+            found.push(parents.iter().flat_map(|parent| children_of(*parent)).collect());
         }
-        assert!(start.elapsed() < PATIENCE, "{found:?} {below:?}");
+        let counts: Vec<usize> = found[1..].iter().map(Vec::len).collect();
+        if counts.split_last() == Some((&0, levels)) {
+            return found[1..].concat();
+        }
+        assert!(start.elapsed() < PATIENCE, "{found:?}, expected {levels:?}");
         std::thread::yield_now();
     }
 }

@@ -10,12 +10,10 @@ pub mod fld;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use pollux_command::help::Section;
 use pollux_engine::ListenAddress;
 use pollux_settings::whole;
-use pollux_xatmi::supervisor::Selection;
-use pollux_xatmi::worker::Wake;
 
 use build::{BuildClientFlags, BuildServerFlags, LayOutFlags};
 use fld::FldFlags;
@@ -174,7 +172,7 @@ pub struct StartFlags {
     #[command(flatten)]
     pub which: Which,
     /// Whom a message wakes: one of the workers, or all of them, as plain epoll does
-    #[arg(long, value_name = "one|all", default_value = "one")]
+    #[arg(long, value_name = "one|all", hide_possible_values = true, default_value_t = Wake::One)]
     pub wake: Wake,
     /// Stay in the foreground, with the log on standard error
     #[arg(long)]
@@ -195,17 +193,34 @@ pub struct StartFlags {
 pub struct Which {
     /// Only the copies of this program
     #[arg(long, short = 's', value_name = "PROGRAM", conflicts_with = "id")]
-    name: Option<String>,
+    pub name: Option<String>,
     /// Only the worker with this server id
     #[arg(long, short = 'i', value_name = "SRVID", value_parser = whole::<u32>(0..=u32::MAX.into()))]
-    id: Option<u32>,
+    pub id: Option<u32>,
 }
 
-impl Which {
-    /// What is meant; none where nothing was said.
+/// Whom a message wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Wake {
+    /// One of the workers that wait (EPOLLEXCLUSIVE)
+    One,
+    /// All of them: the herd, to be measured
+    All,
+}
+
+impl Wake {
+    /// Its name.
     #[must_use]
-    pub fn selection(&self) -> Option<Selection> {
-        let name = self.name.clone().map(Selection::Program);
-        name.or(self.id.map(Selection::Id))
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::All => "all",
+        }
+    }
+}
+
+impl std::fmt::Display for Wake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }

@@ -8,6 +8,7 @@
 //! | `show`, `table` | ps, services, queues, clients; columns |
 //! | `check` | a configuration against this machine |
 //! | `build_program`, `build_home`, `service_table` | C programs: the compiler, where headers and library are, the `main` of servers |
+//! | `herd` | a pool with its callers, for the laboratory |
 //! | `fld` | field tables to C headers or Rust modules |
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod build_home;
 mod build_program;
 mod check;
 mod fld;
+mod herd;
 mod orders;
 mod service_table;
 mod show;
@@ -28,9 +30,13 @@ use std::time::Duration;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use pollux_command::output::{self, Failure};
 use pollux_command::{help, mistakes, pages};
-use pollux_pool_flags::{PoolCommand, notes_of};
+use pollux_pool_flags::{PoolCommand, StartFlags, Wake, Which, notes_of};
 use pollux_xatmi::control::{AskError, Control};
 use pollux_xatmi::environment::Environment;
+use pollux_xatmi::supervisor::Selection;
+use pollux_xatmi::worker;
+
+use herd::HerdFlags;
 
 /// Run a pool of service processes behind POSIX message queues (XATMI)
 #[derive(Debug, Parser)]
@@ -45,6 +51,12 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Pool(PoolCommand),
+    /// A pool with its callers, for the laboratory
+    #[command(hide = true)]
+    Herd(HerdFlags),
+    /// Its manager
+    #[command(hide = true)]
+    HerdManager(StartFlags),
     /// Print a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -71,7 +83,7 @@ fn command() -> clap::Command {
 const SILENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    match parsed_and_run() {
+    match herd::server().unwrap_or_else(parsed_and_run) {
         Ok(code) => code,
         Err(failure) => {
             output::error(&failure.message);
@@ -86,6 +98,8 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { command: Command::Pool(command) }) => run(command),
+        Ok(Cli { command: Command::Herd(flags) }) => herd::run(flags),
+        Ok(Cli { command: Command::HerdManager(flags) }) => herd::manager(&flags),
         Ok(Cli { command: Command::Completions { shell } }) => {
             pages::completions(shell, self::command(), "pollux-pool")
         }
@@ -96,8 +110,8 @@ fn parsed_and_run() -> Result<ExitCode, Failure> {
 fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
     match command {
         PoolCommand::Start(flags) => start::start(&flags),
-        PoolCommand::Stop { which, now } => orders::stop(which.selection(), now),
-        PoolCommand::Restart { which } => orders::restart(which.selection()),
+        PoolCommand::Stop { which, now } => orders::stop(selection(&which), now),
+        PoolCommand::Restart { which } => orders::restart(selection(&which)),
         PoolCommand::Reload => orders::reload(),
         PoolCommand::Ps { json } => show::workers(json),
         PoolCommand::Services { json } => show::services(json),
@@ -109,6 +123,20 @@ fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
         PoolCommand::BuildClient(flags) => build_program::client(&flags),
         PoolCommand::Fld(flags) => fld::run(&flags),
         PoolCommand::LayOut(flags) => build_program::lay_out(&flags),
+    }
+}
+
+/// The workers that flags name; none where nothing was said.
+fn selection(which: &Which) -> Option<Selection> {
+    let program = which.name.clone().map(Selection::Program);
+    program.or(which.id.map(Selection::Id))
+}
+
+/// Whom a message wakes, as workers have it.
+fn wake(flag: Wake) -> worker::Wake {
+    match flag {
+        Wake::One => worker::Wake::One,
+        Wake::All => worker::Wake::All,
     }
 }
 

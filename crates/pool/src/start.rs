@@ -26,13 +26,13 @@ use pollux_command::output::{self, Failure};
 use pollux_pool_flags::StartFlags;
 
 /// What a pool says when it listens.
-const OPEN: &str = "open\n";
+pub(crate) const OPEN: &str = "open";
 /// The most that it says instead.
 const SAID_BYTES_MAX: u64 = 64 * 1024;
 
 /// Starts a pool, or workers of one that runs.
 pub(crate) fn start(flags: &StartFlags) -> Result<ExitCode, Failure> {
-    if let Some(what) = flags.which.selection() {
+    if let Some(what) = crate::selection(&flags.which) {
         return orders::start(what);
     }
     // An old kernel can't; then it is as it was before.
@@ -77,7 +77,7 @@ fn open(
     log: Log,
 ) -> Result<Pool, Failure> {
     raise_descriptor_limit().map_err(Failure::failed)?;
-    let (wake, metrics) = (flags.wake, flags.metrics.clone());
+    let (wake, metrics) = (crate::wake(flags.wake), flags.metrics.clone());
     let options = PoolOptions { config, environment, wake, metrics };
     Pool::open(options, log).map_err(|error| Failure::failed(output::in_words(&error)))
 }
@@ -103,7 +103,7 @@ fn run_detached(
         }
     };
     let mut stdout = std::io::stdout();
-    let said = stdout.write_all(OPEN.as_bytes()).and_then(|()| stdout.flush());
+    let said = writeln!(stdout, "{OPEN}").and_then(|()| stdout.flush());
     let closed = said.and_then(|()| {
         let nowhere = OpenOptions::new().write(true).open("/dev/null")?;
         Ok(rustix::stdio::dup2_stdout(nowhere)?)
@@ -126,7 +126,7 @@ fn start_behind(
     let stdout = child.stdout.take().expect("it is piped");
     let read = stdout.take(SAID_BYTES_MAX).read_to_string(&mut said);
     read.map_err(|error| Failure::failed(format!("what the pool says: {error}")))?;
-    if said != OPEN {
+    if said.trim_end() != OPEN {
         let status = child.wait().map_err(Failure::failed)?;
         let said = said.trim_end();
         let log = log.display();

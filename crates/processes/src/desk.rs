@@ -44,6 +44,12 @@ impl Desk {
         Ok((Self(ours), theirs))
     }
 
+    /// One end, as [`Desk::pair`] gives the other.
+    #[must_use]
+    pub fn of(end: OwnedFd) -> Self {
+        Self(end)
+    }
+
     /// The end that this process was started with.
     ///
     /// # Errors
@@ -165,7 +171,7 @@ mod tests {
     #[test]
     fn messages_keep_their_ends_and_carry_descriptors() {
         let (ours, theirs) = Desk::pair().expect("a pair");
-        let theirs = Desk(theirs);
+        let theirs = Desk::of(theirs);
         let (read, write) = rustix::pipe::pipe().expect("a pipe");
         ours.send(&"first", &[write.as_fd()]).expect("sent");
         ours.send(&"second", &[]).expect("sent");

@@ -171,16 +171,6 @@ pub fn waited_children_cpu() -> Reading<Duration> {
         .map(|stat| Duration::from_nanos(stat.children_ticks * tick_ns))
 }
 
-/// CPU time of this process in user mode and in the kernel, with its threads that have ended; in
-/// ticks (10 ms), as `time` of a shell has it.
-#[must_use]
-pub fn user_and_system() -> Reading<[Duration; 2]> {
-    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-    Reading::of_file("/proc/self/stat")
-        .parsed("/proc/self/stat is too short", parse_stat)
-        .map(|stat| stat.own_ticks.map(|ticks| Duration::from_nanos(ticks * tick_ns)))
-}
-
 /// The calling thread's number.
 pub(super) fn calling_tid() -> u32 {
     let tid = rustix::thread::gettid().as_raw_nonzero().get();
@@ -206,8 +196,6 @@ fn clock_ns(clock: ClockId) -> u64 {
 struct Stat {
     faults_minor: u64,
     faults_major: u64,
-    /// In user mode and in the kernel.
-    own_ticks: [u64; 2],
     children_ticks: u64,
 }
 
@@ -220,7 +208,6 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     Some(Stat {
         faults_minor: field(10)?,
         faults_major: field(12)?,
-        own_ticks: [field(14)?, field(15)?],
         children_ticks: field(16)? + field(17)?,
     })
 }
@@ -244,8 +231,7 @@ mod tests {
     #[test]
     fn a_command_name_with_brackets_does_not_shift_the_fields() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 120 40 3 2 5 6 11 13 20 0 1 0 99";
-        let expected =
-            Stat { faults_minor: 120, faults_major: 3, own_ticks: [5, 6], children_ticks: 24 };
+        let expected = Stat { faults_minor: 120, faults_major: 3, children_ticks: 24 };
         assert_eq!(parse_stat(stat), Some(expected));
         assert_eq!(parse_stat("7 (a) S 1"), None);
     }

@@ -66,12 +66,12 @@ pub(crate) fn alone(
 
 /// Everything that is read at the end of an interval.
 #[derive(Clone, Copy)]
-pub(crate) struct Tick {
-    pub(crate) at: Instant,
-    pub(crate) events: u64,
+struct Tick {
+    at: Instant,
+    events: u64,
     counters: Option<CountersSnapshot>,
     process_switches: Option<u64>,
-    pub(crate) machine_switches: Option<u64>,
+    machine_switches: Option<u64>,
 }
 
 impl Tick {
@@ -86,13 +86,7 @@ impl Tick {
         }
     }
 
-    /// Of one in processes of its own.
-    pub(crate) fn of_others(events: u64) -> Self {
-        let (at, machine_switches) = (Instant::now(), switches::of_machine());
-        Self { at, events, counters: None, process_switches: None, machine_switches }
-    }
-
-    pub(crate) fn interval_since(&self, before: &Self, first: &Self) -> Interval {
+    fn interval_since(&self, before: &Self, first: &Self) -> Interval {
         let length_s = (self.at - before.at).max(Duration::from_nanos(1)).as_secs_f64();
         let per_second = |now: Option<u64>, then: Option<u64>| {
             now.zip(then).map(|(now, then)| now.saturating_sub(then) as f64 / length_s)

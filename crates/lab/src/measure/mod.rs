@@ -23,7 +23,7 @@ mod controller;
 mod watched;
 
 pub(crate) use crate::host::Profiling;
-pub(crate) use controller::{Tick, alone};
+pub(crate) use controller::alone;
 pub(crate) use watched::Watched;
 
 /// One run: an arm of pollux at one point.

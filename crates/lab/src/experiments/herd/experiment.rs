@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use pollux_doctor::Concern;
 
-use pollux_xatmi::worker::Wake;
 use strum::VariantNames as _;
 
 use super::section::SECTION;
@@ -28,10 +27,10 @@ const POOL: Peer = Peer { name: "pool", missing: super::pool::missing };
 /// The same by one switch with plain epoll.
 const POOL_EPOLL: Peer = Peer { name: "pool-epoll", missing: super::pool::missing };
 
-/// How the workers of a pool are woken, where the arm is one.
-pub(super) fn wake(arm: &ArmKind) -> Option<Wake> {
-    let plain = arm.is(POOL_EPOLL).then_some(Wake::All);
-    plain.or(arm.is(POOL).then_some(Wake::One))
+/// Whom a message of a pool wakes, by its flag `--wake`; none where the arm is no pool.
+pub(super) fn wake(arm: &ArmKind) -> Option<&'static str> {
+    let plain = arm.is(POOL_EPOLL).then_some("all");
+    plain.or(arm.is(POOL).then_some("one"))
 }
 
 /// Starting and ending one worker, by a build with optimisations.

@@ -7,9 +7,8 @@
 //! time, latencies, and how the calls were shared, counted by the workers themselves. The sum of
 //! their shares must be the number of calls, or the run has failed.
 //!
-//! A service pool is measured in the same way, with a manager in the place of the crew (`pool`), and
-//! so is a program in C that has callers and workers itself (`raw`). Whole runs and turns are those
-//! of the same subject.
+//! Programs that have callers and workers themselves are measured in the same way: a service pool
+//! (`pool`) and one in C (`raw`). Whole runs and turns are those of the same subject.
 //!
 //! Nobody is pinned: which worker is woken where is part of what is measured.
 
@@ -29,13 +28,12 @@ use crate::record::Interval;
 use crate::stats;
 use crate::turns::Subject;
 
-pub mod bank;
 pub mod callers;
 mod crew;
 mod experiment;
 mod intake;
 mod message;
-pub mod pool;
+mod pool;
 mod raw;
 mod requests;
 mod section;
@@ -51,7 +49,8 @@ use experiment::wake;
 pub use source::Source;
 use subject::Crewed;
 
-use callers::{Called, Go, Orders, PATIENCE, Served, Word};
+use callers::Orders;
+use pollux_callers::{Called, Go, PATIENCE, Served, Word};
 use requests::Requests;
 use source::Opened;
 use wait::Wait;
@@ -135,6 +134,8 @@ struct Calling {
     crew: Vec<u32>,
     /// What those did in the last run.
     served: Served,
+    /// How long it may take to end what it has started.
+    end_patience: Duration,
 }
 
 impl Calling {
@@ -145,28 +146,30 @@ impl Calling {
     ) -> Result<Self, MeasureError> {
         let (desk, theirs) = Desk::pair()?;
         let command = crew::command("herd-callers", &theirs);
-        let calling = Self::spawn(desk, command, theirs)?;
+        let calling = Self::spawn(desk, command, theirs, Duration::ZERO)?;
         calling.desk.send(orders, fds)?;
         calling.ready(is_interrupted)
     }
 
-    /// Starts a program with a desk as its standard input; `theirs` ends with it.
+    /// Starts a program with a desk as its standard input; `theirs` ends with it. Other programs than
+    /// this one may take `end_patience` to end what they have started.
     fn spawn(
         desk: Desk,
         command: std::io::Result<Command>,
         theirs: OwnedFd,
+        end_patience: Duration,
     ) -> Result<Self, MeasureError> {
         let what = || "the process of the callers".to_owned();
         let setup = |cause| MeasureError::Setup { what: what(), cause };
         let child = command.map_err(setup)?.spawn().map_err(setup)?;
         drop(theirs);
-        Ok(Self { desk, child, crew: Vec::new(), served: Served::default() })
+        Ok(Self { desk, child, crew: Vec::new(), served: Served::default(), end_patience })
     }
 
     /// Waits until they are about to call.
     fn ready(mut self, is_interrupted: &dyn Fn() -> bool) -> Result<Self, MeasureError> {
         loop {
-            match self.desk.receive_within(PATIENCE, is_interrupted)? {
+            match self.desk.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
                 Some(Word::Crew(pids)) => self.crew = pids,
                 Some(Word::Ready) => return Ok(self),
                 Some(Word::Failed(what)) => return Err(failed(what)),
@@ -182,8 +185,9 @@ impl Calling {
     /// Lets a program with workers of its own end them; it is over when this returns.
     fn end(self, is_interrupted: &dyn Fn() -> bool) -> Result<(), MeasureError> {
         self.desk.hang_up();
-        match self.desk.receive_within::<Word>(PATIENCE, is_interrupted)? {
+        match self.desk.receive_within(PATIENCE + self.end_patience, is_interrupted)? {
             None => Ok(()),
+            Some(Word::Failed(what)) => Err(failed(what)),
             Some(_) => Err(failed("said more than they were asked".to_owned())),
         }
     }
@@ -202,7 +206,7 @@ impl Calling {
         let mut intervals = Vec::new();
         loop {
             match self.desk.receive_within(patience, is_interrupted)? {
-                Some(Word::Interval(interval)) => intervals.push(interval),
+                Some(Word::Interval(interval)) => intervals.push(interval_of(interval)),
                 Some(Word::Called(called)) => return Ok((called, intervals)),
                 // A call that fails does so because of a worker, if one has failed.
                 Some(Word::Failed(what)) => {
@@ -219,10 +223,26 @@ impl Calling {
     }
 }
 
+/// As a record has it.
+fn interval_of(of_calls: pollux_callers::Interval) -> Interval {
+    Interval {
+        end_s: of_calls.end_s,
+        events_per_s: of_calls.calls_per_s,
+        events_per_wait: None,
+        process_switches_per_s: None,
+        machine_switches_per_s: of_calls.machine_switches_per_s,
+    }
+}
+
 impl Drop for Calling {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !self.end_patience.is_zero() {
+            // What it has started ends by itself then, and has the other side of the desk until it has.
+            while let Ok(Some(_)) = self.desk.receive_within::<Word>(self.end_patience, &|| false) {
+            }
+        }
     }
 }
 

@@ -260,8 +260,7 @@ static void say_interval(struct tick first, struct tick from, struct tick to)
     char text[32] = "null";
     if (from.switches >= 0 && to.switches >= 0)
         snprintf(text, sizeof text, "%.1f", (to.switches - from.switches) / seconds);
-    say("{\"interval\":{\"end_s\":%.6f,\"events_per_s\":%.3f,\"events_per_wait\":null,"
-        "\"process_switches_per_s\":null,\"machine_switches_per_s\":%s}}",
+    say("{\"interval\":{\"end_s\":%.6f,\"calls_per_s\":%.3f,\"machine_switches_per_s\":%s}}",
         (to.at_ns - first.at_ns) * 1e-9, (to.calls - from.calls) / seconds, text);
 }
 
@@ -276,7 +275,7 @@ static void say_served(const struct counts *before)
         waits += counts[number].waits - before[number].waits;
         empty += counts[number].empty - before[number].empty;
     }
-    say("{\"served\":{\"calls\":[%s],\"waits\":%llu,\"empty\":%llu}}", text,
+    say("{\"served\":{\"calls\":[%s],\"waits\":[%llu,%llu]}}", text,
         (unsigned long long)waits, (unsigned long long)empty);
 }
 

@@ -2,10 +2,11 @@
 //! EPOLLEXCLUSIVE.
 //!
 //! The program stands in `raw.c`. It is built once for each record, and talks over a desk like the
-//! callers of [`super::callers`]; its workers are processes of its own. What a pool costs beside it
+//! callers of `pollux_callers`; its workers are processes of its own. What a pool costs beside it
 //! is what pollux adds to the kernel: everything that is Rust is on the other side of the quotient.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use pollux_processes::Desk;
 
@@ -32,5 +33,5 @@ pub(super) fn start(
         command.stdin(Stdio::from(desk)).stdout(Stdio::null()).stderr(Stdio::null());
         command
     });
-    Calling::spawn(desk, command, theirs)?.ready(is_interrupted)
+    Calling::spawn(desk, command, theirs, Duration::ZERO)?.ready(is_interrupted)
 }

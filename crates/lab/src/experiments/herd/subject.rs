@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pollux_xatmi::worker::Wake;
+use pollux_callers::{Called, Go, Served};
 
-use super::callers::{Called, Calls, Go, Orders, Served};
+use super::callers::Orders;
 use super::crew::Crew;
 use super::source::{Opened, Source};
 use super::wait::Wait;
@@ -48,10 +48,8 @@ pub(super) struct Crewed<'a> {
 enum Workers {
     /// The lab's own, which wait for a source.
     Own { crew: Crew, source: Source, opened: Opened, callers: usize, wait: Wait, ramp: u64 },
-    /// A pool's.
-    Pool { manager: pool::Manager, before: pool::Rows, wake: Wake },
-    /// Those of the program in C, which calls as well: what each worker did so far.
-    Raw(Served),
+    /// Those of the program that calls: what each did so far, and how they wait.
+    Foreign { served: Served, mechanism: String },
 }
 
 impl<'a> Crewed<'a> {
@@ -67,24 +65,27 @@ impl<'a> Crewed<'a> {
                 let wait = wait_of(spec)?;
                 let opened = Opened::open(source, callers, wait == Wait::Block)?;
                 let crew = Crew::start(workers, source, wait, &opened, is_interrupted)?;
-                let calls = Calls::Source { source, address: opened.address };
-                let orders = Orders { calls, callers };
+                let orders = Orders { source, address: opened.address, callers };
                 let calling = Calling::start(&orders, &opened.for_callers(), is_interrupted)?;
                 let pids = crew.pids();
                 (calling, Workers::Own { crew, source, opened, callers, wait, ramp: 0 }, pids)
             }
-            Some(_) if spec.arm.is(RAW_C) => {
-                let calling = raw::start(spec, is_interrupted)?;
-                let pids = calling.crew.clone();
-                (calling, Workers::Raw(Served::default()), pids)
-            }
             Some(peer) => {
-                let unknown = || MeasureError::Spec(format!("herd does not run on {peer}"));
-                let wake = wake(&spec.arm).ok_or_else(unknown)?;
-                let (manager, calling) = pool::start(spec, wake, is_interrupted)?;
-                let before = manager.rows()?;
-                let pids = before.values().map(|row| row.pid).collect();
-                (calling, Workers::Pool { manager, before, wake }, pids)
+                let (calling, mechanism) = match wake(&spec.arm) {
+                    Some(wake) => {
+                        let calling = pool::start(spec, wake, is_interrupted)?;
+                        (calling, format!("a message wakes {wake}"))
+                    }
+                    None if spec.arm.is(RAW_C) => {
+                        (raw::start(spec, is_interrupted)?, "exclusive, in C".to_owned())
+                    }
+                    None => {
+                        let what = format!("herd does not run on {peer}");
+                        return Err(MeasureError::Spec(what));
+                    }
+                };
+                let pids = calling.crew.clone();
+                (calling, Workers::Foreign { served: Served::default(), mechanism }, pids)
             }
         };
         let before = TaskUse::of_processes(&pids);
@@ -114,11 +115,7 @@ impl Crewed<'_> {
         match &mut self.crew {
             // They tell it at their end.
             Workers::Own { ramp, .. } => *ramp = called.calls,
-            Workers::Pool { manager, before, .. } => {
-                *before = manager.rows()?;
-                check_sum("ramp", called.calls, before.values().map(|row| row.calls).sum())?;
-            }
-            Workers::Raw(served) => {
+            Workers::Foreign { served, .. } => {
                 let served = std::mem::take(served);
                 check_sum("ramp", called.calls, served.calls.iter().sum())?;
             }
@@ -147,7 +144,7 @@ impl Crewed<'_> {
         let crew = &self.crew;
         let complaint = || match crew {
             Workers::Own { crew, .. } => crew.complaint(),
-            Workers::Pool { .. } | Workers::Raw(_) => None,
+            Workers::Foreign { .. } => None,
         };
         let (called, intervals) =
             self.calling.call(go, longest, &complaint, self.is_interrupted)?;
@@ -155,8 +152,8 @@ impl Crewed<'_> {
         self.calls += called.calls;
         let switches = self.machine_switches.zip(called.machine_switches);
         self.machine_switches = switches.map(|(sum, now)| sum + now);
-        if let Workers::Raw(sum) = &mut self.crew {
-            sum.add(std::mem::take(&mut self.calling.served));
+        if let Workers::Foreign { served, .. } = &mut self.crew {
+            served.add(std::mem::take(&mut self.calling.served));
         }
         Ok((called, intervals))
     }
@@ -176,16 +173,9 @@ impl Crewed<'_> {
                     rearms: wait == Wait::Uring,
                 }
             }
-            Workers::Pool { manager, before, .. } => {
-                let after = manager.rows()?;
-                drop(calling);
-                manager.end()?;
-                let calls = pool::calls_between(&before, &after)?;
-                Work { calls, waits: None, rearms: false }
-            }
-            Workers::Raw(Served { calls, waits, empty }) => {
+            Workers::Foreign { served: Served { calls, waits }, .. } => {
                 calling.end(is_interrupted)?;
-                Work { calls, waits: Some([waits, empty]), rearms: false }
+                Work { calls, waits, rearms: false }
             }
         };
         check_sum("measurement", answered, work.calls.iter().sum())?;
@@ -244,8 +234,7 @@ impl Subject for Crewed<'_> {
     fn described(&self) -> Described {
         let mechanism = match &self.crew {
             Workers::Own { wait, .. } => wait.name().to_owned(),
-            Workers::Pool { wake, .. } => format!("a message wakes {wake}"),
-            Workers::Raw(_) => "exclusive, in C".to_owned(),
+            Workers::Foreign { mechanism, .. } => mechanism.clone(),
         };
         let shortest_turn_us = SHORTEST_TURN.as_micros() as u64;
         Described { mechanism: Some(mechanism), shortest_turn_us, ..Described::default() }

@@ -1,10 +1,13 @@
 //! The bank of the test of 2015 on a service pool: its server, and one of its customers.
 //!
-//! The manager of a pool starts the server as [`PROGRAM`], a script that runs `pollux lab
-//! herd-server`, which calls [`run`];
-//! `callers` has a customer for each thread. A call is a typed buffer each way, like that of the
-//! original: a number of an account and a currency; what may be spent beside them. Accounts are not
-//! kept: the balance follows from the number, so that every answer can be checked.
+//! The manager of a pool starts the server as [`PROGRAM`], a script that runs `pollux-pool herd-server`,
+//! which calls [`serve`]; each caller has a customer. A call is a typed buffer each way, like that of the
+//! original: a number of an account and a currency; what may be spent beside them. Accounts are not kept:
+//! the balance follows from the number, so that every answer can be checked.
+
+use std::ffi::OsString;
+
+use pollux_callers::Failure;
 
 use pollux_xatmi::buffer::{Buffer, BufferType};
 use pollux_xatmi::client::{CallFlags, Client, Outgoing};
@@ -13,10 +16,8 @@ use pollux_xatmi::error::{Code, Error};
 use pollux_xatmi::ubf::{FieldId, FieldType, UbfError, UbfMut};
 use pollux_xatmi::worker::{Done, Incoming, Worker};
 
-use crate::error::MeasureError;
-
 /// Name of the server's program.
-pub const PROGRAM: &str = "herdsv";
+pub(super) const PROGRAM: &str = "herdsv";
 
 /// The service.
 const SERVICE: &str = "BALANCE";
@@ -27,18 +28,17 @@ const T_ACCNUM: FieldId = FieldId::new(FieldType::String, 1001);
 const T_ACCCUR: FieldId = FieldId::new(FieldType::String, 1002);
 const T_AMTAVL: FieldId = FieldId::new(FieldType::Double, 1003);
 
-/// Serves until the manager ends it.
+/// Serves until the manager ends it, whose words to it are `words`.
 ///
 /// # Errors
 /// [`Error`] where no manager started this process, or what it needs can't be had.
-pub fn run() -> Result<(), Error> {
+pub(super) fn serve(words: impl Iterator<Item = OsString>) -> Result<(), Error> {
     let worker = Worker::from_environment()?;
     let registry = worker.registry();
-    let offer = |_: &[std::ffi::OsString]| {
+    let offer = |_: &[OsString]| {
         registry.advertise(SERVICE, "balance", balance).map_err(|error| error.to_string())
     };
-    // `pollux lab herd-server`, of which the last is the program as the manager knows it.
-    worker.run(std::env::args_os().skip(2), offer, || {}).map(drop)
+    worker.run(words, offer, || {}).map(drop)
 }
 
 /// The service function.
@@ -81,7 +81,7 @@ pub(super) struct Customer {
 
 impl Customer {
     /// Joins the pool of `environment` as customer `number`.
-    pub(super) fn open(environment: &Environment, number: usize) -> Result<Self, MeasureError> {
+    pub(super) fn open(environment: &Environment, number: usize) -> Result<Self, Failure> {
         let account = format!("ACC{:011}", number + 1);
         let buffer = || Buffer::new(BufferType::Ubf, "", BUFFER_BYTES).map_err(Error::from);
         let opened = Client::open(environment).and_then(|client| {
@@ -92,12 +92,11 @@ impl Customer {
     }
 
     /// One call: the request is filled anew, as the original does.
-    pub(super) fn ask(&mut self) -> Result<(), MeasureError> {
+    pub(super) fn ask(&mut self) -> Result<(), Failure> {
         let answered = self.ask_balance().map_err(|error| failed(&error))?;
         if answered != self.balance {
             let (wanted, account) = (self.balance, &self.account);
-            let what = format!("{account} has {wanted}, and the answer says {answered}");
-            return Err(MeasureError::Protocol(what));
+            return Err(format!("{account} has {wanted}, and the answer says {answered}").into());
         }
         Ok(())
     }
@@ -120,9 +119,8 @@ impl Customer {
     }
 }
 
-fn failed(error: &Error) -> MeasureError {
-    let what = crate::error::in_words(error);
-    MeasureError::Program { program: "a call to the pool".to_owned(), what }
+fn failed(error: &Error) -> Failure {
+    format!("a call to the pool: {}", pollux_command::output::in_words(error)).into()
 }
 
 #[cfg(test)]

@@ -1,0 +1,492 @@
+//! The callers of a herd: one process with a thread for each, which calls as soon as it was answered.
+//!
+//! [`serve`] is told over a [`Desk`] to call for some time or so often ([`Go`]), once for each turn, and
+//! says what came of it ([`Word`]). A closed loop: what is under way at the end is waited for, so every
+//! call that was counted was answered. What is called is a [`Target`]: the sources of the laboratory, the
+//! service pool. Its program in C (`raw.c`) says and is told the same.
+#![forbid(unsafe_code)]
+
+mod usage;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use pollux_processes::Desk;
+use serde::{Deserialize, Serialize};
+
+/// How long an answer may take after the end; the slowest that was seen took a second.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Most intervals that are kept of a run: a thousand seconds of the usual ones.
+const INTERVALS_MAX: usize = 10_000;
+/// The quantiles that a run keeps, by the name of their figure.
+const QUANTILES: [(&str, f64); 2] = [("latency_p50_us", 0.5), ("latency_p99_us", 0.99)];
+/// Longest time that is told apart; what is longer counts as that.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Significant digits of a latency.
+const DIGITS: u8 = 3;
+
+/// Why a target could not be had, or a call failed.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// What is called. Each caller is a thread, so a call may block until it is answered.
+pub trait Target: Send + Sync + 'static {
+    /// How many callers there are.
+    fn callers(&self) -> usize;
+
+    /// One call of a caller, answered; in the measured window, or in the ramp before it.
+    ///
+    /// # Errors
+    /// Why there was no answer, or a wrong one. It ends the run.
+    fn call(&self, caller: usize, is_window: bool) -> Result<(), Failure>;
+
+    /// The processes of the workers, where the target has started them.
+    fn crew(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// What those did since this was asked last; asked between runs.
+    ///
+    /// # Errors
+    /// They can't be asked.
+    fn served(&self) -> Result<Option<Served>, Failure> {
+        Ok(None)
+    }
+
+    /// Ends what the target has started.
+    ///
+    /// # Errors
+    /// It did not end well.
+    fn end(self) -> Result<(), Failure>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
+}
+
+/// What callers are told; as four numbers, which a program in C reads as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 4]", into = "[u64; 4]")]
+pub struct Go {
+    /// Whether the calls are those of the window.
+    pub is_window: bool,
+    /// How long new calls begin, where that is not told by `calls`.
+    pub time_ms: u64,
+    /// Length of an interval.
+    pub interval_ms: u64,
+    /// Calls that each caller makes; 0 for as many as there is time for.
+    pub calls: u64,
+}
+
+impl From<[u64; 4]> for Go {
+    fn from([is_window, time_ms, interval_ms, calls]: [u64; 4]) -> Self {
+        Self { is_window: is_window != 0, time_ms, interval_ms, calls }
+    }
+}
+
+impl From<Go> for [u64; 4] {
+    fn from(go: Go) -> Self {
+        [u64::from(go.is_window), go.time_ms, go.interval_ms, go.calls]
+    }
+}
+
+/// What they say.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// The processes of the workers, where they are those of the program that calls.
+    Crew(Vec<u32>),
+    /// They are ready to call.
+    Ready,
+    /// What those workers did in the run that has just ended.
+    Served(Served),
+    /// An interval of the run that has just ended.
+    Interval(Interval),
+    /// The run has ended, and this came of it.
+    Called(Called),
+    /// A call failed, or what it needs could not be had.
+    Failed(String),
+}
+
+/// What the workers of a program did that has both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// Calls that each of them answered.
+    pub calls: Vec<u64>,
+    /// Times that they returned from waiting, and those that found nothing; none where they don't count.
+    #[serde(default)]
+    pub waits: Option<[u64; 2]>,
+}
+
+impl Served {
+    /// With what the same workers did in another run.
+    pub fn add(&mut self, other: Self) {
+        self.calls.resize(other.calls.len(), 0);
+        self.calls.iter_mut().zip(other.calls).for_each(|(sum, calls)| *sum += calls);
+        let [waits, empty] = self.waits.unwrap_or_default();
+        self.waits = other.waits.map(|[more, found]| [waits + more, empty + found]);
+    }
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its end, seconds after the start of the run.
+    pub end_s: f64,
+    /// Calls that were answered per second.
+    pub calls_per_s: f64,
+    /// Context switches of the whole machine per second; none where they can't be read.
+    pub machine_switches_per_s: Option<f64>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Called {
+    /// Calls that were answered.
+    pub calls: u64,
+    /// From the first request to the last answer.
+    pub elapsed_s: f64,
+    /// Context switches of the whole machine meanwhile; none where they can't be read.
+    pub machine_switches: Option<u64>,
+    /// CPU time of this process.
+    pub cpu_ns: u64,
+    /// The part of it in user mode; none where it can't be read.
+    pub user_s: Option<f64>,
+    /// And in the kernel.
+    pub system_s: Option<f64>,
+    /// Latencies by name, in microseconds.
+    pub latencies: BTreeMap<String, f64>,
+}
+
+/// Calls as often as it is told to, until nobody is left to tell.
+///
+/// # Errors
+/// [`pollux_processes::Error`] when it can't be told what went wrong; else it is told, and this is fine.
+pub fn serve<T: Target>(
+    desk: &Desk,
+    open: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(), pollux_processes::Error> {
+    served(desk, open).or_else(|failure| desk.send(&Word::Failed(in_words(&*failure)), &[]))
+}
+
+fn served<T: Target>(
+    desk: &Desk,
+    open: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(), Failure> {
+    let target = Arc::new(open()?);
+    let crew = target.crew();
+    if !crew.is_empty() {
+        desk.send(&Word::Crew(crew), &[])?;
+    }
+    desk.send(&Word::Ready, &[])?;
+    while let Some((go, _)) = desk.receive::<Go>()? {
+        let (called, intervals) = call_for(go, &target, desk)?;
+        for interval in intervals {
+            desk.send(&Word::Interval(interval), &[])?;
+        }
+        if let Some(served) = target.served()? {
+            desk.send(&Word::Served(served), &[])?;
+        }
+        desk.send(&Word::Called(called), &[])?;
+    }
+    // All threads of all runs have ended.
+    Arc::into_inner(target).map_or(Ok(()), T::end)
+}
+
+/// An error with its causes.
+fn in_words(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
+}
+
+/// What the threads of one run share with the one that waits for them.
+struct Shared {
+    /// Released when all are there.
+    start: Barrier,
+    is_over: AtomicBool,
+    /// Calls of each caller so far.
+    counts: Vec<Count>,
+}
+
+/// A count on cache lines of its own: two, as they are fetched in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+/// What one thread ends with: how long its calls took.
+type Ended = Result<Histogram<u64>, Failure>;
+
+fn call_for<T: Target>(
+    go: Go,
+    target: &Arc<T>,
+    desk: &Desk,
+) -> Result<(Called, Vec<Interval>), Failure> {
+    let callers = target.callers();
+    let shared = Arc::new(Shared {
+        start: Barrier::new(callers + 1),
+        is_over: AtomicBool::new(false),
+        counts: (0..callers).map(|_| Count::default()).collect(),
+    });
+    let (sender, ended) = channel();
+    for caller in 0..callers {
+        spawn(caller, go, &shared, target, &sender)?;
+    }
+    drop(sender);
+    let (cpu_before, split_before) = (usage::cpu_ns(), usage::user_and_system());
+    let first = Tick::of(&shared.counts);
+    shared.start.wait();
+    let mut watch = Watch { go, first, intervals: Vec::new(), times: Vec::new() };
+    let watched = watch.until_end(&shared, &ended, desk);
+    shared.is_over.store(true, Relaxed);
+    watched.map_err(|early| format!("a caller ended early: {early}"))?;
+    while watch.times.len() < callers {
+        match ended.recv_timeout(PATIENCE) {
+            Ok(of_one) => watch.times.push(of_one?),
+            // The thread still waits; it ends with this process.
+            Err(_) => return Err(format!("a caller had no answer for {PATIENCE:?}").into()),
+        }
+    }
+    let last = Tick::of(&shared.counts);
+    let mut times = none_yet();
+    watch.times.iter().for_each(|of_one| times.add(of_one).expect("all have the same bounds"));
+    let split = usage::user_and_system().zip(split_before);
+    let seconds = |which: usize| split.map(|(now, then)| now[which] - then[which]);
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let quantile =
+        |(name, share): (&str, f64)| (name.to_owned(), micros(times.value_at_quantile(share)));
+    let longest = ("latency_max_us".to_owned(), micros(times.max()));
+    let latencies = QUANTILES.into_iter().map(quantile).chain([longest]);
+    let called = Called {
+        calls: last.calls,
+        elapsed_s: (last.at - first.at).as_secs_f64(),
+        machine_switches: last
+            .machine_switches
+            .zip(first.machine_switches)
+            .map(|(last, first)| last - first),
+        cpu_ns: usage::cpu_ns() - cpu_before,
+        user_s: seconds(0),
+        system_s: seconds(1),
+        latencies: if times.is_empty() { BTreeMap::new() } else { latencies.collect() },
+    };
+    Ok((called, watch.intervals))
+}
+
+fn none_yet() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are those of a histogram")
+}
+
+/// A caller's thread: calls until the end, then says how long each call took.
+fn spawn<T: Target>(
+    caller: usize,
+    go: Go,
+    shared: &Arc<Shared>,
+    target: &Arc<T>,
+    ended: &Sender<Ended>,
+) -> Result<(), Failure> {
+    let (shared, target, ended) = (Arc::clone(shared), Arc::clone(target), ended.clone());
+    let call = move || {
+        shared.start.wait();
+        let mut times = none_yet();
+        let mut calls = 0;
+        while !shared.is_over.load(Relaxed) && (go.calls == 0 || calls < go.calls) {
+            let start = Instant::now();
+            target.call(caller, go.is_window)?;
+            times.saturating_record(start.elapsed().as_nanos() as u64);
+            calls += 1;
+            shared.counts[caller].0.store(calls, Relaxed);
+        }
+        Ok(times)
+    };
+    let spawned = std::thread::Builder::new().name(format!("caller {caller}")).spawn(move || {
+        let outcome = call();
+        // Whoever waits for it may have given up.
+        let _ = ended.send(outcome);
+    });
+    spawned.map(drop).map_err(|error| format!("could not set up caller {caller}: {error}").into())
+}
+
+/// Everything that is read at the end of an interval.
+#[derive(Clone, Copy)]
+struct Tick {
+    at: Instant,
+    calls: u64,
+    machine_switches: Option<u64>,
+}
+
+impl Tick {
+    fn of(counts: &[Count]) -> Self {
+        let calls = counts.iter().map(|count| count.0.load(Relaxed)).sum();
+        Self { at: Instant::now(), calls, machine_switches: usage::machine_switches() }
+    }
+
+    fn interval_since(&self, before: &Self, first: &Self) -> Interval {
+        let length_s = (self.at - before.at).max(Duration::from_nanos(1)).as_secs_f64();
+        let switches = self.machine_switches.zip(before.machine_switches);
+        Interval {
+            end_s: (self.at - first.at).as_secs_f64(),
+            calls_per_s: (self.calls - before.calls) as f64 / length_s,
+            machine_switches_per_s: switches
+                .map(|(now, then)| now.saturating_sub(then) as f64 / length_s),
+        }
+    }
+}
+
+/// What is seen of a run while it goes on.
+struct Watch {
+    go: Go,
+    first: Tick,
+    intervals: Vec<Interval>,
+    /// Of the callers that have ended.
+    times: Vec<Histogram<u64>>,
+}
+
+impl Watch {
+    /// Waits for the end of the run and cuts its intervals.
+    ///
+    /// # Errors
+    /// In words, why a caller ended before.
+    fn until_end(
+        &mut self,
+        shared: &Shared,
+        ended: &Receiver<Ended>,
+        desk: &Desk,
+    ) -> Result<(), String> {
+        let (time, each) = (self.go.time_ms, Duration::from_millis(self.go.interval_ms));
+        let time = (self.go.calls == 0).then(|| Duration::from_millis(time));
+        let mut before = self.first;
+        for cut in 1.. {
+            let due = (each * cut).min(time.unwrap_or(Duration::MAX));
+            if self.is_last_heard(self.first.at + due, shared.counts.len(), ended)? {
+                break;
+            }
+            if desk.is_deserted() {
+                // Whoever measured was killed; threads that wait end with this process.
+                return Err("nobody measures any more".to_owned());
+            }
+            let now = Tick::of(&shared.counts);
+            // A stub that is much shorter than its siblings says nothing about the rate.
+            if (now.at - before.at) * 2 >= each && self.intervals.len() < INTERVALS_MAX {
+                self.intervals.push(now.interval_since(&before, &self.first));
+            }
+            before = now;
+            if time.is_some_and(|time| due >= time) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears who has ended, until a moment or until it was the last of so many; whether it was.
+    fn is_last_heard(
+        &mut self,
+        at: Instant,
+        callers: usize,
+        ended: &Receiver<Ended>,
+    ) -> Result<bool, String> {
+        while self.times.len() < callers {
+            match ended.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("its thread gave no result".to_owned());
+                }
+                Ok(Ok(_)) if self.go.calls == 0 => return Err("without an error".to_owned()),
+                Ok(Ok(times)) => self.times.push(times),
+                Ok(Err(error)) => return Err(in_words(&*error)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_callers_are_told_is_four_numbers() {
+        let go = Go { is_window: true, time_ms: 2000, interval_ms: 100, calls: 7 };
+        let text = serde_json::to_string(&go).expect("plain data");
+        assert_eq!(text, "[1,2000,100,7]");
+        assert_eq!(serde_json::from_str::<Go>(&text).expect("its own"), go);
+    }
+
+    /// Counts its calls, and fails the one of that number.
+    struct Counted {
+        calls: AtomicU64,
+        fails_at: u64,
+    }
+
+    impl Target for Counted {
+        fn callers(&self) -> usize {
+            3
+        }
+
+        fn call(&self, _: usize, _: bool) -> Result<(), Failure> {
+            let number = self.calls.fetch_add(1, Relaxed);
+            if number == self.fails_at { Err("no answer".into()) } else { Ok(()) }
+        }
+
+        fn crew(&self) -> Vec<u32> {
+            vec![7]
+        }
+
+        fn served(&self) -> Result<Option<Served>, Failure> {
+            let calls = self.calls.swap(0, Relaxed);
+            Ok(Some(Served { calls: vec![calls], waits: Some([calls, 0]) }))
+        }
+
+        fn end(self) -> Result<(), Failure> {
+            Err("ended".into())
+        }
+    }
+
+    /// What is said when they are told this once.
+    fn said(fails_at: u64) -> Vec<Word> {
+        let (ours, theirs) = Desk::pair().expect("a pair");
+        let calling = std::thread::spawn(move || {
+            serve(&Desk::of(theirs), || Ok(Counted { calls: AtomicU64::new(0), fails_at }))
+        });
+        let go = Go { is_window: true, time_ms: 0, interval_ms: 1000, calls: 5 };
+        ours.send(&go, &[]).expect("sent");
+        ours.hang_up();
+        let words = std::iter::from_fn(|| ours.receive::<Word>().expect("a word"));
+        let words = words.map(|(word, _)| word).collect();
+        calling.join().expect("no panic").expect("told");
+        words
+    }
+
+    #[test]
+    fn a_run_tells_its_crew_what_it_did_and_how_it_ended() {
+        let words = said(u64::MAX);
+        let [Word::Crew(crew), Word::Ready, Word::Served(served), Word::Called(called), end] =
+            &words[..]
+        else {
+            panic!("{words:?}")
+        };
+        assert_eq!((&crew[..], &served.calls[..], called.calls), (&[7][..], &[15][..], 15));
+        assert!(called.latencies["latency_p50_us"] <= called.latencies["latency_max_us"]);
+        assert!(matches!(end, Word::Failed(why) if why == "ended"), "{end:?}");
+    }
+
+    #[test]
+    fn a_call_that_fails_ends_the_run() {
+        let words = said(4);
+        let Some(Word::Failed(why)) = words.last() else { panic!("{words:?}") };
+        assert!(why.ends_with("no answer"), "{why}");
+    }
+
+    #[test]
+    fn what_workers_did_adds_up() {
+        let mut sum = Served::default();
+        sum.add(Served { calls: vec![1, 2], waits: Some([3, 1]) });
+        sum.add(Served { calls: vec![5, 0], waits: Some([6, 2]) });
+        assert_eq!(sum, Served { calls: vec![6, 2], waits: Some([9, 3]) });
+        sum.add(Served { calls: vec![1, 1], waits: None });
+        assert_eq!(sum, Served { calls: vec![7, 3], waits: None });
+    }
+}

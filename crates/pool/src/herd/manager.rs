@@ -1,0 +1,218 @@
+//! The manager of a measured pool: started with the bank's workers, asked what they did, ended with them.
+//!
+//! Its files are in a folder of the run's own, which is removed.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use pollux_callers::Failure;
+use pollux_command::output::in_words;
+use pollux_pool_flags::Wake;
+use pollux_processes::Program;
+use pollux_xatmi::control::{Answer, Control, Request};
+use pollux_xatmi::queue::Prefix;
+use rustix::process::Signal;
+
+use super::SERVER;
+use super::bank::PROGRAM;
+use crate::start::OPEN;
+
+/// Longest silence of a manager: it tells how far it is whenever a worker is up.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long it may take to end with all workers; 250 take a fraction of a second.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+/// Lines of its log that a failure quotes, from the end.
+const QUOTED_LINES: usize = 3;
+/// The configuration in the folder of a run.
+const CONFIG: &str = "pool.xml";
+/// The manager's log there.
+const LOG: &str = "pool.log";
+
+/// A worker at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) pid: u32,
+    calls: u64,
+}
+
+/// Workers by their server ids.
+pub(super) type Rows = BTreeMap<u32, Row>;
+
+/// The calls that each worker answered meanwhile.
+pub(super) fn calls_between(before: &Rows, after: &Rows) -> Result<Vec<u64>, Failure> {
+    let one = |(id, then): (&u32, &Row)| match after.get(id) {
+        Some(now) if now.pid == then.pid => Ok(now.calls - then.calls),
+        _ => Err(format!("the pool: worker {id} was replaced in the window").into()),
+    };
+    before.iter().map(one).collect()
+}
+
+/// The manager of the run's pool, with everything that belongs to it.
+#[derive(Debug)]
+pub(super) struct Manager {
+    program: Program,
+    prefix: Prefix,
+    workers: usize,
+    folder: Folder,
+}
+
+impl Manager {
+    /// Starts the pool and returns when all workers are up.
+    pub(super) fn start(
+        prefix: &Prefix,
+        workers: usize,
+        wake: Wake,
+        folder: PathBuf,
+    ) -> Result<Self, Failure> {
+        let own = std::env::current_exe()?;
+        let folder = Folder::make(folder, &own, workers)?;
+        let mut command = Command::new(own);
+        // A pool is set up by its environment, and whoever measures may have one of his own.
+        command.env_clear().env("PATH", &folder.path).env("NDRX_QPREFIX", prefix.as_str());
+        command.env("NDRX_TOUT", pollux_callers::PATIENCE.as_secs().to_string());
+        command.args(["herd-manager", "--detached", "--wake", wake.name()]);
+        command.arg("--config").arg(folder.path.join(CONFIG));
+        command.arg("--log").arg(folder.path.join(LOG));
+        // The desk: whoever measures sees its end when all of them have ended.
+        command.stdin(Stdio::inherit());
+        let program = Program::start_hearing_all("the pool", command)?;
+        let mut manager = Self { program, prefix: prefix.clone(), workers, folder };
+        manager.program.says_within(OPEN, SILENCE, &|| false)?;
+        manager.ask(&Request::Settle, |_| {})?;
+        Ok(manager)
+    }
+
+    fn ask(&self, request: &Request, each: impl FnMut(Answer)) -> Result<(), Failure> {
+        let control = Control::connect(&self.prefix);
+        let asked = control.and_then(|mut control| control.ask(request, SILENCE, each));
+        asked.map(drop).map_err(|error| self.failed(&in_words(&error)))
+    }
+
+    /// All workers, as the manager counts their calls.
+    pub(super) fn rows(&self) -> Result<Rows, Failure> {
+        let mut rows = Rows::new();
+        self.ask(&Request::Ps, |answer| {
+            let Answer::Workers(workers) = answer else { return };
+            let up = workers.iter().filter_map(|row| Some((row, row.pid?)));
+            rows.extend(up.map(|(row, pid)| (row.srvid, Row { pid, calls: row.calls })));
+        })?;
+        match rows.len() {
+            up if up == self.workers => Ok(rows),
+            up => Err(self.failed(&format!("{up} of {} workers are up", self.workers))),
+        }
+    }
+
+    /// Ends the pool; one that does not end well is an error.
+    pub(super) fn end(mut self) -> Result<(), Failure> {
+        self.ends()?;
+        match self.program.status() {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.failed(&status.to_string())),
+            None => Err(self.failed("it did not end")),
+        }
+    }
+
+    /// Its workers and queues are gone when it has ended, for which it may take its time.
+    fn ends(&mut self) -> Result<bool, Failure> {
+        self.program.signal(Signal::TERM);
+        Ok(self.program.ends_within(END_PATIENCE, &|| false)?)
+    }
+
+    fn failed(&self, what: &str) -> Failure {
+        format!("the pool: {what}; {}", self.folder.last_words()).into()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // After an end this is the status once more; after a failure there is nobody to tell.
+        let _ = self.ends();
+    }
+}
+
+/// The folder of a run: the configuration, the worker's program under its name, the log.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn make(path: PathBuf, own: &Path, workers: usize) -> Result<Self, Failure> {
+        std::fs::create_dir_all(&path)?;
+        let folder = Self { path };
+        std::fs::write(folder.path.join(CONFIG), config(workers))?;
+        let server = folder.path.join(PROGRAM);
+        std::fs::write(&server, script(own))?;
+        std::fs::set_permissions(&server, PermissionsExt::from_mode(0o700))?;
+        Ok(folder)
+    }
+
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.path.join(LOG)).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];
+        if last.is_empty() { "its log is empty".to_owned() } else { last.join(" | ") }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The laboratory removes the folder around it in any case.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// So many copies of the bank's server. Nothing looks at workers but every ten minutes.
+fn config(workers: usize) -> String {
+    format!(
+        "<endurox><appconfig><sanity>600</sanity></appconfig><servers><server name=\"{PROGRAM}\">\
+         <srvid>1</srvid><min>{workers}</min><max>{workers}</max><start_max>0</start_max>\
+         <pingtime>0</pingtime></server></servers></endurox>"
+    )
+}
+
+/// The server's program: a part of this one.
+fn script(own: &Path) -> Vec<u8> {
+    // A quote in the path ends the quoted text, stands for itself, and begins it again.
+    let quoted = own.as_os_str().as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>();
+    let quoted = quoted.join(&b"'\\''"[..]);
+    [b"#!/bin/sh\nexec '", &quoted[..], b"' ", SERVER.as_bytes(), b" \"$@\"\n"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_was_replaced_spoils_the_window() {
+        let row = |pid, calls| Row { pid, calls };
+        let before = Rows::from([(1, row(10, 5)), (2, row(11, 0))]);
+        let after = Rows::from([(1, row(10, 9)), (2, row(11, 1))]);
+        assert_eq!(calls_between(&before, &after).expect("the same workers"), [4, 1]);
+        let replaced = Rows::from([(1, row(10, 9)), (2, row(12, 1))]);
+        let error = calls_between(&before, &replaced).expect_err("another process");
+        assert!(error.to_string().contains("worker 2 was replaced"), "{error}");
+        assert!(calls_between(&before, &Rows::new()).is_err());
+    }
+
+    #[test]
+    fn the_server_is_started_whatever_its_folder_is_called() {
+        let script = String::from_utf8(script(Path::new("/it's a/pollux-pool"))).expect("text");
+        assert_eq!(script, "#!/bin/sh\nexec '/it'\\''s a/pollux-pool' herd-server \"$@\"\n");
+    }
+
+    #[test]
+    fn the_configuration_is_one_that_the_pool_reads_without_a_warning() {
+        let file = std::env::temp_dir().join(format!("herd-pool-{}.xml", std::process::id()));
+        std::fs::write(&file, config(250)).expect("written");
+        let read = pollux_xatmi::config::PoolConfig::from_file(&file);
+        std::fs::remove_file(&file).expect("removed");
+        let read = read.expect("sound");
+        assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+        assert_eq!(read.entries.iter().map(|entry| entry.min).collect::<Vec<_>>(), [250]);
+    }
+}
