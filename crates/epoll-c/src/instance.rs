@@ -1,18 +1,16 @@
-//! One instance on a mechanism that is not the kernel's epoll: its registrations, and the seat that
-//! one thread waits on.
+//! The life of one instance on a mechanism that is not the kernel's epoll, and its registrations.
 //!
 //! ```text
-//!  ctl ──► Registrations ──► poller, when the seat is free         wait ──► takes the seat, waits
-//!              └──────────► wakes who sits: it tells the poller      └────► taken: queues at the bell
+//!  new ──► begin ──► ctl, wait ──┬──► end: the last number was closed ──► begin
+//!                                └──► become_kernels: another instance watches it
 //! ```
-//! The lock is held for moments only, never while anybody waits. Who leaves the seat rings for the
-//! next in the queue, which finds what is left. When the instance is itself watched by another one it
-//! becomes an epoll of the kernel's for good, as only the kernel can tell of a change then.
+//! Changes are noted in [`Registrations`] and told to the poller by whoever has it; who may wait on it is
+//! the subject of `seat.rs`. When the instance is itself watched by another one it becomes an epoll of
+//! the kernel's for good, as only the kernel can tell of a change then.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -21,51 +19,47 @@ use pollux_poller::{Backend, Error, Events, Mechanism, Poller, SignalMask, Threa
 
 use crate::kernel::{self, Kind};
 use crate::registrations::{EXCLUSIVE, Registrations, Step, is_impossible};
+use crate::seat::{self, Seat, Subject};
 
 /// The most room that a wait may offer (`epoll_wait(2)`: EINVAL beyond).
 const ROOM_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
 
 /// An epoll instance on another mechanism.
-#[derive(Debug)]
 pub struct Instance {
-    state: Mutex<State>,
+    seat: Seat<Watched>,
 }
 
-pub(crate) struct State {
+/// An instance whose lock is held.
+pub(crate) type Locked<'a> = seat::Locked<'a, Watched>;
+
+/// What an instance watches, and by what.
+pub(crate) struct Watched {
     mechanism: Mechanism,
-    /// In the kernel epoll of this instance and of no other one: proves what a number names.
+    /// In the kernel epoll of this instance and of no other one: proves what a number names. None:
+    /// it is not alive.
     tag: Option<OwnedFd>,
     /// Rung for threads that queue. Not the tag's: a child has one of its own.
     bell: Option<OwnedFd>,
     registrations: Registrations,
-    seat: Seat,
     waker: Option<Waker>,
-    /// Threads inside `wait`, and those of them that queue.
-    users: usize,
-    queued: usize,
     has_waited: bool,
     /// All goes to the kernel's epoll.
     is_kernels: bool,
 }
 
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} with {} users", self.mechanism, self.users)
-    }
-}
-
-enum Seat {
-    /// No poller is open.
-    Empty,
-    Free(Opened),
-    Taken,
-}
-
-struct Opened {
+/// A poller with what belongs to it.
+pub(crate) struct Opened {
     poller: Box<dyn Poller + Send>,
     events: Events,
     thread: ThreadId,
     threads: Threads,
+}
+
+/// One wait as the program asked for it.
+struct Asked<'a> {
+    room: &'a mut [MaybeUninit<epoll_event>],
+    deadline: Deadline,
+    mask: Option<&'a sigset_t>,
 }
 
 /// The end of one wait.
@@ -76,22 +70,28 @@ enum Deadline {
     Now,
 }
 
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "an instance on {}", self.mechanism())
+    }
+}
+
 impl Instance {
-    /// One without registrations; its number is `epoll`, which is empty but for the tag from now on.
+    /// One without registrations, which is not alive.
     pub(crate) fn new(mechanism: Mechanism) -> Self {
-        Self { state: Mutex::new(State::new(mechanism)) }
+        Self { seat: Seat::new(Watched::new(mechanism)) }
     }
 
-    /// Begins a life: as `new`, in the place of one that is over.
+    /// Begins a life; `epoll`, which is empty but for the tag from now on, is its number.
     pub(crate) fn begin(&self, mechanism: Mechanism, epoll: RawFd) -> io::Result<()> {
         let mut state = self.lock();
-        *state = State::new(mechanism);
+        state.subject = Watched::new(mechanism);
         let tag = kernel::eventfd()?;
         kernel::ctl(epoll, libc::EPOLL_CTL_ADD, tag.as_raw_fd(), Some(NOTHING))?;
-        (state.tag, state.bell) = (Some(tag), Some(kernel::eventfd()?));
+        (state.subject.tag, state.subject.bell) = (Some(tag), Some(kernel::eventfd()?));
         let opened = Opened::open(mechanism, Threads::One)?;
-        state.waker = Some(opened.poller.waker());
-        state.seat = Seat::Free(opened);
+        state.subject.waker = Some(opened.poller.waker());
+        state.place(opened);
         Ok(())
     }
 
@@ -99,40 +99,38 @@ impl Instance {
     /// one.
     pub(crate) fn end(&self) -> bool {
         let mut state = self.lock();
-        let was_alive = state.tag.is_some();
-        state.registrations.clear();
-        (state.tag, state.waker) = (None, None);
-        if state.users == 0 {
-            state.bell = None;
+        let was_alive = state.subject.tag.is_some();
+        state.subject.registrations.clear();
+        (state.subject.tag, state.subject.waker) = (None, None);
+        if state.is_unused() {
+            state.subject.bell = None;
         }
-        if let Seat::Free(_) = state.seat {
-            state.seat = Seat::Empty;
-        }
+        state.vacate();
         was_alive
     }
 
     /// Whether nothing of an earlier life is left.
     pub(crate) fn is_vacant(&self) -> bool {
         let state = self.lock();
-        state.tag.is_none() && state.users == 0
+        state.subject.tag.is_none() && state.is_unused()
     }
 
     /// Whether `epoll` names this instance now.
     pub(crate) fn is_named_by(&self, epoll: RawFd) -> bool {
-        let tag = self.lock().tag.as_ref().map(OwnedFd::as_raw_fd);
+        let tag = self.lock().subject.tag.as_ref().map(OwnedFd::as_raw_fd);
         tag.is_some_and(|tag| kernel::ctl(epoll, libc::EPOLL_CTL_MOD, tag, Some(NOTHING)).is_ok())
     }
 
     /// Held around `fork(2)`.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        self.seat.lock()
     }
 
     /// What events come by.
     #[must_use]
     pub fn mechanism(&self) -> Mechanism {
         let state = self.lock();
-        if state.is_kernels { Mechanism::Epoll } else { state.mechanism }
+        if state.subject.is_kernels { Mechanism::Epoll } else { state.subject.mechanism }
     }
 
     /// `epoll_ctl(2)` on this instance, which `epoll` names.
@@ -148,27 +146,27 @@ impl Instance {
     ) -> io::Result<()> {
         let mut state = self.lock();
         let ask_kernel = || kernel::ctl(epoll, op, fd, event);
-        if state.is_kernels {
+        if state.subject.is_kernels {
             drop(state);
             return ask_kernel();
         }
         let Some((file, kind)) = kernel::identity(fd) else {
             return ask_kernel();
         };
-        let mut there = state.registrations.get(fd).copied();
+        let mut there = state.subject.registrations.get(fd).copied();
         if there.is_some_and(|there| there.file != file) {
             // Closed without EPOLL_CTL_DEL, and the number given out again.
-            state.registrations.remove(fd);
+            state.subject.registrations.remove(fd);
             there = None;
-            state.tell()?;
+            state.changed()?;
         }
         match (op, there, event) {
             (libc::EPOLL_CTL_ADD, None, Some(event)) => {
                 let is_clear = kind == Kind::Pollable && !is_impossible(event.events);
                 if !is_clear || kernel::is_path(fd) {
-                    state.ask_for(epoll, fd, event)?;
+                    state.subject.ask_for(epoll, fd, event)?;
                 }
-                state.registrations.add(fd, file, event.events, event.u64);
+                state.subject.registrations.add(fd, file, event.events, event.u64);
             }
             (libc::EPOLL_CTL_ADD, Some(_), Some(event)) => {
                 let is_impossible = is_impossible(event.events);
@@ -178,19 +176,19 @@ impl Instance {
                 if there.is_exclusive() || event.events & EXCLUSIVE != 0 {
                     return Err(errno(libc::EINVAL));
                 }
-                state.registrations.modify(fd, event.events, event.u64);
+                state.subject.registrations.modify(fd, event.events, event.u64);
             }
             (libc::EPOLL_CTL_DEL, Some(_), _) => {
                 if kind == Kind::Unknown {
                     // Another instance, or nothing.
                     let _ = ask_kernel();
                 }
-                state.registrations.remove(fd);
+                state.subject.registrations.remove(fd);
             }
             // Of a file that is not registered here the kernel's empty epoll says what is wrong.
             _ => return ask_kernel(),
         }
-        state.tell()
+        state.changed()
     }
 
     /// `epoll_pwait2(2)` on this instance, which `epoll` names: waits until something of it is ready
@@ -210,122 +208,34 @@ impl Instance {
             return Err(errno(libc::EINVAL));
         }
         let deadline = Deadline::after(timeout);
-        self.lock().users += 1;
-        let found = self.wait_inside(room, deadline, mask);
-        let mut state = self.lock();
-        state.users -= 1;
-        let is_kernels = state.is_kernels;
-        drop(state);
-        match found {
-            Ok(0) if is_kernels => kernel::wait(epoll, room, deadline.remaining(), mask),
-            found => found,
+        let found = self.seat.wait(&mut Asked { room: &mut *room, deadline, mask })?;
+        if found == 0 && self.lock().subject.is_kernels {
+            return kernel::wait(epoll, room, deadline.remaining(), mask);
         }
-    }
-
-    fn wait_inside(
-        &self,
-        room: &mut [MaybeUninit<epoll_event>],
-        deadline: Deadline,
-        mask: Option<&sigset_t>,
-    ) -> io::Result<usize> {
-        loop {
-            let mut state = self.lock();
-            if state.is_kernels || state.tag.is_none() {
-                return Ok(0);
-            }
-            if let Some(opened) = state.take_seat()? {
-                drop(state);
-                return self.sit(opened, room, deadline, mask);
-            }
-            if !self.queue(state, deadline, mask)? {
-                return Ok(0);
-            }
-        }
-    }
-
-    /// Waits for the seat; `false` when the time is over.
-    fn queue(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        deadline: Deadline,
-        mask: Option<&sigset_t>,
-    ) -> io::Result<bool> {
-        state.queued += 1;
-        // The number stays open while there are users.
-        let bell = state.bell.as_ref().map(OwnedFd::as_raw_fd).expect("open while there are users");
-        drop(state);
-        let rung = kernel::await_ring(bell, deadline.remaining(), mask);
-        let mut state = self.lock();
-        state.queued -= 1;
-        if !matches!(rung, Ok(true)) && matches!(state.seat, Seat::Free(_) | Seat::Empty) {
-            // Perhaps the ring was for us: somebody else takes it.
-            state.ring();
-        }
-        rung
-    }
-
-    /// Waits on the seat and leaves it.
-    fn sit(
-        &self,
-        mut opened: Opened,
-        room: &mut [MaybeUninit<epoll_event>],
-        deadline: Deadline,
-        mask: Option<&sigset_t>,
-    ) -> io::Result<usize> {
-        if opened.events.capacity() != room.len().min(Events::CAPACITY_MAX) {
-            opened.events = Events::with_capacity(room.len());
-        }
-        let mut state = self.lock();
-        let outcome = loop {
-            if let Err(refused) = state.tell_all(&mut opened) {
-                break Err(refused);
-            }
-            if state.is_kernels || state.tag.is_none() {
-                break Ok(0);
-            }
-            drop(state);
-            let waited = opened.wait(deadline.remaining(), mask);
-            state = self.lock();
-            if let Err(error) = waited {
-                break Err(as_errno(&error));
-            }
-            let found = if state.is_kernels { 0 } else { state.deliver(&opened.events, room) };
-            if found > 0 {
-                break Ok(found);
-            }
-            if opened.events.is_interrupted() {
-                break Err(errno(libc::EINTR));
-            }
-            let is_over = opened.events.is_empty() && !opened.events.is_woken();
-            if is_over && deadline.is_over() {
-                break Ok(0);
-            }
-        };
-        state.leave_seat(opened);
-        outcome
+        Ok(found)
     }
 
     /// The number `fd` is about to be closed, or to name another file.
     pub(crate) fn closing(&self, fd: RawFd) {
         let mut state = self.lock();
-        if state.registrations.remove(fd) {
+        if state.subject.registrations.remove(fd) {
             // A deletion is never refused.
-            let _ = state.tell();
+            let _ = state.changed();
         }
     }
 
     /// Adds the number of every registration to `numbers`.
     pub(crate) fn numbers(&self, numbers: &mut Vec<RawFd>) {
-        numbers.extend(self.lock().registrations.iter().map(|(fd, _)| fd));
+        numbers.extend(self.lock().subject.registrations.iter().map(|(fd, _)| fd));
     }
 
     /// Hands all registrations to the kernel's epoll, which `epoll` names, for good.
     pub(crate) fn become_kernels(&self, epoll: RawFd) -> io::Result<()> {
         let mut state = self.lock();
-        if mem::replace(&mut state.is_kernels, true) {
+        if mem::replace(&mut state.subject.is_kernels, true) {
             return Ok(());
         }
-        for (fd, wanted) in state.registrations.iter() {
+        for (fd, wanted) in state.subject.registrations.iter() {
             let events = if wanted.is_spent { libc::EPOLLONESHOT as u32 } else { wanted.events };
             let event = Some(epoll_event { events, u64: wanted.data });
             // Nested ones are there, to be modified; closed ones are gone.
@@ -334,46 +244,23 @@ impl Instance {
                 kernel::ctl(epoll, libc::EPOLL_CTL_MOD, fd, event)?;
             }
         }
-        state.registrations.clear();
-        if let Seat::Free(_) = state.seat {
-            state.seat = Seat::Empty;
-        }
-        if let Some(waker) = &state.waker {
-            waker.wake();
-        }
-        for _ in 0..state.queued {
-            state.ring();
-        }
+        state.subject.registrations.clear();
+        state.clear_out();
         Ok(())
     }
 }
 
-impl State {
+impl Watched {
     fn new(mechanism: Mechanism) -> Self {
         Self {
             mechanism,
             tag: None,
             bell: None,
             registrations: Registrations::new(),
-            seat: Seat::Empty,
             waker: None,
-            users: 0,
-            queued: 0,
             has_waited: false,
             is_kernels: false,
         }
-    }
-
-    /// This is a child of `fork(2)`: the poller is its parent's, the registrations are a copy.
-    pub(crate) fn inherited(&mut self) {
-        if self.tag.is_none() {
-            return;
-        }
-        // What another thread held is lost with that thread.
-        self.seat = Seat::Empty;
-        (self.users, self.queued, self.waker) = (0, 0, None);
-        self.bell = kernel::eventfd().ok();
-        self.registrations.poller_is_new();
     }
 
     /// Asks the kernel whether `fd` may be added, which is kept there only if it is an epoll: so the
@@ -389,44 +276,6 @@ impl State {
         kernel::ctl(epoll, libc::EPOLL_CTL_DEL, fd, None)
     }
 
-    /// Has the poller told of what changed: now, or by who waits.
-    fn tell(&mut self) -> io::Result<()> {
-        match mem::replace(&mut self.seat, Seat::Taken) {
-            Seat::Free(mut opened) => {
-                let told = self.tell_all(&mut opened);
-                self.seat = Seat::Free(opened);
-                told
-            }
-            Seat::Taken => {
-                if let Some(waker) = &self.waker {
-                    waker.wake();
-                }
-                Ok(())
-            }
-            Seat::Empty => {
-                self.seat = Seat::Empty;
-                Ok(())
-            }
-        }
-    }
-
-    /// Tells the poller of every change that it has not heard of.
-    fn tell_all(&mut self, opened: &mut Opened) -> io::Result<()> {
-        while let Some(fd) = self.registrations.next_marked() {
-            let step = self.registrations.plan(fd, opened.poller.caps());
-            match opened.tell(fd, step) {
-                // Closed before the poller heard of it: it is gone, as in the kernel's epoll.
-                Ok(()) => {}
-                Err(Error::NotOpen { .. }) => self.registrations.refused(fd),
-                Err(refused) => {
-                    self.registrations.refused(fd);
-                    return Err(as_errno(&refused));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Writes what the poller found; says how many.
     fn deliver(&mut self, events: &Events, room: &mut [MaybeUninit<epoll_event>]) -> usize {
         let mut found = 0;
@@ -438,44 +287,105 @@ impl State {
         }
         found
     }
+}
 
-    /// The poller, opened anew where this thread may not use the one that there is; `None` when
-    /// another thread has it.
-    fn take_seat(&mut self) -> io::Result<Option<Opened>> {
+impl Subject for Watched {
+    type Poller = Opened;
+    /// Its number: open while there are users.
+    type Bell = RawFd;
+    type Error = io::Error;
+
+    fn is_over(&self) -> bool {
+        self.is_kernels || self.tag.is_none()
+    }
+
+    fn poller(&mut self, spare: Option<Opened>) -> io::Result<Opened> {
         let had_waited = mem::replace(&mut self.has_waited, true);
-        let threads = match mem::replace(&mut self.seat, Seat::Taken) {
-            Seat::Taken => return Ok(None),
-            Seat::Free(opened) if opened.may_be_used_here() => return Ok(Some(opened)),
+        let threads = match spare {
+            Some(opened) if opened.may_be_used_here() => return Ok(opened),
             // A second thread: the next poller serves all.
-            Seat::Free(_) if had_waited => Threads::Several,
-            Seat::Free(_) | Seat::Empty => Threads::One,
+            Some(_) if had_waited => Threads::Several,
+            Some(_) | None => Threads::One,
         };
-        match Opened::open(self.mechanism, threads) {
-            Ok(opened) => {
-                self.waker = Some(opened.poller.waker());
-                self.registrations.poller_is_new();
-                Ok(Some(opened))
+        let opened = Opened::open(self.mechanism, threads)?;
+        self.waker = Some(opened.poller.waker());
+        self.registrations.poller_is_new();
+        Ok(opened)
+    }
+
+    fn tell(&mut self, opened: &mut Opened) -> io::Result<()> {
+        while let Some(fd) = self.registrations.next_marked() {
+            let step = self.registrations.plan(fd, opened.poller.caps());
+            match opened.tell(fd, step) {
+                Ok(()) => {}
+                // Closed before the poller heard of it: it is gone, as in the kernel's epoll.
+                Err(Error::NotOpen { .. }) => self.registrations.refused(fd),
+                Err(refused) => {
+                    self.registrations.refused(fd);
+                    return Err(as_errno(&refused));
+                }
             }
-            Err(refused) => {
-                self.seat = Seat::Empty;
-                Err(refused)
-            }
+        }
+        Ok(())
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake();
         }
     }
 
-    fn leave_seat(&mut self, opened: Opened) {
-        let is_over = self.is_kernels || self.tag.is_none();
-        self.seat = if is_over { Seat::Empty } else { Seat::Free(opened) };
-        self.ring();
+    fn bell(&mut self) -> io::Result<RawFd> {
+        if let Some(bell) = &self.bell {
+            return Ok(bell.as_raw_fd());
+        }
+        // A child of `fork(2)`, where the first try failed.
+        Ok(self.bell.insert(kernel::eventfd()?).as_raw_fd())
     }
 
-    /// For one of those who queue.
     fn ring(&self) {
-        if self.queued > 0
-            && let Some(bell) = &self.bell
-        {
+        if let Some(bell) = &self.bell {
             kernel::ring(bell);
         }
+    }
+}
+
+impl seat::State<Watched> {
+    /// This is a child of `fork(2)`: the poller is its parent's, the registrations are a copy.
+    pub(crate) fn inherited(&mut self) {
+        if self.subject.tag.is_none() {
+            return;
+        }
+        self.copied();
+        self.subject.waker = None;
+        self.subject.bell = kernel::eventfd().ok();
+        self.subject.registrations.poller_is_new();
+    }
+}
+
+impl seat::Wait<Watched> for Asked<'_> {
+    fn queue(&mut self, bell: RawFd) -> io::Result<bool> {
+        kernel::await_ring(bell, self.deadline.remaining(), self.mask)
+    }
+
+    fn sit(&mut self, opened: &mut Opened) -> io::Result<()> {
+        if opened.events.capacity() != self.room.len().min(Events::CAPACITY_MAX) {
+            opened.events = Events::with_capacity(self.room.len());
+        }
+        opened.wait(self.deadline.remaining(), self.mask).map_err(|error| as_errno(&error))
+    }
+
+    fn deliver(&mut self, watched: &mut Watched, opened: &Opened) -> io::Result<Option<usize>> {
+        let events = &opened.events;
+        let found = if watched.is_kernels { 0 } else { watched.deliver(events, self.room) };
+        if found > 0 {
+            return Ok(Some(found));
+        }
+        if events.is_interrupted() {
+            return Err(errno(libc::EINTR));
+        }
+        let is_over = events.is_empty() && !events.is_woken() && self.deadline.is_over();
+        Ok(is_over.then_some(0))
     }
 }
 

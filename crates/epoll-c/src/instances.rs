@@ -8,12 +8,12 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use libc::{c_int, epoll_event};
 use pollux_poller::Mechanism;
 
-use crate::instance::{Instance, State};
+use crate::instance::{Instance, Locked};
 use crate::kernel;
 
 /// How it is known that a number still names an instance.
@@ -43,7 +43,7 @@ struct Table {
 /// Locks that a thread holds while it forks.
 struct Held {
     _table: RwLockWriteGuard<'static, Table>,
-    states: Vec<MutexGuard<'static, State>>,
+    states: Vec<Locked<'static>>,
 }
 
 thread_local! {

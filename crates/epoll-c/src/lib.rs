@@ -40,7 +40,8 @@
 //! |---|---|
 //! | `c.rs` | the `px_` functions |
 //! | `instances.rs` | numbers and what they name; close, dup and fork |
-//! | `instance.rs` | one instance: changes, the seat that one thread waits on, the queue behind it |
+//! | `instance.rs` | one instance: its life, changes and events |
+//! | `seat.rs` | who may wait on an instance: one thread, with others queued behind it |
 //! | `registrations.rs` | what the program wants and what the poller was told; no system call |
 //! | `kernel.rs` | the system calls |
 //! | `deviations.rs` | where the mechanisms differ from the kernel's epoll |
@@ -53,6 +54,7 @@ mod instances;
 mod kernel;
 pub mod layout;
 mod registrations;
+mod seat;
 
 pub use instance::Instance;
 pub use instances::{Identity, Instances};

@@ -1,0 +1,286 @@
+//! Every interleaving of threads that wait on and change one instance: no event stays beside a thread that
+//! waits, no change is lost on who sits, and whoever goes lets the next one sit.
+//!
+//! Checks `src/seat.rs`, which is taken in as it stands, on a model of a poller and of the bell. A thread
+//! that nobody lets go on shows as one that sleeps for ever, which loom reports. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-epoll-c --test loom_seat --release`.
+#![cfg(loom)]
+
+#[path = "../src/seat.rs"]
+#[expect(dead_code, reason = "forks are not in the model")]
+mod seat;
+
+use std::sync::Arc;
+
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use seat::{Seat, Subject, Wait};
+
+/// How often loom may take the processor from a thread that could go on.
+const PREEMPTIONS_MAX: usize = 3;
+
+/// What the kernel knows: which files are ready, whether the sitter was woken, and the rings that nobody took.
+struct Kernel {
+    state: Mutex<Known>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Known {
+    ready: u32,
+    is_woken: bool,
+    rings: u32,
+}
+
+impl Kernel {
+    fn with<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
+        let mut state = self.state.lock().expect("no thread panics with it");
+        let done = change(&mut state);
+        self.changed.notify_all();
+        done
+    }
+
+    fn until<T>(&self, look: impl Fn(&mut Known) -> Option<T>) -> T {
+        let mut state = self.state.lock().expect("no thread panics with it");
+        loop {
+            if let Some(seen) = look(&mut state) {
+                return seen;
+            }
+            state = self.changed.wait(state).expect("no thread panics with it");
+        }
+    }
+}
+
+/// Files by their bits.
+struct Model {
+    kernel: Arc<Kernel>,
+    wanted: u32,
+    is_over: bool,
+    /// Which of the following pollers is not to be had; 0: none.
+    refuses_the: u32,
+    has_bell: bool,
+    has_waker: bool,
+}
+
+struct Poller {
+    told: u32,
+    found: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Refused;
+
+impl Subject for Model {
+    type Poller = Poller;
+    type Bell = Arc<Kernel>;
+    type Error = Refused;
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn poller(&mut self, spare: Option<Poller>) -> Result<Poller, Refused> {
+        // A spare one is none for another thread.
+        let is_refused = self.refuses_the == 1;
+        self.refuses_the = self.refuses_the.saturating_sub(1);
+        if is_refused {
+            return Err(Refused);
+        }
+        Ok(spare.unwrap_or(Poller { told: 0, found: 0 }))
+    }
+
+    fn tell(&mut self, poller: &mut Poller) -> Result<(), Refused> {
+        poller.told = self.wanted;
+        Ok(())
+    }
+
+    fn wake(&self) {
+        if self.has_waker {
+            self.kernel.with(|known| known.is_woken = true);
+        }
+    }
+
+    fn bell(&mut self) -> Result<Arc<Kernel>, Refused> {
+        Ok(Arc::clone(&self.kernel))
+    }
+
+    fn ring(&self) {
+        if self.has_bell {
+            self.kernel.with(|known| known.rings += 1);
+        }
+    }
+}
+
+/// A wait with room for one event.
+struct Patient(Arc<Kernel>);
+
+impl Wait<Model> for Patient {
+    fn queue(&mut self, bell: Arc<Kernel>) -> Result<bool, Refused> {
+        bell.until(|known| {
+            known.rings = known.rings.checked_sub(1)?;
+            Some(true)
+        });
+        Ok(true)
+    }
+
+    fn sit(&mut self, poller: &mut Poller) -> Result<(), Refused> {
+        poller.found = self.0.until(|known| {
+            let found = known.ready & poller.told;
+            (found != 0 || std::mem::take(&mut known.is_woken)).then_some(found)
+        });
+        Ok(())
+    }
+
+    /// As a oneshot: it is not ready again.
+    fn deliver(&mut self, _: &mut Model, poller: &Poller) -> Result<Option<usize>, Refused> {
+        let first = poller.found & poller.found.wrapping_neg();
+        self.0.with(|known| known.ready &= !first);
+        Ok((first != 0).then_some(1))
+    }
+}
+
+/// A wait whose time is over as soon as it queues: it may have taken a ring then.
+struct Impatient(Patient);
+
+impl Wait<Model> for Impatient {
+    fn queue(&mut self, bell: Arc<Kernel>) -> Result<bool, Refused> {
+        bell.with(|known| known.rings = known.rings.saturating_sub(1));
+        Ok(false)
+    }
+
+    fn sit(&mut self, poller: &mut Poller) -> Result<(), Refused> {
+        self.0.sit(poller)
+    }
+
+    fn deliver(&mut self, model: &mut Model, poller: &Poller) -> Result<Option<usize>, Refused> {
+        self.0.deliver(model, poller)
+    }
+}
+
+type Shared = (Arc<Seat<Model>>, Arc<Kernel>);
+
+/// An instance whose files `ready` are ready, and of which it watches `wanted`.
+fn instance(ready: u32, wanted: u32, adjust: impl FnOnce(&mut Model)) -> Shared {
+    let state = Known { ready, ..Known::default() };
+    let kernel = Arc::new(Kernel { state: Mutex::new(state), changed: Condvar::new() });
+    let mut model = Model {
+        kernel: Arc::clone(&kernel),
+        wanted,
+        is_over: false,
+        refuses_the: 0,
+        has_bell: true,
+        has_waker: true,
+    };
+    adjust(&mut model);
+    (Arc::new(Seat::new(model)), kernel)
+}
+
+type Waits = thread::JoinHandle<Result<usize, Refused>>;
+
+fn patient((seat, kernel): &Shared) -> Waits {
+    let (seat, kernel) = (Arc::clone(seat), Arc::clone(kernel));
+    thread::spawn(move || seat.wait(&mut Patient(kernel)))
+}
+
+fn impatient((seat, kernel): &Shared) -> Waits {
+    let (seat, kernel) = (Arc::clone(seat), Arc::clone(kernel));
+    thread::spawn(move || seat.wait(&mut Impatient(Patient(kernel))))
+}
+
+fn ended(threads: impl IntoIterator<Item = Waits>) -> Vec<Result<usize, Refused>> {
+    threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+}
+
+fn explore(run: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS_MAX);
+    model.check(run);
+}
+
+/// Whether loom finds an interleaving in which a thread sleeps for ever.
+fn strands_a_thread(run: impl Fn() + Sync + Send + 'static) -> bool {
+    let check = std::panic::AssertUnwindSafe(|| explore(run));
+    let Err(panic) = std::panic::catch_unwind(check) else { return false };
+    let reason = panic.downcast_ref::<String>().expect("loom panics with a message");
+    assert!(reason.contains("deadlock"), "stranded in another way: {reason}");
+    true
+}
+
+fn three_take_three(adjust: fn(&mut Model)) {
+    let shared = instance(0b111, 0b111, adjust);
+    let threads = [patient(&shared), patient(&shared)];
+    let own = shared.0.wait(&mut Patient(Arc::clone(&shared.1)));
+    assert_eq!((own, ended(threads)), (Ok(1), vec![Ok(1), Ok(1)]));
+    assert_eq!(shared.1.with(|known| known.ready), 0);
+}
+
+#[test]
+fn each_of_three_threads_takes_an_event_that_the_others_left() {
+    explore(|| three_take_three(|_| {}));
+}
+
+#[test]
+fn without_a_bell_a_thread_would_stay_in_the_queue() {
+    assert!(strands_a_thread(|| three_take_three(|model| model.has_bell = false)));
+}
+
+fn watched_meanwhile(adjust: fn(&mut Model)) {
+    let shared = instance(0b11, 0, adjust);
+    let threads = [patient(&shared), patient(&shared)];
+    for file in [0b01, 0b10] {
+        let mut state = shared.0.lock();
+        state.subject.wanted |= file;
+        state.changed().expect("nothing refuses it");
+    }
+    assert_eq!(ended(threads), [Ok(1), Ok(1)]);
+}
+
+#[test]
+fn what_is_added_while_a_thread_waits_ends_its_wait() {
+    explore(|| watched_meanwhile(|_| {}));
+}
+
+#[test]
+fn without_a_waker_a_change_would_not_reach_who_sits() {
+    assert!(strands_a_thread(|| watched_meanwhile(|model| model.has_waker = false)));
+}
+
+#[test]
+fn a_ring_that_a_thread_without_patience_took_is_passed_on() {
+    explore(|| {
+        let shared = instance(0b111, 0b111, |_| {});
+        let (hasty, waits) = (impatient(&shared), [patient(&shared)]);
+        let own = shared.0.wait(&mut Patient(Arc::clone(&shared.1)));
+        assert_eq!((own, ended(waits)), (Ok(1), vec![Ok(1)]));
+        assert!(matches!(ended([hasty])[..], [Ok(0 | 1)]));
+    });
+}
+
+#[test]
+fn a_thread_that_can_open_no_poller_lets_the_next_one_try() {
+    for refused in 1..=3 {
+        explore(move || {
+            let shared = instance(0b11, 0b11, |model| model.refuses_the = refused);
+            let threads = [patient(&shared), patient(&shared)];
+            let own = shared.0.wait(&mut Patient(Arc::clone(&shared.1)));
+            let mut all = ended(threads);
+            all.push(own);
+            assert_eq!(all.iter().filter(|one| **one == Ok(1)).count(), 2, "{all:?}");
+            assert_eq!(all.iter().filter(|one| **one == Err(Refused)).count(), 1, "{all:?}");
+        });
+    }
+}
+
+#[test]
+fn an_instance_that_is_over_keeps_nobody() {
+    explore(|| {
+        let shared = instance(0, 0b1, |_| {});
+        let threads = [patient(&shared), patient(&shared)];
+        let mut state = shared.0.lock();
+        state.subject.is_over = true;
+        state.clear_out();
+        drop(state);
+        assert_eq!(ended(threads), [Ok(0), Ok(0)]);
+        assert!(shared.0.lock().is_unused());
+    });
+}
