@@ -1,7 +1,8 @@
 //! The functions of `pollux/epoll.h`.
 //!
 //! Each reads what the caller hands over, asks the instance or the kernel, and turns the outcome into
-//! a number and `errno`. Pointers are the caller's promise, as in C; NULL is told by EFAULT.
+//! a number and `errno`. Pointers are the caller's promise, as in C; NULL is told by EFAULT. All of them
+//! but for the kernel's own waits, which a thread may be cancelled in, are behind the border (`border.rs`).
 
 use std::ffi::CStr;
 use std::io;
@@ -13,10 +14,21 @@ use std::time::Duration;
 use libc::{c_char, c_int, epoll_event, sigset_t, timespec};
 use pollux_poller::Mechanism;
 
-use crate::{Identity, Instance, Instances};
+use crate::{Identity, Instance, Instances, border};
 
 /// The instances of programs that link the library.
-static INSTANCES: Instances = Instances::new(Identity::Checked);
+pub(crate) static INSTANCES: Instances = Instances::new(Identity::Checked);
+
+// A thread that is cancelled in it unwinds through the two functions that call it, which hold nothing.
+unsafe extern "C-unwind" {
+    fn epoll_pwait(
+        epoll: c_int,
+        events: *mut epoll_event,
+        maxevents: c_int,
+        timeout_ms: c_int,
+        mask: *const sigset_t,
+    ) -> c_int;
+}
 
 /// Names the mechanism of instances that are created without one.
 const CHOICE: &str = "PX_POLLER";
@@ -33,9 +45,11 @@ pub extern "C" fn px_epoll_create(size: c_int) -> c_int {
 /// `epoll_create1(2)`, on the mechanism that `PX_POLLER` names; EINVAL also when it names none.
 #[unsafe(no_mangle)]
 pub extern "C" fn px_epoll_create1(flags: c_int) -> c_int {
-    let name = std::env::var_os(CHOICE).unwrap_or_default();
-    let mechanism = if name.is_empty() { Some(Mechanism::Epoll) } else { mechanism(name.to_str()) };
-    create(mechanism, flags)
+    answered(border::contained("px_epoll_create1", || {
+        let name = std::env::var_os(CHOICE).unwrap_or_default();
+        let is_named = !name.is_empty();
+        create(if is_named { mechanism(name.to_str()) } else { Some(Mechanism::Epoll) }, flags)
+    }))
 }
 
 /// `epoll_create1(2)`, on the mechanism `poller`; EINVAL also when there is none of this name.
@@ -49,14 +63,14 @@ pub unsafe extern "C" fn px_epoll_create_on(poller: *const c_char, flags: c_int)
     }
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(poller) };
-    create(mechanism(name.to_str().ok()), flags)
+    let mechanism = mechanism(name.to_str().ok());
+    answered(border::contained("px_epoll_create_on", || create(mechanism, flags)))
 }
 
 /// The mechanism that `epoll` stands on: "epoll" also for a number that is not an instance.
 #[unsafe(no_mangle)]
 pub extern "C" fn px_epoll_poller(epoll: c_int) -> *const c_char {
-    let mechanism = INSTANCES.find(epoll).map_or(Mechanism::Epoll, Instance::mechanism);
-    let name = match mechanism {
+    let name = match found(epoll).ok().flatten().map_or(Mechanism::Epoll, Instance::mechanism) {
         Mechanism::Select => c"select",
         Mechanism::Poll => c"poll",
         Mechanism::Aio => c"aio",
@@ -83,10 +97,8 @@ pub unsafe extern "C" fn px_epoll_ctl(
         // SAFETY: the caller's promise; C programs pack the structure or not, so it is read by bytes.
         Some(unsafe { event.read_unaligned() })
     };
-    match INSTANCES.ctl(epoll, op, fd, event) {
-        Ok(()) => 0,
-        Err(error) => failed(&error),
-    }
+    let change = || INSTANCES.ctl(epoll, op, fd, event).map(|()| 0);
+    answered(border::contained("px_epoll_ctl", change))
 }
 
 /// `epoll_wait(2)`.
@@ -94,7 +106,7 @@ pub unsafe extern "C" fn px_epoll_ctl(
 /// # Safety
 /// `events` leads to `maxevents` events.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn px_epoll_wait(
+pub unsafe extern "C-unwind" fn px_epoll_wait(
     epoll: c_int,
     events: *mut epoll_event,
     maxevents: c_int,
@@ -109,20 +121,23 @@ pub unsafe extern "C" fn px_epoll_wait(
 /// # Safety
 /// As [`px_epoll_wait`]; `mask` is NULL or leads to a set of signals.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn px_epoll_pwait(
+pub unsafe extern "C-unwind" fn px_epoll_pwait(
     epoll: c_int,
     events: *mut epoll_event,
     maxevents: c_int,
     timeout_ms: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    if INSTANCES.find(epoll).is_none() {
+    match found(epoll) {
         // SAFETY: the kernel judges the pointers itself.
-        return unsafe { libc::epoll_pwait(epoll, events, maxevents, timeout_ms, mask) };
+        Ok(None) => unsafe { epoll_pwait(epoll, events, maxevents, timeout_ms, mask) },
+        Ok(Some(instance)) => {
+            let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+            // SAFETY: the caller's promise.
+            unsafe { wait((instance, epoll), events, maxevents, timeout, mask) }
+        }
+        Err(error) => failed(&error),
     }
-    let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    // SAFETY: the caller's promise.
-    unsafe { wait(epoll, events, maxevents, timeout, mask) }
 }
 
 /// `epoll_pwait2(2)`.
@@ -137,18 +152,22 @@ pub unsafe extern "C" fn px_epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    if INSTANCES.find(epoll).is_none() {
+    let instance = match found(epoll) {
+        Ok(instance) => instance,
+        Err(error) => return failed(&error),
+    };
+    let Some(instance) = instance else {
         let (number, bytes) = (libc::SYS_epoll_pwait2, crate::kernel::SIGSET_BYTES);
         // SAFETY: the kernel judges the pointers itself.
         let found =
             unsafe { libc::syscall(number, epoll, events, maxevents, timeout, mask, bytes) };
         return c_int::try_from(found).unwrap_or(-1);
-    }
+    };
     // SAFETY: the caller's promise.
     let timeout = unsafe { timeout.as_ref() }.map(duration).transpose();
     match timeout {
         // SAFETY: the caller's promise.
-        Ok(timeout) => unsafe { wait(epoll, events, maxevents, timeout, mask) },
+        Ok(timeout) => unsafe { wait((instance, epoll), events, maxevents, timeout, mask) },
         Err(error) => failed(&error),
     }
 }
@@ -158,15 +177,12 @@ pub unsafe extern "C" fn px_epoll_pwait2(
 /// # Safety
 /// As [`px_epoll_pwait`].
 unsafe fn wait(
-    epoll: RawFd,
+    (instance, epoll): (&Instance, RawFd),
     events: *mut epoll_event,
     maxevents: c_int,
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> c_int {
-    let Some(instance) = INSTANCES.find(epoll) else {
-        return failed(&io::Error::from_raw_os_error(libc::EBADF));
-    };
     let room = match usize::try_from(maxevents) {
         Ok(0) | Err(_) => return failed(&io::Error::from_raw_os_error(libc::EINVAL)),
         Ok(_) if events.is_null() => return failed(&io::Error::from_raw_os_error(libc::EFAULT)),
@@ -179,20 +195,26 @@ unsafe fn wait(
     };
     // SAFETY: the caller's promise.
     let mask = unsafe { mask.as_ref() };
-    match instance.wait(epoll, room, timeout, mask) {
-        Ok(found) => c_int::try_from(found).unwrap_or(c_int::MAX),
-        Err(error) => failed(&error),
-    }
+    answered(border::contained("px_epoll_wait", || {
+        let found = instance.wait(epoll, room, timeout, mask)?;
+        Ok(c_int::try_from(found).unwrap_or(c_int::MAX))
+    }))
 }
 
-fn create(mechanism: Option<Mechanism>, flags: c_int) -> c_int {
-    let Some(mechanism) = mechanism else {
-        return failed(&io::Error::from_raw_os_error(libc::EINVAL));
-    };
+/// The instance of this number, if it is one.
+fn found(epoll: RawFd) -> io::Result<Option<&'static Instance>> {
+    if INSTANCES.is_empty() {
+        return Ok(None);
+    }
+    border::contained("px_epoll_wait", || Ok(INSTANCES.find(epoll)))
+}
+
+fn create(mechanism: Option<Mechanism>, flags: c_int) -> io::Result<c_int> {
+    let mechanism = mechanism.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
     if mechanism != Mechanism::Epoll {
         INSTANCES.guard_forks();
     }
-    INSTANCES.create(mechanism, flags).unwrap_or_else(|error| failed(&error))
+    INSTANCES.create(mechanism, flags)
 }
 
 fn mechanism(name: Option<&str>) -> Option<Mechanism> {
@@ -207,6 +229,11 @@ fn duration(time: &timespec) -> io::Result<Duration> {
         return Err(invalid());
     }
     Ok(Duration::new(seconds, nanoseconds))
+}
+
+/// The number, or -1 with `errno`.
+fn answered(done: io::Result<c_int>) -> c_int {
+    done.unwrap_or_else(|error| failed(&error))
 }
 
 /// Leaves `error` to the caller in `errno`.

@@ -248,6 +248,22 @@ impl Instance {
         state.clear_out();
         Ok(())
     }
+
+    /// Puts a poller of a test on the seat, which was told of everything.
+    #[cfg(test)]
+    pub(crate) fn replace_poller(&self, poller: Box<dyn Poller + Send>) {
+        let mut state = self.lock();
+        state.subject.waker = Some(poller.waker());
+        state.subject.registrations.poller_is_new();
+        let mut opened = Opened::with(poller, Threads::Several);
+        state.subject.tell(&mut opened).expect("nothing is refused");
+        state.place(opened);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn threads(&self) -> (usize, usize) {
+        self.lock().threads()
+    }
 }
 
 impl Watched {
@@ -392,8 +408,12 @@ impl seat::Wait<Watched> for Asked<'_> {
 impl Opened {
     fn open(mechanism: Mechanism, threads: Threads) -> io::Result<Self> {
         let poller = mechanism.open_for(threads).map_err(|refused| as_errno(&refused))?;
+        Ok(Self::with(poller, threads))
+    }
+
+    fn with(poller: Box<dyn Poller + Send>, threads: Threads) -> Self {
         let events = Events::with_capacity(1);
-        Ok(Self { poller, events, thread: thread::current().id(), threads })
+        Self { poller, events, thread: thread::current().id(), threads }
     }
 
     /// A fast ring serves the thread that opened it.

@@ -14,7 +14,7 @@ use libc::{c_int, epoll_event};
 use pollux_poller::Mechanism;
 
 use crate::instance::{Instance, Locked};
-use crate::kernel;
+use crate::{border, kernel};
 
 /// How it is known that a number still names an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,10 +88,16 @@ impl Instances {
         Ok(number)
     }
 
+    /// Whether no instance is alive: every number is the kernel's then.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.alive.load(Ordering::Acquire) == 0
+    }
+
     /// The instance that `epoll` names; `None` for a number of the kernel's own, or of nothing.
     #[inline]
     pub fn find(&self, epoll: RawFd) -> Option<&'static Instance> {
-        if self.alive.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return None;
         }
         self.find_known(epoll)
@@ -139,7 +145,7 @@ impl Instances {
     /// `fd` is about to be closed, or to name another file (`dup2(2)`): instances forget it, and an
     /// instance goes with its last number. A close that then fails has closed all the same.
     pub fn closing(&self, fd: RawFd) {
-        if self.alive.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return;
         }
         let table = self.read();
@@ -157,7 +163,7 @@ impl Instances {
 
     /// All from `first` to `last` are about to be closed (`close_range(2)`).
     pub fn closing_range(&self, first: u32, last: u32) {
-        if self.alive.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return;
         }
         let mut numbers: Vec<RawFd> = Vec::new();
@@ -177,7 +183,7 @@ impl Instances {
     /// `new` names what `old` names since a moment ago; [`Instances::closing`] was told of `new`
     /// before, if it was open.
     pub fn duplicated(&self, old: RawFd, new: RawFd) {
-        if old == new || self.alive.load(Ordering::Acquire) == 0 {
+        if old == new || self.is_empty() {
             return;
         }
         let named = self.read().get(old);
@@ -216,7 +222,7 @@ impl Instances {
 
     /// Ends every instance whose numbers were closed.
     fn sweep(&self) {
-        if self.alive.load(Ordering::Acquire) == 0 {
+        if self.is_empty() {
             return;
         }
         let mut table = self.write();
@@ -276,19 +282,22 @@ impl Table {
 static GUARDED: OnceLock<&'static Instances> = OnceLock::new();
 
 extern "C" fn before_fork() {
-    if let Some(instances) = GUARDED.get() {
-        instances.before_fork();
-    }
+    around_fork(Instances::before_fork);
 }
 
 extern "C" fn after_fork_in_parent() {
-    if let Some(instances) = GUARDED.get() {
-        instances.after_fork_in_parent();
-    }
+    around_fork(Instances::after_fork_in_parent);
 }
 
 extern "C" fn after_fork_in_child() {
-    if let Some(instances) = GUARDED.get() {
-        instances.after_fork_in_child();
-    }
+    around_fork(Instances::after_fork_in_child);
+}
+
+fn around_fork(step: fn(&'static Instances)) {
+    let Some(instances) = GUARDED.get() else { return };
+    // Nobody asks for an answer.
+    let _ = border::contained("fork", || {
+        step(instances);
+        Ok(())
+    });
 }

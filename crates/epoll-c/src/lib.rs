@@ -39,6 +39,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `c.rs` | the `px_` functions |
+//! | `border.rs` | no panic goes over to C |
 //! | `instances.rs` | numbers and what they name; close, dup and fork |
 //! | `instance.rs` | one instance: its life, changes and events |
 //! | `seat.rs` | who may wait on an instance: one thread, with others queued behind it |
@@ -47,6 +48,7 @@
 //! | `deviations.rs` | where the mechanisms differ from the kernel's epoll |
 //! | `layout.rs` | the files of an installation |
 
+pub mod border;
 pub mod c;
 pub mod deviations;
 mod instance;

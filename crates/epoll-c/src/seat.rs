@@ -146,6 +146,12 @@ impl<S: Subject> State<S> {
         self.users == 0
     }
 
+    /// How many threads are inside `wait`, and how many of them queue.
+    #[cfg(test)]
+    pub(crate) fn threads(&self) -> (usize, usize) {
+        (self.users, self.queued)
+    }
+
     /// Has the poller told of what changed: now, or by who sits.
     pub(crate) fn changed(&mut self) -> Result<(), S::Error> {
         // Empty meanwhile: a poller that was told of half when it panicked is not used again.

@@ -102,6 +102,15 @@ fn a_signal_that_only_the_wait_lets_through_ends_it() {
 }
 
 #[test]
+fn threads_that_are_cancelled_leave_the_instance_to_others() {
+    let Some(installed) = Installed::new() else { return };
+    let program = installed.program("cancel.c", &[]);
+    for mechanism in allowed() {
+        assert_eq!(run(&program, mechanism), format!("{mechanism}\n"));
+    }
+}
+
+#[test]
 fn a_child_goes_its_own_way_with_a_copy_on_every_mechanism_but_epoll() {
     let Some(installed) = Installed::new() else { return };
     let program = installed.program("fork.c", &[]);
