@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use pollux_epoll_c::border;
 use pollux_loop_stats::{Cell as Tally, Image, Region};
 use pollux_sys::shared::SharedWords;
 
@@ -30,7 +31,8 @@ static LOADED: extern "C" fn() = attach_once;
 
 extern "C" fn attach_once() {
     if !IS_TRIED.swap(true, Relaxed) {
-        THREAD.with(|thread| thread.inside(attach));
+        border::own_all_panics();
+        THREAD.with(|thread| thread.inside(|| thread.counting("the start of the library", attach)));
     }
 }
 

@@ -38,11 +38,13 @@ macro_rules! timed {
                 // SAFETY: the caller's own arguments.
                 let result = unsafe { real($($arg),*) };
                 let (fd, caller): (c_int, u64) = ($fd, caller as u64);
-                if let Some(began) = began {
-                    thread.called(Call::$call, fd, caller, began, ticks());
-                }
-                let did = Did { thread, tally, fd, result: result as ssize_t, caller };
-                did.$then($(if result < 0 { 0 } else { $given })?);
+                thread.counting(stringify!($name), || {
+                    if let Some(began) = began {
+                        thread.called(Call::$call, fd, caller, began, ticks());
+                    }
+                    let did = Did { thread, tally, fd, result: result as ssize_t, caller };
+                    did.$then($(if result < 0 { 0 } else { $given })?);
+                });
                 result
             })
         } })+
@@ -94,15 +96,13 @@ taken! { close / 1 (fd: c_int; caller) -> c_int {
     let Some(real) = real!(close: fn(c_int) -> c_int) else { return unknown() };
     let tally = THREAD.with(Thread::tally);
     // Before the call: behind it another thread may already have the number.
-    if THREAD.with(Thread::is_own) {
-        descriptors::closed(fd);
-        emulation::closing(fd);
-    }
+    freed("close", || descriptors::closed(fd), || emulation::closing(fd));
     let began = tally.map(|_| ticks());
     // SAFETY: the caller's own argument.
     let result = unsafe { real(fd) };
     if let Some(began) = began {
-        THREAD.with(|thread| thread.called(Call::Close, fd, caller as u64, began, ticks()));
+        let called = |thread: &Thread| thread.called(Call::Close, fd, caller as u64, began, ticks());
+        THREAD.with(|thread| thread.counting("close", || called(thread)));
     }
     result
 } }
@@ -110,9 +110,9 @@ taken! { close / 1 (fd: c_int; caller) -> c_int {
 taken! { close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) -> c_int {
     let Some(real) = real!(close_range: fn(c_uint, c_uint, c_int) -> c_int) else { return unknown() };
     let closes = flags.unsigned_abs() & libc::CLOSE_RANGE_CLOEXEC == 0;
-    if closes && THREAD.with(Thread::is_own) {
-        descriptors::closed_range(first, last);
-        emulation::closing_range(first, last);
+    if closes {
+        let forget = || descriptors::closed_range(first, last);
+        freed("close_range", forget, || emulation::closing_range(first, last));
     }
     // SAFETY: the caller's own arguments.
     unsafe { real(first, last, flags) }
@@ -120,11 +120,9 @@ taken! { close_range / 3 (first: c_uint, last: c_uint, flags: c_int; _caller) ->
 
 taken! { closefrom / 1 (first: c_int; _caller) -> () {
     let Some(real) = real!(closefrom: fn(c_int) -> ()) else { return };
-    if THREAD.with(Thread::is_own) {
-        let first = first.max(0).unsigned_abs();
-        descriptors::closed_range(first, c_uint::MAX);
-        emulation::closing_range(first, c_uint::MAX);
-    }
+    let from = first.max(0).unsigned_abs();
+    let forget = || descriptors::closed_range(from, c_uint::MAX);
+    freed("closefrom", forget, || emulation::closing_range(from, c_uint::MAX));
     // SAFETY: the caller's own argument.
     unsafe { real(first) }
 } }
@@ -177,10 +175,19 @@ taken! { dup3 / 3 (from: c_int, to: c_int, flags: c_int; _caller) -> c_int {
 
 /// A number is about to get another file.
 fn replaced(from: c_int, to: c_int) {
-    if to != from && THREAD.with(Thread::is_own) {
-        descriptors::closed(to);
-        emulation::closing(to);
+    if to != from {
+        freed("dup2", || descriptors::closed(to), || emulation::closing(to));
     }
+}
+
+/// Numbers are about to be free: what is known of them is forgotten, and instances are told.
+fn freed(call: &str, forget: impl FnOnce(), tell: impl FnOnce()) {
+    THREAD.with(|thread| {
+        if thread.is_own() {
+            thread.counting(call, forget);
+            tell();
+        }
+    });
 }
 
 /// A file has a further number.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use libc::{epoll_event, sigset_t, timespec};
-use pollux_epoll_c::{Identity, Instances, Mechanism};
+use pollux_epoll_c::{Identity, Instances, Mechanism, border};
 
 use crate::lives;
 use crate::real::set_errno;
@@ -80,7 +80,7 @@ pub(crate) fn create(flags: c_int) -> Option<c_int> {
     }
     lives::watch_forks();
     let mechanism = chosen()?;
-    Some(answered(THREAD.with(|thread| thread.inside(|| INSTANCES.create(mechanism, flags)))))
+    answered(inside("epoll_create", || INSTANCES.create(mechanism, flags).map(Some)))
 }
 
 /// The update of an instance; nothing where it is the kernel's.
@@ -93,14 +93,18 @@ pub(crate) unsafe fn ctl(
     fd: c_int,
     event: *const epoll_event,
 ) -> Option<c_int> {
-    if !is_asked() || (INSTANCES.find(epfd).is_none() && INSTANCES.find(fd).is_none()) {
+    if !is_asked() {
         return None;
     }
     let is_read = op != libc::EPOLL_CTL_DEL && !event.is_null();
-    // SAFETY: the caller's promise; C programs pack it or not, so it is read by bytes.
-    let event = is_read.then(|| unsafe { event.read_unaligned() });
-    let done = THREAD.with(|thread| thread.inside(|| INSTANCES.ctl(epfd, op, fd, event)));
-    Some(answered(done.map(|()| 0)))
+    answered(inside("epoll_ctl", || {
+        if INSTANCES.find(epfd).is_none() && INSTANCES.find(fd).is_none() {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise; C programs pack it or not, so it is read by bytes.
+        let event = is_read.then(|| unsafe { event.read_unaligned() });
+        INSTANCES.ctl(epfd, op, fd, event).map(|()| Some(0))
+    }))
 }
 
 /// A wait on an instance; nothing where it is the kernel's.
@@ -114,60 +118,70 @@ pub(crate) unsafe fn wait(
     limit: Limit,
     mask: *const sigset_t,
 ) -> Option<c_int> {
-    let instance = is_asked().then(|| INSTANCES.find(epfd)).flatten()?;
-    let refused = |errno| Some(answered(Err(io::Error::from_raw_os_error(errno))));
-    let timeout = match limit {
-        Limit::None => None,
-        Limit::Time(time) => Some(time),
-        Limit::Invalid => return refused(libc::EINVAL),
-    };
-    let len = match usize::try_from(most) {
-        Ok(0) | Err(_) => return refused(libc::EINVAL),
-        Ok(_) if events.is_null() => return refused(libc::EFAULT),
-        Ok(len) => len,
-    };
-    let first = events.cast::<MaybeUninit<epoll_event>>();
-    // SAFETY: the caller's promise; the type asks for nothing of what is there.
-    let room = unsafe { slice::from_raw_parts_mut(first, len) };
-    // SAFETY: the caller's promise.
-    let mask = unsafe { mask.as_ref() };
-    let found = THREAD.with(|thread| thread.inside(|| instance.wait(epfd, room, timeout, mask)));
-    Some(answered(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX))))
+    if !is_asked() {
+        return None;
+    }
+    let refused = |errno| Err(io::Error::from_raw_os_error(errno));
+    answered(inside("epoll_wait", || {
+        let Some(instance) = INSTANCES.find(epfd) else { return Ok(None) };
+        let timeout = match limit {
+            Limit::None => None,
+            Limit::Time(time) => Some(time),
+            Limit::Invalid => return refused(libc::EINVAL),
+        };
+        let len = match usize::try_from(most) {
+            Ok(0) | Err(_) => return refused(libc::EINVAL),
+            Ok(_) if events.is_null() => return refused(libc::EFAULT),
+            Ok(len) => len,
+        };
+        let first = events.cast::<MaybeUninit<epoll_event>>();
+        // SAFETY: the caller's promise; the type asks for nothing of what is there.
+        let room = unsafe { slice::from_raw_parts_mut(first, len) };
+        // SAFETY: the caller's promise.
+        let mask = unsafe { mask.as_ref() };
+        let found = instance.wait(epfd, room, timeout, mask)?;
+        Ok(Some(c_int::try_from(found).unwrap_or(c_int::MAX)))
+    }))
 }
 
 pub(crate) fn closing(fd: c_int) {
-    if is_asked() {
-        THREAD.with(|thread| thread.inside(|| INSTANCES.closing(fd)));
-    }
+    tell("close", || INSTANCES.closing(fd));
 }
 
 pub(crate) fn closing_range(first: u32, last: u32) {
-    if is_asked() {
-        THREAD.with(|thread| thread.inside(|| INSTANCES.closing_range(first, last)));
-    }
+    tell("close_range", || INSTANCES.closing_range(first, last));
 }
 
 pub(crate) fn duplicated(old: c_int, new: c_int) {
-    if is_asked() {
-        THREAD.with(|thread| thread.inside(|| INSTANCES.duplicated(old, new)));
-    }
+    tell("dup", || INSTANCES.duplicated(old, new));
 }
 
 pub(crate) fn before_fork() {
-    if is_asked() {
-        THREAD.with(|thread| thread.inside(|| INSTANCES.before_fork()));
-    }
+    tell("fork", || INSTANCES.before_fork());
 }
 
 pub(crate) fn after_fork_in_parent() {
-    if is_asked() {
-        THREAD.with(|thread| thread.inside(|| INSTANCES.after_fork_in_parent()));
-    }
+    tell("fork", || INSTANCES.after_fork_in_parent());
 }
 
 pub(crate) fn after_fork_in_child() {
+    tell("fork", || INSTANCES.after_fork_in_child());
+}
+
+/// Does what the program asked for by `call`, behind the border of `pollux-epoll-c`.
+pub(crate) fn inside<T>(call: &str, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    THREAD.with(|thread| thread.inside(|| border::contained(call, work)))
+}
+
+/// Tells the instances of something that they give no answer to.
+fn tell(call: &str, work: impl FnOnce()) {
     if is_asked() {
-        THREAD.with(|thread| thread.inside(|| INSTANCES.after_fork_in_child()));
+        let done = inside(call, || {
+            work();
+            Ok(())
+        });
+        // A fault was told already, and the program's call is made all the same.
+        drop(done);
     }
 }
 
@@ -176,10 +190,10 @@ fn is_asked() -> bool {
     chosen().is_some() && !THREAD.with(Thread::is_inside)
 }
 
-/// The answer of a C function.
-fn answered(done: io::Result<c_int>) -> c_int {
+/// The answer of a C function, if there is one.
+pub(crate) fn answered(done: io::Result<Option<c_int>>) -> Option<c_int> {
     done.unwrap_or_else(|error| {
         set_errno(error.raw_os_error().unwrap_or(libc::EIO));
-        -1
+        Some(-1)
     })
 }

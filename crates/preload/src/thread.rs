@@ -5,9 +5,11 @@
 
 use std::cell::Cell;
 
+use pollux_epoll_c::border::{self, Fault};
 use pollux_loop_stats::{CALLS_MAX, Call, CallRecord, Cell as Tally, Counter, Histogram, Site};
 
 use crate::attach;
+use crate::real::{errno, set_errno};
 
 /// From here on a turn is long.
 const LONG_NS: u64 = 10_000_000;
@@ -105,7 +107,7 @@ impl Thread {
             return None;
         }
         let pid = own_pid();
-        let tally = attach::claim(pid);
+        let tally = self.counting("the first call", || attach::claim(pid));
         self.pid.set(if tally.is_some() { pid } else { u32::MAX });
         self.tally.set(tally);
         tally
@@ -150,6 +152,23 @@ impl Thread {
         let done = work();
         self.is_inside.set(before);
         done
+    }
+
+    /// Counts what the program did by `call`: a fault in that ends the figures of this thread and nothing
+    /// else. The call itself is never made in here: a thread may be cancelled in it.
+    #[inline]
+    pub(crate) fn counting<T: Default>(&self, call: &str, work: impl FnOnce() -> T) -> T {
+        border::caught(work).unwrap_or_else(|fault| self.give_up(call, &fault))
+    }
+
+    #[cold]
+    fn give_up<T: Default>(&self, call: &str, fault: &Fault) -> T {
+        let before = errno();
+        self.forget();
+        self.pid.set(u32::MAX);
+        self.inside(|| border::tell(call, "the thread is no longer counted", fault));
+        set_errno(before);
+        T::default()
     }
 
     /// Leaves the figures to the parent.

@@ -44,7 +44,7 @@ taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
         // SAFETY: as above.
         .unwrap_or_else(|| unsafe { real(epfd, op, fd, event) });
     let before = errno();
-    THREAD.with(|thread| {
+    THREAD.with(|thread| thread.counting("epoll_ctl", || {
         let Some(tally) = thread.tally_or_claim() else { return };
         if result < 0 {
             tally.count(Counter::ControlsFailed);
@@ -53,7 +53,7 @@ taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
         // SAFETY: the kernel took the event, so it can be read; a deletion needs none.
         let event = (op != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
         controlled(thread, &tally, (epfd, op, fd), event, caller as u64);
-    });
+    }));
     set_errno(before);
     result
 } }
@@ -108,9 +108,12 @@ struct Asked {
 fn created(fd: c_int) -> c_int {
     let before = errno();
     if fd >= 0 {
-        descriptors::closed(fd);
-        let tally = THREAD.with(Thread::tally_or_claim);
-        tally.inspect(|tally| tally.count(Counter::Creates));
+        THREAD.with(|thread| {
+            thread.counting("epoll_create", || {
+                descriptors::closed(fd);
+                thread.tally_or_claim().inspect(|tally| tally.count(Counter::Creates));
+            });
+        });
     }
     set_errno(before);
     fd
@@ -160,14 +163,16 @@ fn waited(asked: &Asked, wait: impl FnOnce() -> c_int) -> c_int {
     THREAD.with(|thread| {
         let Some(tally) = thread.tally_or_claim() else { return wait() };
         let began_ns = now_ns();
-        thread.end(&tally, began_ns);
+        thread.counting("epoll_wait", || thread.end(&tally, began_ns));
         let result = wait();
         let before = errno();
         let ended_ns = now_ns();
-        let waited_ns = ended_ns.saturating_sub(began_ns);
-        count(thread, &tally, asked, result, waited_ns);
-        let events = u64::try_from(result).unwrap_or(0);
-        thread.begin(ended_ns, waited_ns, events, asked.caller as u64);
+        thread.counting("epoll_wait", || {
+            let waited_ns = ended_ns.saturating_sub(began_ns);
+            count(thread, &tally, asked, result, waited_ns);
+            let events = u64::try_from(result).unwrap_or(0);
+            thread.begin(ended_ns, waited_ns, events, asked.caller as u64);
+        });
         set_errno(before);
         result
     })
