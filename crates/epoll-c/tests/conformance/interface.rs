@@ -3,10 +3,12 @@
 //! What the capabilities of the mechanism deny is refused here, as the interface does it in the next
 //! best way, which `tests/deviations` is about.
 
+use std::cell::Cell;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use libc::{c_int, epoll_event, sigset_t};
@@ -16,16 +18,45 @@ use pollux_poller::{
     SignalMask, Token, Trigger, Waker,
 };
 
+use crate::Way;
+
 /// An instance that the C functions made.
 pub(crate) struct Interface {
     epoll: OwnedFd,
     caps: Caps,
     waker: Waker,
     counters: Arc<Counters>,
+    /// Who calls, in turns; nobody: this thread.
+    callers: Vec<Caller>,
+    calls: Cell<usize>,
+}
+
+/// A call of a function of the interface: with the events that it wrote.
+type Call = Box<dyn FnOnce() -> Answer + Send>;
+type Answer = io::Result<Vec<epoll_event>>;
+
+/// A thread that makes calls, until this is dropped.
+struct Caller {
+    calls: Sender<Call>,
+    answers: Receiver<Answer>,
+}
+
+impl Caller {
+    fn start() -> Self {
+        let (calls, next) = channel::<Call>();
+        let (answered, answers) = channel();
+        std::thread::spawn(move || next.iter().all(|call| answered.send(call()).is_ok()));
+        Self { calls, answers }
+    }
+
+    fn call(&self, call: Call) -> Answer {
+        self.calls.send(call).expect("it listens as long as this is here");
+        self.answers.recv().expect("no function panics")
+    }
 }
 
 impl Interface {
-    pub(crate) fn open(mechanism: Mechanism) -> Result<Self, Error> {
+    pub(crate) fn open(mechanism: Mechanism, way: Way) -> Result<Self, Error> {
         let mut caps = mechanism.open()?.caps().clone();
         (caps.files, caps.deferred_changes) = (FilePolicy::Refused, false);
         let name = std::ffi::CString::new(mechanism.name()).expect("no NUL");
@@ -39,19 +70,40 @@ impl Interface {
         }
         // SAFETY: made a moment ago.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        let made = Self { epoll, caps, waker: Waker::new()?, counters: Arc::default() };
+        let callers =
+            if way == Way::Threads { vec![Caller::start(), Caller::start()] } else { vec![] };
+        let (waker, counters, calls) = (Waker::new()?, Arc::default(), Cell::new(0));
+        let made = Self { epoll, caps, waker, counters, callers, calls };
         let wake = epoll_event { events: libc::EPOLLIN as u32, u64: WAKE };
         made.change(libc::EPOLL_CTL_ADD, made.waker.fd(), wake)?;
+        // A ring for several threads is opened when the second one waits: before the script begins.
+        for caller in &made.callers {
+            caller
+                .call(wait(made.epoll.as_raw_fd(), 1, Some(Duration::ZERO)))
+                .expect("nothing yet");
+        }
+        if way == Way::Child {
+            go_on_as_child();
+        }
         Ok(made)
+    }
+
+    /// Makes a call, in the thread whose turn it is.
+    fn call(&self, call: Call) -> Answer {
+        let turn = self.calls.replace(self.calls.get() + 1);
+        match self.callers.len() {
+            0 => call(),
+            callers => self.callers[turn % callers].call(call),
+        }
     }
 
     fn change(&self, op: c_int, fd: BorrowedFd<'_>, event: epoll_event) -> Result<(), Error> {
         let (epoll, raw) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
-        // SAFETY: a live local.
-        if unsafe { c::px_epoll_ctl(epoll, op, raw, &raw const event) } == 0 {
-            return Ok(());
-        }
-        let cause = io::Error::last_os_error();
+        let call = Box::new(move || {
+            // SAFETY: an event that is alive.
+            answered(unsafe { c::px_epoll_ctl(epoll, op, raw, &raw const event) }).map(|_| vec![])
+        });
+        let Err(cause) = self.call(call) else { return Ok(()) };
         Err(match cause.raw_os_error() {
             Some(libc::EEXIST) => Error::AlreadyRegistered { fd: raw },
             Some(libc::ENOENT) => Error::NotRegistered { fd: raw },
@@ -62,6 +114,49 @@ impl Interface {
             _ => Error::System { call: "px_epoll_ctl", cause },
         })
     }
+}
+
+/// The result of a function, with its errno.
+fn answered(result: c_int) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+fn wait(epoll: RawFd, capacity: usize, timeout: Option<Duration>) -> Call {
+    Box::new(move || {
+        let mut room = vec![epoll_event { events: 0, u64: 0 }; capacity];
+        let time = timeout.map(|timeout| libc::timespec {
+            tv_sec: timeout.as_secs().min(1 << 40) as libc::time_t,
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let (first, len) = (room.as_mut_ptr(), capacity as c_int);
+        let no_mask = std::ptr::null::<sigset_t>();
+        // SAFETY: room for as many events as said, and a time that is null or live.
+        let found = answered(unsafe { c::px_epoll_pwait2(epoll, first, len, time, no_mask) })?;
+        room.truncate(found);
+        Ok(room)
+    })
+}
+
+/// Forks: the child goes on with the script, and this process ends as it does. Instances that the script
+/// makes later are the child's own.
+fn go_on_as_child() {
+    static HAS_FORKED: AtomicBool = AtomicBool::new(false);
+    if HAS_FORKED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: this process has one thread, so the child finds nothing locked.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork: {}", io::Error::last_os_error());
+    if child == 0 {
+        return;
+    }
+    let mut status = 0;
+    // SAFETY: writes to a live local.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let is_well = ended == child && status == 0;
+    // SAFETY: ends this process and nothing else; what was printed is the child's.
+    unsafe { libc::_exit(i32::from(!is_well)) };
 }
 
 /// The data of the waker; tokens end below.
@@ -96,21 +191,9 @@ impl Poller for Interface {
 
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
-        let mut room = vec![MaybeUninit::<epoll_event>::uninit(); events.capacity()];
-        let time = timeout.map(|timeout| libc::timespec {
-            tv_sec: timeout.as_secs().min(1 << 40) as libc::time_t,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
-        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let (first, len) = (room.as_mut_ptr().cast(), room.len() as c_int);
-        let (epoll, no_mask) = (self.epoll.as_raw_fd(), std::ptr::null::<sigset_t>());
-        // SAFETY: room for as many events as said, and a time that is null or live.
-        let found = unsafe { c::px_epoll_pwait2(epoll, first, len, time, no_mask) };
-        match usize::try_from(found) {
+        match self.call(wait(self.epoll.as_raw_fd(), events.capacity(), timeout)) {
             Ok(found) => {
-                for event in &room[..found] {
-                    // SAFETY: that many were written.
-                    let epoll_event { events: mask, u64: data } = unsafe { event.assume_init() };
+                for epoll_event { events: mask, u64: data } in found {
                     if data == WAKE {
                         self.waker.acknowledge_level();
                         events.set_woken();
@@ -120,8 +203,7 @@ impl Poller for Interface {
                     events.push(token, Readiness::from_poll_mask(mask));
                 }
             }
-            Err(_) => {
-                let cause = io::Error::last_os_error();
+            Err(cause) => {
                 if cause.kind() != io::ErrorKind::Interrupted {
                     return Err(Error::System { call: "px_epoll_pwait2", cause });
                 }
