@@ -3,7 +3,7 @@
 use pollux_command::mistakes::Elsewhere;
 
 /// Flags of other programs and of earlier versions that people try, by command, with what they mean here.
-pub(crate) const ELSEWHERE: [Elsewhere; 12] = [
+pub(crate) const ELSEWHERE: [Elsewhere; 11] = [
     elsewhere(
         "pollux serve",
         "--port",
@@ -19,8 +19,7 @@ pub(crate) const ELSEWHERE: [Elsewhere; 12] = [
         "--host",
         "the address stands in --listen, as in --listen 127.0.0.1:8080",
     ),
-    elsewhere("pollux serve", "--tls", "TLS is not served; put a proxy in front"),
-    elsewhere("pollux serve", "--cert", "TLS is not served; put a proxy in front"),
+    elsewhere("pollux serve", "--tls", "TLS takes a certificate: --cert FILE --key FILE"),
     elsewhere("pollux load", "--tls", "TLS is asked for by the URL: https://HOST/"),
     elsewhere("pollux load", "--port", "the port stands in the URL, as in http://127.0.0.1:8080/"),
     elsewhere("pollux load", "--rps", "the requests per second are --rate"),

@@ -123,6 +123,8 @@ pollux serve --reply 128 --poller epoll-et
 pollux serve site --listen [::]:80 --threads 4 --pin 0-3 --precompressed \\
     --access-log /var/log/pollux.log --stats 127.0.0.1:9100
 pollux serve --echo --listen unix:echo.sock
+# https; after `kill -HUP` new connections see the certificate that the files have then
+pollux serve site --listen :8443 --cert cert.pem --key key.pem
 pollux serve --config pollux.toml --poller uring
 # ask a server that was started with --control unix:control.sock
 echo 'show activity' | socat - unix:control.sock",
@@ -137,7 +139,10 @@ precompressed = true",
     ),
     Section::Signals(&[
         ("SIGTERM, SIGINT", "take no new connection, let open ones end; a second one ends at once"),
-        ("SIGHUP", "open the access log again, at each loop's next turn"),
+        (
+            "SIGHUP",
+            "open the logs again, at each loop's next turn, and read the certificate and its key again",
+        ),
     ]),
     Section::ExitCodes(&[
         ("0", "ended by a signal"),

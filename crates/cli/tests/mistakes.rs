@@ -128,7 +128,7 @@ fn help_that_cannot_be_written_is_a_failure() {
 fn a_flag_of_another_program_is_answered_with_the_one_here() {
     for (line, hint) in [
         ("serve --port 8080 .", "tip: the port stands in --listen"),
-        ("serve --tls .", "tip: TLS is not served"),
+        ("serve --tls .", "tip: TLS takes a certificate: --cert FILE --key FILE"),
         ("load --tls http://h/", "tip: TLS is asked for by the URL"),
         ("lab run quick --blcoks 3", "tip: a similar argument exists: '--blocks'"),
         ("doctor --verbose", "error: unexpected argument '--verbose' found"),

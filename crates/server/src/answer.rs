@@ -142,7 +142,8 @@ pub(crate) fn document(
         return Answered::whole(status, 0);
     }
     let mut rest = Rest::once(text.into_bytes());
-    let left = if rest.send(actions) { Left::Nothing } else { Left::Rest(Box::new(rest)) };
+    let is_all_sent = rest.send(actions).expect("a text is in memory");
+    let left = if is_all_sent { Left::Nothing } else { Left::Rest(Box::new(rest)) };
     Answered { status, body_bytes, left }
 }
 

@@ -32,8 +32,16 @@ pub enum ServerCounter {
     TimeoutsBody,
     /// Connections closed because no further request came.
     TimeoutsIdle,
+    /// TLS handshakes that did not come to their end in the time for a head.
+    TimeoutsHandshake,
     /// Connections whose peer ended in the middle of a request.
     Incomplete,
+    /// TLS handshakes with clients that came to their end.
+    Handshakes,
+    /// Those of them that took up an earlier session.
+    HandshakesResumed,
+    /// Connections of clients whose TLS failed, in the handshake or later.
+    TlsFailed,
     /// Requests that had a body.
     Bodies,
     /// Bytes of bodies received.
@@ -52,12 +60,16 @@ pub enum ServerCounter {
 
 impl ServerCounter {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::TimeoutsSilent,
         Self::TimeoutsHeader,
         Self::TimeoutsBody,
         Self::TimeoutsIdle,
+        Self::TimeoutsHandshake,
         Self::Incomplete,
+        Self::Handshakes,
+        Self::HandshakesResumed,
+        Self::TlsFailed,
         Self::Bodies,
         Self::BodyBytes,
         Self::Continues,
@@ -75,7 +87,11 @@ impl ServerCounter {
             Self::TimeoutsHeader => "timeouts_header",
             Self::TimeoutsBody => "timeouts_body",
             Self::TimeoutsIdle => "timeouts_idle",
+            Self::TimeoutsHandshake => "timeouts_handshake",
             Self::Incomplete => "incomplete",
+            Self::Handshakes => "tls_handshakes",
+            Self::HandshakesResumed => "tls_resumed",
+            Self::TlsFailed => "tls_failed",
             Self::Bodies => "bodies",
             Self::BodyBytes => "body_bytes",
             Self::Continues => "continues",
@@ -94,6 +110,10 @@ impl ServerCounter {
             Self::TimeoutsHeader => "Request heads that did not come in time",
             Self::TimeoutsBody => "Request bodies that did not come in time",
             Self::TimeoutsIdle => "Connections closed because no further request came",
+            Self::TimeoutsHandshake => "TLS handshakes that did not end in time",
+            Self::Handshakes => "TLS handshakes with clients that came to their end",
+            Self::HandshakesResumed => "TLS handshakes that took up an earlier session",
+            Self::TlsFailed => "Connections of clients whose TLS failed",
             Self::Incomplete => "Connections whose peer ended in the middle of a request",
             Self::Bodies => "Requests that had a body",
             Self::BodyBytes => "Bytes of request bodies received",
@@ -182,6 +202,12 @@ impl ServerCounters {
     pub(crate) fn count_answer(&self, status: Status) {
         let class = usize::from(status.code() / 100).clamp(1, CLASSES.len()) - 1;
         self.classes[class].add(1);
+    }
+
+    /// Counts a handshake with a client.
+    pub(crate) fn count_handshake(&self, is_resumed: bool) {
+        self.add(ServerCounter::Handshakes, 1);
+        self.add(ServerCounter::HandshakesResumed, is_resumed.into());
     }
 
     pub(crate) fn count_refusal(&self, status: Status) {

@@ -46,5 +46,5 @@ pub use error::ServerError;
 pub use log::Logs;
 pub use request_times::RequestTimes;
 pub use serve::Server;
-pub use session::HttpSession;
+pub use session::{EncryptedSession, HttpSession};
 pub use shared::Shared;

@@ -1,7 +1,8 @@
 //! A running server: its loops, its endpoints, and how signals end it.
 //!
 //! ```text
-//!  group "server"    N loops      HttpSession      the configured answer
+//!  group "server"    N loops      HttpSession      the configured answer; with a certificate
+//!                               EncryptedSession
 //!  group "stats"     1 loop       HttpSession      /metrics
 //!  group "control"   1 loop       ControlSession   show …
 //!  this thread       Signals::wait
@@ -24,13 +25,15 @@ use pollux_engine::{
     Sockets,
 };
 use pollux_poller::Mechanism;
+use pollux_tls::{HTTP_1_1, ServerConfig};
 
 use crate::config::{Answer, ServeConfig, Watching};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
-use crate::{HttpSession, Logs, ServerCounters, ServerError, Shared};
+use crate::tls::{Certificate, Keys};
+use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, overview};
 pub(crate) use describe::{shortage, url};
 pub(crate) use listen::{explained, explained_open};
@@ -58,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) error_writer: ErrorWriter,
     pub(crate) watch: Watch,
     pub(crate) drain_timeout: Duration,
+    /// What clients are shown, of a server that reads it again itself.
+    pub(crate) certificate: Option<Certificate>,
     pub(crate) banner: Vec<String>,
     /// Sockets that are to be removed at the end.
     pub(crate) paths: SocketPaths,
@@ -86,6 +91,7 @@ pub struct Server {
     watch: Watch,
     watched: Instant,
     drain_timeout: Duration,
+    certificate: Option<Certificate>,
     /// Others have the sockets too, and the endpoints drain as the loops do.
     is_handed_over: bool,
     banner: Vec<String>,
@@ -102,7 +108,10 @@ impl Server {
         let error_writer = ErrorWriter::open(&config.watching.error_log)?;
         let counters: Vec<Arc<ServerCounters>> =
             (0..config.loops.threads).map(|_| Arc::default()).collect();
-        let (group, driver, refused) = start_group(config, &counters, &logs)?;
+        let open = |keys: &Keys| Certificate::open(keys.clone(), Some(HTTP_1_1));
+        let certificate = config.tls.as_ref().map(open).transpose()?;
+        let tls = certificate.as_ref().map(Certificate::config);
+        let (group, driver, refused) = start_group(config, tls, &counters, &logs)?;
         let remedy = remedy_for_full(config, limit());
         let endpoints = Endpoints::open(&config.watching)?;
         let parts = Parts {
@@ -110,6 +119,7 @@ impl Server {
             banner: banner(config, group.addresses(), driver, &refused),
             watch: Watch::new(connections_max(config), remedy, config.watching.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
+            certificate,
             group,
             logs,
             error_writer,
@@ -124,20 +134,19 @@ impl Server {
     /// # Errors
     /// An endpoint could not be started; the loops are ended then.
     pub(crate) fn assemble(parts: Parts, endpoints: Endpoints) -> Result<Self, ServerError> {
-        let Parts { group, overview, logs, error_writer, watch, drain_timeout, banner, paths } =
-            parts;
         let mut server = Self {
-            group,
+            group: parts.group,
             endpoints: Vec::new(),
-            overview: Arc::new(overview),
-            logs,
-            error_writer,
-            watch,
+            overview: Arc::new(parts.overview),
+            logs: parts.logs,
+            error_writer: parts.error_writer,
+            watch: parts.watch,
             watched: Instant::now(),
-            drain_timeout,
+            drain_timeout: parts.drain_timeout,
+            certificate: parts.certificate,
             is_handed_over: false,
-            banner,
-            paths,
+            banner: parts.banner,
+            paths: parts.paths,
         };
         match server.start_endpoints(endpoints) {
             Ok(()) => Ok(server),
@@ -175,7 +184,7 @@ impl Server {
     }
 
     /// Runs until SIGTERM or SIGINT and drains then; a second one ends it at once. SIGHUP opens
-    /// the logs again. The caller makes `signals` before the server, so that none is missed.
+    /// the logs again and reads the certificate anew. The caller makes `signals` before the server, so that none is missed.
     ///
     /// # Errors
     /// What ended a loop, when no signal did.
@@ -193,7 +202,10 @@ impl Server {
         while !self.has_ended(is_draining) {
             let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
             match signals.wait(Some(tick))? {
-                Some(Signal::HangUp) => self.reopen_logs(),
+                Some(Signal::HangUp) => {
+                    self.reopen_logs();
+                    self.read_certificate();
+                }
                 Some(Signal::Terminate | Signal::Interrupt) if is_draining => {
                     self.tell_of_signal("a second signal to end: connections are cut");
                     self.abort();
@@ -277,6 +289,17 @@ impl Server {
         self.group.nudge();
     }
 
+    /// Shows the certificate that the files have now to connections that come.
+    fn read_certificate(&self) {
+        let Some(certificate) = &self.certificate else { return };
+        match certificate.read_again() {
+            Ok(()) => self.tell_of_signal("the certificate was read again"),
+            Err(error) => self.logs.errors.report(Event::ReloadFailed, unix_s(), || {
+                format!("the certificate was not read again, the old one stays: {error}")
+            }),
+        }
+    }
+
     fn tell_of_signal(&self, text: &str) {
         self.logs.errors.report(Event::Signal, unix_s(), || text.to_owned());
     }
@@ -332,7 +355,7 @@ impl Server {
             let make = move |_| Ok::<_, ServerError>(Shared::for_metrics(Arc::clone(&overview)));
             let group = Group::start_on::<HttpSession, _, _>(&endpoint(), sockets, make);
             let group = group.map_err(failed(STATS))?;
-            self.banner.push(format!("metrics: {}", url(&group.addresses()[0], "/metrics")));
+            self.banner.push(format!("metrics: {}", url(&group.addresses()[0], false, "/metrics")));
             self.endpoints.push((STATS, group));
         }
         if let Some(sockets) = control {
@@ -354,6 +377,7 @@ pub(crate) const CONTROL: &str = "control socket";
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_group(
     config: &ServeConfig,
+    tls: Option<&Arc<ServerConfig>>,
     counters: &[Arc<ServerCounters>],
     logs: &Logs,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
@@ -361,7 +385,12 @@ fn start_group(
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
         let make =
             move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
-        Group::start::<HttpSession, _, _>(&group_config(config, driver), make)
+        let group = group_config(config, driver);
+        let Some(tls) = tls.cloned() else {
+            return Group::start::<HttpSession, _, _>(&group, make);
+        };
+        let make = move |index| make(index).map(|shared| shared.encrypted(Arc::clone(&tls)));
+        Group::start::<EncryptedSession, _, _>(&group, make)
     })
 }
 

@@ -23,6 +23,8 @@
 //! After a refusal nothing that follows is parsed. The last answer of a connection that still
 //! has input is followed by a lingering close.
 
+mod encrypted;
+
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,7 @@ use crate::log::{Entry, Event};
 use crate::respond::respond;
 use crate::rest::Rest;
 use crate::shared::{Handler, Shared};
+pub use encrypted::EncryptedSession;
 
 /// How long a drained server waits for the first request of a connection: one that was on its
 /// way when the connection was accepted has arrived by then.
@@ -155,7 +158,15 @@ impl Session for HttpSession {
 
     fn on_drained(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) {
         let is_all_sent = match &mut self.phase {
-            Phase::Rest(rest) => rest.send(actions),
+            Phase::Rest(rest) => match rest.send(actions) {
+                Ok(is_all_sent) => is_all_sent,
+                // Its length was announced: the client must not take what there is for all.
+                Err(errno) => {
+                    shared.report_cut(errno);
+                    self.is_last = true;
+                    return actions.abort();
+                }
+            },
             Phase::File => true,
             Phase::Fresh | Phase::Idle | Phase::Head | Phase::Body(_) => return,
         };
@@ -413,17 +424,22 @@ impl HttpSession {
 /// Has the error log say what was wrong with a client's bytes.
 #[cold]
 fn tell_of_refusal(shared: &Shared, actions: &Actions<'_>, rejection: Rejection, is_tls: bool) {
-    let peer = || match actions.peer() {
-        Some(peer) => peer.ip().to_canonical().to_string(),
-        None => "a client of a unix socket".to_owned(),
-    };
+    let peer = || client_of(actions);
     let (errors, now_s) = (&shared.logs.errors, shared.now.unix_s);
     if is_tls {
         errors.report(Event::TlsSpoken, now_s, || {
-            format!("{} speaks TLS, which this server does not: use http://, or put a proxy with TLS before it", peer())
+            format!("{} speaks TLS, which this server does not: use http://, or give it --cert and --key", peer())
         });
     } else {
         errors.report(Event::RequestRefused, now_s, || format!("{}: {rejection}", peer()));
+    }
+}
+
+/// A client as the error log names it.
+fn client_of(actions: &Actions<'_>) -> String {
+    match actions.peer() {
+        Some(peer) => peer.ip().to_canonical().to_string(),
+        None => "a client of a unix socket".to_owned(),
     }
 }
 

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use pollux_engine::{Moment, Now};
 use pollux_http::{DateCache, Method};
+use pollux_tls::ServerConfig;
+use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::answer::SHORT_BYTES_MAX;
 use crate::config::{Answer, Limits, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::files::Site;
-use crate::log::{AccessLog, Logs};
+use crate::log::{AccessLog, Event, Logs};
 use crate::reply::FixedReply;
 use crate::stats::Overview;
 
@@ -33,6 +35,10 @@ pub struct Shared {
     pub(crate) counters: Arc<ServerCounters>,
     /// Whether the time of each request is counted.
     pub(crate) is_timing: bool,
+    /// What connections speak TLS with, where they do.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// Room for what is sent before it is encrypted; empty until it is needed.
+    pub(crate) plain_room: Vec<u8>,
 }
 
 /// What answers requests.
@@ -80,6 +86,25 @@ impl Shared {
         Self::assemble(Handler::Metrics(overview), limits, None, Arc::default())
     }
 
+    /// With what connections speak TLS with.
+    #[must_use]
+    pub fn encrypted(mut self, tls: Arc<ServerConfig>) -> Self {
+        if let Handler::Files(site) = &mut self.handler {
+            site.read_all();
+        }
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Tells that the rest of a file could not be read, whose length was announced.
+    #[cold]
+    pub(crate) fn report_cut(&self, errno: Errno) {
+        self.logs.errors.report(Event::FileFailed, self.now.unix_s, || {
+            let why = std::io::Error::from(errno);
+            format!("the rest of a file could not be read, so its connection was cut: {why}")
+        });
+    }
+
     fn assemble(
         handler: Handler,
         limits: Limits,
@@ -103,6 +128,8 @@ impl Shared {
             logs: Logs::default(),
             counters,
             is_timing: false,
+            tls: None,
+            plain_room: Vec::new(),
         }
     }
 

@@ -5,18 +5,56 @@
 //! ```
 //!
 //! A session's wish to close waits until its last bytes and the `close_notify` behind them have been
-//! handed over; its wish to end its output becomes a `close_notify`.
+//! handed over; its wish to end its output becomes a `close_notify`. The server's and the proxy's
+//! sessions call it with every call of theirs, and it calls what speaks [`Above`] it.
 
 use std::sync::Arc;
 
 use pollux_engine::{Actions, HeldEnding};
+pub use pollux_tls::{Certificate, Keys, TlsError, Trust};
 use pollux_tls::{ClientConfig, Layer, ServerConfig, ServerName};
-pub use pollux_tls::{Keys, TlsError, Trust};
+
+/// What speaks above TLS: the calls of a session, on plain bytes.
+pub(crate) trait Above {
+    /// What the sessions of its loop share.
+    type Shared;
+
+    /// Room for what is sent before it is encrypted; empty until it is needed.
+    fn plain_room(shared: &mut Self::Shared) -> &mut Vec<u8>;
+
+    /// The handshake is through; `is_resumed` by a session of before.
+    fn opened(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>, is_resumed: bool);
+
+    /// What came can't be decrypted, or the peer ended the connection in the handshake. The
+    /// connection is about to end.
+    fn tls_failed(
+        &mut self,
+        shared: &mut Self::Shared,
+        actions: &Actions<'_>,
+        error: Option<&pollux_tls::Error>,
+    );
+
+    fn on_bytes(
+        &mut self,
+        shared: &mut Self::Shared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize;
+
+    fn on_end(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+
+    /// As `on_end`, where only the transport says so: somebody on the way may have.
+    fn on_cut(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+
+    fn on_drained(&mut self, shared: &mut Self::Shared, actions: &mut Actions<'_>);
+}
 
 /// TLS of one connection.
 #[derive(Debug)]
 pub(crate) struct Tls {
     layer: Layer,
+    /// What speaks above was told that the connection is there.
+    is_open_told: bool,
     /// The peer has said that it sends no more, or has gone.
     has_ended: bool,
     /// The session was told so.
@@ -38,7 +76,7 @@ enum Output {
 
 /// How an input ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum InputEnd {
+enum InputEnd {
     /// The peer said so.
     Said,
     /// Only the transport did: more may have been meant to come.
@@ -57,25 +95,155 @@ impl Tls {
     }
 
     fn of(layer: Layer) -> Self {
-        let (has_ended, is_end_told, held, is_over) = (false, false, None, false);
-        Self { layer, has_ended, is_end_told, held, is_over, output: Output::Goes }
+        let (is_open_told, has_ended, is_end_told) = (false, false, false);
+        let (held, is_over, output) = (None, false, Output::Goes);
+        Self { layer, is_open_told, has_ended, is_end_told, held, is_over, output }
+    }
+
+    /// The connection is there; its encryption too when it comes from another thread.
+    pub(crate) fn connected<A: Above>(
+        &mut self,
+        above: &mut A,
+        shared: &mut A::Shared,
+        actions: &mut Actions<'_>,
+    ) {
+        // One that comes back from another thread was told so before.
+        self.is_open_told = false;
+        self.show(above, shared, actions);
+    }
+
+    /// Bytes came; all of them are taken.
+    pub(crate) fn on_bytes<A: Above>(
+        &mut self,
+        above: &mut A,
+        shared: &mut A::Shared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        let mut rest = input;
+        while !rest.is_empty() && !actions.is_ending() {
+            if let Err(error) = self.decrypt(&mut rest) {
+                above.tls_failed(shared, actions, Some(&error));
+                // The alert that says why still leaves.
+                actions.close();
+                self.flush(actions);
+                break;
+            }
+            self.show(above, shared, actions);
+        }
+        input.len()
+    }
+
+    /// The connection has ended.
+    pub(crate) fn on_end<A: Above>(
+        &mut self,
+        above: &mut A,
+        shared: &mut A::Shared,
+        actions: &mut Actions<'_>,
+    ) {
+        self.has_ended = true;
+        if self.is_open() {
+            return self.show(above, shared, actions);
+        }
+        if !self.is_over {
+            above.tls_failed(shared, actions, None);
+        }
+        actions.close();
+    }
+
+    /// All that was encrypted has left.
+    pub(crate) fn on_drained<A: Above>(
+        &mut self,
+        above: &mut A,
+        shared: &mut A::Shared,
+        actions: &mut Actions<'_>,
+    ) {
+        self.flush(actions);
+        if self.is_open() && !self.layer.wants_write() {
+            if self.is_open_told {
+                self.layered::<A, _>(shared, actions, |shared, upper| {
+                    above.on_drained(shared, upper);
+                });
+            }
+            self.show(above, shared, actions);
+        }
+    }
+
+    /// Any other call; afterwards what speaks above may take input again.
+    pub(crate) fn call<A: Above>(
+        &mut self,
+        above: &mut A,
+        shared: &mut A::Shared,
+        actions: &mut Actions<'_>,
+        call: impl FnOnce(&mut A, &mut A::Shared, &mut Actions<'_>),
+    ) {
+        if !self.is_over {
+            self.layered::<A, _>(shared, actions, |shared, upper| call(above, shared, upper));
+            self.show(above, shared, actions);
+        }
+    }
+
+    /// Whether the handshake is still under way.
+    pub(crate) fn is_in_handshake(&self) -> bool {
+        !self.layer.is_open()
+    }
+
+    /// Tells what speaks above that the connection is there, gives it what was decrypted, and the end
+    /// behind it.
+    fn show<A: Above>(&mut self, above: &mut A, shared: &mut A::Shared, actions: &mut Actions<'_>) {
+        self.flush(actions);
+        if self.is_open() && !std::mem::replace(&mut self.is_open_told, true) {
+            let is_resumed = self.layer.is_resumed();
+            self.layered::<A, _>(shared, actions, |shared, upper| {
+                above.opened(shared, upper, is_resumed);
+            });
+        }
+        let takes_input =
+            |actions: &Actions<'_>| !actions.is_input_paused() && !actions.is_ending();
+        if takes_input(actions)
+            && let Some(plain) = self.input()
+        {
+            let used = self.layered::<A, _>(shared, actions, |shared, upper| {
+                above.on_bytes(shared, upper, &plain)
+            });
+            self.layer.used(plain, used);
+        }
+        if takes_input(actions)
+            && let Some(end) = self.takes_end()
+        {
+            self.layered::<A, _>(shared, actions, |shared, upper| match end {
+                InputEnd::Said => above.on_end(shared, upper),
+                InputEnd::Cut => above.on_cut(shared, upper),
+            });
+        }
+    }
+
+    /// Calls what speaks above, and encrypts what it sends.
+    fn layered<A: Above, R>(
+        &mut self,
+        shared: &mut A::Shared,
+        actions: &mut Actions<'_>,
+        call: impl FnOnce(&mut A::Shared, &mut Actions<'_>) -> R,
+    ) -> R {
+        let mut room = std::mem::take(A::plain_room(shared));
+        room.resize(Actions::ROOM_MIN, 0);
+        let (result, len) = actions.layered(&mut room, |upper| call(shared, upper));
+        self.layer.encrypt(&room[..len]);
+        *A::plain_room(shared) = room;
+        self.flush(actions);
+        result
     }
 
     /// Whether the handshake is through and the session may still be called.
-    pub(crate) fn is_open(&self) -> bool {
+    fn is_open(&self) -> bool {
         self.layer.is_open() && !self.is_over
-    }
-
-    /// Whether the session has ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
     }
 
     /// Takes some of `rest`, and keeps what is decrypted of it.
     ///
     /// # Errors
     /// It is not TLS, nothing that both sides can speak, or the peer can't be believed.
-    pub(crate) fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), pollux_tls::Error> {
+    fn decrypt(&mut self, rest: &mut &[u8]) -> Result<(), pollux_tls::Error> {
         if self.has_ended || self.is_over {
             *rest = &[];
             return Ok(());
@@ -85,24 +253,14 @@ impl Tls {
         Ok(())
     }
 
-    /// The connection has ended.
-    pub(crate) fn end(&mut self) {
-        self.has_ended = true;
-    }
-
-    /// What the session has to be shown now, if it takes input: [`Tls::used`] says what became of it.
-    pub(crate) fn input(&mut self) -> Option<Vec<u8>> {
+    /// What the session has to be shown now, if it takes input: `Layer::used` says what became of it.
+    fn input(&mut self) -> Option<Vec<u8>> {
         let is_due = self.is_open() && self.layer.has_input() && !self.layer.wants_write();
         is_due.then(|| self.layer.take_input())
     }
 
-    /// The session has used so much of `input`.
-    pub(crate) fn used(&mut self, input: Vec<u8>, used: usize) {
-        self.layer.used(input, used);
-    }
-
     /// How the input has ended, when the session has to be told so now; once.
-    pub(crate) fn takes_end(&mut self) -> Option<InputEnd> {
+    fn takes_end(&mut self) -> Option<InputEnd> {
         let is_quiet = !self.layer.wants_write();
         let is_due = self.has_ended && self.is_open() && is_quiet && !self.is_end_told;
         self.is_end_told |= is_due;
@@ -110,13 +268,8 @@ impl Tls {
         is_due.then_some(end)
     }
 
-    /// Encrypts what the session sent in a call into `room`.
-    pub(crate) fn encrypt(&mut self, plain: &[u8]) {
-        self.layer.encrypt(plain);
-    }
-
     /// After each call: sends what is encrypted, and ends where the session wants to.
-    pub(crate) fn flush(&mut self, actions: &mut Actions<'_>) {
+    fn flush(&mut self, actions: &mut Actions<'_>) {
         let held = actions.hold_ending();
         if (actions.hold_output_end() || held.is_some()) && self.output == Output::Goes {
             self.layer.close();
@@ -137,10 +290,5 @@ impl Tls {
             self.output = Output::Ended;
             actions.end_output();
         }
-    }
-
-    /// Whether something encrypted waits for room.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.layer.wants_write()
     }
 }

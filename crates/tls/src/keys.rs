@@ -1,13 +1,15 @@
-//! Certificates and keys in PEM files, read once.
+//! Certificates and keys in PEM files: read once, and again when a server is told to.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
-use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, ServerConfig};
 
 use crate::protocols;
 
@@ -51,29 +53,100 @@ impl fmt::Display for TlsError {
 impl std::error::Error for TlsError {}
 
 impl Keys {
-    /// Reads both, and what connections have in common: TLS 1.2 and 1.3, and by ALPN the protocol of
-    /// this name, if it has one.
+    /// Reads both, and what connections have in common: see [`Certificate::open`].
+    ///
+    /// # Errors
+    /// As [`Certificate::open`].
+    pub fn read(&self, protocol: Option<&[u8]>) -> Result<Arc<ServerConfig>, TlsError> {
+        Certificate::open(self.clone(), protocol).map(|certificate| certificate.config)
+    }
+
+    fn certified(&self) -> Result<Arc<CertifiedKey>, TlsError> {
+        let chain = certificates(&self.cert)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| match error {
+            pem::Error::NoItemsFound => TlsError::of_file(&self.key, NO_KEY),
+            error => {
+                TlsError::of_file(&self.key, format!("{error}; expected a PEM file with a key"))
+            }
+        })?;
+        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider());
+        let certified = certified.map_err(|error| match error {
+            Error::InconsistentKeys(_) => {
+                let cert = self.cert.display();
+                let why = format!(
+                    "not the private key of the first certificate in {cert}; expected the two to \
+                     belong together"
+                );
+                TlsError::of_file(&self.key, why)
+            }
+            Error::InvalidCertificate(_) => TlsError::of_file(&self.cert, error),
+            error => TlsError::of_file(&self.key, error),
+        })?;
+        Ok(Arc::new(certified))
+    }
+}
+
+/// What is said of a file in which no key was found.
+const NO_KEY: &str =
+    "no private key that can be read in it; expected a PEM file with a key that is not encrypted";
+
+/// A certificate that a server shows, and that can be read anew while it does.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    keys: Keys,
+    shown: Arc<Shown>,
+    config: Arc<ServerConfig>,
+}
+
+/// What new connections are shown; those that are open keep what they have seen.
+#[derive(Debug)]
+struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().expect("nothing panics under this lock")))
+    }
+}
+
+impl Certificate {
+    /// Reads the files, and makes what connections have in common: TLS 1.2 and 1.3, tickets to resume
+    /// sessions by (their keys are this process's own and change every six hours), no early data, and
+    /// by ALPN the protocol of this name, if it has one.
     ///
     /// # Errors
     /// A file can't be read, has nothing of its kind, or they don't belong together.
-    pub fn read(&self, protocol: Option<&[u8]>) -> Result<Arc<ServerConfig>, TlsError> {
-        let certificates = certificates(&self.cert)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| {
-            TlsError::of_file(&self.key, format!("{error}; expected a PEM file with a key"))
-        })?;
+    pub fn open(keys: Keys, protocol: Option<&[u8]>) -> Result<Self, TlsError> {
+        let shown = Arc::new(Shown(RwLock::new(keys.certified()?)));
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has what TLS needs");
-        let config = builder.with_no_client_auth().with_single_cert(certificates, key);
-        let mut config = config.map_err(|error| TlsError::of_file(&self.key, error))?;
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(&shown) as _;
+        let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = protocols(protocol);
-        Ok(Arc::new(config))
+        config.ticketer = ring::Ticketer::new().map_err(TlsError::new)?;
+        Ok(Self { keys, shown, config: Arc::new(config) })
+    }
+
+    /// What connections have in common.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+
+    /// Reads the files anew and shows what is in them to connections that come from now on.
+    ///
+    /// # Errors
+    /// As [`Certificate::open`]; the old certificate is shown on then.
+    pub fn read_again(&self) -> Result<(), TlsError> {
+        let new = self.keys.certified()?;
+        *self.shown.0.write().expect("nothing panics under this lock") = new;
+        Ok(())
     }
 }
 
 /// The certificates of a PEM file; at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |error: rustls::pki_types::pem::Error| TlsError::of_file(path, error);
+    let wrong = |error: pem::Error| TlsError::of_file(path, error);
     let found = CertificateDer::pem_file_iter(path).map_err(wrong)?;
     let found = found.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     if found.is_empty() {

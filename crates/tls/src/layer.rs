@@ -10,7 +10,12 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, HandshakeKind, ServerConfig, ServerConnection,
+};
+
+/// Room for decrypted bytes that a connection keeps while it has none: an idle one is to be small.
+const REST_BYTES_MAX: usize = 1024;
 
 /// TLS of one connection.
 #[derive(Debug)]
@@ -48,6 +53,13 @@ impl Layer {
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.connection.is_handshaking()
+    }
+
+    /// Whether the handshake took up an earlier session, so that nobody signed anything; false until it
+    /// is through.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Whether the peer has said that it sends no more. What the transport says alone may be said by
@@ -93,7 +105,9 @@ impl Layer {
     /// So much of `input` was used.
     pub fn used(&mut self, mut input: Vec<u8>, used: usize) {
         input.drain(..used);
-        self.plain = input;
+        if !input.is_empty() || input.capacity() <= REST_BYTES_MAX {
+            self.plain = input;
+        }
     }
 
     /// Encrypts what was said above.

@@ -8,7 +8,7 @@
 //! | `why` | why a handshake failed, and the remedy |
 //!
 //! Everything is rustls with its ring provider, TLS 1.2 and 1.3. Nothing here knows a socket; files are
-//! read once, when a configuration is made.
+//! read when a configuration is made, and a server's certificate again when it is told to.
 #![forbid(unsafe_code)]
 
 mod keys;
@@ -16,7 +16,7 @@ mod layer;
 mod trust;
 mod why;
 
-pub use keys::{Keys, TlsError};
+pub use keys::{Certificate, Keys, TlsError};
 pub use layer::Layer;
 pub use rustls::pki_types::ServerName;
 pub use rustls::{ClientConfig, Error, ServerConfig};

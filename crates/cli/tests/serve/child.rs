@@ -73,7 +73,7 @@ impl Server {
             }
         }
         let address = |at: usize| {
-            let part = said.split("http://").nth(at).expect("an address");
+            let part = said.split("://").nth(at).expect("an address");
             let end = part.find([' ', '/']).expect("something behind it");
             part[..end].parse().expect("a socket address")
         };
@@ -82,6 +82,10 @@ impl Server {
 
     pub(crate) fn metrics(&self) -> Metrics {
         Metrics::read(self.stats)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it runs");
     }
 
     /// Waits until `is_so` holds for the counters.
@@ -116,7 +120,7 @@ impl Server {
 
     /// Ends it gently: it has to end well, and may not have complained.
     pub(crate) fn end(mut self) {
-        kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it runs");
+        self.signal(Signal::TERM);
         let status = self.process.wait().expect("it ends");
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).expect("text");

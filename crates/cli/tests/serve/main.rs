@@ -7,6 +7,7 @@
 //! | `idle` | an idle connection costs few bytes |
 //! | `descriptors` | connections that wait leave descriptors to those that ask |
 //! | `calls` | system calls of a connection and of a request |
+//! | `encrypted` | TLS: what other programs say of it, and a certificate that changes under load |
 //!
 //! `child` starts and ends servers, `metrics` reads their counters, `wire` is a client that is
 //! right, `chaos` one that is not. Times are printed and never judged. The tests take turns, for
@@ -18,6 +19,7 @@ mod chaos;
 mod child;
 mod closed_loop;
 mod descriptors;
+mod encrypted;
 mod idle;
 mod metrics;
 mod random;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 use pollux_settings::Given;
+use pollux_tls::Keys;
 
 /// What requests are answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -132,6 +133,8 @@ pub struct ServeConfig {
     pub answer: Answer,
     /// Where; at least one.
     pub listen: Vec<ListenAddress>,
+    /// Its certificate, where clients speak TLS at all addresses.
+    pub tls: Option<Keys>,
     /// What runs it.
     pub loops: Loops,
     /// Times and amounts.

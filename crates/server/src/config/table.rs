@@ -11,6 +11,7 @@ use pollux_settings::{
 };
 
 use super::{Answer, Limits, LogFormat, LogLevel, LogTarget, Loops, ServeConfig, Watching};
+use crate::tls;
 
 /// Most threads; one per CPU of the largest machines.
 const THREADS_MAX: u64 = 1024;
@@ -41,6 +42,7 @@ impl Table for ServeConfig {
             )
             .default("127.0.0.1:8080")
             .list(&address(), 1..=ADDRESSES_MAX);
+        let tls = tls(keys);
         let loops = Loops::read(keys);
         keys.heading("Limits");
         let limits = Limits::read(keys);
@@ -51,6 +53,7 @@ impl Table for ServeConfig {
         Some(Self {
             answer: answer?,
             listen: listen?,
+            tls: tls?,
             loops: loops?,
             limits: limits?,
             watching: watching?,
@@ -248,6 +251,25 @@ fn answer(keys: &mut Keys<'_>) -> Option<Answer> {
         (None, None, true) => Some(Answer::Echo),
         (None, None, false) => None,
     }
+}
+
+/// The certificate that clients are shown.
+pub(crate) fn tls(keys: &mut Keys<'_>) -> Option<Option<tls::Keys>> {
+    let cert = keys
+        .key(
+            "cert",
+            "Speak TLS to clients: a PEM file with the certificate and those that lead to an authority; \
+             a reload reads it again",
+        )
+        .needs("key", "it is no use without its key")
+        .optional(&path());
+    let key = keys
+        .key("key", "The PEM file with the certificate's private key")
+        .needs("cert", "it is of a certificate")
+        .optional(&path());
+    let (cert, key) = (cert?, key?);
+    // One without the other was noted.
+    Some(cert.zip(key).map(|(cert, key)| tls::Keys { cert, key }))
 }
 
 fn listeners() -> Kind<Listeners> {

@@ -29,6 +29,7 @@ use crate::ServerError;
 use crate::answer::{self, Answered, Left, Manner, SERVER};
 use crate::descriptors::remedy_for;
 use crate::log::{Event, Logs};
+use crate::rest::{Rest, read_exactly};
 
 /// Parts up to this size are read into the output behind their head; the loop sends the others.
 const READ_BYTES_MAX: u64 = 32 * 1024;
@@ -50,6 +51,8 @@ pub(crate) struct Site {
     root: Root,
     has_listing: bool,
     has_precompressed: bool,
+    /// Whether files go through another protocol, so that the loop can't send them.
+    reads_all: bool,
     logs: Logs,
     /// Where paths are decoded.
     decoded: Box<[u8]>,
@@ -75,7 +78,12 @@ impl Site {
     ) -> Result<Self, ServerError> {
         let decoded = vec![0; Limits::default().target_bytes].into();
         let (root, logs) = (Root::open(root)?, logs.clone());
-        Ok(Self { root, has_listing, has_precompressed, logs, decoded })
+        Ok(Self { root, has_listing, has_precompressed, reads_all: false, logs, decoded })
+    }
+
+    /// Has files read into the output whatever their size: it goes through another protocol.
+    pub(crate) fn read_all(&mut self) {
+        self.reads_all = true;
     }
 
     /// Answers a GET or HEAD.
@@ -263,8 +271,14 @@ impl Reply<'_> {
         let body_bytes = part.len_bytes;
         if body_bytes > READ_BYTES_MAX {
             actions.advance(head_bytes);
-            actions.send_file(FileRange { file, offset: part.offset, len: body_bytes });
-            return Answered { status, body_bytes, left: Left::File };
+            let range = FileRange { file, offset: part.offset, len: body_bytes };
+            let left = if self.site.reads_all {
+                Left::Rest(Box::new(Rest::file(range)))
+            } else {
+                actions.send_file(range);
+                Left::File
+            };
+            return Answered { status, body_bytes, left };
         }
         let body =
             &mut actions.spare()[head_bytes..][..usize::try_from(body_bytes).expect("small")];
@@ -369,20 +383,6 @@ fn suffix(coding: ContentCoding) -> Option<&'static [u8]> {
         ContentCoding::Gzip => Some(b".gz"),
         ContentCoding::Identity => None,
     }
-}
-
-fn read_exactly(file: &OwnedFd, into: &mut [u8], offset: u64) -> rustix::io::Result<()> {
-    let mut at = 0;
-    while at < into.len() {
-        match rustix::io::pread(file, &mut into[at..], offset + at as u64) {
-            // Somebody cut the file after we had looked at it.
-            Ok(0) => return Err(rustix::io::Errno::IO),
-            Ok(read) => at += read,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub(crate) enum Event {
     AccessLogLost,
     /// A log could not be opened again.
     ReopenFailed,
+    /// New settings or a new certificate can't be used.
+    ReloadFailed,
     /// A client speaks TLS.
     TlsSpoken,
     /// Bytes that are no request.
@@ -35,7 +37,7 @@ pub(crate) enum Event {
 
 impl Event {
     /// All of them, in order.
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::ConnectionsFull,
         Self::ConnectionsFree,
         Self::AcceptPaused,
@@ -43,6 +45,7 @@ impl Event {
         Self::FileFailed,
         Self::AccessLogLost,
         Self::ReopenFailed,
+        Self::ReloadFailed,
         Self::TlsSpoken,
         Self::RequestRefused,
         Self::BackendLost,
@@ -56,7 +59,7 @@ impl Event {
     /// From which level on it is written.
     pub(super) const fn level(self) -> LogLevel {
         match self {
-            Self::FileFailed | Self::ReopenFailed => LogLevel::Error,
+            Self::FileFailed | Self::ReopenFailed | Self::ReloadFailed => LogLevel::Error,
             Self::ConnectionsFull
             | Self::AcceptPaused
             | Self::FileRefused
@@ -82,6 +85,7 @@ impl Event {
             Self::FileRefused
             | Self::FileFailed
             | Self::ReopenFailed
+            | Self::ReloadFailed
             | Self::BackendLost
             | Self::BackendFailed => 5,
             Self::RequestRefused | Self::BackendTurned | Self::Signal => 60,
@@ -98,6 +102,7 @@ impl Event {
             Self::FileFailed => "files that failed",
             Self::AccessLogLost => "lost lines of the access log",
             Self::ReopenFailed => "logs that could not be opened again",
+            Self::ReloadFailed => "reloads that failed",
             Self::TlsSpoken => "clients that speak TLS",
             Self::RequestRefused => "refused requests",
             Self::BackendLost => "connects to backends that failed",

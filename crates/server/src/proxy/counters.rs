@@ -68,8 +68,6 @@ named! {
     PipesMissing = "pipes_missing",
     /// Connections that were closed because they did not begin with a head of the PROXY protocol.
     HeadersRefused = "headers_refused",
-    /// Connections whose TLS failed, in the handshake or later.
-    HandshakesFailed = "tls_failed",
     /// Checks of backends.
     Checks = "checks",
     /// Bytes of bodies of answers.

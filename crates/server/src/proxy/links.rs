@@ -14,7 +14,7 @@ use std::sync::Arc;
 use pollux_engine::ConnectionId;
 
 use super::passing::Pooled;
-use super::secured::SharedTls;
+use super::secrets::SharedTls;
 
 /// One upstream connection.
 #[derive(Debug)]

@@ -16,7 +16,6 @@
 //! | `session` | which of the two a connection is |
 //! | `client`, `upstream` | the two sides |
 //! | `booking` | what is counted and logged of a request |
-//! | `secured` | a side behind TLS |
 //! | `secrets` | certificates, keys and trust, read from their files |
 //! | `stream`, `pair`, `pipes` | TCP mode: a side, what both know, and what their bytes go through |
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
@@ -54,7 +53,6 @@ mod request;
 mod response;
 mod rules;
 mod secrets;
-mod secured;
 mod session;
 mod shared;
 mod start;

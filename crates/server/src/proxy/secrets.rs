@@ -1,12 +1,11 @@
 //! What a proxy speaks TLS with, read from files before it starts and at each reload.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pollux_engine::ListenAddress;
 use pollux_tls::{ClientConfig, HTTP_1_1, Remedies, ServerConfig, ServerName, server_name};
 
 use super::config::{Frontend, GroupConfig, Mode, ProxyConfig, ServerTls};
-use super::secured::SharedTls;
 use crate::tls::{Tls, TlsError};
 
 /// What a user of the proxy can do about a backend's certificate.
@@ -15,6 +14,15 @@ const REMEDIES: Remedies = Remedies {
     accept_any: "--verify none",
     name_server: "give a name that it has with --sni",
 };
+
+/// The encryption of a connection. It goes where the connection goes: an upstream connection that another
+/// thread takes over has its state in what threads share. Only the holder of the connection touches it,
+/// so its lock is free whenever it is asked for.
+pub(super) type SharedTls = Arc<Mutex<Tls>>;
+
+pub(super) fn lock(tls: &Mutex<Tls>) -> MutexGuard<'_, Tls> {
+    tls.lock().expect("nothing panics under this lock")
+}
 
 /// What clients and backends of a proxy speak TLS with.
 #[derive(Clone, Debug)]

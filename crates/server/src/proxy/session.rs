@@ -9,11 +9,12 @@ use pollux_http::ProxyHeader;
 use super::check::Look;
 use super::client::Client;
 use super::config::Mode;
-use super::secured::{Secured, SharedTls};
+use super::secrets::{SharedTls, lock};
 use super::shared::ProxyShared;
 use super::stream::Stream;
 use super::upstream::Upstream;
-use crate::tls::Tls;
+use crate::counters::ServerCounter;
+use crate::tls::{Above, Tls};
 
 /// One connection of a proxy.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct ProxySession {
     /// A head of the PROXY protocol has to come first.
     awaits_header: bool,
     /// What lies between the side and the connection.
-    secured: Option<Secured>,
+    tls: Option<SharedTls>,
 }
 
 /// Who speaks on a connection.
@@ -51,7 +52,7 @@ impl ProxySession {
     }
 
     fn outgoing(side: Side, tls: Option<SharedTls>) -> Self {
-        Self { side, awaits_header: false, secured: tls.map(Secured::new) }
+        Self { side, awaits_header: false, tls }
     }
 
     /// Reads the head that says whose connection it is; the client's side gets what follows.
@@ -66,8 +67,8 @@ impl ProxySession {
             Ok(Some((header, len))) => {
                 self.awaits_header = false;
                 self.side.belongs_to(header);
-                if self.secured.is_none() {
-                    self.side.opened(shared, actions);
+                if self.tls.is_none() {
+                    self.side.connected(shared, actions);
                 }
                 let rest = &input[len..];
                 len + if rest.is_empty() { 0 } else { self.on_bytes(shared, actions, rest) }
@@ -86,8 +87,8 @@ impl ProxySession {
         actions: &mut Actions<'_>,
         call: impl FnOnce(&mut Side, &mut ProxyShared, &mut Actions<'_>),
     ) {
-        match &mut self.secured {
-            Some(secured) => secured.call(&mut self.side, shared, actions, call),
+        match &self.tls {
+            Some(tls) => lock(tls).call(&mut self.side, shared, actions, call),
             None => call(&mut self.side, shared, actions),
         }
     }
@@ -119,29 +120,29 @@ impl Session for ProxySession {
     fn accepted(shared: &mut ProxyShared, actions: &mut Actions<'_>) -> Self {
         let (place, front) = shared.front(actions);
         let tls = shared.entrances.secured(place).map(Tls::accepted);
-        let secured = tls.map(|tls| Secured::new(Arc::new(Mutex::new(tls))));
+        let tls = tls.map(|tls| Arc::new(Mutex::new(tls)));
         let (mode, group, awaits_header) = (front.mode, front.group, front.accepts_header);
         let mut side = match mode {
             Mode::Http => {
-                let is_secure = secured.is_some();
+                let is_secure = tls.is_some();
                 Side::Client(Client::accepted(shared, actions, place, group, is_secure))
             }
             Mode::Tcp => {
-                let is_secure = secured.is_some();
+                let is_secure = tls.is_some();
                 Side::Stream(Stream::accepted(shared, actions, group, is_secure))
             }
         };
-        if !awaits_header && secured.is_none() {
-            side.opened(shared, actions);
+        if !awaits_header && tls.is_none() {
+            side.connected(shared, actions);
         }
-        Self { side, awaits_header, secured }
+        Self { side, awaits_header, tls }
     }
 
     fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         self.side.announce(shared, actions);
-        match &mut self.secured {
-            Some(secured) => secured.connected(&mut self.side, shared, actions),
-            None => self.side.opened(shared, actions),
+        match &self.tls {
+            Some(tls) => lock(tls).connected(&mut self.side, shared, actions),
+            None => self.side.connected(shared, actions),
         }
     }
 
@@ -162,8 +163,8 @@ impl Session for ProxySession {
         if self.awaits_header {
             return self.on_header(shared, actions, input);
         }
-        match &mut self.secured {
-            Some(secured) => secured.on_bytes(&mut self.side, shared, actions, input),
+        match &self.tls {
+            Some(tls) => lock(tls).on_bytes(&mut self.side, shared, actions, input),
             None => self.side.on_bytes(shared, actions, input),
         }
     }
@@ -177,20 +178,25 @@ impl Session for ProxySession {
     }
 
     fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.secured {
-            Some(secured) => secured.on_end(&mut self.side, shared, actions),
+        match &self.tls {
+            Some(tls) => lock(tls).on_end(&mut self.side, shared, actions),
             None => self.side.on_end(shared, actions),
         }
     }
 
     fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match &mut self.secured {
-            Some(secured) => secured.on_drained(&mut self.side, shared, actions),
+        match &self.tls {
+            Some(tls) => lock(tls).on_drained(&mut self.side, shared, actions),
             None => self.side.on_drained(shared, actions),
         }
     }
 
     fn on_deadline(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        let is_in_handshake = self.tls.as_ref().is_some_and(|tls| lock(tls).is_in_handshake());
+        if is_in_handshake && matches!(self.side, Side::Client(_)) {
+            shared.counters.add(ServerCounter::TimeoutsHandshake, 1);
+            return actions.close();
+        }
         self.call(shared, actions, Side::on_deadline);
     }
 
@@ -215,6 +221,14 @@ impl Session for ProxySession {
 
 /// The calls of a session, on plain bytes.
 impl Side {
+    fn is_of_client(&self) -> bool {
+        match self {
+            Self::Client(_) => true,
+            Self::Stream(stream) => stream.is_of_client(),
+            Self::Upstream(_) | Self::Look(_) => false,
+        }
+    }
+
     /// Whose connection it is, where a proxy in front says so.
     fn belongs_to(&mut self, header: ProxyHeader) {
         match self {
@@ -235,70 +249,12 @@ impl Side {
     }
 
     /// The connection is there, and its encryption where it has any.
-    pub(super) fn opened(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+    pub(super) fn connected(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
         match self {
             Self::Client(_) => {}
             Self::Upstream(upstream) => upstream.connected(shared, actions),
             Self::Stream(stream) => stream.opened(shared, actions),
             Self::Look(look) => look.connected(shared, actions),
-        }
-    }
-
-    /// What came can't be decrypted, or the peer ended the connection in the handshake. The
-    /// connection is about to end.
-    pub(super) fn tls_failed(
-        &mut self,
-        shared: &mut ProxyShared,
-        error: Option<&pollux_tls::Error>,
-    ) {
-        match self {
-            Self::Client(_) => shared.refuse_tls(error),
-            Self::Upstream(upstream) => upstream.tls_failed(shared, error),
-            Self::Stream(stream) => stream.tls_failed(shared, error),
-            Self::Look(look) => look.tls_failed(shared, error),
-        }
-    }
-
-    pub(super) fn on_bytes(
-        &mut self,
-        shared: &mut ProxyShared,
-        actions: &mut Actions<'_>,
-        input: &[u8],
-    ) -> usize {
-        match self {
-            Self::Client(client) => client.on_bytes(shared, actions, input),
-            Self::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
-            Self::Stream(stream) => stream.on_bytes(shared, actions, input),
-            Self::Look(look) => look.on_bytes(shared, actions, input),
-        }
-    }
-
-    pub(super) fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(client) => client.on_end(shared, actions),
-            Self::Upstream(upstream) => upstream.on_end(shared, actions),
-            Self::Stream(stream) => stream.on_end(shared, actions),
-            Self::Look(look) => look.give_up(actions),
-        }
-    }
-
-    /// As `on_end`, where only the transport says so: somebody on the way may have.
-    pub(super) fn on_cut(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match self {
-            // A request says itself where it ends.
-            Self::Client(client) => client.on_end(shared, actions),
-            Self::Upstream(upstream) => upstream.on_cut(shared, actions),
-            Self::Stream(stream) => stream.on_cut(actions),
-            Self::Look(look) => look.give_up(actions),
-        }
-    }
-
-    pub(super) fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
-        match self {
-            Self::Client(client) => client.on_drained(shared, actions),
-            Self::Upstream(upstream) => upstream.on_drained(shared, actions),
-            Self::Stream(stream) => stream.on_drained(shared, actions),
-            Self::Look(_) => {}
         }
     }
 
@@ -327,6 +283,78 @@ impl Side {
             // Nothing says where a stream could end: it has the time of the drain.
             Self::Stream(_) => {}
             Self::Look(look) => look.give_up(actions),
+        }
+    }
+}
+
+/// The same calls, on decrypted bytes.
+impl Above for Side {
+    type Shared = ProxyShared;
+
+    fn plain_room(shared: &mut ProxyShared) -> &mut Vec<u8> {
+        &mut shared.plain_room
+    }
+
+    fn opened(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>, is_resumed: bool) {
+        if self.is_of_client() {
+            shared.counters.count_handshake(is_resumed);
+        }
+        self.connected(shared, actions);
+    }
+
+    fn tls_failed(
+        &mut self,
+        shared: &mut ProxyShared,
+        _: &Actions<'_>,
+        error: Option<&pollux_tls::Error>,
+    ) {
+        match self {
+            Self::Client(_) => shared.refuse_tls(error),
+            Self::Upstream(upstream) => upstream.tls_failed(shared, error),
+            Self::Stream(stream) => stream.tls_failed(shared, error),
+            Self::Look(look) => look.tls_failed(shared, error),
+        }
+    }
+
+    fn on_bytes(
+        &mut self,
+        shared: &mut ProxyShared,
+        actions: &mut Actions<'_>,
+        input: &[u8],
+    ) -> usize {
+        match self {
+            Self::Client(client) => client.on_bytes(shared, actions, input),
+            Self::Upstream(upstream) => upstream.on_bytes(shared, actions, input),
+            Self::Stream(stream) => stream.on_bytes(shared, actions, input),
+            Self::Look(look) => look.on_bytes(shared, actions, input),
+        }
+    }
+
+    fn on_end(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_end(shared, actions),
+            Self::Upstream(upstream) => upstream.on_end(shared, actions),
+            Self::Stream(stream) => stream.on_end(shared, actions),
+            Self::Look(look) => look.give_up(actions),
+        }
+    }
+
+    fn on_cut(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            // A request says itself where it ends.
+            Self::Client(client) => client.on_end(shared, actions),
+            Self::Upstream(upstream) => upstream.on_cut(shared, actions),
+            Self::Stream(stream) => stream.on_cut(actions),
+            Self::Look(look) => look.give_up(actions),
+        }
+    }
+
+    fn on_drained(&mut self, shared: &mut ProxyShared, actions: &mut Actions<'_>) {
+        match self {
+            Self::Client(client) => client.on_drained(shared, actions),
+            Self::Upstream(upstream) => upstream.on_drained(shared, actions),
+            Self::Stream(stream) => stream.on_drained(shared, actions),
+            Self::Look(_) => {}
         }
     }
 }

@@ -24,11 +24,10 @@ use super::pair::Pairs;
 use super::passing::Passing;
 use super::pipes::Pipes;
 use super::repeats::Repeats;
-use super::secrets::{self, Secrets};
-use super::secured::SharedTls;
+use super::secrets::{self, Secrets, SharedTls};
 use super::session::ProxySession;
 use crate::ServerError;
-use crate::counters::ServerCounters;
+use crate::counters::{ServerCounter, ServerCounters};
 use crate::log::{AccessLog, Event, Logs};
 
 /// Upstream connections that one request may have, one after the other.
@@ -265,7 +264,7 @@ impl ProxyShared {
     #[cold]
     pub(super) fn refuse_tls(&self, wrong: Option<&pollux_tls::Error>) {
         let Some(wrong) = wrong else { return };
-        self.proxied.count(ProxyCounter::HandshakesFailed);
+        self.counters.add(ServerCounter::TlsFailed, 1);
         let text = || format!("a client: {wrong}");
         self.logs.errors.report(Event::RequestRefused, self.now.unix_s, text);
     }

@@ -85,6 +85,8 @@ impl Server {
             banner: banner(config, group.addresses(), driver, &refused),
             watch: Watch::new(connections_max, remedy, config.watching.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
+            // A reload starts another worker, which reads it.
+            certificate: None,
             group,
             logs,
             error_writer,
@@ -228,7 +230,10 @@ fn banner(
     driver: Driver,
     refused: &[String],
 ) -> Vec<String> {
-    let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
+    let secure =
+        config.frontends.iter().flat_map(|front| front.listen.iter().map(|_| front.tls.is_some()));
+    let urls: Vec<String> =
+        addresses.iter().zip(secure).map(|(address, secure)| url(address, secure, "")).collect();
     let backends: Vec<String> = config.servers().map(|each| each.address.to_string()).collect();
     let threads = match config.loops.threads {
         1 => "1 thread".to_owned(),

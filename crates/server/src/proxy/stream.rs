@@ -180,6 +180,10 @@ impl Stream {
         self.send(shared, actions);
     }
 
+    pub(super) fn is_of_client(&self) -> bool {
+        self.side == Side::Client
+    }
+
     /// The end of the connection without one of its encryption: whoever is on the way may have ended it.
     pub(super) fn on_cut(&mut self, actions: &mut Actions<'_>) {
         let fault = if self.side == Side::Client { Fault::ClientGone } else { Fault::Cut };

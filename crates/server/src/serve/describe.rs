@@ -45,9 +45,14 @@ pub(super) fn overview(
 fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
     let limits = &config.limits;
     let listen = addresses.iter().map(|address| ("listen", address.to_string()));
+    let tls = config
+        .tls
+        .as_ref()
+        .map_or_else(|| "none".to_owned(), |keys| keys.cert.display().to_string());
     let pin = config.loops.pin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
     let others = [
         ("answer", answer(&config.answer)),
+        ("cert", tls),
         ("listeners", config.loops.listeners.to_string()),
         ("pin", pin),
         ("busy-poll", config.loops.is_busy_polling.to_string()),
@@ -68,7 +73,8 @@ pub(super) fn banner(
     driver: Driver,
     refused: &[String],
 ) -> Vec<String> {
-    let urls: Vec<String> = addresses.iter().map(|address| url(address, "")).collect();
+    let urls: Vec<String> =
+        addresses.iter().map(|address| url(address, config.tls.is_some(), "")).collect();
     let threads = match config.loops.threads {
         1 => "1 thread".to_owned(),
         n => format!("{n} threads, {}", config.loops.listeners),
@@ -101,9 +107,10 @@ fn answer(answer: &Answer) -> String {
 }
 
 /// Where a browser finds it.
-pub(crate) fn url(address: &ListenAddress, path: &str) -> String {
+pub(crate) fn url(address: &ListenAddress, is_secure: bool, path: &str) -> String {
+    let scheme = if is_secure { "https" } else { "http" };
     match address {
-        ListenAddress::Tcp(address) => format!("http://{address}{path}"),
+        ListenAddress::Tcp(address) => format!("{scheme}://{address}{path}"),
         ListenAddress::Unix(_) => format!("{address}{path}"),
     }
 }

@@ -132,7 +132,7 @@ impl Session for ControlSession {
 
     fn on_drained(&mut self, _: &mut ControlShared, actions: &mut Actions<'_>) {
         let Some(rest) = &mut self.rest else { return };
-        if rest.send(actions) {
+        if rest.send(actions).expect("a text is in memory") {
             self.rest = None;
             actions.set_deadline(actions.now().at + IDLE_TIMEOUT);
         }

@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use pollux_server::proxy::{ProxyConfig, ProxyCounter};
+use pollux_server::ServerCounter;
+use pollux_server::proxy::ProxyConfig;
 
 use crate::identity::{Identity, head, pattern};
 use crate::stage::{Backend, field, on_every_driver};
@@ -98,10 +99,11 @@ fn what_is_not_tls_is_refused_and_a_slow_handshake_ends() {
         plain.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         // An alert, and nothing that is HTTP.
         assert!(!plain.rest().contains("HTTP"), "{driver}");
-        assert_eq!(proxy.count(ProxyCounter::HandshakesFailed), 1, "{driver}");
+        assert_eq!(proxy.count_of_server(ServerCounter::TlsFailed), 1, "{driver}");
         let mut slow = proxy.client();
         slow.send([0x16, 0x03, 0x01]);
         slow.rest();
+        assert_eq!(proxy.count_of_server(ServerCounter::TimeoutsHandshake), 1, "{driver}");
         proxy.await_that("no connection is left", |proxy| proxy.open_connections() == 0);
     });
 }

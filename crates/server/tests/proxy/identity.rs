@@ -4,13 +4,15 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pollux_server::tls::{Keys, Trust};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::stage::PATIENCE;
+/// Far longer than anything here takes on a busy machine; a test that waits so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) type ClientStream = StreamOwned<ClientConnection, TcpStream>;
 pub(crate) type ServerStream = StreamOwned<ServerConnection, TcpStream>;
@@ -61,8 +63,12 @@ impl Identity {
     }
 
     pub(crate) fn connect(&self, to: SocketAddr) -> ClientStream {
+        self.connect_as(&self.client, to)
+    }
+
+    pub(crate) fn connect_as(&self, client: &Arc<ClientConfig>, to: SocketAddr) -> ClientStream {
         let name = ServerName::try_from("localhost").expect("a name");
-        let client = ClientConnection::new(Arc::clone(&self.client), name).expect("sound");
+        let client = ClientConnection::new(Arc::clone(client), name).expect("sound");
         let socket = TcpStream::connect(to).expect("connected");
         socket.set_read_timeout(Some(PATIENCE)).expect("set");
         socket.set_nodelay(true).expect("set");

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use pollux_engine::{Driver, GroupError, ListenAddress};
 use pollux_server::proxy::{Fault, ProxyConfig, ProxyCounter};
-use pollux_server::{Server, ServerError};
+use pollux_server::{Server, ServerCounter, ServerError};
 
-/// Far longer than anything here takes on a busy machine; what waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) use crate::identity::PATIENCE;
 
 /// A proxy that runs.
 pub(crate) struct Proxy {
@@ -54,6 +53,11 @@ impl Proxy {
     pub(crate) fn count(&self, counter: ProxyCounter) -> u64 {
         let loops = &self.server().overview().loops;
         loops.iter().map(|each| each.proxy.as_ref().map_or(0, |proxy| proxy.value(counter))).sum()
+    }
+
+    pub(crate) fn count_of_server(&self, counter: ServerCounter) -> u64 {
+        let loops = &self.server().overview().loops;
+        loops.iter().map(|each| each.server.value(counter)).sum()
     }
 
     pub(crate) fn faults(&self, fault: Fault) -> u64 {

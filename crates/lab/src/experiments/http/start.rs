@@ -258,7 +258,7 @@ fn announced(process: &mut Program) -> Result<(SocketAddr, Option<String>), Meas
 }
 
 fn address_in(line: &str) -> Option<(SocketAddr, Option<String>)> {
-    let (_, rest) = line.split_once("http://")?;
+    let (_, rest) = ["http://", "https://"].iter().find_map(|scheme| line.split_once(scheme))?;
     let (address, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     let words = rest.split_once('(').and_then(|(_, words)| words.split_once(')'));
     Some((address.trim_end_matches('/').parse().ok()?, words.map(|(words, _)| words.to_owned())))
@@ -276,6 +276,8 @@ mod tests {
         let line = "pollux proxy: http://127.0.0.1:80 to 127.0.0.1:81 (uring, 1 thread)";
         let (address, words) = address_in(line).expect("an address");
         assert_eq!((address.port(), words.as_deref()), (80, Some("uring, 1 thread")));
+        let line = "pollux serve: https://127.0.0.1:8443 (epoll, 1 thread)";
+        assert_eq!(address_in(line).expect("an address").0.port(), 8443);
         assert_eq!(address_in("ready on http://[::1]:81/").map(|found| found.1), Some(None));
         assert_eq!(address_in("listening on 8080"), None);
     }

@@ -1,12 +1,11 @@
 //! Settings of a front end: where clients come, what is passed on, and what of it.
 
 use pollux_engine::ListenAddress;
-use pollux_settings::{Key, Keys, Kind, address, did_you_mean, name, one_of, path};
+use pollux_settings::{Key, Keys, Kind, address, did_you_mean, name, one_of};
 
-use crate::config::table::ADDRESSES_MAX;
+use crate::config::table::{ADDRESSES_MAX, tls};
 use crate::proxy::config::{Forwarding, Frontend, Mode};
 use crate::proxy::rules::{FieldRule, FieldRules};
-use crate::tls;
 
 pub(super) const LISTEN: &str = "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; \
                       repeatable; port 0 takes a free one";
@@ -104,24 +103,6 @@ fn mode(keys: &mut Keys<'_>) -> Option<Mode> {
     let modes =
         [("http", "requests of HTTP/1.1", Mode::Http), ("tcp", "bytes, both ways", Mode::Tcp)];
     keys.key("mode", "What is passed on").default("http").one(&one_of("mode", modes))
-}
-
-fn tls(keys: &mut Keys<'_>) -> Option<Option<tls::Keys>> {
-    let cert = keys
-        .key(
-            "cert",
-            "Speak TLS to clients: a PEM file with the certificate and those that lead to an authority; \
-             a reload reads it again",
-        )
-        .needs("key", "it is no use without its key")
-        .optional(&path());
-    let key = keys
-        .key("key", "The PEM file with the certificate's private key")
-        .needs("cert", "it is of a certificate")
-        .optional(&path());
-    let (cert, key) = (cert?, key?);
-    // One without the other was noted.
-    Some(cert.zip(key).map(|(cert, key)| tls::Keys { cert, key }))
 }
 
 fn accepts_header(keys: &mut Keys<'_>) -> Option<bool> {

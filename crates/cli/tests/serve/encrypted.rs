@@ -1,0 +1,181 @@
+//! TLS of `pollux serve` as other programs see it, and a certificate that changes under load.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rcgen::{CertificateParams, KeyPair};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::child::{Server, alone};
+
+/// Requests while the certificate changes.
+const REQUESTS: &str = "20000";
+/// For each connection: many of them are new ones, which see a new certificate.
+const REQUESTS_PER_CONNECTION: &str = "50";
+
+/// A certificate and its key, in files.
+struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    fn make() -> Self {
+        let files = Self { folder: tempfile::tempdir().expect("a folder") };
+        files.renew();
+        files
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.at(name).display().to_string()
+    }
+
+    /// Puts another certificate and its key into the place of the old ones.
+    fn renew(&self) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+        let cert = params.self_signed(&key).expect("signed");
+        for (name, text) in [("cert.pem", cert.pem()), ("key.pem", key.serialize_pem())] {
+            let new = self.at("new");
+            std::fs::write(&new, text).expect("written");
+            std::fs::rename(&new, self.at(name)).expect("renamed");
+        }
+    }
+
+    fn serve(&self, driver: &str, more: &[&str]) -> Option<Server> {
+        let (cert, key) = (self.text("cert.pem"), self.text("key.pem"));
+        let flags = [&["--cert", &cert, "--key", &key], more].concat();
+        Server::start(driver, &flags)
+    }
+}
+
+/// What a program says; none where it is not installed, which is named.
+fn output(command: &mut Command) -> Option<String> {
+    let program = Path::new(command.get_program()).display().to_string();
+    match command.stdin(Stdio::null()).output() {
+        Ok(output) => {
+            let said = [output.stdout, output.stderr].concat();
+            Some(String::from_utf8_lossy(&said).into_owned())
+        }
+        Err(error) => {
+            println!("{program} is skipped: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn curl_gets_a_file_and_openssl_says_what_was_agreed_on() {
+    let _turn = alone();
+    let (files, site) = (Files::make(), tempfile::tempdir().expect("a folder"));
+    let body: Vec<u8> = (0..500_000_u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(site.path().join("large"), &body).expect("written");
+    let folder = site.path().display().to_string();
+    for driver in ["epoll-et", "uring"] {
+        let Some(server) = files.serve(driver, &[&folder]) else { continue };
+        let port = server.address.port();
+        let got = files.at("got");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--http1.1", "-4", "--cacert"]).arg(files.at("cert.pem"));
+        curl.args(["-w", "%{http_code} %{size_download}", "-o"]).arg(&got);
+        curl.arg(format!("https://localhost:{port}/large"));
+        if let Some(said) = output(&mut curl) {
+            assert_eq!(said, "200 500000", "{driver}");
+            assert!(std::fs::read(&got).expect("written") == body, "{driver}");
+        }
+        let client = |version: &str, more: &[&str]| {
+            let mut openssl = Command::new("openssl");
+            openssl.args(["s_client", "-connect", &format!("127.0.0.1:{port}"), version]);
+            output(openssl.args(["-alpn", "http/1.1"]).args(more))
+        };
+        for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+            let Some(said) = client(version, &[]) else { continue };
+            assert!(said.contains(&format!("New, {name}, Cipher is ")), "{driver}: {said}");
+            assert!(said.contains("ALPN protocol: http/1.1"), "{driver}: {said}");
+            assert!(said.contains("Compression: NONE"), "{driver}: {said}");
+        }
+        for version in ["-tls1", "-tls1_1"] {
+            let Some(said) = client(version, &["-cipher", "ALL:@SECLEVEL=0"]) else { continue };
+            assert!(said.contains("Cipher is (NONE)"), "{driver} speaks {version}: {said}");
+        }
+        server.await_rest();
+        server.end();
+    }
+}
+
+#[test]
+fn a_certificate_that_changes_under_load_fails_no_request() {
+    let _turn = alone();
+    let files = Files::make();
+    for driver in ["epoll-et", "uring"] {
+        let flags = ["--reply", "128", "--threads", "2"];
+        let Some(server) = files.serve(driver, &flags) else { continue };
+        let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        load.args(["load", "-n", REQUESTS, "-c", "16", "--insecure", "--quiet"]);
+        load.args(["--requests-per-connection", REQUESTS_PER_CONNECTION]);
+        load.arg(format!("https://127.0.0.1:{}/", server.address.port()));
+        let load = load.stdout(Stdio::piped()).spawn().expect("pollux starts");
+        let is_over = AtomicBool::new(false);
+        let (output, renewals) = std::thread::scope(|scope| {
+            let renewing = scope.spawn(|| {
+                let handshakes = || server.metrics().sum("http_tls_handshakes_total");
+                let mut renewals = 0;
+                while !is_over.load(Ordering::Acquire) {
+                    files.renew();
+                    server.signal(Signal::HUP);
+                    renewals += 1;
+                    // Each is there for some handshakes before the next one.
+                    let seen = handshakes();
+                    while !is_over.load(Ordering::Acquire) && handshakes() < seen + 16 {
+                        std::thread::yield_now();
+                    }
+                }
+                renewals
+            });
+            let output = load.wait_with_output().expect("it ends");
+            is_over.store(true, Ordering::Release);
+            (output, renewing.join().expect("renewed"))
+        });
+        let said = String::from_utf8_lossy(&output.stdout);
+        println!("{driver}: {renewals} certificates in {REQUESTS} requests");
+        assert!(output.status.success(), "{driver}: {said}");
+        assert!(said.contains(", no errors;"), "{driver}: {said}");
+        assert!(renewals > 2, "{driver}: {renewals}");
+        assert_eq!(server.metrics().sum("http_tls_failed_total"), 0, "{driver}");
+        server.end();
+    }
+}
+
+#[test]
+fn files_that_are_no_certificate_and_key_are_named_with_what_is_wanted() {
+    let files = Files::make();
+    std::fs::write(files.at("empty"), "").expect("written");
+    std::fs::copy(files.at("key.pem"), files.at("old")).expect("copied");
+    files.renew();
+    let [cert, key, empty, old] =
+        ["cert.pem", "key.pem", "empty", "old"].map(|name| files.text(name));
+    for (cert, key, code, wanted) in [
+        (Some(&*cert), None, 2, "--cert: it is no use without its key"),
+        (None, Some(&*key), 2, "--key: it is of a certificate"),
+        (Some("/no/such"), Some(&*key), 1, "/no/such: "),
+        (Some(&*empty), Some(&*key), 1, "empty: no certificate in it; expected a PEM file"),
+        (Some(&*cert), Some(&*empty), 1, "empty: no private key that can be read in it; expected"),
+        (Some(&*key), Some(&*cert), 1, "key.pem: no certificate in it; expected a PEM file"),
+        (Some(&*cert), Some(&*old), 1, "old: not the private key of the first certificate in "),
+    ] {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        serve.args(["serve", "--reply", "1", "--listen", "127.0.0.1:0"]);
+        for (flag, file) in [("--cert", cert), ("--key", key)] {
+            serve.args(file.map(|file| [flag, file]).into_iter().flatten());
+        }
+        let output = serve.output().expect("pollux starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{cert:?} {key:?}: {said}");
+        assert!(said.contains(wanted), "{cert:?} {key:?}: {said}");
+    }
+}
