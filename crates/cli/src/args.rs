@@ -15,7 +15,7 @@ use crate::demands;
 use crate::load::LoadFlags;
 use crate::proxy::ProxyCommand;
 use crate::run::RunProgramFlags;
-use crate::serve::ServeFlags;
+use crate::serve::ServeCommand;
 use crate::{texts, values};
 
 /// Event loops for Linux servers, and the laboratory that proves them.
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     #[command(arg_required_else_help = true)]
     Load(Box<LoadFlags>),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
-    Serve(Box<ServeFlags>),
+    Serve(Box<ServeCommand>),
     /// Pass HTTP/1.1 requests on to backends, on any event mechanism
     #[command(arg_required_else_help = true)]
     Proxy(Box<ProxyCommand>),

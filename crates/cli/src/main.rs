@@ -59,7 +59,7 @@ fn run(command: Command) -> Result<ExitCode, output::Failure> {
         Command::Lab(lab) => lab::run(*lab),
         Command::Load(flags) => load::run(&flags),
         Command::Pool(_) | Command::Fld(_) => Err(pool::missing()),
-        Command::Serve(flags) => serve::run(&flags),
+        Command::Serve(command) => serve::run(&command),
         Command::Proxy(flags) => proxy::run(&flags),
         Command::Run(flags) => run::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),

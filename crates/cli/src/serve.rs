@@ -12,12 +12,25 @@ use pollux_settings::Flags;
 
 use crate::output::{self, Failure};
 
-/// The flags of `pollux serve`.
-pub(crate) type ServeFlags = Flags<ServeConfig>;
+/// The command line of `pollux serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeCommand {
+    #[command(flatten)]
+    flags: Flags<ServeConfig>,
+    /// Read all settings and the files that they name, say what the server would do, and end
+    #[arg(long, help_heading = "Running")]
+    check: bool,
+}
 
 /// Runs the server until a signal ends it.
-pub(crate) fn run(flags: &ServeFlags) -> Result<ExitCode, Failure> {
-    let config = flags.read().map_err(Failure::usage)?;
+pub(crate) fn run(command: &ServeCommand) -> Result<ExitCode, Failure> {
+    let config = command.flags.read().map_err(Failure::usage)?;
+    if command.check {
+        let plan = Server::check(&config);
+        let plan = plan.map_err(|error| Failure::usage(pollux_lab::error::in_words(&error)))?;
+        output::result(&plan)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;

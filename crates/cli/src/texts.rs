@@ -126,6 +126,11 @@ pollux serve --echo --listen unix:echo.sock
 # https; after `kill -HUP` new connections see the certificate that the files have then
 pollux serve site --listen :8443 --cert cert.pem --key key.pem
 pollux serve --config pollux.toml --poller uring
+# an application in one page, with a page of its own for 404 and fields for caches and browsers
+pollux serve dist --spa index.html --error-page '404 404.html' --cors https://app.example \\
+    --response-field 'set Cache-Control: max-age=60'
+# what the settings of a file mean, or everything that is wrong with them
+pollux serve --config pollux.toml --check
 # ask a server that was started with --control unix:control.sock
 echo 'show activity' | socat - unix:control.sock",
     ),
@@ -145,9 +150,12 @@ precompressed = true",
         ),
     ]),
     Section::ExitCodes(&[
-        ("0", "ended by a signal"),
+        ("0", "ended by a signal, or --check found nothing wrong"),
         ("1", "could not be started, or a loop failed"),
-        ("2", "wrong flags or a wrong configuration file"),
+        (
+            "2",
+            "wrong flags or a wrong configuration file; with --check also a file that can't be used",
+        ),
     ]),
     Section::Text(
         "Privileges",

@@ -3,12 +3,10 @@
 //! The sessions and the file handler call it. The fixed reply does not: it is made beforehand.
 
 use pollux_engine::Actions;
-use pollux_http::{DateCache, HeadWriter, Rejection, Status};
+use pollux_http::{HeadWriter, Rejection, Status};
 
+use crate::common_fields::{Common, Page};
 use crate::rest::Rest;
-
-/// What this server calls itself.
-pub(crate) const SERVER: &[u8] = b"pollux";
 
 /// Room for any short answer: its fields are ours and few, but for a `Location`, which may be
 /// three times as long as the longest target.
@@ -51,6 +49,8 @@ pub(crate) struct Manner {
     pub(crate) tone: Tone,
     /// HEAD: no body.
     pub(crate) is_head: bool,
+    /// The origin of the page that asks, where the settings allow it: its place among them.
+    pub(crate) origin: Option<u8>,
 }
 
 /// What was answered, and what of it has not been sent yet.
@@ -81,38 +81,43 @@ impl Answered {
 /// Sends an answer with a text of one line that tells the status.
 pub(crate) fn page(
     actions: &mut Actions<'_>,
-    date: &DateCache,
+    common: &Common,
     manner: Manner,
     status: Status,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
+    if let Some(page) = common.page(status) {
+        return own_page(actions, common, manner, status, page, add);
+    }
     let text = format!("{} {}\n", status.code(), status.reason());
-    send(actions, date, manner, status, text.as_bytes(), add)
+    send(actions, common, manner, status, text.as_bytes(), add)
 }
 
 /// Sends the answer to bytes that were refused, with the reason; the connection ends with it.
 pub(crate) fn refusal(
     actions: &mut Actions<'_>,
-    date: &DateCache,
+    common: &Common,
     refused: Rejection,
     is_head: bool,
 ) -> Answered {
     let Rejection { status, reason, rfc } = refused;
+    let manner = Manner { tone: Tone::Last, is_head, origin: None };
+    if let Some(page) = common.page(status) {
+        return own_page(actions, common, manner, status, page, |_| {});
+    }
     let text = format!("{} {}: {reason} ({rfc})\n", status.code(), status.reason());
-    let manner = Manner { tone: Tone::Last, is_head };
-    send(actions, date, manner, status, text.as_bytes(), |_| {})
+    send(actions, common, manner, status, text.as_bytes(), |_| {})
 }
 
 /// Sends an answer without a body: `Content-Length: 0` where a body could be.
 pub(crate) fn empty(
     actions: &mut Actions<'_>,
-    date: &DateCache,
+    common: &Common,
     manner: Manner,
     status: Status,
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    let mut head = HeadWriter::new(actions.spare(), status);
-    head.field("Server", SERVER).date(date);
+    let mut head = common.begin(actions.spare(), status, manner.origin);
     add(&mut head);
     if status.allows_body() {
         head.content_length(0);
@@ -126,14 +131,14 @@ pub(crate) fn empty(
 /// Sends a whole document, in pieces when the room does not take it.
 pub(crate) fn document(
     actions: &mut Actions<'_>,
-    date: &DateCache,
+    common: &Common,
     manner: Manner,
     content_type: &str,
     text: String,
 ) -> Answered {
     let (status, body_bytes) = (Status::OK, text.len() as u64);
-    let mut head = HeadWriter::new(actions.spare(), status);
-    head.field("Server", SERVER).date(date).field("Content-Type", content_type.as_bytes());
+    let mut head = common.begin(actions.spare(), status, manner.origin);
+    head.field("Content-Type", content_type.as_bytes());
     head.content_length(body_bytes);
     manner.tone.write(&mut head);
     let head_bytes = head.finish().expect("a call has room for a head");
@@ -147,16 +152,40 @@ pub(crate) fn document(
     Answered { status, body_bytes, left }
 }
 
+/// Sends the page that the settings have for this status.
+fn own_page(
+    actions: &mut Actions<'_>,
+    common: &Common,
+    manner: Manner,
+    status: Status,
+    page: &Page,
+    add: impl FnOnce(&mut HeadWriter<'_>),
+) -> Answered {
+    let body_bytes = page.text.len() as u64;
+    let mut head = common.begin(actions.spare(), status, manner.origin);
+    head.field("Content-Type", page.content_type.as_bytes());
+    add(&mut head);
+    head.content_length(body_bytes);
+    manner.tone.write(&mut head);
+    let head_bytes = head.finish().expect("a call has room for a short answer");
+    actions.advance(head_bytes);
+    if manner.is_head || page.text.is_empty() {
+        return Answered::whole(status, 0);
+    }
+    actions.send(&page.text);
+    Answered::whole(status, body_bytes)
+}
+
 fn send(
     actions: &mut Actions<'_>,
-    date: &DateCache,
+    common: &Common,
     manner: Manner,
     status: Status,
     text: &[u8],
     add: impl FnOnce(&mut HeadWriter<'_>),
 ) -> Answered {
-    let mut head = HeadWriter::new(actions.spare(), status);
-    head.field("Server", SERVER).date(date).field("Content-Type", b"text/plain; charset=utf-8");
+    let mut head = common.begin(actions.spare(), status, manner.origin);
+    head.field("Content-Type", b"text/plain; charset=utf-8");
     add(&mut head);
     head.content_length(text.len() as u64);
     manner.tone.write(&mut head);

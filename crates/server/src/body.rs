@@ -4,14 +4,15 @@
 
 use pollux_engine::{Actions, Moment};
 use pollux_http::{
-    BodyReader, CHUNK_END, CHUNK_HEAD_BYTES_MAX, DateCache, Framing, HeadWriter, LAST_CHUNK,
-    Limits, Rejection, Request, Status, write_chunk_head,
+    BodyReader, CHUNK_END, CHUNK_HEAD_BYTES_MAX, Framing, LAST_CHUNK, Limits, Rejection, Request,
+    Status, write_chunk_head,
 };
 
-use crate::answer::{SERVER, Tone};
+use crate::answer::Tone;
+use crate::common_fields::{Common, FIELDS_BYTES_MAX};
 
 /// Room that the head of an echo and the framing of its pieces take at most.
-const OVERHEAD_BYTES_MAX: usize = 512;
+const OVERHEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
 
 /// A body under way, and the head of its request.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl Body {
     pub(crate) fn read(
         &mut self,
         actions: &mut Actions<'_>,
-        date: &DateCache,
+        common: &Common,
         input: &[u8],
     ) -> Result<(usize, Progress), Rejection> {
         if self.echo.as_ref().is_some_and(|echo| !echo.has_begun) {
@@ -86,12 +87,12 @@ impl Body {
             let step = self.reader.feed(piece)?;
             self.received_bytes += step.data.len() as u64;
             if let Some(echo) = &mut self.echo {
-                echo.send(actions, date, &piece[step.data]);
+                echo.send(actions, common, &piece[step.data]);
             }
             used += step.consumed;
             if step.is_done {
                 if let Some(echo) = &mut self.echo {
-                    echo.finish(actions, date);
+                    echo.finish(actions, common);
                 }
                 return Ok((used, Progress::IsDone));
             }
@@ -111,11 +112,11 @@ impl Body {
 }
 
 impl Echo {
-    fn send(&mut self, actions: &mut Actions<'_>, date: &DateCache, data: &[u8]) {
+    fn send(&mut self, actions: &mut Actions<'_>, common: &Common, data: &[u8]) {
         if data.is_empty() {
             return;
         }
-        self.begin(actions, date);
+        self.begin(actions, common);
         if self.framing != Framing::Chunked {
             actions.send(data);
             return;
@@ -127,20 +128,19 @@ impl Echo {
         actions.send(CHUNK_END);
     }
 
-    fn finish(&mut self, actions: &mut Actions<'_>, date: &DateCache) {
-        self.begin(actions, date);
+    fn finish(&mut self, actions: &mut Actions<'_>, common: &Common) {
+        self.begin(actions, common);
         if self.framing == Framing::Chunked {
             actions.send(LAST_CHUNK);
         }
     }
 
-    fn begin(&mut self, actions: &mut Actions<'_>, date: &DateCache) {
+    fn begin(&mut self, actions: &mut Actions<'_>, common: &Common) {
         if self.has_begun {
             return;
         }
         self.has_begun = true;
-        let mut head = HeadWriter::new(actions.spare(), Status::OK);
-        head.field("Server", SERVER).date(date);
+        let mut head = common.begin(actions.spare(), Status::OK, None);
         // A type that no browser renders: the bytes are the client's.
         head.field("Content-Type", b"application/octet-stream");
         match self.framing {

@@ -37,7 +37,7 @@ pub(crate) fn connections_max(config: &ServeConfig) -> u32 {
 /// Connections that so many descriptors allow; a small limit is shared evenly with what is kept.
 pub(crate) fn connections_within(descriptors: u64, answer: &Answer) -> u64 {
     let free = descriptors - KEPT.min(descriptors / 2);
-    let files = if matches!(answer, Answer::Files { .. }) { free / FILES_SHARE } else { 0 };
+    let files = if matches!(answer, Answer::Files(_)) { free / FILES_SHARE } else { 0 };
     free - files
 }
 

@@ -18,6 +18,15 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// A page of the user's own cannot be served.
+    #[error("the page {path:?} cannot be served")]
+    Page {
+        /// As it was configured.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        cause: io::Error,
+    },
     /// The kernel cannot keep paths within a folder.
     #[error("files need openat2(2): Linux 5.6, and a seccomp filter that allows it")]
     NoOpenat2,

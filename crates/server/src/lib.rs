@@ -11,6 +11,7 @@
 //! | `config` | what the user said, checked |
 //! | `session`, `body`, `rest` | one connection: requests, bodies, output beyond the room, deadlines |
 //! | `respond`, `answer`, `reply`, `files` | what is answered |
+//! | `common_fields`, `rules` | what all answers have in common, by the user's rules |
 //! | `first_line` | what a request says without being parsed |
 //! | `proxy` | the reverse proxy |
 //! | `tls` | encryption in front of sessions |
@@ -22,6 +23,7 @@
 
 mod answer;
 mod body;
+mod common_fields;
 pub mod config;
 mod counters;
 mod descriptors;
@@ -35,6 +37,7 @@ mod reply;
 mod request_times;
 mod respond;
 mod rest;
+mod rules;
 mod serve;
 mod session;
 mod shared;

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use pollux_engine::Actions;
-use pollux_http::{DateCache, HeadWriter, Status};
+use pollux_http::{DateCache, Status};
 
-use crate::answer::{SERVER, Tone};
+use crate::answer::Tone;
+use crate::common_fields::{Common, FIELDS_BYTES_MAX};
 use crate::rest::Rest;
 
 /// Bodies up to this size are copied behind their head; larger ones follow in pieces.
@@ -18,7 +19,7 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// One line of the body.
 const LINE: &[u8] = b"pollux 0123456789 abcdefghijklm\n";
 /// A head is shorter than this.
-const HEAD_BYTES_MAX: usize = 512;
+const HEAD_BYTES_MAX: usize = 512 + FIELDS_BYTES_MAX;
 
 /// A fixed reply in all its variants.
 #[derive(Debug)]
@@ -39,12 +40,12 @@ struct Variant {
 
 impl FixedReply {
     /// A reply with a body of `len_bytes`; one that is split leaves in two writes or more.
-    pub(crate) fn new(len_bytes: u64, is_split: bool, date: &DateCache) -> Self {
+    pub(crate) fn new(len_bytes: u64, is_split: bool, common: &Common) -> Self {
         let is_whole = len_bytes == 0 || len_bytes <= WHOLE_BYTES_MAX && !is_split;
         let block: Arc<[u8]> = if is_whole { Arc::new([]) } else { body(BLOCK_BYTES).into() };
         Self {
             len_bytes,
-            variants: Tone::ALL.map(|tone| Variant::new(tone, len_bytes, is_whole, date)),
+            variants: Tone::ALL.map(|tone| Variant::new(tone, len_bytes, is_whole, common)),
             block,
         }
     }
@@ -88,10 +89,10 @@ impl FixedReply {
 }
 
 impl Variant {
-    fn new(tone: Tone, len_bytes: u64, is_whole: bool, date: &DateCache) -> Self {
+    fn new(tone: Tone, len_bytes: u64, is_whole: bool, common: &Common) -> Self {
         let mut bytes = vec![0; HEAD_BYTES_MAX];
-        let mut head = HeadWriter::new(&mut bytes, Status::OK);
-        head.field("Server", SERVER).date(date).field("Content-Type", b"text/plain");
+        let mut head = common.begin(&mut bytes, Status::OK, None);
+        head.field("Content-Type", b"text/plain");
         head.content_length(len_bytes);
         tone.write(&mut head);
         let head_bytes = head.finish().expect("a fixed head is short");
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn every_variant_carries_the_new_date() {
-        let mut reply = FixedReply::new(5, false, &DateCache::new(0));
+        let mut reply = FixedReply::new(5, false, &Common::default());
         reply.set_date(&DateCache::new(784_111_777));
         for variant in &reply.variants {
             let text = String::from_utf8_lossy(&variant.bytes);
@@ -127,11 +128,11 @@ mod tests {
 
     #[test]
     fn large_bodies_are_not_kept_whole() {
-        let reply = FixedReply::new(1 << 30, false, &DateCache::new(0));
+        let reply = FixedReply::new(1 << 30, false, &Common::default());
         assert!(reply.room_bytes() < HEAD_BYTES_MAX);
-        assert!(FixedReply::new(5, true, &DateCache::new(0)).room_bytes() < HEAD_BYTES_MAX);
+        assert!(FixedReply::new(5, true, &Common::default()).room_bytes() < HEAD_BYTES_MAX);
         for is_split in [false, true] {
-            assert_eq!(FixedReply::new(0, is_split, &DateCache::new(0)).block.len(), 0);
+            assert_eq!(FixedReply::new(0, is_split, &Common::default()).block.len(), 0);
         }
     }
 }

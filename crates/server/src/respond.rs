@@ -34,9 +34,9 @@ pub(crate) fn respond(
             let overview = Arc::clone(overview);
             respond_with_metrics(shared, actions, request, manner, &overview)
         }
-        Handler::Echo => answer::empty(actions, &shared.date, manner, Status::OK, |_| {}),
+        Handler::Echo => answer::empty(actions, &shared.common, manner, Status::OK, |_| {}),
         Handler::Files(site) => {
-            let answered = site.answer(actions, &shared.date, shared.now.unix_s, request, manner);
+            let answered = site.answer(actions, &shared.common, shared.now.unix_s, request, manner);
             if matches!(answered.left, Left::File) {
                 shared.counters.add(ServerCounter::FilesSent, 1);
             }
@@ -64,9 +64,9 @@ fn respond_with_metrics(
         Some("/metrics") => (FORMAT, overview.supervised.with_ended(stats::metrics(overview))),
         Some("/status") if is_proxy => (HTML, stats::STATUS_PAGE.to_owned()),
         Some("/status.json") if is_proxy => ("application/json", stats::status(overview)),
-        _ => return answer::page(actions, &shared.date, manner, Status::NOT_FOUND, |_| {}),
+        _ => return answer::page(actions, &shared.common, manner, Status::NOT_FOUND, |_| {}),
     };
-    answer::document(actions, &shared.date, manner, format, page)
+    answer::document(actions, &shared.common, manner, format, page)
 }
 
 /// OPTIONS, and methods that are not for this server.
@@ -82,8 +82,16 @@ fn respond_without_handler(
         head.field("Allow", allow);
     };
     let status = match request.method {
+        Method::Options if manner.origin.is_some() => {
+            return answer::empty(actions, &shared.common, manner, Status::NO_CONTENT, |head| {
+                add_allow(head);
+                head.field("Access-Control-Allow-Methods", b"GET, HEAD");
+                head.field("Access-Control-Allow-Headers", b"*");
+                head.field("Access-Control-Max-Age", b"86400");
+            });
+        }
         Method::Options => {
-            return answer::empty(actions, &shared.date, manner, Status::NO_CONTENT, add_allow);
+            return answer::empty(actions, &shared.common, manner, Status::NO_CONTENT, add_allow);
         }
         Method::Other(_) => Status::NOT_IMPLEMENTED,
         _ => Status::METHOD_NOT_ALLOWED,
@@ -92,9 +100,9 @@ fn respond_without_handler(
     if request.method == Method::Connect {
         // What follows may be meant for the tunnel, made by somebody else to look like a request.
         let manner = Manner { tone: Tone::Last, ..manner };
-        let page = answer::page(actions, &shared.date, manner, status, add_allow);
+        let page = answer::page(actions, &shared.common, manner, status, add_allow);
         actions.linger();
         return Answered { left: Left::End, ..page };
     }
-    answer::page(actions, &shared.date, manner, status, add_allow)
+    answer::page(actions, &shared.common, manner, status, add_allow)
 }

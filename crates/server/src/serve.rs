@@ -34,7 +34,7 @@ use crate::master::{Link, Order};
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
 use crate::tls::{Certificate, Keys};
 use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
-use describe::{banner, overview};
+use describe::{banner, overview, plan};
 pub(crate) use describe::{shortage, url};
 pub(crate) use listen::{explained, explained_open};
 pub(crate) use watch::Watch;
@@ -127,6 +127,21 @@ impl Server {
             paths: SocketPaths(endpoints.paths()),
         };
         Self::assemble(parts, endpoints)
+    }
+
+    /// Reads what a server configured so needs to answer with, its certificate too, and says what it
+    /// would do, in lines. Nothing is listened on, written or left open.
+    ///
+    /// # Errors
+    /// As [`Server::start`], for all of that.
+    pub fn check(config: &ServeConfig) -> Result<String, ServerError> {
+        if let Some(keys) = &config.tls {
+            Certificate::open(keys.clone(), Some(HTTP_1_1))?;
+        }
+        let mut without_log = config.clone();
+        without_log.watching.access_log = None;
+        Shared::new(&without_log, Arc::default(), &Logs::default())?;
+        Ok(plan(config))
     }
 
     /// A server of loops that run already, with its endpoints.

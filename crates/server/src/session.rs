@@ -34,7 +34,7 @@ use pollux_http::{CONTINUE, Method, Parsed, Rejection, Request, Status};
 use crate::answer::{self, Answered, Left, Manner, Tone};
 use crate::body::{Body, Progress};
 use crate::counters::ServerCounter;
-use crate::first_line::{is_blank, is_head, is_tls, request_line};
+use crate::first_line::{field, is_blank, is_head, is_tls, request_line};
 use crate::log::{Entry, Event};
 use crate::respond::respond;
 use crate::rest::Rest;
@@ -255,7 +255,8 @@ impl HttpSession {
     ) {
         let is_last = wants_close || self.is_draining;
         let tone = Tone::of(request.version_minor, is_last);
-        let manner = Manner { tone, is_head: request.method == Method::Head };
+        let origin = shared.common.origin(request.fields);
+        let manner = Manner { tone, is_head: request.method == Method::Head, origin };
         let answered = respond(shared, actions, request, manner);
         self.answered(shared, actions, head, answered, is_last);
     }
@@ -319,7 +320,7 @@ impl HttpSession {
             unreachable!("only called while a body is read");
         };
         let before = body.received_bytes;
-        let read = body.read(actions, &shared.date, input);
+        let read = body.read(actions, &shared.common, input);
         shared.counters.add(ServerCounter::BodyBytes, body.received_bytes - before);
         match read {
             Ok((used, Progress::NeedsMore)) => {
@@ -369,7 +370,7 @@ impl HttpSession {
         is_head: bool,
     ) {
         shared.counters.count_refusal(rejection.status);
-        let answered = answer::refusal(actions, &shared.date, rejection, is_head);
+        let answered = answer::refusal(actions, &shared.common, rejection, is_head);
         self.answered(shared, actions, head, answered, true);
     }
 
@@ -379,8 +380,8 @@ impl HttpSession {
         let status = Status::REQUEST_TIMEOUT;
         shared.counters.count_refusal(status);
         // Without a body: part of a head may be the start of one to HEAD.
-        let manner = Manner { tone: Tone::Last, is_head: false };
-        let answered = answer::empty(actions, &shared.date, manner, status, |_| {});
+        let manner = Manner { tone: Tone::Last, is_head: false, origin: None };
+        let answered = answer::empty(actions, &shared.common, manner, status, |_| {});
         let head = match &mut self.phase {
             Phase::Body(body) => std::mem::take(&mut body.head),
             _ => Box::default(),
@@ -416,7 +417,12 @@ impl HttpSession {
         let (method, target, is_old) = request_line(head);
         let (status, body_bytes) = (answered.status.code(), answered.body_bytes);
         let (peer, proxied) = (peer.as_str(), None);
-        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied };
+        let (referer, agent) = match log.names_agents() {
+            true => (field(head, "referer"), field(head, "user-agent")),
+            false => ("", ""),
+        };
+        let entry =
+            Entry { peer, method, target, is_old, status, body_bytes, referer, agent, proxied };
         log.add(&entry, &shared.counters);
     }
 }

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use pollux_engine::{Moment, Now};
-use pollux_http::{DateCache, Method};
+use pollux_http::Method;
 use pollux_tls::ServerConfig;
 use rustix::io::Errno;
 
 use crate::ServerError;
 use crate::answer::SHORT_BYTES_MAX;
+use crate::common_fields::{Common, FIELDS_BYTES_MAX};
 use crate::config::{Answer, Limits, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::files::Site;
@@ -18,13 +19,16 @@ use crate::log::{AccessLog, Event, Logs};
 use crate::reply::FixedReply;
 use crate::stats::Overview;
 
+/// Room for heads, refusals and the framing of a chunk.
+const SHORT_ROOM_BYTES: usize = 2 * 1024;
+
 /// What the HTTP sessions of one loop share.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) handler: Handler,
     pub(crate) limits: Limits,
     pub(crate) head_limits: pollux_http::Limits,
-    pub(crate) date: DateCache,
+    pub(crate) common: Common,
     pub(crate) now: Now,
     /// When a connection that rests from now on has rested too long.
     pub(crate) idle_deadline: Moment,
@@ -60,20 +64,20 @@ impl Shared {
         counters: Arc<ServerCounters>,
         logs: &Logs,
     ) -> Result<Self, ServerError> {
-        let date = DateCache::new(0);
+        let common = Common::new(&config.extras)?;
         let handler = match &config.answer {
             Answer::Reply { len_bytes, is_split } => {
-                Handler::Reply(FixedReply::new(*len_bytes, *is_split, &date))
+                Handler::Reply(FixedReply::new(*len_bytes, *is_split, &common))
             }
             Answer::Echo => Handler::Echo,
-            Answer::Files { root, has_listing, has_precompressed } => {
-                Handler::Files(Site::open(root, *has_listing, *has_precompressed, logs)?)
-            }
+            Answer::Files(files) => Handler::Files(Site::open(files, logs)?),
         };
         let open =
             |target| AccessLog::open(target, config.watching.access_log_format, logs.clone());
         let log = config.watching.access_log.as_ref().map(open).transpose()?;
         let mut shared = Self::assemble(handler, config.limits.clone(), log, counters);
+        shared.room_bytes_min = shared.room_bytes_min.max(SHORT_ROOM_BYTES + common.room_bytes());
+        shared.common = common;
         shared.logs = logs.clone();
         shared.is_timing = config.is_timing_requests;
         Ok(shared)
@@ -113,14 +117,13 @@ impl Shared {
     ) -> Self {
         let body_bytes = limits.body_bytes_max;
         let head_limits = pollux_http::Limits { body_bytes, ..pollux_http::Limits::default() };
-        let date = DateCache::new(0);
         let room_bytes_min = handler.room_bytes_min();
         let (now, idle_deadline) = (Now::default(), Moment::NEVER);
         Self {
             handler,
             limits,
             head_limits,
-            date,
+            common: Common::default(),
             now,
             idle_deadline,
             room_bytes_min,
@@ -141,9 +144,9 @@ impl Shared {
 
     pub(crate) fn begin_turn(&mut self, now: Now) {
         if now.unix_s != self.now.unix_s {
-            self.date.at(now.unix_s);
+            self.common.date.at(now.unix_s);
             if let Handler::Reply(reply) = &mut self.handler {
-                reply.set_date(&self.date);
+                reply.set_date(&self.common.date);
             }
         }
         self.now = now;
@@ -190,12 +193,10 @@ impl Handler {
     }
 
     fn room_bytes_min(&self) -> usize {
-        /// Heads, refusals and the framing of a chunk.
-        const USUAL: usize = 2 * 1024;
         match self {
-            Self::Reply(reply) => reply.room_bytes() + USUAL,
-            Self::Echo | Self::Metrics(_) => USUAL,
-            Self::Files(_) => SHORT_BYTES_MAX.max(Site::ROOM_BYTES),
+            Self::Reply(reply) => reply.room_bytes() + SHORT_ROOM_BYTES,
+            Self::Echo | Self::Metrics(_) => SHORT_ROOM_BYTES + FIELDS_BYTES_MAX,
+            Self::Files(_) => (SHORT_BYTES_MAX + FIELDS_BYTES_MAX).max(Site::ROOM_BYTES),
         }
     }
 }

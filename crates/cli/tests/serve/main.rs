@@ -7,6 +7,7 @@
 //! | `idle` | an idle connection costs few bytes |
 //! | `descriptors` | connections that wait leave descriptors to those that ask |
 //! | `calls` | system calls of a connection and of a request |
+//! | `check` | `--check` |
 //! | `encrypted` | TLS: what other programs say of it, and a certificate that changes under load |
 //!
 //! `child` starts and ends servers, `metrics` reads their counters, `wire` is a client that is
@@ -16,6 +17,7 @@
 
 mod calls;
 mod chaos;
+mod check;
 mod child;
 mod closed_loop;
 mod descriptors;

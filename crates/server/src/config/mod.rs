@@ -12,6 +12,8 @@ use pollux_engine::{CpuList, Driver, ListenAddress, Listeners};
 use pollux_settings::Given;
 use pollux_tls::Keys;
 
+use crate::rules::FieldRule;
+
 /// What requests are answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -26,14 +28,31 @@ pub enum Answer {
     /// The body of the request.
     Echo,
     /// The files below a folder.
-    Files {
-        /// The folder.
-        root: PathBuf,
-        /// Whether folders without `index.html` are listed.
-        has_listing: bool,
-        /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are served for FILE.
-        has_precompressed: bool,
-    },
+    Files(Files),
+}
+
+/// How the files below a folder are served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Files {
+    /// The folder.
+    pub root: PathBuf,
+    /// Whether folders without `index.html` are listed.
+    pub has_listing: bool,
+    /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are served for FILE.
+    pub has_precompressed: bool,
+    /// The file below the folder that is sent for pages that there are none of.
+    pub spa: Option<PathBuf>,
+}
+
+/// What is added to answers of every kind.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Extras {
+    /// What is done to the fields of every answer.
+    pub fields: Vec<FieldRule>,
+    /// Origins whose pages may read the answers, or `*` alone for all.
+    pub cors: Vec<String>,
+    /// Files that are sent with these status codes, in the place of one line of text.
+    pub error_pages: Vec<(u16, PathBuf)>,
 }
 
 /// Form of a line of the access log.
@@ -41,6 +60,8 @@ pub enum Answer {
 pub enum LogFormat {
     /// The NCSA common log format.
     Common,
+    /// The same with the page that led there and the client's program behind it.
+    Combined,
     /// One JSON object for each answer.
     Json,
 }
@@ -131,6 +152,8 @@ impl Default for Limits {
 pub struct ServeConfig {
     /// What is answered.
     pub answer: Answer,
+    /// What is added to answers.
+    pub extras: Extras,
     /// Where; at least one.
     pub listen: Vec<ListenAddress>,
     /// Its certificate, where clients speak TLS at all addresses.

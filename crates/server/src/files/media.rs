@@ -69,7 +69,7 @@ const EXTENSION_BYTES_MAX: usize = 11;
 
 /// The content type of a file called so; the name may be a whole path.
 #[must_use]
-pub(super) fn content_type(path: &[u8]) -> &'static str {
+pub(crate) fn content_type(path: &[u8]) -> &'static str {
     const UNKNOWN: &str = "application/octet-stream";
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let dot = name.iter().rposition(|byte| *byte == b'.');

@@ -5,4 +5,5 @@ mod media;
 mod root;
 mod site;
 
+pub(crate) use media::content_type;
 pub(crate) use site::Site;

@@ -12,9 +12,8 @@
 //! `--precompressed` the file beside it that the client likes best is sent in its place, unless
 //! it is older. Opening and reading small files blocks the loop as long as the disk takes.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 
 use pollux_engine::{Actions, FileRange};
 use pollux_http::{
@@ -26,7 +25,9 @@ use super::listing;
 use super::media::content_type;
 use super::root::{Meta, Opened, Refused, Root};
 use crate::ServerError;
-use crate::answer::{self, Answered, Left, Manner, SERVER};
+use crate::answer::{self, Answered, Left, Manner};
+use crate::common_fields::{Common, FIELDS_BYTES_MAX};
+use crate::config::Files;
 use crate::descriptors::remedy_for;
 use crate::log::{Event, Logs};
 use crate::rest::{Rest, read_exactly};
@@ -51,6 +52,8 @@ pub(crate) struct Site {
     root: Root,
     has_listing: bool,
     has_precompressed: bool,
+    /// What is sent for pages that there are none of.
+    spa: Option<Box<[u8]>>,
     /// Whether files go through another protocol, so that the loop can't send them.
     reads_all: bool,
     logs: Logs,
@@ -68,17 +71,25 @@ struct Found<'p> {
 
 impl Site {
     /// Room that any answer needs.
-    pub(crate) const ROOM_BYTES: usize = READ_BYTES_MAX as usize + HEAD_BYTES_MAX;
+    pub(crate) const ROOM_BYTES: usize =
+        READ_BYTES_MAX as usize + HEAD_BYTES_MAX + FIELDS_BYTES_MAX;
 
-    pub(crate) fn open(
-        root: &Path,
-        has_listing: bool,
-        has_precompressed: bool,
-        logs: &Logs,
-    ) -> Result<Self, ServerError> {
+    pub(crate) fn open(files: &Files, logs: &Logs) -> Result<Self, ServerError> {
+        let Files { root: folder, has_listing, has_precompressed, spa } = files;
         let decoded = vec![0; Limits::default().target_bytes].into();
-        let (root, logs) = (Root::open(root)?, logs.clone());
-        Ok(Self { root, has_listing, has_precompressed, reads_all: false, logs, decoded })
+        let root = Root::open(folder)?;
+        let spa = spa.as_ref().map(|page| page.as_os_str().as_encoded_bytes().to_vec());
+        let spa = spa.map(Vec::into_boxed_slice);
+        if let Some(page) = &spa
+            && !root.find(page).is_ok_and(|found| !found.meta.is_folder)
+        {
+            let why = format!("no file of {} that may be served", folder.display());
+            let (path, cause) = (files.spa.clone().unwrap_or_default(), io::Error::other(why));
+            return Err(ServerError::Page { path, cause });
+        }
+        let (has_listing, has_precompressed) = (*has_listing, *has_precompressed);
+        let logs = logs.clone();
+        Ok(Self { root, has_listing, has_precompressed, spa, reads_all: false, logs, decoded })
     }
 
     /// Has files read into the output whatever their size: it goes through another protocol.
@@ -90,13 +101,13 @@ impl Site {
     pub(crate) fn answer(
         &mut self,
         actions: &mut Actions<'_>,
-        date: &DateCache,
+        common: &Common,
         now_s: u64,
         request: &Request<'_>,
         manner: Manner,
     ) -> Answered {
         let mut decoded = std::mem::take(&mut self.decoded);
-        let reply = Reply { site: self, date, now_s, request, manner };
+        let reply = Reply { site: self, common, now_s, request, manner };
         let answered = reply.answer(actions, &mut decoded);
         self.decoded = decoded;
         answered
@@ -106,7 +117,7 @@ impl Site {
 /// One request under way.
 struct Reply<'a> {
     site: &'a Site,
-    date: &'a DateCache,
+    common: &'a Common,
     now_s: u64,
     request: &'a Request<'a>,
     manner: Manner,
@@ -120,14 +131,30 @@ impl Reply<'_> {
             Err(Rejection { status, .. }) => return self.page(actions, status),
         };
         match self.site.root.find(path.relative) {
+            Err(Refused::Missing) => self.missing(actions, path.relative),
             Err(refused) => self.refuse(actions, refused, path.relative),
             Ok(opened) if opened.meta.is_folder && path.is_directory => {
                 self.folder(actions, &opened, path.relative)
             }
             Ok(opened) if opened.meta.is_folder => self.redirect(actions, path.relative),
             // A file is no folder, whatever the slash behind it says.
-            Ok(_) if path.is_directory => self.page(actions, Status::NOT_FOUND),
+            Ok(_) if path.is_directory => self.missing(actions, path.relative),
             Ok(file) => self.file(actions, Found { file, path: path.relative, coding: None }),
+        }
+    }
+
+    /// There is no such file: of an application in one page this may be a place within it, unless its
+    /// name says what kind of file it would be.
+    fn missing(&self, actions: &mut Actions<'_>, path: &[u8]) -> Answered {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let page = self.site.spa.as_deref().filter(|_| !name.contains(&b'.'));
+        let Some(page) = page else { return self.page(actions, Status::NOT_FOUND) };
+        match self.site.root.find(page) {
+            Ok(file) if !file.meta.is_folder => {
+                self.file(actions, Found { file, path: page, coding: None })
+            }
+            Ok(_) => self.page(actions, Status::NOT_FOUND),
+            Err(refused) => self.refuse(actions, refused, page),
         }
     }
 
@@ -156,7 +183,7 @@ impl Reply<'_> {
         match listing::page(folder.fd.as_fd(), &name, follow) {
             Ok(page) => {
                 let content_type = "text/html; charset=utf-8";
-                answer::document(actions, self.date, self.manner, content_type, page)
+                answer::document(actions, self.common, self.manner, content_type, page)
             }
             Err(errno) => self.refuse(actions, Refused::of_use(errno), path),
         }
@@ -176,7 +203,7 @@ impl Reply<'_> {
             location.push_str(query);
         }
         let status = Status::MOVED_PERMANENTLY;
-        answer::page(actions, self.date, self.manner, status, |head| {
+        answer::page(actions, self.common, self.manner, status, |head| {
             head.field("Location", location.as_bytes());
         })
     }
@@ -212,12 +239,12 @@ impl Reply<'_> {
             Outcome::NotModified => {
                 let status = Status::NOT_MODIFIED;
                 let add = |head: &mut HeadWriter<'_>| facts.write_validators(head);
-                answer::empty(actions, self.date, self.manner, status, add)
+                answer::empty(actions, self.common, self.manner, status, add)
             }
             Outcome::PreconditionFailed => self.page(actions, Status::PRECONDITION_FAILED),
             Outcome::Unsatisfiable => {
                 let status = Status::RANGE_NOT_SATISFIABLE;
-                answer::page(actions, self.date, self.manner, status, |head| {
+                answer::page(actions, self.common, self.manner, status, |head| {
                     head.content_range_unsatisfied(meta.len_bytes);
                 })
             }
@@ -255,8 +282,7 @@ impl Reply<'_> {
         facts: &Facts<'_>,
         file: OwnedFd,
     ) -> Answered {
-        let mut head = HeadWriter::new(actions.spare(), status);
-        head.field("Server", SERVER).date(self.date);
+        let mut head = self.common.begin(actions.spare(), status, self.manner.origin);
         facts.write(&mut head);
         if status == Status::PARTIAL_CONTENT {
             head.content_range(part, facts.whole_bytes);
@@ -305,17 +331,17 @@ impl Reply<'_> {
             Refused::Forbidden => Status::FORBIDDEN,
             Refused::Exhausted(errno) => {
                 tell(Event::FileRefused, &|| {
-                    let error = std::io::Error::from(errno);
+                    let error = io::Error::from(errno);
                     format!("/{path} was answered with 503: {error}{}", remedy_for(&error))
                 });
                 let status = Status::UNAVAILABLE;
-                return answer::page(actions, self.date, self.manner, status, |head| {
+                return answer::page(actions, self.common, self.manner, status, |head| {
                     head.field("Retry-After", b"1");
                 });
             }
             Refused::Broken(errno) => {
                 tell(Event::FileFailed, &|| {
-                    format!("/{path} was answered with 500: {}", std::io::Error::from(errno))
+                    format!("/{path} was answered with 500: {}", io::Error::from(errno))
                 });
                 Status::INTERNAL_ERROR
             }
@@ -324,7 +350,7 @@ impl Reply<'_> {
     }
 
     fn page(&self, actions: &mut Actions<'_>, status: Status) -> Answered {
-        answer::page(actions, self.date, self.manner, status, |_| {})
+        answer::page(actions, self.common, self.manner, status, |_| {})
     }
 }
 

@@ -48,6 +48,11 @@ impl AccessLog {
         Ok(Self { format, sink, lines, stamp, now_s, flushed_s, logs, seen })
     }
 
+    /// Whether its lines say by what page and program was asked.
+    pub(crate) fn names_agents(&self) -> bool {
+        self.format == LogFormat::Combined
+    }
+
     /// Tells the time, and opens the file again when that was asked for.
     pub(crate) fn begin_turn(&mut self, unix_s: u64, counters: &ServerCounters) {
         self.now_s = unix_s;
@@ -119,6 +124,8 @@ mod tests {
         is_old: false,
         status: 200,
         body_bytes: 1,
+        referer: "",
+        agent: "",
         proxied: None,
     };
 

@@ -24,6 +24,10 @@ pub(crate) struct Entry<'a> {
     pub(crate) status: u16,
     /// Bytes of its body.
     pub(crate) body_bytes: u64,
+    /// Where the client found the target, as it says; only for the combined form.
+    pub(crate) referer: &'a str,
+    /// What the client calls itself; only for the combined form.
+    pub(crate) agent: &'a str,
     /// What a proxy adds.
     pub(crate) proxied: Option<Proxied<'a>>,
 }
@@ -74,12 +78,12 @@ impl Stamp {
 /// Appends the line with its end to `out`.
 pub(super) fn write(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>) {
     match format {
-        LogFormat::Common => common(out, stamp, entry),
+        LogFormat::Common | LogFormat::Combined => common(out, format, stamp, entry),
         LogFormat::Json => json(out, stamp, entry),
     }
 }
 
-fn common(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
+fn common(out: &mut Vec<u8>, format: LogFormat, stamp: &Stamp, entry: &Entry<'_>) {
     let peer = if entry.peer.is_empty() { "-" } else { entry.peer };
     text(out, peer);
     text(out, " - - [");
@@ -100,6 +104,13 @@ fn common(out: &mut Vec<u8>, stamp: &Stamp, entry: &Entry<'_>) {
     match entry.body_bytes {
         0 => text(out, "-"),
         body_bytes => number(out, body_bytes),
+    }
+    if format == LogFormat::Combined {
+        for said in [entry.referer, entry.agent] {
+            text(out, " \"");
+            quoted(out, if said.is_empty() { "-" } else { said }, common_escape);
+            text(out, "\"");
+        }
     }
     if let Some(proxied) = &entry.proxied {
         common_proxied(out, proxied);
@@ -233,7 +244,9 @@ mod tests {
         let (peer, is_old) = ("192.0.2.1", false);
         let mut out = Vec::new();
         let status = 200;
-        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
+        let (referer, agent, proxied) = ("", target, None);
+        let entry =
+            Entry { peer, method, target, is_old, status, body_bytes, referer, agent, proxied };
         write(&mut out, format, &stamp, &entry);
         String::from_utf8(out).expect("ASCII")
     }
@@ -243,6 +256,10 @@ mod tests {
         assert_eq!(
             line(LogFormat::Common, "GET", "/a?b=c", 12),
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 12\n"
+        );
+        assert_eq!(
+            line(LogFormat::Combined, "GET", "/a", 12),
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a HTTP/1.1\" 200 12 \"-\" \"/a\"\n"
         );
         assert!(line(LogFormat::Common, "", "", 0).ends_with("] \"-\" 200 -\n"));
     }
@@ -264,6 +281,9 @@ mod tests {
             prop_assert_eq!(common.matches('\n').count(), 1);
             prop_assert_eq!(common.matches('"').count(), 2);
             prop_assert!(common.is_ascii());
+            let combined = line(LogFormat::Combined, "GET", &target, 1);
+            prop_assert_eq!(combined.matches('\n').count(), 1);
+            prop_assert_eq!(combined.matches('"').count(), 6);
             let json = line(LogFormat::Json, "GET", &target, 1);
             prop_assert_eq!(json.matches('\n').count(), 1);
             let bare = json.replace("\\\\", "").replace("\\\"", "");

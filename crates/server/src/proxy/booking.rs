@@ -9,7 +9,7 @@ use super::client::Client;
 use super::counters::ProxyCounter;
 use super::fault::Fault;
 use super::shared::ProxyShared;
-use crate::log::{Entry, Proxied};
+use crate::log::{AccessLog, Entry, Proxied};
 
 impl Client {
     /// Counts and logs the end of an exchange.
@@ -25,7 +25,7 @@ impl Client {
             shared.counters.count_answer(Status::of(exchange.status));
         }
         let Some(log) = &mut shared.log else { return };
-        let (method, target) = method_and_target(&exchange.line);
+        let Line { method, target, referer, agent } = Line::of(&exchange.line);
         let backend = exchange.backend.map_or("", |backend| shared.backends[backend].name.as_str());
         let times = exchange.times;
         let since = |moment: Option<Moment>| moment.map(|moment| moment - times.began);
@@ -46,6 +46,8 @@ impl Client {
             is_old: exchange.minor == 0,
             status: exchange.status,
             body_bytes: bytes,
+            referer,
+            agent,
             proxied: Some(proxied),
         };
         log.add(&entry, &shared.counters);
@@ -62,8 +64,18 @@ impl Client {
     ) {
         let Some(log) = &mut shared.log else { return };
         let peer = self.peer.get_or_insert_with(|| address_text(actions));
-        let (method, target) = method_and_target(line);
-        let entry = Entry { peer, method, target, is_old, status, body_bytes, proxied: None };
+        let Line { method, target, referer, agent } = Line::of(line);
+        let entry = Entry {
+            peer,
+            method,
+            target,
+            is_old,
+            status,
+            body_bytes,
+            referer,
+            agent,
+            proxied: None,
+        };
         log.add(&entry, &shared.counters);
     }
 }
@@ -74,13 +86,34 @@ pub(super) fn address_text(actions: &Actions<'_>) -> Box<str> {
     address.map_or_else(String::new, |address| address.to_string()).into()
 }
 
-/// What the log says of a request: method and target.
-pub(super) fn note_line(line: &mut Vec<u8>, request: &Request<'_>) {
+/// Keeps what the log says of a request: method and target, and for the combined form two fields behind
+/// them; no value of a field has a line feed.
+pub(super) fn note_line(line: &mut Vec<u8>, request: &Request<'_>, log: &AccessLog) {
     line.extend_from_slice(request.method.name().as_bytes());
     line.push(b' ');
     line.extend_from_slice(request.target.text());
+    if log.names_agents() {
+        for name in ["referer", "user-agent"] {
+            line.push(b'\n');
+            line.extend_from_slice(request.fields.first(name).unwrap_or_default());
+        }
+    }
 }
 
-fn method_and_target(line: &[u8]) -> (&str, &str) {
-    str::from_utf8(line).unwrap_or_default().split_once(' ').unwrap_or_default()
+/// What [`note_line`] kept.
+#[derive(Default)]
+struct Line<'l> {
+    method: &'l str,
+    target: &'l str,
+    referer: &'l str,
+    agent: &'l str,
+}
+
+impl<'l> Line<'l> {
+    fn of(line: &'l [u8]) -> Self {
+        let mut parts = line.split(|byte| *byte == b'\n');
+        let mut next = || str::from_utf8(parts.next().unwrap_or_default()).unwrap_or_default();
+        let (method, target) = next().split_once(' ').unwrap_or_default();
+        Self { method, target, referer: next(), agent: next() }
+    }
 }

@@ -303,8 +303,8 @@ impl Client {
         };
         exchange.request.begin_body(reader, frame);
         exchange.wants_upgrade = wishes.upgrade;
-        if shared.log.is_some() {
-            note_line(&mut exchange.line, request);
+        if let Some(log) = &shared.log {
+            note_line(&mut exchange.line, request, log);
         }
         if request.framing.has_body() {
             shared.counters.add(ServerCounter::Bodies, 1);

@@ -9,8 +9,8 @@ use pollux_settings::Given;
 use super::backends::{BackendConfig, HealthRules};
 use super::balance::Balance;
 use super::check::Check;
-use super::rules::FieldRules;
 use crate::config::{Loops, Watching};
+use crate::rules::FieldRules;
 use crate::tls::{Keys, Trust};
 
 /// The name of the group that has no section of its own.

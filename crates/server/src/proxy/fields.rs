@@ -7,7 +7,7 @@ use pollux_http::{Fields, decimal};
 
 /// What becomes of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// It goes on.
     EndToEnd,
     /// It ends here, or is written anew from what was understood.
@@ -76,7 +76,7 @@ const STARTS: [u8; LEN_END + 1] = {
 
 /// What becomes of a field of this name.
 #[inline]
-pub(super) fn kind(name: &str) -> Kind {
+pub(crate) fn kind(name: &str) -> Kind {
     // The length tells most fields apart before a byte is compared.
     if name.len() >= LEN_END || STARTS[name.len()] == STARTS[name.len() + 1] {
         return Kind::EndToEnd;
@@ -124,7 +124,7 @@ fn is_usual(option: &[u8]) -> bool {
 
 /// Writes one field line.
 #[inline]
-pub(super) fn write(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+pub(crate) fn write(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);

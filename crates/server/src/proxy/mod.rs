@@ -21,7 +21,7 @@
 //! | `backends`, `balance`, `check` | who may have requests, who gets the next one, and a look at how they are |
 //! | `groups` | which backends a front end leads to |
 //! | `exchange`, `way` | one request with its answer, and the bytes of one direction |
-//! | `request`, `response`, `fields`, `rules` | heads, written anew |
+//! | `request`, `response`, `fields` | heads, written anew |
 //! | `repeats` | the last heads, which may come again |
 //! | `fault` | what can go wrong, whose fault it is and what the client gets |
 //! | `shared`, `links`, `counters` | what the sessions of one loop share |
@@ -40,7 +40,7 @@ mod config;
 mod counters;
 mod exchange;
 mod fault;
-mod fields;
+pub(crate) mod fields;
 mod groups;
 mod links;
 mod pair;
@@ -51,7 +51,6 @@ mod pool;
 mod repeats;
 mod request;
 mod response;
-mod rules;
 mod secrets;
 mod session;
 mod shared;
@@ -61,6 +60,7 @@ mod table;
 mod upstream;
 mod way;
 
+pub use crate::rules::{FieldRule, FieldRules};
 pub(crate) use backends::WEIGHT_MAX;
 pub use backends::{Backend, BackendConfig, BackendCounts};
 pub use balance::Balance;
@@ -72,7 +72,6 @@ pub use counters::{ProxyCounter, ProxyCounters};
 pub use fault::{Fault, Party};
 pub use passing::Passing;
 pub use pool::PoolView;
-pub use rules::{FieldRule, FieldRules};
 pub use secrets::Secrets;
 pub use session::ProxySession;
 pub use shared::{ProxyShared, backends_of};

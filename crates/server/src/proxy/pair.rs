@@ -206,6 +206,8 @@ pub(super) fn book(shared: &mut ProxyShared, at: u32) {
         is_old: false,
         status: 0,
         body_bytes: bytes,
+        referer: "",
+        agent: "",
         proxied: Some(proxied),
     };
     log.add(&entry, &shared.counters);

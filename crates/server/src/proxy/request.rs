@@ -7,7 +7,7 @@ use pollux_http::{Form, Framing, Method, Request};
 
 use super::config::Forwarding;
 use super::fields::{self, Kind};
-use super::rules::{self, FieldRule};
+use crate::rules::{self, FieldRule};
 
 /// What the head is written by, beside the request.
 #[derive(Clone, Copy, Debug)]

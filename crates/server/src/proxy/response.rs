@@ -7,8 +7,8 @@
 use pollux_http::{DateCache, Method, RequestKind, Response, ResponseBody, Status};
 
 use super::fields::{self, Kind};
-use super::rules::{self, FieldRule};
 use super::way::Frame;
+use crate::rules::{self, FieldRule};
 
 /// What the head is written by, beside the answer.
 #[derive(Clone, Copy, Debug)]

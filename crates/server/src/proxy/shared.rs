@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{Actions, ConnectionId, Errand, ListenAddress, Moment, Now};
-use pollux_http::{DateCache, NoProxyHeader, ProxyHeader};
+use pollux_http::{NoProxyHeader, ProxyHeader};
 
 use super::assign::Exchanger;
 use super::backends::{Backend, Turned};
@@ -27,6 +27,7 @@ use super::repeats::Repeats;
 use super::secrets::{self, Secrets, SharedTls};
 use super::session::ProxySession;
 use crate::ServerError;
+use crate::common_fields::Common;
 use crate::counters::{ServerCounter, ServerCounters};
 use crate::log::{AccessLog, Event, Logs};
 
@@ -45,7 +46,7 @@ pub struct ProxyShared {
     /// Of requests, and of answers.
     pub(super) head_limits: pollux_http::Limits,
     pub(super) answer_limits: pollux_http::Limits,
-    pub(super) date: DateCache,
+    pub(super) common: Common,
     pub(super) now: Now,
     pub(super) exchanges: Exchanges,
     pub(super) repeats: Repeats,
@@ -112,7 +113,7 @@ impl ProxyShared {
                 body_bytes: u64::MAX,
                 ..pollux_http::Limits::default()
             },
-            date: DateCache::new(0),
+            common: Common::default(),
             now: Now::default(),
             exchanges: Exchanges::default(),
             repeats: Repeats::default(),
@@ -143,7 +144,7 @@ impl ProxyShared {
 
     pub(super) fn begin_turn(&mut self, now: Now) {
         if now.unix_s != self.now.unix_s {
-            self.date.at(now.unix_s);
+            self.common.date.at(now.unix_s);
         }
         self.now = now;
         if let Some(log) = &mut self.log {

@@ -343,7 +343,7 @@ impl Upstream {
             kind: exchange.kind,
             minor: exchange.minor,
             is_last: exchange.is_last,
-            date: &shared.date,
+            date: &shared.common.date,
             rules: &shared.entrances.get(exchange.front).rules.response,
         };
         let before = way.head().len();

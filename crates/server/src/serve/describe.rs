@@ -42,6 +42,12 @@ pub(super) fn overview(
     }
 }
 
+/// What a server configured so would do, in lines.
+pub(super) fn plan(config: &ServeConfig) -> String {
+    let facts = facts(config, &config.listen);
+    facts.into_iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+}
+
 fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
     let limits = &config.limits;
     let listen = addresses.iter().map(|address| ("listen", address.to_string()));
@@ -102,7 +108,7 @@ fn answer(answer: &Answer) -> String {
             format!("a fixed reply, size {len_bytes}{how}")
         }
         Answer::Echo => "echo".to_owned(),
-        Answer::Files { root, .. } => format!("files of {}", root.display()),
+        Answer::Files(files) => format!("files of {}", files.root.display()),
     }
 }
 

@@ -90,8 +90,8 @@ impl Client {
         exchange.status = status.code();
         // An interim answer may still stand in front.
         exchange.response.send(actions);
-        let manner = answer::Manner { tone, is_head };
-        let answered = answer::page(actions, &shared.date, manner, status, |_| {});
+        let manner = answer::Manner { tone, is_head, origin: None };
+        let answered = answer::page(actions, &shared.common, manner, status, |_| {});
         shared.exchange(at).response.body_bytes = answered.body_bytes;
         self.book(shared, at, Some(fault));
         shared.end(at);
@@ -177,21 +177,23 @@ impl Client {
     ) {
         let is_last = is_last || request.framing.has_body();
         let tone = Tone::of(request.version_minor, is_last);
-        let manner = answer::Manner { tone, is_head: request.method == Method::Head };
+        let manner = answer::Manner { tone, is_head: request.method == Method::Head, origin: None };
         let allow: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         let answered = if status == Status::NO_CONTENT {
-            answer::empty(actions, &shared.date, manner, status, |head| {
+            answer::empty(actions, &shared.common, manner, status, |head| {
                 head.field("Allow", allow);
             })
         } else {
             shared.counters.count_refusal(status);
-            answer::page(actions, &shared.date, manner, status, |head| {
+            answer::page(actions, &shared.common, manner, status, |head| {
                 head.field("Allow", allow);
             })
         };
         shared.counters.count_answer(status);
         let mut line = Vec::new();
-        note_line(&mut line, request);
+        if let Some(log) = &shared.log {
+            note_line(&mut line, request, log);
+        }
         let is_old = request.version_minor == 0;
         self.log(shared, actions, (&line, is_old), status.code(), answered.body_bytes);
         self.phase = Phase::Idle;
@@ -217,7 +219,7 @@ impl Client {
         }
         shared.counters.count_refusal(rejection.status);
         shared.counters.count_answer(rejection.status);
-        let refused = answer::refusal(actions, &shared.date, rejection, is_head(input));
+        let refused = answer::refusal(actions, &shared.common, rejection, is_head(input));
         self.log(shared, actions, (b"", false), rejection.status.code(), refused.body_bytes);
         self.phase = Phase::Idle;
         self.is_last = true;

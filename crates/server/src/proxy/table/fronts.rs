@@ -1,17 +1,14 @@
 //! Settings of a front end: where clients come, what is passed on, and what of it.
 
 use pollux_engine::ListenAddress;
-use pollux_settings::{Key, Keys, Kind, address, did_you_mean, name, one_of};
+use pollux_settings::{Key, Keys, address, did_you_mean, name, one_of};
 
-use crate::config::table::{ADDRESSES_MAX, tls};
+use crate::config::table::{ADDRESSES_MAX, RULES_MAX, field_rule, tls};
 use crate::proxy::config::{Forwarding, Frontend, Mode};
-use crate::proxy::rules::{FieldRule, FieldRules};
+use crate::rules::{FieldRule, FieldRules};
 
 pub(super) const LISTEN: &str = "HOST:PORT, :PORT (every address of this machine), [IPV6]:PORT or unix:PATH; \
                       repeatable; port 0 takes a free one";
-
-/// Most rules for fields of requests, and of answers.
-const RULES_MAX: usize = 64;
 
 /// What a front end does; where it listens and leads to is still to be said.
 pub(super) fn manner(keys: &mut Keys<'_>) -> Option<Frontend> {
@@ -82,16 +79,12 @@ pub(super) fn frontend(keys: &mut Keys<'_>, groups: Option<&[String]>) -> Option
 
 /// What is done to fields of heads.
 fn rules(keys: &mut Keys<'_>) -> Option<FieldRules> {
-    let rule = || {
-        let accepts = "\"set NAME: VALUE\", \"add NAME: VALUE\" or \"remove NAME\"";
-        Kind::new("RULE", accepts, FieldRule::read)
-    };
     let request = keys
         .key("request_field", "What is done to a field of requests; repeatable, in this order")
-        .list(&rule(), 0..=RULES_MAX);
+        .list(&field_rule(FieldRule::read), 0..=RULES_MAX);
     let response = keys
         .key("response_field", "What is done to a field of answers; repeatable, in this order")
-        .list(&rule(), 0..=RULES_MAX);
+        .list(&field_rule(FieldRule::read), 0..=RULES_MAX);
     Some(FieldRules { request: request?, response: response? })
 }
 

@@ -1,4 +1,4 @@
-//! What the user wants done to the fields of heads: set, add, remove.
+//! What the user wants done to the fields of heads, of the server's and the proxy's: set, add, remove.
 //!
 //! Rules apply to fields that go from end to end. What frames a message, what is about one connection,
 //! and what the proxy says itself (Host, Date, who asked) is out of their reach: such a rule is a mistake
@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::fields::{self, Kind};
+use crate::proxy::fields::{self, Kind};
 
 /// A rule for one field.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ impl FieldRule {
     ///
     /// # Errors
     /// What is wrong with it, and what is expected.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
         let (verb, rest) = text.trim().split_once(' ').unwrap_or((text, ""));
         if verb == "remove" {
             return name(rest).map(Self::Remove);
@@ -47,7 +47,8 @@ impl FieldRule {
         Ok(make(name, value.to_owned()))
     }
 
-    fn name(&self) -> &str {
+    /// The field that it is about.
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Set(name, _) | Self::Add(name, _) | Self::Remove(name) => name,
         }
@@ -94,7 +95,7 @@ pub struct FieldRules {
 
 /// Whether a field that came goes no further.
 #[inline]
-pub(super) fn drops(rules: &[FieldRule], name: &str) -> bool {
+pub(crate) fn drops(rules: &[FieldRule], name: &str) -> bool {
     rules
         .iter()
         .any(|rule| !matches!(rule, FieldRule::Add(..)) && rule.name().eq_ignore_ascii_case(name))
@@ -102,7 +103,7 @@ pub(super) fn drops(rules: &[FieldRule], name: &str) -> bool {
 
 /// Writes the lines that rules ask for.
 #[inline]
-pub(super) fn write(out: &mut Vec<u8>, rules: &[FieldRule]) {
+pub(crate) fn write(out: &mut Vec<u8>, rules: &[FieldRule]) {
     for rule in rules {
         if let FieldRule::Set(name, value) | FieldRule::Add(name, value) = rule {
             fields::write(out, name, value.as_bytes());

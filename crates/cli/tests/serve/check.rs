@@ -1,0 +1,46 @@
+//! `--check`: what the settings mean, or everything that is wrong with them.
+
+use std::process::Command;
+
+fn check(flags: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    let output = command.args(["serve", "--check"]).args(flags).output().expect("pollux starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn settings_are_checked_and_told_and_nothing_is_listened_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dir, log) = (folder.path().display().to_string(), folder.path().join("log"));
+    // An address that somebody has: nobody wants it now.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let log_text = log.display().to_string();
+    let flags = [&*dir, "--listen", &address, "--idle-timeout", "5s", "--access-log", &log_text];
+    let (code, said, wrong) = check(&flags);
+    assert_eq!((code, wrong.as_str()), (Some(0), ""));
+    assert!(said.contains(&format!("listen: {address}\n")), "{said}");
+    assert!(said.contains("idle-timeout: 5s\n") && said.contains("answer: files of "), "{said}");
+    assert!(!log.exists());
+}
+
+#[test]
+fn what_would_keep_a_server_from_starting_is_told_with_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().display().to_string();
+    for (flags, told) in [
+        (vec!["/no/such/folder"], "the folder \"/no/such/folder\" cannot be served: No such file"),
+        (vec![&*dir, "--spa", "no.html"], "the page \"no.html\" cannot be served: no file of "),
+        (
+            vec![&*dir, "--error-page", "404 /no.html"],
+            "the page \"/no.html\" cannot be served: No such",
+        ),
+        (vec![&*dir, "--cert", "/no.pem", "--key", "/no.key"], "/no.pem: "),
+        (vec![&*dir, "--threads", "0"], "--threads"),
+    ] {
+        let (code, said, wrong) = check(&flags);
+        assert_eq!((code, said.as_str()), (Some(2), ""), "{flags:?}: {wrong}");
+        assert!(wrong.contains(told), "{flags:?}: {wrong}");
+    }
+}

@@ -1,0 +1,251 @@
+//! What settings add to answers: fields, CORS, pages for errors, an application in one page, and the
+//! combined form of the log.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use pollux_engine::ListenAddress;
+use pollux_server::Server;
+use pollux_server::config::ServeConfig;
+use pollux_settings::Given;
+
+/// Far longer than anything here takes on a busy machine; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn configured(settings: &str) -> ServeConfig {
+    let text = format!("{settings}\nlisten = \"127.0.0.1:0\"\nquiet = true");
+    Given::from_toml(&text, "test").read().expect("right")
+}
+
+/// Starts a server, has it answer the requests in turn, each on a connection of its own, and ends it.
+fn answers(settings: &str, requests: &[&str]) -> Vec<String> {
+    let server = Server::start(&configured(settings)).expect("started");
+    let ListenAddress::Tcp(address) = server.addresses()[0] else { panic!("a TCP address") };
+    let ask = |request: &&str| {
+        let mut stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        let (line, fields) = request.split_once('\n').unwrap_or((request, ""));
+        let fields = fields.replace('\n', "\r\n");
+        let sent = format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+        stream.write_all(sent.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let answers = requests.iter().map(ask).collect();
+    server.abort();
+    server.join().expect("ended");
+    answers
+}
+
+/// Why a server does not start, nor pass a check: the same words.
+fn refusal(settings: &str) -> String {
+    let config = configured(settings);
+    let told = Server::start(&config).map(drop).expect_err(settings);
+    let words = |error: &dyn Error| {
+        let (mut words, mut next) = (error.to_string(), error.source());
+        while let Some(error) = next {
+            words = format!("{words}: {error}");
+            next = error.source();
+        }
+        words
+    };
+    let checked = words(&Server::check(&config).expect_err(settings));
+    assert!(words(&told).ends_with(&checked), "{checked}: {}", words(&told));
+    checked
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    std::fs::write(folder.join(name), text).expect("written");
+}
+
+fn site() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "app.html", "the application");
+    write(folder.path(), "style.css", "a {}");
+    std::fs::create_dir(folder.path().join("empty")).expect("made");
+    let settings = format!("dir = {:?}", folder.path());
+    (folder, settings)
+}
+
+#[test]
+fn an_application_in_one_page_gets_its_places_and_no_file_that_is_missing() {
+    let (_folder, settings) = site();
+    let asked = [
+        "GET /orders/7",
+        "GET /orders/7/?x=1.2",
+        "HEAD /orders",
+        "GET /style.css",
+        "GET /missing.js",
+        "GET /.git",
+        "GET /empty/",
+        "POST /orders",
+    ];
+    let all = answers(&format!("{settings}\nspa = \"app.html\""), &asked);
+    for answer in &all[..2] {
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("\r\nContent-Type: text/html; charset=utf-8\r\n"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nthe application"), "{answer}");
+    }
+    assert!(
+        all[2].contains("\r\nContent-Length: 15\r\n") && all[2].ends_with("\r\n\r\n"),
+        "{}",
+        all[2]
+    );
+    assert!(all[3].ends_with("a {}"), "{}", all[3]);
+    let codes: Vec<&str> = all[4..].iter().map(|answer| &answer[9..12]).collect();
+    assert_eq!(codes, ["404", "404", "403", "405"]);
+    // A page outside of the folder is none.
+    for wrong in ["missing.html", "../etc/passwd", "/etc/passwd", "empty"] {
+        let told = refusal(&format!("{settings}\nspa = \"{wrong}\""));
+        assert!(told.contains("cannot be served: no file of "), "{wrong}: {told}");
+    }
+}
+
+#[test]
+fn own_pages_are_sent_with_the_status_and_its_fields_whoever_refuses() {
+    let (folder, settings) = site();
+    // As large as one may be: behind any head there is room for it.
+    let large = "x".repeat(32 * 1024);
+    write(folder.path(), "404.html", &large);
+    write(folder.path(), "bad.txt", "no");
+    let page = |name| folder.path().join(name);
+    let pages = format!(
+        "error_page = [\"404 {0}\", \"405 {1}\", \"400 {1}\"]",
+        page("404.html").display(),
+        page("bad.txt").display()
+    );
+    let asked = [
+        "GET /missing",
+        "HEAD /missing",
+        "POST /",
+        "CONNECT a:1",
+        "GET /%zz",
+        "GET /\nBad Name: x\n",
+    ];
+    for answer in ["", "reply = 30000", "echo = true"] {
+        let site = if answer.is_empty() { settings.as_str() } else { answer };
+        let all = answers(&format!("{site}\n{pages}"), &asked);
+        if answer.is_empty() {
+            assert!(all[0].starts_with("HTTP/1.1 404 ") && all[0].ends_with(&large), "{}", all[0]);
+            assert!(all[0].contains("\r\nContent-Type: text/html; charset=utf-8\r\n"));
+            let head = all[1].split_once("\r\n\r\n").expect("a head");
+            assert!(
+                head.0.contains("\r\nContent-Length: 32768\r\n") && head.1.is_empty(),
+                "{head:?}"
+            );
+            assert!(all[2].contains("\r\nAllow: GET, HEAD, OPTIONS\r\n"), "{}", all[2]);
+            assert!(
+                all[2].starts_with("HTTP/1.1 405 ") && all[2].ends_with("\r\n\r\nno"),
+                "{}",
+                all[2]
+            );
+            assert!(
+                all[4].starts_with("HTTP/1.1 400 ") && all[4].ends_with("\r\n\r\nno"),
+                "{}",
+                all[4]
+            );
+        }
+        assert!(
+            all[3].starts_with("HTTP/1.1 405 ") && all[3].ends_with("\r\n\r\nno"),
+            "{}",
+            all[3]
+        );
+        assert!(
+            all[5].starts_with("HTTP/1.1 400 ") && all[5].ends_with("\r\n\r\nno"),
+            "{}",
+            all[5]
+        );
+    }
+    write(folder.path(), "large", &"x".repeat(32 * 1024 + 1));
+    for wrong in ["large", "missing", ""] {
+        let text = format!("{settings}\nerror_page = \"404 {}\"", page(wrong).display());
+        let told = refusal(&text);
+        assert!(told.contains("the page ") && told.contains(" cannot be served: "), "{told}");
+    }
+}
+
+#[test]
+fn rules_reach_every_answer_and_pages_of_named_origins_may_read() {
+    let (_folder, settings) = site();
+    let text = format!(
+        "{settings}\nresponse_field = [\"set Cache-Control: max-age=60\", \"set server: s\"]\n\
+         cors = [\"https://app.example\", \"http://localhost:3000\"]"
+    );
+    let origin = "Origin: https://app.example\n";
+    let preflight = format!("OPTIONS /style.css\n{origin}Access-Control-Request-Method: GET\n");
+    let all = answers(
+        &text,
+        &[
+            "GET /style.css",
+            &format!("GET /style.css\n{origin}"),
+            &format!("GET /missing\n{origin}"),
+            &preflight,
+            "GET /style.css\nOrigin: https://app.example.evil\n",
+            "GET /empty",
+            "GET /\nBad Name: x\n",
+        ],
+    );
+    for answer in &all {
+        assert!(answer.contains("\r\nServer: s\r\n"), "{answer}");
+        assert!(answer.contains("\r\nCache-Control: max-age=60\r\n"), "{answer}");
+        assert!(answer.contains("\r\nVary: Origin\r\n"), "{answer}");
+    }
+    let allows = "\r\nAccess-Control-Allow-Origin: https://app.example\r\n";
+    let allowed: Vec<bool> = all.iter().map(|answer| answer.contains(allows)).collect();
+    assert_eq!(allowed, [false, true, true, true, false, false, false]);
+    assert!(!all[4].contains("Access-Control"), "{}", all[4]);
+    assert!(all[3].starts_with("HTTP/1.1 204 "), "{}", all[3]);
+    assert!(all[3].contains("\r\nAccess-Control-Allow-Methods: GET, HEAD\r\n"), "{}", all[3]);
+    // The fixed reply, made beforehand, has them as well.
+    let reply = answers("reply = 1\nresponse_field = \"add X-A: 1\"", &["GET /", "DELETE /"]);
+    assert!(reply.iter().all(|answer| answer.contains("\r\nX-A: 1\r\n")), "{reply:?}");
+}
+
+#[test]
+fn wrong_rules_origins_and_pages_are_told() {
+    for (text, told) in [
+        ("response_field = \"set Content-Length: 1\"", "frames messages"),
+        ("response_field = \"set ETag: x\"", "the server writes etag itself"),
+        ("response_field = \"remove ETag\"", "only Server can be removed"),
+        ("cors = \"app.example\"", "expected * or an origin such as https://app.example"),
+        ("cors = \"https://app.example/\"", "ends behind host and port"),
+        ("cors = [\"*\", \"https://a\"]", "* stands for all; expected it alone"),
+        ("error_page = \"200 a.html\"", "expected a status from 400 to 599 and a file"),
+        ("error_page = \"404\"", "expected a status from 400 to 599 and a file"),
+    ] {
+        let read: Result<ServeConfig, _> =
+            Given::from_toml(&format!("dir = \".\"\n{text}"), "p").read();
+        let mistakes = read.expect_err(text).to_string();
+        assert!(mistakes.contains(told), "{text}: {mistakes}");
+    }
+}
+
+#[test]
+fn the_combined_log_has_page_and_program_and_no_field_leaves_its_quotes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let settings = format!("reply = 1\naccess_log = {log:?}\naccess_log_format = \"combined\"");
+    answers(
+        &settings,
+        &[
+            "GET /a\nReferer: http://b/\nUser-Agent: curl/8 \"x\"\n",
+            "GET /b",
+            "GET /\nBad Name: x\n",
+        ],
+    );
+    let lines = std::fs::read_to_string(&log).expect("written");
+    let ends: Vec<&str> =
+        lines.lines().filter_map(|line| line.split_once("] ")).map(|it| it.1).collect();
+    assert_eq!(
+        ends,
+        [
+            "\"GET /a HTTP/1.1\" 200 1 \"http://b/\" \"curl/8 \\x22x\\x22\"",
+            "\"GET /b HTTP/1.1\" 200 1 \"-\" \"-\"",
+            "\"-\" 400 97 \"-\" \"-\"",
+        ]
+    );
+}
