@@ -1,6 +1,6 @@
 //! The one table of where a mechanism differs from the kernel's epoll.
 //!
-//! `tests/deviations.rs` runs a script for each row, and others, on the kernel's epoll and on every
+//! `tests/deviations` runs a script for each row, and others, on the kernel's epoll and on every
 //! mechanism: what differs must stand here, and what stands here must differ. `docs/epoll-interface.md`
 //! is made from it.
 
@@ -35,7 +35,8 @@ pub const DEVIATIONS: &[Deviation] = &[
         mechanisms: LEVEL,
         epoll: "EPOLLET reports a condition when it is entered or renewed",
         here: "reported in every wait while it holds, as without EPOLLET",
-        reason: "these interfaces keep no memory of a condition; a program that reads and writes until \
+        reason: "these interfaces keep no memory of a condition, and what happened to it between two waits \
+                 can't be seen, so to be silent could lose an edge; a program that reads and writes until \
                  EAGAIN works, and spins while it leaves something ready that it asked for",
     },
     Deviation {
@@ -133,6 +134,14 @@ pub const DEVIATIONS: &[Deviation] = &[
         epoll: "after fork(2) parent and child change and wait on one instance",
         here: "the child has a copy, which goes its own way",
         reason: "poll requests and lists belong to a process",
+    },
+    Deviation {
+        script: "a_new_program_has_the_registrations",
+        mechanisms: ALL,
+        epoll: "an instance whose number survives execve(2) keeps its registrations",
+        here: "it is an epoll of the kernel's without any",
+        reason: "poll requests and lists end with the program, and the library is not told of execve(2): \
+                 EPOLL_CTL_ADD in the new one; a library that takes exec too hands them to the kernel",
     },
 ];
 

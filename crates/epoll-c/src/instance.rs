@@ -235,18 +235,21 @@ impl Instance {
         if mem::replace(&mut state.subject.is_kernels, true) {
             return Ok(());
         }
-        for (fd, wanted) in state.subject.registrations.iter() {
-            let events = if wanted.is_spent { libc::EPOLLONESHOT as u32 } else { wanted.events };
-            let event = Some(epoll_event { events, u64: wanted.data });
-            // Nested ones are there, to be modified; closed ones are gone.
-            let added = kernel::ctl(epoll, libc::EPOLL_CTL_ADD, fd, event);
-            if added.is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST)) {
-                kernel::ctl(epoll, libc::EPOLL_CTL_MOD, fd, event)?;
-            }
-        }
+        state.subject.enter_all(epoll)?;
         state.subject.registrations.clear();
         state.clear_out();
         Ok(())
+    }
+
+    /// An epoll of the kernel's with all registrations; `None` where the instance is one already.
+    pub(crate) fn as_kernels(&self) -> io::Result<Option<OwnedFd>> {
+        let state = self.lock();
+        if state.subject.is_kernels {
+            return Ok(None);
+        }
+        let epoll = kernel::create(libc::EPOLL_CLOEXEC)?;
+        state.subject.enter_all(epoll.as_raw_fd())?;
+        Ok(Some(epoll))
     }
 
     /// Puts a poller of a test on the seat, which was told of everything.
@@ -290,6 +293,20 @@ impl Watched {
             return kernel::ctl(epoll, libc::EPOLL_CTL_MOD, fd, Some(NOTHING));
         }
         kernel::ctl(epoll, libc::EPOLL_CTL_DEL, fd, None)
+    }
+
+    /// Enters every registration in the kernel's epoll that `epoll` names.
+    fn enter_all(&self, epoll: RawFd) -> io::Result<()> {
+        for (fd, wanted) in self.registrations.iter() {
+            let events = if wanted.is_spent { libc::EPOLLONESHOT as u32 } else { wanted.events };
+            let event = Some(epoll_event { events, u64: wanted.data });
+            // Nested ones are there, to be modified; closed ones are gone.
+            let added = kernel::ctl(epoll, libc::EPOLL_CTL_ADD, fd, event);
+            if added.is_err_and(|error| error.raw_os_error() == Some(libc::EEXIST)) {
+                kernel::ctl(epoll, libc::EPOLL_CTL_MOD, fd, event)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes what the poller found; says how many.

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -44,6 +44,13 @@ struct Table {
 struct Held {
     _table: RwLockWriteGuard<'static, Table>,
     states: Vec<Locked<'static>>,
+}
+
+/// Numbers that name an epoll of the kernel's for the program that this one becomes; when this is dropped,
+/// as that failed, they name their instances again.
+#[derive(Debug, Default)]
+pub struct Handed {
+    originals: Vec<(RawFd, OwnedFd)>,
 }
 
 thread_local! {
@@ -169,8 +176,7 @@ impl Instances {
         let mut numbers: Vec<RawFd> = Vec::new();
         let table = self.read();
         let is_meant = |fd: RawFd| (first..=last).contains(&(fd as u32));
-        numbers
-            .extend((0..).zip(&table.by_number).filter(|(_, one)| one.is_some()).map(|(n, _)| n));
+        numbers.extend(table.numbers().map(|(number, _)| number));
         for instance in &table.all {
             instance.numbers(&mut numbers);
         }
@@ -218,6 +224,28 @@ impl Instances {
             kernel::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
             self
         });
+    }
+
+    /// Before `execve(2)`: every instance with a number that survives it is handed to the kernel, as the
+    /// poller ends with this program: the number names an epoll of the kernel's with the same registrations,
+    /// and what other processes share with this one is as it was. Holds no lock behind it and changes no
+    /// instance, so a child of `vfork(2)` may call it.
+    ///
+    /// # Errors
+    /// What the kernel says where no further descriptor is to be had (EMFILE, ENFILE, ENOMEM).
+    pub fn before_exec(&self) -> io::Result<Handed> {
+        let mut handed = Handed::default();
+        if self.is_empty() {
+            return Ok(handed);
+        }
+        let table = self.read();
+        for (number, instance) in table.numbers().filter(|(n, _)| kernel::survives_exec(*n)) {
+            if let Some(epoll) = instance.as_kernels()? {
+                handed.originals.push((number, kernel::duplicate(number)?));
+                kernel::rename(number, &epoll)?;
+            }
+        }
+        Ok(handed)
     }
 
     /// Ends every instance whose numbers were closed.
@@ -271,7 +299,21 @@ impl Instances {
     }
 }
 
+impl Drop for Handed {
+    fn drop(&mut self) {
+        for (number, original) in self.originals.drain(..) {
+            // It was open a moment ago: nothing can be refused.
+            let _ = kernel::rename(number, &original);
+        }
+    }
+}
+
 impl Table {
+    /// The numbers that name an instance.
+    fn numbers(&self) -> impl Iterator<Item = (RawFd, &'static Instance)> + '_ {
+        (0..).zip(&self.by_number).filter_map(|(number, one)| Some((number, (*one)?)))
+    }
+
     fn get(&self, number: RawFd) -> Option<&'static Instance> {
         let index = usize::try_from(number).ok()?;
         self.by_number.get(index).copied().flatten()

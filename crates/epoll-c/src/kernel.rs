@@ -161,6 +161,26 @@ fn owned(fd: c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Whether `fd` is open in the program that this one becomes by `execve(2)`.
+pub(crate) fn survives_exec(fd: RawFd) -> bool {
+    // SAFETY: F_GETFD takes no pointer and changes nothing.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
+
+/// A further number of the file behind `fd`, which does not survive `execve(2)`.
+pub(crate) fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: makes a new number and touches no memory.
+    owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })
+}
+
+/// Has `number`, which survives `execve(2)`, name the file behind `fd`.
+pub(crate) fn rename(number: RawFd, fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes no pointer; whoever owns the number asks for it.
+    let done = unsafe { libc::dup3(fd.as_raw_fd(), number, 0) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Has the three called around every `fork(3)`: before, then in the parent or in the child.
 pub(crate) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
     // SAFETY: the functions live as long as the program, and take and give nothing.

@@ -27,7 +27,7 @@
 //! * Hooks: [`Instances::closing`], [`Instances::closing_range`], [`Instances::duplicated`], and around
 //!   `fork(2)` [`Instances::before_fork`] with [`Instances::after_fork_in_parent`] or
 //!   [`Instances::after_fork_in_child`]; [`Instances::guard_forks`] has them called by
-//!   `pthread_atfork(3)`. With [`Identity::Hooked`] the hooks are all that is known of closed numbers;
+//!   `pthread_atfork(3)`; around `execve(2)` [`Instances::before_exec`]. With [`Identity::Hooked`] the hooks are all that is known of closed numbers;
 //!   with [`Identity::Checked`] each look-up asks the kernel, and no hook is needed.
 //!
 //! # How it works
@@ -59,5 +59,5 @@ mod registrations;
 mod seat;
 
 pub use instance::Instance;
-pub use instances::{Identity, Instances};
+pub use instances::{Handed, Identity, Instances};
 pub use pollux_poller::Mechanism;

@@ -32,6 +32,12 @@ fn a_mechanism_differs_where_the_table_says_and_nowhere_else() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Nothing but for a script, which starts this binary again.
+#[test]
+fn this_is_a_new_program() {
+    scripts::be_a_new_program();
+}
+
 #[test]
 fn every_row_has_its_script() {
     for row in deviations::DEVIATIONS {

@@ -4,8 +4,12 @@ use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, EPOLLOUT};
+use libc::{
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLONESHOT, EPOLLOUT,
+    epoll_event,
+};
 
 use crate::subject::Subject;
 
@@ -20,6 +24,10 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     a_level_repeats_until_it_is_read,
     an_edge_is_reported_once,
     an_edge_is_reported_again_after_mod,
+    an_edge_that_was_emptied_comes_again,
+    an_edge_that_was_left_comes_again_with_more,
+    an_edge_for_room_comes_again_when_there_is_some,
+    an_edge_with_oneshot_is_silent_until_mod,
     an_edge_reports_all_that_holds,
     a_oneshot_reports_all_that_holds,
     a_oneshot_is_reported_once_for_each_mod,
@@ -40,6 +48,8 @@ pub(crate) const SCRIPTS: &[Script] = scripts![
     unknown_and_ignored_flags_are_taken,
     poll_sees_that_an_instance_is_ready,
     a_child_shares_the_instance,
+    a_new_program_has_the_registrations,
+    a_new_program_can_use_the_number,
     files_without_readiness_are_refused,
     exclusive_goes_by_its_rules,
 ];
@@ -95,6 +105,48 @@ fn an_edge_is_reported_again_after_mod(subject: &Subject) -> String {
     let second = subject.found();
     writer.write_all(b"x").expect("room");
     format!("{first:?} {second:?} {:?}", subject.found())
+}
+
+fn an_edge_that_was_emptied_comes_again(subject: &Subject) -> String {
+    let (mut reader, mut writer) = ready();
+    subject.add(&reader, EPOLLIN | EPOLLET, 1);
+    let first = subject.found();
+    reader.read_exact(&mut [0]).expect("a byte");
+    let emptied = subject.soon();
+    writer.write_all(b"x").expect("room");
+    format!("{first:?} {emptied:?} {:?}", subject.found())
+}
+
+fn an_edge_that_was_left_comes_again_with_more(subject: &Subject) -> String {
+    let (reader, mut writer) = ready();
+    subject.add(&reader, EPOLLIN | EPOLLET, 1);
+    let first = subject.found();
+    writer.write_all(b"x").expect("room");
+    format!("{first:?} {:?}", subject.found())
+}
+
+fn an_edge_for_room_comes_again_when_there_is_some(subject: &Subject) -> String {
+    let (mut ours, mut peer) = UnixStream::pair().expect("a pair");
+    ours.set_nonblocking(true).expect("set");
+    peer.set_nonblocking(true).expect("set");
+    subject.add(&ours, EPOLLOUT | EPOLLET, 1);
+    let first = subject.found();
+    while ours.write(&[0; 4096]).is_ok() {}
+    let full = subject.soon();
+    while peer.read(&mut [0; 4096]).is_ok() {}
+    format!("{first:?} {full:?} {:?}", subject.found())
+}
+
+fn an_edge_with_oneshot_is_silent_until_mod(subject: &Subject) -> String {
+    let (reader, mut writer) = ready();
+    let once = EPOLLIN | EPOLLET | EPOLLONESHOT;
+    subject.add(&reader, once, 1);
+    let mut seen = vec![subject.found()];
+    writer.write_all(b"x").expect("room");
+    seen.push(subject.soon());
+    subject.ctl(EPOLL_CTL_MOD, reader.as_raw_fd(), once as u32, 2);
+    seen.push(subject.found());
+    format!("{seen:?}")
 }
 
 fn an_edge_reports_all_that_holds(subject: &Subject) -> String {
@@ -292,6 +344,64 @@ fn a_child_shares_the_instance(subject: &Subject) -> String {
     // SAFETY: writes to a live local.
     let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
     format!("{} {status} {:?}", ended == child, subject.soon())
+}
+
+/// A further number, which a new program has too.
+fn inheritable(fd: RawFd) -> OwnedFd {
+    // SAFETY: makes a new number and touches no memory.
+    let number = unsafe { libc::dup(fd) };
+    assert!(number >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: made above.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// What a wait finds on the number in another program, which adds `more` before.
+fn in_a_new_program(subject: &Subject, more: &[RawFd]) -> String {
+    let inherited = inheritable(subject.number());
+    let words =
+        [&[inherited.as_raw_fd()], more].concat().iter().map(RawFd::to_string).collect::<Vec<_>>();
+    let mut program = Command::new(std::env::current_exe().expect("the own path"));
+    program.args(["--exact", NEW_PROGRAM]).env(NUMBERS, words.join(" "));
+    let output = program.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = said.lines().find(|line| line.starts_with("found "));
+    found.unwrap_or_else(|| panic!("{number}: {said}", number = subject.number())).to_owned()
+}
+
+/// The test that [`in_a_new_program`] starts.
+pub(crate) const NEW_PROGRAM: &str = "this_is_a_new_program";
+const NUMBERS: &str = "POLLUX_TEST_NUMBERS";
+
+/// Waits on the first of the numbers that were handed over, once the others were added, and says what came.
+pub(crate) fn be_a_new_program() {
+    let Ok(numbers) = std::env::var(NUMBERS) else { return };
+    let mut numbers = numbers.split(' ').map(|number| number.parse::<RawFd>().expect("a number"));
+    let epoll = numbers.next().expect("the instance");
+    for fd in numbers {
+        let mut event = epoll_event { events: EPOLLIN as u32, u64: 7 };
+        // SAFETY: leads to a live local.
+        let added = unsafe { libc::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &raw mut event) };
+        assert_eq!(added, 0, "{}", std::io::Error::last_os_error());
+    }
+    let mut room = [epoll_event { events: 0, u64: 0 }; 4];
+    // SAFETY: room for as many events as said.
+    let found = unsafe { libc::epoll_wait(epoll, room.as_mut_ptr(), 4, 60) };
+    let found = usize::try_from(found).expect("it is an epoll");
+    let data: Vec<u64> = room[..found].iter().map(|event| event.u64).collect();
+    let line = format!("\nfound {data:?}\n");
+    std::io::stdout().write_all(line.as_bytes()).expect("it is read");
+}
+
+fn a_new_program_has_the_registrations(subject: &Subject) -> String {
+    let (reader, _writer) = ready();
+    subject.add(&reader, EPOLLIN, 1);
+    in_a_new_program(subject, &[])
+}
+
+fn a_new_program_can_use_the_number(subject: &Subject) -> String {
+    let (reader, _writer) = ready();
+    let inherited = inheritable(reader.as_raw_fd());
+    in_a_new_program(subject, &[inherited.as_raw_fd()])
 }
 
 fn files_without_readiness_are_refused(subject: &Subject) -> String {
