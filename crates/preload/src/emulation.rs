@@ -14,7 +14,7 @@ use libc::{epoll_event, sigset_t, timespec};
 use pollux_epoll_c::{Identity, Instances, Mechanism, border};
 
 use crate::lives;
-use crate::real::set_errno;
+use crate::real::{errno, set_errno};
 use crate::thread::{THREAD, Thread};
 
 static INSTANCES: Instances = Instances::new(Identity::Hooked);
@@ -166,6 +166,27 @@ pub(crate) fn after_fork_in_parent() {
 
 pub(crate) fn after_fork_in_child() {
     tell("fork", || INSTANCES.after_fork_in_child());
+}
+
+/// Becomes another program by `exec`, which comes back only when that failed. Instances that the new program
+/// has too are the kernel's there; where that can't be, the answer is the errno why.
+pub(crate) fn executed(exec: impl FnOnce() -> c_int) -> c_int {
+    if !is_asked() {
+        return exec();
+    }
+    let handed = match inside("execve", || INSTANCES.before_exec()) {
+        Ok(handed) => handed,
+        Err(error) => return answered(Err(error)).unwrap_or(-1),
+    };
+    let result = exec();
+    let why = errno();
+    // A fault in it was told already.
+    let _ = inside("execve", || {
+        drop(handed);
+        Ok(())
+    });
+    set_errno(why);
+    result
 }
 
 /// Does what the program asked for by `call`, behind the border of `pollux-epoll-c`.

@@ -3,12 +3,36 @@
 //! A forked child has the memory of its parent, so its thread has to find a cell of its own. A child of
 //! vfork(2) even shares it: until the child is gone or another program, its calls are not counted.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::emulation;
-use crate::real::real;
+use crate::names::taken;
+use crate::real::{real, unknown};
 use crate::thread::{THREAD, Thread};
+
+/// Strings, the last of which is null.
+type Words = *const *const c_char;
+
+/// Takes names of exec(3): those whose number of arguments is given.
+macro_rules! exec {
+    ($($name:ident / $count:tt ($($arg:ident: $type:ty),*);)+) => {
+        $(taken! { $name / $count ($($arg: $type),*; _caller) -> c_int {
+            let Some(real) = real!($name: fn($($type),*) -> c_int) else { return unknown() };
+            // SAFETY: the caller's own arguments.
+            emulation::executed(|| unsafe { real($($arg),*) })
+        } })+
+    };
+}
+
+exec! {
+    execve / 3 (path: *const c_char, words: Words, environment: Words);
+    execv / 2 (path: *const c_char, words: Words);
+    execvp / 2 (file: *const c_char, words: Words);
+    execvpe / 3 (file: *const c_char, words: Words, environment: Words);
+    fexecve / 3 (fd: c_int, words: Words, environment: Words);
+    execveat / 5 (folder: c_int, path: *const c_char, words: Words, environment: Words, flags: c_int);
+}
 
 /// Lets every fork(3) from here on be seen.
 pub(crate) fn watch_forks() {

@@ -2,7 +2,7 @@
 
 use pollux_poller::Mechanism;
 
-use crate::programs::{built, read, run};
+use crate::programs::{built, read, run, text};
 
 /// What may be opened here; others are named.
 #[expect(clippy::print_stderr, reason = "a skipped mechanism says why")]
@@ -43,6 +43,17 @@ fn programs_do_the_same_on_every_mechanism() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn what_survives_exec_keeps_its_registrations_on_every_mechanism() {
+    let Some((_folder, program)) = built("becomes_another", &["-D_GNU_SOURCE"]) else { return };
+    for mechanism in mechanisms() {
+        let mut command = run(&["--quiet", "--poller", mechanism.name(), "--"]);
+        let output = command.arg(&program).output().expect("pollux starts");
+        assert!(output.status.success(), "{mechanism}: {output:?}");
+        assert_eq!(text(&output.stdout), "by fork\nby vfork\nitself\n", "{mechanism}");
     }
 }
 
