@@ -37,7 +37,8 @@ pub const DEVIATIONS: &[Deviation] = &[
         here: "reported in every wait while it holds, as without EPOLLET",
         reason: "these interfaces keep no memory of a condition, and what happened to it between two waits \
                  can't be seen, so to be silent could lose an edge; a program that reads and writes until \
-                 EAGAIN works, and spins while it leaves something ready that it asked for",
+                 EAGAIN works, and spins while it leaves something ready that it asked for (as \
+                 tokio does with its waker, an eventfd that is never read)",
     },
     Deviation {
         script: "an_edge_reports_all_that_holds",

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::programs::{built, read, run, text};
+use crate::programs::{built, read, run, skip, text};
 
 #[test]
 fn the_exit_code_is_that_of_the_program_and_the_table_goes_to_standard_error() {
@@ -37,11 +37,9 @@ fn a_report_has_curves_tables_and_nothing_from_elsewhere() {
 
 /// What memcached and nginx do: who starts them is root, who serves is not.
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_program_that_becomes_another_user_is_counted() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root may become another user");
-        return;
+        return skip("only root may become another user");
     }
     let Some((folder, program)) = built("other_user", &[]) else { return };
     let json = folder.path().join("figures.json");

@@ -11,8 +11,14 @@ pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run").join(name)
 }
 
-/// A program of this folder, built with these flags; nothing, with the reason printed, without a compiler.
+/// Says why something is not checked, which `POLLUX_FORBID_SKIP` forbids.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// A program of this folder, built with these flags; nothing, with the reason printed, without a compiler.
 pub(crate) fn built(name: &str, flags: &[&str]) -> Option<(TempDir, PathBuf)> {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join(name);
@@ -20,8 +26,7 @@ pub(crate) fn built(name: &str, flags: &[&str]) -> Option<(TempDir, PathBuf)> {
     compiler.args(["-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
     let output = compiler.arg(&program).arg(source(&format!("{name}.c"))).args(flags).output();
     let Ok(output) = output else {
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "no compiler");
-        eprintln!("skipped: no compiler");
+        skip("no compiler");
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,6 +1,6 @@
 //! What is out of reach is told before it starts.
 
-use crate::programs::{built, run, text};
+use crate::programs::{built, run, skip, text};
 
 fn refused(program: &str, code: i32, words: &str) {
     let output = run(&["--", program]).output().expect("pollux starts");
@@ -22,11 +22,9 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_go_program_is_refused() {
     let Some(go) = pollux_doctor::host::programs::find("go") else {
-        eprintln!("skipped: no Go program is known here");
-        return;
+        return skip("no Go program is known here: go is not installed");
     };
     refused(go.to_str().expect("UTF-8"), 126, "a Go program");
 }

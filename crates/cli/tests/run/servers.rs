@@ -2,24 +2,30 @@
 //!
 //! `POLLUX_RUN_REQUESTS=100000` asks each so often; [`REQUESTS`] where it is not set.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pollux_doctor::host::programs::find;
 use pollux_poller::Mechanism;
-use rustix::process::{Pid, Signal, kill_process};
+use pollux_processes::{Program, Tree, listener, threads_of};
+use rustix::process::Signal;
+use tempfile::TempDir;
 
 use crate::pollers::mechanisms;
-use crate::programs::{built, run, text};
+use crate::programs::{built, run, skip, text};
 
 /// Requests to each program on each mechanism.
 const REQUESTS: u64 = 2_000;
 const CONNECTIONS: u64 = 32;
 /// What a program may take to start, to answer and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at whether it listens.
+const LOOK: Duration = Duration::from_millis(10);
+/// Ports that are tried, where others take them.
+const STARTS_MAX: usize = 8;
 
 fn requests() -> u64 {
     let asked = std::env::var("POLLUX_RUN_REQUESTS").ok();
@@ -60,29 +66,86 @@ fn line(n: u64) -> (String, Answer) {
 
 /// A program that serves, ended with all that it started.
 struct Server {
-    child: Child,
-    port: u16,
+    program: Program,
+    tree: Tree,
+    address: SocketAddr,
+    /// Goes last.
+    _folder: TempDir,
 }
 
 impl Server {
-    /// Starts a command and waits until it takes connections at `port`.
-    fn start(mut command: Command, port: u16) -> Self {
-        let child = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn();
-        let mut server = Self { child: child.expect("it starts"), port };
-        let start = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            let ended = server.child.try_wait().expect("a child");
-            assert!(ended.is_none(), "{command:?} ended with {ended:?}");
-            assert!(start.elapsed() < PATIENCE, "{command:?} takes no connection");
-            std::thread::sleep(Duration::from_millis(10));
+    /// Starts what `command` makes for a port and a folder, and waits until it listens there.
+    fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Between the look for a free port and the start another process may take it.
+        for _ in 0..STARTS_MAX {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+            let mut command = command(address.port(), folder.path());
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            let mut program = Program::start(name, command).expect("it starts");
+            let mut tree = Tree::of(&[program.pid()]).expect("it is there until it is waited for");
+            let start = Instant::now();
+            while !program.ends_within(LOOK, &|| false).expect("a process") {
+                tree.look();
+                if listener::is_of(&tree.pids(), address) == Some(true) {
+                    return Self { program, tree, address, _folder: folder };
+                }
+                assert!(start.elapsed() < PATIENCE, "{}", program.failed("listens at no port"));
+            }
+            let owner = listener::owner(address);
+            assert!(owner.is_some(), "{}", program.failed("ended before it listened"));
         }
-        server
+        panic!("{name}: another process took each of {STARTS_MAX} ports");
+    }
+
+    /// Asks it to end, which it does.
+    fn end(mut self) {
+        self.program.signal(Signal::TERM);
+        let has_ended = self.program.ends_within(PATIENCE, &|| false).expect("a process");
+        assert!(has_ended, "{}", self.program.failed("did not end by SIGTERM"));
+        self.tree.end();
+    }
+
+    /// What its threads sleep in, as the kernel tells: never its own epoll. `None`, with the reason
+    /// printed, where that can't be read.
+    fn waits(&mut self) -> Option<Vec<WaitsBy>> {
+        self.tree.look();
+        // `pollux run` itself is not asked.
+        let pids: Vec<u32> =
+            self.tree.pids().into_iter().filter(|pid| *pid != self.program.pid()).collect();
+        let mut waits = Vec::new();
+        for (pid, tid) in threads_of(&pids) {
+            match std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")) {
+                Ok(said) => waits.extend(wait_of(&said)),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    skip(&format!("system calls of threads can't be read: {error}"));
+                    return None;
+                }
+                // It has ended meanwhile.
+                Err(_) => {}
+            }
+        }
+        let name = self.program.name();
+        assert!(!waits.contains(&WaitsBy::Epoll), "{name}: the kernel's epoll is waited on");
+        Some(waits)
+    }
+
+    /// Waits until one of its threads sleeps in what `mechanism` waits by.
+    fn comes_to_wait_by(&mut self, mechanism: Mechanism) {
+        let is_poll = mechanism == Mechanism::Poll;
+        let expected = if is_poll { WaitsBy::Poll } else { WaitsBy::Uring };
+        let start = Instant::now();
+        while self.waits().is_some_and(|waits| !waits.contains(&expected)) {
+            let name = self.program.name();
+            assert!(start.elapsed() < PATIENCE, "{name}: no thread waits by {mechanism}");
+            std::thread::yield_now();
+        }
     }
 
     /// Asks over several connections at the same time and checks each answer.
     fn ask(&self, name: &str, protocol: Protocol) {
         let connect = || {
-            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it serves");
+            let stream = TcpStream::connect(self.address).expect("it serves");
             stream.set_read_timeout(Some(PATIENCE)).expect("a time");
             stream.set_nodelay(true).expect("TCP");
             BufReader::new(stream)
@@ -106,18 +169,28 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let start = Instant::now();
-        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            if start.elapsed() > PATIENCE {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                assert!(std::thread::panicking(), "it did not end by SIGTERM");
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+/// What a thread sleeps in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum WaitsBy {
+    Epoll,
+    Poll,
+    Uring,
+}
+
+/// What `/proc/PID/task/TID/syscall` says of a thread: the number of its system call stands first
+/// (`proc_pid_syscall(5)`).
+fn wait_of(said: &str) -> Option<WaitsBy> {
+    let number: i64 = said.split(' ').next()?.parse().ok()?;
+    match number {
+        libc::SYS_ppoll => Some(WaitsBy::Poll),
+        libc::SYS_io_uring_enter => Some(WaitsBy::Uring),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => Some(WaitsBy::Epoll),
+        // Younger architectures have only the calls above.
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll => Some(WaitsBy::Poll),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => Some(WaitsBy::Epoll),
+        _ => None,
     }
 }
 
@@ -152,12 +225,6 @@ fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn skip(reason: &str) {
-    assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
-}
-
 /// The mechanisms that have least in common with epoll.
 fn others() -> impl Iterator<Item = Mechanism> {
     mechanisms().into_iter().filter(|mechanism| ["poll", "uring-poll"].contains(&mechanism.name()))
@@ -172,13 +239,27 @@ fn serves(name: &str, protocol: Protocol, words: impl Fn(u16, &Path) -> Vec<Stri
 
 fn serves_at(program: &Path, protocol: Protocol, words: impl Fn(u16, &Path) -> Vec<String>) {
     for mechanism in others() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let port = free_port();
-        let mut command = run(&["--quiet", "--poller", mechanism.name(), "--"]);
-        command.arg(program).args(words(port, folder.path())).current_dir(folder.path());
-        let server = Server::start(command, port);
-        server.ask(&format!("{} on {mechanism}", program.display()), protocol);
+        let mut server = serves_on(mechanism, program, protocol, &words);
+        server.comes_to_wait_by(mechanism);
+        server.end();
     }
+}
+
+/// Runs a program on a mechanism and asks it.
+fn serves_on(
+    mechanism: Mechanism,
+    program: &Path,
+    protocol: Protocol,
+    words: impl Fn(u16, &Path) -> Vec<String>,
+) -> Server {
+    let name = format!("{} on {mechanism}", program.display());
+    let server = Server::start(&name, |port, folder| {
+        let mut command = run(&["--quiet", "--poller", mechanism.name(), "--"]);
+        command.arg(program).args(words(port, folder)).current_dir(folder);
+        command
+    });
+    server.ask(&name, protocol);
+    server
 }
 
 fn split(words: &str) -> Vec<String> {
@@ -257,17 +338,29 @@ fn a_server_on_tokio_serves() {
     if !program.exists() {
         return skip("the example tokio_echo is not built (cargo build -p pollux-cli --examples)");
     }
-    serves_at(&program, line, |port, _| vec![port.to_string()]);
+    for mechanism in others() {
+        let mut server = serves_on(mechanism, &program, line, |port, _| vec![port.to_string()]);
+        // Its waker is an eventfd that is written to, never read, and watched by edge: on poll, which
+        // knows no edges, a thread never sleeps from then on (`docs/epoll-interface.md`).
+        if mechanism == Mechanism::Poll {
+            server.waits();
+        } else {
+            server.comes_to_wait_by(mechanism);
+        }
+        server.end();
+    }
 }
 
 #[test]
 fn a_client_on_the_event_mode_of_libcurl_is_answered() {
     let Some(server) = find("nginx") else { return skip("no nginx") };
     let Some((_folder, client)) = built("curl", &["-lcurl"]) else { return };
-    let (folder, port) = (tempfile::tempdir().expect("a folder"), free_port());
-    let mut command = Command::new(server);
-    command.args(nginx(port, folder.path()));
-    let _server = Server::start(command, port);
+    let server = Server::start("nginx", |port, folder| {
+        let mut command = Command::new(&server);
+        command.args(nginx(port, folder));
+        command
+    });
+    let port = server.address.port();
     for mechanism in others() {
         let client = client.to_str().expect("UTF-8");
         let words = ["--quiet", "--poller", mechanism.name(), "--", client];
@@ -276,4 +369,5 @@ fn a_client_on_the_event_mode_of_libcurl_is_answered() {
         let expected = format!("{0} of {0} answers are right\n", requests());
         assert_eq!(text(&output.stdout), expected, "{mechanism}: {output:?}");
     }
+    server.end();
 }
