@@ -3,7 +3,6 @@
 //! What the capabilities of the mechanism deny is refused here, as the interface does it in the next
 //! best way, which `tests/deviations` is about.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -26,9 +25,8 @@ pub(crate) struct Interface {
     caps: Caps,
     waker: Waker,
     counters: Arc<Counters>,
-    /// Who calls, in turns; nobody: this thread.
-    callers: Vec<Caller>,
-    calls: Cell<usize>,
+    /// Who changes it and who waits; nobody: this thread.
+    callers: Option<[Caller; 2]>,
 }
 
 /// A call of a function of the interface: with the events that it wrote.
@@ -70,14 +68,13 @@ impl Interface {
         }
         // SAFETY: made a moment ago.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        let callers =
-            if way == Way::Threads { vec![Caller::start(), Caller::start()] } else { vec![] };
-        let (waker, counters, calls) = (Waker::new()?, Arc::default(), Cell::new(0));
-        let made = Self { epoll, caps, waker, counters, callers, calls };
+        let callers = (way == Way::Threads).then(|| [Caller::start(), Caller::start()]);
+        let (waker, counters) = (Waker::new()?, Arc::default());
+        let made = Self { epoll, caps, waker, counters, callers };
         let wake = epoll_event { events: libc::EPOLLIN as u32, u64: WAKE };
         made.change(libc::EPOLL_CTL_ADD, made.waker.fd(), wake)?;
         // A ring for several threads is opened when the second one waits: before the script begins.
-        for caller in &made.callers {
+        for caller in made.callers.iter().flatten() {
             caller
                 .call(wait(made.epoll.as_raw_fd(), 1, Some(Duration::ZERO)))
                 .expect("nothing yet");
@@ -88,22 +85,17 @@ impl Interface {
         Ok(made)
     }
 
-    /// Makes a call, in the thread whose turn it is.
-    fn call(&self, call: Call) -> Answer {
-        let turn = self.calls.replace(self.calls.get() + 1);
-        match self.callers.len() {
-            0 => call(),
-            callers => self.callers[turn % callers].call(call),
-        }
-    }
-
     fn change(&self, op: c_int, fd: BorrowedFd<'_>, event: epoll_event) -> Result<(), Error> {
         let (epoll, raw) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
         let call = Box::new(move || {
             // SAFETY: an event that is alive.
             answered(unsafe { c::px_epoll_ctl(epoll, op, raw, &raw const event) }).map(|_| vec![])
         });
-        let Err(cause) = self.call(call) else { return Ok(()) };
+        let done = match &self.callers {
+            Some([changes, _]) => changes.call(call),
+            None => call(),
+        };
+        let Err(cause) = done else { return Ok(()) };
         Err(match cause.raw_os_error() {
             Some(libc::EEXIST) => Error::AlreadyRegistered { fd: raw },
             Some(libc::ENOENT) => Error::NotRegistered { fd: raw },
@@ -191,7 +183,12 @@ impl Poller for Interface {
 
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         events.clear();
-        match self.call(wait(self.epoll.as_raw_fd(), events.capacity(), timeout)) {
+        let call = wait(self.epoll.as_raw_fd(), events.capacity(), timeout);
+        let found = match &self.callers {
+            Some([_, waits]) => waits.call(call),
+            None => call(),
+        };
+        match found {
             Ok(found) => {
                 for epoll_event { events: mask, u64: data } in found {
                     if data == WAKE {

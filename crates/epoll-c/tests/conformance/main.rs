@@ -49,7 +49,7 @@ const GROUPS: &[Group] = &[
 enum Way {
     /// By the thread that made it.
     Alone,
-    /// By two threads in turns.
+    /// By two threads: one changes it, the other one waits.
     Threads,
     /// By a child of the process that made it.
     Child,
@@ -78,7 +78,9 @@ impl Way {
     fn title(self) -> &'static str {
         match self {
             Self::Alone => "through the epoll interface",
-            Self::Threads => "through the epoll interface, by two threads in turns",
+            Self::Threads => {
+                "through the epoll interface, changed by one thread, waited on by another"
+            }
             Self::Child => "through the epoll interface, by a child",
         }
     }
