@@ -281,3 +281,37 @@ fn an_instance_within_another_is_heard_through_it() {
         assert_eq!(errno(itself), Some(libc::EINVAL), "{mechanism}");
     }
 }
+
+/// A ring of one thread takes submissions of that thread only; others' changes wait for its next wait.
+#[test]
+fn many_changes_of_a_thread_that_never_waits_are_taken() {
+    const PIPES: u64 = 200;
+    const ROUNDS: u64 = 20;
+    for mechanism in mechanisms() {
+        let instances = instances(Identity::Checked);
+        let epoll = create(instances, mechanism);
+        let number = epoll.as_raw_fd();
+        assert_eq!(wait(instances, number, NOW), [], "{mechanism}");
+        let pipes: Vec<_> = (0..PIPES).map(|_| ready()).collect();
+        thread::scope(|scope| {
+            let changes = scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    let op = if round == 0 { EPOLL_CTL_ADD } else { EPOLL_CTL_MOD };
+                    for (place, (reader, _)) in (0..).zip(&pipes) {
+                        let how = event(EPOLLIN, round * PIPES + place);
+                        instances.ctl(number, op, reader.as_raw_fd(), how).expect("taken");
+                    }
+                }
+            });
+            changes.join().expect("no panic");
+        });
+        let mut seen = std::collections::BTreeSet::new();
+        let end = std::time::Instant::now() + Duration::from_secs(20);
+        while seen.len() < PIPES as usize {
+            assert!(std::time::Instant::now() < end, "{mechanism}: {} of {PIPES}", seen.len());
+            seen.extend(wait(instances, number, LONG).into_iter().map(|(_, data)| data));
+        }
+        let last = (ROUNDS - 1) * PIPES;
+        assert_eq!(seen, (last..last + PIPES).collect(), "{mechanism}");
+    }
+}

@@ -44,6 +44,49 @@ fn programs_do_the_same_on_every_mechanism() {
     }
 }
 
+/// The shape of `epoll_bench`: pipes by edge, a thread that writes, waits that a timer interrupts.
+#[test]
+fn streams_are_read_to_the_last_byte_on_every_mechanism() {
+    let Some((_folder, program)) = built("streams", &[]) else { return };
+    for mechanism in mechanisms() {
+        let mut command = run(&["--quiet", "--poller", mechanism.name(), "--"]);
+        let output = command.arg(&program).output().expect("pollux starts");
+        assert!(output.status.success(), "{mechanism}: {output:?}");
+        assert_eq!(text(&output.stdout), "100000 bytes\n", "{mechanism}");
+    }
+}
+
+/// `epoll_bench.c` itself, by Eric Dumazet, which can't be part of this repository: as it is, where
+/// `POLLUX_EPOLL_BENCH` names the file.
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn epoll_bench_as_it_is_runs_on_every_mechanism() {
+    const SOURCE: &str = "POLLUX_EPOLL_BENCH";
+    let Some(source) = std::env::var_os(SOURCE) else {
+        // Never forbidden: no machine can install the file.
+        eprintln!("skipped: {SOURCE} does not name epoll_bench.c");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("epoll_bench");
+    let mut compiler = std::process::Command::new("cc");
+    // It is of 2006: yields by a name that is gone, and counts on headers that others include.
+    compiler.args(["-O1", "-w", "-D_GNU_SOURCE", "-Dpthread_yield=sched_yield", "-fpermissive"]);
+    compiler.args(["-include", "stdint.h", "-include", "sched.h", "-include", "sys/wait.h"]);
+    let output = compiler.arg("-pthread").arg(source).arg("-o").arg(&program).output();
+    let output = output.expect("a compiler");
+    assert!(output.status.success(), "{SOURCE}: {}", String::from_utf8_lossy(&output.stderr));
+    for mechanism in mechanisms() {
+        let mut command = run(&["--quiet", "--poller", mechanism.name(), "--"]);
+        let output = command.arg(&program).args(["-n", "300", "-t", "1"]).output();
+        let output = output.expect("pollux starts");
+        let said = text(&output.stderr);
+        let average = said.lines().find_map(|line| line.strip_prefix("Avg: "));
+        let events = average.and_then(|average| average.split(' ').next()?.parse::<u64>().ok());
+        assert!(output.status.success() && events > Some(0), "{mechanism}: {output:?}");
+    }
+}
+
 #[test]
 fn what_survives_exec_keeps_its_registrations_on_every_mechanism() {
     let Some((_folder, program)) = built("becomes_another", &["-D_GNU_SOURCE"]) else { return };
