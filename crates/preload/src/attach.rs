@@ -20,6 +20,8 @@ use crate::thread::THREAD;
 static IS_TRIED: AtomicBool = AtomicBool::new(false);
 /// Set by whoever says which files lie where, for good.
 static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
+/// Whether there is a memory to count in. Without it calls are passed on and nothing is looked at.
+static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 static REGION: OnceLock<Region<'static>> = OnceLock::new();
 /// The number of this program's image, plus one. Children that are forked keep it.
 static IMAGE: AtomicU64 = AtomicU64::new(0);
@@ -29,11 +31,17 @@ static IMAGE: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = attach_once;
 
-extern "C" fn attach_once() {
-    if !IS_TRIED.swap(true, Relaxed) {
+pub(crate) extern "C" fn attach_once() {
+    if !IS_TRIED.load(Relaxed) && !IS_TRIED.swap(true, Relaxed) {
         border::own_all_panics();
         THREAD.with(|thread| thread.inside(|| thread.counting("the start of the library", attach)));
     }
+}
+
+/// Whether anything is counted in this program.
+#[inline]
+pub(crate) fn is_counted() -> bool {
+    IS_COUNTED.load(Relaxed)
 }
 
 /// A cell with this thread's name on it.
@@ -74,6 +82,7 @@ fn attach() {
     let Some(region) = Region::of(words) else { return };
     // Nobody else attaches, so it cannot be set already.
     let _ = REGION.set(region);
+    IS_COUNTED.store(true, Relaxed);
     lives::watch_forks();
 }
 

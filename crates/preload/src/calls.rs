@@ -11,6 +11,7 @@ use libc::{
 };
 use pollux_loop_stats::{Call, Cell as Tally, Counter, Site};
 
+use crate::attach;
 use crate::descriptors::{self, Met};
 use crate::emulation;
 use crate::names::taken;
@@ -32,6 +33,10 @@ macro_rules! timed {
     ($($name:ident / $count:tt ($($arg:ident: $type:ty),*) -> $ret:ty, $call:ident($fd:expr) => $then:ident$(($given:expr))?;)+) => {
         $(taken! { $name / $count ($($arg: $type),*; caller) -> $ret {
             let Some(real) = real!($name: fn($($type),*) -> $ret) else { return unknown() as $ret };
+            if !attach::is_counted() {
+                // SAFETY: the caller's own arguments.
+                return unsafe { real($($arg),*) };
+            }
             THREAD.with(|thread| {
                 let tally = thread.tally();
                 let began = tally.map(|_| ticks());
@@ -94,6 +99,10 @@ timed! {
 
 taken! { close / 1 (fd: c_int; caller) -> c_int {
     let Some(real) = real!(close: fn(c_int) -> c_int) else { return unknown() };
+    if !attach::is_counted() && !emulation::is_chosen() {
+        // SAFETY: the caller's own argument.
+        return unsafe { real(fd) };
+    }
     let tally = THREAD.with(Thread::tally);
     // Before the call: behind it another thread may already have the number.
     freed("close", || descriptors::closed(fd), || emulation::closing(fd));

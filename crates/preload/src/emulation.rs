@@ -49,6 +49,7 @@ impl Limit {
 }
 
 /// The mechanism, if it is not the kernel's epoll.
+#[inline]
 fn chosen() -> Option<Mechanism> {
     let mut chosen = CHOSEN.load(Relaxed);
     if chosen == UNREAD {
@@ -206,9 +207,15 @@ fn tell(call: &str, work: impl FnOnce()) {
     }
 }
 
+/// Whether calls of epoll go to another mechanism than the kernel's own.
+#[inline]
+pub(crate) fn is_chosen() -> bool {
+    chosen().is_some()
+}
+
 /// Whether a mechanism was chosen and the program asks, not this library.
 fn is_asked() -> bool {
-    chosen().is_some() && !THREAD.with(Thread::is_inside)
+    is_chosen() && !THREAD.with(Thread::is_inside)
 }
 
 /// The answer of a C function, if there is one.

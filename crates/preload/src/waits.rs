@@ -6,6 +6,7 @@ use std::ptr;
 use libc::{epoll_event, sigset_t, timespec};
 use pollux_loop_stats::{Cell as Tally, Counter, Histogram, Site};
 
+use crate::attach;
 use crate::descriptors::{self, Owner, Update};
 use crate::emulation::{self, Limit};
 use crate::names::taken;
@@ -43,6 +44,9 @@ taken! { epoll_ctl / 4 (epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
     let result = unsafe { emulation::ctl(epfd, op, fd, event) }
         // SAFETY: as above.
         .unwrap_or_else(|| unsafe { real(epfd, op, fd, event) });
+    if !attach::is_counted() {
+        return result;
+    }
     let before = errno();
     THREAD.with(|thread| thread.counting("epoll_ctl", || {
         let Some(tally) = thread.tally_or_claim() else { return };
@@ -107,7 +111,9 @@ struct Asked {
 
 fn created(fd: c_int) -> c_int {
     let before = errno();
-    if fd >= 0 {
+    // Earlier than the linker's call where a constructor of another library makes an epoll.
+    attach::attach_once();
+    if fd >= 0 && attach::is_counted() {
         THREAD.with(|thread| {
             thread.counting("epoll_create", || {
                 descriptors::closed(fd);
@@ -160,6 +166,9 @@ fn controlled(
 
 /// Does a wait and counts it.
 fn waited(asked: &Asked, wait: impl FnOnce() -> c_int) -> c_int {
+    if !attach::is_counted() {
+        return wait();
+    }
     THREAD.with(|thread| {
         let Some(tally) = thread.tally_or_claim() else { return wait() };
         let began_ns = now_ns();
