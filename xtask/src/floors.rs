@@ -7,15 +7,17 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 26] = [
+const FLOORS: [(&str, u32); 28] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
+    ("pollux-prefix", 1),
     ("pollux-report", 1),
     ("pollux-stats", 1),
     ("pollux-command", 2),
     ("pollux-poller", 2),
     ("pollux-processes", 2),
     ("pollux-loop-stats", 2),
+    ("pollux-callers", 3),
     ("pollux-doctor", 3),
     ("pollux-engine", 3),
     ("pollux-http", 3),

@@ -64,10 +64,8 @@ pub(crate) fn install(root: &Path, arguments: &[String]) -> Result<PathBuf, Stri
 
 /// Copies a program or a library. Beside and renamed: one that is in use keeps its file.
 fn put(built: &Path, folder: &Path, name: &str) -> Result<(), String> {
-    let new = folder.join(format!(".{name}.new{}", std::process::id()));
-    std::fs::copy(built.join(name), &new).map_err(at(&new))?;
-    let path = folder.join(name);
-    std::fs::rename(&new, &path).map_err(at(&path))
+    let copy = |path: &Path| std::fs::copy(built.join(name), path).map(drop);
+    pollux_prefix::place(&folder.join(name), copy).map_err(|error| error.to_string())
 }
 
 fn prefix_of(arguments: &[String]) -> Result<PathBuf, String> {

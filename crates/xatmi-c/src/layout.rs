@@ -14,14 +14,8 @@
 use std::io;
 use std::path::Path;
 
-/// How the library itself gets below the prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Library {
-    /// A copy: the prefix stands for itself.
-    Copied,
-    /// A link to where it was built: a new build is seen at once.
-    Linked,
-}
+pub use pollux_prefix::Library;
+use pollux_prefix::Package;
 
 /// What the dynamic linker looks for.
 pub const SONAME: &str = env!("POLLUX_XATMI_SONAME");
@@ -43,57 +37,22 @@ const LINK_NAMES: [&str; 5] =
 /// `main` of a server, as an archive.
 const SERVER_MAIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libatmisrv.a"));
 
+const PACKAGE: Package<'_> = Package {
+    name: "pollux-xatmi",
+    description: env!("CARGO_PKG_DESCRIPTION"),
+    version: env!("CARGO_PKG_VERSION"),
+    headers: &HEADERS,
+    soname: SONAME,
+    link_names: &LINK_NAMES,
+    archives: &[("libatmisrv.a", SERVER_MAIN)],
+};
+
 /// Puts everything below `prefix`; what stood there under the same names is replaced.
 ///
 /// # Errors
 /// What the file system says, with the path.
 pub fn lay_out(prefix: &Path, built: &Path, library: Library) -> io::Result<()> {
-    let (include, lib) = (prefix.join("include"), prefix.join("lib"));
-    let pkgconfig = lib.join("pkgconfig");
-    for folder in [&include, &pkgconfig] {
-        std::fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;
-    }
-    for (name, text) in HEADERS {
-        place(&include.join(name), |path| std::fs::write(path, text))?;
-    }
-    place(&lib.join(SONAME), |path| match library {
-        Library::Copied => std::fs::copy(built, path).map(drop),
-        Library::Linked => std::os::unix::fs::symlink(std::fs::canonicalize(built)?, path),
-    })?;
-    for name in LINK_NAMES {
-        place(&lib.join(name), |path| std::os::unix::fs::symlink(SONAME, path))?;
-    }
-    place(&lib.join("libatmisrv.a"), |path| std::fs::write(path, SERVER_MAIN))?;
-    place(&pkgconfig.join("pollux-xatmi.pc"), |path| std::fs::write(path, package()))
-}
-
-/// The package's description for pkg-config; the paths follow where it stands.
-fn package() -> String {
-    format!(
-        "prefix=${{pcfiledir}}/../..\nincludedir=${{prefix}}/include\nlibdir=${{prefix}}/lib\n\n\
-         Name: pollux-xatmi\nDescription: {}\nVersion: {}\n\
-         Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -lpollux_xatmi\n",
-        env!("CARGO_PKG_DESCRIPTION"),
-        env!("CARGO_PKG_VERSION"),
-    )
-}
-
-/// Makes a file under another name and moves it to its own, so that programs which use the old one
-/// keep it and two that lay out at once don't see half a file.
-fn place(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".new{}", std::process::id()));
-    let new = Path::new(&new);
-    let made = make(new).and_then(|()| std::fs::rename(new, path));
-    made.map_err(|error| {
-        // What could not be made whole is of no use; that it may not be there at all is fine.
-        let _ = std::fs::remove_file(new);
-        at(path, &error)
-    })
-}
-
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    PACKAGE.lay_out(prefix, built, library)
 }
 
 #[cfg(test)]
@@ -124,6 +83,6 @@ mod tests {
         let built = folder.path().join("none.so");
         let error = lay_out(folder.path(), &built, Library::Copied).expect_err("no library");
         assert!(error.to_string().contains(SONAME), "{error}");
-        assert_eq!(std::fs::read_dir(folder.path().join("lib")).expect("a folder").count(), 1);
+        assert_eq!(std::fs::read_dir(folder.path().join("lib")).expect("a folder").count(), 0);
     }
 }
