@@ -10,6 +10,7 @@ pub mod herd;
 pub(crate) mod http;
 mod pipes;
 mod poller;
+mod preload;
 mod proxy;
 mod section;
 mod streams;
@@ -30,6 +31,7 @@ const LIST: &[&dyn Experiment] = &[
     &http::Http,
     &proxy::Proxy,
     &poller::Poller,
+    &preload::Preload,
     &herd::Herd,
 ];
 

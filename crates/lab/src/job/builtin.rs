@@ -46,6 +46,7 @@ const BUILTINS: &[Builtin] = of_files! {
     "http": "server CPU for each HTTP request: every mechanism, two floors, other servers",
     "dead": "the same beside up to 60000 dead connections: the curve of 2002",
     "seed2": "epoll against io_uring of 2020: 100 to 1000 connections, kept or not, whole or split",
+    "preload": "nginx, HAProxy, redis and memcached as they are, on other mechanisms than epoll",
     "seed3": "HAProxy's poller history to 2022: each behaviour as a count, with and without it",
     "herd": "1 to 250 workers on one queue, socket, eventfd or pipe: what does a wake-up cost?",
     "seed4": "EPOLLEXCLUSIVE of 2015: 250 servers on one message queue, ten callers",

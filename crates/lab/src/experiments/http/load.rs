@@ -49,6 +49,8 @@ pub(super) struct Load {
     pub(super) processes: usize,
     /// What makes the load.
     pub(super) generator: Generator,
+    /// The installed program that is the server of every arm, on the mechanism of the arm if that has one.
+    pub(super) installed: Option<String>,
 }
 
 impl Load {
@@ -71,6 +73,7 @@ impl Load {
             is_closed_behind: false,
             processes: 1,
             generator: Generator::Pollux,
+            installed: None,
         }
     }
 
@@ -79,7 +82,7 @@ impl Load {
         let count = |axis, otherwise| spec.axes.get(axis).map_or(otherwise, |_| spec.count(axis));
         Ok(Self {
             pipeline: count("pipeline", 1),
-            is_kept_alive: spec.axes.is_on("keepalive"),
+            is_kept_alive: spec.axes.get("keepalive").is_none() || spec.axes.is_on("keepalive"),
             dead: count("dead", 0),
             is_split: is_split(&spec.axes),
             reply_bytes: spec.count("reply_bytes"),
@@ -92,6 +95,7 @@ impl Load {
             is_logged: spec.axes.is_on("log"),
             processes: count(PROCESSES, 1),
             generator: Generator::of(&spec.axes),
+            installed: spec.axes.word("program").map(str::to_owned),
             ..Self::kept(role, spec.count("connections"))
         })
     }

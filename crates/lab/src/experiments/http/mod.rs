@@ -43,6 +43,8 @@ use foreign::PLACES;
 pub(crate) use foreign::{PLACES_OF_PROXY, running_fault};
 pub(crate) use generator::missing as missing_generator;
 pub(crate) use section::SECTION;
+pub(crate) use server::cpu_time_of;
+pub(crate) use start::on_mechanism;
 pub(crate) use subject::Served;
 
 use crowd::DeadCrowd;

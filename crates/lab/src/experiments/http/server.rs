@@ -227,9 +227,7 @@ impl Server {
 
     /// CPU time of all its processes, when they sleep.
     pub(super) fn cpu_time(&mut self) -> Duration {
-        self.tree.cpu_time_asleep(|used| {
-            let Ok(_) = turns::until_asleep(&|| Ok::<_, Infallible>(used()));
-        })
+        cpu_time_of(&mut self.tree)
     }
 
     /// All its processes, those last that were started last.
@@ -288,6 +286,13 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// CPU time of processes, when they sleep.
+pub(crate) fn cpu_time_of(tree: &mut Tree) -> Duration {
+    tree.cpu_time_asleep(|used| {
+        let Ok(_) = turns::until_asleep(&|| Ok::<_, Infallible>(used()));
+    })
 }
 
 /// How an answer differs from the first, if it does: what was measured between is no work of one kind. A

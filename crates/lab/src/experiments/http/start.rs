@@ -60,7 +60,9 @@ pub(super) fn started(
         Some(address) => (address, None),
         None => announced(&mut process)?,
     };
-    is_as_asked(spec.arm.driver(), mechanism)?;
+    if load.installed.is_none() {
+        is_as_asked(spec.arm.driver(), mechanism)?;
+    }
     Ok((process, address))
 }
 
@@ -86,8 +88,12 @@ fn start(
     if let ArmKind::Server { command } = &spec.arm {
         return start_foreign(command, spec, load, cpu, ends.behind);
     }
+    if let Some(name) = &load.installed {
+        let start = start_peer(name, load, &spec.scratch, None)?;
+        return Ok(Start { command: on_mechanism(spec, start.command)?, ..start });
+    }
     if let Some(driver) = spec.arm.driver() {
-        let program = spec.arm.build().map_or_else(itself, |build| Ok(build.program.clone()))?;
+        let program = pollux_of(spec)?;
         if let Some(behind) = ends.behind {
             let command = proxy(&program, driver, cpu, behind, load, &spec.scratch);
             return Ok(Start { name: "pollux proxy".to_owned(), command, address: None });
@@ -135,6 +141,21 @@ pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), 
     let mut process = Program::start("the server behind the proxy", command)?;
     let (address, _) = announced(&mut process)?;
     Ok((process, address))
+}
+
+/// `command` on the mechanism of the arm, by `pollux run`, which refuses what is out of its reach; as it is
+/// where the arm has none.
+pub(crate) fn on_mechanism(spec: &RunSpec, command: Command) -> Result<Command, MeasureError> {
+    let Some(driver) = spec.arm.driver() else { return Ok(command) };
+    let mut run = Command::new(pollux_of(spec)?);
+    run.args(["run", "--poller", driver.name(), "--"]);
+    run.arg(command.get_program()).args(command.get_args());
+    Ok(run)
+}
+
+/// The pollux of an arm: a build that the user named, or this one.
+fn pollux_of(spec: &RunSpec) -> Result<PathBuf, MeasureError> {
+    spec.arm.build().map_or_else(itself, |build| Ok(build.program.clone()))
 }
 
 fn floor(name: &str, listen: SocketAddr, load: &Load) -> Result<Command, MeasureError> {
