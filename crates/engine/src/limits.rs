@@ -33,6 +33,10 @@ pub struct Limits {
     pub accept_pause: Duration,
     /// Whether the loop spins instead of sleeping.
     pub busy_poll: bool,
+    /// Whether a readiness loop takes error, hang-up and end of stream for readable where reading is
+    /// wanted, so that the read alone tells what it was: against a kernel or a poller that tells wrongly.
+    /// A completion loop is told by its reads in any case.
+    pub mask_ends: bool,
 }
 
 impl Limits {
@@ -65,6 +69,7 @@ impl Default for Limits {
             linger_bytes: 1 << 20,
             accept_pause: Duration::from_millis(100),
             busy_poll: false,
+            mask_ends: false,
         }
     }
 }

@@ -111,6 +111,13 @@ impl Readiness {
         Self(self.0 | other.0)
     }
 
+    /// These without `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether any bit of `other` is set here.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {

@@ -440,6 +440,7 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
         write_timeout: config.limits.write_timeout,
         write_rate_min: config.limits.read_rate_min_bytes,
         busy_poll: config.loops.is_busy_polling,
+        mask_ends: config.loops.masks_ends,
         ..Limits::default()
     };
     GroupConfig {

@@ -109,7 +109,12 @@ pub struct FdTable<F = OwnedFd> {
     updates: Updates,
     /// Events of earlier lives since the last `apply`.
     stale: u64,
+    /// Whether ends count as readable where reading is wanted.
+    masks_ends: bool,
 }
+
+/// What says that a stream has ended or broken.
+const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
 
 /// The place of a live token, if it still is one. A free slot waits under the generation of its
 /// next life, which nobody has a token for.
@@ -134,7 +139,15 @@ impl<F: AsFd> FdTable<F> {
             len: 0,
             updates: Updates::default(),
             stale: 0,
+            masks_ends: false,
         }
+    }
+
+    /// Takes error, hang-up and end of stream for readable from now on, where reading is wanted: what it
+    /// was is for the read to tell. Where nothing is read they stay what they are, as a level of them would
+    /// ring for ever.
+    pub fn mask_ends(&mut self) {
+        self.masks_ends = true;
     }
 
     /// Takes `fd` in. Nothing is wanted of it yet, so the kernel is not told.
@@ -346,7 +359,11 @@ impl<F> FdTable<F> {
             self.stale += 1;
             return None;
         };
-        let due = entry.state.learn(found);
+        let is_masked = self.masks_ends && entry.state.is_wanted(Side::Read);
+        let due = entry.state.learn(match is_masked && found.intersects(ENDS) {
+            true => found.without(ENDS).or(Readiness::READABLE),
+            false => found,
+        });
         if !is_settled(entry.state) {
             self.updates.ask(token.slot(), &mut entry.state);
         }

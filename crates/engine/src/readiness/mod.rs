@@ -97,9 +97,13 @@ impl<S: Session> ReadinessLoop<S> {
             .map_err(|errno| Error::System { call: "timerfd_create", cause: errno.into() })?;
         let how = Registration::new(Interest::READABLE, Trigger::Level);
         poller.add(alarm.fd(), ALARM, how)?;
+        let mut table = FdTable::new(FdTable::<OwnedFd>::SLOTS_MAX);
+        if limits.mask_ends {
+            table.mask_ends();
+        }
         Ok(Self {
             trigger: mechanism.trigger(),
-            table: FdTable::new(FdTable::<OwnedFd>::SLOTS_MAX),
+            table,
             refused: Vec::new(),
             connections: Vec::new(),
             open: 0,

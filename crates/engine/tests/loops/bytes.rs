@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use pollux_engine::{CloseCause, Counter};
+use pollux_engine::{CloseCause, Counter, Limits, Listeners};
 
 use crate::lines::Lines;
 use crate::peer::{Server, await_that, drivers, read, read_all};
@@ -106,8 +106,18 @@ fn lingering_lets_the_last_answer_arrive_before_unread_input() {
 
 #[test]
 fn every_end_has_its_cause() {
+    ends_have_their_causes(|_| {});
+}
+
+#[test]
+fn masked_ends_have_the_same_causes() {
+    ends_have_their_causes(|limits| limits.mask_ends = true);
+}
+
+fn ends_have_their_causes(adjust: fn(&mut Limits)) {
     for driver in drivers() {
-        let server = Server::of(driver);
+        let server = Server::start(driver, 1, Listeners::Single, adjust);
+        let server = server.expect("the driver is there");
         let counters = server.counters(0);
         assert_eq!(server.talk(b"echo x\n"), b"hello\necho x\nbye\n", "{driver}");
         server.talk(b"abort\n");

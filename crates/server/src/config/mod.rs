@@ -181,6 +181,8 @@ pub struct Loops {
     pub pin: Option<CpuList>,
     /// Whether loops spin instead of sleeping.
     pub is_busy_polling: bool,
+    /// Whether they take error, hang-up and end of stream for readable.
+    pub masks_ends: bool,
 }
 
 impl Default for Loops {

@@ -99,12 +99,20 @@ impl Table for Loops {
         let is_busy_polling = keys
             .key("busy_poll", "Spin instead of sleeping: lower latency, a whole CPU per thread")
             .switch();
+        let masks_ends = keys
+            .key(
+                "mask_ends",
+                "Take error, hang-up and end of stream for readable, so that the read alone tells; uring \
+                 does so anyway",
+            )
+            .switch();
         Some(Self {
             poller: poller?,
             threads: threads?,
             listeners: listeners?,
             pin: pin?,
             is_busy_polling: is_busy_polling?,
+            masks_ends: masks_ends?,
         })
     }
 }

@@ -155,6 +155,7 @@ fn group_config(config: &ProxyConfig, driver: Driver) -> GroupConfig {
             connects_max: Some(connections_max),
             write_timeout: config.limits.write_timeout,
             busy_poll: config.loops.is_busy_polling,
+            mask_ends: config.loops.masks_ends,
             ..Limits::default()
         },
     }

@@ -182,6 +182,55 @@ pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError>
     Ok(Tried::of(told as f64 / PEERS as f64, PEERS, [read]))
 }
 
+/// What a reset may be told as.
+const CONDITIONS: [Readiness; 4] =
+    [Readiness::READABLE, Readiness::RDHUP, Readiness::HUP, Readiness::ERROR];
+
+/// A peer resets: as how many conditions that is told. The table masks all but one, and the read tells
+/// what it was.
+pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
+    let io = |call| move |cause| MeasureError::Io { call, cause };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;
+    let address = listener.local_addr().map_err(io("getsockname"))?;
+    let mut scene = Scene::open(mechanism)?;
+    if let Some(table) = &mut scene.table {
+        table.mask_ends();
+    }
+    let (mut told, mut read) = (0, 0);
+    for _ in 0..PEERS {
+        let ours = TcpStream::connect(address).map_err(io("connect"))?;
+        let (peer, _) = listener.accept().map_err(io("accept"))?;
+        let mut reader = ours.try_clone().map_err(io("fcntl"))?;
+        reader.set_nonblocking(true).map_err(io("fcntl"))?;
+        let token = scene.watch(ours.into())?;
+        scene.turn()?;
+        let at_once = rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO));
+        at_once.map_err(MeasureError::io("setsockopt"))?;
+        drop(peer);
+        for (token, readiness) in scene.turn()? {
+            let is_wanted = match &mut scene.table {
+                Some(table) => {
+                    let due = table.reported(token, readiness).unwrap_or_default();
+                    told += [due.read, due.write, due.closed].into_iter().filter(|is| *is).count();
+                    due.read
+                }
+                None => {
+                    let is_told = |condition: &Readiness| readiness.contains(*condition);
+                    told += CONDITIONS.iter().filter(|condition| is_told(condition)).count();
+                    true
+                }
+            };
+            if is_wanted {
+                let found = reader.read(&mut [0; 1]).map_err(|error| error.kind());
+                read += u64::from(found == Err(std::io::ErrorKind::ConnectionReset));
+            }
+        }
+        scene.close(token)?;
+    }
+    let read = ("resets_read", read as f64);
+    Ok(Tried::of(told as f64 / PEERS as f64, PEERS, [read]))
+}
+
 /// Of two descriptors in one batch the first one's handler closes the other, and opens one more, which
 /// gets its number.
 pub(super) fn stale(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {

@@ -47,10 +47,11 @@ enum Run {
 }
 
 const NAMES: &[&str] = &[
-    "kept", "connect", "takeover", "idle", "deferral", "error", "stale", "wake", "signal", "spin",
+    "kept", "connect", "takeover", "idle", "deferral", "error", "masked", "stale", "wake",
+    "signal", "spin",
 ];
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     Check {
         name: "kept",
         load: "10,000 requests over 20 kept connections through a proxy",
@@ -106,6 +107,13 @@ const CHECKS: [Check; 10] = [
         run: Run::Inside(inside::error),
     },
     Check {
+        name: "masked",
+        load: "a peer resets, and the read alone tells of it",
+        metric: Metric::cost("conditions that a reset is told as", "conditions"),
+        peers: &[EPOLL_PLAIN],
+        run: Run::Inside(inside::masked),
+    },
+    Check {
         name: "stale",
         load: "a handler closes the next descriptor of its batch and opens one with its number",
         metric: Metric::cost("events handed out for each that was meant", "events"),
@@ -141,7 +149,7 @@ const AXES: &[Axis] = &[Axis {
     original: None,
     kind: AxisKind::Word(NAMES),
     // Without those that have no arm to be set beside; a longer word breaks the manual page.
-    default: "kept,connect,takeover,deferral,error,stale,wake,spin",
+    default: "kept,connect,takeover,deferral,error,masked,stale,wake,spin",
 }];
 
 /// Those whose registration changes are calls that the kernel can count.
@@ -342,6 +350,9 @@ mod tests {
         };
         assert_eq!(tried(inside::deferral), [1.0, 1.0, 2001.0]);
         assert_eq!(tried(inside::stale), [1.0, 1.0, 2.0]);
+        assert_eq!(tried(inside::masked), [1.0, 1.0, 4.0]);
+        let all_read = |mechanism| inside::masked(mechanism).expect("epoll is there").figures;
+        assert_eq!(all_read(Some(Mechanism::Epoll)), [("resets_read", 200.0)]);
         assert_eq!(tried(inside::wake), [1.0, 1.0, 10_000.0]);
         let [level, edge, plain] = tried(inside::error);
         assert!(level == 1.0 && edge == 1.0 && plain >= 2.0, "{level}, {edge}, {plain}");
