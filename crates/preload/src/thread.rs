@@ -13,10 +13,13 @@ use crate::real::{errno, set_errno};
 
 /// From here on a turn is long.
 const LONG_NS: u64 = 10_000_000;
-/// CPU time and switches of the thread are read anew where they are older than this: one system call.
-const USAGE_AGE_NS: u64 = 250_000;
+/// CPU time and switches of the thread are read anew where they are older than this: one system call. What
+/// was used before a long turn counts as its own, at most a tenth of it.
+const USAGE_AGE_NS: u64 = LONG_NS / 10;
 /// A wait of this length slept.
 const SLEPT_NS: u64 = 50_000;
+/// A wait of this length may have slept: to go to sleep and be woken takes longer than any shorter one.
+const MAY_SLEEP_NS: u64 = 3_000;
 
 const NO_CALL: CallRecord =
     CallRecord { call: Call::Accept, times: 0, fd: -1, caller: 0, after_ns: 0, lasted_ns: 0 };
@@ -47,10 +50,12 @@ pub(crate) struct Thread {
     calls: [Cell<CallRecord>; CALLS_MAX],
     calls_len: Cell<usize>,
     calls_left_out: Cell<u64>,
+    /// No call that is kept was shorter, once as many as fit are kept.
+    calls_shortest: Cell<u64>,
     /// The shortest turn that is kept.
     keep_above_ns: Cell<u64>,
     usage: Cell<Usage>,
-    /// Waits since the usage was read, each of which may have slept.
+    /// Waits since the usage was read that may have slept.
     waits_since: Cell<u64>,
     /// Data of the event of the wait before, plus one.
     pub(crate) last_single: Cell<u64>,
@@ -81,6 +86,7 @@ impl Thread {
             calls: [const { Cell::new(NO_CALL) }; CALLS_MAX],
             calls_len: Cell::new(0),
             calls_left_out: Cell::new(0),
+            calls_shortest: Cell::new(0),
             keep_above_ns: Cell::new(0),
             usage: Cell::new(Usage { at_ns: 0, cpu_ns: 0, sleeps: 0 }),
             waits_since: Cell::new(0),
@@ -194,12 +200,15 @@ impl Thread {
         if is_old {
             self.usage.set(Usage::read(now_ns));
             self.waits_since.set(0);
+        } else if waited_ns >= MAY_SLEEP_NS {
+            self.waits_since.set(self.waits_since.get() + 1);
         }
         self.turns.set(self.turns.get() + 1);
         self.events.set(events);
         self.wait_caller.set(caller);
         self.calls_len.set(0);
         self.calls_left_out.set(0);
+        self.calls_shortest.set(0);
         self.began_ns.set(now_ns);
         self.began_ticks.set(ticks());
     }
@@ -207,7 +216,6 @@ impl Thread {
     /// Ends the turn before a wait, if there is one.
     pub(crate) fn end(&self, tally: &Tally<'static>, now_ns: u64) {
         let began_ns = self.began_ns.replace(0);
-        self.waits_since.set(self.waits_since.get() + 1);
         if began_ns == 0 {
             return;
         }
@@ -237,11 +245,10 @@ impl Thread {
         if lasted_ns >= LONG_NS {
             let (before, now) = (self.usage.get(), Usage::read(began_ns + lasted_ns));
             cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns).min(lasted_ns);
-            // Each wait since then may have been a sleep; one more was in a call of this turn.
-            let slept = now.sleeps.saturating_sub(before.sleeps) >= self.waits_since.get();
+            // One more than the waits since then that may have been a sleep was in a call of this turn.
+            let slept = now.sleeps.saturating_sub(before.sleeps) > self.waits_since.get();
+            // The next turn begins with a reading of its own, as this one is old by then.
             self.judge(tally, lasted_ns, cpu_ns, slept, calls);
-            self.usage.set(now);
-            self.waits_since.set(0);
         }
         let figures = [began_ns, lasted_ns, cpu_ns, self.events.get(), self.calls_left_out.get()];
         self.keep_above_ns.set(tally.turn(figures, calls));
@@ -293,11 +300,21 @@ impl Thread {
             self.calls_len.set(len + 1);
         } else {
             self.calls_left_out.set(self.calls_left_out.get() + 1);
-            let shortest = self.calls.iter().min_by_key(|call| call.get().lasted_ns);
-            if let Some(shortest) = shortest.filter(|call| call.get().lasted_ns < lasted_ns) {
-                shortest.set(record);
+            if lasted_ns > self.calls_shortest.get() {
+                self.keep_for_the_shortest(record);
             }
         }
+    }
+}
+
+impl Thread {
+    /// Keeps a call in the place of the shortest one, if it was longer. Rare: each makes the shortest longer.
+    fn keep_for_the_shortest(&self, record: CallRecord) {
+        let shortest = || self.calls.iter().min_by_key(|call| call.get().lasted_ns);
+        if let Some(shortest) = shortest().filter(|call| call.get().lasted_ns < record.lasted_ns) {
+            shortest.set(record);
+        }
+        self.calls_shortest.set(shortest().map_or(0, |call| call.get().lasted_ns));
     }
 }
 
