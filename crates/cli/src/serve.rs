@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use pollux_engine::{Signal, Signals};
 use pollux_server::Server;
 use pollux_server::config::ServeConfig;
+use pollux_server::system::activation;
 use pollux_settings::Flags;
 
 use crate::output::{self, Failure};
@@ -35,10 +36,14 @@ pub(crate) fn run(command: &ServeCommand) -> Result<ExitCode, Failure> {
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp];
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
-    let server = Server::start(&config).map_err(failed)?;
+    let passed = activation::sockets().map_err(Failure::failed)?;
+    let mut server = Server::start_on(&config, passed).map_err(failed)?;
+    let flags = command.flags.clone();
+    server.read_settings_by(move || flags.read().map_err(|mistakes| mistakes.to_string()));
     if !config.watching.is_quiet {
         server.banner().iter().for_each(|line| output::remark(&format!("pollux serve: {line}")));
     }
+    server.notify_manager();
     server.run(&mut signals).map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }

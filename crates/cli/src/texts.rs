@@ -146,7 +146,9 @@ precompressed = true",
         ("SIGTERM, SIGINT", "take no new connection, let open ones end; a second one ends at once"),
         (
             "SIGHUP",
-            "open the logs again, at each loop's next turn, and read the certificate and its key again",
+            "read the settings, the certificate and the pages again: they hold from each loop's next turn \
+             on, and no connection is touched; what is wrong, or fixed while the server runs, is told and \
+             changes nothing. The logs are opened again",
         ),
     ]),
     Section::ExitCodes(&[
@@ -159,8 +161,10 @@ precompressed = true",
     ]),
     Section::Text(
         "Privileges",
-        "They are not dropped: to listen below port 1024 give the binary CAP_NET_BIND_SERVICE, \
-         or let systemd do so (AmbientCapabilities=, User=).",
+        "Started by root, the server goes on as --user once its sockets are open. Without root, a port \
+         below 1024 takes CAP_NET_BIND_SERVICE on the binary, or systemd (AmbientCapabilities=, User=); \
+         sockets that systemd opened (LISTEN_FDS) are served in place of --listen, and it is told when the \
+         server is ready (Type=notify-reload).",
     ),
 ];
 

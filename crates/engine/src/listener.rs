@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_acceptconn,
 };
@@ -194,7 +194,8 @@ impl Listener {
         Ok(Self { socket: self.socket.try_clone()?, address: self.address.clone() })
     }
 
-    /// A socket that another process bound and that listens already.
+    /// A socket that another process bound and that listens already: a loop never waits in an accept,
+    /// and small writes go at once, whatever that process wanted.
     ///
     /// # Errors
     /// It is something else, or of a family that is not served.
@@ -204,6 +205,10 @@ impl Listener {
         }
         let address = ListenAddress::of(getsockname(&socket)?);
         let address = address.ok_or_else(|| io::Error::other("a socket of another family"))?;
+        ioctl_fionbio(&socket, true)?;
+        if matches!(address, ListenAddress::Tcp(_)) {
+            set_tcp_nodelay(&socket, true)?;
+        }
         Ok(Self { socket, address })
     }
 

@@ -68,6 +68,24 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// The file with the id of the process cannot be written.
+    #[error("the pid file {path:?} cannot be written")]
+    PidFile {
+        /// As it was configured.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// The process cannot go on as another user.
+    #[error("the server cannot become the user {user}; expected root, or no user and group")]
+    Privileges {
+        /// Whom it was to become.
+        user: String,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
     /// A certificate or key can't be used.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),

@@ -18,6 +18,8 @@
 //! | `master` | its processes: who holds the sockets, who serves, reloads |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
 //! | `descriptors` | how many connections the descriptor limit allows |
+//! | `reload` | new settings for loops that run |
+//! | `system` | sockets of a manager, what it is told, the id file, rights that are given up |
 //! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them, and what is told unasked |
 #![forbid(unsafe_code)]
 
@@ -33,6 +35,7 @@ mod first_line;
 mod log;
 pub mod master;
 pub mod proxy;
+mod reload;
 mod reply;
 mod request_times;
 mod respond;
@@ -42,6 +45,7 @@ mod serve;
 mod session;
 mod shared;
 pub mod stats;
+pub mod system;
 pub mod tls;
 
 pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};

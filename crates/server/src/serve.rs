@@ -27,14 +27,16 @@ use pollux_engine::{
 use pollux_poller::Mechanism;
 use pollux_tls::{HTTP_1_1, ServerConfig};
 
-use crate::config::{Answer, ServeConfig, Watching};
+use crate::config::{Answer, Loops, ServeConfig, Watching};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
+use crate::reload::{Heir, Offer, Reload};
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
+use crate::system::{Manager, PidFile, State};
 use crate::tls::{Certificate, Keys};
 use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
-use describe::{banner, overview, plan};
+use describe::{banner, facts, overview, plan};
 pub(crate) use describe::{shortage, url};
 pub(crate) use listen::{explained, explained_open};
 pub(crate) use watch::Watch;
@@ -63,6 +65,8 @@ pub(crate) struct Parts {
     pub(crate) drain_timeout: Duration,
     /// What clients are shown, of a server that reads it again itself.
     pub(crate) certificate: Option<Certificate>,
+    /// Of a server that reads its settings again itself.
+    pub(crate) reload: Option<Reload>,
     pub(crate) banner: Vec<String>,
     /// Sockets that are to be removed at the end.
     pub(crate) paths: SocketPaths,
@@ -92,6 +96,10 @@ pub struct Server {
     watched: Instant,
     drain_timeout: Duration,
     certificate: Option<Certificate>,
+    reload: Option<Reload>,
+    /// Told how far the server is, while it runs.
+    manager: Option<Manager>,
+    pid_file: Option<PidFile>,
     /// Others have the sockets too, and the endpoints drain as the loops do.
     is_handed_over: bool,
     banner: Vec<String>,
@@ -104,29 +112,74 @@ impl Server {
     /// # Errors
     /// [`ServerError`]; what was started already is ended.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
+        Self::start_on(config, None)
+    }
+
+    /// As [`Server::start`]; with `passed`, sockets that a service manager opened, `config.listen` is
+    /// put aside. With a user in the configuration nothing else may run in this process yet.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_on(config: &ServeConfig, passed: Option<Sockets>) -> Result<Self, ServerError> {
         let logs = Logs::new(config.watching.log_level);
         let error_writer = ErrorWriter::open(&config.watching.error_log)?;
-        let counters: Vec<Arc<ServerCounters>> =
-            (0..config.loops.threads).map(|_| Arc::default()).collect();
         let open = |keys: &Keys| Certificate::open(keys.clone(), Some(HTTP_1_1));
         let certificate = config.tls.as_ref().map(open).transpose()?;
-        let tls = certificate.as_ref().map(Certificate::config);
-        let (group, driver, refused) = start_group(config, tls, &counters, &logs)?;
-        let remedy = remedy_for_full(config, limit());
+        let is_passed = passed.is_some();
+        let Loops { threads, listeners, .. } = config.loops;
+        let open = || Sockets::open(&config.listen, listeners, threads);
+        let sockets = passed.map_or_else(open, Ok);
+        let sockets = sockets.map_err(|cause| explained_open(SERVER, "--listen", cause))?;
         let endpoints = Endpoints::open(&config.watching)?;
+        let mut paths = endpoints.paths();
+        // Those of a manager are its own to remove.
+        paths.extend(if is_passed { Vec::new() } else { sockets.paths() });
+        let paths = SocketPaths(paths);
+        let pid_file = config.watching.pid_file.as_deref().map(PidFile::write).transpose()?;
+        if let Some(identity) = &config.identity {
+            identity.assume()?;
+        }
+        let counters: Vec<Arc<ServerCounters>> = (0..threads).map(|_| Arc::default()).collect();
+        let offer = Arc::default();
+        let tls = certificate.as_ref().map(Certificate::config);
+        let (group, driver, refused) =
+            start_group(config, &sockets, tls, &counters, &logs, &offer)?;
+        let remedy = remedy_for_full(config, limit());
+        let reload = Reload { config: config.clone(), offer, counters, read: None };
         let parts = Parts {
-            overview: overview(config, &group, driver, &counters),
+            overview: overview(config, &group, driver, &reload.counters),
             banner: banner(config, group.addresses(), driver, &refused),
             watch: Watch::new(connections_max(config), remedy, config.watching.access_log.as_ref()),
             drain_timeout: config.limits.drain_timeout,
             certificate,
+            reload: Some(reload),
             group,
             logs,
             error_writer,
-            // The group knows those that it opened.
-            paths: SocketPaths(endpoints.paths()),
+            paths,
         };
-        Self::assemble(parts, endpoints)
+        let mut server = Self::assemble(parts, endpoints)?;
+        server.pid_file = pid_file;
+        Ok(server)
+    }
+
+    /// Has SIGHUP read the settings anew by this: what answers, its limits and its log change without
+    /// touching a connection; what is fixed while loops run, or wrong, is told and changes nothing.
+    pub fn read_settings_by(
+        &mut self,
+        read: impl Fn() -> Result<ServeConfig, String> + Send + Sync + 'static,
+    ) {
+        if let Some(reload) = &mut self.reload {
+            reload.read = Some(Box::new(read));
+        }
+    }
+
+    /// Has the service manager of this process told when it takes connections, reloads and ends
+    /// (`sd_notify(3)`), if it has one. It is told the first thing now.
+    pub fn notify_manager(&mut self) {
+        let manager = Manager::of_environment();
+        manager.tell(State::Ready);
+        self.manager = Some(manager);
     }
 
     /// Reads what a server configured so needs to answer with, its certificate too, and says what it
@@ -159,6 +212,9 @@ impl Server {
             watched: Instant::now(),
             drain_timeout: parts.drain_timeout,
             certificate: parts.certificate,
+            reload: parts.reload,
+            manager: None,
+            pid_file: None,
             is_handed_over: false,
             banner: parts.banner,
             paths: parts.paths,
@@ -199,7 +255,8 @@ impl Server {
     }
 
     /// Runs until SIGTERM or SIGINT and drains then; a second one ends it at once. SIGHUP opens
-    /// the logs again and reads the certificate anew. The caller makes `signals` before the server, so that none is missed.
+    /// the logs again and reads the certificate anew, and the settings ([`Server::read_settings_by`]). The
+    /// caller makes `signals` before the server, so that none is missed.
     ///
     /// # Errors
     /// What ended a loop, when no signal did.
@@ -218,8 +275,10 @@ impl Server {
             let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
             match signals.wait(Some(tick))? {
                 Some(Signal::HangUp) => {
+                    self.tell_manager(State::Reloading);
                     self.reopen_logs();
-                    self.read_certificate();
+                    self.read_settings();
+                    self.tell_manager(State::Ready);
                 }
                 Some(Signal::Terminate | Signal::Interrupt) if is_draining => {
                     self.tell_of_signal("a second signal to end: connections are cut");
@@ -227,6 +286,7 @@ impl Server {
                 }
                 Some(Signal::Terminate | Signal::Interrupt) => {
                     is_draining = true;
+                    self.tell_manager(State::Stopping);
                     self.tell_of_signal("draining: no new connections, then the end");
                     self.drain();
                 }
@@ -304,14 +364,27 @@ impl Server {
         self.group.nudge();
     }
 
-    /// Shows the certificate that the files have now to connections that come.
-    fn read_certificate(&self) {
-        let Some(certificate) = &self.certificate else { return };
-        match certificate.read_again() {
-            Ok(()) => self.tell_of_signal("the certificate was read again"),
-            Err(error) => self.logs.errors.report(Event::ReloadFailed, unix_s(), || {
-                format!("the certificate was not read again, the old one stays: {error}")
+    /// Answers by what the settings and the files that they name say now.
+    fn read_settings(&mut self) {
+        let Some(reload) = &mut self.reload else { return };
+        match reload.offer(self.certificate.as_ref(), &self.logs) {
+            Ok(()) => {
+                self.drain_timeout = reload.config.limits.drain_timeout;
+                self.watch.set_access_log(reload.config.watching.access_log.as_ref());
+                let facts = facts(&reload.config, self.group.addresses());
+                self.overview.set_facts(facts);
+                self.group.nudge();
+                self.tell_of_signal("reloaded");
+            }
+            Err(why) => self.logs.errors.report(Event::ReloadFailed, unix_s(), || {
+                format!("not reloaded, the old settings stay: {why}")
             }),
+        }
+    }
+
+    fn tell_manager(&self, state: State) {
+        if let Some(manager) = &self.manager {
+            manager.tell(state);
         }
     }
 
@@ -334,15 +407,15 @@ impl Server {
     /// # Errors
     /// The first error of a loop.
     pub fn join(self) -> Result<(), ServerError> {
-        let Self { group, endpoints, overview, logs, mut error_writer, mut watch, paths, .. } =
-            self;
+        let Self { group, endpoints, overview, logs, mut error_writer, mut watch, .. } = self;
+        let (paths, pid_file) = (self.paths, self.pid_file);
         let failed = |part| move |cause| ServerError::Group { part, cause };
         let mut outcome = group.join().map_err(failed(SERVER));
         for (part, group) in endpoints {
             group.abort();
             outcome = outcome.and(group.join().map_err(failed(part)));
         }
-        drop(paths);
+        drop((paths, pid_file));
         let now_s = unix_s();
         watch.look(&overview.loops, &logs.errors, now_s, true);
         error_writer.write(&logs.errors, now_s, true);
@@ -392,20 +465,26 @@ pub(crate) const CONTROL: &str = "control socket";
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_group(
     config: &ServeConfig,
+    sockets: &Sockets,
     tls: Option<&Arc<ServerConfig>>,
     counters: &[Arc<ServerCounters>],
     logs: &Logs,
+    offer: &Arc<Offer>,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
     start_on_first(SERVER, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let make =
-            move |index: usize| Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
+        let offer = Arc::clone(offer);
+        let make = move |index: usize| {
+            let shared = Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
+            shared.map(|shared| shared.reloadable(Heir::new(&offer, index)))
+        };
         let group = group_config(config, driver);
+        let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;
         let Some(tls) = tls.cloned() else {
-            return Group::start::<HttpSession, _, _>(&group, make);
+            return Group::start_on::<HttpSession, _, _>(&group, again, make);
         };
         let make = move |index| make(index).map(|shared| shared.encrypted(Arc::clone(&tls)));
-        Group::start::<EncryptedSession, _, _>(&group, make)
+        Group::start_on::<EncryptedSession, _, _>(&group, again, make)
     })
 }
 
@@ -444,7 +523,7 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
         ..Limits::default()
     };
     GroupConfig {
-        listen: config.listen.clone(),
+        listen: Vec::new(),
         driver,
         threads: config.loops.threads,
         listeners: config.loops.listeners,

@@ -16,6 +16,7 @@ use crate::config::{Answer, Limits, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::files::Site;
 use crate::log::{AccessLog, Event, Logs};
+use crate::reload::Heir;
 use crate::reply::FixedReply;
 use crate::stats::Overview;
 
@@ -43,6 +44,8 @@ pub struct Shared {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// Room for what is sent before it is encrypted; empty until it is needed.
     pub(crate) plain_room: Vec<u8>,
+    /// Where new settings come from, of a loop that can have some.
+    heir: Option<Heir>,
 }
 
 /// What answers requests.
@@ -100,6 +103,32 @@ impl Shared {
         self
     }
 
+    /// With settings that may change.
+    pub(crate) fn reloadable(mut self, heir: Heir) -> Self {
+        self.heir = Some(heir);
+        self
+    }
+
+    /// Answers by other settings from now on; what counts and what is under way stays.
+    #[cold]
+    fn succeed(&mut self, mut new: Self) {
+        std::mem::swap(&mut self.handler, &mut new.handler);
+        std::mem::swap(&mut self.common, &mut new.common);
+        std::mem::swap(&mut self.limits, &mut new.limits);
+        // The old log goes with its last lines.
+        std::mem::swap(&mut self.log, &mut new.log);
+        (self.head_limits, self.room_bytes_min) = (new.head_limits, new.room_bytes_min);
+        self.is_timing = new.is_timing;
+        self.tell_date();
+    }
+
+    fn tell_date(&mut self) {
+        self.common.date.at(self.now.unix_s);
+        if let Handler::Reply(reply) = &mut self.handler {
+            reply.set_date(&self.common.date);
+        }
+    }
+
     /// Tells that the rest of a file could not be read, whose length was announced.
     #[cold]
     pub(crate) fn report_cut(&self, errno: Errno) {
@@ -133,6 +162,7 @@ impl Shared {
             is_timing: false,
             tls: None,
             plain_room: Vec::new(),
+            heir: None,
         }
     }
 
@@ -143,13 +173,14 @@ impl Shared {
     }
 
     pub(crate) fn begin_turn(&mut self, now: Now) {
-        if now.unix_s != self.now.unix_s {
-            self.common.date.at(now.unix_s);
-            if let Handler::Reply(reply) = &mut self.handler {
-                reply.set_date(&self.common.date);
-            }
-        }
+        let is_another_second = now.unix_s != self.now.unix_s;
         self.now = now;
+        if is_another_second {
+            self.tell_date();
+        }
+        if let Some(new) = self.heir.as_mut().and_then(Heir::take) {
+            self.succeed(new);
+        }
         self.idle_deadline = now.at + self.limits.idle_timeout;
         if let Some(log) = &mut self.log {
             log.begin_turn(now.unix_s, &self.counters);

@@ -5,6 +5,7 @@
 //! | `soak` | random clients leave nothing behind, and hurt nobody beside them |
 //! | `storm` | ten thousand connects at once starve no live connection |
 //! | `idle` | an idle connection costs few bytes |
+//! | `daemon` | reloads, the manager, the id file, sockets of before, rights that are given up |
 //! | `descriptors` | connections that wait leave descriptors to those that ask |
 //! | `calls` | system calls of a connection and of a request |
 //! | `check` | `--check` |
@@ -20,6 +21,7 @@ mod chaos;
 mod check;
 mod child;
 mod closed_loop;
+mod daemon;
 mod descriptors;
 mod encrypted;
 mod idle;

@@ -13,6 +13,7 @@ use pollux_settings::Given;
 use pollux_tls::Keys;
 
 use crate::rules::FieldRule;
+use crate::system::Identity;
 
 /// What requests are answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -158,6 +159,8 @@ pub struct ServeConfig {
     pub listen: Vec<ListenAddress>,
     /// Its certificate, where clients speak TLS at all addresses.
     pub tls: Option<Keys>,
+    /// Whom it goes on as once its sockets are open; none for the user that it was started by.
+    pub identity: Option<Identity>,
     /// What runs it.
     pub loops: Loops,
     /// Times and amounts.
@@ -207,6 +210,8 @@ pub struct Watching {
     pub stats: Option<ListenAddress>,
     /// Path of the socket for commands.
     pub control: Option<PathBuf>,
+    /// Where the id of the process stands while it runs.
+    pub pid_file: Option<PathBuf>,
     /// Whether only errors are printed.
     pub is_quiet: bool,
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::common_fields::FIELDS_BYTES_MAX;
 use crate::rules::FieldRule;
+use crate::system::Identity;
 use crate::tls;
 
 /// Most threads; one per CPU of the largest machines.
@@ -54,6 +55,7 @@ impl Table for ServeConfig {
             .default("127.0.0.1:8080")
             .list(&address(), 1..=ADDRESSES_MAX);
         let tls = tls(keys);
+        let identity = identity(keys);
         let loops = Loops::read(keys);
         keys.heading("Limits");
         let limits = Limits::read(keys);
@@ -66,6 +68,7 @@ impl Table for ServeConfig {
             extras: extras?,
             listen: listen?,
             tls: tls?,
+            identity: identity?,
             loops: loops?,
             limits: limits?,
             watching: watching?,
@@ -159,6 +162,9 @@ impl Table for Watching {
         let control = keys
             .key("control", "Answer commands (help, show info ...) at this socket")
             .optional(&unix_path());
+        let pid_file = keys
+            .key("pid_file", "Write the id of the process to this file, and remove it at the end")
+            .optional(&path());
         let is_quiet = keys.key("quiet", "Print nothing but errors").switch();
         let is_level_given = keys.has("log_level");
         let is_quiet = is_quiet?;
@@ -169,6 +175,7 @@ impl Table for Watching {
             log_level: if is_quiet && !is_level_given { LogLevel::Error } else { log_level? },
             stats: stats?,
             control: control?,
+            pid_file: pid_file?,
             is_quiet,
         })
     }
@@ -289,6 +296,39 @@ fn answer(keys: &mut Keys<'_>) -> Option<Answer> {
         (None, None, true) => Some(Answer::Echo),
         (None, None, false) => None,
     }
+}
+
+/// The user that the server goes on as.
+fn identity(keys: &mut Keys<'_>) -> Option<Option<Identity>> {
+    let user = keys
+        .key(
+            "user",
+            "Go on as this user, by name or number, once the sockets, the certificate and the error log \
+             are open",
+        )
+        .optional(&account("USER"));
+    let group = keys
+        .key("group", "With --user: in this group alone, by name or number")
+        .otherwise("the groups of the user")
+        .needs("user", "it is about the user")
+        .optional(&account("GROUP"));
+    let (user, group) = (user?, group?);
+    let Some(user) = user else { return Some(None) };
+    match Identity::find(&user, group.as_deref()) {
+        Ok(identity) => Some(Some(identity)),
+        Err(wrong) => {
+            keys.note("user", wrong);
+            None
+        }
+    }
+}
+
+fn account(word: &'static str) -> Kind<String> {
+    Kind::new(word, "a name or a number", |text| match text {
+        "" => Err(String::new()),
+        text if text.contains([':', '\n', ' ']) => Err(String::new()),
+        text => Ok(text.to_owned()),
+    })
 }
 
 /// The certificate that clients are shown.

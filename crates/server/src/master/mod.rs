@@ -37,6 +37,7 @@ use rustix::io::Errno;
 use crate::ServerError;
 use crate::proxy::ProxyConfig;
 use crate::stats::Ended;
+use crate::system::{Manager, PidFile, State as Told};
 pub use boarding::Boarding;
 pub(crate) use boarding::{Link, Order};
 use frames::{Frame, Kind};
@@ -116,6 +117,8 @@ pub struct Master {
     restart: Restart,
     has_served: bool,
     is_ending: bool,
+    manager: Manager,
+    _pid_file: Option<PidFile>,
 }
 
 /// How reloads went.
@@ -155,6 +158,8 @@ impl Master {
     /// [`MasterError::Listen`], [`MasterError::System`].
     pub fn start(settings: Settings, ways: Ways) -> Result<Self, MasterError> {
         let sockets = ProxySockets::open(&settings.config)?;
+        let pid_file =
+            settings.config.watching.pid_file.as_deref().map(PidFile::write).transpose()?;
         let mut master = Self {
             ways,
             settings,
@@ -166,6 +171,8 @@ impl Master {
             restart: Restart { at: None, wait: RESTART_FIRST },
             has_served: false,
             is_ending: false,
+            manager: Manager::of_environment(),
+            _pid_file: pid_file,
         };
         master.start_worker().map_err(|cause| MasterError::System { call: "spawn", cause })?;
         Ok(master)
@@ -220,6 +227,7 @@ impl Master {
             }
             Signal::Terminate | Signal::Interrupt => {
                 self.is_ending = true;
+                self.manager.tell(Told::Stopping);
                 self.restart.at = None;
                 let by = self.drain_end();
                 self.workers.iter_mut().for_each(|worker| drain(worker, by));
@@ -264,6 +272,7 @@ impl Master {
         {
             banner.lines().for_each(|line| (self.ways.say)(line));
         }
+        self.manager.tell(Told::Ready);
         let is_reload = self.next.as_ref().is_some_and(|next| next.2 == self.workers[at].id());
         if let Some((settings, sockets, id)) = self.next.take_if(|_| is_reload) {
             let old = std::mem::replace(&mut self.sockets, sockets);
@@ -289,6 +298,7 @@ impl Master {
             self.reloads.is_wanted = true;
             return;
         }
+        self.manager.tell(Told::Reloading);
         // Who asks from now on may have written other settings.
         self.workers.iter_mut().for_each(|worker| worker.promised = worker.asked);
         if self.is_ending {
@@ -319,6 +329,9 @@ impl Master {
         self.reloads.failed += 1;
         why.clone_into(&mut self.reloads.why);
         (self.ways.say)(&format!("not reloaded, the old settings stay: {why}"));
+        if !self.is_ending {
+            self.manager.tell(Told::Ready);
+        }
         for worker in self.workers.iter_mut().filter(|worker| worker.state == State::Serving) {
             worker.tell(Kind::Reopen, "");
         }

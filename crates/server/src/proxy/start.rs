@@ -2,7 +2,7 @@
 //! end are those of every [`Server`].
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use pollux_engine::{Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Sockets};
@@ -87,6 +87,7 @@ impl Server {
             drain_timeout: config.limits.drain_timeout,
             // A reload starts another worker, which reads it.
             certificate: None,
+            reload: None,
             group,
             logs,
             error_writer,
@@ -181,7 +182,8 @@ fn overview(
     Overview {
         started: Instant::now(),
         driver,
-        facts: facts(config, group.addresses()).into_iter().chain(notes).collect(),
+        facts: Mutex::new(facts(config, group.addresses())),
+        notes: notes.collect(),
         loops: loops.collect(),
         backends: Arc::clone(backends),
         passing: Some(passing),

@@ -1,7 +1,7 @@
 //! A server in words: for its start-up lines and for those who look at it while it runs.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use pollux_engine::{Driver, Group, ListenAddress};
@@ -33,7 +33,8 @@ pub(super) fn overview(
     Overview {
         started: Instant::now(),
         driver,
-        facts: facts.into_iter().chain(notes).collect(),
+        facts: Mutex::new(facts),
+        notes: notes.collect(),
         loops: loops.collect(),
         backends: Arc::default(),
         passing: None,
@@ -48,7 +49,7 @@ pub(super) fn plan(config: &ServeConfig) -> String {
     facts.into_iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
 }
 
-fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
+pub(super) fn facts(config: &ServeConfig, addresses: &[ListenAddress]) -> Vec<(String, String)> {
     let limits = &config.limits;
     let listen = addresses.iter().map(|address| ("listen", address.to_string()));
     let tls = config

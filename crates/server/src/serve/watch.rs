@@ -58,6 +58,11 @@ impl Watch {
         }
     }
 
+    /// The access log is another one from now on.
+    pub(crate) fn set_access_log(&mut self, access_log: Option<&LogTarget>) {
+        self.access_log = access_log.map(LogTarget::path);
+    }
+
     /// Tells what is new at this second since 1970; everything when the server ends.
     pub(crate) fn look(&mut self, loops: &[LoopSource], log: &ErrorLog, unix_s: u64, is_end: bool) {
         let sum = |of: &dyn Fn(&LoopSource) -> u64| loops.iter().map(of).sum::<u64>();

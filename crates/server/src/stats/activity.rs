@@ -68,7 +68,8 @@ pub fn info(overview: &Overview) -> String {
         overview.driver,
         overview.loops.len(),
     );
-    for (name, value) in &overview.facts {
+    let facts = overview.facts.lock().expect("nothing panics under this lock");
+    for (name, value) in facts.iter().chain(&overview.notes) {
         writeln!(text, "{name}: {value}").expect("a string");
     }
     text

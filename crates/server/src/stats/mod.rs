@@ -12,7 +12,7 @@ mod status;
 mod supervised;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use pollux_engine::{Counters, Driver};
@@ -51,8 +51,10 @@ pub struct Overview {
     pub started: Instant,
     /// Which loop on which mechanism.
     pub driver: Driver,
-    /// Facts that do not change, as name and value: addresses, limits, notes.
-    pub facts: Vec<(String, String)>,
+    /// What the settings in force say, as name and value.
+    pub facts: Mutex<Vec<(String, String)>>,
+    /// What the loops said when they started, in the same form.
+    pub notes: Vec<(String, String)>,
     /// Its loops, in order.
     pub loops: Vec<LoopSource>,
     /// Where a proxy sends requests; none in other servers.
@@ -63,6 +65,13 @@ pub struct Overview {
     pub descriptors: Descriptors,
     /// What is known of a master.
     pub supervised: Supervised,
+}
+
+impl Overview {
+    /// Other settings are in force.
+    pub(crate) fn set_facts(&self, facts: Vec<(String, String)>) {
+        *self.facts.lock().expect("nothing panics under this lock") = facts;
+    }
 }
 
 impl fmt::Debug for Overview {

@@ -1,0 +1,295 @@
+//! What the system around a server gives it and is told: new settings at SIGHUP, the id of the process in a
+//! file, how far the server is, sockets that were opened before, and the user that it goes on as.
+
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tempfile::TempDir;
+
+use crate::child::{PATIENCE, alone};
+
+/// A server on settings of a file.
+struct Served {
+    folder: TempDir,
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    address: SocketAddr,
+}
+
+impl Served {
+    fn start(settings: &str) -> Self {
+        Self::start_by(settings, |command| command)
+    }
+
+    /// The same, with further words or variables.
+    fn start_by(settings: &str, set: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        write_settings(folder.path(), settings);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
+        command.args(["serve", "--config"]).arg(folder.path().join("s.toml"));
+        set(&mut command);
+        Self::spawn(folder, command)
+    }
+
+    fn spawn(folder: TempDir, mut command: Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("a line");
+        let rest = line.split_once("http://").unwrap_or_else(|| panic!("{line}")).1;
+        let address = rest.split([' ', '\n']).next().and_then(|text| text.parse().ok());
+        Self { folder, process, stderr, address: address.expect("an address") }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, settings: &str) {
+        write_settings(self.folder.path(), settings);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it runs");
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        Client(BufReader::new(stream))
+    }
+
+    /// Ends it; what it said since its first line.
+    fn end(mut self) -> String {
+        self.signal(Signal::TERM);
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).expect("text");
+        let status = self.process.wait().expect("it ends");
+        assert!(status.success(), "{status}: {said}");
+        said
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Also after a test that failed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn write_settings(folder: &Path, settings: &str) {
+    let text = format!("{settings}\nlisten = \"127.0.0.1:0\"\npoller = \"epoll-et\"\n");
+    std::fs::write(folder.join("s.toml"), text).expect("written");
+}
+
+/// A connection that is kept.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Head and body of the answer.
+    fn get(&mut self, path: &str) -> (String, String) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        self.0.get_mut().write_all(request.as_bytes()).expect("sent");
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(self.0.read_line(&mut head).expect("a line") > 0, "ended: {head}");
+        }
+        let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let mut body = vec![0; len.map_or(0, |len| len.parse().expect("a number"))];
+        self.0.read_exact(&mut body).expect("a body");
+        (head, String::from_utf8(body).expect("text"))
+    }
+}
+
+fn await_that<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = see() {
+            return seen;
+        }
+        assert!(Instant::now() < end, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothing() {
+    let served = Served::start("reply = 5\nthreads = 2");
+    let folder = served.folder.path().display().to_string();
+    std::fs::write(served.at("a.txt"), "a file").expect("written");
+    // On either thread.
+    let mut clients: Vec<Client> = (0..8).map(|_| served.connect()).collect();
+    assert!(clients.iter_mut().all(|client| client.get("/").1 == "pollu"));
+    let files = format!("dir = \"{folder}\"\nthreads = 2\nresponse_field = \"add X-New: 1\"");
+    served.write(&files);
+    served.signal(Signal::HUP);
+    for client in &mut clients {
+        let head = await_that("a reload", || {
+            let (head, body) = client.get("/a.txt");
+            (body == "a file").then_some(head)
+        });
+        assert!(head.contains("\r\nX-New: 1\r\n"), "{head}");
+        assert!(!head.contains("Thu, 01 Jan 1970"), "{head}");
+    }
+    // Each is told, and the old settings stay.
+    for wrong in ["reply = 5\nthreads = 3", "reply = ", "dir = \"/no/such\"\nthreads = 2"] {
+        served.write(wrong);
+        served.signal(Signal::HUP);
+        for client in &mut clients {
+            assert_eq!(client.get("/a.txt").1, "a file");
+        }
+    }
+    served.write(&format!("{}\nidle_timeout = \"50ms\"", files.replace("X-New: 1", "X-New: 2")));
+    served.signal(Signal::HUP);
+    for client in &mut clients {
+        await_that("a reload", || client.get("/a.txt").0.contains("X-New: 2").then_some(()));
+        let end = client.0.read(&mut [0; 9]).expect("an end by the new idle timeout");
+        assert_eq!(end, 0);
+    }
+    let said = served.end();
+    assert!(said.contains("not reloaded, the old settings stay: "), "{said}");
+}
+
+#[test]
+fn each_wrong_reload_says_what_is_wrong() {
+    for (settings, told) in [
+        ("reply = 5\nthreads = 3", "the old settings stay: threads: fixed while the server runs"),
+        ("reply = 5x", "the old settings stay: "),
+        (
+            "dir = \"/no/such\"",
+            "the old settings stay: the folder \"/no/such\" cannot be served: No such",
+        ),
+        (
+            "reply = 5\nerror_page = \"404 /no/such\"",
+            "the old settings stay: the page \"/no/such\"",
+        ),
+    ] {
+        let mut served = Served::start("reply = 5");
+        served.write(settings);
+        served.signal(Signal::HUP);
+        let mut said = String::new();
+        while !said.contains("stay: ") {
+            assert!(served.stderr.read_line(&mut said).expect("a line") > 0, "{said}");
+        }
+        assert!(said.contains(told), "{settings}: {said}");
+        assert_eq!(served.connect().get("/").1, "pollu");
+        served.end();
+    }
+}
+
+#[test]
+fn no_request_fails_while_settings_change() {
+    let _turn = alone();
+    let served = Served::start("reply = 100\nthreads = 2");
+    let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
+    load.args(["load", "-n", "50000", "-c", "16", "--quiet"])
+        .arg(format!("http://{}/", served.address));
+    let mut load = load.stdout(Stdio::piped()).spawn().expect("pollux starts");
+    let mut client = served.connect();
+    let mut reloads = 0_u32;
+    while load.try_wait().expect("ours").is_none() {
+        let value = format!("set X-Turn: {reloads}");
+        served.write(&format!("reply = 100\nthreads = 2\nresponse_field = \"{value}\""));
+        served.signal(Signal::HUP);
+        let field = format!("\r\nX-Turn: {reloads}\r\n");
+        await_that("a reload", || client.get("/").0.contains(&field).then_some(()));
+        reloads += 1;
+    }
+    let output = load.wait_with_output().expect("it has ended");
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{reloads} reloads in 50,000 requests");
+    assert!(output.status.success() && said.contains(", no errors;"), "{said}");
+    assert!(reloads > 2, "{reloads}");
+    assert_eq!(served.end(), "");
+}
+
+#[test]
+fn a_manager_is_told_and_the_id_stands_in_its_file_while_the_server_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, pid_file) = (folder.path().join("notify"), folder.path().join("pid"));
+    let manager = UnixDatagram::bind(&name).expect("bound");
+    manager.set_read_timeout(Some(PATIENCE)).expect("set");
+    let told = || {
+        let mut text = [0; 200];
+        let len = manager.recv(&mut text).expect("told");
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
+    let settings = format!("reply = 5\npid_file = {pid_file:?}");
+    let served = Served::start_by(&settings, |command| command.env("NOTIFY_SOCKET", &name));
+    assert_eq!(told(), "READY=1");
+    let id = std::fs::read_to_string(&pid_file).expect("written");
+    assert_eq!(id, format!("{}\n", served.process.id()));
+    served.signal(Signal::HUP);
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(told(), "READY=1");
+    served.end();
+    assert_eq!(told(), "STOPPING=1");
+    assert!(!pid_file.exists());
+}
+
+#[test]
+fn a_socket_that_was_opened_before_is_served_and_keeps_who_waits() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    // It comes before there is a server.
+    let early = TcpStream::connect(address).expect("waits");
+    early.set_read_timeout(Some(PATIENCE)).expect("set");
+    let folder = tempfile::tempdir().expect("a folder");
+    write_settings(folder.path(), "reply = 5\nthreads = 2");
+    let mut command = Command::new("sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0"]);
+    command.arg(env!("CARGO_BIN_EXE_pollux")).args(["serve", "--config"]);
+    command.arg(folder.path().join("s.toml")).stdin(Stdio::from(OwnedFd::from(listener)));
+    let served = Served::spawn(folder, command);
+    assert_eq!(served.address, address, "--listen is put aside");
+    assert_eq!(Client(BufReader::new(early)).get("/").1, "pollu");
+    assert_eq!(served.connect().get("/").1, "pollu");
+    served.end();
+}
+
+#[test]
+fn rights_are_given_up_by_every_thread_before_the_first_connection() {
+    if !geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let user = "user = \"65534\"\ngroup = \"65533\"\nthreads = 2";
+    let served = Served::start(&format!("reply = 5\n{user}"));
+    assert_eq!(served.connect().get("/").1, "pollu");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", served.process.id())).expect("it runs");
+    let mut threads = 0;
+    for task in tasks {
+        let status = std::fs::read_to_string(task.expect("it runs").path().join("status"));
+        let status = status.expect("it runs");
+        let line = |name: &str| {
+            let found = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+            found.split_ascii_whitespace().collect::<Vec<_>>()
+        };
+        assert_eq!((line("Uid:"), line("Gid:")), (vec!["65534"; 4], vec!["65533"; 4]));
+        assert_eq!(line("Groups:"), ["65533"]);
+        for set in ["CapEff:", "CapPrm:"] {
+            assert_eq!(line(set), ["0000000000000000"], "{set}");
+        }
+        threads += 1;
+    }
+    assert!(threads >= 3, "{threads}");
+    served.end();
+    // A file that only root may read is no longer there for it.
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("ours");
+    std::fs::write(folder.path().join("secret"), "s").expect("written");
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(folder.path().join("secret"), closed).expect("ours");
+    let served = Served::start(&format!("dir = {:?}\n{user}", folder.path()));
+    assert!(served.connect().get("/secret").0.starts_with("HTTP/1.1 403 "));
+    served.end();
+}

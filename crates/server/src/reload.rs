@@ -1,0 +1,172 @@
+//! New settings for loops that run: what answers is replaced between two turns, and no connection is
+//! touched.
+//!
+//! ```text
+//!  signal ─► settings read and checked ─► a successor for each loop ─► nudge ─► taken at the next turn
+//!                     │ wrong
+//!                     └─► told, and nothing changes
+//! ```
+//!
+//! All successors are made before the first one is offered, so a server never answers by two settings
+//! for longer than a turn takes. What is fixed when loops start is refused by its name.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::config::{Answer, ServeConfig};
+use crate::tls::Certificate;
+use crate::{Logs, ServerCounters, ServerError, Shared};
+
+/// What the loops take over, each its own.
+#[derive(Debug, Default)]
+pub(crate) struct Offer {
+    generation: AtomicU64,
+    successors: Mutex<Vec<Option<Shared>>>,
+}
+
+/// Where one loop finds its successor.
+#[derive(Debug)]
+pub(crate) struct Heir {
+    offer: Arc<Offer>,
+    index: usize,
+    seen: u64,
+}
+
+impl Heir {
+    pub(crate) fn new(offer: &Arc<Offer>, index: usize) -> Self {
+        Self { offer: Arc::clone(offer), index, seen: 0 }
+    }
+
+    /// The successor, once, when there is one.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Shared> {
+        let generation = self.offer.generation.load(Ordering::Acquire);
+        if generation == self.seen {
+            return None;
+        }
+        self.seen = generation;
+        let mut successors = self.offer.successors.lock().expect("nothing panics under this lock");
+        successors.get_mut(self.index)?.take()
+    }
+}
+
+/// Reads the settings anew; or says what is wrong with them.
+pub(crate) type Reader = Box<dyn Fn() -> Result<ServeConfig, String> + Send + Sync>;
+
+/// What a reload of a server needs.
+pub(crate) struct Reload {
+    pub(crate) config: ServeConfig,
+    pub(crate) offer: Arc<Offer>,
+    pub(crate) counters: Vec<Arc<ServerCounters>>,
+    /// None where only the certificate is read again.
+    pub(crate) read: Option<Reader>,
+}
+
+impl Reload {
+    /// Offers the loops what the settings say now; which is in force from then on.
+    ///
+    /// # Errors
+    /// What is wrong; nothing was changed then.
+    pub(crate) fn offer(
+        &mut self,
+        certificate: Option<&Certificate>,
+        logs: &Logs,
+    ) -> Result<(), String> {
+        let config = match &self.read {
+            Some(read) => read()?,
+            None => self.config.clone(),
+        };
+        let fixed = fixed(&self.config, &config);
+        if !fixed.is_empty() {
+            let names = fixed.join(", ");
+            return Err(format!("{names}: fixed while the server runs; restart it to change them"));
+        }
+        let words = |error: ServerError| in_words(&error);
+        let tls = certificate.map(Certificate::config);
+        let mut successors = Vec::new();
+        if self.read.is_some() {
+            for counters in &self.counters {
+                let shared = Shared::new(&config, Arc::clone(counters), logs).map_err(words)?;
+                successors.push(Some(match tls {
+                    Some(tls) => shared.encrypted(Arc::clone(tls)),
+                    None => shared,
+                }));
+            }
+        }
+        if let Some(certificate) = certificate {
+            certificate.read_again().map_err(|error| format!("the certificate: {error}"))?;
+        }
+        if !successors.is_empty() {
+            *self.offer.successors.lock().expect("nothing panics under this lock") = successors;
+            self.offer.generation.fetch_add(1, Ordering::Release);
+        }
+        self.config = config;
+        Ok(())
+    }
+}
+
+/// An error with its causes.
+fn in_words(error: &dyn std::error::Error) -> String {
+    let (mut words, mut next) = (error.to_string(), error.source());
+    while let Some(cause) = next {
+        words = format!("{words}: {cause}");
+        next = cause.source();
+    }
+    words
+}
+
+/// The settings that differ and can't be changed while loops run, by their names.
+fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
+    let is_split =
+        |config: &ServeConfig| matches!(config.answer, Answer::Reply { is_split: true, .. });
+    let (loops, limits, watching) = (&old.loops, &old.limits, &old.watching);
+    let settings = [
+        ("listen", old.listen != new.listen),
+        ("cert and key", old.tls != new.tls),
+        ("user and group", old.identity != new.identity),
+        ("poller", loops.poller != new.loops.poller),
+        ("threads", loops.threads != new.loops.threads),
+        ("listeners", loops.listeners != new.loops.listeners),
+        ("pin", loops.pin != new.loops.pin),
+        ("busy_poll", loops.is_busy_polling != new.loops.is_busy_polling),
+        ("split_reply", is_split(old) != is_split(new)),
+        ("max_connections", limits.connections_max != new.limits.connections_max),
+        ("write_timeout", limits.write_timeout != new.limits.write_timeout),
+        ("read_rate_min", limits.read_rate_min_bytes != new.limits.read_rate_min_bytes),
+        ("error_log", watching.error_log != new.watching.error_log),
+        ("log_level", watching.log_level != new.watching.log_level),
+        ("stats", watching.stats != new.watching.stats),
+        ("control", watching.control != new.watching.control),
+        ("pid_file", watching.pid_file != new.watching.pid_file),
+    ];
+    settings.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_settings::Given;
+
+    use super::*;
+
+    fn config(text: &str) -> ServeConfig {
+        Given::from_toml(text, "test").read().expect("right")
+    }
+
+    #[test]
+    fn what_loops_are_made_of_is_fixed_and_what_answers_is_not() {
+        let old = config("reply = 1");
+        for (text, names) in [
+            ("reply = 2\nidle_timeout = \"1s\"\nmax_body = 5\naccess_log = \"-\"", vec![]),
+            ("dir = \".\"\nresponse_field = \"add X: 1\"\nheader_timeout = \"1s\"", vec![]),
+            ("reply = 1\nthreads = 2\nlisten = \":1\"", vec!["listen", "threads"]),
+            ("reply = 1\nsplit_reply = true", vec!["split_reply"]),
+            ("reply = 1\ncert = \"a\"\nkey = \"b\"", vec!["cert and key"]),
+            (
+                "reply = 1\nwrite_timeout = \"1s\"\nread_rate_min = 0",
+                vec!["write_timeout", "read_rate_min"],
+            ),
+        ] {
+            assert_eq!(fixed(&old, &config(text)), names, "{text}");
+        }
+    }
+}
