@@ -129,6 +129,8 @@ pollux serve --config pollux.toml --poller uring
 # an application in one page, with a page of its own for 404 and fields for caches and browsers
 pollux serve dist --spa index.html --error-page '404 404.html' --cors https://app.example \\
     --response-field 'set Cache-Control: max-age=60'
+# text compressed for clients that take it
+pollux serve site --compress
 # what the settings of a file mean, or everything that is wrong with them
 pollux serve --config pollux.toml --check
 # ask a server that was started with --control unix:control.sock

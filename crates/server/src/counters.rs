@@ -52,6 +52,12 @@ pub enum ServerCounter {
     FilesSent,
     /// Files answered with 503, as no descriptor or memory was left.
     FilesRefused,
+    /// Files that were compressed.
+    Compressions,
+    /// Answers with a file that was compressed, now or before.
+    CompressedSent,
+    /// Answers with a file as it is, because enough was compressed in that second.
+    CompressionsPutOff,
     /// Lines of the access log that were lost: no room, or a write failed.
     LogLinesLost,
     /// Times that the access log could not be opened again.
@@ -60,7 +66,7 @@ pub enum ServerCounter {
 
 impl ServerCounter {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::TimeoutsSilent,
         Self::TimeoutsHeader,
         Self::TimeoutsBody,
@@ -75,6 +81,9 @@ impl ServerCounter {
         Self::Continues,
         Self::FilesSent,
         Self::FilesRefused,
+        Self::Compressions,
+        Self::CompressedSent,
+        Self::CompressionsPutOff,
         Self::LogLinesLost,
         Self::LogReopensFailed,
     ];
@@ -97,6 +106,9 @@ impl ServerCounter {
             Self::Continues => "continues",
             Self::FilesSent => "files_sent",
             Self::FilesRefused => "files_refused",
+            Self::Compressions => "compressions",
+            Self::CompressedSent => "compressed_sent",
+            Self::CompressionsPutOff => "compressions_put_off",
             Self::LogLinesLost => "log_lines_lost",
             Self::LogReopensFailed => "log_reopens_failed",
         }
@@ -120,6 +132,11 @@ impl ServerCounter {
             Self::Continues => "Times that 100 Continue was sent",
             Self::FilesSent => "Files handed to the loop to be sent",
             Self::FilesRefused => "Files answered with 503, as no descriptor or memory was left",
+            Self::Compressions => "Files that were compressed",
+            Self::CompressedSent => "Answers with a file that was compressed, now or before",
+            Self::CompressionsPutOff => {
+                "Answers with a file as it is, as enough was compressed then"
+            }
             Self::LogLinesLost => "Lines of the access log that were lost",
             Self::LogReopensFailed => "Times that the access log could not be opened again",
         }

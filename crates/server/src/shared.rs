@@ -73,7 +73,7 @@ impl Shared {
                 Handler::Reply(FixedReply::new(*len_bytes, *is_split, &common))
             }
             Answer::Echo => Handler::Echo,
-            Answer::Files(files) => Handler::Files(Site::open(files, logs)?),
+            Answer::Files(files) => Handler::Files(Site::open(files, logs, &counters)?),
         };
         let open =
             |target| AccessLog::open(target, config.watching.access_log_format, logs.clone());

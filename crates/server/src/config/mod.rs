@@ -41,6 +41,8 @@ pub struct Files {
     pub has_listing: bool,
     /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are served for FILE.
     pub has_precompressed: bool,
+    /// Whether text is compressed that does not lie ready so.
+    pub compresses: bool,
     /// The file below the folder that is sent for pages that there are none of.
     pub spa: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
 //! Files of one folder, served over HTTP: `site` answers, the others know one thing each.
 
+mod compress;
 mod listing;
 mod media;
 mod root;

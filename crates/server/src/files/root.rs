@@ -33,7 +33,7 @@ pub(super) struct Opened {
 }
 
 /// The facts of a file that an answer needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Meta {
     /// Whether it is a folder; else it is a regular file.
     pub(super) is_folder: bool,

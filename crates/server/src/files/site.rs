@@ -12,8 +12,10 @@
 //! `--precompressed` the file beside it that the client likes best is sent in its place, unless
 //! it is older. Opening and reading small files blocks the loop as long as the disk takes.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use pollux_engine::{Actions, FileRange};
 use pollux_http::{
@@ -21,13 +23,16 @@ use pollux_http::{
     Outcome, Rejection, Representation, Request, Status, evaluate,
 };
 
+use super::compress::{Coding, Compressed, Compressor, Key, is_worth};
 use super::listing;
 use super::media::content_type;
 use super::root::{Meta, Opened, Refused, Root};
+use crate::ServerCounters;
 use crate::ServerError;
 use crate::answer::{self, Answered, Left, Manner};
 use crate::common_fields::{Common, FIELDS_BYTES_MAX};
 use crate::config::Files;
+use crate::counters::ServerCounter;
 use crate::descriptors::remedy_for;
 use crate::log::{Event, Logs};
 use crate::rest::{Rest, read_exactly};
@@ -38,8 +43,8 @@ const READ_BYTES_MAX: u64 = 32 * 1024;
 const HEAD_BYTES_MAX: usize = 1024;
 /// A file that changed so recently may change again within the same tick of its clock.
 const SETTLED_S: u64 = 2;
-/// Longest tag: three numbers of 64 bits and more in hex, and two dashes.
-const TAG_BYTES_MAX: usize = 64;
+/// Longest tag: three numbers of 64 bits and more in hex, the name of a coding, and three dashes.
+const TAG_BYTES_MAX: usize = 72;
 /// What a folder is shown as.
 const INDEX: &[u8] = b"index.html";
 /// Forms of a file, best first.
@@ -52,11 +57,14 @@ pub(crate) struct Site {
     root: Root,
     has_listing: bool,
     has_precompressed: bool,
+    /// What was compressed, where that is done.
+    compressor: Option<RefCell<Compressor>>,
     /// What is sent for pages that there are none of.
     spa: Option<Box<[u8]>>,
     /// Whether files go through another protocol, so that the loop can't send them.
     reads_all: bool,
     logs: Logs,
+    counters: Arc<ServerCounters>,
     /// Where paths are decoded.
     decoded: Box<[u8]>,
 }
@@ -74,8 +82,12 @@ impl Site {
     pub(crate) const ROOM_BYTES: usize =
         READ_BYTES_MAX as usize + HEAD_BYTES_MAX + FIELDS_BYTES_MAX;
 
-    pub(crate) fn open(files: &Files, logs: &Logs) -> Result<Self, ServerError> {
-        let Files { root: folder, has_listing, has_precompressed, spa } = files;
+    pub(crate) fn open(
+        files: &Files,
+        logs: &Logs,
+        counters: &Arc<ServerCounters>,
+    ) -> Result<Self, ServerError> {
+        let Files { root: folder, has_listing, has_precompressed, compresses, spa } = files;
         let decoded = vec![0; Limits::default().target_bytes].into();
         let root = Root::open(folder)?;
         let spa = spa.as_ref().map(|page| page.as_os_str().as_encoded_bytes().to_vec());
@@ -88,8 +100,17 @@ impl Site {
             return Err(ServerError::Page { path, cause });
         }
         let (has_listing, has_precompressed) = (*has_listing, *has_precompressed);
-        let logs = logs.clone();
-        Ok(Self { root, has_listing, has_precompressed, spa, reads_all: false, logs, decoded })
+        Ok(Self {
+            root,
+            has_listing,
+            has_precompressed,
+            compressor: compresses.then(RefCell::default),
+            spa,
+            reads_all: false,
+            logs: logs.clone(),
+            counters: Arc::clone(counters),
+            decoded,
+        })
     }
 
     /// Has files read into the output whatever their size: it goes through another protocol.
@@ -211,9 +232,12 @@ impl Reply<'_> {
     fn file(&self, actions: &mut Actions<'_>, plain: Found<'_>) -> Answered {
         let found = self.best_form(plain);
         let meta = found.file.meta;
-        let mut tag_bytes = [0; TAG_BYTES_MAX];
-        let tag = tag(&mut tag_bytes, &meta);
         let is_weak = self.now_s < meta.modified_s + SETTLED_S;
+        if let Some(answered) = self.compressed(actions, &found, is_weak) {
+            return answered;
+        }
+        let mut tag_bytes = [0; TAG_BYTES_MAX];
+        let tag = tag(&mut tag_bytes, &meta, "");
         let representation = Representation {
             etag: Some(EntityTag { is_weak, opaque: tag }),
             modified_s: Some(meta.modified_s),
@@ -226,7 +250,7 @@ impl Reply<'_> {
             whole_bytes: meta.len_bytes,
             tag,
             is_weak,
-            has_vary: self.site.has_precompressed,
+            has_vary: self.site.has_precompressed || self.may_be_compressed(&found),
         };
         match evaluate(self.request.method, self.request.fields, &representation) {
             Outcome::Whole => {
@@ -249,6 +273,93 @@ impl Reply<'_> {
                 })
             }
         }
+    }
+
+    /// Whether other clients get the file compressed.
+    fn may_be_compressed(&self, found: &Found<'_>) -> bool {
+        let is_worth = || is_worth(content_type(found.path), found.file.meta.len_bytes);
+        self.site.compressor.is_some() && found.coding.is_none() && is_worth()
+    }
+
+    /// Answers with the file in a coding that the client takes; nothing when it gets the file as it is.
+    /// Parts are of the file as it is, and one that may still change is not kept.
+    fn compressed(
+        &self,
+        actions: &mut Actions<'_>,
+        found: &Found<'_>,
+        is_weak: bool,
+    ) -> Option<Answered> {
+        let compressor = self.site.compressor.as_ref()?;
+        let is_part = self.request.fields.first("range").is_some();
+        if is_weak || is_part || !self.may_be_compressed(found) {
+            return None;
+        }
+        let coding = Acceptable::of(self.request.fields).best(&FORMS)?;
+        let meta = found.file.meta;
+        let key = Key { meta, coding: Coding::of(coding)? };
+        let read = || {
+            let mut bytes = vec![0; usize::try_from(meta.len_bytes).expect("small")];
+            read_exactly(&found.file.fd, &mut bytes, 0).map(|()| bytes)
+        };
+        let count = |counter| self.site.counters.add(counter, 1);
+        let bytes = match compressor.borrow_mut().get(key, self.now_s, read) {
+            Ok(Compressed::Kept(bytes)) => bytes,
+            Ok(Compressed::Made(bytes)) => {
+                count(ServerCounter::Compressions);
+                bytes
+            }
+            Ok(Compressed::Useless) => return None,
+            Ok(Compressed::NoTime) => {
+                count(ServerCounter::CompressionsPutOff);
+                return None;
+            }
+            Err(errno) => return Some(self.refuse(actions, Refused::of_use(errno), found.path)),
+        };
+        let mut tag_bytes = [0; TAG_BYTES_MAX];
+        let len_bytes = bytes.len() as u64;
+        let facts = Facts {
+            path: found.path,
+            coding: Some(coding),
+            modified_s: meta.modified_s.min(self.now_s),
+            whole_bytes: len_bytes,
+            tag: tag(&mut tag_bytes, &meta, coding.name()),
+            is_weak: false,
+            has_vary: true,
+        };
+        let representation = Representation {
+            etag: Some(EntityTag { is_weak: false, opaque: facts.tag }),
+            modified_s: Some(meta.modified_s),
+            len_bytes,
+        };
+        Some(match evaluate(self.request.method, self.request.fields, &representation) {
+            Outcome::NotModified => {
+                let add = |head: &mut HeadWriter<'_>| facts.write_validators(head);
+                answer::empty(actions, self.common, self.manner, Status::NOT_MODIFIED, add)
+            }
+            Outcome::PreconditionFailed => self.page(actions, Status::PRECONDITION_FAILED),
+            Outcome::Whole | Outcome::Part(_) | Outcome::Unsatisfiable => {
+                count(ServerCounter::CompressedSent);
+                self.kept(actions, &facts, bytes)
+            }
+        })
+    }
+
+    /// Sends a file that is in memory.
+    fn kept(&self, actions: &mut Actions<'_>, facts: &Facts<'_>, bytes: Arc<[u8]>) -> Answered {
+        let status = Status::OK;
+        let mut head = self.common.begin(actions.spare(), status, self.manner.origin);
+        facts.write(&mut head);
+        head.content_length(facts.whole_bytes);
+        self.manner.tone.write(&mut head);
+        let head_bytes = head.finish().expect("a call has room for a head");
+        actions.advance(head_bytes);
+        if self.manner.is_head {
+            return Answered::whole(status, 0);
+        }
+        let mut rest = Rest::repeated(bytes, facts.whole_bytes);
+        let is_all_sent = rest.send(actions).expect("it is in memory");
+        let left = if is_all_sent { Left::Nothing } else { Left::Rest(Box::new(rest)) };
+        Answered { status, body_bytes: facts.whole_bytes, left }
     }
 
     /// The form beside the plain file that the client likes best, when it is not out of date.
@@ -393,10 +504,14 @@ impl Facts<'_> {
     }
 }
 
-fn tag<'t>(bytes: &'t mut [u8; TAG_BYTES_MAX], meta: &Meta) -> &'t [u8] {
+/// The tag of a file, or of what the coding of this name made of it.
+fn tag<'t>(bytes: &'t mut [u8; TAG_BYTES_MAX], meta: &Meta, coding: &str) -> &'t [u8] {
     let time_ns = u128::from(meta.modified_s) * 1_000_000_000 + u128::from(meta.modified_ns);
     let mut rest = &mut bytes[..];
     write!(rest, "{time_ns:x}-{:x}-{:x}", meta.len_bytes, meta.inode).expect("numbers fit");
+    if !coding.is_empty() {
+        write!(rest, "-{coding}").expect("a short name fits");
+    }
     let left = rest.len();
     &bytes[..TAG_BYTES_MAX - left]
 }
