@@ -129,6 +129,7 @@ fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
         ("listeners", loops.listeners != new.loops.listeners),
         ("pin", loops.pin != new.loops.pin),
         ("busy_poll", loops.is_busy_polling != new.loops.is_busy_polling),
+        ("mask_ends", loops.masks_ends != new.loops.masks_ends),
         ("split_reply", is_split(old) != is_split(new)),
         ("max_connections", limits.connections_max != new.limits.connections_max),
         ("write_timeout", limits.write_timeout != new.limits.write_timeout),
