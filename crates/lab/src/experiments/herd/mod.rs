@@ -173,8 +173,19 @@ impl Calling {
                 Some(Word::Crew(pids)) => self.crew = pids,
                 Some(Word::Ready) => return Ok(self),
                 Some(Word::Failed(what)) => return Err(failed(what)),
-                _ => return Err(failed("were not ready in time".to_owned())),
+                _ => return Err(self.not_ready()),
             }
+        }
+    }
+
+    /// Why they are not; a program of another version knows no herd.
+    fn not_ready(&mut self) -> MeasureError {
+        match self.child.try_wait() {
+            Ok(Some(status)) => {
+                let what = "expected pollux-pool of this version, where a pool was asked for";
+                failed(format!("ended before they were ready ({status}); {what}"))
+            }
+            _ => failed("were not ready in time".to_owned()),
         }
     }
 
