@@ -47,10 +47,7 @@ pub(super) fn judgement(row: &ResultRow) -> String {
         Verdict::Faster | Verdict::Slower => size_in_words(ratio),
         Verdict::Equivalent => format!("equal within {}", effect_in_words(row.no_difference)),
         Verdict::Inconclusive if row.half_width().is_none() => {
-            format!(
-                "{short}: both arms came through {} of the sets, too few for an interval",
-                row.blocks
-            )
+            format!("{short}: {} of its sets succeeded, too few for an interval", row.blocks)
         }
         Verdict::Inconclusive => match row.more_blocks {
             Some(sets) => format!("{short}: {}", more_sets(sets)),
@@ -432,10 +429,7 @@ mod tests {
         assert_eq!(said(Verdict::NoiseFloor, [1.0, 0.99, 1.01], None).1, "control");
         let row = row_in_turns("epoll-et", Verdict::Inconclusive);
         let row = ResultRow { ratio: Some(1.3), ci_low: None, ci_high: None, blocks: 1, ..row };
-        assert_eq!(
-            judgement(&row),
-            "undecided: both arms came through 1 of the sets, too few for an interval"
-        );
+        assert_eq!(judgement(&row), "undecided: 1 of its sets succeeded, too few for an interval");
     }
 
     #[test]
