@@ -44,7 +44,7 @@ pub(crate) use foreign::{PLACES_OF_PROXY, running_fault};
 pub(crate) use generator::missing as missing_generator;
 pub(crate) use section::SECTION;
 pub(crate) use server::cpu_time_of;
-pub(crate) use start::on_mechanism;
+pub(crate) use start::{free_address, on_mechanism};
 pub(crate) use subject::Served;
 
 use crowd::DeadCrowd;

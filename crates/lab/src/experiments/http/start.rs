@@ -254,7 +254,7 @@ pub(super) fn setup(what: &str, cause: std::io::Error) -> MeasureError {
 
 /// A port that was free a moment ago, for servers that can't choose one and say which. One that is
 /// taken meanwhile makes the run fail, and the arm is tried again in the next block.
-fn free_address() -> Result<SocketAddr, MeasureError> {
+pub(crate) fn free_address() -> Result<SocketAddr, MeasureError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let address = listener.and_then(|listener| listener.local_addr());
     address.map_err(|cause| setup("a free port", cause))

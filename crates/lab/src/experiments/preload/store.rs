@@ -4,7 +4,7 @@
 //! Values differ and are checked: an answer is as right as its bytes.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ impl Store {
         let [cpu, own_cpu] = turns::cpus()?;
         turns::pin(cpu)?;
         let mut tree = Tree::of_this_process()?;
-        let address = free_address()?;
+        let address = http::free_address()?;
         let command = protocol.command(address.port());
         let name = command.get_program().to_string_lossy().into_owned();
         let mut command = http::on_mechanism(spec, command)?;
@@ -304,13 +304,6 @@ fn connected(
         }
         tree.wait_for_an_end(PAUSE);
     }
-}
-
-/// A port that was free a moment ago: none of these programs says which one it chose.
-fn free_address() -> Result<SocketAddr, MeasureError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address.map_err(MeasureError::setup("a free port"))
 }
 
 #[cfg(test)]
