@@ -1,8 +1,8 @@
 //! `preload`: an installed program, unmodified, on other event mechanisms by `pollux run`; what does a
 //! request cost it?
 //!
-//! The baseline is the program as it is. On `epoll` the library in between passes calls on and counts
-//! them; elsewhere it puts another mechanism in their place. Web servers are asked by `http`'s load, the
+//! The baseline is the program as it is. On `epoll` the library in between passes calls on, uncounted;
+//! elsewhere it puts another mechanism in their place. Web servers are asked by `http`'s load, the
 //! stores by one of their own (`store`).
 
 mod store;
