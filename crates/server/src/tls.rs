@@ -6,7 +6,7 @@
 //!
 //! A session's wish to close waits until its last bytes and the `close_notify` behind them have been
 //! handed over; its wish to end its output becomes a `close_notify`. The server's and the proxy's
-//! sessions call it with every call of theirs, and it calls what speaks [`Above`] it.
+//! sessions call it with every call of theirs, and it calls what speaks `Above` it.
 
 use std::sync::Arc;
 
