@@ -178,12 +178,14 @@ fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
     let mut wrong = std::mem::take(&mut *witness.wrong.lock().expect("whole"));
     // Heads that were sent, with what is left of their number and that of whole bodies.
     let (mut heads, mut wholes) = (HashMap::new(), HashMap::new());
-    let mut by_target = HashMap::new();
+    // Several clients may have sent what is forwarded as `*`.
+    let (mut by_target, mut as_sent) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
     for sent in done.iter().flat_map(|done| &done.sent) {
         for asked in &sent.asked {
             let head = asked.as_forwarded();
             let target = head.split([' ', '\n']).nth(1).unwrap_or_default().to_owned();
-            by_target.insert(target, (sent, head.clone(), &asked.head.target));
+            as_sent.entry(target.clone()).or_default().push(&asked.head.target);
+            by_target.insert(target, (sent, head.clone()));
             if let Some(body) = &asked.body {
                 *wholes.entry((head.clone(), mark(body))).or_insert(0_u64) += 1;
             }
@@ -192,7 +194,7 @@ fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
     }
     let mut told = |seen: &Seen, why: &str| {
         let sent = by_target.get(&seen.target);
-        let from = sent.map_or_else(String::new, |(sent, head, _)| {
+        let from = sent.map_or_else(String::new, |(sent, head)| {
             format!(
                 "was sent as {head} on connection {}:\n{}",
                 sent.name,
@@ -213,8 +215,8 @@ fn judge(round: &Round, witness: &Witness, done: &[Done], ledger: &Ledger) {
             Some(_) => told(seen, "a backend saw it more often than it was sent"),
             None => told(seen, "a backend saw what no client sent"),
         }
-        let logged = by_target.get(&seen.target).map(|(_, _, target)| target.as_str());
-        if logged.is_none_or(|target| !ledger.targets.contains(target)) {
+        let sent_as = as_sent.get(&seen.target).map_or(&[][..], Vec::as_slice);
+        if !sent_as.iter().any(|target| ledger.targets.contains(*target)) {
             told(seen, "the access log does not have it");
         }
         if let Some(body) = seen.body {
