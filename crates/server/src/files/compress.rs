@@ -199,7 +199,9 @@ mod tests {
 
     fn key(inode: u64, len_bytes: usize, coding: Coding) -> Key {
         let len_bytes = len_bytes as u64;
-        let meta = Meta { is_folder: false, len_bytes, modified_s: 1, modified_ns: 0, inode };
+        let (is_folder, modified_s, modified_ns, device, changed_ns) = (false, 1, 0, 1, 0);
+        let meta =
+            Meta { is_folder, len_bytes, modified_s, modified_ns, inode, device, changed_ns };
         Key { meta, coding }
     }
 
@@ -231,10 +233,15 @@ mod tests {
                 panic!("{coding:?}")
             };
             assert_eq!(again, made);
-            let changed = Key { meta: Meta { modified_ns: 1, ..key.meta }, ..key };
-            let Ok(Compressed::Made(_)) = compressor.get(changed, 1, read) else {
-                panic!("{coding:?}")
-            };
+            // Of another time, by hand the old time, or of another file system.
+            for other in [
+                Meta { modified_ns: 1, ..key.meta },
+                Meta { changed_ns: 1, ..key.meta },
+                Meta { device: 2, ..key.meta },
+            ] {
+                let got = compressor.get(Key { meta: other, ..key }, 1, read);
+                assert!(matches!(got, Ok(Compressed::Made(_))), "{coding:?} {other:?}");
+            }
         }
     }
 

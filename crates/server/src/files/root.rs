@@ -45,6 +45,11 @@ pub(super) struct Meta {
     pub(super) modified_ns: u32,
     /// Number within its file system.
     pub(super) inode: u64,
+    /// Its file system: another one below the folder has the same numbers.
+    pub(super) device: u64,
+    /// Last change of anything, in nanoseconds since 1970: nobody can set it back, as the time of the
+    /// content can be.
+    pub(super) changed_ns: i128,
 }
 
 /// Why a path led to nothing that may be served.
@@ -148,6 +153,8 @@ impl Meta {
             modified_s: u64::try_from(stat.st_mtime).unwrap_or(0),
             modified_ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
             inode: stat.st_ino,
+            device: stat.st_dev,
+            changed_ns: i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec),
         })
     }
 }
