@@ -114,7 +114,7 @@ pub struct FdTable<F = OwnedFd> {
 }
 
 /// What says that a stream has ended or broken.
-const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
+pub(crate) const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
 
 /// The place of a live token, if it still is one. A free slot waits under the generation of its
 /// next life, which nobody has a token for.

@@ -12,10 +12,10 @@ use pollux_poller::{Readiness, Token, Trigger};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use super::turns::ENDS;
 use super::{ReadinessLoop, socket};
 use crate::actions::Sharing;
 use crate::conversation::{Conversation, Occasion, Progress};
+use crate::fd_table::ENDS;
 use crate::{Claim, CloseCause, ConnectionId, Counter, Moment, Session};
 
 impl<S: Session> ReadinessLoop<S> {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use pollux_poller::{Error, Event, Readiness, Token};
+use pollux_poller::{Error, Event, Token};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -14,12 +14,11 @@ use crate::admission::Queue;
 use crate::conversation::Occasion;
 use crate::ending::{Due, Tail};
 use crate::errand::refused;
+use crate::fd_table::ENDS;
 use crate::output::{Flushed, broken};
 use crate::pipe::Seen;
 use crate::{CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
-/// What says that no more will come: it has to be looked for behind the data.
-pub(super) const ENDS: Readiness = Readiness::RDHUP.or(Readiness::HUP).or(Readiness::ERROR);
 /// Receive calls for one connection before the others get their turn.
 const READS_MAX: u32 = 4;
 
