@@ -150,24 +150,44 @@ pub(super) fn deferral(mechanism: Option<Mechanism>) -> Result<Tried, MeasureErr
     Ok(Tried::of((scene.changes() - before) as f64, 2 * ROUNDS, [asked]))
 }
 
+/// Where peers are connected that will reset.
+struct Peers(TcpListener);
+
+impl Peers {
+    fn open() -> Result<Self, MeasureError> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        listener.map(Self).map_err(MeasureError::io("bind"))
+    }
+
+    /// The watched end, the same to read from, and the peer's.
+    fn connected(&self) -> Result<(OwnedFd, TcpStream, TcpStream), MeasureError> {
+        let address = self.0.local_addr().map_err(MeasureError::io("getsockname"))?;
+        let ours = TcpStream::connect(address).map_err(MeasureError::io("connect"))?;
+        let (peer, _) = self.0.accept().map_err(MeasureError::io("accept"))?;
+        let reader = ours.try_clone().map_err(MeasureError::io("fcntl"))?;
+        Ok((ours.into(), reader, peer))
+    }
+}
+
+fn reset(peer: TcpStream) -> Result<(), MeasureError> {
+    rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO))
+        .map_err(MeasureError::io("setsockopt"))?;
+    drop(peer);
+    Ok(())
+}
+
 /// A peer answers and resets, as in the seed's trace; its data is read at once, and whoever has to
 /// close the connection comes a turn late.
 pub(super) fn error(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
-    let io = |call| move |cause| MeasureError::Io { call, cause };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;
-    let address = listener.local_addr().map_err(io("getsockname"))?;
+    let peers = Peers::open()?;
     let mut scene = Scene::open(mechanism)?;
     let (mut told, mut read) = (0, 0);
     for _ in 0..PEERS {
-        let ours = TcpStream::connect(address).map_err(io("connect"))?;
-        let (mut peer, _) = listener.accept().map_err(io("accept"))?;
-        let mut reader = ours.try_clone().map_err(io("fcntl"))?;
-        let token = scene.watch(ours.into())?;
+        let (ours, mut reader, mut peer) = peers.connected()?;
+        let token = scene.watch(ours)?;
         scene.turn()?;
-        peer.write_all(b"an answer").map_err(io("write"))?;
-        let at_once = rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO));
-        at_once.map_err(MeasureError::io("setsockopt"))?;
-        drop(peer);
+        peer.write_all(b"an answer").map_err(MeasureError::io("write"))?;
+        reset(peer)?;
         for _ in 0..=TURNS_UNTIL_CLOSED {
             for (token, readiness) in scene.turn()? {
                 told += u64::from(readiness.contains(Readiness::ERROR));
@@ -189,24 +209,18 @@ const CONDITIONS: [Readiness; 4] =
 /// A peer resets: as how many conditions that is told. The table masks all but one, and the read tells
 /// what it was.
 pub(super) fn masked(mechanism: Option<Mechanism>) -> Result<Tried, MeasureError> {
-    let io = |call| move |cause| MeasureError::Io { call, cause };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;
-    let address = listener.local_addr().map_err(io("getsockname"))?;
+    let peers = Peers::open()?;
     let mut scene = Scene::open(mechanism)?;
     if let Some(table) = &mut scene.table {
         table.mask_ends();
     }
     let (mut told, mut read) = (0, 0);
     for _ in 0..PEERS {
-        let ours = TcpStream::connect(address).map_err(io("connect"))?;
-        let (peer, _) = listener.accept().map_err(io("accept"))?;
-        let mut reader = ours.try_clone().map_err(io("fcntl"))?;
-        reader.set_nonblocking(true).map_err(io("fcntl"))?;
-        let token = scene.watch(ours.into())?;
+        let (ours, mut reader, peer) = peers.connected()?;
+        reader.set_nonblocking(true).map_err(MeasureError::io("fcntl"))?;
+        let token = scene.watch(ours)?;
         scene.turn()?;
-        let at_once = rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO));
-        at_once.map_err(MeasureError::io("setsockopt"))?;
-        drop(peer);
+        reset(peer)?;
         for (token, readiness) in scene.turn()? {
             let is_wanted = match &mut scene.table {
                 Some(table) => {

@@ -64,7 +64,6 @@ const FACTS: Facts = Facts {
     drivers: &DRIVERS,
     baseline: AS_IS.name,
     ways: &[AS_IS],
-    places: &[],
     cost: Cost::us("server CPU per request", "µs/request"),
     ..OF_SERVERS
 };
