@@ -160,7 +160,7 @@ fn files_that_are_no_certificate_and_key_are_named_with_what_is_wanted() {
     let [cert, key, empty, old] =
         ["cert.pem", "key.pem", "empty", "old"].map(|name| files.text(name));
     for (cert, key, code, wanted) in [
-        (Some(&*cert), None, 2, "--cert: it is no use without its key"),
+        (Some(&*cert), None, 2, "--cert: a certificate needs its key"),
         (None, Some(&*key), 2, "--key: it is of a certificate"),
         (Some("/no/such"), Some(&*key), 1, "/no/such: "),
         (Some(&*empty), Some(&*key), 1, "empty: no certificate in it; expected a PEM file"),

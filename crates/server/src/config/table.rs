@@ -284,7 +284,7 @@ pub(crate) fn tls(keys: &mut Keys<'_>) -> Option<Option<tls::Keys>> {
             "Speak TLS to clients: a PEM file with the certificate and those that lead to an authority; \
              a reload reads it again",
         )
-        .needs("key", "it is no use without its key")
+        .needs("key", "a certificate needs its key")
         .optional(&path());
     let key = keys
         .key("key", "The PEM file with the certificate's private key")
