@@ -16,6 +16,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use pollux_command::output::in_words;
 use pollux_processes::Desk;
 use serde::{Deserialize, Serialize};
 
@@ -196,12 +197,6 @@ fn served<T: Target>(
     }
     // All threads of all runs have ended.
     Arc::into_inner(target).map_or(Ok(()), T::end)
-}
-
-/// An error with its causes.
-fn in_words(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
 }
 
 /// What the threads of one run share with the one that waits for them.

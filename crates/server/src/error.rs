@@ -100,3 +100,9 @@ pub enum ServerError {
     #[error("signals cannot be waited for")]
     Signals(#[from] pollux_poller::Error),
 }
+
+/// An error with its causes.
+pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
+}

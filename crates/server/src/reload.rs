@@ -2,51 +2,53 @@
 //! touched.
 //!
 //! ```text
-//!  signal ─► settings read and checked ─► a successor for each loop ─► nudge ─► taken at the next turn
+//!  signal ─► settings read and checked ─► a replacement for each loop ─► nudge ─► taken at the next turn
 //!                     │ wrong
 //!                     └─► told, and nothing changes
 //! ```
 //!
-//! All successors are made before the first one is offered, so a server never answers by two settings
+//! All replacements are made before the first one is offered, so a server never answers by two settings
 //! for longer than a turn takes. What is fixed when loops start is refused by its name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::config::{Answer, ServeConfig};
+use crate::error::in_words;
 use crate::tls::Certificate;
 use crate::{Logs, ServerCounters, ServerError, Shared};
 
 /// What the loops take over, each its own.
 #[derive(Debug, Default)]
-pub(crate) struct Offer {
+pub(crate) struct Replacements {
     generation: AtomicU64,
-    successors: Mutex<Vec<Option<Shared>>>,
+    of_loops: Mutex<Vec<Option<Shared>>>,
 }
 
-/// Where one loop finds its successor.
+/// Where one loop finds its replacement.
 #[derive(Debug)]
-pub(crate) struct Heir {
-    offer: Arc<Offer>,
+pub(crate) struct Inbox {
+    replacements: Arc<Replacements>,
     index: usize,
     seen: u64,
 }
 
-impl Heir {
-    pub(crate) fn new(offer: &Arc<Offer>, index: usize) -> Self {
-        Self { offer: Arc::clone(offer), index, seen: 0 }
+impl Inbox {
+    pub(crate) fn new(replacements: &Arc<Replacements>, index: usize) -> Self {
+        Self { replacements: Arc::clone(replacements), index, seen: 0 }
     }
 
-    /// The successor, once, when there is one.
+    /// The replacement, once, when there is one.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Shared> {
-        let generation = self.offer.generation.load(Ordering::Acquire);
+        let generation = self.replacements.generation.load(Ordering::Acquire);
         if generation == self.seen {
             return None;
         }
         self.seen = generation;
-        let mut successors = self.offer.successors.lock().expect("nothing panics under this lock");
-        successors.get_mut(self.index)?.take()
+        let mut replacements =
+            self.replacements.of_loops.lock().expect("nothing panics under this lock");
+        replacements.get_mut(self.index)?.take()
     }
 }
 
@@ -56,7 +58,7 @@ pub(crate) type Reader = Box<dyn Fn() -> Result<ServeConfig, String> + Send + Sy
 /// What a reload of a server needs.
 pub(crate) struct Reload {
     pub(crate) config: ServeConfig,
-    pub(crate) offer: Arc<Offer>,
+    pub(crate) replacements: Arc<Replacements>,
     pub(crate) counters: Vec<Arc<ServerCounters>>,
     /// None where only the certificate is read again.
     pub(crate) read: Option<Reader>,
@@ -83,11 +85,11 @@ impl Reload {
         }
         let words = |error: ServerError| in_words(&error);
         let tls = certificate.map(Certificate::config);
-        let mut successors = Vec::new();
+        let mut replacements = Vec::new();
         if self.read.is_some() {
             for counters in &self.counters {
                 let shared = Shared::new(&config, Arc::clone(counters), logs).map_err(words)?;
-                successors.push(Some(match tls {
+                replacements.push(Some(match tls {
                     Some(tls) => shared.encrypted(Arc::clone(tls)),
                     None => shared,
                 }));
@@ -96,23 +98,14 @@ impl Reload {
         if let Some(certificate) = certificate {
             certificate.read_again().map_err(|error| format!("the certificate: {error}"))?;
         }
-        if !successors.is_empty() {
-            *self.offer.successors.lock().expect("nothing panics under this lock") = successors;
-            self.offer.generation.fetch_add(1, Ordering::Release);
+        if !replacements.is_empty() {
+            *self.replacements.of_loops.lock().expect("nothing panics under this lock") =
+                replacements;
+            self.replacements.generation.fetch_add(1, Ordering::Release);
         }
         self.config = config;
         Ok(())
     }
-}
-
-/// An error with its causes.
-fn in_words(error: &dyn std::error::Error) -> String {
-    let (mut words, mut next) = (error.to_string(), error.source());
-    while let Some(cause) = next {
-        words = format!("{words}: {cause}");
-        next = cause.source();
-    }
-    words
 }
 
 /// The settings that differ and can't be changed while loops run, by their names.

@@ -31,7 +31,7 @@ use crate::config::{Answer, Loops, ServeConfig, Watching};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
-use crate::reload::{Heir, Offer, Reload};
+use crate::reload::{Inbox, Reload, Replacements};
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
 use crate::system::{Manager, PidFile, State};
 use crate::tls::{Certificate, Keys};
@@ -140,12 +140,12 @@ impl Server {
             identity.assume()?;
         }
         let counters: Vec<Arc<ServerCounters>> = (0..threads).map(|_| Arc::default()).collect();
-        let offer = Arc::default();
+        let replacements = Arc::default();
         let tls = certificate.as_ref().map(Certificate::config);
         let (group, driver, refused) =
-            start_group(config, &sockets, tls, &counters, &logs, &offer)?;
+            start_group(config, &sockets, tls, &counters, &logs, &replacements)?;
         let remedy = remedy_for_full(config, limit());
-        let reload = Reload { config: config.clone(), offer, counters, read: None };
+        let reload = Reload { config: config.clone(), replacements, counters, read: None };
         let parts = Parts {
             overview: overview(config, &group, driver, &reload.counters),
             banner: banner(config, group.addresses(), driver, &refused),
@@ -469,14 +469,14 @@ fn start_group(
     tls: Option<&Arc<ServerConfig>>,
     counters: &[Arc<ServerCounters>],
     logs: &Logs,
-    offer: &Arc<Offer>,
+    replacements: &Arc<Replacements>,
 ) -> Result<(Group, Driver, Vec<String>), ServerError> {
     start_on_first(SERVER, config.loops.poller, |driver| {
         let (shared_config, counters, logs) = (config.clone(), counters.to_vec(), logs.clone());
-        let offer = Arc::clone(offer);
+        let replacements = Arc::clone(replacements);
         let make = move |index: usize| {
             let shared = Shared::new(&shared_config, Arc::clone(&counters[index]), &logs);
-            shared.map(|shared| shared.reloadable(Heir::new(&offer, index)))
+            shared.map(|shared| shared.reloadable(Inbox::new(&replacements, index)))
         };
         let group = group_config(config, driver);
         let again = sockets.duplicate().map_err(|error| GroupError::System("dup", error))?;

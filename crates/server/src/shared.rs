@@ -16,7 +16,7 @@ use crate::config::{Answer, Limits, ServeConfig};
 use crate::counters::ServerCounters;
 use crate::files::Site;
 use crate::log::{AccessLog, Event, Logs};
-use crate::reload::Heir;
+use crate::reload::Inbox;
 use crate::reply::FixedReply;
 use crate::stats::Overview;
 
@@ -45,7 +45,7 @@ pub struct Shared {
     /// Room for what is sent before it is encrypted; empty until it is needed.
     pub(crate) plain_room: Vec<u8>,
     /// Where new settings come from, of a loop that can have some.
-    heir: Option<Heir>,
+    inbox: Option<Inbox>,
 }
 
 /// What answers requests.
@@ -104,8 +104,8 @@ impl Shared {
     }
 
     /// With settings that may change.
-    pub(crate) fn reloadable(mut self, heir: Heir) -> Self {
-        self.heir = Some(heir);
+    pub(crate) fn reloadable(mut self, inbox: Inbox) -> Self {
+        self.inbox = Some(inbox);
         self
     }
 
@@ -162,7 +162,7 @@ impl Shared {
             is_timing: false,
             tls: None,
             plain_room: Vec::new(),
-            heir: None,
+            inbox: None,
         }
     }
 
@@ -178,7 +178,7 @@ impl Shared {
         if is_another_second {
             self.tell_date();
         }
-        if let Some(new) = self.heir.as_mut().and_then(Heir::take) {
+        if let Some(new) = self.inbox.as_mut().and_then(Inbox::take) {
             self.succeed(new);
         }
         self.idle_deadline = now.at + self.limits.idle_timeout;

@@ -8,6 +8,7 @@
 //! A thread reads the link and wakes the one that waits for signals. The end of the link is the
 //! end of the master: the worker drains then, whatever killed it.
 
+use crate::error::in_words;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::net::UnixStream;
@@ -108,17 +109,6 @@ impl Boarding {
         link.send(Kind::Ready, server.banner().join("\n"));
         server.run_under(signals, Some(&mut link))
     }
-}
-
-/// An error with its causes.
-fn in_words(error: &ServerError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 impl Link {
