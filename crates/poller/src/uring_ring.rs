@@ -68,7 +68,7 @@ impl CountedRing {
 
     /// What a poller on this ring can do.
     pub(crate) fn caps(&self) -> Caps {
-        Caps { notes: notes(self.setup()), ..CAPS }
+        Caps { notes: self.setup().notes(), ..CAPS }
     }
 
     /// Moves `requests` into the submission queue. What exceeds one queueful is submitted on
@@ -173,16 +173,6 @@ const CAPS: Caps = Caps {
     timeout_step: NANOSECOND,
     notes: Vec::new(),
 };
-
-fn notes(setup: &Setup) -> Vec<String> {
-    let Sizes { submission, completion } = setup.sizes;
-    let flags = if setup.flags.is_empty() { "none".to_owned() } else { setup.flags.join("+") };
-    let granted = [
-        format!("ring flags {flags}"),
-        format!("{submission} submissions, {completion} completions"),
-    ];
-    granted.into_iter().chain(setup.refused.iter().cloned()).collect()
-}
 
 fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use pollux_poller::{Token, Waker};
 use pollux_sys::ring::{
-    QueueFull, RingUnavailable, Setup, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
+    QueueFull, RingUnavailable, Shots, Sizes, StreamCompletion, StreamRing, StreamSizes,
 };
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
@@ -211,17 +211,9 @@ impl<S: Session> CompletionLoop<S> {
     }
 
     pub(crate) fn notes(&self) -> Vec<String> {
-        let Setup { flags, sizes, refused } = self.ring.setup();
-        let Sizes { submission, completion } = sizes;
-        let granted = [
-            format!(
-                "ring flags {}",
-                if flags.is_empty() { "none".into() } else { flags.join("+") }
-            ),
-            format!("{submission} submissions, {completion} completions"),
-            format!("{} receive buffers of {} bytes", SIZES.buffers, SIZES.buffer_bytes),
-        ];
-        granted.into_iter().chain(refused.iter().cloned()).collect()
+        let StreamSizes { buffers, buffer_bytes, .. } = SIZES;
+        let buffers = format!("{buffers} receive buffers of {buffer_bytes} bytes");
+        self.ring.setup().notes().into_iter().chain([buffers]).collect()
     }
 
     /// What `show fd` prints: every listener and connection of this loop.

@@ -36,7 +36,7 @@ use io_uring::{EnterFlags, IoUring, cqueue};
 pub use arena::Sent;
 pub use buffers::Received;
 pub use completion::StreamCompletion;
-pub use open::{RingUnavailable, Setup, Sizes};
+pub use open::{RESTRICTED, RingUnavailable, Setup, Sizes};
 pub use owned::InFlight;
 pub use request::{Request, Shots};
 pub use sending::Sending;
@@ -71,7 +71,11 @@ impl Ring {
     /// # Errors
     /// [`RingUnavailable`] says who forbids io_uring here and what would allow it.
     pub fn open(wanted: Sizes) -> Result<Self, RingUnavailable> {
-        Ok(Self::of(open::open(wanted)?))
+        Self::open_for(wanted, open::NUMBERS)
+    }
+
+    fn open_for(wanted: Sizes, allowed: open::Allowed) -> Result<Self, RingUnavailable> {
+        Ok(Self::of(open::open(wanted, allowed)?))
     }
 
     /// Opens a ring that several threads may enter, one after the other: without the set-ups that
@@ -257,6 +261,44 @@ mod tests {
     fn a_wait_ends_with_its_timeout() {
         let error = ring().enter(1, Some(Duration::from_micros(50))).expect_err("nothing comes");
         assert_eq!(error.raw_os_error(), Some(libc::ETIME));
+    }
+
+    #[test]
+    fn a_ring_of_either_kind_takes_no_request_that_leads_out() {
+        use io_uring::{opcode, squeue, types};
+
+        let sizes = Sizes { submission: 8, completion: 32 };
+        let streams = StreamSizes { ring: sizes, buffers: 4, buffer_bytes: 64, arena_bytes: 64 };
+        let mut stream = StreamRing::open(streams).expect("io_uring is allowed here");
+        let mut shared = Ring::open_shared(sizes).expect("io_uring is allowed here");
+        let (path, socket) = (c"/etc/hostname", std::net::TcpListener::bind("127.0.0.1:0"));
+        let socket = types::Fd(socket.as_ref().expect("bound").as_raw_fd());
+        let (fd, name) = (types::Fd(libc::AT_FDCWD), path.as_ptr());
+        let poll = opcode::PollAdd::new(socket, POLLIN);
+        let leading_out: [(&str, squeue::Entry); 7] = [
+            ("open", opcode::OpenAt::new(fd, name).build()),
+            ("openat2", opcode::OpenAt2::new(fd, name, std::ptr::null()).build()),
+            ("connect", opcode::Connect::new(socket, std::ptr::null(), 0).build()),
+            ("socket", opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build()),
+            ("unlink", opcode::UnlinkAt::new(fd, name).build()),
+            ("read", opcode::Read::new(socket, std::ptr::null_mut(), 0).build()),
+            // A kind that is allowed, with a flag that is not.
+            ("linked poll", poll.build().flags(squeue::Flags::IO_LINK)),
+        ];
+        for ring in [&mut ring(), &mut shared, &mut stream.ring] {
+            assert!(ring.setup().is_restricted, "{:?}", ring.setup().refused);
+            for (what, entry) in &leading_out {
+                // SAFETY: the path lives for the whole test, the other addresses are null and
+                // have no length; nothing is kept in flight, as each request fails at once.
+                unsafe { ring.io.submission().push(&entry.clone().user_data(3)) }.expect("room");
+                ring.enter(1, None).expect("entered");
+                let refused = ring.next_completion().expect("refused at once");
+                assert_eq!(refused.result, -libc::EACCES, "{what}");
+            }
+            let registered = ring.io.submitter().register_files(&[socket.0]);
+            let refused = registered.expect_err("nothing more is registered");
+            assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
+        }
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! Opening a ring: which set-up flags and sizes this kernel and its limits allow, and who
 //! forbids io_uring where it is forbidden.
+//!
+//! A ring is restricted to the requests that this crate makes, before its first one
+//! (`IORING_REGISTER_RESTRICTIONS`): filters of system calls do not see what a ring is asked, so whoever
+//! gets hold of one could open files and connect by it.
 
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use io_uring::{Builder, EnterFlags, IoUring};
+use io_uring::register::Restriction;
+use io_uring::squeue::Flags;
+use io_uring::{Builder, EnterFlags, IoUring, opcode};
 
-use super::door::Door;
+use super::door::{Door, REGISTER_RING_FDS, UNREGISTER_RING_FDS};
 
 /// Entries of the two queues; both are powers of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,9 +37,64 @@ pub struct Setup {
     pub flags: &'static [&'static str],
     /// Queue sizes in force.
     pub sizes: Sizes,
+    /// Whether the kernel refuses every request of a kind that this crate does not make (EACCES).
+    pub is_restricted: bool,
     /// Better flags and faster ways that the kernel refused, and sizes that memory did not allow.
     pub refused: Vec<String>,
 }
+
+/// What [`Setup::notes`] says of a ring that is restricted.
+pub const RESTRICTED: &str =
+    "requests of other kinds than the loop makes are refused by the kernel";
+
+impl Setup {
+    /// What was granted and what was not, a line each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let Self { flags, sizes: Sizes { submission, completion }, is_restricted, refused } = self;
+        let flags = if flags.is_empty() { "none".to_owned() } else { flags.join("+") };
+        let granted = [
+            format!("ring flags {flags}"),
+            format!("{submission} submissions, {completion} completions"),
+        ];
+        let restricted = is_restricted.then(|| RESTRICTED.to_owned());
+        granted.into_iter().chain(restricted).chain(refused.iter().cloned()).collect()
+    }
+}
+
+/// What a ring may be asked for once it is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Allowed {
+    /// Kinds of requests.
+    pub(super) requests: &'static [u8],
+    /// Calls of `io_uring_register(2)`.
+    pub(super) registrations: &'static [u8],
+}
+
+/// What may stand beside a kind in a request of this crate.
+const FLAGS: Flags = Flags::SKIP_SUCCESS.union(Flags::BUFFER_SELECT);
+
+/// Of rings whose requests reference no memory.
+pub(super) const NUMBERS: Allowed = Allowed {
+    requests: &[opcode::PollAdd::CODE, opcode::PollRemove::CODE, opcode::AsyncCancel::CODE],
+    registrations: &[],
+};
+
+/// Of rings that receive, accept and send. Nothing opens, connects or runs anything.
+pub(super) const STREAMS: Allowed = Allowed {
+    requests: &[
+        opcode::PollAdd::CODE,
+        opcode::AsyncCancel::CODE,
+        opcode::Accept::CODE,
+        opcode::Recv::CODE,
+        opcode::Send::CODE,
+        opcode::Close::CODE,
+    ],
+    registrations: &[REGISTER_RING_FDS as u8, UNREGISTER_RING_FDS as u8, REGISTER_BUFFER_RING],
+};
+
+/// `IORING_REGISTER_PBUF_RING` of the kernel's interface.
+const REGISTER_BUFFER_RING: u8 = 22;
 
 /// io_uring can't be used by this process.
 #[derive(Debug)]
@@ -74,17 +135,18 @@ const CHAIN: [&[&str]; 4] = [
 /// Set-ups in which any thread may enter, and what another thread has armed completes without it.
 const SHARED_CHAIN: [&[&str]; 2] = [&["SUBMIT_ALL"], &[]];
 
-pub(super) fn open(wanted: Sizes) -> Result<(IoUring, Setup), RingUnavailable> {
-    open_first(&CHAIN, wanted)
+pub(super) fn open(wanted: Sizes, allowed: Allowed) -> Result<(IoUring, Setup), RingUnavailable> {
+    open_first(&CHAIN, wanted, allowed)
 }
 
 pub(super) fn open_shared(wanted: Sizes) -> Result<(IoUring, Setup), RingUnavailable> {
-    open_first(&SHARED_CHAIN, wanted)
+    open_first(&SHARED_CHAIN, wanted, NUMBERS)
 }
 
 fn open_first(
     chain: &[&'static [&'static str]],
     wanted: Sizes,
+    allowed: Allowed,
 ) -> Result<(IoUring, Setup), RingUnavailable> {
     assert!(wanted.completion >= wanted.submission, "more requests than completions fit");
     let mut refused = Vec::new();
@@ -92,8 +154,19 @@ fn open_first(
         match open_sized(flags, wanted, &mut refused) {
             Ok((io, sizes)) => {
                 require_features(&io)?;
+                let (io, is_restricted) = match restrict(&io, allowed) {
+                    Ok(()) => (io, true),
+                    // A ring that waits for its restrictions takes nothing without them.
+                    Err(error) => {
+                        refused.push(format!("no restriction of its requests: {error}"));
+                        drop(io);
+                        let again = builder(flags, sizes).build(sizes.submission);
+                        let explained = |cause| RingUnavailable { reason: explain(&cause), cause };
+                        (again.map_err(explained)?, false)
+                    }
+                };
                 require_enter(&io)?;
-                return Ok((io, Setup { flags, sizes, refused }));
+                return Ok((io, Setup { flags, sizes, is_restricted, refused }));
             }
             Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) => {
                 refused.push(format!("this kernel does not know {}", flags.join("+")));
@@ -113,7 +186,7 @@ fn open_sized(
 ) -> io::Result<(IoUring, Sizes)> {
     let mut sizes = wanted;
     loop {
-        match builder(flags, sizes).build(sizes.submission) {
+        match builder(flags, sizes).setup_r_disabled().build(sizes.submission) {
             Err(error) if is_short_of_memory(&error) && sizes.submission > SUBMISSION_MIN => {
                 let Sizes { submission, completion } = sizes;
                 refused.push(format!("no memory for {submission} + {completion} entries"));
@@ -141,6 +214,16 @@ fn builder(flags: &[&str], sizes: Sizes) -> Builder {
         };
     }
     builder
+}
+
+/// Leaves a ring that is not in use yet only what it is meant for, and puts it to use.
+fn restrict(io: &IoUring, allowed: Allowed) -> io::Result<()> {
+    let requests = allowed.requests.iter().map(|code| Restriction::sqe_op(*code));
+    let registrations = allowed.registrations.iter().map(|code| Restriction::register_op(*code));
+    let flags = std::iter::once(Restriction::sqe_flags_allowed(FLAGS.bits()));
+    let mut all: Vec<Restriction> = requests.chain(registrations).chain(flags).collect();
+    io.submitter().register_restrictions(&mut all)?;
+    io.submitter().register_enable_rings()
 }
 
 fn is_short_of_memory(error: &io::Error) -> bool {
@@ -239,7 +322,7 @@ mod tests {
     #[test]
     fn what_was_granted_is_named() {
         let wanted = Sizes { submission: 64, completion: 256 };
-        let (io, setup) = open(wanted).expect("io_uring is allowed here");
+        let (io, setup) = open(wanted, NUMBERS).expect("io_uring is allowed here");
         assert_eq!(setup.sizes, wanted);
         assert_eq!(io.params().sq_entries(), 64);
         assert_eq!(io.params().cq_entries(), 256);

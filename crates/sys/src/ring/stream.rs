@@ -23,7 +23,7 @@ use io_uring::squeue;
 use super::arena::{Arena, Sent};
 use super::buffers::{Pool, Received};
 use super::completion::{Ledger, StreamCompletion};
-use super::open::{RingUnavailable, Setup, Sizes, forbidden, is_forbidden};
+use super::open::{RingUnavailable, STREAMS, Setup, Sizes, forbidden, is_forbidden};
 use super::owned::Owned;
 use super::sending::push;
 use super::{QueueFull, Ring};
@@ -69,7 +69,7 @@ impl StreamRing {
     /// When a size breaks its rule in [`StreamSizes`].
     pub fn open(wanted: StreamSizes) -> Result<Self, RingUnavailable> {
         assert!(wanted.buffers <= 1 << 15, "the kernel knows at most 32,768 buffers");
-        let mut ring = Ring::open(wanted.ring)?;
+        let mut ring = Ring::open_for(wanted.ring, STREAMS)?;
         require_streams(&ring)?;
         let pool = Pool::new(wanted.buffers, wanted.buffer_bytes).map_err(no_memory)?;
         let arena = Arena::new(wanted.arena_bytes).map_err(no_memory)?;
