@@ -33,7 +33,7 @@ pub const ROUNDS_MAX: u32 = 200;
 const LARGE: f64 = 1.5;
 const PART_OF_LARGE: f64 = 1.0 / 8.0;
 /// An interval of this part of an effect leaves no doubt about it.
-const PART_THAT_DECIDES: f64 = 0.25;
+const PART_THAT_DECIDES: f64 = 1.0 / 3.0;
 /// How far fresh processes of one program lie apart at least, as a deviation of log ratios: so much is
 /// taken for granted where one set can't tell.
 const BETWEEN_SETS: f64 = 0.003;
@@ -160,10 +160,10 @@ impl Effort {
 
 /// What further sets are for. Only widths are looked at, never a verdict: whoever stops as soon as an
 /// interval excludes 1 finds differences that are none. An effect matters by its size alone, which must
-/// be four half-widths at least before it allows to stop, and that chance hardly ever makes.
+/// be three half-widths at least before it allows to stop, and that chance hardly ever makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// The half-width asked for, or a quarter of the effect: nobody doubts it then.
+    /// The half-width asked for, or a third of the effect: nobody doubts it then.
     Decide,
     /// The half-width asked for; of an effect of half again or more, an eighth of it.
     Narrow,

@@ -220,27 +220,34 @@ impl Runner<'_> {
 
     /// Whether the sets that this point needs cost least for each of its rows, among the points for which
     /// there is time: rows that may hide a small effect come first, then those that are wide beside their
-    /// effect, then those that are only wider than asked for.
+    /// effect, then those that are only wider than asked for. What can't be reached in the time that is
+    /// left comes last: it would take that time from rows that can.
     fn is_cheapest(&self, point: &PlannedPoint, state: &State) -> bool {
         let job = &self.plan.job;
+        let left = job.budget.unwrap_or(Duration::MAX).saturating_sub(state.start.elapsed());
         let cost = |point: &PlannedPoint| {
             let took = state.point_times.get(&state.key(self.plan, point)).copied()?;
-            let each = |aim, half_width: f64| {
+            let widths = [
+                (Aim::Decide, job.precision.max(job.min_effect)),
+                (Aim::Decide, job.precision),
+                (Aim::Narrow, job.precision),
+            ];
+            let each = |(aim, half_width): (Aim, f64)| {
                 let needs = |row: &ResultRow| match row.half_width() {
                     Some(_) => row.sets_until(aim, half_width),
                     None => Some(SETS_NARROW),
                 };
                 let mut rows: Vec<u32> = self.rows(point, state).filter_map(needs).collect();
                 rows.sort_unstable();
-                rows.into_iter().zip(1..).map(|(sets, rows)| took * sets / rows).min()
+                let costs = rows.into_iter().zip(1..);
+                costs.map(|(sets, rows)| (took * sets > left, took * sets / rows)).min()
             };
-            let widths = [
-                (Aim::Decide, job.precision.max(job.min_effect)),
-                (Aim::Decide, job.precision),
-                (Aim::Narrow, job.precision),
-            ];
             let steps = widths.into_iter().enumerate();
-            steps.filter_map(|(step, (aim, width))| Some((step, each(aim, width)?))).next()
+            let costs = steps.filter_map(|(step, width)| {
+                let (is_too_long, each) = each(width)?;
+                Some((is_too_long, step, each))
+            });
+            costs.min()
         };
         let costs =
             self.plan.points.iter().filter(|point| {
