@@ -7,12 +7,13 @@ use std::path::Path;
 use toml::{Table, Value};
 
 /// Every crate of the workspace with its floor; `xtask` stands beside the house.
-const FLOORS: [(&str, u32); 28] = [
+const FLOORS: [(&str, u32); 29] = [
     ("pollux-sys", 1),
     ("pollux-settings", 1),
     ("pollux-prefix", 1),
     ("pollux-report", 1),
     ("pollux-stats", 1),
+    ("pollux-sandbox", 1),
     ("pollux-command", 2),
     ("pollux-poller", 2),
     ("pollux-processes", 2),

@@ -6,9 +6,9 @@
 use std::process::ExitCode;
 
 use pollux_engine::{Signal, Signals};
-use pollux_server::Server;
 use pollux_server::config::ServeConfig;
 use pollux_server::system::activation;
+use pollux_server::{OwnProcess, Server};
 use pollux_settings::Flags;
 
 use crate::output::{self, Failure};
@@ -37,7 +37,8 @@ pub(crate) fn run(command: &ServeCommand) -> Result<ExitCode, Failure> {
     let mut signals = Signals::catch(&signals).map_err(Failure::failed)?;
     let failed = |error| Failure::failed(pollux_lab::error::in_words(&error));
     let passed = activation::sockets().map_err(Failure::failed)?;
-    let mut server = Server::start_on(&config, passed).map_err(failed)?;
+    let process = OwnProcess { sockets: passed, settings: command.flags.path() };
+    let mut server = Server::start_on(&config, process).map_err(failed)?;
     let flags = command.flags.clone();
     server.read_settings_by(move || flags.read().map_err(|mistakes| mistakes.to_string()));
     if !config.watching.is_quiet {

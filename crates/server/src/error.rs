@@ -86,6 +86,14 @@ pub enum ServerError {
         #[source]
         cause: io::Error,
     },
+    /// A part of the sandbox is not to be had.
+    #[error("the sandbox was required, and {part} is not to be had: {reason}")]
+    Sandbox {
+        /// Which one.
+        part: String,
+        /// Why, and what would allow it.
+        reason: String,
+    },
     /// A certificate or key can't be used.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),

@@ -18,6 +18,7 @@
 //! | `master` | its processes: who holds the sockets, who serves, reloads |
 //! | `shared`, `log`, `counters` | what the sessions of one loop share |
 //! | `descriptors` | how many connections the descriptor limit allows |
+//! | `sandbox` | what a server gives up once it serves |
 //! | `reload` | new settings for loops that run |
 //! | `system` | sockets of a manager, what it is told, the id file, rights that are given up |
 //! | `serve`, `stats` | loops, endpoints, signals; what can be seen of them, and what is told unasked |
@@ -41,6 +42,7 @@ mod request_times;
 mod respond;
 mod rest;
 mod rules;
+mod sandbox;
 mod serve;
 mod session;
 mod shared;
@@ -52,6 +54,6 @@ pub use counters::{CLASSES, METHODS, REFUSALS, ServerCounter, ServerCounters};
 pub use error::ServerError;
 pub use log::Logs;
 pub use request_times::RequestTimes;
-pub use serve::Server;
+pub use serve::{OwnProcess, Server};
 pub use session::{EncryptedSession, HttpSession};
 pub use shared::Shared;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::config::{Answer, ServeConfig};
 use crate::error::in_words;
+use crate::sandbox::Sandbox;
 use crate::tls::Certificate;
 use crate::{Logs, ServerCounters, ServerError, Shared};
 
@@ -73,6 +74,7 @@ impl Reload {
         &mut self,
         certificate: Option<&Certificate>,
         logs: &Logs,
+        sandbox: Option<&Sandbox>,
     ) -> Result<(), String> {
         let config = match &self.read {
             Some(read) => read()?,
@@ -83,6 +85,7 @@ impl Reload {
             let names = fixed.join(", ");
             return Err(format!("{names}: fixed while the server runs; restart it to change them"));
         }
+        sandbox.map_or(Ok(()), |sandbox| sandbox.admits(&config))?;
         let words = |error: ServerError| in_words(&error);
         let tls = certificate.map(Certificate::config);
         let mut replacements = Vec::new();
@@ -117,6 +120,7 @@ fn fixed(old: &ServeConfig, new: &ServeConfig) -> Vec<&'static str> {
         ("listen", old.listen != new.listen),
         ("cert and key", old.tls != new.tls),
         ("user and group", old.identity != new.identity),
+        ("no_sandbox, require_sandbox, sandbox_path", old.sandbox != new.sandbox),
         ("poller", loops.poller != new.loops.poller),
         ("threads", loops.threads != new.loops.threads),
         ("listeners", loops.listeners != new.loops.listeners),

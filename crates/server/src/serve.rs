@@ -32,6 +32,7 @@ use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
 use crate::reload::{Inbox, Reload, Replacements};
+use crate::sandbox::Sandbox;
 use crate::stats::{ControlSession, ControlShared, Ended, Overview};
 use crate::system::{Manager, PidFile, State};
 use crate::tls::{Certificate, Keys};
@@ -85,6 +86,15 @@ impl Drop for SocketPaths {
     }
 }
 
+/// What a process brings that is a server's alone.
+#[derive(Default)]
+pub struct OwnProcess<'a> {
+    /// Sockets that a service manager opened; what the configuration says of addresses is put aside then.
+    pub sockets: Option<Sockets>,
+    /// The file that settings are read from, again at each reload.
+    pub settings: Option<&'a Path>,
+}
+
 /// A server that runs.
 pub struct Server {
     group: Group,
@@ -100,6 +110,8 @@ pub struct Server {
     /// Told how far the server is, while it runs.
     manager: Option<Manager>,
     pid_file: Option<PidFile>,
+    /// Of a process that is the server's alone.
+    sandbox: Option<Sandbox>,
     /// Others have the sockets too, and the endpoints drain as the loops do.
     is_handed_over: bool,
     banner: Vec<String>,
@@ -112,15 +124,24 @@ impl Server {
     /// # Errors
     /// [`ServerError`]; what was started already is ended.
     pub fn start(config: &ServeConfig) -> Result<Self, ServerError> {
-        Self::start_on(config, None)
+        Self::start_in(config, None)
     }
 
-    /// As [`Server::start`]; with `passed`, sockets that a service manager opened, `config.listen` is
-    /// put aside. With a user in the configuration nothing else may run in this process yet.
+    /// As [`Server::start`], in a process that is the server's alone and in which nothing else runs yet:
+    /// it goes on as the user of the configuration, and in its sandbox.
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_on(config: &ServeConfig, passed: Option<Sockets>) -> Result<Self, ServerError> {
+    pub fn start_on(config: &ServeConfig, process: OwnProcess<'_>) -> Result<Self, ServerError> {
+        Self::start_in(config, Some(process))
+    }
+
+    fn start_in(
+        config: &ServeConfig,
+        process: Option<OwnProcess<'_>>,
+    ) -> Result<Self, ServerError> {
+        let is_own = process.is_some();
+        let OwnProcess { sockets: passed, settings } = process.unwrap_or_default();
         let logs = Logs::new(config.watching.log_level);
         let error_writer = ErrorWriter::open(&config.watching.error_log)?;
         let open = |keys: &Keys| Certificate::open(keys.clone(), Some(HTTP_1_1));
@@ -139,6 +160,12 @@ impl Server {
         if let Some(identity) = &config.identity {
             identity.assume()?;
         }
+        let manager = is_own.then(Manager::of_environment);
+        let sandbox = is_own.then(|| {
+            let removed = paths.0.iter().chain(&config.watching.pid_file).cloned();
+            Sandbox::of_files(config, settings, &removed.collect::<Vec<_>>())
+        });
+        let sandbox = sandbox.transpose()?;
         let counters: Vec<Arc<ServerCounters>> = (0..threads).map(|_| Arc::default()).collect();
         let replacements = Arc::default();
         let tls = certificate.as_ref().map(Certificate::config);
@@ -159,8 +186,33 @@ impl Server {
             paths,
         };
         let mut server = Self::assemble(parts, endpoints)?;
-        server.pid_file = pid_file;
+        (server.pid_file, server.manager) = (pid_file, manager);
+        if let Some(sandbox) = sandbox
+            && let Err(error) = server.finish(sandbox)
+        {
+            server.abort();
+            let _ = server.join();
+            return Err(error);
+        }
         Ok(server)
+    }
+
+    /// Makes the sandbox of a server whole that runs, and tells what is in force.
+    fn finish(&mut self, mut sandbox: Sandbox) -> Result<(), ServerError> {
+        sandbox.forbid_calls(&self.overview)?;
+        let line = format!("sandbox: {}", sandbox.summary());
+        self.logs.errors.report(Event::Sandbox, unix_s(), || line.clone());
+        self.banner.insert(1, line);
+        self.sandbox = Some(sandbox);
+        self.show_facts();
+        Ok(())
+    }
+
+    fn show_facts(&self) {
+        let Some(reload) = &self.reload else { return };
+        let mut facts = facts(&reload.config, self.group.addresses());
+        facts.extend(self.sandbox.as_ref().map(Sandbox::fact));
+        self.overview.set_facts(facts);
     }
 
     /// Has SIGHUP read the settings anew by this: what answers, its limits and its log change without
@@ -177,9 +229,7 @@ impl Server {
     /// Has the service manager of this process told when it takes connections, reloads and ends
     /// (`sd_notify(3)`), if it has one. It is told the first thing now.
     pub fn notify_manager(&mut self) {
-        let manager = Manager::of_environment();
-        manager.tell(State::Ready);
-        self.manager = Some(manager);
+        self.tell_manager(State::Ready);
     }
 
     /// Reads what a server configured so needs to answer with, its certificate too, and says what it
@@ -215,6 +265,7 @@ impl Server {
             reload: parts.reload,
             manager: None,
             pid_file: None,
+            sandbox: None,
             is_handed_over: false,
             banner: parts.banner,
             paths: parts.paths,
@@ -367,12 +418,11 @@ impl Server {
     /// Answers by what the settings and the files that they name say now.
     fn read_settings(&mut self) {
         let Some(reload) = &mut self.reload else { return };
-        match reload.offer(self.certificate.as_ref(), &self.logs) {
+        match reload.offer(self.certificate.as_ref(), &self.logs, self.sandbox.as_ref()) {
             Ok(()) => {
                 self.drain_timeout = reload.config.limits.drain_timeout;
                 self.watch.set_access_log(reload.config.watching.access_log.as_ref());
-                let facts = facts(&reload.config, self.group.addresses());
-                self.overview.set_facts(facts);
+                self.show_facts();
                 self.group.nudge();
                 self.tell_of_signal("reloaded");
             }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -42,6 +42,12 @@ impl<T: Table> Flags<T> {
     /// When the file cannot be read, or every mistake of both.
     pub fn read(&self) -> Result<T, Mistakes> {
         self.flags.given.clone().over(self.file()?).read()
+    }
+
+    /// The file that `--config` names.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.config.as_deref()
     }
 
     /// What the file says that `--config` names, unread; nothing without one.

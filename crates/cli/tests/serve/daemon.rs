@@ -16,15 +16,17 @@ use tempfile::TempDir;
 use crate::child::{PATIENCE, alone};
 
 /// A server on settings of a file.
-struct Served {
-    folder: TempDir,
-    process: Child,
+pub(crate) struct Served {
+    pub(crate) folder: TempDir,
+    pub(crate) process: Child,
     stderr: BufReader<ChildStderr>,
+    /// What it said of its sandbox.
+    pub(crate) sandbox: String,
     address: SocketAddr,
 }
 
 impl Served {
-    fn start(settings: &str) -> Self {
+    pub(crate) fn start(settings: &str) -> Self {
         Self::start_by(settings, |command| command)
     }
 
@@ -38,42 +40,58 @@ impl Served {
         Self::spawn(folder, command)
     }
 
-    fn spawn(folder: TempDir, mut command: Command) -> Self {
-        let mut process = command.stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
-        let mut line = String::new();
-        stderr.read_line(&mut line).expect("a line");
-        let rest = line.split_once("http://").unwrap_or_else(|| panic!("{line}")).1;
-        let address = rest.split([' ', '\n']).next().and_then(|text| text.parse().ok());
-        Self { folder, process, stderr, address: address.expect("an address") }
+    fn spawn(folder: TempDir, command: Command) -> Self {
+        Self::spawn_or(folder, command).unwrap_or_else(|said| panic!("{said}"))
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    /// The same, or what it said where it did not start.
+    pub(crate) fn spawn_or(folder: TempDir, mut command: Command) -> Result<Self, String> {
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
+        let (mut line, mut sandbox) = (String::new(), String::new());
+        stderr.read_line(&mut line).expect("a line");
+        let Some((_, rest)) = line.split_once("http://") else {
+            let _ = process.wait();
+            return Err(line);
+        };
+        let address = rest.split([' ', '\n']).next().and_then(|text| text.parse().ok());
+        stderr.read_line(&mut sandbox).expect("a line");
+        assert!(sandbox.starts_with("pollux serve: sandbox: "), "{sandbox}");
+        Ok(Self { folder, process, stderr, sandbox, address: address.expect("an address") })
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn write(&self, settings: &str) {
+    pub(crate) fn write(&self, settings: &str) {
         write_settings(self.folder.path(), settings);
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).expect("it runs");
     }
 
-    fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
         Client(BufReader::new(stream))
     }
 
     /// Ends it; what it said since its first line.
-    fn end(mut self) -> String {
+    pub(crate) fn end(self) -> String {
+        self.end_and_keep().0
+    }
+
+    /// The same, with the folder of its settings.
+    pub(crate) fn end_and_keep(mut self) -> (String, TempDir) {
         self.signal(Signal::TERM);
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).expect("text");
         let status = self.process.wait().expect("it ends");
         assert!(status.success(), "{status}: {said}");
-        said
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().expect("a folder"));
+        (said, folder)
     }
 }
 
@@ -85,17 +103,18 @@ impl Drop for Served {
     }
 }
 
-fn write_settings(folder: &Path, settings: &str) {
-    let text = format!("{settings}\nlisten = \"127.0.0.1:0\"\npoller = \"epoll-et\"\n");
+pub(crate) fn write_settings(folder: &Path, settings: &str) {
+    let poller = if settings.contains("poller = ") { "" } else { "poller = \"epoll-et\"\n" };
+    let text = format!("{settings}\nlisten = \"127.0.0.1:0\"\n{poller}");
     std::fs::write(folder.join("s.toml"), text).expect("written");
 }
 
 /// A connection that is kept.
-struct Client(BufReader<TcpStream>);
+pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
     /// Head and body of the answer.
-    fn get(&mut self, path: &str) -> (String, String) {
+    pub(crate) fn get(&mut self, path: &str) -> (String, String) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
         self.0.get_mut().write_all(request.as_bytes()).expect("sent");
         let mut head = String::new();
@@ -109,7 +128,7 @@ impl Client {
     }
 }
 
-fn await_that<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn await_that<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(seen) = see() {
@@ -122,13 +141,14 @@ fn await_that<T>(what: impl Display, mut see: impl FnMut() -> Option<T>) -> T {
 
 #[test]
 fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothing() {
-    let served = Served::start("reply = 5\nthreads = 2");
-    let folder = served.folder.path().display().to_string();
-    std::fs::write(served.at("a.txt"), "a file").expect("written");
+    let site = tempfile::tempdir().expect("a folder");
+    let in_reach = format!("threads = 2\nsandbox_path = {:?}", site.path());
+    let served = Served::start(&format!("reply = 5\n{in_reach}"));
+    std::fs::write(site.path().join("a.txt"), "a file").expect("written");
     // On either thread.
     let mut clients: Vec<Client> = (0..8).map(|_| served.connect()).collect();
     assert!(clients.iter_mut().all(|client| client.get("/").1 == "pollu"));
-    let files = format!("dir = \"{folder}\"\nthreads = 2\nresponse_field = \"add X-New: 1\"");
+    let files = format!("dir = {:?}\n{in_reach}\nresponse_field = \"add X-New: 1\"", site.path());
     served.write(&files);
     served.signal(Signal::HUP);
     for client in &mut clients {
@@ -140,7 +160,8 @@ fn new_settings_answer_on_connections_that_are_kept_and_wrong_ones_change_nothin
         assert!(!head.contains("Thu, 01 Jan 1970"), "{head}");
     }
     // Each is told, and the old settings stay.
-    for wrong in ["reply = 5\nthreads = 3", "reply = ", "dir = \"/no/such\"\nthreads = 2"] {
+    let missing = format!("dir = \"/no/such\"\n{in_reach}");
+    for wrong in ["reply = 5\nthreads = 3", "reply = ", &missing] {
         served.write(wrong);
         served.signal(Signal::HUP);
         for client in &mut clients {

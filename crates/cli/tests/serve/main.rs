@@ -6,6 +6,7 @@
 //! | `storm` | ten thousand connects at once starve no live connection |
 //! | `idle` | an idle connection costs few bytes |
 //! | `daemon` | reloads, the manager, the id file, sockets of before, rights that are given up |
+//! | `sandbox` | a server that gave up what it does not need does all that others do |
 //! | `descriptors` | connections that wait leave descriptors to those that ask |
 //! | `calls` | system calls of a connection and of a request |
 //! | `check` | `--check` |
@@ -27,6 +28,7 @@ mod encrypted;
 mod idle;
 mod metrics;
 mod random;
+mod sandbox;
 mod soak;
 mod storm;
 mod wire;

@@ -13,6 +13,7 @@ use pollux_settings::Given;
 use pollux_tls::Keys;
 
 use crate::rules::FieldRule;
+pub use crate::sandbox::SandboxMode;
 use crate::system::Identity;
 
 /// What requests are answered with.
@@ -163,6 +164,8 @@ pub struct ServeConfig {
     pub tls: Option<Keys>,
     /// Whom it goes on as once its sockets are open; none for the user that it was started by.
     pub identity: Option<Identity>,
+    /// What it gives up once it serves.
+    pub sandbox: SandboxConfig,
     /// What runs it.
     pub loops: Loops,
     /// Times and amounts.
@@ -171,6 +174,15 @@ pub struct ServeConfig {
     pub watching: Watching,
     /// Whether the time of each request inside its loop is counted.
     pub is_timing_requests: bool,
+}
+
+/// What a server gives up once it serves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SandboxConfig {
+    /// Whether it does.
+    pub mode: SandboxMode,
+    /// Folders that are in reach beside what the settings name, for what a reload may name.
+    pub paths: Vec<PathBuf>,
 }
 
 /// What runs a server.

@@ -12,7 +12,10 @@ use pollux_settings::{
     Keys, Kind, Table, address, bytes, duration, one_of, parsed, path, unix_path, whole,
 };
 
-use super::{Limits, LogFormat, LogLevel, LogTarget, Loops, ServeConfig, Watching};
+use super::{
+    Limits, LogFormat, LogLevel, LogTarget, Loops, SandboxConfig, SandboxMode, ServeConfig,
+    Watching,
+};
 use crate::system::Identity;
 use crate::tls;
 pub(crate) use answers::field_rule;
@@ -50,6 +53,7 @@ impl Table for ServeConfig {
             .list(&address(), 1..=ADDRESSES_MAX);
         let tls = tls(keys);
         let identity = identity(keys);
+        let sandbox = sandbox(keys);
         let loops = Loops::read(keys);
         keys.heading("Limits");
         let limits = Limits::read(keys);
@@ -63,6 +67,7 @@ impl Table for ServeConfig {
             listen: listen?,
             tls: tls?,
             identity: identity?,
+            sandbox: sandbox?,
             loops: loops?,
             limits: limits?,
             watching: watching?,
@@ -266,6 +271,35 @@ fn identity(keys: &mut Keys<'_>) -> Option<Option<Identity>> {
             None
         }
     }
+}
+
+/// What the server gives up.
+fn sandbox(keys: &mut Keys<'_>) -> Option<SandboxConfig> {
+    keys.heading("Sandbox");
+    let is_off = keys
+        .key(
+            "no_sandbox",
+            "Give up nothing; else a server that serves reaches only the paths that its settings name, and \
+             makes only the system calls that serving takes",
+        )
+        .excludes(&["require_sandbox", "sandbox_path"])
+        .switch();
+    let is_required = keys
+        .key("require_sandbox", "Do not start where the kernel lacks a part of the sandbox")
+        .otherwise("what it lacks is told and left out")
+        .switch();
+    let paths = keys
+        .key(
+            "sandbox_path",
+            "Let the sandbox read below this folder too, for what a reload may name; repeatable",
+        )
+        .list(&path(), 0..=ADDRESSES_MAX);
+    let mode = match (is_off?, is_required?) {
+        (true, _) => SandboxMode::Off,
+        (false, true) => SandboxMode::Required,
+        (false, false) => SandboxMode::Available,
+    };
+    Some(SandboxConfig { mode, paths: paths? })
 }
 
 fn account(word: &'static str) -> Kind<String> {

@@ -31,13 +31,15 @@ pub(crate) enum Event {
     BackendFailed,
     /// A backend came up or went down.
     BackendTurned,
+    /// What the server gave up at its start.
+    Sandbox,
     /// What the server was told to do.
     Signal,
 }
 
 impl Event {
     /// All of them, in order.
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::ConnectionsFull,
         Self::ConnectionsFree,
         Self::AcceptPaused,
@@ -51,6 +53,7 @@ impl Event {
         Self::BackendLost,
         Self::BackendFailed,
         Self::BackendTurned,
+        Self::Sandbox,
         Self::Signal,
     ];
     /// How many there are.
@@ -68,7 +71,7 @@ impl Event {
             | Self::BackendLost
             | Self::BackendFailed
             | Self::BackendTurned => LogLevel::Warn,
-            Self::ConnectionsFree | Self::Signal => LogLevel::Info,
+            Self::ConnectionsFree | Self::Sandbox | Self::Signal => LogLevel::Info,
             Self::RequestRefused => LogLevel::Debug,
         }
     }
@@ -79,7 +82,8 @@ impl Event {
             Self::ConnectionsFull
             | Self::ConnectionsFree
             | Self::AcceptPaused
-            | Self::TlsSpoken => 1,
+            | Self::TlsSpoken
+            | Self::Sandbox => 1,
             // The watch tells them once a minute.
             Self::AccessLogLost => 2,
             Self::FileRefused
@@ -108,6 +112,7 @@ impl Event {
             Self::BackendLost => "connects to backends that failed",
             Self::BackendTurned => "backends that came up or went down",
             Self::BackendFailed => "answers of backends that failed",
+            Self::Sandbox => "the sandbox",
             Self::Signal => "signals",
         }
     }

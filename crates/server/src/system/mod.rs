@@ -10,4 +10,5 @@ mod privileges;
 
 pub(crate) use notify::{Manager, State};
 pub(crate) use pid_file::PidFile;
+pub(crate) use privileges::ACCOUNTS;
 pub use privileges::Identity;

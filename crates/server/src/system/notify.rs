@@ -20,7 +20,7 @@ pub(crate) enum State {
 
 /// The one who wants to know; nobody where `NOTIFY_SOCKET` is not set.
 #[derive(Debug)]
-pub(crate) struct Manager(Option<(UnixDatagram, SocketAddr)>);
+pub(crate) struct Manager(Option<UnixDatagram>);
 
 impl Manager {
     pub(crate) fn of_environment() -> Self {
@@ -35,15 +35,18 @@ impl Manager {
             [b'/', ..] => SocketAddr::from_pathname(&name).ok(),
             _ => None,
         });
-        let socket = UnixDatagram::unbound().and_then(|socket| {
+        // Connected at once: a sandbox allows no new way out.
+        let connect = |address| {
+            let socket = UnixDatagram::unbound()?;
             socket.set_nonblocking(true)?;
-            Ok(socket)
-        });
-        Self(socket.ok().zip(address))
+            socket.connect_addr(&address)?;
+            Ok::<_, std::io::Error>(socket)
+        };
+        Self(address.and_then(|address| connect(address).ok()))
     }
 
     pub(crate) fn tell(&self, state: State) {
-        let Some((socket, address)) = &self.0 else { return };
+        let Some(socket) = &self.0 else { return };
         let text = match state {
             State::Ready => "READY=1".to_owned(),
             State::Stopping => "STOPPING=1".to_owned(),
@@ -54,7 +57,7 @@ impl Manager {
             }
         };
         // As above.
-        let _ = socket.send_to_addr(text.as_bytes(), address);
+        let _ = socket.send(text.as_bytes());
     }
 }
 

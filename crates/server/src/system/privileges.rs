@@ -11,6 +11,9 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid, 
 
 use crate::ServerError;
 
+/// Where users and groups are looked up.
+pub(crate) const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
+
 /// A user and the groups that it is in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
@@ -27,8 +30,14 @@ impl Identity {
     /// # Errors
     /// What is not known, and what is expected.
     pub(crate) fn find(user: &str, group: Option<&str>) -> Result<Self, String> {
-        let read = |path| read_to_string(path).unwrap_or_default();
-        Self::among(user, group, &read("/etc/passwd"), &read("/etc/group"))
+        let read = |path| match read_to_string(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(format!("{path} cannot be read: {error}"))
+            }
+            read => Ok(read.unwrap_or_default()),
+        };
+        let [passwd, groups] = ACCOUNTS.map(read);
+        Self::among(user, group, &passwd?, &groups?)
     }
 
     fn among(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Result<Self, String> {

@@ -1,0 +1,243 @@
+//! System calls: the ones that a server makes once it serves, and seccomp(2) for all others.
+//!
+//! Nothing opens a socket, connects, starts a thread or a program, makes a ring, or looks into another
+//! process. A call that is not on the list ends with EPERM and does nothing: libraries try new calls and
+//! fall back to others, and that must not end a server.
+//!
+//! Most calls are allowed whatever their arguments are, so that the kernel decides them by a bit of its
+//! own (since Linux 5.11) and runs no filter. Few have a condition, none of them on the way of a request.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter, apply_filter_all_threads,
+};
+
+use crate::{Unavailable, on_a_thread};
+
+/// Allowed with any arguments.
+const ALLOWED: &[c_long] = &[
+    // Bytes of what is open.
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_lseek,
+    libc::SYS_fadvise64,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    // Sockets that are open.
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_shutdown,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    // Files, within what landlock leaves.
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_newfstatat,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_unlinkat,
+    libc::SYS_getcwd,
+    // Waiting.
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_epoll_ctl,
+    libc::SYS_timerfd_settime,
+    libc::SYS_io_submit,
+    libc::SYS_io_getevents,
+    libc::SYS_io_cancel,
+    libc::SYS_io_destroy,
+    // Of rings that are there: what they may be asked is restricted (IORING_REGISTER_RESTRICTIONS).
+    libc::SYS_io_uring_enter,
+    libc::SYS_futex,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_gettimeofday,
+    libc::SYS_sched_yield,
+    libc::SYS_restart_syscall,
+    // Memory that is not executed.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    // The process itself; libraries take it that those which only tell can't fail.
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpgid,
+    libc::SYS_getsid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_uname,
+    libc::SYS_clock_getres,
+    libc::SYS_times,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_rseq,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// The same under the names that only old architectures have.
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_OLD: &[c_long] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_readlink,
+    libc::SYS_unlink,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_wait,
+    libc::SYS_dup2,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_OLD: &[c_long] = &[];
+
+/// What may be asked of a descriptor: bytes that wait in it, whether it waits, and of a terminal what it is.
+const IOCTLS: [libc::Ioctl; 5] =
+    [libc::TIOCOUTQ, libc::FIONREAD, libc::FIONBIO, libc::TCGETS, libc::TIOCGWINSZ];
+
+/// Forbids every thread of this process all calls but those of a server that serves.
+///
+/// # Errors
+/// [`Unavailable`]: the kernel has no filters, or a thread has one of its own.
+pub fn confine_calls() -> Result<(), Unavailable> {
+    apply_filter_all_threads(&program()?).map_err(explained)
+}
+
+/// Whether [`confine_calls`] would be possible.
+///
+/// # Errors
+/// As there.
+pub fn try_calls() -> Result<(), Unavailable> {
+    on_a_thread(|| apply_filter(&program()?).map_err(explained))
+}
+
+fn explained(error: seccompiler::Error) -> Unavailable {
+    match error {
+        seccompiler::Error::Seccomp(cause) if cause.raw_os_error() == Some(libc::EINVAL) => {
+            Unavailable::because("this kernel has no filters: CONFIG_SECCOMP_FILTER")
+        }
+        seccompiler::Error::Seccomp(cause) => Unavailable::because(format!("seccomp: {cause}")),
+        error => Unavailable::because(error),
+    }
+}
+
+fn program() -> Result<BpfProgram, Unavailable> {
+    let architecture = std::env::consts::ARCH;
+    let target = architecture.try_into();
+    let target = target
+        .map_err(|_| Unavailable::because(format!("no filter is made for {architecture}")))?;
+    let forbidden = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let filter = rules().and_then(|rules| {
+        SeccompFilter::new(rules, forbidden, SeccompAction::Allow, target)?.try_into()
+    });
+    Ok(filter.expect("the list is a valid filter"))
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn rules() -> Result<Rules, seccompiler::BackendError> {
+    let allowed = ALLOWED.iter().chain(ALLOWED_OLD).map(|call| (*call, Vec::new()));
+    let conditional = [
+        (libc::SYS_mmap, vec![not_executable()?]),
+        (libc::SYS_mprotect, vec![not_executable()?]),
+        (libc::SYS_ioctl, IOCTLS.iter().map(|code| of_request(*code)).collect::<Result<_, _>>()?),
+        (libc::SYS_tgkill, vec![argument(0, std::process::id().into())?]),
+        // Limits are read, of this process.
+        (libc::SYS_prlimit64, vec![SeccompRule::new(vec![is(0, 0)?, is(2, 0)?])?]),
+    ];
+    Ok(allowed.chain(conditional).collect())
+}
+
+/// No memory becomes code.
+fn not_executable() -> Result<SeccompRule, seccompiler::BackendError> {
+    let execute = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
+    SeccompRule::new(vec![SeccompCondition::new(2, SeccompCmpArgLen::Dword, execute, 0)?])
+}
+
+fn of_request(code: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    let is_code = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, code)?;
+    SeccompRule::new(vec![is_code])
+}
+
+fn argument(index: u8, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(vec![is(index, value)?])
+}
+
+fn is(index: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_on_the_list_leads_out() {
+        let rules = rules().expect("valid");
+        for call in [
+            libc::SYS_socket,
+            libc::SYS_connect,
+            libc::SYS_bind,
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_clone,
+            libc::SYS_clone3,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_kill,
+            libc::SYS_io_uring_setup,
+            libc::SYS_io_uring_register,
+            libc::SYS_io_setup,
+            libc::SYS_bpf,
+            libc::SYS_perf_event_open,
+            libc::SYS_memfd_create,
+            libc::SYS_mount,
+            libc::SYS_renameat2,
+            libc::SYS_linkat,
+            libc::SYS_fchmodat,
+        ] {
+            assert!(!rules.contains_key(&call), "{call}");
+        }
+    }
+
+    #[test]
+    fn a_filter_is_made_for_this_machine() {
+        let length = program().expect("a known architecture").len();
+        assert!((100..4096).contains(&length), "{length} instructions");
+    }
+}

@@ -1,0 +1,256 @@
+//! Paths: what stays in reach of a process, and landlock(7) for all the rest.
+//!
+//! A rule is about a file or folder that is there now, whatever it is called later. Files that are put in
+//! place anew (rotated logs, renewed certificates, edited settings) are reached by the folder that they
+//! stand in, and by the one that links lead to.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, Scope,
+};
+
+use crate::{Unavailable, on_a_thread};
+
+/// What is forbidden, as far as the kernel knows it: files, TCP ports, abstract sockets and signals.
+const KNOWN: ABI = ABI::V7;
+
+/// What is done with a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Everything below a folder is read, and folders are listed.
+    ReadBelow,
+    /// A file is read, and what stands in its place later.
+    Read,
+    /// A file is read as it is now, and not what stands in its place later.
+    ReadOne,
+    /// A file is written, and made where it is not there.
+    Write,
+    /// A file is removed.
+    Remove,
+}
+
+/// The paths that a process still uses.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reach {
+    uses: Vec<(PathBuf, Use)>,
+}
+
+/// One rule: a file or folder, and what is allowed there and below.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Rule {
+    path: PathBuf,
+    access: BitFlags<AccessFs>,
+    /// Device and inode: another file in its place has no rule.
+    file: Option<(u64, u64)>,
+}
+
+impl Rule {
+    fn new(path: PathBuf, access: impl Into<BitFlags<AccessFs>>) -> Self {
+        let file = identity(&path);
+        Self { path, access: access.into(), file }
+    }
+
+    fn allows(&self, wanted: &Self) -> bool {
+        wanted.path.starts_with(&self.path)
+            && self.access.contains(wanted.access)
+            && identity(&self.path) == self.file
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = path.metadata().ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// What a process was left with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Confined {
+    rules: Vec<Rule>,
+    version: i32,
+}
+
+impl Confined {
+    /// The first path of `later` that is out of reach: it lies elsewhere, or in a folder that took the
+    /// place of the one that was there.
+    #[must_use]
+    pub fn lacks<'a>(&self, later: &'a Reach) -> Option<&'a Path> {
+        let is_lacking = |(path, used): &&(PathBuf, Use)| {
+            // What is not there can't be reached in any case.
+            let is_allowed = |wanted: &Rule| {
+                wanted.file.is_none() || self.rules.iter().any(|rule| rule.allows(wanted))
+            };
+            !rules_of(path, *used).iter().all(is_allowed)
+        };
+        later.uses.iter().find(is_lacking).map(|(path, _)| path.as_path())
+    }
+}
+
+impl fmt::Display for Confined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "landlock (ABI {})", self.version)
+    }
+}
+
+impl Reach {
+    /// Adds a path.
+    pub fn add(&mut self, path: &Path, used: Use) {
+        self.uses.push((path.to_owned(), used));
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        self.uses.iter().flat_map(|(path, used)| rules_of(path, *used)).collect()
+    }
+}
+
+/// The rules for one path: for the folder that it is named in, and for the one that links lead to.
+fn rules_of(path: &Path, used: Use) -> Vec<Rule> {
+    let access = match used {
+        Use::ReadBelow => AccessFs::ReadFile | AccessFs::ReadDir,
+        Use::Read | Use::ReadOne => AccessFs::ReadFile.into(),
+        Use::Write => AccessFs::WriteFile | AccessFs::MakeReg,
+        Use::Remove => AccessFs::RemoveFile.into(),
+    };
+    let meant = path.canonicalize();
+    if matches!(used, Use::ReadBelow | Use::ReadOne) {
+        return vec![Rule::new(meant.unwrap_or_else(|_| path.to_owned()), access)];
+    }
+    // A pipe or a device is not replaced.
+    let is_special = |path: &&PathBuf| !path.is_file() && !path.is_dir();
+    if let Some(path) = meant.as_ref().ok().filter(is_special)
+        && used == Use::Write
+    {
+        return vec![Rule::new(path.clone(), AccessFs::WriteFile)];
+    }
+    let named = std::path::absolute(path).ok();
+    let named = named.as_deref().and_then(Path::parent).and_then(|at| at.canonicalize().ok());
+    let real = meant.as_deref().ok().and_then(Path::parent).map(Path::to_owned);
+    let mut folders: Vec<PathBuf> = named.into_iter().chain(real).collect();
+    folders.dedup();
+    let rule = |folder: PathBuf| {
+        // All that there is is never meant.
+        match folder.parent() {
+            Some(_) => Rule::new(folder, access),
+            None => Rule::new(path.to_owned(), access & AccessFs::from_file(KNOWN)),
+        }
+    };
+    folders.into_iter().map(rule).collect()
+}
+
+/// Takes everything but `reach` from this thread and those that it starts from now on: files, TCP ports,
+/// and, where the kernel knows them, abstract sockets and signals to others. What is open stays open.
+///
+/// A path that cannot be opened, which is no use to the process either, has no rule.
+///
+/// # Errors
+/// [`Unavailable`]: the kernel has no landlock, or other threads run already, which it would not bind.
+pub fn confine_files(reach: &Reach) -> Result<Confined, Unavailable> {
+    let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
+    match threads {
+        Ok(1) => enforce(reach.rules()),
+        Ok(threads) => Err(Unavailable::because(format!("{threads} threads run already"))),
+        Err(error) => Err(Unavailable::because(format!("/proc/self/task: {error}"))),
+    }
+}
+
+/// Whether [`confine_files`] would be possible.
+///
+/// # Errors
+/// As there.
+pub fn try_files() -> Result<Confined, Unavailable> {
+    on_a_thread(|| enforce(Vec::new()))
+}
+
+fn enforce(rules: Vec<Rule>) -> Result<Confined, Unavailable> {
+    let status = restrict(&rules).map_err(Unavailable::because)?;
+    let RestrictionStatus { ruleset, landlock, .. } = status;
+    match landlock {
+        LandlockStatus::Available { effective_abi, kernel_abi }
+            if ruleset != RulesetStatus::NotEnforced =>
+        {
+            let version = kernel_abi.unwrap_or(effective_abi as i32);
+            Ok(Confined { rules, version })
+        }
+        LandlockStatus::NotImplemented => Err(Unavailable::because(
+            "this kernel has no landlock: Linux 5.13 with CONFIG_SECURITY_LANDLOCK",
+        )),
+        _ => Err(Unavailable::because(
+            "landlock is switched off: add it to the kernel's parameter lsm=",
+        )),
+    }
+}
+
+fn restrict(rules: &[Rule]) -> Result<RestrictionStatus, landlock::RulesetError> {
+    let mut created = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()?;
+    for Rule { path, access, .. } in rules {
+        if let Ok(fd) = PathFd::new(path) {
+            created = created.add_rule(PathBeneath::new(fd, *access))?;
+        }
+    }
+    created.restrict_self()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn reach(paths: &[(&Path, Use)]) -> Reach {
+        let mut reach = Reach::default();
+        paths.iter().for_each(|(path, used)| reach.add(path, *used));
+        reach
+    }
+
+    #[test]
+    fn a_file_is_reached_by_its_folder_and_by_that_of_where_it_leads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().canonicalize().expect("there").join(name);
+        fs::create_dir(at("live")).expect("made");
+        fs::create_dir(at("archive")).expect("made");
+        fs::write(at("archive/cert1"), "").expect("written");
+        symlink("../archive/cert1", at("live/cert")).expect("linked");
+        let paths = |rules: Vec<Rule>| rules.into_iter().map(|rule| rule.path).collect::<Vec<_>>();
+        let rules = paths(rules_of(&at("live/cert"), Use::Read));
+        assert_eq!(rules, [at("live"), at("archive")]);
+        assert_eq!(paths(rules_of(&at("live/new.log"), Use::Write)), [at("live")]);
+        assert_eq!(paths(rules_of(Path::new("/dev/null"), Use::Write)), [Path::new("/dev/null")]);
+        // Never all that there is.
+        assert_eq!(paths(rules_of(Path::new("/hosts.x"), Use::Read)), [Path::new("/hosts.x")]);
+    }
+
+    #[test]
+    fn what_a_later_reach_lacks_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        for name in ["site", "site/sub", "logs"] {
+            fs::create_dir(at(name)).expect("made");
+        }
+        let (site, log) = (at("site"), at("logs/a"));
+        let made = reach(&[(&site, Use::ReadBelow), (&log, Use::Write)]);
+        let made = Confined { rules: made.rules(), version: 0 };
+        let (sub, page) = (at("site/sub"), at("site/page"));
+        let within =
+            reach(&[(&sub, Use::ReadBelow), (&page, Use::Read), (&at("logs/b"), Use::Write)]);
+        assert_eq!(made.lacks(&within), None);
+        let (read, written) = (reach(&[(&log, Use::Read)]), reach(&[(&page, Use::Write)]));
+        assert_eq!(made.lacks(&read), Some(log.as_path()));
+        assert_eq!(made.lacks(&written), Some(page.as_path()));
+        let above = reach(&[(folder.path(), Use::ReadBelow)]);
+        assert_eq!(made.lacks(&above), Some(folder.path()));
+        fs::rename(&site, at("old")).expect("renamed");
+        fs::create_dir(&site).expect("made");
+        let replaced = reach(&[(&site, Use::ReadBelow)]);
+        assert_eq!(made.lacks(&replaced), Some(site.as_path()));
+    }
+}
