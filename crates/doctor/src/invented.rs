@@ -7,6 +7,7 @@ use super::{Files, Quota, Readings};
 use crate::host::Reading;
 use crate::host::environment::{Capabilities, Environment, Limits, ResourceLimit};
 use crate::host::sources::{SourceStatus, Sources};
+use crate::sandbox::Sandbox;
 
 /// The files of the sound machine. It has no conntrack, no `intel_pstate` and no debugfs.
 const FILES: [(&str, &str); 33] = [
@@ -77,6 +78,11 @@ pub(super) fn sound() -> Readings {
         busy_percent: Reading::Value(30.0),
         quota: Reading::Value(Quota::Unlimited),
         ring: Reading::Value(()),
+        sandbox: Sandbox {
+            landlock: Reading::Value("landlock (ABI 7)".to_owned()),
+            seccomp: Reading::Value(()),
+            ring: Reading::Value(()),
+        },
         wrk: Some(PathBuf::from("/usr/bin/wrk")),
         ab: Some(PathBuf::from("/usr/bin/ab")),
     }

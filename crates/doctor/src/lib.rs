@@ -24,6 +24,7 @@ mod readings;
 mod remedy;
 mod rings;
 pub mod room;
+mod sandbox;
 mod script;
 mod show;
 
@@ -39,6 +40,7 @@ pub use demands::{Asked, Demands};
 pub use quota::Quota;
 pub use readings::{Files, Readings};
 pub use remedy::Remedy;
+pub use sandbox::Sandbox;
 pub use show::Look;
 
 /// Version of the JSON form; a field is never renamed or removed within one.
@@ -79,6 +81,7 @@ impl Diagnosis {
             clocks::checks(readings),
             memory::checks(readings),
             rings::checks(readings),
+            sandbox::checks(readings),
             queues::checks(readings, demands),
             programs::checks(readings),
             counters::checks(readings),

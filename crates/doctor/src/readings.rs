@@ -10,6 +10,7 @@ use pollux_poller::Mechanism;
 use rustix::event::Timespec;
 
 use super::quota::{self, Quota};
+use super::sandbox::Sandbox;
 use crate::host::environment::Environment;
 use crate::host::machine::{CpuTicks, HostSample};
 use crate::host::sources::Sources;
@@ -74,6 +75,8 @@ pub struct Readings {
     pub quota: Reading<Quota>,
     /// A ring was opened, or who forbids it.
     pub ring: Reading<()>,
+    /// What a server can give up.
+    pub sandbox: Sandbox,
     /// Where the load generators are.
     pub wrk: Option<PathBuf>,
     /// See `wrk`.
@@ -97,6 +100,7 @@ impl Readings {
             busy_percent: Reading::unavailable("not watched yet"),
             quota: quota::read(),
             ring: ring(),
+            sandbox: Sandbox::take(),
             wrk: programs::find("wrk"),
             ab: programs::find("ab"),
             sources,

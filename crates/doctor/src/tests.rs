@@ -206,6 +206,22 @@ fn cpus_and_clocks_limit_what_they_should() {
 }
 
 #[test]
+fn parts_of_the_sandbox_that_are_refused_say_what_a_server_keeps() {
+    let refused = changed(|r| {
+        r.sandbox.landlock = Reading::unavailable("landlock is switched off");
+        r.sandbox.seccomp = Reading::unavailable("no filters");
+        r.sandbox.ring = Reading::unavailable("too old");
+    });
+    spoiled(&refused, "sandbox_landlock", Verdict::Limits, "every path stays in reach");
+    spoiled(&refused, "sandbox_seccomp", Verdict::Limits, "every system call: no filters");
+    spoiled(&refused, "sandbox_ring", Verdict::Limits, "takes every request: too old");
+    assert!(!diagnose(&refused, None).is_blocked(), "servers run without");
+    let without = changed(|r| r.ring = Reading::unavailable("forbidden"));
+    let checks = diagnose(&without, None).checks;
+    assert!(checks.iter().all(|check| check.name != "sandbox_ring"), "there is no ring");
+}
+
+#[test]
 fn rings_programs_and_sources_that_are_refused_are_answers() {
     let refused = changed(|r| {
         r.environment.io_uring_disabled = Reading::Value(2);

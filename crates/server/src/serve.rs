@@ -11,23 +11,21 @@
 //! The command line starts one and waits in [`Server::run`]; the lab starts and ends them itself.
 
 mod describe;
+mod endpoints;
 mod listen;
 mod watch;
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_engine::{
-    Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Listeners, Signal, Signals,
-    Sockets,
+    Driver, Group, GroupConfig, GroupError, Limits, ListenAddress, Signal, Signals, Sockets,
 };
 use pollux_poller::Mechanism;
 use pollux_tls::{HTTP_1_1, ServerConfig};
 
-use crate::config::{Answer, Loops, ServeConfig, Watching};
+use crate::config::{Answer, Loops, ServeConfig};
 use crate::descriptors::{connections_max, limit, remedy_for_full};
 use crate::log::{ErrorWriter, Event, unix_s};
 use crate::master::{Link, Order};
@@ -39,6 +37,8 @@ use crate::tls::{Certificate, Keys};
 use crate::{EncryptedSession, HttpSession, Logs, ServerCounters, ServerError, Shared};
 use describe::{banner, facts, overview, plan};
 pub(crate) use describe::{shortage, url};
+use endpoints::endpoint;
+pub(crate) use endpoints::{CONTROL, Endpoints, STATS, close_to_others};
 pub(crate) use listen::{explained, explained_open};
 pub(crate) use watch::Watch;
 
@@ -49,8 +49,6 @@ const PREFERENCES: [Driver; 4] = [
     Driver::Readiness(Mechanism::Epoll),
     Driver::Readiness(Mechanism::Poll),
 ];
-/// Connections to each of the endpoints.
-const WATCHERS_MAX: u32 = 64;
 /// How often the end of the loops is looked for, once they drain.
 const DRAIN_TICK: Duration = Duration::from_millis(50);
 /// How often a loop that was lost is looked for, and the counters are.
@@ -509,8 +507,6 @@ impl Server {
 }
 
 const SERVER: &str = "server";
-pub(crate) const STATS: &str = "stats endpoint";
-pub(crate) const CONTROL: &str = "control socket";
 
 /// Starts the loops, on the configured driver or on the best that works; says what was refused.
 fn start_group(
@@ -581,54 +577,4 @@ fn group_config(config: &ServeConfig, driver: Driver) -> GroupConfig {
         delays_small_writes: matches!(config.answer, Answer::Reply { is_split: true, .. }),
         limits,
     }
-}
-
-/// The sockets of a server's endpoints.
-#[derive(Debug, Default)]
-pub(crate) struct Endpoints {
-    pub(crate) stats: Option<Sockets>,
-    pub(crate) control: Option<Sockets>,
-}
-
-impl Endpoints {
-    /// Opens what `watching` names.
-    ///
-    /// # Errors
-    /// [`ServerError::Listen`], or the control socket could not be closed to others.
-    fn open(watching: &Watching) -> Result<Self, ServerError> {
-        let open = |address: ListenAddress, part, flag| {
-            let opened = Sockets::open(&[address], Listeners::Exclusive, 1);
-            opened.map_err(|cause| explained_open(part, flag, cause))
-        };
-        let stats = watching.stats.clone().map(|address| open(address, STATS, "--stats"));
-        let stats = stats.transpose()?;
-        let Some(path) = &watching.control else { return Ok(Self { stats, control: None }) };
-        let control = open(ListenAddress::Unix(path.clone()), CONTROL, "--control")?;
-        close_to_others(path)?;
-        Ok(Self { stats, control: Some(control) })
-    }
-
-    fn paths(&self) -> Vec<PathBuf> {
-        let all = [&self.stats, &self.control].into_iter().flatten();
-        all.flat_map(Sockets::paths).collect()
-    }
-}
-
-/// A small group for an endpoint.
-fn endpoint() -> GroupConfig {
-    GroupConfig {
-        listen: Vec::new(),
-        driver: Driver::Readiness(Mechanism::Poll),
-        threads: 1,
-        listeners: Listeners::Reuseport,
-        cpus: None,
-        delays_small_writes: false,
-        limits: Limits { connections_max: WATCHERS_MAX, ..Limits::default() },
-    }
-}
-
-/// Commands are for the user who runs the server.
-pub(crate) fn close_to_others(path: &Path) -> Result<(), ServerError> {
-    let set = std::fs::set_permissions(path, Permissions::from_mode(0o600));
-    set.map_err(|cause| ServerError::Permissions { path: path.to_owned(), cause })
 }
