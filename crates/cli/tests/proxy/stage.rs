@@ -35,10 +35,20 @@ impl Proxy {
 
     /// The same; or what it said when it ended at once.
     pub(crate) fn try_start(backends: &[SocketAddr], more: &str) -> Result<Self, Vec<String>> {
+        Self::start_by(backends, more, |command| command)
+    }
+
+    /// The same, with further variables.
+    pub(crate) fn start_by(
+        backends: &[SocketAddr],
+        more: &str,
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<Self, Vec<String>> {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("p.toml"), settings(backends, more)).expect("written");
         let mut command = Command::new(env!("CARGO_BIN_EXE_pollux"));
         command.current_dir(folder.path()).args(["proxy", "--config", "p.toml"]);
+        set(&mut command);
         let mut child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("started");
         let stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -127,6 +137,11 @@ impl Proxy {
         let mut answers = String::new();
         socket.read_to_string(&mut answers).expect("answers");
         answers
+    }
+
+    /// The id of the master.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Processes whose parent is the master.
