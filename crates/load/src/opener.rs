@@ -128,6 +128,7 @@ mod tests {
             sources: Vec::new(),
             crowd: Crowd { dead, ..Crowd::default() },
             trust: crate::Trust::Public,
+            resumes: true,
             seed: 0,
         }
     }

@@ -55,6 +55,8 @@ pub struct Plan {
     pub crowd: Crowd,
     /// Which servers are believed to be who they say, for targets with `https`.
     pub trust: Trust,
+    /// Whether connections resume TLS sessions of earlier ones; without, each makes a full handshake.
+    pub resumes: bool,
     /// Seed of everything random: Poisson arrivals, the choice among targets.
     pub seed: u64,
 }

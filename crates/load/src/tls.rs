@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use pollux_engine::{Actions, Session};
-use pollux_tls::{ClientConfig, HTTP_1_1, Layer, ServerName, server_name};
+use pollux_tls::{ClientConfig, HTTP_1_1, Layer, ServerName, server_name, without_resumption};
 
 use crate::cause::Cause;
 use crate::session::ClientSession;
@@ -41,6 +41,7 @@ impl Tls {
         let config = plan.trust.config(Some(HTTP_1_1));
         let config =
             config.map_err(|error| LoadError::Plan { what: "--cacert", why: error.to_string() })?;
+        let config = if plan.resumes { config } else { without_resumption(&config) };
         Ok(Some(Self { config, name }))
     }
 

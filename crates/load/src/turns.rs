@@ -151,6 +151,7 @@ mod tests {
             sources: Vec::new(),
             crowd: Crowd::default(),
             trust: Trust::default(),
+            resumes: true,
             grace: Duration::from_secs(1),
             objective: None,
             seed: 0,

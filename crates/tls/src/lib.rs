@@ -20,7 +20,7 @@ pub use keys::{Certificate, Keys, TlsError};
 pub use layer::Layer;
 pub use rustls::pki_types::ServerName;
 pub use rustls::{ClientConfig, Error, ServerConfig};
-pub use trust::{Trust, server_name};
+pub use trust::{Trust, server_name, without_resumption};
 pub use why::Remedies;
 
 /// The name of HTTP/1.1 in ALPN (RFC 7301 6).

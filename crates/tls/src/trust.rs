@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -67,6 +67,14 @@ impl Trust {
         config.alpn_protocols = protocols(protocol);
         Ok(Arc::new(config))
     }
+}
+
+/// The same, but each connection makes a full handshake: no session is kept to be resumed.
+#[must_use]
+pub fn without_resumption(config: &ClientConfig) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    config.resumption = Resumption::disabled();
+    Arc::new(config)
 }
 
 /// The name of a server: one of DNS, or an address. An address is not sent to the server (RFC 6066 3).

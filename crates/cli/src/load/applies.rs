@@ -14,9 +14,13 @@ use super::flags::LoadSettings;
 /// [`LoadError::Plan`] with the flag.
 pub(crate) fn check(flags: &LoadSettings, plan: &Plan) -> Result<(), LoadError> {
     let is_encrypted = plan.targets.iter().any(|target| target.tls_name.is_some());
-    let asked = [("--insecure", flags.is_insecure), ("--cacert", flags.cacert.is_some())];
+    let asked = [
+        ("--insecure", flags.is_insecure),
+        ("--cacert", flags.cacert.is_some()),
+        ("--no-resumption", flags.is_unresumed),
+    ];
     if let Some((what, _)) = asked.into_iter().find(|(_, is_asked)| *is_asked && !is_encrypted) {
-        let why = "an http:// URL has no certificate; it is for https://".to_owned();
+        let why = "an http:// URL is not encrypted; it is for https://".to_owned();
         return Err(LoadError::Plan { what, why });
     }
     pipeline(plan)?;

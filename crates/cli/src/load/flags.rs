@@ -65,6 +65,7 @@ pub(crate) struct LoadSettings {
     pub(crate) holds: bool,
     pub(crate) cacert: Option<PathBuf>,
     pub(crate) is_insecure: bool,
+    pub(crate) is_unresumed: bool,
     pub(crate) unix: Option<PathBuf>,
     pub(crate) sources: Vec<IpAddr>,
     pub(crate) threads: u32,
@@ -221,6 +222,13 @@ impl Table for LoadSettings {
             .optional(&path().called("FILE"));
         let is_insecure =
             keys.key("insecure", "For https: believe every server").excludes(&["cacert"]).switch();
+        let is_unresumed = keys
+            .key(
+                "no_resumption",
+                "For https: a full handshake on each connection; without this, sessions are resumed \
+                 by tickets, as browsers do",
+            )
+            .switch();
         let unix = keys
             .key("unix", "Connect to this unix socket instead of the URL's host")
             .excludes(&["sources"])
@@ -334,6 +342,7 @@ impl Table for LoadSettings {
             holds: holds?,
             cacert: cacert?,
             is_insecure: is_insecure?,
+            is_unresumed: is_unresumed?,
             unix: unix?,
             sources: sources?.into_iter().flatten().collect(),
             threads: threads?,

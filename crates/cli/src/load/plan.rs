@@ -56,6 +56,7 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
             None if flags.is_insecure => Trust::Anybody,
             None => Trust::Public,
         },
+        resumes: !flags.is_unresumed,
         seed: flags.seed,
     };
     applies::check(flags, &plan)?;

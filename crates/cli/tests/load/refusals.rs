@@ -44,6 +44,7 @@ fn no_flag_is_ignored_in_silence() {
     for (flags, named, wanted) in [
         (&["--arrival", "poisson"][..], "--arrival", "--rate"),
         (&["--insecure"], "--insecure", "https"),
+        (&["--no-resumption"], "--no-resumption", "https"),
         (&["--cacert", "a.pem"], "--cacert", "https"),
         (&["--drip", "2s"], "--drip", "--slow"),
         (&["--trial", "2s"], "--trial", "--find-capacity"),

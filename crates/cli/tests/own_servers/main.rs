@@ -178,6 +178,33 @@ fn clients_of_proxies_speak_tls_and_all_arms_speak_the_same() {
     assert!(!refused.status.success() && said.contains("TLS failed"), "{said}");
 }
 
+#[test]
+fn servers_speak_tls_with_full_handshakes_and_serve_files() {
+    let pollux = env!("CARGO_BIN_EXE_pollux");
+    let with_keys = format!(
+        "mine={pollux} serve {{root}} --listen {{address}} --quiet --cert {{cert}} --key {{key}}"
+    );
+    let plain = format!("mine={pollux} serve {{root}} --listen {{address}} --quiet");
+    let handshakes = ["--only", "churn", "--tls", "--full-handshakes"];
+    let files = ["--only", "keep-alive", "--from-file", "--reply-bytes", "300000"];
+    for (mine, options, bytes) in [(&with_keys, &handshakes[..], 128.0), (&plain, &files, 3e5)] {
+        let mut arms = vec!["epoll-et", mine];
+        arms.extend(has("nginx").then_some("nginx"));
+        let options = [&SMALL[..], &["--baseline", "mine"], options].concat();
+        let done = record(&run_of("http", &arms, &options));
+        for arm in arms.iter().map(|arm| arm.split('=').next().expect("a name")) {
+            for run in measured(&done, arm) {
+                assert_eq!(run["figures"]["answer_bytes"], bytes, "{arm}: {run}");
+                assert!(run["value"].as_f64().is_some_and(|value| value > 0.0), "{arm}: {run}");
+            }
+        }
+    }
+    let alone = ["--only", "keep-alive", "--full-handshakes"];
+    let refused = run_of("http", &["epoll-et"], &[&SMALL[..], &alone].concat());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("expected --tls and --no-keepalive"), "{said}");
+}
+
 /// HAProxy's own figures for this were 66 epoll_ctl calls and, before, 20,078.
 #[test]
 fn ten_thousand_requests_over_kept_connections_cost_a_proxy_as_few_registrations_as_in_the_seed() {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::child::{Server, alone};
 
-/// Requests while the certificate changes.
+/// Requests while the certificate changes, unless `POLLUX_TLS_REQUESTS` has another number.
 const REQUESTS: &str = "20000";
 /// For each connection: many of them are new ones, which see a new certificate.
 const REQUESTS_PER_CONNECTION: &str = "50";
@@ -109,14 +109,38 @@ fn curl_gets_a_file_and_openssl_says_what_was_agreed_on() {
 }
 
 #[test]
+fn sessions_are_resumed_unless_the_load_forbids_it() {
+    let _turn = alone();
+    let files = Files::make();
+    for driver in ["epoll-et", "uring"] {
+        let Some(server) = files.serve(driver, &["--reply", "1"]) else { continue };
+        let url = format!("https://127.0.0.1:{}/", server.address.port());
+        let load = |more: &[&str]| {
+            let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
+            load.args(["load", "-n", "100", "-c", "2", "--insecure", "--no-keepalive"]);
+            let ended = load.args(more).arg(&url).output().expect("pollux starts");
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+            let metrics = server.metrics();
+            ["http_tls_handshakes_total", "http_tls_resumed_total"].map(|name| metrics.sum(name))
+        };
+        let [made, resumed] = load(&["--no-resumption"]);
+        assert!(made >= 100 && resumed == 0, "{driver}: {resumed} of {made}");
+        let [both, resumed] = load(&[]);
+        assert!(resumed > (both - made) / 2, "{driver}: {resumed} of {}", both - made);
+        server.end();
+    }
+}
+
+#[test]
 fn a_certificate_that_changes_under_load_fails_no_request() {
     let _turn = alone();
     let files = Files::make();
+    let requests = std::env::var("POLLUX_TLS_REQUESTS").unwrap_or_else(|_| REQUESTS.to_owned());
     for driver in ["epoll-et", "uring"] {
         let flags = ["--reply", "128", "--threads", "2"];
         let Some(server) = files.serve(driver, &flags) else { continue };
         let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
-        load.args(["load", "-n", REQUESTS, "-c", "16", "--insecure", "--quiet"]);
+        load.args(["load", "-n", &requests, "-c", "16", "--insecure", "--quiet"]);
         load.args(["--requests-per-connection", REQUESTS_PER_CONNECTION]);
         load.arg(format!("https://127.0.0.1:{}/", server.address.port()));
         let load = load.stdout(Stdio::piped()).spawn().expect("pollux starts");
@@ -142,7 +166,7 @@ fn a_certificate_that_changes_under_load_fails_no_request() {
             (output, renewing.join().expect("renewed"))
         });
         let said = String::from_utf8_lossy(&output.stdout);
-        println!("{driver}: {renewals} certificates in {REQUESTS} requests");
+        println!("{driver}: {renewals} certificates in {requests} requests");
         assert!(output.status.success(), "{driver}: {said}");
         assert!(said.contains(", no errors;"), "{driver}: {said}");
         assert!(renewals > 2, "{driver}: {renewals}");

@@ -37,6 +37,7 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
         sources: Vec::new(),
         crowd: Crowd::default(),
         trust: Trust::default(),
+        resumes: true,
         seed: 1,
     }
 }
