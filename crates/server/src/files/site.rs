@@ -135,6 +135,12 @@ impl Site {
     }
 }
 
+/// What a folder is shown as.
+fn index_of(folder: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+    [folder, slash, INDEX].concat()
+}
+
 /// One request under way.
 struct Reply<'a> {
     site: &'a Site,
@@ -151,6 +157,15 @@ impl Reply<'_> {
             Ok(path) => path,
             Err(Rejection { status, .. }) => return self.page(actions, status),
         };
+        // What most folders are asked for: found without a look at the folder.
+        if path.is_directory {
+            let index = index_of(path.relative);
+            if let Ok(file) = self.site.root.find(&index)
+                && !file.meta.is_folder
+            {
+                return self.file(actions, Found { file, path: &index, coding: None });
+            }
+        }
         match self.site.root.find(path.relative) {
             Err(Refused::Missing) => self.missing(actions, path.relative),
             Err(refused) => self.refuse(actions, refused, path.relative),
@@ -180,8 +195,7 @@ impl Reply<'_> {
     }
 
     fn folder(&self, actions: &mut Actions<'_>, folder: &Opened, path: &[u8]) -> Answered {
-        let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
-        let index = [path, slash, INDEX].concat();
+        let index = index_of(path);
         match self.site.root.find(&index) {
             Ok(file) if !file.meta.is_folder => {
                 self.file(actions, Found { file, path: &index, coding: None })
