@@ -83,10 +83,15 @@ fn nginx(Ends { listen: address, behind }: Ends, load: &Load, files: &Files) -> 
         (Some(_), _) => "proxy_pass http://lab; proxy_http_version 1.1; \
                          proxy_set_header Connection \"\";"
             .to_owned(),
-        (None, true) => {
+        (None, true) if !load.is_file => {
             format!("default_type text/plain; return 200 \"{}\";", "x".repeat(load.reply_bytes))
         }
-        (None, false) => format!("root {}; index index.html;", files.site.display()),
+        // As its manual has it for static files.
+        (None, _) => format!(
+            "root {}; index index.html; sendfile on; tcp_nopush on; open_file_cache max=1000 \
+             inactive=60s; open_file_cache_valid 60s;",
+            files.site.display()
+        ),
     };
     let log = match load.is_logged {
         true => format!("{folder}/access.log"),

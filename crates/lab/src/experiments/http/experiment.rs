@@ -44,6 +44,11 @@ const PROCESSES_MAX: u64 = 16;
 /// Other people's generators look ten times a second whether they should end.
 const OTHER_GENERATOR_RUNTIME_MIN: Duration = Duration::from_millis(500);
 
+/// Most bytes of a reply.
+const REPLY_BYTES_MAX: u64 = 1 << 20;
+/// The same of the floors, and of HAProxy, whose replies fit one of its buffers.
+const IN_MEMORY_BYTES_MAX: u64 = 65_536;
+
 /// Of servers and proxies.
 pub(crate) const CONNECTIONS: Axis = Axis {
     name: "connections",
@@ -66,8 +71,33 @@ pub(crate) const REPLY_BYTES: Axis = Axis {
     name: "reply_bytes",
     about: "length of the body of each reply",
     original: Some("dphttpd --msgsize"),
-    kind: AxisKind::Count(1, 65_536),
+    kind: AxisKind::Count(1, REPLY_BYTES_MAX),
     default: "128",
+};
+
+/// Likewise.
+pub(crate) const ENCRYPTED: Axis = Axis {
+    name: "encrypted",
+    about: "whether clients speak TLS 1.3; with: --tls",
+    original: None,
+    kind: AxisKind::Either { short: "tls", means: true },
+    default: "false",
+};
+const RESUMPTION: Axis = Axis {
+    name: "resumption",
+    about: "whether a connection in TLS resumes the session of an earlier one; without \
+            (--full-handshakes), each makes a full handshake",
+    original: None,
+    kind: AxisKind::Either { short: "full_handshakes", means: false },
+    default: "true",
+};
+const FILE: Axis = Axis {
+    name: "file",
+    about: "whether the body is that of a file, which the server finds in a folder for each request; \
+            with: --from-file",
+    original: None,
+    kind: AxisKind::Either { short: "from_file", means: true },
+    default: "false",
 };
 
 /// The server's descriptors are its connections.
@@ -89,6 +119,9 @@ const AXES: &[Axis] = &[
         default: "0",
     },
     REPLY_BYTES,
+    FILE,
+    ENCRYPTED,
+    RESUMPTION,
     Axis {
         name: "path",
         about: "what is asked for; servers of your own may answer elsewhere than at /",
@@ -156,6 +189,15 @@ impl Experiment for Http {
         if !axes.is_on("keepalive") {
             words += ", each for one request";
         }
+        if axes.is_on(ENCRYPTED.name) {
+            words += " in TLS";
+        }
+        if !axes.is_on(RESUMPTION.name) {
+            words += " with full handshakes";
+        }
+        if axes.is_on(FILE.name) {
+            words += &format!(", a file of {} bytes", value("reply_bytes"));
+        }
         if axes.number("pipeline") != 1 {
             words += &format!(", {} requests at once", value("pipeline"));
         }
@@ -179,6 +221,16 @@ impl Experiment for Http {
         if is_split(axes) && arm.is_other() {
             return Some("only pollux sends a reply in two writes when it is told to".to_owned());
         }
+        let is_plain = is_floor || arm.is(H2O) || arm.is(LIGHTTPD);
+        if axes.is_on(ENCRYPTED.name) && is_plain {
+            return Some("the lab has no configuration of it with TLS".to_owned());
+        }
+        if axes.is_on(FILE.name) && (is_floor || arm.is(HAPROXY)) {
+            return Some("it does not serve files".to_owned());
+        }
+        if axes.number(REPLY_BYTES.name) > IN_MEMORY_BYTES_MAX && (is_floor || arm.is(HAPROXY)) {
+            return Some(format!("its replies have at most {IN_MEMORY_BYTES_MAX} bytes here"));
+        }
         (axes.get(PROCESSES).is_some() && arm.is_other() && !is_floor && !arm.is_program())
             .then(|| "the lab does not run several processes of it on one port".to_owned())
     }
@@ -187,6 +239,26 @@ impl Experiment for Http {
         let is_pipelined = axes.number("pipeline") > 1;
         if is_pipelined && !axes.is_on("keepalive") {
             return Some("without keep-alive there is one request for each connection".to_owned());
+        }
+        if axes.is_on(ENCRYPTED.name) {
+            if axes.number("dead") > 0 {
+                return Some("dead connections speak no TLS".to_owned());
+            }
+            if Generator::of(axes) != Generator::Pollux {
+                return Some("wrk and ab do not check certificates; expected pollux".to_owned());
+            }
+        }
+        if !axes.is_on(RESUMPTION.name)
+            && (!axes.is_on(ENCRYPTED.name) || axes.is_on(KEEPALIVE.name))
+        {
+            return Some(
+                "handshakes are many where connections in TLS serve one request each; expected --tls \
+                 and --no-keepalive"
+                    .to_owned(),
+            );
+        }
+        if axes.is_on(FILE.name) && is_split(axes) {
+            return Some("a reply in two writes is one from memory".to_owned());
         }
         (is_pipelined && Generator::of(axes) == Generator::Ab)
             .then(|| "ab sends one request at a time on a connection".to_owned())

@@ -18,13 +18,13 @@ use crate::error::MeasureError;
 
 /// What a command line may have in braces beside the names of axes: the port to listen at, on
 /// 127.0.0.1; the same with the address before it; the CPU that the server is kept on; a folder with
-/// a body of `reply_bytes` at the path that is asked for.
-pub(crate) const PLACES: [&str; 4] = ["port", "address", "cpus", "root"];
+/// a body of `reply_bytes` at the path that is asked for; the PEM files of a certificate and its key, where
+/// clients speak TLS.
+pub(crate) const PLACES: [&str; 6] = ["port", "address", "cpus", "root", "cert", "key"];
 
-/// The same of a proxy, with the address of the server behind it, the port of that, and the PEM files of
-/// a certificate and its key, where clients speak TLS.
+/// The same of a proxy, with the address of the server behind it and the port of that.
 pub(crate) const PLACES_OF_PROXY: [&str; 8] =
-    ["port", "address", "cpus", "root", "backend", "backend_port", "cert", "key"];
+    ["port", "address", "cpus", "root", "cert", "key", "backend", "backend_port"];
 
 /// A command line, ready to be started.
 pub(super) struct CommandLine {
@@ -48,15 +48,19 @@ impl CommandLine {
         let setup = |cause| MeasureError::Setup { what: format!("the files for {line}"), cause };
         let root = write_site(folder, load).map_err(setup)?;
         let mut values = axes.texts();
-        let at = |address: SocketAddr| [address.port().to_string(), address.to_string()];
-        let [port, address] = at(ends.listen);
-        let places = [port, address, cpu.to_string(), root].into_iter();
-        let behind = ends.behind.map(at).map(|[port, address]| [address, port]);
-        let files = load.certificate.as_ref().map(|Certificate { cert, key, .. }| {
-            [cert, key].map(|file| file.display().to_string())
-        });
-        let places = places.chain(behind.into_iter().flatten()).chain(files.into_iter().flatten());
-        values.extend(PLACES_OF_PROXY.map(str::to_owned).into_iter().zip(places));
+        let mut stands_for = |name: &str, value: String| values.insert(name.to_owned(), value);
+        stands_for("port", ends.listen.port().to_string());
+        stands_for("address", ends.listen.to_string());
+        stands_for("cpus", cpu.to_string());
+        stands_for("root", root);
+        if let Some(Certificate { cert, key, .. }) = &load.certificate {
+            stands_for("cert", cert.display().to_string());
+            stands_for("key", key.display().to_string());
+        }
+        if let Some(behind) = ends.behind {
+            stands_for("backend", behind.to_string());
+            stands_for("backend_port", behind.port().to_string());
+        }
         let words =
             shell_words::split(line).map_err(|error| MeasureError::Spec(error.to_string()))?;
         let words: Vec<String> = words.iter().map(|word| filled(word, &values)).collect();
@@ -107,7 +111,7 @@ fn filled(word: &str, values: &BTreeMap<String, String>) -> String {
 }
 
 /// A folder to serve, with the body at the load's path; a folder's path has it in `index.html`.
-fn write_site(folder: &Path, load: &Load) -> std::io::Result<String> {
+pub(super) fn write_site(folder: &Path, load: &Load) -> std::io::Result<String> {
     let root = folder.join("root");
     let path = load.path.split('?').next().unwrap_or_default().trim_start_matches('/');
     let is_inside = !path.split('/').any(|part| part == "..");

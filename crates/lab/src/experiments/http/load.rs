@@ -37,6 +37,10 @@ pub(super) struct Load {
     pub(super) is_varied: bool,
     /// What clients are shown, where they speak TLS.
     pub(super) certificate: Option<Certificate>,
+    /// Whether a connection in TLS resumes the session of an earlier one.
+    pub(super) is_resumed: bool,
+    /// Whether the body is that of a file.
+    pub(super) is_file: bool,
     /// Whether a line of each answer is written to a log.
     pub(super) is_logged: bool,
     /// Threads of the measured side.
@@ -67,6 +71,8 @@ impl Load {
             path: "/".to_owned(),
             is_varied: false,
             certificate: None,
+            is_resumed: true,
+            is_file: false,
             is_logged: false,
             threads: 1,
             options: Vec::new(),
@@ -91,6 +97,8 @@ impl Load {
                 true => Some(certificate(&spec.scratch)?),
                 false => None,
             },
+            is_resumed: spec.axes.get("resumption").is_none() || spec.axes.is_on("resumption"),
+            is_file: spec.axes.is_on("file"),
             is_varied: spec.axes.is_on("differing"),
             is_logged: spec.axes.is_on("log"),
             processes: count(PROCESSES, 1),

@@ -36,7 +36,7 @@ mod wrk;
 pub(crate) use counted::{Calls, Traffic};
 use experiment::is_split;
 pub(crate) use experiment::{
-    CONNECTIONS, HAPROXY, Http, KEEPALIVE, NGINX, OF_SERVERS, REPLY_BYTES,
+    CONNECTIONS, ENCRYPTED, HAPROXY, Http, KEEPALIVE, NGINX, OF_SERVERS, REPLY_BYTES,
 };
 
 use foreign::PLACES;

@@ -62,6 +62,7 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
         sources: Vec::new(),
         crowd: Crowd::default(),
         trust: load.trust(),
+        resumes: load.is_resumed,
         seed: 0,
     })
 }
@@ -86,6 +87,9 @@ pub(super) fn command(load: &Load, asked: &Asked, time: Duration) -> std::io::Re
     }
     if let Some(certificate) = &load.certificate {
         command.arg("--cacert").arg(&certificate.cert);
+        if !load.is_resumed {
+            command.arg("--no-resumption");
+        }
     }
     Ok(command)
 }

@@ -13,7 +13,7 @@ use pollux_processes::Program;
 
 use super::config;
 use super::experiment::{FLOORS, PEERS};
-use super::foreign::CommandLine;
+use super::foreign::{CommandLine, write_site};
 use super::load::Load;
 use super::times::TimesSocket;
 use crate::arm::{ArmKind, RAW_EPOLL};
@@ -99,6 +99,14 @@ fn start(
             return Ok(Start { name: "pollux proxy".to_owned(), command, address: None });
         }
         let mut command = serve(&program, driver, cpu, ends.listen, load);
+        if load.is_file {
+            let folder = spec.scratch.join(format!("pollux-{}", std::process::id()));
+            let root = write_site(&folder, load).map_err(|cause| setup("a folder", cause))?;
+            command.arg(root);
+        } else {
+            command.args(["--reply", &load.reply_bytes.to_string()]);
+        }
+        secure(&mut command, load);
         if load.processes > 1 {
             command.args(["--listeners", "shared"]);
         }
@@ -134,9 +142,10 @@ pub(super) fn backend(load: &Load, cpu: usize) -> Result<(Program, SocketAddr), 
         false => serve(&itself()?, Driver::Readiness(Mechanism::EpollEt), cpu, any, load),
         true => floor(RAW_EPOLL.name, any, load)?,
     };
-    if load.is_closed_behind {
-        command.arg("--close");
-    }
+    match load.is_closed_behind {
+        false => command.args(["--reply", &load.reply_bytes.to_string()]),
+        true => command.arg("--close"),
+    };
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut process = Program::start("the server behind the proxy", command)?;
     let (address, _) = announced(&mut process)?;
@@ -171,7 +180,7 @@ fn itself() -> Result<PathBuf, MeasureError> {
 
 fn serve(program: &Path, driver: Driver, cpu: usize, listen: SocketAddr, load: &Load) -> Command {
     let mut command = Command::new(program);
-    command.arg("serve").args(["--reply", &load.reply_bytes.to_string()]);
+    command.arg("serve");
     common(&mut command, driver, cpu, listen, load);
     command
 }
@@ -190,13 +199,17 @@ fn proxy(
     common(&mut command, driver, cpu, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), load);
     command.args(["--upstream-idle-timeout", "1h"]).args(&load.options);
     command.args(["--upstream-idle-max", &load.connections.to_string()]);
-    if let Some(certificate) = &load.certificate {
-        command.arg("--cert").arg(&certificate.cert).arg("--key").arg(&certificate.key);
-    }
+    secure(&mut command, load);
     if load.is_logged {
         command.arg("--access-log").arg(scratch.join(format!("proxy-{}.log", std::process::id())));
     }
     command
+}
+
+fn secure(command: &mut Command, load: &Load) {
+    if let Some(certificate) = &load.certificate {
+        command.arg("--cert").arg(&certificate.cert).arg("--key").arg(&certificate.key);
+    }
 }
 
 fn common(command: &mut Command, driver: Driver, cpu: usize, listen: SocketAddr, load: &Load) {

@@ -11,7 +11,8 @@ use pollux_doctor::room::CONNECTION_BYTES;
 use super::Generator;
 use super::contract::{Cost, Experiment, Facts, Needs, SERVER_COST, Started};
 use super::http::{
-    self, CONNECTIONS, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PLACES_OF_PROXY, REPLY_BYTES, Role,
+    self, CONNECTIONS, ENCRYPTED, HAPROXY, KEEPALIVE, NGINX, OF_SERVERS, PLACES_OF_PROXY,
+    REPLY_BYTES, Role,
 };
 use crate::axis::{Axes, Axis, AxisKind, Value};
 use crate::error::MeasureError;
@@ -32,13 +33,7 @@ const AXES: &[Axis] = &[
         kind: AxisKind::Either { short: "no_log", means: false },
         default: "true",
     },
-    Axis {
-        name: "encrypted",
-        about: "whether clients speak TLS 1.3 with the proxy; with: --tls",
-        original: None,
-        kind: AxisKind::Either { short: "tls", means: true },
-        default: "false",
-    },
+    ENCRYPTED,
     Axis {
         name: "differing",
         about: "whether requests differ, as those of many users do: each asks for one of 100 things; \
@@ -71,7 +66,7 @@ impl Experiment for Proxy {
         let connections = axes.get(CONNECTIONS.name).map(Value::to_string).unwrap_or_default();
         let kept = if axes.is_on(KEEPALIVE.name) { "" } else { ", each for one request" };
         let log = if axes.is_on("log") { "" } else { ", no log" };
-        let tls = if axes.is_on("encrypted") { " in TLS" } else { "" };
+        let tls = if axes.is_on(ENCRYPTED.name) { " in TLS" } else { "" };
         let varied = if axes.is_on("differing") { ", requests that differ" } else { "" };
         format!("HTTP through a proxy on {connections} connections{tls}{kept}{varied}{log}")
     }
