@@ -47,11 +47,9 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
     let files = Files::prepare(&flags.output)?;
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
     let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
-    match flags.slo {
-        Some(objective) if flags.finds_capacity => {
-            capacity::run(flags, plan, objective, &files, &mut signals)
-        }
-        _ => run_once(flags, plan, &files, &mut signals),
+    match flags.finds_capacity {
+        true => capacity::run(flags, plan, &files, &mut signals),
+        false => run_once(flags, plan, &files, &mut signals),
     }
 }
 

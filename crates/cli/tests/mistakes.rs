@@ -60,7 +60,9 @@ fn wrong_values_say_what_was_expected_in_one_line() {
         ),
         (
             "load --slo p99=5 http://h/",
-            "--slo p99=5: a time without its unit (us, ms or s); expected p99=5ms or p99.9=250us",
+            "--slo p99=5: a time without its unit (us, ms or s); expected such as p99=5ms, mean=1ms, \
+             max=1s, first-byte-p99=5ms, connect-p99=1ms, errors=0.1%, redirects=0, unanswered=0, \
+             5xx=0 or rate=5000",
         ),
         (
             "load --cpus x http://h/",

@@ -20,7 +20,7 @@ use crate::answer::{Answer, Reading};
 use crate::cause::Cause;
 use crate::shared::{Reopen, Shared, Stage};
 use crate::supply::Supply;
-use crate::tally::Fault;
+use crate::tally::{Fault, Verdict};
 
 /// How long a connection that failed waits before it is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_millis(1);
@@ -237,13 +237,13 @@ impl Active {
         let first_ns = self.first_byte_ns.take().unwrap_or(now_ns);
         let latency_ns = now_ns.saturating_sub(request.start_ns);
         let first_ns = first_ns.saturating_sub(request.start_ns);
-        let fault = Fault::of_answer(answer, &shared.terms.expect);
+        let verdict = Verdict::of(answer, &shared.terms.expect);
         (shared.last_outcome_ns, shared.last_answer_ns) = (now_ns, now_ns);
         if request.start_ns < shared.measure_from_ns {
             shared.waited(request.start_ns, now_ns);
         }
         let tally = shared.tally(request.start_ns);
-        tally.answered(answer, fault, latency_ns, first_ns, request.target);
+        tally.answered(answer, verdict, latency_ns, first_ns, request.target);
     }
 
     /// What follows answers: more requests, a rest, or the end.

@@ -13,6 +13,9 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// The quantiles that results show, in parts of one.
 pub const QUANTILES: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
+/// The quantiles that tables show where nobody chose others.
+pub const SHOWN: [f64; 5] = [0.5, 0.75, 0.9, 0.99, 0.999];
+
 /// How a time was distributed.
 ///
 /// Times that were cut off, or that belong to no answer that counts, are in none of its figures
@@ -22,6 +25,8 @@ pub struct Distribution {
     counted: Histogram<u64>,
     /// Zero when none was noted.
     noted_ns: u64,
+    /// Quantiles that are written beside [`QUANTILES`].
+    told: Vec<f64>,
 }
 
 impl Distribution {
@@ -29,7 +34,11 @@ impl Distribution {
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS);
-        Self { counted: histogram.expect("the bounds are those of a histogram"), noted_ns: 0 }
+        Self {
+            counted: histogram.expect("the bounds are those of a histogram"),
+            noted_ns: 0,
+            told: Vec::new(),
+        }
     }
 
     /// Counts one time.
@@ -41,6 +50,11 @@ impl Distribution {
     /// Takes a time into the longest alone, as one that somebody has waited at least.
     pub fn note_longest(&mut self, nanoseconds: u64) {
         self.noted_ns = self.noted_ns.max(nanoseconds.min(LONGEST_NS));
+    }
+
+    /// Has `quantiles` written beside [`QUANTILES`].
+    pub(crate) fn tell(&mut self, quantiles: &[f64]) {
+        self.told = quantiles.to_vec();
     }
 
     /// Adds all that `other` has counted.
@@ -61,7 +75,7 @@ impl Distribution {
     pub(crate) fn to_coarse(&self) -> Self {
         let mut coarse = Histogram::new(2).expect("two digits are allowed");
         coarse.add(&self.counted).expect("it grows as needed");
-        Self { counted: coarse, noted_ns: self.noted_ns }
+        Self { counted: coarse, noted_ns: self.noted_ns, told: Vec::new() }
     }
 
     /// Forgets everything.
@@ -144,7 +158,10 @@ impl Serialize for Distribution {
             let ns = self.quantile_ns(quantile)?;
             Some(Quantile { quantile, ns })
         };
-        let quantiles = QUANTILES.iter().filter_map(quantile).collect();
+        let mut all: Vec<f64> = QUANTILES.into_iter().chain(self.told.iter().copied()).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        let quantiles = all.iter().filter_map(quantile).collect();
         let summary = Summary {
             count: self.count(),
             min_ns: self.min_ns(),

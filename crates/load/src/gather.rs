@@ -12,12 +12,13 @@ use pollux_engine::CpuList;
 
 use crate::control::Control;
 use crate::course::{Course, stalls, standstills};
+use crate::objective::judge;
 use crate::own_use::OwnUse;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
-    CrowdOutcome, Distribution, Errors, Generator, Outcome, Pace, Plan, Schedule, Second, Setting,
-    Standstill, TargetOutcome, Totals, findings, rate_in_words,
+    CrowdOutcome, Distribution, Errors, Generator, Outcome, Pace, Plan, SHOWN, Schedule, Second,
+    Setting, Standstill, TargetOutcome, Totals, findings, rate_in_words,
 };
 
 /// An interval of one thread.
@@ -190,7 +191,7 @@ impl Gatherer {
             first_failure: control.first_failure().map(str::to_owned),
             unanswered,
             standstills,
-            objective: None,
+            objectives: Vec::new(),
             targets: targets(&plan, &all, &latency),
             latency,
             first_byte,
@@ -201,10 +202,12 @@ impl Gatherer {
             generator: generator(&plan, threads, all.totals.answered, lag, stalls(&courses)),
             findings: Vec::new(),
         };
-        // The objective looks at the findings of the run, and is one of them when it was missed.
+        for times in [&mut outcome.latency, &mut outcome.first_byte, &mut outcome.connect] {
+            times.tell(&plan.quantiles);
+        }
+        // Objectives look at the findings of the run, and are some of them when they were missed.
         outcome.findings = findings(&outcome);
-        outcome.objective = plan.objective.map(|objective| objective.judge(&outcome));
-        outcome.findings = findings(&outcome);
+        outcome.objectives = judge(&plan.objectives, &outcome);
         outcome.findings = findings(&outcome);
         outcome
     }
@@ -276,6 +279,10 @@ fn setting(plan: &Plan, measured: Duration) -> Setting {
         pace,
         asked_per_s,
         warm_up_s: plan.warm_up.as_secs_f64(),
+        quantiles: match plan.quantiles.is_empty() {
+            true => SHOWN.to_vec(),
+            false => plan.quantiles.clone(),
+        },
     }
 }
 

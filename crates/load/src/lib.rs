@@ -18,6 +18,7 @@ mod crowd;
 mod distribution;
 mod error;
 mod gather;
+mod objective;
 mod opener;
 mod outcome;
 mod own_use;
@@ -40,12 +41,13 @@ mod watch;
 mod worker;
 
 pub use ask::{Answered, AskError, ask};
-pub use capacity::{CapacitySearch, Objective};
+pub use capacity::CapacitySearch;
 pub use check::{PIPELINE_MAX, THREADS_MAX};
 pub use control::Phase;
 pub use course::Standstill;
-pub use distribution::{Distribution, LONGEST_NS, QUANTILES};
+pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
+pub use objective::{Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, Setting,
     TargetOutcome, Totals,

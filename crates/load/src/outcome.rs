@@ -49,8 +49,8 @@ pub struct Outcome {
     /// Every time of a second or more in which nothing was answered although requests were out,
     /// warm-up included.
     pub standstills: Vec<Standstill>,
-    /// What the latency had to keep to, and whether it did; `None` when nothing was asked for.
-    pub objective: Option<Judged>,
+    /// What the figures had to keep to, and whether they did; empty when nothing was asked for.
+    pub objectives: Vec<Judged>,
     /// Answers and errors by target, in the order of the plan.
     pub targets: Vec<TargetOutcome>,
     /// One entry for each second of the run, warm-up first.
@@ -99,6 +99,8 @@ pub struct Setting {
     pub asked_per_s: Option<f64>,
     /// Time without counting at the start.
     pub warm_up_s: f64,
+    /// The quantiles that tables show, 0 to 1, rising.
+    pub quantiles: Vec<f64>,
 }
 
 /// Requests, answers and bytes.
@@ -114,6 +116,9 @@ pub struct Totals {
     pub unanswered: u64,
     /// Answers that were right.
     pub right: u64,
+    /// Answers that named another place to ask (301, 302, 303, 307, 308) where no status was
+    /// expected by name; neither right nor wrong.
+    pub redirected: u64,
     /// Answers by the first digit of their status; index 0 counts those outside 100 to 599.
     pub by_class: [u64; 6],
     /// Connections opened.
@@ -261,12 +266,17 @@ pub struct Generator {
 pub struct Judged {
     /// In words: `p99 at most 5.00 ms`.
     pub text: String,
-    /// 0 to 1.
-    pub quantile: f64,
-    /// The longest time that is right.
-    pub at_most_ns: u64,
-    /// The latency at that quantile; `None` without answers.
-    pub found_ns: Option<u64>,
+    /// The figure's name, as `--slo` has it.
+    pub figure: String,
+    /// Unit of limit and found: `ns`, `per_s`, `requests`, or `share` of the requests (0 to 1).
+    pub unit: &'static str,
+    /// The largest value that is right, of a rate the lowest.
+    pub limit: f64,
+    /// What the run had; `None` without answers.
+    pub found: Option<f64>,
+    /// The same in words.
+    #[serde(skip)]
+    pub found_text: Option<String>,
     /// Whether it was kept to.
     pub is_held: bool,
     /// Why not.
@@ -304,6 +314,8 @@ pub enum FindingKind {
     ScheduleLag,
     /// Answers wait for a delayed acknowledgement.
     DelayedAck,
+    /// Answers named another place to ask, and nobody followed.
+    Redirected,
     /// Requests were never answered, and had waited for a second or more.
     Unanswered,
     /// More than one request in a thousand failed.
@@ -331,6 +343,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         pace: "closed".to_owned(),
         asked_per_s: None,
         warm_up_s: 0.0,
+        quantiles: crate::SHOWN.to_vec(),
     };
     let totals = Totals {
         due: answers,
@@ -367,7 +380,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         first_failure: None,
         unanswered: Distribution::new(),
         standstills: Vec::new(),
-        objective: None,
+        objectives: Vec::new(),
         targets: Vec::new(),
         seconds: Vec::new(),
         crowd: Vec::new(),

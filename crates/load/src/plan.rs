@@ -47,8 +47,11 @@ pub struct Plan {
     pub grace: Duration,
     /// Which answers are right.
     pub expect: Expect,
-    /// What the latency has to keep to, if anything.
-    pub objective: Option<Objective>,
+    /// What the figures have to keep to, if anything.
+    pub objectives: Vec<Objective>,
+    /// Quantiles of the times that the result shows, 0 to 1 and rising; those of
+    /// [`SHOWN`](crate::SHOWN) when there is none.
+    pub quantiles: Vec<f64>,
     /// Addresses that connections come from, in turn; the kernel chooses when there is none.
     pub sources: Vec<IpAddr>,
     /// Connections beside the active ones.
@@ -110,7 +113,7 @@ pub struct End {
 /// What an answer must be to count as right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Expect {
-    /// Its status; `None`: any of 200 to 399.
+    /// Its status; `None`: any of 200 to 399, of which redirects are counted apart.
     pub status: Option<u16>,
     /// The length of its body in bytes; `None`: any.
     pub body_bytes: Option<u64>,

@@ -25,6 +25,37 @@ pub(crate) enum Fault {
     Tls,
 }
 
+/// What an answer is to who asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Right,
+    /// It names another place to ask.
+    Redirected,
+    Wrong(Fault),
+}
+
+impl Verdict {
+    /// Compares an answer with what was expected.
+    #[inline]
+    pub(crate) fn of(answer: &Answer, expect: &Expect) -> Self {
+        let is_expected = match expect.status {
+            Some(status) => answer.status == status,
+            None => (200..400).contains(&answer.status),
+        };
+        if !is_expected {
+            return Self::Wrong(Fault::Status);
+        }
+        // RFC 9110, section 15.4: 300 and 304 send nobody elsewhere by themselves.
+        if expect.status.is_none() && matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
+            return Self::Redirected;
+        }
+        match expect.body_bytes.is_none_or(|len| answer.body_bytes == len) {
+            true => Self::Right,
+            false => Self::Wrong(Fault::Mismatch),
+        }
+    }
+}
+
 impl Fault {
     /// What `connect(2)` or a call before it said.
     pub(crate) fn of_connect(error: &io::Error) -> Self {
@@ -34,20 +65,6 @@ impl Fault {
             Some(Errno::TIMEDOUT) => Self::Timeout,
             _ => Self::Connect,
         }
-    }
-
-    /// Whether an answer is not what was expected.
-    #[inline]
-    pub(crate) fn of_answer(answer: &Answer, expect: &Expect) -> Option<Self> {
-        let is_expected = match expect.status {
-            Some(status) => answer.status == status,
-            None => (200..400).contains(&answer.status),
-        };
-        if !is_expected {
-            return Some(Self::Status);
-        }
-        let is_right = expect.body_bytes.is_none_or(|len| answer.body_bytes == len);
-        (!is_right).then_some(Self::Mismatch)
     }
 }
 
@@ -95,6 +112,7 @@ impl Totals {
         self.answered += other.answered;
         self.unanswered += other.unanswered;
         self.right += other.right;
+        self.redirected += other.redirected;
         for (class, count) in self.by_class.iter_mut().zip(other.by_class) {
             *class += count;
         }
@@ -169,7 +187,7 @@ impl Tally {
     pub(crate) fn answered(
         &mut self,
         answer: &Answer,
-        fault: Option<Fault>,
+        verdict: Verdict,
         latency_ns: u64,
         first_ns: u64,
         target: u32,
@@ -181,9 +199,10 @@ impl Tally {
         let class = usize::from(answer.status / 100);
         totals.by_class[if class < 6 { class } else { 0 }] += 1;
         totals.compare_length(answer.body_bytes);
-        match fault {
-            None => totals.right += 1,
-            Some(fault) => self.errors.count(fault),
+        match verdict {
+            Verdict::Right => totals.right += 1,
+            Verdict::Redirected => totals.redirected += 1,
+            Verdict::Wrong(fault) => self.errors.count(fault),
         }
         if first_ns == latency_ns {
             self.at_once.record(latency_ns);
@@ -194,7 +213,7 @@ impl Tally {
         if let Some(target) = self.targets.get_mut(target as usize) {
             target.answered += 1;
             target.latency.record(latency_ns);
-            if let Some(fault) = fault {
+            if let Verdict::Wrong(fault) = verdict {
                 target.errors.count(fault);
             }
         }
@@ -305,6 +324,25 @@ mod tests {
         let mut totals = Totals { answered: lengths.len() as u64, ..Totals::default() };
         lengths.iter().for_each(|length| totals.compare_length(*length));
         totals
+    }
+
+    #[test]
+    fn an_answer_is_right_or_redirected_or_wrong() {
+        use Verdict::{Redirected, Right, Wrong};
+        let any = Expect::default();
+        let named = Expect { status: Some(302), body_bytes: None };
+        let long = Expect { status: None, body_bytes: Some(5) };
+        for (status, of_any, of_named, of_long) in [
+            (200, Right, Wrong(Fault::Status), Wrong(Fault::Mismatch)),
+            (302, Redirected, Right, Redirected),
+            (308, Redirected, Wrong(Fault::Status), Redirected),
+            (304, Right, Wrong(Fault::Status), Wrong(Fault::Mismatch)),
+            (404, Wrong(Fault::Status), Wrong(Fault::Status), Wrong(Fault::Status)),
+        ] {
+            let answer = Answer { status, keep_alive: true, body_bytes: 0, wire_bytes: 40 };
+            let found = [&any, &named, &long].map(|expect| Verdict::of(&answer, expect));
+            assert_eq!(found, [of_any, of_named, of_long], "{status}");
+        }
     }
 
     #[test]

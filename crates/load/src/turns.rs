@@ -153,7 +153,8 @@ mod tests {
             trust: Trust::default(),
             resumes: true,
             grace: Duration::from_secs(1),
-            objective: None,
+            objectives: Vec::new(),
+            quantiles: Vec::new(),
             seed: 0,
         }
     }

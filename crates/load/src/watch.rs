@@ -4,7 +4,7 @@
 
 use crate::render::{count, time};
 use crate::silence::{generator_stalled, no_answers, outage, unanswered};
-use crate::{Finding, FindingKind, Outcome};
+use crate::{Finding, FindingKind, Judged, Outcome};
 
 /// Part of the asked rate that may be missing: beyond it the load was another one.
 const RATE_MISSED_SHARE: f64 = 0.01;
@@ -37,6 +37,7 @@ pub fn findings(outcome: &Outcome) -> Vec<Finding> {
         generator_bound,
         schedule_lag,
         delayed_ack,
+        redirected,
         unanswered,
         many_errors,
         few_answers,
@@ -65,10 +66,14 @@ fn rate_missed(outcome: &Outcome) -> Option<Finding> {
 }
 
 fn objective_missed(outcome: &Outcome) -> Option<Finding> {
-    let objective = outcome.objective.as_ref()?;
-    let why = objective.broken_by.as_ref()?;
-    let text = format!("the objective {} was missed: {why}", objective.text);
-    finding(FindingKind::ObjectiveMissed, text, "it is what --slo asks for; see the latency below")
+    let missed = |judged: &Judged| {
+        let why = judged.broken_by.as_ref()?;
+        Some(format!("{} was missed: {why}", judged.text))
+    };
+    let missed: Vec<String> = outcome.objectives.iter().filter_map(missed).collect();
+    let objectives = if missed.len() == 1 { "objective" } else { "objectives" };
+    let text = (!missed.is_empty()).then(|| format!("the {objectives} {}", missed.join("; ")))?;
+    finding(FindingKind::ObjectiveMissed, text, "it is what --slo asks for; see the figures below")
 }
 
 fn generator_bound(outcome: &Outcome) -> Option<Finding> {
@@ -144,7 +149,27 @@ fn slots(outcome: &Outcome) -> f64 {
     f64::from(outcome.setting.connections) * f64::from(outcome.setting.pipeline)
 }
 
+/// Redirects are not followed: what was measured is the answer that sends elsewhere.
+fn redirected(outcome: &Outcome) -> Option<Finding> {
+    let (redirected, answered) = (outcome.totals.redirected, outcome.totals.answered);
+    if redirected as f64 <= answered as f64 * ERRORS_SHARE_MAX {
+        return None;
+    }
+    let text = format!(
+        "{} of {} answers were redirects, which are not followed",
+        count(redirected),
+        count(answered)
+    );
+    let advice = "ask for the place that their Location names (often a slash at the end, or \
+                  https://), or say that they are right with --expect-status";
+    finding(FindingKind::Redirected, text, advice)
+}
+
 fn many_errors(outcome: &Outcome) -> Option<Finding> {
+    // Who says how many may fail has them judged by that.
+    if outcome.objectives.iter().any(|judged| judged.figure == "errors") {
+        return None;
+    }
     let errors = outcome.errors.total();
     let requests = outcome.totals.due.max(outcome.totals.sent).max(errors);
     if requests == 0 || errors as f64 <= requests as f64 * ERRORS_SHARE_MAX {
@@ -176,6 +201,7 @@ fn few_answers(outcome: &Outcome) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objective::judge;
     use crate::outcome::sample;
     use FindingKind::*;
 
@@ -235,8 +261,32 @@ mod tests {
         let mut outcome = sample(100, 20_000, 6_200_000);
         for (objective, expected) in [("p99=5ms", &[ObjectiveMissed][..]), ("p99=7ms", &[])] {
             let objective: crate::Objective = objective.parse().expect("an objective");
-            outcome.objective = Some(objective.judge(&outcome));
+            outcome.objectives = judge(&[objective], &outcome);
             assert_eq!(kinds(&outcome), expected);
+        }
+    }
+
+    #[test]
+    fn redirects_are_told_when_they_are_more_than_a_few() {
+        let mut outcome = sample(100, 20_000, 1_000_000);
+        outcome.totals.redirected = 20;
+        assert_eq!(kinds(&outcome), []);
+        outcome.totals.redirected = 21;
+        assert_eq!(kinds(&outcome), [Redirected]);
+    }
+
+    #[test]
+    fn errors_that_an_objective_allows_are_no_finding() {
+        let mut outcome = sample(100, 20_000, 1_000_000);
+        outcome.errors.reset = 100;
+        for (objective, expected) in
+            [("errors=1%", &[][..]), ("errors=99", &[ObjectiveMissed]), ("max=1s", &[ManyErrors])]
+        {
+            let objective: crate::Objective = objective.parse().expect("an objective");
+            outcome.objectives = Vec::new();
+            outcome.objectives = judge(&[objective], &outcome);
+            let found = kinds(&outcome);
+            assert!(found.ends_with(expected) && found.is_empty() == expected.is_empty());
         }
     }
 

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use pollux_engine::Signals;
 use pollux_load::render::count;
-use pollux_load::{CapacitySearch, End, Objective, Pace, Plan};
+use pollux_load::{CapacitySearch, End, Pace, Plan};
 
 use super::drive::{self, Ran};
 use super::files::Files;
 use super::flags::LoadSettings;
 use super::plot::plot;
-use super::trials::{Found, Trial};
+use super::trials::{Found, Sought, Trial};
 use super::view::View;
 use super::wish::Wish;
 use super::{NOT_AS_ASKED, plan};
@@ -22,23 +22,24 @@ use crate::output::{self, Failure};
 /// Part of the closed loop's rate that the search begins with.
 const FIRST_SHARE: f64 = 0.5;
 
-/// Searches the highest rate at which `objective` holds.
+/// Searches the highest rate at which the objectives of `flags` hold.
 pub(crate) fn run(
     flags: &LoadSettings,
     mut plan: Plan,
-    objective: Objective,
     files: &Files,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
+    let sought = Sought::new(&flags.objectives)
+        .ok_or_else(|| Failure::usage("--find-capacity needs --slo with such as p99=5ms"))?;
     let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.output.is_quiet };
     let closed = closed_loop(flags, &mut plan, signals)?;
     let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
-        "{objective}: a closed loop of {} connections on {} reaches {} requests/s\n\n{}",
+        "{sought}: a closed loop of {} connections on {} reaches {} requests/s\n\n{}",
         plan.connections,
         plan.driver,
         count(reached.round() as u64),
-        Trial::head(&objective)
+        Trial::head(&sought)
     ))?;
     let mut search = CapacitySearch::new(reached * FIRST_SHARE);
     let mut trials = Vec::new();
@@ -47,17 +48,17 @@ pub(crate) fn run(
         let ran = once(&mut plan::trial(flags, &plan, rate), flags, signals)?;
         wish = ran.wish;
         if wish.is_none() {
-            let trial = Trial::of(rate, &ran.outcome, &objective);
+            let trial = Trial::of(rate, &ran.outcome, &sought);
             lines.print(&trial.line(output::width_chars()))?;
             search.tried(trial.broken_by.is_none());
             trials.push(trial);
         }
     }
     let is_early = wish.is_some();
-    let found = Found::new(&objective, &closed.outcome, &trials, &search, is_early).json();
+    let found = Found::new(&sought, &closed.outcome, &trials, &search, is_early).json();
     files.write_json(&found)?;
     let verdict = Verdict::of(&search, &trials, is_early);
-    lines.print(&format!("\n{}\n{}", plot(&trials, &objective), verdict.words(&objective)))?;
+    lines.print(&format!("\n{}\n{}", plot(&trials, &sought), verdict.words(&sought)))?;
     if files.are_printed() {
         output::result(&found)?;
     }
@@ -156,7 +157,7 @@ impl Verdict {
         }
     }
 
-    fn words(self, objective: &Objective) -> String {
+    fn words(self, objective: &Sought) -> String {
         let rate = |rate: f64| count(rate.round() as u64);
         match self {
             Self::Between(holds, fails) => format!(
@@ -222,8 +223,8 @@ mod tests {
     fn a_generator_without_time_at_the_limit_makes_it_a_lower_bound() {
         let bound = verdict(1_400.0, 100);
         assert!(matches!(bound, Verdict::GeneratorBound(Some(_))), "{bound:?}");
-        let objective: Objective = "p99=5ms".parse().expect("an objective");
-        assert!(bound.words(&objective).contains("at least"));
+        let sought = Sought::new(&["p99=5ms".parse().expect("an objective")]).expect("a quantile");
+        assert!(bound.words(&sought).contains("at least"));
         assert_eq!(bound.exit_code(None), ExitCode::from(NOT_AS_ASKED));
     }
 

@@ -27,6 +27,11 @@ const LENGTH_MIN: Duration = Duration::from_millis(1);
 /// URLs at most: beyond it somebody has mistaken the command line for a file.
 const URLS_MAX: usize = 1024;
 
+/// Objectives at most: more of them than figures that one can name would be a mistake.
+const OBJECTIVES_MAX: usize = 64;
+/// Percentiles at most: a line of the table holds no more.
+const PERCENTILES_MAX: usize = 12;
+
 /// The flags of `pollux load`.
 pub(crate) type LoadFlags = Flags<LoadSettings>;
 
@@ -75,7 +80,8 @@ pub(crate) struct LoadSettings {
     pub(crate) timeout: Duration,
     pub(crate) expect_status: Option<u16>,
     pub(crate) expect_bytes: Option<u64>,
-    pub(crate) slo: Option<Objective>,
+    pub(crate) objectives: Vec<Objective>,
+    pub(crate) quantiles: Vec<f64>,
     pub(crate) finds_capacity: bool,
     pub(crate) trial: Option<Duration>,
     pub(crate) output: Output,
@@ -283,13 +289,19 @@ impl Table for LoadSettings {
         let expect_bytes = keys
             .key("expect_bytes", "The length of the body that is right")
             .optional(&whole(0..=u64::MAX).called("BYTES"));
-        let slo = keys
+        let objectives = keys
             .key(
                 "slo",
-                "What the latency has to keep to, such as p99=5ms or p99.9=250us; a run that does \
-                 not ends with exit code 3",
+                "What a figure has to keep to; may be repeated, and a run that misses one ends \
+                 with exit code 3. Times: p99=5ms, p99.9=250us, mean=, max=, and first-byte-p99=, \
+                 connect-p99= and the like. Numbers or parts of the requests: errors=0.1%, \
+                 redirects=0, unanswered=0, 4xx=1%, 5xx=0. Least answers per second: rate=5000",
             )
-            .optional(&parsed("pN=TIME", "a percentile and a time, such as p99=5ms", str::parse));
+            .split_at_commas(|_| true)
+            .list(
+                &parsed("FIGURE=LIMIT", "a figure and its limit, such as p99=5ms", str::parse),
+                0..=OBJECTIVES_MAX,
+            );
 
         keys.heading("Search for the capacity");
         let finds_capacity = keys
@@ -298,7 +310,7 @@ impl Table for LoadSettings {
                 "Search the highest rate that holds --slo; a trial after the other, two of three \
                  decide",
             )
-            .needs("slo", "it searches the rate that holds an objective")
+            .needs("slo", "it searches the rate that holds objectives")
             .excludes(&["rate", "requests", "duration", "as", "hlog", "csv", "html"])
             .switch();
         let trial = keys
@@ -307,7 +319,30 @@ impl Table for LoadSettings {
             .otherwise("5s")
             .optional(&length);
         let output = Output::read(keys);
+        let quantiles = keys
+            .key(
+                "percentiles",
+                "The percentiles that tables show, such as 50,95,99.99; JSON has them beside those \
+                 that it always has",
+            )
+            .otherwise("50,75,90,99,99.9")
+            .split_at_commas(|_| true)
+            .list(
+                &parsed("PERCENT", "a percentile such as 99.9", values::quantile),
+                0..=PERCENTILES_MAX,
+            )
+            .map(values::rising);
 
+        if finds_capacity == Some(true)
+            && let Some(objectives) = &objectives
+            && !objectives
+                .iter()
+                .any(|objective: &Objective| objective.latency_quantile().is_some())
+        {
+            let why = "the search raises the rate until the latency is too long; expected one such \
+                       as p99=5ms among them";
+            keys.note("slo", why);
+        }
         if keys.has("arrival") && !keys.has("rate") && !keys.has("find_capacity") {
             keys.note("arrival", "it spaces the requests of --rate; expected --rate as well");
         }
@@ -352,7 +387,8 @@ impl Table for LoadSettings {
             timeout: timeout?,
             expect_status: expect_status?,
             expect_bytes: expect_bytes?,
-            slo: slo?,
+            objectives: objectives?,
+            quantiles: quantiles?,
             finds_capacity: finds_capacity?,
             trial: trial?,
             output: output?,

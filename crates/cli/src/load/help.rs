@@ -14,8 +14,10 @@ pollux load -c 8 -n 100000 http://127.0.0.1:8080/
 pollux load --rate 5000 -d 30s http://127.0.0.1:8080/
 # a ramp, to see where it bends
 pollux load --rate 100..20000@60s http://127.0.0.1:8080/
-# exit code 3 when the objective is missed
-pollux load --slo p99=5ms http://127.0.0.1:8080/
+# exit code 3 when one of the objectives is missed
+pollux load --slo p99=5ms --slo errors=0.1% http://127.0.0.1:8080/
+# the percentiles of the table
+pollux load --percentiles 50,99,99.99 http://127.0.0.1:8080/
 pollux load --find-capacity --slo p99=5ms http://127.0.0.1:8080/
 # 100 that work among 10,000 that do not
 pollux load -c 100 --silent 5000 --dead 5000 --source 127.0.0.2-127.0.0.5 http://127.0.0.1:8080/
@@ -30,6 +32,11 @@ pollux load --unix pollux.sock http://localhost/
 pollux load --config load.toml --rate 2000
 pollux load --cacert authority.pem https://localhost:8443/",
     ),
+    Section::Text(
+        "What it does not do",
+        "HTTP/2 and HTTP/3, scripts of users, following redirects: each answer is that to one \
+         HTTP/1.1 request, and redirects are counted apart.",
+    ),
     Section::Signals(&[(
         "SIGINT, SIGTERM, SIGHUP",
         "end the run, as does q in the live view, and show what was measured until then; a second \
@@ -41,10 +48,10 @@ pollux load --cacert authority.pem https://localhost:8443/",
         ("2", "wrong flags"),
         (
             "3",
-            "done, but not what was asked for: the rate or the objective (--slo) was missed, nothing \
+            "done, but not what was asked for: the rate or an objective (--slo) was missed, nothing \
              was answered for a second or more, requests were never answered, more than one request \
              in a thousand failed, the generator was the bottleneck of a given rate or did not run \
-             for a second or more, or no rate held the objective",
+             for a second or more, or no rate held the objectives",
         ),
         ("129", "ended early by SIGHUP; what was measured until then was shown"),
         ("130", "ended early by SIGINT (Ctrl-C) or by q; likewise"),

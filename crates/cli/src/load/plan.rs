@@ -48,7 +48,11 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
         grace: GRACE,
         expect: Expect { status: flags.expect_status, body_bytes: flags.expect_bytes },
         // The search judges each trial by it itself.
-        objective: flags.slo.filter(|_| !flags.finds_capacity),
+        objectives: match flags.finds_capacity {
+            true => Vec::new(),
+            false => flags.objectives.clone(),
+        },
+        quantiles: flags.quantiles.clone(),
         sources: flags.sources.clone(),
         crowd: Crowd { dead: flags.dead, silent: flags.silent, slow: flags.slow, drip: flags.drip },
         trust: match &flags.cacert {

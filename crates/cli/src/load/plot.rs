@@ -1,9 +1,8 @@
 //! Rate against latency as text: what a search for the capacity has seen, on one screen.
 
-use pollux_load::Objective;
 use pollux_load::render::{count, time};
 
-use super::trials::Trial;
+use super::trials::{Sought, Trial};
 
 /// Columns of a bar at most.
 const BAR: usize = 24;
@@ -12,7 +11,7 @@ const LEFT: usize = 28;
 
 /// One row for each rate, rising, with the median latency of its trials on a logarithmic axis; a
 /// line stands where the objective is. Empty without trials that were answered.
-pub(crate) fn plot(trials: &[Trial], objective: &Objective) -> String {
+pub(crate) fn plot(trials: &[Trial], objective: &Sought) -> String {
     let rows = rows(trials);
     let limit_ns = objective.at_most.as_nanos() as f64;
     let times = || rows.iter().map(|row| row.latency_ns).chain([limit_ns]);
@@ -95,7 +94,8 @@ mod tests {
             trial(1_000.0, 200_000, true),
             trial(4_000.0, 900_000, true),
         ];
-        let objective: Objective = "p99=5ms".parse().expect("an objective");
+        let objective =
+            Sought::new(&["p99=5ms".parse().expect("an objective")]).expect("a quantile");
         let text = plot(&trials, &objective);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn without_answers_there_is_no_plot() {
-        let objective: Objective = "p99=5ms".parse().expect("an objective");
+        let objective =
+            Sought::new(&["p99=5ms".parse().expect("an objective")]).expect("a quantile");
         assert_eq!(plot(&[], &objective), "");
     }
 }

@@ -3,13 +3,48 @@
 //! [`capacity`](super::capacity) fills it; nothing here runs anything.
 
 use pollux_load::render::{count, time};
-use pollux_load::{CapacitySearch, FindingKind, Objective, Outcome, Setting};
+use std::fmt;
+use std::time::Duration;
+
+use pollux_load::{
+    CapacitySearch, FindingKind, Objective, Outcome, Setting, broken_by, percentile,
+};
 use serde::{Serialize, Serializer};
 
 /// What the `schema` field of the JSON says.
 const SCHEMA: &str = "pollux-load-capacity";
 /// What its `version` field says; it grows when a field changes its meaning or goes away.
 const VERSION: u32 = 1;
+
+/// What the search wants to hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Sought {
+    objectives: Vec<Objective>,
+    /// The first quantile of the latency among them, 0 to 1: it is what trials show.
+    quantile: f64,
+    /// Its limit.
+    pub(crate) at_most: Duration,
+}
+
+impl Sought {
+    /// All of `objectives`; `None` when no quantile of the latency is among them.
+    pub(crate) fn new(objectives: &[Objective]) -> Option<Self> {
+        let (quantile, at_most) = objectives.iter().find_map(Objective::latency_quantile)?;
+        Some(Self { objectives: objectives.to_vec(), quantile, at_most })
+    }
+
+    /// The name of the quantile that trials show.
+    pub(crate) fn name(&self) -> String {
+        percentile(self.quantile)
+    }
+}
+
+impl fmt::Display for Sought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.objectives.iter().map(ToString::to_string).collect();
+        f.write_str(&words.join(", "))
+    }
+}
 
 /// One trial of one rate.
 #[derive(Clone, Debug, Serialize)]
@@ -30,21 +65,21 @@ pub(crate) struct Trial {
 
 impl Trial {
     /// What `outcome` says about a rate.
-    pub(crate) fn of(rate_per_s: f64, outcome: &Outcome, objective: &Objective) -> Self {
+    pub(crate) fn of(rate_per_s: f64, outcome: &Outcome, sought: &Sought) -> Self {
         let is_bound = |kind| kind == FindingKind::GeneratorBound;
         Self {
             rate_per_s,
             answered_per_s: outcome.answered_per_s(),
-            latency_ns: outcome.latency.quantile_ns(objective.quantile),
+            latency_ns: outcome.latency.quantile_ns(sought.quantile),
             errors: outcome.errors.total(),
             is_generator_bound: outcome.findings.iter().any(|finding| is_bound(finding.kind)),
-            broken_by: objective.broken_by(outcome),
+            broken_by: broken_by(&sought.objectives, outcome),
         }
     }
 
     /// The head of the lines.
-    pub(crate) fn head(objective: &Objective) -> String {
-        let quantile = objective.name();
+    pub(crate) fn head(sought: &Sought) -> String {
+        let quantile = sought.name();
         format!("{:>12}  {:>12}  {quantile:>9}  {:>8}  verdict", "asked/s", "answered/s", "errors")
     }
 
@@ -77,7 +112,7 @@ pub(crate) struct Found<'a> {
     version: u32,
     setting: &'a Setting,
     #[serde(serialize_with = "in_words")]
-    objective: &'a Objective,
+    objective: &'a Sought,
     objective_quantile: f64,
     objective_ns: u64,
     /// Answers per second of a closed loop, where the search began.
@@ -91,7 +126,7 @@ pub(crate) struct Found<'a> {
 impl<'a> Found<'a> {
     /// What `search` found in `trials`; `closed` was the loop before them.
     pub(crate) fn new(
-        objective: &'a Objective,
+        objective: &'a Sought,
         closed: &'a Outcome,
         trials: &'a [Trial],
         search: &CapacitySearch,
@@ -118,8 +153,8 @@ impl<'a> Found<'a> {
     }
 }
 
-fn in_words<S: Serializer>(objective: &&Objective, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(objective)
+fn in_words<S: Serializer>(sought: &&Sought, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(sought)
 }
 
 #[cfg(test)]
@@ -149,7 +184,10 @@ mod tests {
             trial.line(60)
         );
         assert!(trial.line(60).ends_with("fails: 98.2 % of the rate answered"));
-        let objective: Objective = "p99.9=5ms".parse().expect("an objective");
-        assert!(Trial::head(&objective).contains("p99.9"));
+        let objectives = ["errors=1%", "p99.9=5ms"].map(|text| text.parse().expect("an objective"));
+        let sought = Sought::new(&objectives).expect("a quantile");
+        assert!(Trial::head(&sought).contains("p99.9"));
+        assert_eq!(sought.to_string(), "errors at most 1 %, p99.9 at most 5.00 ms");
+        assert!(Sought::new(&objectives[..1]).is_none());
     }
 }

@@ -7,6 +7,8 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
+use pollux_load::parse_percent;
+
 /// Longest body that is sent: a request is kept in memory whole.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 /// Source addresses at most: each is good for some 28,000 connections.
@@ -75,6 +77,20 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
+/// A percentile such as `99.9`, as a quantile from 0 to 1.
+pub(crate) fn quantile(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    parse_percent(text.strip_prefix('p').unwrap_or(text))
+        .ok_or_else(|| format!("\"{text}\" is not above 0 and below 100; expected such as 99.9"))
+}
+
+/// Quantiles in the order of a table, each once.
+pub(crate) fn rising(mut quantiles: Vec<f64>) -> Vec<f64> {
+    quantiles.sort_by(f64::total_cmp);
+    quantiles.dedup();
+    quantiles
+}
+
 /// An address, or all from one to another: `127.0.0.2-127.0.0.9`.
 pub(crate) fn sources(text: &str) -> Result<Vec<IpAddr>, String> {
     let read = |part: &str| {
@@ -139,6 +155,16 @@ mod tests {
             assert!(field(text).expect_err(text).contains(why), "{text}");
         }
         assert!(method("GE T").expect_err("two words").contains("word"));
+    }
+
+    #[test]
+    fn percentiles_become_rising_quantiles() {
+        let read: Result<Vec<f64>, String> =
+            ["99.9", "p50", "99.9"].map(quantile).into_iter().collect();
+        assert_eq!(read.map(rising), Ok(vec![0.5, 0.999]));
+        for text in ["0", "100", "-1", "many", "NaN"] {
+            assert!(quantile(text).expect_err(text).contains("99.9"), "{text}");
+        }
     }
 
     #[test]

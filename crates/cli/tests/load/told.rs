@@ -54,8 +54,81 @@ fn an_objective_judges_every_run() {
     for (objective, code, is_held) in [("p50=1us", Some(3), false), ("p99=9s", Some(0), true)] {
         let said = load(&[&run[..], &["--slo", objective, "--json", "-", &server.url]].concat());
         let json = said.json();
-        assert_eq!((said.code, &json["objective"]["is_held"]), (code, &is_held.into()), "{said:?}");
+        assert_eq!(
+            (said.code, &json["objectives"][0]["is_held"]),
+            (code, &is_held.into()),
+            "{said:?}"
+        );
     }
     let html = load(&[&run[..], &["--slo", "p99=9s", "--html", "-", &server.url]].concat());
     assert!(html.stdout.contains("p99 at most 9.00 s"), "{html:?}");
+}
+
+#[test]
+fn every_figure_has_a_threshold() {
+    let server = Server::start();
+    let run = ["-n", "2000", "-c", "2", "-q", "--json", "-"];
+    let held = "p99=9s,mean=9s,max=9s,first-byte-p99=9s,connect-max=9s,errors=0.1%,redirects=0,\
+                unanswered=0,5xx=0,4xx=1%,rate=1";
+    let said = load(&[&run[..], &["--slo", held, "--slo", "p99.9=9s", &server.url]].concat());
+    let json = said.json();
+    let objectives = json["objectives"].as_array().expect("a list");
+    assert_eq!((said.code, objectives.len()), (Some(0), 12), "{said:?}");
+    assert!(objectives.iter().all(|one| one["is_held"] == true), "{said:?}");
+    for missed in ["mean=1us", "first-byte-p50=1us", "rate=1000000000", "2xx=0", "2xx=99%"] {
+        let said = load(&[&run[..], &["--slo", "p99=9s", "--slo", missed, &server.url]].concat());
+        let json = said.json();
+        assert_eq!(said.code, Some(3), "{said:?}");
+        assert_eq!(json["objectives"][0]["is_held"], true, "{said:?}");
+        assert_eq!(json["objectives"][1]["is_held"], false, "{said:?}");
+        assert!(said.stderr.contains("was missed"), "{said:?}");
+    }
+}
+
+#[test]
+fn errors_are_judged_by_the_threshold_that_is_given() {
+    let server = Server::start();
+    let run = ["-n", "2000", "-c", "2", "-q", "--json", "-", "--expect-status", "201"];
+    for (slo, code) in [("errors=100%", Some(0)), ("errors=1999", Some(3)), ("p99=9s", Some(3))] {
+        let said = load(&[&run[..], &["--slo", slo, &server.url]].concat());
+        assert_eq!(
+            (said.code, &said.json()["errors"]["status"]),
+            (code, &2_000.into()),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn chosen_percentiles_are_shown_and_written() {
+    let server = Server::start();
+    let run = ["-n", "3000", "-c", "2", "-q", "--percentiles", "97,42"];
+    let table = load(&[&run[..], &[&*server.url]].concat());
+    let head = table.stdout.lines().find(|line| line.contains("p42")).expect("the chosen ones");
+    assert!(head.find("p42") < head.find("p97") && !head.contains("p50"), "{table:?}");
+    let json = load(&[&run[..], &["--json", "-", &server.url]].concat()).json();
+    let quantiles = json["latency"]["quantiles"].as_array().expect("a list");
+    let has = |quantile: f64| quantiles.iter().any(|one| one["quantile"] == quantile);
+    assert!([0.42, 0.5, 0.97, 0.99].into_iter().all(has), "{quantiles:?}");
+}
+
+#[test]
+fn redirects_are_neither_right_nor_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("sub")).expect("made");
+    std::fs::write(folder.path().join("sub/index.html"), "hello").expect("written");
+    let root = folder.path().to_str().expect("a plain name");
+    let server = Server::start_with(&["--listen", "127.0.0.1:0", root]);
+    let (moved, run) = (format!("{}sub", server.url), ["-n", "2000", "-c", "2", "-q"]);
+    let said = load(&[&run[..], &["--json", "-", &moved]].concat());
+    let json = said.json();
+    assert_eq!((said.code, &json["totals"]["redirected"]), (Some(0), &2_000.into()), "{said:?}");
+    assert_eq!((&json["totals"]["right"], &json["errors"]["status"]), (&0.into(), &0.into()));
+    assert!(said.stderr.contains("redirects, which are not followed"), "{said:?}");
+    let table = load(&[&run[..], &[&*moved]].concat());
+    assert!(table.stdout.contains("0 % right, 100 % redirected"), "{table:?}");
+    let named = load(&[&run[..], &["--expect-status", "301", "--json", "-", &moved]].concat());
+    assert_eq!(named.json()["totals"]["right"], 2_000, "{named:?}");
+    let gated = load(&[&run[..], &["--slo", "redirects=0", &moved]].concat());
+    assert_eq!(gated.code, Some(3), "{gated:?}");
 }

@@ -4,13 +4,9 @@ use std::time::Duration;
 
 use super::nines::told_ns;
 use super::words::{self, per_second};
-use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome};
+use crate::{CrowdOutcome, Distribution, Errors, FindingKind, Outcome, percentile};
 use pollux_report::number::{self, NA, or_na};
 use pollux_report::{Cell, Table};
-
-/// Quantiles that the summaries show, with their names.
-const SHOWN: [(f64, &str); 5] =
-    [(0.5, "#p50"), (0.75, "#p75"), (0.9, "#p90"), (0.99, "#p99"), (0.999, "#p99.9")];
 
 /// Rows of texts under headings. A heading that begins with `#` stands over figures.
 pub(super) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
@@ -35,12 +31,15 @@ pub(super) type Fact = (&'static str, String);
 /// The run in a few lines.
 pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
     let totals = &outcome.totals;
-    let right = format!(
+    let mut right = format!(
         "{} of {} sent, {} right",
         number::count(totals.answered),
         number::count(totals.sent),
         number::part(totals.right, totals.answered),
     );
+    if totals.redirected > 0 {
+        right += &format!(", {} redirected", number::part(totals.redirected, totals.answered));
+    }
     let mut facts = vec![
         ("target", outcome.setting.urls.join("  ")),
         ("setting", words::setting(outcome)),
@@ -53,13 +52,12 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("traffic", traffic(outcome)),
         ("connections", format!("{} opened", number::count(totals.connects))),
     ];
-    if let Some(objective) = &outcome.objective {
+    facts.extend(outcome.objectives.iter().map(|objective| {
         let verdict = objective.broken_by.as_ref().map(|why| format!("missed: {why}"));
-        let verdict = verdict.unwrap_or_else(|| {
-            format!("held: {}", or_na(objective.found_ns, |ns| number::time(ns as f64)))
-        });
-        facts.push(("objective", format!("{}, {verdict}", objective.text)));
-    }
+        let verdict = verdict
+            .unwrap_or_else(|| format!("held: {}", objective.found_text.as_deref().unwrap_or(NA)));
+        ("objective", format!("{}, {verdict}", objective.text))
+    }));
     facts.extend(outcome.first_failure.clone().map(|why| ("first failure", why)));
     facts.push(("generator", generator(outcome)));
     facts.retain(|(_, text)| !text.is_empty());
@@ -158,7 +156,8 @@ fn generator(outcome: &Outcome) -> String {
 
 /// Quantiles, mean and deviation of what was timed; the latency always.
 pub(super) fn times(outcome: &Outcome) -> Table {
-    let mut rows = vec![times_row("latency", &outcome.latency)];
+    let quantiles = &outcome.setting.quantiles;
+    let mut rows = vec![times_row("latency", &outcome.latency, quantiles)];
     let others = [
         ("first byte", &outcome.first_byte),
         ("connect", &outcome.connect),
@@ -168,38 +167,44 @@ pub(super) fn times(outcome: &Outcome) -> Table {
         others
             .iter()
             .filter(|(_, times)| times.count() > 0)
-            .map(|(name, times)| times_row(name, times)),
+            .map(|(name, times)| times_row(name, times, quantiles)),
     );
-    grid(&times_headings(""), rows)
+    grid(&texts(&times_headings("", quantiles)), rows)
 }
 
-fn times_headings(first: &'static str) -> Vec<&'static str> {
-    let quantiles = SHOWN.iter().map(|(_, name)| *name);
-    std::iter::once(first).chain(quantiles).chain(["#max", "#mean", "#sd", "#count"]).collect()
+fn times_headings(first: &str, quantiles: &[f64]) -> Vec<String> {
+    let quantiles = quantiles.iter().map(|quantile| format!("#{}", percentile(*quantile)));
+    let rest = ["#max", "#mean", "#sd", "#count"].map(str::to_owned);
+    std::iter::once(first.to_owned()).chain(quantiles).chain(rest).collect()
 }
 
-fn times_row(name: &str, times: &Distribution) -> Vec<String> {
-    let quantiles = SHOWN.map(|(quantile, _)| told_ns(times, quantile).map(|ns| ns as f64));
+fn texts(headings: &[String]) -> Vec<&str> {
+    headings.iter().map(String::as_str).collect()
+}
+
+fn times_row(name: &str, times: &Distribution, quantiles: &[f64]) -> Vec<String> {
+    let quantiles = quantiles.iter().map(|quantile| told_ns(times, *quantile).map(|ns| ns as f64));
     let rest = [times.max_ns().map(|ns| ns as f64), times.mean_ns(), times.stddev_ns()];
-    let shown = quantiles.into_iter().chain(rest).map(|ns| or_na(ns, number::time));
+    let shown = quantiles.chain(rest).map(|ns| or_na(ns, number::time));
     std::iter::once(name.to_owned()).chain(shown).chain([number::count(times.count())]).collect()
 }
 
 /// Each target's part; `None` when there is only one.
 pub(super) fn targets(outcome: &Outcome) -> Option<Table> {
+    let quantiles = &outcome.setting.quantiles;
     let row = |target: &crate::TargetOutcome| {
-        let mut row = times_row(&target.url, &target.latency);
+        let mut row = times_row(&target.url, &target.latency, quantiles);
         row.insert(1, target.weight.to_string());
         row.insert(2, number::count(target.answered));
         row.insert(3, number::count(target.errors.total()));
         row.truncate(row.len() - 1);
         row
     };
-    let mut headings = times_headings("target");
-    headings.splice(1..1, ["#weight", "#answers", "#errors"]);
+    let mut headings = times_headings("target", quantiles);
+    headings.splice(1..1, ["#weight", "#answers", "#errors"].map(str::to_owned));
     headings.truncate(headings.len() - 1);
     let rows: Vec<_> = outcome.targets.iter().map(row).collect();
-    (rows.len() > 1).then(|| grid(&headings, rows))
+    (rows.len() > 1).then(|| grid(&texts(&headings), rows))
 }
 
 /// What the server did to the connections beside the active ones; `None` without any.

@@ -46,7 +46,7 @@ pub(super) fn outcome() -> Outcome {
         first_failure: None,
         unanswered: Distribution::new(),
         standstills: Vec::new(),
-        objective: None,
+        objectives: Vec::new(),
         targets,
         seconds,
         crowd: vec![crowd()],
@@ -87,7 +87,7 @@ pub(super) fn empty() -> Outcome {
         first_failure: None,
         unanswered: none(),
         standstills: Vec::new(),
-        objective: None,
+        objectives: Vec::new(),
         targets: Vec::new(),
         seconds: Vec::new(),
         crowd: Vec::new(),
@@ -157,6 +157,7 @@ fn setting() -> Setting {
         pace: "closed".to_owned(),
         asked_per_s: None,
         warm_up_s: f64::from(WARM_UP),
+        quantiles: crate::SHOWN.to_vec(),
     }
 }
 
@@ -167,6 +168,7 @@ fn totals(answered: u64) -> Totals {
         answered,
         unanswered: 0,
         right: answered - 20,
+        redirected: 0,
         by_class: [0, 0, answered - 20, 0, 15, 5],
         connects: 20,
         bytes_out: (answered + 6) * 62,

@@ -73,7 +73,8 @@ impl Worker {
 
     fn counted(&mut self) -> Counted {
         let tally = &self.shared().interval.measured;
-        Counted { right: tally.totals.right, failed: tally.errors.total() }
+        let failed = tally.errors.total() + tally.totals.redirected;
+        Counted { right: tally.totals.right, failed }
     }
 }
 

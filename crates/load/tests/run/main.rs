@@ -33,7 +33,8 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
         request_timeout: Duration::from_secs(10),
         grace: Duration::from_secs(10),
         expect: Expect::default(),
-        objective: None,
+        objectives: Vec::new(),
+        quantiles: Vec::new(),
         sources: Vec::new(),
         crowd: Crowd::default(),
         trust: Trust::default(),
@@ -70,7 +71,8 @@ pub(crate) fn is_sound(outcome: &Outcome) {
     assert_eq!(latency.count(), totals.answered, "{at}");
     assert_eq!(first_byte.count(), totals.answered, "{at}");
     assert_eq!(totals.by_class.iter().sum::<u64>(), totals.answered, "{at}");
-    assert_eq!(totals.right + errors.status + errors.mismatch, totals.answered, "{at}");
+    let wrong = errors.status + errors.mismatch;
+    assert_eq!(totals.right + totals.redirected + wrong, totals.answered, "{at}");
 }
 
 pub(crate) fn some(number: u32) -> Option<NonZeroU32> {

@@ -58,7 +58,8 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
         request_timeout: PATIENCE,
         grace: PATIENCE,
         expect: Expect { status: Some(asked.status), body_bytes: asked.body_bytes },
-        objective: None,
+        objectives: Vec::new(),
+        quantiles: Vec::new(),
         sources: Vec::new(),
         crowd: Crowd::default(),
         trust: load.trust(),
@@ -114,6 +115,7 @@ struct Setting {
 #[derive(Deserialize)]
 struct Totals {
     right: u64,
+    redirected: u64,
 }
 
 #[derive(Deserialize)]
@@ -147,7 +149,7 @@ pub(super) fn read(text: &str) -> Option<Counted> {
     Some(Counted {
         requests: outcome.totals.right,
         elapsed: Duration::try_from_secs_f64(outcome.measured_s + outcome.waited_s).ok()?,
-        failed: outcome.errors.values().sum(),
+        failed: outcome.errors.values().sum::<u64>() + outcome.totals.redirected,
         figures: QUANTILES.into_iter().filter_map(latency).chain(mean).collect(),
         findings: outcome.findings.into_iter().map(|found| (found.kind, found.text)).collect(),
         described: Some(format!("pollux {version} ({driver})")),
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn what_it_prints_is_read() {
         let text = r#"{"schema":"pollux-load-outcome","measured_s":1.25,"waited_s":0.25,
-            "setting":{"driver":"uring"},"totals":{"right":90000,"due":90002},
+            "setting":{"driver":"uring"},"totals":{"right":90000,"redirected":0,"due":90002},
             "latency":{"mean_ns":420000.5,"quantiles":[{"quantile":0.5,"ns":410000},
             {"quantile":0.95,"ns":1},{"quantile":0.999,"ns":2000500}]},
             "errors":{"timeout":1,"status":1},
