@@ -11,6 +11,7 @@ mod flags;
 mod help;
 mod hold;
 mod lines;
+mod list;
 mod live;
 mod plan;
 mod plot;

@@ -121,8 +121,7 @@ impl Active {
                 // Nobody asked for this.
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
-            let prepared = shared.requests.target(request.target);
-            let (kind, cache) = (prepared.kind, &mut prepared.cache);
+            let (kind, cache) = shared.requests.reading(request.target);
             let Ok((now_used, answer)) = self.reading.read(&input[used..], cache, kind) else {
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
@@ -275,7 +274,7 @@ impl Active {
         }
         let Some(start) = shared.start(now_ns) else { return false };
         let target = shared.requests.choose();
-        let len = shared.requests.target(target).bytes.len();
+        let len = shared.requests.bytes(target).len();
         if start.had_connection
             || (shared.seats.idle() > 0 && !matches!(shared.supply, Supply::Closed))
         {
@@ -292,7 +291,7 @@ impl Active {
         self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target });
         shared.last_sent_ns = now_ns;
         if actions.room() >= len {
-            actions.send(&shared.requests.target(target).bytes);
+            actions.send(shared.requests.bytes(target));
         } else {
             self.sent_bytes = Some(0);
             self.send_rest(shared, actions);
@@ -305,7 +304,7 @@ impl Active {
     fn send_rest(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
         let Some(sent) = self.sent_bytes else { return true };
         let Some(youngest) = self.under_way.back() else { return true };
-        let rest = &shared.requests.target(youngest.target).bytes[sent..];
+        let rest = &shared.requests.bytes(youngest.target)[sent..];
         let now = rest.len().min(actions.room());
         actions.send(&rest[..now]);
         let is_all = now == rest.len();

@@ -56,7 +56,7 @@ pub enum AskError {
 /// # Errors
 /// [`AskError`]; any status is an answer.
 pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answered, AskError> {
-    let mut request = prepare(target, false, 0)?;
+    let mut request = prepare(target, false)?;
     let mut line = Line::open(target, trust, patience)?;
     line.write(&request.bytes)?;
     let (mut reading, mut unread) = (Reading::default(), Vec::new());

@@ -39,6 +39,12 @@ fn targets(plan: &Plan) -> Result<(), LoadError> {
     let Some(first) = plan.targets.first() else {
         return refuse("URL", "there is none; say what to ask for");
     };
+    if plan.list.as_ref().is_some_and(|(list, _)| list.is_empty()) {
+        return refuse("requests", "the list of them is empty");
+    }
+    if plan.list.is_some() && plan.targets.len() > 1 {
+        return refuse("URL", "a list of requests goes to one URL; give one");
+    }
     for target in &plan.targets {
         if target.address != first.address {
             let why = format!(

@@ -14,11 +14,12 @@ use crate::control::Control;
 use crate::course::{Course, stalls, standstills};
 use crate::objective::judge;
 use crate::own_use::OwnUse;
+use crate::render::count;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
-    CrowdOutcome, Distribution, Errors, Generator, Outcome, Pace, Plan, SHOWN, Schedule, Second,
-    Setting, Standstill, TargetOutcome, Totals, findings, rate_in_words,
+    CrowdOutcome, Distribution, Errors, Generator, Order, Outcome, Pace, Plan, SHOWN, Schedule,
+    Second, Setting, Standstill, TargetOutcome, Totals, findings, rate_in_words,
 };
 
 /// An interval of one thread.
@@ -271,6 +272,14 @@ fn setting(plan: &Plan, measured: Duration) -> Setting {
     };
     Setting {
         urls: plan.targets.iter().map(|target| target.url.clone()).collect(),
+        listed: plan.list.as_ref().map(|(list, order)| {
+            let order = match order {
+                Order::InTurn => "in turn",
+                Order::Random if list.is_weighted() => "at random by weight",
+                Order::Random => "at random",
+            };
+            format!("{} requests {order}", count(list.len() as u64))
+        }),
         driver: plan.driver.name().to_owned(),
         threads: plan.threads,
         connections: plan.connections,

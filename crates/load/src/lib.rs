@@ -18,6 +18,7 @@ mod crowd;
 mod distribution;
 mod error;
 mod gather;
+mod list;
 mod objective;
 mod opener;
 mod outcome;
@@ -47,6 +48,7 @@ pub use control::Phase;
 pub use course::Standstill;
 pub use distribution::{Distribution, LONGEST_NS, QUANTILES, SHOWN};
 pub use error::LoadError;
+pub use list::{LIST_BYTES_MAX, LIST_REQUESTS_MAX, Order, RequestList};
 pub use objective::{Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
     CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, Setting,

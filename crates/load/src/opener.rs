@@ -124,6 +124,7 @@ mod tests {
             request_timeout: Duration::ZERO,
             grace: Duration::ZERO,
             expect: Expect::default(),
+            list: None,
             objectives: Vec::new(),
             quantiles: Vec::new(),
             sources: Vec::new(),

@@ -83,6 +83,9 @@ impl Outcome {
 pub struct Setting {
     /// The targets' URLs.
     pub urls: Vec<String>,
+    /// How many different requests were sent in their place, and in which order; `None` without a
+    /// list of them.
+    pub listed: Option<String>,
     /// The driver's name.
     pub driver: String,
     /// Threads of the generator.
@@ -335,6 +338,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
     (0..answers).for_each(|_| latency.record(latency_ns));
     let setting = Setting {
         urls: vec!["http://127.0.0.1:8080/".to_owned()],
+        listed: None,
         driver: "epoll-et".to_owned(),
         threads: 1,
         connections,

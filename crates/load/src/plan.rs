@@ -4,12 +4,13 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver};
 use pollux_tls::Trust;
 
-use crate::{Objective, Target};
+use crate::{Objective, Order, RequestList, Target};
 
 /// One run of the generator.
 #[derive(Clone, Debug)]
@@ -17,6 +18,9 @@ pub struct Plan {
     /// What is asked for; each request takes one of them by weight. At least one, all at the
     /// same address.
     pub targets: Vec<Target>,
+    /// Requests that active connections send instead of those of the one target, which says where
+    /// to; none of it is counted apart.
+    pub list: Option<(Arc<RequestList>, Order)>,
     /// The loop that the generator itself runs on.
     pub driver: Driver,
     /// Loops, each on a thread of its own.
@@ -62,6 +66,13 @@ pub struct Plan {
     pub resumes: bool,
     /// Seed of everything random: Poisson arrivals, the choice among targets.
     pub seed: u64,
+}
+
+impl Plan {
+    /// Whether a connection carries one request only.
+    pub(crate) fn closes_after_one(&self) -> bool {
+        self.requests_per_connection.is_some_and(|limit| limit.get() == 1)
+    }
 }
 
 /// When requests begin.

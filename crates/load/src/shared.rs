@@ -124,7 +124,7 @@ impl Shared {
         budget: Budget,
         seats: u32,
     ) -> Self {
-        let targets = requests.len();
+        let targets = requests.targets();
         Self {
             terms: Terms::of(plan),
             requests,

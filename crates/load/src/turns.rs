@@ -153,6 +153,7 @@ mod tests {
             trust: Trust::default(),
             resumes: true,
             grace: Duration::from_secs(1),
+            list: None,
             objectives: Vec::new(),
             quantiles: Vec::new(),
             seed: 0,

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver};
-use pollux_load::{Arrival, Objective, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
+use pollux_load::{Arrival, Objective, Order, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
 use pollux_settings::{Flags, Keys, Table, duration, one_of, parsed, path, whole};
 
+use super::list::has_pattern;
 use super::values::{self, Weighted};
 
 /// How long a run takes when nobody says.
@@ -53,6 +54,8 @@ pub(crate) struct LoadSettings {
     pub(crate) method: Option<String>,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Option<Vec<u8>>,
+    pub(crate) requests_from: Option<PathBuf>,
+    pub(crate) order: Option<Order>,
     pub(crate) connections: u32,
     pub(crate) requests: Option<u64>,
     pub(crate) duration: Option<Duration>,
@@ -107,7 +110,8 @@ impl Table for LoadSettings {
             .key(
                 "urls",
                 "What to ask for, such as http://127.0.0.1:8080/; several, all of one server, are \
-                 chosen by weight: 3@URL is asked for three times as often as 1@URL",
+                 chosen by weight: 3@URL is asked for three times as often as 1@URL. Numbers in \
+                 brackets stand for a request each: http://127.0.0.1:8080/item/[1-1000]",
             )
             .positional()
             .list(&parsed("[WEIGHT@]URL", "a URL, or 3@URL", values::weighted), 1..=URLS_MAX);
@@ -130,6 +134,26 @@ impl Table for LoadSettings {
         let body = keys
             .key("body", "Body of the request: a text, or @FILE for what is in a file")
             .optional(&parsed("TEXT|@FILE", "a text, or @FILE", values::body));
+        let requests_from = keys
+            .key(
+                "requests_from",
+                "Requests from this file, sent to the server of the URL: a line for each, [METHOD] \
+                 [WEIGHT@]URL or a JSON object with url, method, headers, body and weight. What a \
+                 line leaves out is as the flags say",
+            )
+            .optional(&path().called("FILE"));
+        let orders = [
+            (
+                "in-turn",
+                "as they stand, and again; each thread begins at its own part",
+                Order::InTurn,
+            ),
+            ("random", "at random, by weight", Order::Random),
+        ];
+        let order = keys
+            .key("order", "Order of the requests of --requests-from, or of a pattern")
+            .otherwise("random where weights are given, else in-turn")
+            .optional(&one_of("order", orders).called("ORDER"));
 
         keys.heading("Load");
         // Enough to keep most servers busy on one machine, few enough that the latency is not all
@@ -346,8 +370,16 @@ impl Table for LoadSettings {
         if keys.has("arrival") && !keys.has("rate") && !keys.has("find_capacity") {
             keys.note("arrival", "it spaces the requests of --rate; expected --rate as well");
         }
-        let is_random =
-            arrival == Some(Arrival::Poisson) || urls.as_ref().is_none_or(|urls| urls.len() > 1);
+        let is_list = keys.has("requests_from")
+            || urls.as_ref().is_none_or(|urls| urls.iter().any(|each| has_pattern(&each.url)));
+        if keys.has("order") && !is_list {
+            let why = "there is one request, or URLs by weight; expected --requests-from or a \
+                       pattern such as [1-1000] in the URL";
+            keys.note("order", why);
+        }
+        let is_random = arrival == Some(Arrival::Poisson)
+            || is_list
+            || urls.as_ref().is_none_or(|urls| urls.len() > 1);
         if keys.has("seed") && !is_random {
             let why = "nothing is random in this run; expected --arrival poisson or several URLs";
             keys.note("seed", why);
@@ -357,6 +389,8 @@ impl Table for LoadSettings {
             method: method?,
             fields: fields?,
             body: body?,
+            requests_from: requests_from?,
+            order: order?,
             connections: connections?,
             requests: requests?,
             duration: length_of_run?,

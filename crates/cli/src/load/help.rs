@@ -24,6 +24,9 @@ pollux load -c 100 --silent 5000 --dead 5000 --source 127.0.0.2-127.0.0.5 http:/
 # nine to one
 pollux load 9@http://127.0.0.1:8080/ 1@http://127.0.0.1:8080/large
 pollux load -X POST --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/
+# a thousand pages in turn; requests as a file has them, a line for each
+pollux load 'http://127.0.0.1:8080/item/[1-1000]'
+pollux load --requests-from requests.txt --order random http://127.0.0.1:8080/
 # summed up as ab does
 pollux load --no-keepalive --as ab -n 10000 http://127.0.0.1:8080/
 pollux load --json - --quiet http://127.0.0.1:8080/ | jq .latency.quantiles

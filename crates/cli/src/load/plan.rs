@@ -2,14 +2,18 @@
 //!
 //! The generator checks the plan itself; here only what it cannot see is refused.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::Driver;
-use pollux_load::{Crowd, End, Expect, LoadError, Pace, Plan, Stage, Target, Trust};
+use pollux_load::{
+    Crowd, End, Expect, LoadError, Order, Pace, Plan, RequestList, Stage, Target, Trust,
+};
 use pollux_poller::Mechanism;
 
 use super::applies;
 use super::flags::{DURATION, LoadSettings, TRIAL, WARM_UP};
+use super::list;
 
 /// What needs the least CPU time for each request.
 pub(crate) const FASTEST: Driver = Driver::Completion;
@@ -31,8 +35,10 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
     let warm_up = if is_counted { Duration::ZERO } else { WARM_UP };
     let warm_up = flags.warm_up.unwrap_or(warm_up);
     let after = flags.duration.or_else(|| (!is_counted).then(|| duration(flags, warm_up)));
+    let list = list(flags, &targets)?;
     let plan = Plan {
         targets,
+        list,
         driver: flags.poller.unwrap_or(FASTEST),
         threads: flags.threads,
         cpus: flags.cpus.clone(),
@@ -121,6 +127,39 @@ fn targets(flags: &LoadSettings) -> Result<Vec<Target>, LoadError> {
         })
     };
     flags.urls.iter().map(target).collect()
+}
+
+/// The requests of a file or of patterns, and their order; `None` when there are only the targets.
+fn list(
+    flags: &LoadSettings,
+    targets: &[Target],
+) -> Result<Option<(Arc<RequestList>, Order)>, LoadError> {
+    let closes = flags.requests_per_connection.is_some_and(|requests| requests.get() == 1);
+    let mut list = RequestList::new(closes);
+    match &flags.requests_from {
+        Some(_) if targets.len() > 1 => {
+            let why = "its requests go to the server of one URL; give one".to_owned();
+            return Err(LoadError::Plan { what: "--requests-from", why });
+        }
+        Some(path) => list::read(path, &targets[0], &mut list)?,
+        None if !targets.iter().any(|target| list::has_pattern(&target.url)) => return Ok(None),
+        None if targets.len() > 1 => {
+            let why = "several URLs with a pattern; write them into a file for --requests-from";
+            return Err(LoadError::Plan { what: "URL", why: why.to_owned() });
+        }
+        None => list::expand(&targets[0], &mut list)?,
+    }
+    let order = match (flags.order, list.is_weighted()) {
+        (Some(Order::InTurn), true) if flags.requests_from.is_some() => {
+            let why = "weights say how often requests are chosen at random; expected random, or no \
+                       weights";
+            return Err(LoadError::Plan { what: "--order", why: why.to_owned() });
+        }
+        (Some(order), _) => order,
+        (None, true) => Order::Random,
+        (None, false) => Order::InTurn,
+    };
+    Ok(Some((Arc::new(list), order)))
 }
 
 fn pace(flags: &LoadSettings) -> Pace {

@@ -6,6 +6,7 @@
 //! | `shapes` | numbers, weights, crowds, sockets and bodies arrive at the server as asked |
 //! | `endings` | exit codes, signals, findings that nobody can miss |
 //! | `refusals` | wrong input is refused at once, and says what would be right |
+//! | `lists` | requests from a file and from patterns |
 //! | `search` | the search for the capacity |
 //! | `standstill` | servers that stand still or never answer: seconds, exit codes, whose fault |
 //! | `told` | what a run that failed says |
@@ -16,6 +17,7 @@
 
 mod endings;
 mod figures;
+mod lists;
 mod outputs;
 mod refusals;
 mod responder;

@@ -42,6 +42,7 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
     }
     let mut facts = vec![
         ("target", outcome.setting.urls.join("  ")),
+        ("requests", outcome.setting.listed.clone().unwrap_or_default()),
         ("setting", words::setting(outcome)),
         ("began", number::date_of_unix(outcome.began_unix_s)),
         ("rate", rate(outcome)),

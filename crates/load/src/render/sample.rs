@@ -149,6 +149,7 @@ fn scaled(times: &Distribution, factor: f64) -> Distribution {
 fn setting() -> Setting {
     Setting {
         urls: vec!["http://127.0.0.1:8080/a?x=1&y=<2>".to_owned()],
+        listed: None,
         driver: "epoll-et".to_owned(),
         threads: 2,
         connections: 64,

@@ -284,7 +284,7 @@ impl Worker {
     }
 
     fn send(&mut self, interval: u32, end_ns: u64, open: u32) {
-        let targets = self.shared().requests.len();
+        let targets = self.shared().requests.targets();
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(Interval::new(targets)));
         let shared = self.event_loop.shared();
         let counted = std::mem::replace(&mut shared.interval, fresh);

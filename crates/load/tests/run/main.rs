@@ -33,6 +33,7 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
         request_timeout: Duration::from_secs(10),
         grace: Duration::from_secs(10),
         expect: Expect::default(),
+        list: None,
         objectives: Vec::new(),
         quantiles: Vec::new(),
         sources: Vec::new(),

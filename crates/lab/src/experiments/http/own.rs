@@ -58,6 +58,7 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
         request_timeout: PATIENCE,
         grace: PATIENCE,
         expect: Expect { status: Some(asked.status), body_bytes: asked.body_bytes },
+        list: None,
         objectives: Vec::new(),
         quantiles: Vec::new(),
         sources: Vec::new(),

@@ -1,0 +1,242 @@
+//! Requests from a file and from patterns: what arrives at a server, and what is refused.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+
+use tempfile::TempDir;
+
+use crate::run::load;
+
+/// A server that answers everything and keeps what it was asked, connection by connection; it ends
+/// after so many connections.
+fn recorder(connections: usize) -> (String, JoinHandle<Vec<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let serving = std::thread::spawn(move || {
+        let accept = |_| {
+            std::thread::spawn({
+                let stream = listener.accept().expect("a client").0;
+                move || record(BufReader::new(stream))
+            })
+        };
+        let serving: Vec<_> = (0..connections).map(accept).collect();
+        serving.into_iter().map(|one| one.join().expect("it served")).collect()
+    });
+    (url, serving)
+}
+
+fn record(mut client: BufReader<std::net::TcpStream>) -> Vec<String> {
+    let mut asked = Vec::new();
+    loop {
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let at = head.len();
+            if client.read_line(&mut head).unwrap_or(0) == 0 {
+                return asked;
+            }
+            if let Some(value) = head[at..].to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        client.read_exact(&mut body).expect("a body");
+        asked.push(head + &String::from_utf8(body).expect("text"));
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        client.get_mut().write_all(answer).expect("sent");
+    }
+}
+
+/// The first lines of what was asked, in their order.
+fn lines(asked: &[String]) -> Vec<&str> {
+    asked.iter().map(|one| one.lines().next().expect("a line")).collect()
+}
+
+fn file(text: &str) -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("requests.txt");
+    std::fs::write(&path, text).expect("written");
+    (folder, path.to_str().expect("a plain name").to_owned())
+}
+
+#[test]
+fn the_requests_of_a_file_arrive_in_turn_and_again() {
+    let text = "# some\n/a\nDELETE /b?x=1\n\n{\"url\": \"/c\", \"body\": \"x=1\", \
+                \"headers\": {\"A\": \"of the line\"}}\n";
+    let (_folder, path) = file(text);
+    let (url, recorder) = recorder(1);
+    let flags = ["-c", "1", "-n", "7", "-q", "-H", "A: of the flags", "--json", "-"];
+    let said = load(&[&flags[..], &["--requests-from", &path, &url]].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.json()["setting"]["listed"], "3 requests in turn", "{said:?}");
+    let asked = recorder.join().expect("it served").remove(0);
+    let (a, b, c) = ("GET /a HTTP/1.1", "DELETE /b?x=1 HTTP/1.1", "POST /c HTTP/1.1");
+    assert_eq!(lines(&asked), [a, b, c, a, b, c, a]);
+    assert!(asked[0].contains("A: of the flags\r\n"), "{}", asked[0]);
+    assert!(asked[2].contains("A: of the line\r\n") && asked[2].ends_with("\r\n\r\nx=1"));
+    assert!(!asked[2].contains("of the flags"), "{}", asked[2]);
+}
+
+#[test]
+fn each_thread_begins_at_its_own_part() {
+    let (url, recorder) = recorder(2);
+    let pattern = format!("{url}/item/[001-100]");
+    let said = load(&["-c", "2", "-t", "2", "-n", "20", "-q", "--json", "-", &pattern]);
+    assert_eq!((said.code, &said.json()["totals"]["right"]), (Some(0), &20.into()), "{said:?}");
+    let asked = recorder.join().expect("it served");
+    let mut first: Vec<&str> = asked.iter().filter_map(|one| lines(one).first().copied()).collect();
+    first.sort_unstable();
+    // A thread may have been done before the other one began.
+    let both = ["GET /item/001 HTTP/1.1", "GET /item/051 HTTP/1.1"];
+    assert!(!first.is_empty() && first.iter().all(|line| both.contains(line)), "{first:?}");
+    for one in &asked {
+        let mut numbers = lines(one);
+        numbers.dedup();
+        assert_eq!(numbers.len(), one.len(), "no request twice in a row: {numbers:?}");
+    }
+}
+
+#[test]
+fn weights_say_how_often_a_line_is_asked_for() {
+    let (_folder, path) = file("9@/often\n/seldom\n");
+    let (url, recorder) = recorder(1);
+    let said = load(&["-c", "1", "-n", "2000", "-q", "--requests-from", &path, &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.contains("2 requests at random by weight"), "{said:?}");
+    let asked = recorder.join().expect("it served").remove(0);
+    let seldom = lines(&asked).iter().filter(|line| line.contains("/seldom")).count();
+    assert!((120..280).contains(&seldom), "{seldom} of 2,000 are not about a tenth");
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_line_before_anything_is_sent() {
+    let url = "http://127.0.0.1:1/";
+    let (_folder, path) = file("/a\nGET /b c\n");
+    for (flags, why) in [
+        (&["--requests-from", &*path, url][..], "requests.txt:2:8: \"c\" is one word too many"),
+        (&["--requests-from", "no/such/file", url], "no/such/file: No such file"),
+        (&["--requests-from", &path, url, url], "give one"),
+        (&["--order", "random", url], "expected --requests-from or a pattern"),
+        (&["http://127.0.0.1:1/[1-2]", url], "several URLs with a pattern"),
+        (&["http://127.0.0.1:1/[9-2]"], "[9-2]: expected two numbers that rise"),
+    ] {
+        let said = load(flags);
+        assert_eq!(said.code, Some(2), "{flags:?}: {said:?}");
+        assert!(said.stderr.contains(why), "{flags:?}: {said:?}");
+    }
+    let (_folder, path) = file("2@/a\n/b\n");
+    let said = load(&["--requests-from", &path, "--order", "in-turn", url]);
+    assert!(said.code == Some(2) && said.stderr.contains("--order"), "{said:?}");
+}
+
+#[test]
+fn a_server_that_resets_in_the_middle_fails_requests_and_no_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/[1-50]", listener.local_addr().expect("bound"));
+    let misbehaving = std::thread::spawn(move || {
+        for number in 0..20 {
+            let mut client = BufReader::new(listener.accept().expect("a client").0);
+            let mut line = String::new();
+            client.read_line(&mut line).expect("a request");
+            // Every other time half an answer.
+            let answer: &[u8] = match number % 2 {
+                0 => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+                _ => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no",
+            };
+            // The client may have gone.
+            let _ = client.get_mut().write_all(answer);
+        }
+    });
+    let said = load(&["-c", "1", "-n", "20", "-q", "--no-keepalive", "--json", "-", &url]);
+    let json = said.json();
+    let count = |value: &serde_json::Value| value.as_u64().expect("a count");
+    let failed = count(&json["errors"]["short"]) + count(&json["errors"]["reset"]);
+    assert_eq!((count(&json["totals"]["right"]) + failed, said.code), (20, Some(3)), "{said:?}");
+    assert!(failed >= 10, "{said:?}");
+    misbehaving.join().expect("it served");
+}
+
+#[test]
+fn nginx_serves_the_pages_of_a_pattern() {
+    if Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_err() {
+        let _ = writeln!(std::io::stderr(), "skipped: nginx is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    (0..3).for_each(|page| {
+        std::fs::write(folder.path().join(format!("{page}.txt")), "x".repeat(page + 1))
+            .expect("written");
+    });
+    let nginx = Nginx::start(folder.path());
+    let said = load(
+        &[
+            &["-c", "2", "-n", "300", "-q", "--unix", &nginx.socket, "--json", "-"][..],
+            &["--slo", "errors=0,redirects=0,4xx=0", "http://localhost/[0-2].txt"],
+        ]
+        .concat(),
+    );
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.json()["totals"]["body_bytes_in"], 600, "{said:?}");
+    let beyond = load(
+        &[
+            &["-c", "2", "-n", "400", "-q", "--unix", &nginx.socket, "--json", "-"][..],
+            &[
+                "--slo",
+                "4xx=25%",
+                "--slo",
+                "4xx=99",
+                "--slo",
+                "errors=50%",
+                "http://localhost/[0-3].txt",
+            ],
+        ]
+        .concat(),
+    );
+    let held: Vec<bool> = beyond.json()["objectives"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| one["is_held"] == true)
+        .collect();
+    assert_eq!((beyond.code, &*held), (Some(3), &[true, false, true][..]), "{beyond:?}");
+}
+
+/// nginx on a socket in a folder, whose files it serves.
+struct Nginx {
+    process: std::process::Child,
+    socket: String,
+}
+
+impl Nginx {
+    fn start(folder: &Path) -> Self {
+        let name = folder.to_str().expect("a plain name");
+        let socket = format!("{name}/nginx.sock");
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {name}/{kind};"))
+            .concat();
+        let config = format!(
+            "daemon off; master_process off; pid {name}/pid; error_log {name}/log;\n\
+             events {{}}\nhttp {{ access_log off; {temporary}\n\
+             server {{ listen unix:{socket}; root {name}; }} }}\n"
+        );
+        std::fs::write(folder.join("nginx.conf"), config).expect("written");
+        let mut command = Command::new("nginx");
+        command.args(["-p", name, "-c", "nginx.conf", "-e", "log"]).stderr(Stdio::null());
+        let process = command.spawn().expect("nginx starts");
+        let end = std::time::Instant::now() + crate::run::PATIENCE;
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            assert!(std::time::Instant::now() < end, "nginx does not listen");
+            std::thread::yield_now();
+        }
+        Self { process, socket }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
