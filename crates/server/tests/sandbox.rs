@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -103,6 +104,15 @@ impl Inside {
                 }
                 _ => panic!("{what}, confined {is_confined}: {outcome:?}"),
             }
+        }
+        // Permissions bind everybody else.
+        if is_confined && rustix::process::geteuid().is_root() {
+            let empty = File::options()
+                .read(true)
+                .custom_flags(libc::O_TRUNC)
+                .open(self.folder.join("site/page"));
+            let refused = empty.expect_err("what is served can't be emptied");
+            assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
         }
         // What is its own is in reach as before.
         let within = fs::read_to_string(self.folder.join("site/page"));
