@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
 
 use pollux_engine::ListenAddress;
 use url::{Host, Url};
@@ -36,13 +35,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// A GET of `url`, which begins with `http://` or `https://`. `unix` is the path of the
-    /// socket to connect to instead of the URL's host.
+    /// A GET of `url`, which begins with `http://` or `https://`. `instead` is where to connect to
+    /// in place of the URL's host, whose name is not looked up then.
     ///
     /// # Errors
     /// [`LoadError::Url`] says what is wrong with it. A host name is looked up here:
     /// [`LoadError::Lookup`] when that fails.
-    pub fn parse(url: &str, unix: Option<&Path>) -> Result<Self, LoadError> {
+    pub fn parse(url: &str, instead: Option<&ListenAddress>) -> Result<Self, LoadError> {
         let wrong = |why: String| LoadError::Url { url: url.to_owned(), why };
         // Without it "localhost:8080" would have the scheme "localhost".
         if !url.contains("://") {
@@ -55,12 +54,12 @@ impl Target {
             other => return Err(wrong(format!("its scheme is \"{other}\"; {FORM}"))),
         };
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err(wrong("it has a user name; give an Authorization field".to_owned()));
+            return Err(wrong("it has a user name; give it with --user NAME:PASSWORD".to_owned()));
         }
         let host = parsed.host().ok_or_else(|| wrong(format!("it has no host; {FORM}")))?;
         let port = parsed.port_or_known_default().unwrap_or(80);
-        let address = match unix {
-            Some(path) => ListenAddress::Unix(PathBuf::from(path)),
+        let address = match instead {
+            Some(address) => address.clone(),
             None => ListenAddress::Tcp(resolve(&host, port)?),
         };
         Ok(Self {
@@ -121,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_unix_socket_takes_the_place_of_the_host() {
-        let target = Target::parse("http://app/x", Some(Path::new("/run/s"))).expect("a URL");
+        let socket = ListenAddress::Unix("/run/s".into());
+        let target = Target::parse("http://app/x", Some(&socket)).expect("a URL");
         assert_eq!((target.address.to_string(), &*target.host), ("unix:/run/s".into(), "app"));
     }
 

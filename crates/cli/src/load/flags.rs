@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pollux_engine::{CpuList, Driver};
+use pollux_engine::{CpuList, Driver, ListenAddress};
 use pollux_load::{Arrival, Objective, Order, PIPELINE_MAX, Stage, THREADS_MAX, parse_rate};
 use pollux_settings::{Flags, Keys, Table, duration, one_of, parsed, path, whole};
 
@@ -54,6 +54,8 @@ pub(crate) struct LoadSettings {
     pub(crate) method: Option<String>,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Option<Vec<u8>>,
+    /// What the Authorization field says.
+    pub(crate) user: Option<String>,
     pub(crate) requests_from: Option<PathBuf>,
     pub(crate) order: Option<Order>,
     pub(crate) connections: u32,
@@ -75,6 +77,7 @@ pub(crate) struct LoadSettings {
     pub(crate) is_insecure: bool,
     pub(crate) is_unresumed: bool,
     pub(crate) unix: Option<PathBuf>,
+    pub(crate) connect_to: Option<ListenAddress>,
     pub(crate) sources: Vec<IpAddr>,
     pub(crate) threads: u32,
     pub(crate) cpus: Option<CpuList>,
@@ -134,6 +137,14 @@ impl Table for LoadSettings {
         let body = keys
             .key("body", "Body of the request: a text, or @FILE for what is in a file")
             .optional(&parsed("TEXT|@FILE", "a text, or @FILE", values::body));
+        let user = keys
+            .key(
+                "user",
+                "Name and password for basic authentication; @FILE reads them from a file, where no \
+                 other user of the machine sees them",
+            )
+            .short('u')
+            .optional(&parsed("NAME:PASSWORD|@FILE", "NAME:PASSWORD, or @FILE", values::basic));
         let requests_from = keys
             .key(
                 "requests_from",
@@ -263,6 +274,14 @@ impl Table for LoadSettings {
             .key("unix", "Connect to this unix socket instead of the URL's host")
             .excludes(&["sources"])
             .optional(&path());
+        let connect_to = keys
+            .key(
+                "connect_to",
+                "Connect to this address, HOST:PORT, instead of the URL's host, which is not looked \
+                 up; the Host field and the name in the certificate stay those of the URL",
+            )
+            .excludes(&["unix"])
+            .optional(&parsed("HOST:PORT", "HOST:PORT such as 127.0.0.1:8443", values::address_of));
         let sources = keys
             .key(
                 "sources",
@@ -389,6 +408,7 @@ impl Table for LoadSettings {
             method: method?,
             fields: fields?,
             body: body?,
+            user: user?,
             requests_from: requests_from?,
             order: order?,
             connections: connections?,
@@ -413,6 +433,7 @@ impl Table for LoadSettings {
             is_insecure: is_insecure?,
             is_unresumed: is_unresumed?,
             unix: unix?,
+            connect_to: connect_to?,
             sources: sources?.into_iter().flatten().collect(),
             threads: threads?,
             cpus: cpus?,

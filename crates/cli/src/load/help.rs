@@ -32,6 +32,7 @@ pollux load --no-keepalive --as ab -n 10000 http://127.0.0.1:8080/
 pollux load --json - --quiet http://127.0.0.1:8080/ | jq .latency.quantiles
 pollux load --html load.html --csv load.csv --hlog load.hlog http://127.0.0.1:8080/
 pollux load --unix pollux.sock http://localhost/
+pollux load --user @password.txt --connect-to 127.0.0.1:8443 --insecure https://www.example/
 pollux load --config load.toml --rate 2000
 pollux load --cacert authority.pem https://localhost:8443/",
     ),

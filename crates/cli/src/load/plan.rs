@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pollux_engine::Driver;
+use pollux_engine::{Driver, ListenAddress};
 use pollux_load::{
     Crowd, End, Expect, LoadError, Order, Pace, Plan, RequestList, Stage, Target, Trust,
 };
@@ -115,8 +115,18 @@ fn targets(flags: &LoadSettings) -> Result<Vec<Target>, LoadError> {
     let is_host = |field: &&(String, String)| field.0.eq_ignore_ascii_case("host");
     let host = flags.fields.iter().find(is_host);
     let fields: Vec<_> = flags.fields.iter().filter(|field| !is_host(field)).cloned().collect();
+    let mut fields = fields;
+    if let Some(value) = &flags.user {
+        if fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+            let why = "the header Authorization says it already; use one of both".to_owned();
+            return Err(LoadError::Plan { what: "--user", why });
+        }
+        fields.push(("Authorization".to_owned(), value.clone()));
+    }
+    let unix = flags.unix.clone().map(ListenAddress::Unix);
+    let instead = unix.as_ref().or(flags.connect_to.as_ref());
     let target = |weighted: &super::values::Weighted| {
-        let parsed = Target::parse(&weighted.url, flags.unix.as_deref())?;
+        let parsed = Target::parse(&weighted.url, instead)?;
         Ok(Target {
             method: method.to_owned(),
             host: host.map_or_else(|| parsed.host.clone(), |field| field.1.clone()),

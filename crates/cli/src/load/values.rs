@@ -7,6 +7,9 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use pollux_engine::{ListenAddress, ListenError};
 use pollux_load::parse_percent;
 
 /// Longest body that is sent: a request is kept in memory whole.
@@ -74,6 +77,38 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     match read.map_err(|error| error.to_string())? as u64 {
         len if len > BODY_BYTES_MAX => Err(format!("longer than {BODY_BYTES_MAX} bytes")),
         _ => Ok(bytes),
+    }
+}
+
+/// Name and password, or what is in the file behind `@`, as the field Authorization carries it
+/// (RFC 7617).
+pub(crate) fn basic(text: &str) -> Result<String, String> {
+    let bytes = body(text)?;
+    let said = match text.starts_with('@') {
+        true => bytes.trim_ascii_end(),
+        false => &bytes,
+    };
+    // Neither is repeated in an error: a terminal or a log would keep it.
+    if !said.contains(&b':') {
+        return Err(
+            "no colon between name and password; expected NAME:PASSWORD, or @FILE".to_owned()
+        );
+    }
+    if said.iter().any(u8::is_ascii_control) {
+        return Err("name or password has control characters".to_owned());
+    }
+    Ok(format!("Basic {}", STANDARD.encode(said)))
+}
+
+/// Where to connect to: `HOST:PORT`.
+pub(crate) fn address_of(text: &str) -> Result<ListenAddress, String> {
+    match text.parse() {
+        Ok(ListenAddress::Unix(_)) => Err("a unix socket is given with --unix".to_owned()),
+        Ok(address) => Ok(address),
+        Err(ListenError::Address { why, .. }) => {
+            Err(format!("{why}; expected HOST:PORT such as 127.0.0.1:8443"))
+        }
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -172,6 +207,21 @@ mod tests {
         assert_eq!(body("a=b"), Ok(b"a=b".to_vec()));
         let error = body("@no/such/file").expect_err("no file");
         assert!(error.contains("no/such/file"), "{error}");
+    }
+
+    #[test]
+    fn name_and_password_become_a_field() {
+        // The example of RFC 7617, section 2.
+        let field = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_owned();
+        assert_eq!(basic("Aladdin:open sesame"), Ok(field.clone()));
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        std::io::Write::write_all(&mut file, b"Aladdin:open sesame\n").expect("written");
+        assert_eq!(basic(&format!("@{}", file.path().display())), Ok(field));
+        let error = basic("secret").expect_err("no colon");
+        assert!(error.contains("colon") && !error.contains("secret"), "{error}");
+        assert!(basic("a:b\nc").expect_err("two lines").contains("control"));
+        assert!(address_of("unix:/run/s").expect_err("a path").contains("--unix"));
+        assert!(address_of("127.0.0.1").expect_err("no port").contains("no port"));
     }
 
     #[test]

@@ -97,3 +97,35 @@ fn one_request() -> (String, JoinHandle<String>) {
     });
     (url, server)
 }
+
+#[test]
+fn a_name_and_a_password_go_out_as_basic_authentication() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("password");
+    std::fs::write(&path, "Aladdin:open sesame\n").expect("written");
+    for user in ["Aladdin:open sesame".to_owned(), format!("@{}", path.display())] {
+        let (url, server) = one_request();
+        load_well(&["-n", "1", "-c", "1", "--user", &user, &url]);
+        let asked = server.join().expect("it served");
+        let field = "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n";
+        assert!(asked.contains(field), "{asked}");
+    }
+    let twice = ["--user", "a:b", "-H", "authorization: x", "http://127.0.0.1:1/"];
+    let said = load(&twice);
+    assert!(said.code == Some(2) && said.stderr.contains("--user: the header"), "{said:?}");
+}
+
+#[test]
+fn another_address_takes_the_place_of_a_host_that_nobody_knows() {
+    let (url, server) = one_request();
+    let address = url.split('/').nth(2).expect("an address");
+    load_well(&["-n", "1", "-c", "1", "--connect-to", address, "http://pollux.invalid:81/x"]);
+    let asked = server.join().expect("it served");
+    assert!(asked.starts_with("GET /x HTTP/1.1\r\nHost: pollux.invalid:81\r\n"), "{asked}");
+    let wrong = ["--connect-to", "127.0.0.1", "http://pollux.invalid/"];
+    let said = load(&wrong);
+    assert!(
+        said.code == Some(2) && said.stderr.contains("no port; expected HOST:PORT"),
+        "{said:?}"
+    );
+}

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pollux_engine::ListenAddress;
 use pollux_load::Target;
 
 use crate::server::{OK, Server, start_unix};
@@ -160,8 +160,10 @@ fn unix_sockets() {
             let path = folder.path().join(driver.name());
             start_unix(&path, 3, OK);
             let mut plan = plan(driver, "http://127.0.0.1/", 3, 60);
-            plan.targets =
-                vec![Target::parse("http://localhost/x", Some(Path::new(&path))).expect("a URL")];
+            plan.targets = vec![
+                Target::parse("http://localhost/x", Some(&ListenAddress::Unix(path.clone())))
+                    .expect("a URL"),
+            ];
             plan
         },
         |outcome| assert_eq!((outcome.totals.right, outcome.errors.total()), (60, 0)),
