@@ -203,6 +203,25 @@ fn nginx_serves_the_pages_of_a_pattern() {
     assert_eq!((beyond.code, &*held), (Some(3), &[true, false, true][..]), "{beyond:?}");
 }
 
+#[test]
+fn nginx_lets_in_who_gives_name_and_password() {
+    if Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_err() {
+        let _ = writeln!(std::io::stderr(), "skipped: nginx is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("page"), "hello").expect("written");
+    std::fs::write(folder.path().join("users"), "Aladdin:{PLAIN}open sesame\n").expect("written");
+    let nginx = Nginx::start_with(folder.path(), "auth_basic pages; auth_basic_user_file users;");
+    let run = ["-c", "2", "-n", "200", "-q", "--unix", &nginx.socket, "--json", "-"];
+    for (user, right, status) in [("Aladdin:open sesame", 200, 0), ("Aladdin:shut", 0, 200)] {
+        let said = load(&[&run[..], &["--user", user, "http://localhost/page"]].concat());
+        let json = said.json();
+        assert_eq!(json["totals"]["right"], right, "{user}: {said:?}");
+        assert_eq!(json["errors"]["status"], status, "{user}: {said:?}");
+    }
+}
+
 /// nginx on a socket in a folder, whose files it serves.
 struct Nginx {
     process: std::process::Child,
@@ -211,6 +230,11 @@ struct Nginx {
 
 impl Nginx {
     fn start(folder: &Path) -> Self {
+        Self::start_with(folder, "")
+    }
+
+    /// One with further words in the block of its server.
+    fn start_with(folder: &Path, words: &str) -> Self {
         let name = folder.to_str().expect("a plain name");
         let socket = format!("{name}/nginx.sock");
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -219,7 +243,7 @@ impl Nginx {
         let config = format!(
             "daemon off; master_process off; pid {name}/pid; error_log {name}/log;\n\
              events {{}}\nhttp {{ access_log off; {temporary}\n\
-             server {{ listen unix:{socket}; root {name}; }} }}\n"
+             server {{ listen unix:{socket}; root {name}; {words} }} }}\n"
         );
         std::fs::write(folder.join("nginx.conf"), config).expect("written");
         let mut command = Command::new("nginx");
