@@ -7,6 +7,8 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::child::{Server, alone, raise_descriptor_limit};
+use crate::closed_loop::ClosedLoop;
 use crate::daemon::{Served, await_that, write_settings};
 
 const DRIVERS: [&str; 8] =
@@ -91,6 +93,29 @@ fn a_server_in_its_sandbox_serves_reloads_logs_and_drains_on_every_mechanism() {
         let is_start = said.starts_with("pollux serve: control: ") && said.lines().count() == 1;
         assert!(is_start, "{driver}: {said}");
         assert!(!pid.exists() && !control.exists(), "{driver}");
+    }
+}
+
+/// More than the tables and contexts of any mechanism hold when they are opened.
+const MANY: usize = 1_300;
+
+#[test]
+fn more_connections_than_a_mechanism_began_with_are_served_in_the_sandbox() {
+    let _turn = alone();
+    if raise_descriptor_limit() < 2 * MANY {
+        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "too few descriptors");
+        println!("skipped: {MANY} connections need {} descriptors", 2 * MANY);
+        return;
+    }
+    for driver in DRIVERS {
+        let flags = ["--reply", "1", "--require-sandbox"];
+        let Some(server) = Server::start(driver, &flags) else { continue };
+        let mut live = ClosedLoop::connect(server.address, MANY);
+        let answered = live.run(|requests| requests >= 2 * MANY as u64).requests();
+        assert!(answered >= 2 * MANY as u64, "{driver}: {answered}");
+        drop(live);
+        server.await_rest();
+        server.end();
     }
 }
 
