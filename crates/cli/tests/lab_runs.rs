@@ -338,7 +338,8 @@ fn an_interrupted_run_leaves_no_process_behind() {
     let folder = Folder::new("http-interrupted");
     let axes = json!({"connections": "4", "pipeline": "1", "keepalive": "true", "dead": "10",
                       "generator": "pollux", "reply_bytes": "128", "path": "/",
-                      "reply": "whole"});
+                      "reply": "whole", "file": "false", "encrypted": "false",
+                      "resumption": "true"});
     let spec = json!({"experiment": "http", "arm": {"peer": "raw-epoll"}, "axes": axes, "seed": 1, "ramp_ms": 0,
                       "runtime_ms": 600_000, "interval_ms": 100, "pass": "timing",
                       "scratch": folder.0});
