@@ -299,6 +299,8 @@ fn spawn<T: Target>(
     };
     let spawned = std::thread::Builder::new().name(format!("caller {caller}")).spawn(move || {
         let outcome = call();
+        // The target is this thread's no more when the last outcome is there: then it is ended.
+        drop(call);
         // Whoever waits for it may have given up.
         let _ = ended.send(outcome);
     });
