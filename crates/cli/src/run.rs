@@ -16,9 +16,10 @@ use pollux_doctor::host::programs::own_folder;
 use pollux_loop_stats::Counter;
 use pollux_poller::Mechanism;
 use pollux_report::{Place, number};
+use pollux_run::attach::{self, Attached};
 use pollux_run::reach::{OutOfReach, within_reach};
-use pollux_run::{Course, Ended, Session, Start, Summary, Told, library};
-use pollux_settings::{Kind, one_of};
+use pollux_run::{Course, Ended, Process, Session, Start, Summary, Told, library};
+use pollux_settings::{Kind, duration, one_of, whole};
 use rustix::process::Signal;
 use signal_hook::consts;
 
@@ -30,11 +31,20 @@ const LIVE_EVERY: Duration = Duration::from_secs(1);
 const NOT_STARTED: u8 = 125;
 const OUT_OF_REACH: u8 = 126;
 const MISSING: u8 = 127;
+/// PID_MAX_LIMIT of the kernel.
+const PIDS_MAX: u64 = 4_194_304;
 /// The file name that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunProgramFlags {
+    /// Follow a process that already runs, with its descendants, by tracepoints of the kernel; it is not
+    /// stopped and not changed
+    #[arg(long, value_name = "PID", value_parser = pid(), conflicts_with_all = ["poller", "stats", "command"])]
+    attach: Option<u32>,
+    /// How long to follow it; without this until it ends or until Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = time(), requires = "attach", conflicts_with = "command")]
+    length: Option<Duration>,
     /// The mechanism in the place of the kernel's epoll: select, poll, aio, epoll or uring-poll; without it
     /// the calls are passed on and counted
     #[arg(long, value_name = "NAME", value_parser = pollers(), hide_possible_values = true)]
@@ -57,7 +67,7 @@ pub(crate) struct RunProgramFlags {
     /// The program with its arguments
     #[arg(
         value_name = "COMMAND",
-        required = true,
+        required_unless_present = "attach",
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
@@ -67,6 +77,16 @@ pub(crate) struct RunProgramFlags {
 /// What can take the place of the kernel's epoll.
 fn pollers() -> Kind<Mechanism> {
     one_of("mechanism", Mechanism::PLAIN.map(|one| (one.name(), "", one)))
+}
+
+/// The number of a process.
+fn pid() -> Kind<u32> {
+    whole(1..=PIDS_MAX)
+}
+
+/// How long a process may be followed.
+fn time() -> Kind<Duration> {
+    duration(Duration::from_millis(100)..=Duration::from_hours(24))
 }
 
 /// What stands below the flags, and in the manual page.
@@ -81,7 +101,9 @@ jq '.advice[].measured' loop.json
 pollux run --report loop.html -- memcached -p 11300
 # the same server on io_uring, as it is
 pollux run --poller uring-poll -- redis-server --port 6400
-pollux run --poller poll --stats -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'",
+pollux run --poller poll --stats -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;'
+# a server that already runs, for ten seconds
+sudo pollux run --attach \"$(pidof -s redis-server)\" --for 10s",
     ),
     Section::Text(
         "What is seen",
@@ -98,14 +120,17 @@ pollux run --poller poll --stats -- nginx -c \"$PWD/nginx.conf\" -g 'daemon off;
         ("", "that of the program; 128 and the number of the signal that ended it"),
         ("2", "wrong flags"),
         ("125", "the library was not found, or the program could not be started"),
-        ("126", "the program is out of reach"),
-        ("127", "the program was not found"),
+        ("126", "the program or process is out of reach"),
+        ("127", "the program or process was not found"),
+        ("0", "with --attach: the process was followed"),
     ]),
 ];
 
-/// Runs the program to its end.
+/// Runs the program to its end, or follows a process.
 pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
-    let coded = |code, message: String| Failure { message, code: ExitCode::from(code) };
+    if let Some(pid) = flags.attach {
+        return follow(flags, pid);
+    }
     let (name, arguments) = flags.command.split_first().expect("the command line asks for it");
     let name = name.to_string_lossy();
     let program = within_reach(&name).map_err(|error| {
@@ -113,15 +138,7 @@ pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
         coded(code, error.to_string())
     })?;
     let library = library::find(own_folder().as_deref()).map_err(|why| coded(NOT_STARTED, why))?;
-    let place = |path: Option<&PathBuf>| {
-        let place = |path: &PathBuf| {
-            Place::prepare(path)
-                .map_err(|error| coded(NOT_STARTED, format!("{}: {error}", path.display())))
-        };
-        path.map(place).transpose()
-    };
-    let json = place(flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT))?;
-    let report = place(flags.report.as_ref())?;
+    let (json, report) = places(flags)?;
     let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
     if let Some(poller) = flags.poller {
         // Where the kernel forbids it, the program would only say that epoll_create failed.
@@ -151,6 +168,61 @@ pub(crate) fn run(flags: &RunProgramFlags) -> Result<ExitCode, Failure> {
         Ended::Code(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Ended::Signal(signal) => output::ended_by(signal),
     })
+}
+
+/// Follows a process until it ends, the time is over, or a signal.
+fn follow(flags: &RunProgramFlags, pid: u32) -> Result<ExitCode, Failure> {
+    let (json, report) = places(flags)?;
+    let news = caught().map_err(|error| coded(NOT_STARTED, error.to_string()))?;
+    let memory = attach::memory();
+    let mut attached = Attached::to(pid, &memory).map_err(|error| {
+        coded(if error.is_missing() { MISSING } else { OUT_OF_REACH }, error.to_string())
+    })?;
+    if std::io::stderr().is_terminal() {
+        let (processes, threads) = attached.extent();
+        output::remark(&format!(
+            "pollux run: processes followed: {processes}, their threads: {threads}; Ctrl-C ends it"
+        ));
+    }
+    let mut view = View::new(flags.live, true);
+    let end = flags.length.map(|length| Instant::now() + length);
+    loop {
+        attached.drain();
+        let now = Instant::now();
+        if view.next().is_some_and(|next| next <= now) {
+            // As often as this it is asked whether the process is there.
+            if attached.is_over() {
+                break;
+            }
+            view.look(attached.summary());
+        }
+        let pause = end.map_or(attach::DRAIN_EVERY, |end| {
+            end.saturating_duration_since(now).min(attach::DRAIN_EVERY)
+        });
+        let ends = |signal| !matches!(signal, consts::SIGCHLD | consts::SIGUSR1 | consts::SIGUSR2);
+        if end.is_some_and(|end| now >= end) || news.recv_timeout(pause).is_ok_and(ends) {
+            break;
+        }
+    }
+    attached.finish();
+    let told = Told::of(attached.summary());
+    view.course.note(&told.summary);
+    show(flags, (json.as_ref(), report.as_ref()), &told, &view.course)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn coded(code: u8, message: String) -> Failure {
+    Failure { message, code: ExitCode::from(code) }
+}
+
+/// The files that were asked for, which are made before anything is started.
+fn places(flags: &RunProgramFlags) -> Result<(Option<Place>, Option<Place>), Failure> {
+    let place = |path: &PathBuf| {
+        Place::prepare(path)
+            .map_err(|error| coded(NOT_STARTED, format!("{}: {error}", path.display())))
+    };
+    let json = flags.json.as_ref().filter(|path| path.as_os_str() != STANDARD_OUTPUT);
+    Ok((json.map(place).transpose()?, flags.report.as_ref().map(place).transpose()?))
 }
 
 /// Signals as they come. A thread waits for them to the end of the process.
@@ -300,7 +372,13 @@ fn show(
     }
     if let Some(place) = report {
         let words: Vec<_> = flags.command.iter().map(|word| word.to_string_lossy()).collect();
-        put(place, &told.page(course, &words.join(" ")))?;
+        let name = match flags.attach {
+            Some(pid) => {
+                format!("{} {pid}", told.summary.processes.first().map_or("process", Process::name))
+            }
+            None => words.join(" "),
+        };
+        put(place, &told.page(course, &name))?;
     }
     if !flags.quiet {
         let stderr = std::io::stderr();

@@ -31,7 +31,7 @@ const SOURCES: [&str; 9] = [
 pub(super) fn checks(readings: &Readings) -> Vec<Check> {
     let statuses = &readings.sources.statuses;
     let probed = statuses.iter().filter(|status| !ELSEWHERE.contains(&status.name.as_str()));
-    let mut checks = vec![paranoid(readings), tracefs(readings)];
+    let mut checks = vec![paranoid(readings), tracefs(readings), attach(readings)];
     checks.extend(probed.filter_map(source));
     checks
 }
@@ -61,6 +61,19 @@ fn paranoid(readings: &Readings) -> Check {
     subject.judge(level.map(|level| level.to_string()), "0, or CAP_PERFMON", |_| {
         let what = "kernel events of ordinary users are refused, or read 0";
         Judgement::unless(is_low || is_exempt, what).mended_by(Remedy::sysctl(name, 0))
+    })
+}
+
+/// A refusal is an answer here, and not a figure that is missing.
+fn attach(readings: &Readings) -> Check {
+    let subject = Subject { name: "run_attach", unit: None, concerns: COUNTERS };
+    let reason = readings.attach.reason();
+    let found = if reason.is_none() { "yes" } else { "no" };
+    subject.judge(Reading::Value(found.to_owned()), "yes", |_| match reason {
+        None => Judgement::ok(),
+        Some(reason) => {
+            Judgement::limits(format!("`pollux run --attach` follows no process: {reason}"))
+        }
     })
 }
 

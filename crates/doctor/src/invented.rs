@@ -83,6 +83,7 @@ pub(super) fn sound() -> Readings {
             seccomp: Reading::Value(()),
             ring: Reading::Value(()),
         },
+        attach: Reading::Value(()),
         wrk: Some(PathBuf::from("/usr/bin/wrk")),
         ab: Some(PathBuf::from("/usr/bin/ab")),
     }

@@ -77,6 +77,8 @@ pub struct Readings {
     pub ring: Reading<()>,
     /// What a server can give up.
     pub sandbox: Sandbox,
+    /// A thread was followed as `pollux run --attach` does, or who forbids it.
+    pub attach: Reading<()>,
     /// Where the load generators are.
     pub wrk: Option<PathBuf>,
     /// See `wrk`.
@@ -101,6 +103,7 @@ impl Readings {
             quota: quota::read(),
             ring: ring(),
             sandbox: Sandbox::take(),
+            attach: attach(),
             wrk: programs::find("wrk"),
             ab: programs::find("ab"),
             sources,
@@ -112,6 +115,13 @@ impl Readings {
         let steal_percent = stolen(&before, &after, &readings.sources);
         let busy_percent = share(&idle, &after, CpuTicks::busy);
         Self { steal_percent, busy_percent, ..readings }
+    }
+}
+
+fn attach() -> Reading<()> {
+    match pollux_run::attach::probe() {
+        Ok(()) => Reading::Value(()),
+        Err(error) => Reading::unavailable(error.to_string()),
     }
 }
 

@@ -222,6 +222,12 @@ fn parts_of_the_sandbox_that_are_refused_say_what_a_server_keeps() {
 }
 
 #[test]
+fn a_refused_trace_says_what_cannot_be_followed() {
+    let refused = changed(|r| r.attach = Reading::unavailable("run pollux as root"));
+    spoiled(&refused, "run_attach", Verdict::Limits, "follows no process: run pollux as root");
+}
+
+#[test]
 fn rings_programs_and_sources_that_are_refused_are_answers() {
     let refused = changed(|r| {
         r.environment.io_uring_disabled = Reading::Value(2);

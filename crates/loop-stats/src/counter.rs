@@ -222,5 +222,7 @@ numbered! {
         Open = "open",
         /// openat(2)
         Openat = "openat",
+        /// Any call that the thread slept in: the call itself is not known, but the function that made it
+        Asleep = "asleep",
     }
 }

@@ -104,8 +104,11 @@ mod tests {
     #[test]
     fn a_long_run_keeps_few_points_and_loses_no_count() {
         let mut course = Course::default();
-        let mut summary =
-            Summary { lasted: Duration::ZERO, processes: vec![], total: None, threads_lost: 0 };
+        let mut summary = Summary::of(
+            pollux_loop_stats::Region::begin(&crate::attach::memory()).expect("room"),
+            Duration::ZERO,
+            crate::Source::Library,
+        );
         for second in 1..=5000 {
             summary.lasted = Duration::from_secs(second);
             course.note(&summary);

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 /// Types of headers and sections.
+const ET_DYN: u64 = 3;
 const PT_INTERP: u64 = 3;
 const SHT_SYMTAB: u64 = 2;
 const SHT_DYNSYM: u64 = 11;
@@ -35,6 +36,12 @@ impl Elf {
     /// The machine that it is for, as e_machine has it.
     pub(crate) fn machine(&self) -> u64 {
         self.number(18, 2).unwrap_or(0)
+    }
+
+    /// Whether it may lie anywhere in memory, so that its symbols say where in the file and not where in
+    /// memory they are.
+    pub(crate) fn is_relocated(&self) -> bool {
+        self.number(16, 2) == Some(ET_DYN)
     }
 
     /// The dynamic linker that it asks for.

@@ -3,7 +3,7 @@
 use pollux_loop_stats::{Counter, Figures, Histogram, events_of, time_of};
 use serde_json::{Map, Value, json as value};
 
-use crate::{Course, Told};
+use crate::{Course, Source, Told};
 
 /// What the `schema` field says.
 const SCHEMA: &str = "pollux-run";
@@ -17,7 +17,7 @@ type BucketOf = fn(usize) -> (u64, Option<u64>);
 pub(crate) fn json(told: &Told, course: &Course) -> String {
     let summary = &told.summary;
     let process = |process: &crate::Process| {
-        let mut fields = figures(&process.figures);
+        let mut fields = figures(&process.figures, summary.source);
         fields.insert("pid".to_owned(), process.figures.pid.into());
         fields.insert("program".to_owned(), process.name().into());
         fields.insert("threads".to_owned(), process.threads.into());
@@ -36,7 +36,10 @@ pub(crate) fn json(told: &Told, course: &Course) -> String {
         "version": VERSION,
         "lasted_ns": u64::try_from(summary.lasted.as_nanos()).unwrap_or(u64::MAX),
         "threads_lost": summary.threads_lost,
-        "total": summary.total.as_ref().map(figures),
+        "source": summary.source.name(),
+        "records_lost": summary.source.records_lost(),
+        "unknown": unknown(summary.source),
+        "total": summary.total.as_ref().map(|total| figures(total, summary.source)),
         "processes": summary.processes.iter().map(process).collect::<Vec<_>>(),
         "intervals": course.intervals(),
         "longest_turns": told.turns,
@@ -47,10 +50,18 @@ pub(crate) fn json(told: &Told, course: &Course) -> String {
     text
 }
 
-fn figures(of: &Figures) -> Map<String, Value> {
+/// Why counters are null, by their names.
+fn unknown(source: Source) -> Map<String, Value> {
+    let unknown =
+        |counter: &Counter| Some((counter.name().to_owned(), source.unknown(*counter)?.into()));
+    Counter::ALL.iter().filter_map(unknown).collect()
+}
+
+fn figures(of: &Figures, source: Source) -> Map<String, Value> {
     let mut fields = Map::new();
     for counter in Counter::ALL {
-        fields.insert(counter.name().to_owned(), of.get(*counter).into());
+        let value = source.unknown(*counter).is_none().then(|| of.get(*counter));
+        fields.insert(counter.name().to_owned(), value.into());
     }
     for histogram in Histogram::ALL {
         let (bucket_of, unit): (BucketOf, _) = match histogram {

@@ -1,11 +1,13 @@
-//! Runs an unmodified program with the library of `crates/preload` before its C library, and says what
-//! its event loop does.
+//! Runs an unmodified program with the library of `crates/preload` before its C library, or follows one
+//! that already runs, and says what its event loop does.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `reach.rs`, `elf.rs` | which programs are out of reach, found before anything is started |
 //! | `library.rs` | where the library is |
 //! | `session.rs` | a program that runs, with the memory that its processes write to |
+//! | `attach/` | a process that already ran, followed by tracepoints |
+//! | `source.rs` | which figures are not known, by where they come from |
 //! | `summary.rs` | the figures: each process, and all together |
 //! | `symbols.rs` | names of call sites |
 //! | `advice.rs` | patterns that are known to cost, each with the figure that it rests on |
@@ -16,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+pub mod attach;
 mod course;
 mod elf;
 mod json;
@@ -24,12 +27,14 @@ mod page;
 pub mod reach;
 mod session;
 mod show;
+mod source;
 mod summary;
 mod symbols;
 
 pub use advice::Advice;
 pub use course::Course;
 pub use session::{Ended, Session, Start};
+pub use source::Source;
 pub use summary::{Process, Summary};
 
 use symbols::Symbols;

@@ -9,7 +9,7 @@ use pollux_report::{Cell, Table};
 
 use crate::course::Interval;
 use crate::show::{self, LongTurn, sentence};
-use crate::{Advice, Course, Told};
+use crate::{Advice, Course, Source, Told};
 
 const EDGES: Edges = Edges { left: 64.0, right: 120.0, top: 36.0, foot: 44.0 };
 const HEIGHT: f64 = 240.0;
@@ -45,7 +45,7 @@ pub(crate) fn page(told: &Told, course: &Course, command: &str) -> String {
             section(
                 "processes",
                 "Processes",
-                &card(&(show::processes(summary).html() + &facts(total))),
+                &card(&(show::processes(summary).html() + &facts(total, summary.source))),
             ),
             section("histograms", "Histograms", &card(&histograms(total))),
             turns(&told.turns),
@@ -168,8 +168,8 @@ fn chart(
     paper.finish()
 }
 
-fn facts(total: &Figures) -> String {
-    let facts = show::facts(total);
+fn facts(total: &Figures, source: Source) -> String {
+    let facts = show::facts(total, source);
     let rows = facts.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text)));
     format!("<dl class=\"facts\">{}</dl>", rows.collect::<String>())
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::elf::Elf;
 
 /// The machine that this program is for (EM_X86_64, EM_AARCH64).
-const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+pub(crate) const MACHINE: u64 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 /// Scripts that are run by scripts, at most.
 const SCRIPTS_MAX: usize = 4;
 const SET_USER: u32 = 0o4000;

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
 use crate::Summary;
+use crate::source::Source;
 
 /// The variable that names the mechanism, as for programs that link `libpollux_epoll`.
 const POLLER: &str = "PX_POLLER";
@@ -145,6 +146,6 @@ impl Session {
     #[must_use]
     pub fn summary(&self) -> Summary {
         let region = Region::of(&self.words).expect("made at the start");
-        Summary::of(region, self.lasted())
+        Summary::of(region, self.lasted(), Source::Library)
     }
 }

@@ -1,13 +1,13 @@
 //! The figures for people: a table for each process, histograms, the longest turns, advice.
 
-use pollux_loop_stats::{Counter, Figures, Histogram, Turn, events_of, time_of};
+use pollux_loop_stats::{Call, Counter, Figures, Histogram, Turn, events_of, time_of};
 use pollux_report::number::{self, or_na};
 use pollux_report::terminal::Page;
 use pollux_report::{Cell, Table, Tone};
 use serde::Serialize;
 
 use crate::symbols::Symbols;
-use crate::{Summary, Told};
+use crate::{Source, Summary, Told};
 
 /// Columns of the label of a histogram's row, and of its bar.
 const LABEL: usize = 26;
@@ -84,7 +84,7 @@ pub(crate) fn table(told: &Told, width_chars: usize, colour: bool) -> String {
     page.gap();
     page.table(&processes(summary));
     page.gap();
-    for (name, text) in facts(total) {
+    for (name, text) in facts(total, summary.source) {
         page.labelled((name, Tone::Dim), (&text, Tone::Plain), 16);
     }
     for (heading, histogram) in HISTOGRAMS {
@@ -174,9 +174,12 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
 }
 
 /// What needs more words than a column has.
-pub(crate) fn facts(of: &Figures) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(of: &Figures, source: Source) -> Vec<(&'static str, String)> {
     let get = |counter: Counter| of.get(counter);
-    let count = |counter: Counter| number::count(of.get(counter));
+    let count = |counter: Counter| match source.unknown(counter) {
+        Some(_) => "n/a".to_owned(),
+        None => number::count(of.get(counter)),
+    };
     let each = |counter| or_na(ratio(get(counter), get(Counter::Accepted)), number::significant);
     let (woken, found_none) = (get(Counter::AcceptsWoken), get(Counter::AcceptsEmpty));
     let mut facts = vec![
@@ -250,6 +253,26 @@ pub(crate) fn facts(of: &Figures) -> Vec<(&'static str, String)> {
         );
         facts.push(("listeners", text));
     }
+    facts.extend(not_known(source));
+    facts
+}
+
+/// What the source of the figures leaves open, with what was lost of it.
+fn not_known(source: Source) -> Vec<(&'static str, String)> {
+    let mut facts: Vec<_> = source
+        .open()
+        .iter()
+        .map(|open| ("not known", format!("{}: {}", open.what, open.why)))
+        .collect();
+    let lost = source.records_lost();
+    if lost > 0 {
+        let text = format!(
+            "{} records found no room: what threads did meanwhile is not counted, and the turns and \
+             waits around it are left out",
+            number::count(lost)
+        );
+        facts.push(("lost", text));
+    }
     facts
 }
 
@@ -320,6 +343,15 @@ fn turns(page: &mut Page, turns: &[LongTurn]) {
 /// A call in one line.
 pub(crate) fn call_text(call: &LongCall) -> String {
     let times = if call.times > 1 { format!("{} × ", call.times) } else { String::new() };
+    if call.call == Call::Asleep.name() {
+        let (lasted, after) = (call.lasted_ns as f64, call.after_ns as f64);
+        return format!(
+            "{:>8} asleep {times}in {}, {} after the wait",
+            number::time(lasted),
+            call.place,
+            number::time(after)
+        );
+    }
     let fd = call.fd.map_or_else(String::new, |fd| format!("({fd})"));
     format!(
         "{:>8} in {times}{}{fd} called by {}, {} after the wait",

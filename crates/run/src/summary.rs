@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pollux_loop_stats::{Counter, Figures, Module, Region, Site, Turn};
 
+use crate::source::Source;
 use crate::symbols::Symbols;
 
 /// A process with the sum of its threads.
@@ -22,7 +23,7 @@ pub struct Process {
 /// All processes.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Since the program was started.
+    /// Since the program was started, or since it is followed.
     pub lasted: Duration,
     /// In the order in which they came to epoll.
     pub processes: Vec<Process>,
@@ -30,10 +31,12 @@ pub struct Summary {
     pub total: Option<Figures>,
     /// Threads for which there was no room.
     pub threads_lost: u64,
+    /// Where the figures come from.
+    pub source: Source,
 }
 
 impl Summary {
-    pub(crate) fn of(region: Region<'_>, lasted: Duration) -> Self {
+    pub(crate) fn of(region: Region<'_>, lasted: Duration, source: Source) -> Self {
         let mut processes: Vec<Process> = Vec::new();
         let mut total: Option<Figures> = None;
         for figures in region.figures() {
@@ -56,7 +59,7 @@ impl Summary {
                 processes.push(Process { figures, threads: 1, program, modules });
             }
         }
-        Self { lasted, processes, total, threads_lost: region.threads_lost() }
+        Self { lasted, processes, total, threads_lost: region.threads_lost(), source }
     }
 
     /// A counter over all processes.

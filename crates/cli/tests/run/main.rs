@@ -3,6 +3,7 @@
 //! | file | what it holds the command to |
 //! |---|---|
 //! | `advice` | each planted fault is named with its line, and a clean program gets no advice |
+//! | `attach` | a process that already runs is followed by tracepoints, with the same counts |
 //! | `passing` | streams, exit codes and signals are those of the program |
 //! | `pollers` | programs do the same on every mechanism |
 //! | `refusals` | what is out of reach is told before it starts |
@@ -11,6 +12,7 @@
 //! `programs` builds and runs them. Counts are judged, never times.
 
 mod advice;
+mod attach;
 mod passing;
 mod pollers;
 mod programs;

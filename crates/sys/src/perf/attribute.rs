@@ -5,6 +5,7 @@
 //! that pollux does not need, and every kernel since 2.6.31 takes this one. Nothing here may keep
 //! state.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -56,6 +57,9 @@ pub(super) mod flag {
     pub(crate) const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub(crate) const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
     pub(crate) const FREQUENCY: u64 = 1 << 10;
+    pub(crate) const SAMPLE_ID_ALL: u64 = 1 << 18;
+    pub(crate) const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
+    pub(crate) const CONTEXT_SWITCH: u64 = 1 << 26;
 }
 
 /// `PERF_TYPE_HARDWARE`.
@@ -73,6 +77,11 @@ pub(super) const DISABLE: libc::Ioctl = libc::_IO(b'$' as u32, 1);
 pub(super) const RESET: libc::Ioctl = libc::_IO(b'$' as u32, 3);
 /// `PERF_EVENT_IOC_SET_OUTPUT`.
 pub(super) const SET_OUTPUT: libc::Ioctl = libc::_IO(b'$' as u32, 5);
+
+/// `PERF_EVENT_IOC_SET_FILTER`. The kernel's header declares it with a pointer-sized argument.
+const SET_FILTER: libc::Ioctl = libc::_IOW::<*mut libc::c_char>(b'$' as u32, 6);
+/// `PERF_EVENT_IOC_ID`, likewise.
+const ID: libc::Ioctl = libc::_IOR::<*mut u64>(b'$' as u32, 7);
 
 /// Opens one event on thread `tid` (0 is the caller, -1 is every thread) and `cpu` (-1 is all).
 ///
@@ -116,6 +125,36 @@ pub(super) fn request(
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Lets an event of a tracepoint happen only where its fields meet a condition.
+///
+/// # Errors
+///
+/// `EINVAL` when the event is no tracepoint or the filter does not parse.
+pub(super) fn filter(event: BorrowedFd<'_>, expression: &str) -> io::Result<()> {
+    let text = CString::new(expression)?;
+    // SAFETY: the kernel reads a C string at the given address and `text` outlives the call.
+    let answer = unsafe { libc::ioctl(event.as_raw_fd(), SET_FILTER, text.as_ptr()) };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The kernel's number of an event, which its samples carry; those of inherited events too.
+///
+/// # Errors
+///
+/// Those of `ioctl(2)`.
+pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut id = 0_u64;
+    // SAFETY: the kernel writes eight bytes to a live local.
+    let answer = unsafe { libc::ioctl(event.as_raw_fd(), ID, &raw mut id) };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(id)
 }
 
 #[cfg(test)]

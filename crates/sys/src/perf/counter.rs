@@ -4,10 +4,9 @@
 //! and reads it afterwards. A counter never samples, never blocks and never judges its own value:
 //! a 0 may mean that nothing happened or that the kernel silently refused to count.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use super::attribute::{
     self, Attribute, DISABLE, ENABLE, KIND_HARDWARE, KIND_SOFTWARE, KIND_TRACEPOINT, RESET, flag,
@@ -15,9 +14,6 @@ use super::attribute::{
 
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING`.
 const READ_FORMAT: u64 = 1 | 2;
-
-/// `PERF_EVENT_IOC_SET_FILTER`. The kernel's header declares it with a pointer-sized argument.
-const SET_FILTER: libc::Ioctl = libc::_IOW::<*mut libc::c_char>(b'$' as u32, 6);
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,13 +125,7 @@ impl Counter {
     ///
     /// `EINVAL` when the event is no tracepoint or the filter does not parse.
     pub fn filter(&self, expression: &str) -> io::Result<()> {
-        let text = CString::new(expression)?;
-        // SAFETY: the kernel reads a C string at the given address and `text` outlives the call.
-        let answer = unsafe { libc::ioctl(self.file.as_raw_fd(), SET_FILTER, text.as_ptr()) };
-        if answer < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        attribute::filter(self.file.as_fd(), expression)
     }
 
     /// Starts counting. Inherited counters start too.

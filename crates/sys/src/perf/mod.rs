@@ -1,4 +1,4 @@
-//! Performance events: counters, samples and tracepoint numbers (`perf_event_open(2)`).
+//! Performance events: counters, samples, traces and tracepoint numbers (`perf_event_open(2)`).
 //!
 //! The lab calls this to learn what a measured thread did in the kernel: how many system calls,
 //! switches and wakeups it had, and in which functions it spent its time. Nothing here decides
@@ -15,10 +15,12 @@ mod attribute;
 mod counter;
 mod ring;
 mod sampler;
+mod trace;
 mod tracefs;
 
 pub use counter::{Counter, CounterOptions, CounterReading, Event, Hardware, Scope, Software};
 pub use sampler::{SAMPLE_FREQUENCY_HZ, Sample, Sampler, SamplerOptions, online_cpus};
+pub use trace::{Followed, Record, Trace, TraceError, What};
 pub use tracefs::{
     TRACEFS_ROOTS, Tracepoint, tracepoint_id, tracepoint_ids, tracepoint_ids_by_private_mount,
 };
