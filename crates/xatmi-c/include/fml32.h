@@ -27,6 +27,7 @@ typedef BFLDOCC FLDOCC32;
 
 #define BADFLDID BBADFLDID
 #define FIRSTFLDID BFIRSTFLDID
+#define BADFLDOCC BBADFLDOCC
 
 #define FALIGNERR BALIGNERR
 #define FNOTFLD BNOTFLD
@@ -41,6 +42,7 @@ typedef BFLDOCC FLDOCC32;
 #define FFTOPEN BFTOPEN
 #define FFTSYNTAX BFTSYNTAX
 #define FEINVAL BEINVAL
+#define FEBADOP BEBADOP
 
 #define Ferror32 Berror
 #define Fstrerror32 Bstrerror
@@ -56,6 +58,19 @@ typedef BFLDOCC FLDOCC32;
 #define CFadd32 CBadd
 #define CFchg32 CBchg
 #define CFget32 CBget
+#define Fadds32 Badds
+#define Fchgs32 Bchgs
+#define Fgets32 Bgets
+#define Ffinds32 Bfinds
+#define Fgetsa32 Bgetsa
+#define Fgetalloc32 Bgetalloc
+#define CFgetalloc32 CBgetalloc
+#define CFfind32 CBfind
+#define Ffindlast32 Bfindlast
+#define Fgetlast32 Bgetlast
+#define Ffindocc32 Bfindocc
+#define CFfindocc32 CBfindocc
+#define Ftypcvt32 Btypcvt
 #define Foccur32 Boccur
 #define Fnum32 Bnum
 #define Fnext32 Bnext
@@ -65,6 +80,19 @@ typedef BFLDOCC FLDOCC32;
 #define Fconcat32 Bconcat
 #define Fproj32 Bproj
 #define Fprojcpy32 Bprojcpy
+#define Fjoin32 Bjoin
+#define Fojoin32 Bojoin
+#define Fdelete32 Bdelete
+#define Fmove32 Bmove
+#define Fcmp32 Bcmp
+#define Falloc32 Balloc
+#define Frealloc32 Brealloc
+#define Ffree32 Bfree
+#define Fneeded32 Bneeded
+#define Findex32 Bindex
+#define Frstrindex32 Brstrindex
+#define Funindex32 Bunindex
+#define Fidxused32 Bidxused
 #define Fielded32 Bisubf
 #define Fsizeof32 Bsizeof
 #define Fused32 Bused
@@ -75,6 +103,7 @@ typedef BFLDOCC FLDOCC32;
 #define Fname32 Bfname
 #define Fldtype32 Bfldtype
 #define Fldno32 Bfldno
+#define Ftype32 Btype
 #define Fmkfldid32 Bmkfldid
 
 #endif

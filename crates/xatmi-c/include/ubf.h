@@ -8,6 +8,7 @@
 #ifndef POLLUX_UBF_H
 #define POLLUX_UBF_H
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #ifdef __cplusplus
@@ -37,6 +38,7 @@ typedef struct pollux_ubf UBFH;
 
 #define BBADFLDID 0
 #define BFIRSTFLDID 0
+#define BBADFLDOCC -1
 #define BMAXFLDNO 33554431
 
 /* Errors: values of Berror. */
@@ -86,6 +88,89 @@ extern int CBchg(UBFH *ubf, BFLDID id, BFLDOCC occurrence, const char *value, BF
                  int type);
 extern int CBget(UBFH *ubf, BFLDID id, BFLDOCC occurrence, char *value, BFLDLEN *len, int type);
 
+/* Values by other ways. What Bgetalloc, CBgetalloc and Btypcvt give is freed by free(); `*extra` is
+ * room to be added, then the length. What CBfind points at stays until the thread's next CBfind or
+ * CBfindr. `occurrence` and `len` may be NULL. NULL or -1 for an error. */
+extern char *Bgetalloc(UBFH *ubf, BFLDID id, BFLDOCC occurrence, BFLDLEN *extra);
+extern char *CBgetalloc(UBFH *ubf, BFLDID id, BFLDOCC occurrence, int type, BFLDLEN *extra);
+extern char *CBfind(UBFH *ubf, BFLDID id, BFLDOCC occurrence, BFLDLEN *len, int type);
+extern char *Bfindlast(UBFH *ubf, BFLDID id, BFLDOCC *occurrence, BFLDLEN *len);
+extern int Bgetlast(UBFH *ubf, BFLDID id, BFLDOCC *occurrence, char *value, BFLDLEN *len);
+extern BFLDOCC Bfindocc(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len);
+extern BFLDOCC CBfindocc(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len, int type);
+extern char *Btypcvt(BFLDLEN *to_len, int to_type, const char *from, int from_type,
+                     BFLDLEN from_len);
+
+/* From and to text, without a length. */
+static inline int Badds(UBFH *ubf, BFLDID id, const char *text) {
+  return CBadd(ubf, id, text, 0, BFLD_STRING);
+}
+static inline int Bchgs(UBFH *ubf, BFLDID id, BFLDOCC occurrence, const char *text) {
+  return CBchg(ubf, id, occurrence, text, 0, BFLD_STRING);
+}
+static inline int Bgets(UBFH *ubf, BFLDID id, BFLDOCC occurrence, char *text) {
+  return CBget(ubf, id, occurrence, text, NULL, BFLD_STRING);
+}
+static inline char *Bgetsa(UBFH *ubf, BFLDID id, BFLDOCC occurrence, BFLDLEN *extra) {
+  return CBgetalloc(ubf, id, occurrence, BFLD_STRING, extra);
+}
+static inline char *Bfinds(UBFH *ubf, BFLDID id, BFLDOCC occurrence) {
+  return CBfind(ubf, id, occurrence, NULL, BFLD_STRING);
+}
+
+/* Badd right behind the field that was added before with the same place, without a search: `*place`
+ * is all zero at the start, the ids do not go down (BEINVAL), and nothing else changes the buffer
+ * meanwhile. */
+typedef struct pollux_place {
+  UBFH *ubf;
+  BFLDID id;
+  int at;
+} Bfld_loc_info_t;
+extern int Baddfast(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len, Bfld_loc_info_t *place);
+
+/* Fields of inner buffers. A path is 1 to 17 pairs of a field and its occurrence, then BBADFLDOCC;
+ * each field but the last holds a buffer. What is no path is BBADFLD. */
+extern int Bgetr(UBFH *ubf, BFLDID *path, char *value, BFLDLEN *len);
+extern int CBgetr(UBFH *ubf, BFLDID *path, char *value, BFLDLEN *len, int type);
+extern char *Bfindr(UBFH *ubf, BFLDID *path, BFLDLEN *len);
+extern char *CBfindr(UBFH *ubf, BFLDID *path, BFLDLEN *len, int type);
+extern int Bpresr(UBFH *ubf, BFLDID *path); /* 1 or 0 */
+
+/* The path of a function with variable arguments; a longer one is cut, and has no end then. */
+#define POLLUX_PATH_INTS 35
+#define POLLUX_TAKE_PATH(path, last)                                           \
+  BFLDID path[POLLUX_PATH_INTS];                                               \
+  int pollux_at = 0;                                                           \
+  va_list pollux_list;                                                         \
+  va_start(pollux_list, last);                                                 \
+  do {                                                                         \
+    path[pollux_at] = va_arg(pollux_list, BFLDID);                             \
+    if (pollux_at % 2 == 0 && path[pollux_at] == BBADFLDOCC) break;            \
+  } while (++pollux_at < POLLUX_PATH_INTS);                                    \
+  va_end(pollux_list)
+
+/* The same with the path as the last arguments. */
+static inline int Bgetrv(UBFH *ubf, char *value, BFLDLEN *len, ...) {
+  POLLUX_TAKE_PATH(path, len);
+  return Bgetr(ubf, path, value, len);
+}
+static inline int CBgetrv(UBFH *ubf, char *value, BFLDLEN *len, int type, ...) {
+  POLLUX_TAKE_PATH(path, type);
+  return CBgetr(ubf, path, value, len, type);
+}
+static inline char *Bfindrv(UBFH *ubf, BFLDLEN *len, ...) {
+  POLLUX_TAKE_PATH(path, len);
+  return Bfindr(ubf, path, len);
+}
+static inline char *CBfindrv(UBFH *ubf, BFLDLEN *len, int type, ...) {
+  POLLUX_TAKE_PATH(path, type);
+  return CBfindr(ubf, path, len, type);
+}
+static inline int Bpresrv(UBFH *ubf, ...) {
+  POLLUX_TAKE_PATH(path, ubf);
+  return Bpresr(ubf, path);
+}
+
 /* All values. Bnext starts with *id = BFIRSTFLDID and returns 1, then 0 at the end. */
 extern BFLDOCC Boccur(UBFH *ubf, BFLDID id);
 extern BFLDOCC Bnum(UBFH *ubf);
@@ -98,6 +183,12 @@ extern int Bupdate(UBFH *to, UBFH *from);
 extern int Bconcat(UBFH *to, UBFH *from);
 extern int Bproj(UBFH *ubf, BFLDID *list);
 extern int Bprojcpy(UBFH *to, UBFH *from, BFLDID *list);
+extern int Bjoin(UBFH *to, UBFH *from);  /* keeps what both have, with the values of `from` */
+extern int Bojoin(UBFH *to, UBFH *from); /* takes the values of `from` where both have one */
+extern int Bdelete(UBFH *ubf, BFLDID *list);
+extern int Bmove(void *to, UBFH *from); /* to memory of at least Bused(from) bytes */
+extern int Bcmp(UBFH *one, UBFH *two);  /* -1, 0 or 1; -2 for an error */
+extern int Bsubset(UBFH *whole, UBFH *part); /* 1 or 0 */
 extern int Bisubf(UBFH *ubf); /* 1 or 0 */
 extern long Bsizeof(UBFH *ubf);
 extern long Bused(UBFH *ubf);
@@ -105,10 +196,24 @@ extern long Bunused(UBFH *ubf);
 extern int Bprint(UBFH *ubf);
 extern int Bfprint(UBFH *ubf, FILE *file);
 
+/* Memory. `bytes` is what all values take, strings with their NUL; both numbers are above 0. Buffers
+ * of Balloc are those of tpalloc("UBF", ...): either frees, and they can be sent. */
+extern UBFH *Balloc(BFLDOCC fields, BFLDLEN bytes);
+extern UBFH *Brealloc(UBFH *ubf, BFLDOCC fields, BFLDLEN bytes);
+extern int Bfree(UBFH *ubf);
+extern long Bneeded(BFLDOCC fields, BFLDLEN bytes);
+
+/* There is no index; these succeed and do nothing, with any pointer. */
+extern int Bindex(UBFH *ubf, BFLDOCC occurrence);
+extern int Brstrindex(UBFH *ubf, BFLDOCC occurrence);
+extern BFLDOCC Bunindex(UBFH *ubf);
+extern long Bidxused(UBFH *ubf);
+
 /* Ids and names; names come from the tables of FLDTBLDIR and FIELDTBLS. */
 extern BFLDID Bfldid(const char *name); /* BBADFLDID for an error */
 extern char *Bfname(BFLDID id);         /* NULL for an error */
 extern int Bfldtype(BFLDID id);
+extern char *Btype(BFLDID id); /* "short", "string", ...; NULL for an error */
 extern BFLDOCC Bfldno(BFLDID id);
 extern BFLDID Bmkfldid(int type, BFLDID number); /* BBADFLDID for an error */
 

@@ -42,6 +42,14 @@ pub(crate) enum UbfFault {
     Other(c_int, String),
 }
 
+impl UbfFault {
+    /// BMALLOC: there is no memory for what a function gives out.
+    pub(crate) fn no_memory() -> Self {
+        const BMALLOC: c_int = 10;
+        Self::Other(BMALLOC, "no memory for the value".to_owned())
+    }
+}
+
 impl From<UbfError> for UbfFault {
     fn from(error: UbfError) -> Self {
         Self::Ubf(error)

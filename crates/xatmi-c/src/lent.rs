@@ -33,6 +33,11 @@ impl Lent {
         &self.0.as_ref().expect("only taken by value").buffer
     }
 
+    /// Whether it came with the request of the service that runs.
+    pub(crate) fn is_request(&self) -> bool {
+        self.0.as_ref().expect("only taken by value").is_request
+    }
+
     fn buffer_mut(&mut self) -> &mut Buffer {
         &mut self.0.as_mut().expect("only taken by value").buffer
     }

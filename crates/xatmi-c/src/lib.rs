@@ -13,7 +13,7 @@
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
 //! | `layout.rs` | the files of an installation |
-//! | `fields.rs`, `values.rs`, `whole.rs`, `names.rs` | the functions of `ubf.h` |
+//! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `whole.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
 //!
 //! Every function may be called from any thread. Pointers are the caller's promise, as in C: NULL,
 //! memory that is no buffer, and buffers that were freed are told by an error where they can be.
@@ -21,14 +21,17 @@
 mod caller;
 pub mod calls;
 pub mod context;
+pub mod copies;
 pub mod fault;
 pub mod fields;
 pub mod layout;
 mod lent;
 mod memory;
 pub mod names;
+pub mod paths;
 pub mod server;
 pub mod service;
+pub mod storage;
 pub mod times;
 pub mod typed;
 pub mod values;

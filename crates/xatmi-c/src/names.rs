@@ -74,6 +74,26 @@ pub extern "C" fn Bfldtype(field: c_int) -> c_int {
     fault::ubf(-1, || Ok(id(field)?.field_type().code()))
 }
 
+/// The name of the type of an id, as field tables have it; NULL for an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn Btype(field: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let name = match id(field)?.field_type() {
+            FieldType::Short => c"short",
+            FieldType::Long => c"long",
+            FieldType::Char => c"char",
+            FieldType::Float => c"float",
+            FieldType::Double => c"double",
+            FieldType::String => c"string",
+            FieldType::Carray => c"carray",
+            FieldType::Ptr => c"ptr",
+            FieldType::Ubf => c"ubf",
+            FieldType::View => c"view",
+        };
+        Ok(name.as_ptr().cast_mut())
+    })
+}
+
 /// The number of an id, without its type.
 #[unsafe(no_mangle)]
 pub extern "C" fn Bfldno(field: c_int) -> c_int {

@@ -15,7 +15,7 @@ use crate::fields::{changing, id, int, reading, size_at};
 ///
 /// # Safety
 /// A sound `pointer` is that of a value of the type, which nobody changes while the result is used.
-unsafe fn raw<'a>(
+pub(crate) unsafe fn raw<'a>(
     field_type: FieldType,
     pointer: *const c_char,
     len: c_int,
@@ -49,7 +49,7 @@ unsafe fn raw<'a>(
 /// # Safety
 /// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile; a sound `pointer` is
 /// that of a value of the type.
-unsafe fn change_by(
+pub(crate) unsafe fn change_by(
     ubf: *mut c_char,
     field_type: FieldType,
     (pointer, len): (*const c_char, c_int),
@@ -87,7 +87,14 @@ unsafe fn room(len: *const c_int, needed: usize) -> Result<usize, UbfError> {
 ///
 /// # Safety
 /// `to` has room for `*len` bytes, or for the value without a sound `len`, and nobody else uses it.
-unsafe fn give(value: &Value<'_>, to: *mut c_char, len: *mut c_int) -> Result<(), UbfFault> {
+pub(crate) unsafe fn give(
+    value: &Value<'_>,
+    to: *mut c_char,
+    len: *mut c_int,
+) -> Result<(), UbfFault> {
+    if !caller::is_sound(to) {
+        return Err(UbfError::Invalid { reason: "no memory for the value" }.into());
+    }
     let needed = value.raw_len();
     // SAFETY: the caller's promise.
     let room = unsafe { room(len, needed) }?;
@@ -105,14 +112,14 @@ unsafe fn give(value: &Value<'_>, to: *mut c_char, len: *mut c_int) -> Result<()
 ///
 /// # Safety
 /// When `ubf` is that of a buffer of fields, nobody changes it meanwhile.
-unsafe fn id_in(ubf: *const c_char, field: c_int) -> Result<FieldId, UbfError> {
+pub(crate) unsafe fn id_in(ubf: *const c_char, field: c_int) -> Result<FieldId, UbfError> {
     // SAFETY: the caller's promise.
     unsafe { size_at(ubf) }?;
     id(field)
 }
 
 /// A type as a number of the caller.
-fn user_type(code: c_int) -> Result<FieldType, UbfError> {
+pub(crate) fn user_type(code: c_int) -> Result<FieldType, UbfError> {
     FieldType::from_code(code).ok_or(UbfError::BadType { code })
 }
 
@@ -181,9 +188,6 @@ pub unsafe extern "C" fn Bget(
         // SAFETY: the caller's promise.
         let fields = unsafe { reading(ubf) }?;
         let value = fields.get(id(field)?, occurrence)?;
-        if !caller::is_sound(buf) {
-            return Err(UbfError::Invalid { reason: "no memory for the value" }.into());
-        }
         // SAFETY: the caller's promise.
         unsafe { give(&value, buf, len) }.map(|()| 0)
     })
@@ -257,9 +261,6 @@ pub unsafe extern "C" fn CBget(
         let fields = unsafe { reading(ubf) }?;
         let (field, mut scratch) = (id(field)?, Scratch::new());
         let value = fields.get_as(field, occurrence, user_type(user)?, &mut scratch)?;
-        if !caller::is_sound(buf) {
-            return Err(UbfError::Invalid { reason: "no memory for the value" }.into());
-        }
         // SAFETY: the caller's promise.
         unsafe { give(&value, buf, len) }.map(|()| 0)
     })

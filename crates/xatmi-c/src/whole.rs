@@ -1,4 +1,4 @@
-//! Whole buffers: copy, update, join, project, print.
+//! Whole buffers: copy, update, join, compare, project, print.
 //!
 //! C programs call it. A list of fields is read up to its end, and no further than a buffer can
 //! have fields.
@@ -10,7 +10,7 @@ use pollux_xatmi::ubf::{self, FieldId, UbfError, UbfMut, UbfRef};
 
 use crate::fault::{self, UbfFault};
 use crate::fields::{changing, id, reading, size_at};
-use crate::{caller, names};
+use crate::{caller, memory, names};
 
 /// More fields than a buffer can have; a list without an end is told by it.
 const LIST_LEN_MAX: usize = 1 << 20;
@@ -94,6 +94,119 @@ pub unsafe extern "C" fn Bupdate(to: *mut c_char, from: *const c_char) -> c_int 
 pub unsafe extern "C" fn Bconcat(to: *mut c_char, from: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { by_other(to, from, UbfMut::concat) }
+}
+
+/// Occurrences that `from` has too stay, with its values.
+///
+/// # Safety
+/// As for [`Bcpy`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bjoin(to: *mut c_char, from: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { by_other(to, from, UbfMut::join) }
+}
+
+/// Occurrences that `from` has too get its values; the others stay as they are.
+///
+/// # Safety
+/// As for [`Bcpy`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bojoin(to: *mut c_char, from: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { by_other(to, from, UbfMut::outer_join) }
+}
+
+/// Copies what `from` holds to any memory: a buffer of tpalloc or Balloc keeps its size, other
+/// memory becomes a buffer of just the used bytes.
+///
+/// # Safety
+/// When `from` is that of a buffer of fields, nobody changes it meanwhile; `to` has room for its
+/// used bytes, and nobody else uses them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bmove(to: *mut c_char, from: *const c_char) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let source = UbfRef::check(unsafe { reading(from) }?.used_bytes())?;
+        if !caller::is_sound(to) {
+            return Err(UbfError::Invalid { reason: "no memory for the buffer" }.into());
+        }
+        if !to.addr().is_multiple_of(8) {
+            return Err(UbfError::Unaligned.into());
+        }
+        if to.addr() == from.addr() {
+            return Ok(0);
+        }
+        // The two may overlap, and the memory may have been any.
+        let used = source.used_bytes().to_vec();
+        let room = memory::capacity(to).unwrap_or(used.len());
+        if used.len() > room {
+            return Err(UbfError::NoSpace { needed: used.len(), room }.into());
+        }
+        caller::forget(to.addr());
+        // SAFETY: the caller promises the used bytes, tpalloc gave the rest.
+        let region = unsafe { caller::bytes_mut(to, room) };
+        UbfMut::init(region)?.copy_from(UbfRef::open(&used)?)?;
+        Ok(0)
+    })
+}
+
+/// Two buffers of the caller's, all of whose fields are sound.
+///
+/// # Safety
+/// When both are those of buffers of fields, nobody changes them while the result is used.
+unsafe fn pair<'a>(
+    one: *const c_char,
+    two: *const c_char,
+) -> Result<(UbfRef<'a>, UbfRef<'a>), UbfError> {
+    if one.is_null() || two.is_null() {
+        return Err(UbfError::Invalid { reason: "the pointer to a buffer is NULL" });
+    }
+    // SAFETY: the caller's promise.
+    let one = UbfRef::check(unsafe { reading(one) }?.used_bytes())?;
+    // SAFETY: the caller's promise.
+    Ok((one, UbfRef::check(unsafe { reading(two) }?.used_bytes())?))
+}
+
+/// -1, 0 or 1: which of two buffers stands first, by ids, then values, then number of fields. -2
+/// for an error.
+///
+/// # Safety
+/// When both are those of buffers of fields, nobody changes them meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bcmp(one: *const c_char, two: *const c_char) -> c_int {
+    fault::ubf(-2, || {
+        // SAFETY: the caller's promise.
+        let (one, two) = unsafe { pair(one, two) }?;
+        Ok(one.compare(two) as c_int)
+    })
+}
+
+/// 1 when each occurrence of `part` stands in `whole` with its value, else 0; -1 for an error.
+///
+/// # Safety
+/// As for [`Bcmp`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bsubset(whole: *const c_char, part: *const c_char) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let (whole, part) = unsafe { pair(whole, part) }?;
+        Ok(c_int::from(whole.contains_all(part)))
+    })
+}
+
+/// The fields of the list go, as far as they are there.
+///
+/// # Safety
+/// As for [`Bproj`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bdelete(ubf: *mut c_char, removed: *const c_int) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let mut fields = unsafe { changing(ubf) }?;
+        // SAFETY: the caller's promise.
+        fields.delete_each(&unsafe { list(removed) }?)?;
+        Ok(0)
+    })
 }
 
 /// Only the fields of the list stay.

@@ -27,6 +27,12 @@ fn fields_answer_as_documented_and_no_pointer_crashes_them() {
 }
 
 #[test]
+fn values_paths_and_whole_buffers_answer_as_documented() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    printed(&Command::new(gcc.program("more_fields.c")).output().expect("run"));
+}
+
+#[test]
 fn without_field_tables_names_are_errors_and_printing_goes_by_number() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let source = gcc.program("no_tables.c");

@@ -1,6 +1,6 @@
 //! Which of two buffers, or of two values, stands first.
 //!
-//! `Bcmp` and `==` end here. Every two compare, NaN too, so buffers can be sorted.
+//! `Bcmp`, `Bsubset` and `==` end here. Every two compare, NaN too, so buffers can be sorted.
 
 use std::cmp::Ordering;
 
@@ -13,6 +13,34 @@ impl UbfRef<'_> {
     #[must_use]
     pub fn compare(&self, other: UbfRef<'_>) -> Ordering {
         self.compare_within(other, 0)
+    }
+
+    /// Whether each occurrence of each field of `other` stands here too with the same value; of an
+    /// inner buffer it is enough that its fields are in the one here.
+    ///
+    /// Inner buffers below [`NESTING_MAX`], which no sound buffer has, count as contained.
+    #[must_use]
+    pub fn contains_all(&self, other: UbfRef<'_>) -> bool {
+        self.contains_within(other, 0)
+    }
+
+    fn contains_within(&self, other: UbfRef<'_>, depth: usize) -> bool {
+        if depth > NESTING_MAX {
+            return true;
+        }
+        let mut mine = self.iter();
+        // Both are in order, so one walk over each is enough.
+        other.iter().all(|wanted| {
+            let place = (wanted.id, wanted.occurrence);
+            let found = mine.find(|field| (field.id, field.occurrence) >= place);
+            found.filter(|field| (field.id, field.occurrence) == place).is_some_and(|field| match (
+                &field.value,
+                &wanted.value,
+            ) {
+                (Value::Ubf(one), Value::Ubf(two)) => one.contains_within(*two, depth + 1),
+                (one, two) => one.compare_within(two, depth).is_eq(),
+            })
+        })
     }
 
     fn compare_within(&self, other: UbfRef<'_>, depth: usize) -> Ordering {

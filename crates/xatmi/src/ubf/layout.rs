@@ -71,6 +71,20 @@ pub fn region_size(header: &[u8]) -> Result<usize, UbfError> {
     Header::read(header).map(|header| header.size)
 }
 
+/// Bytes of a region that holds any `fields` fields whose values take `value_bytes` together.
+///
+/// # Errors
+/// [`UbfError::Invalid`] when that is more than [`SIZE_MAX`].
+pub fn bytes_needed(fields: usize, value_bytes: usize) -> Result<usize, UbfError> {
+    const FILL_BYTES_MAX: usize = 7;
+    let heads = fields.saturating_mul(ENTRY_HEAD_BYTES + FILL_BYTES_MAX);
+    let needed = heads.saturating_add(value_bytes).saturating_add(HEADER_BYTES);
+    if needed > SIZE_MAX {
+        return Err(UbfError::Invalid { reason: "a buffer has at most 1 GiB" });
+    }
+    Ok(needed.next_multiple_of(8))
+}
+
 impl Header {
     #[inline]
     pub(super) fn read(region: &[u8]) -> Result<Self, UbfError> {

@@ -40,14 +40,14 @@ mod write;
 pub use convert::Scratch;
 pub use error::{UbfError, describe};
 pub use field_id::{FieldId, FieldType};
-pub use layout::{HEADER_BYTES, NESTING_MAX, SIZE_MAX, region_size};
+pub use layout::{HEADER_BYTES, NESTING_MAX, SIZE_MAX, bytes_needed, region_size};
 pub use owned::Ubf;
 pub use print::print;
 pub use printed::read_printed;
 pub use read::{Field, Iter, UbfRef};
 pub use region::Region;
 pub use value::Value;
-pub use write::UbfMut;
+pub use write::{Added, UbfMut};
 
 /// Stands for the last occurrence when reading, for one behind the last when changing.
 pub const LAST: i32 = -1;

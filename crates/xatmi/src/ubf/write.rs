@@ -20,6 +20,15 @@ pub struct UbfMut<'a> {
     header: Header,
 }
 
+/// The field that [`UbfMut::add_next`] added last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// Which field.
+    pub id: FieldId,
+    /// Its offset in the region, in bytes.
+    pub at: usize,
+}
+
 impl<'a> UbfMut<'a> {
     /// Makes a buffer without fields out of any memory, all of which it may fill.
     ///
@@ -103,6 +112,44 @@ impl<'a> UbfMut<'a> {
         self.put(end, 0, id, &value)?;
         self.set_fields(self.header.fields + 1);
         Ok(())
+    }
+
+    /// [`add`](Self::add) without a search, when `last` is the field that was added just before
+    /// and nothing else changed the buffer since; otherwise it searches as `add` does.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), and [`UbfError::Invalid`] for a field whose id is below that of
+    /// `last`.
+    pub fn add_next<'v>(
+        &mut self,
+        id: FieldId,
+        value: impl Into<Value<'v>>,
+        last: Option<Added>,
+    ) -> Result<Added, UbfError> {
+        let value = value.into();
+        check(id, &value)?;
+        if last.is_some_and(|last| id < last.id) {
+            return Err(UbfError::Invalid { reason: "fields are added in the order of their ids" });
+        }
+        let at = match last.and_then(|last| self.end_of(last, id)) {
+            Some(end) => end,
+            None => layout::run(self.used(), id.raw())?.end,
+        };
+        self.put(at, 0, id, &value)?;
+        self.set_fields(self.header.fields + 1);
+        Ok(Added { id, at })
+    }
+
+    /// Where `id` goes right behind `last`, if that still stands where it was added.
+    fn end_of(&self, last: Added, id: FieldId) -> Option<usize> {
+        let used = self.used();
+        let is_place = last.at >= HEADER_BYTES && last.at.is_multiple_of(8);
+        let entry = Entry::read(used, last.at).ok().filter(|_| is_place)?;
+        if entry.id != last.id.raw() {
+            return None;
+        }
+        let is_next_above = || Entry::read(used, entry.end()).is_ok_and(|next| next.id > id.raw());
+        (entry.end() == used.len() || is_next_above()).then(|| entry.end())
     }
 
     /// Adds a value of any type, converted to the field's.

@@ -1,0 +1,329 @@
+//! Values by other ways than `Bget`: in memory of their own, of the last occurrence, found by what
+//! they are, converted without a buffer, added without a search.
+//!
+//! C programs call it. What is given out by `Bgetalloc`, `CBgetalloc` and `Btypcvt` is freed by the
+//! program with free(3); what `CBfind` points at is the thread's until its next call of that kind.
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int};
+
+use pollux_xatmi::ubf::{
+    Added, FieldId, HEADER_BYTES, LAST, Region, Scratch, UbfError, UbfMut, UbfRef, Value,
+};
+
+use crate::caller;
+use crate::fault::{self, UbfFault};
+use crate::fields::{id, int, reading};
+use crate::values::{change_by, give, id_in, raw, user_type};
+
+/// Where `Baddfast` added last: `Bfld_loc_info_t` of `ubf.h`; all zero at the start.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Place {
+    ubf: *const c_char,
+    id: c_int,
+    at: c_int,
+}
+
+thread_local! {
+    /// What CBfind converted last.
+    static CONVERTED: RefCell<Option<Region>> = const { RefCell::new(None) };
+}
+
+/// A copy of a value in memory that the program frees, with `extra` bytes of room behind it.
+fn allocated(value: &Value<'_>, extra: usize) -> Result<(*mut c_char, usize), UbfFault> {
+    let len = value.raw_len();
+    let bytes = len.checked_add(extra).ok_or_else(UbfFault::no_memory)?;
+    // SAFETY: malloc takes any size; an empty value gets an address of its own.
+    let memory = unsafe { libc::malloc(bytes.max(1)) }.cast::<c_char>();
+    if memory.is_null() {
+        return Err(UbfFault::no_memory());
+    }
+    // SAFETY: so many bytes were just allocated, and nobody else knows them.
+    value.write_raw(unsafe { caller::bytes_mut(memory, len) })?;
+    Ok((memory, len))
+}
+
+/// Gives out a copy of a value; `*extra` is room to be added, then the length of the value.
+///
+/// # Safety
+/// A sound `extra` is that of an int.
+unsafe fn give_copy(value: &Value<'_>, extra: *mut c_int) -> Result<*mut c_char, UbfFault> {
+    // SAFETY: the caller promises an int.
+    let room = unsafe { caller::read(extra) }.unwrap_or(0);
+    let room = usize::try_from(room)
+        .map_err(|_| UbfError::Invalid { reason: "the extra room for the value is below 0" })?;
+    let len = int(value.raw_len())?;
+    let (memory, _) = allocated(value, room)?;
+    // SAFETY: the caller promises room for an int.
+    unsafe { caller::write(extra, len) };
+    Ok(memory)
+}
+
+/// Lends out a converted value, which stays until the thread's next one.
+///
+/// # Safety
+/// A sound `len` is that of an int.
+pub(crate) unsafe fn lend_converted(
+    fields: UbfRef<'_>,
+    (id, occurrence): (FieldId, c_int),
+    user: c_int,
+    len: *mut c_int,
+) -> Result<*mut c_char, UbfFault> {
+    let (wanted, mut scratch) = (user_type(user)?, Scratch::new());
+    let value = fields.get_as(id, occurrence, wanted, &mut scratch)?;
+    let mut region = Region::try_zeroed(value.raw_len()).ok_or_else(UbfFault::no_memory)?;
+    let written = value.write_raw(region.bytes_mut())?;
+    let address = region.bytes_mut().as_mut_ptr().cast();
+    let kept = CONVERTED.try_with(|converted| *converted.borrow_mut() = Some(region));
+    // A thread that is ending has no place to keep it.
+    kept.map_err(|_| UbfFault::no_memory())?;
+    // SAFETY: the caller promises room for an int.
+    unsafe { caller::write(len, int(written)?) };
+    Ok(address)
+}
+
+/// The last occurrence of a field: its number and its value.
+fn last(fields: UbfRef<'_>, id: FieldId) -> Result<(c_int, Value<'_>), UbfFault> {
+    let value = fields.get(id, LAST)?;
+    Ok((int(fields.occurrences(id)?)? - 1, value))
+}
+
+/// A value in memory that the program frees; NULL for an error.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; a sound `extra` is that of
+/// an int.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bgetalloc(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: c_int,
+    extra: *mut c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let value = unsafe { reading(ubf) }?.get(id(field)?, occurrence)?;
+        // SAFETY: the caller's promise.
+        unsafe { give_copy(&value, extra) }
+    })
+}
+
+/// [`Bgetalloc`] as a value of any type.
+///
+/// # Safety
+/// As for [`Bgetalloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CBgetalloc(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: c_int,
+    user: c_int,
+    extra: *mut c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let fields = unsafe { reading(ubf) }?;
+        let (field, mut scratch) = (id(field)?, Scratch::new());
+        let value = fields.get_as(field, occurrence, user_type(user)?, &mut scratch)?;
+        // SAFETY: the caller's promise.
+        unsafe { give_copy(&value, extra) }
+    })
+}
+
+/// A value of any type, which stays until the thread's next CBfind; NULL for an error.
+///
+/// # Safety
+/// As for [`Bgetalloc`]; a sound `len` is that of an int.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CBfind(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: c_int,
+    len: *mut c_int,
+    user: c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let fields = unsafe { reading(ubf) }?;
+        // SAFETY: the caller's promise.
+        unsafe { lend_converted(fields, (id(field)?, occurrence), user, len) }
+    })
+}
+
+/// Where the last occurrence stands in the buffer, until that is changed; NULL for an error.
+///
+/// # Safety
+/// As for [`Bgetalloc`]; sound `occurrence` and `len` are those of ints.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bfindlast(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: *mut c_int,
+    len: *mut c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        // SAFETY: the caller's promise.
+        let fields = unsafe { reading(ubf) }?;
+        let (number, _) = last(fields, id(field)?)?;
+        let found = fields.find(id(field)?, LAST)?;
+        // SAFETY: the caller promises room for an int.
+        unsafe { caller::write(occurrence, number) };
+        // SAFETY: the caller promises room for an int.
+        unsafe { caller::write(len, int(found.len())?) };
+        Ok(found.as_ptr().cast_mut().cast())
+    })
+}
+
+/// Copies the last occurrence; `*len` is the room, then the length.
+///
+/// # Safety
+/// As for `Bget`; a sound `occurrence` is that of an int.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bgetlast(
+    ubf: *const c_char,
+    field: c_int,
+    occurrence: *mut c_int,
+    buf: *mut c_char,
+    len: *mut c_int,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let (number, value) = last(unsafe { reading(ubf) }?, id(field)?)?;
+        // SAFETY: the caller's promise.
+        unsafe { give(&value, buf, len) }?;
+        // SAFETY: the caller promises room for an int.
+        unsafe { caller::write(occurrence, number) };
+        Ok(0)
+    })
+}
+
+/// The first occurrence with this value.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody changes it meanwhile; `buf` is that of a value
+/// of the field's type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bfindocc(
+    ubf: *const c_char,
+    field: c_int,
+    buf: *const c_char,
+    len: c_int,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let fields = unsafe { reading(ubf) }?;
+        let field = id(field)?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { raw(field.field_type(), buf, len) }?;
+        Ok(fields.find_occurrence(field, Value::from_raw(field.field_type(), bytes)?)?)
+    })
+}
+
+/// [`Bfindocc`] of a value of any type, which is converted to the field's.
+///
+/// # Safety
+/// As for [`Bfindocc`], with a value of the type `user`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CBfindocc(
+    ubf: *const c_char,
+    field: c_int,
+    buf: *const c_char,
+    len: c_int,
+    user: c_int,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let fields = unsafe { reading(ubf) }?;
+        let (field, user) = (id(field)?, user_type(user)?);
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { raw(user, buf, len) }?;
+        let mut scratch = Scratch::new();
+        let value = Value::from_raw(user, bytes)?.convert(field.field_type(), &mut scratch)?;
+        Ok(fields.find_occurrence(field, value)?)
+    })
+}
+
+/// A value of one type as one of another, in memory that the program frees; NULL for an error.
+///
+/// # Safety
+/// `buf` is that of a value of the type `from`, `len` bytes of it for a carray; a sound `to_len` is
+/// that of an int.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Btypcvt(
+    to_len: *mut c_int,
+    to: c_int,
+    buf: *const c_char,
+    from: c_int,
+    len: c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let (from, to, mut scratch) = (user_type(from)?, user_type(to)?, Scratch::new());
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { raw(from, buf, len) }?;
+        let value = Value::from_raw(from, bytes)?.convert(to, &mut scratch)?;
+        let (memory, len) = allocated(&value, 0)?;
+        // SAFETY: the caller promises room for an int; a value is no longer than a buffer.
+        unsafe { caller::write(to_len, c_int::try_from(len).unwrap_or(c_int::MAX)) };
+        Ok(memory)
+    })
+}
+
+/// `Badd` right behind the field that was added with the same `place` before.
+///
+/// # Safety
+/// As for `Badd`; a sound `place` is that of a `Bfld_loc_info_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Baddfast(
+    ubf: *mut c_char,
+    field: c_int,
+    buf: *const c_char,
+    len: c_int,
+    place: *mut Place,
+) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let field = unsafe { id_in(ubf, field) }?;
+        // SAFETY: the caller promises a place.
+        let before = unsafe { caller::read(place) };
+        let before = before.ok_or(UbfError::Invalid { reason: "the place to add at is none" })?;
+        let last = added(before).filter(|_| std::ptr::eq(before.ubf, ubf));
+        let mut next = before;
+        let change = |fields: &mut UbfMut<'_>, value: Value<'_>| {
+            let Added { id, at } = fields.add_next(field, value, last)?;
+            // A region is at most 1 GiB long.
+            let at = c_int::try_from(at).unwrap_or_default();
+            next = Place { ubf, id: id.raw(), at };
+            Ok(())
+        };
+        // SAFETY: the caller's promise.
+        unsafe { change_by(ubf, field.field_type(), (buf, len), change) }?;
+        // SAFETY: the caller promises room for a place.
+        unsafe { caller::write(place, next) };
+        Ok(0)
+    })
+}
+
+/// What a place of the caller's says, unless that cannot be.
+fn added(place: Place) -> Option<Added> {
+    let at = usize::try_from(place.at).ok().filter(|at| *at >= HEADER_BYTES)?;
+    Some(Added { id: FieldId::from_raw(place.id).ok()?, at })
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_xatmi::ubf::FieldType;
+
+    use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_counts_as_none() {
+        let place = |id, at| Place { ubf: std::ptr::null(), id, at };
+        let id = FieldId::new(FieldType::Long, 8);
+        let first = HEADER_BYTES as c_int;
+        assert_eq!(added(place(id.raw(), first)), Some(Added { id, at: HEADER_BYTES }));
+        for wrong in [place(0, first), place(id.raw(), 0), place(id.raw(), -8)] {
+            assert_eq!(added(wrong), None, "{wrong:?}");
+        }
+    }
+}

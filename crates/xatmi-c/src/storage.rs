@@ -1,0 +1,144 @@
+//! Memory of whole buffers: `Balloc`, `Brealloc`, `Bfree`, `Bneeded`, and the index that is none.
+//!
+//! C programs call it. A buffer of `Balloc` is one of `tpalloc`: either function frees it, and it
+//! can be sent.
+
+use std::ffi::{c_char, c_int, c_long};
+
+use pollux_xatmi::buffer::{Buffer, BufferError, BufferType};
+use pollux_xatmi::ubf::{UbfError, bytes_needed};
+
+use crate::fault::{self, UbfFault};
+use crate::fields::{int, size_at};
+use crate::lent::Lent;
+use crate::memory::{self, Held};
+
+/// Bytes that so many fields with so many bytes of values need, of the caller's numbers.
+fn needed(fields: c_int, value_bytes: c_int) -> Result<usize, UbfFault> {
+    let positive = |number: c_int, reason| {
+        let number = usize::try_from(number).ok().filter(|number| *number > 0);
+        number.ok_or(UbfError::Invalid { reason })
+    };
+    let fields = positive(fields, "the number of fields is 1 or above")?;
+    let value_bytes = positive(value_bytes, "the bytes of the values are 1 or above")?;
+    Ok(bytes_needed(fields, value_bytes)?)
+}
+
+/// What `tpalloc` refuses, as an error of `ubf.h`.
+fn refused(error: &BufferError) -> UbfFault {
+    const TPEOS: c_int = 7;
+    const BEINVAL: c_int = 14;
+    if error.number() == TPEOS {
+        return UbfFault::no_memory();
+    }
+    UbfFault::Other(BEINVAL, error.to_string())
+}
+
+/// Takes out the buffer at `ubf`, which has to be one of `tpalloc` or `Balloc`.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile.
+unsafe fn lent(ubf: *mut c_char) -> Result<Lent, UbfFault> {
+    // SAFETY: the caller's promise.
+    unsafe { size_at(ubf) }?;
+    let own = UbfError::NotFielded { reason: "it stands in memory that Balloc did not give" };
+    let is_fields = |held: &Held| held.buffer.buffer_type() == BufferType::Ubf;
+    if memory::look(ubf, is_fields) != Some(true) {
+        return Err(own.into());
+    }
+    // Another thread may have freed it since.
+    Ok(Lent::from(ubf).ok().flatten().ok_or(own)?)
+}
+
+/// A buffer for `fields` fields with `value_bytes` bytes of values, strings with their NUL.
+#[unsafe(no_mangle)]
+pub extern "C" fn Balloc(fields: c_int, value_bytes: c_int) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let size = needed(fields, value_bytes)?;
+        let buffer = Buffer::alloc("UBF", "", size).map_err(|error| refused(&error))?;
+        Ok(memory::give_out(Held { buffer, is_request: false }))
+    })
+}
+
+/// The buffer with room for so many fields, at another address as a rule. NULL for an error: it
+/// stays then.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Brealloc(
+    ubf: *mut c_char,
+    fields: c_int,
+    value_bytes: c_int,
+) -> *mut c_char {
+    fault::ubf(std::ptr::null_mut(), || {
+        let size = needed(fields, value_bytes)?;
+        // SAFETY: the caller's promise.
+        let lent = unsafe { lent(ubf) }?;
+        let buffer = lent.buffer().resized(size).map_err(|error| refused(&error))?;
+        let held = lent.into_held();
+        let is_request = held.is_request;
+        memory::free(held);
+        Ok(memory::give_out(Held { buffer, is_request }))
+    })
+}
+
+/// Frees a buffer of `Balloc` or `tpalloc`. The request of a service stays the server's.
+///
+/// # Safety
+/// When `ubf` is that of a buffer of fields, nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bfree(ubf: *mut c_char) -> c_int {
+    fault::ubf(-1, || {
+        // SAFETY: the caller's promise.
+        let lent = unsafe { lent(ubf) }?;
+        if lent.is_request() {
+            let reason = "the request of a service is freed by the server";
+            return Err(UbfError::Invalid { reason }.into());
+        }
+        memory::free(lent.into_held());
+        Ok(0)
+    })
+}
+
+/// Bytes that a buffer needs for `fields` fields with `value_bytes` bytes of values.
+#[unsafe(no_mangle)]
+pub extern "C" fn Bneeded(fields: c_int, value_bytes: c_int) -> c_long {
+    fault::ubf(-1, || Ok(c_long::from(int(needed(fields, value_bytes)?)?)))
+}
+
+/// Does nothing: fields stand in order, and there is no index to build.
+///
+/// # Safety
+/// Any pointer is fine; it is not followed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bindex(_ubf: *mut c_char, _occurrence: c_int) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Does nothing, as [`Bindex`].
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Brstrindex(_ubf: *mut c_char, _occurrence: c_int) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Fields that lose their index: none.
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bunindex(_ubf: *mut c_char) -> c_int {
+    fault::ubf(-1, || Ok(0))
+}
+
+/// Bytes of the index: none.
+///
+/// # Safety
+/// As for [`Bindex`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Bidxused(_ubf: *mut c_char) -> c_long {
+    fault::ubf(-1, || Ok(0))
+}
