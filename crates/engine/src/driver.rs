@@ -14,6 +14,13 @@ pub enum Driver {
     Completion,
 }
 
+/// Edge-triggered epoll: every kernel and every container has it.
+impl Default for Driver {
+    fn default() -> Self {
+        Self::Readiness(Mechanism::EpollEt)
+    }
+}
+
 impl Driver {
     /// Every driver, in the order in which tables show them.
     pub const ALL: [Self; 8] = [

@@ -22,20 +22,72 @@ use crate::{
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoopError {
-    /// The poller refused.
-    Poller(pollux_poller::Error),
-    /// io_uring is not to be had here.
-    Ring(pollux_sys::ring::RingUnavailable),
-    /// `io_uring_enter(2)` failed in a way that has no meaning here.
-    Enter(io::Error),
+    /// The mechanism is not available on this machine, or to this process.
+    Unavailable {
+        /// Its name.
+        mechanism: &'static str,
+        /// Why, and what would allow it.
+        reason: String,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// A system call failed in a way that has no meaning of its own here.
+    System {
+        /// Name of the call.
+        call: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The poller refused to go on: an error of the loop, with the poller's inside.
+    Poller(io::Error),
+}
+
+impl LoopError {
+    fn cause(&self) -> &io::Error {
+        match self {
+            Self::Unavailable { cause, .. } | Self::System { cause, .. } | Self::Poller(cause) => {
+                cause
+            }
+        }
+    }
+
+    pub(crate) fn of_poller(error: pollux_poller::Error) -> Self {
+        use pollux_poller::Error;
+        match error {
+            Error::Unavailable { backend, reason, cause } => {
+                let mechanism = backend.name();
+                Self::Unavailable { mechanism, reason, cause }
+            }
+            Error::System { call, cause } => Self::System { call, cause },
+            other => Self::Poller(other.into()),
+        }
+    }
+
+    fn of_ring(refused: pollux_sys::ring::RingUnavailable) -> Self {
+        let mechanism = Driver::Completion.name();
+        Self::Unavailable { mechanism, reason: refused.reason, cause: refused.cause }
+    }
+}
+
+/// With the kind of its cause; the error itself is inside.
+impl From<LoopError> for io::Error {
+    fn from(error: LoopError) -> Self {
+        let kind = match &error {
+            LoopError::Unavailable { .. } => io::ErrorKind::Unsupported,
+            _ => error.cause().kind(),
+        };
+        Self::new(kind, error)
+    }
 }
 
 impl fmt::Display for LoopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unavailable { mechanism, reason, .. } => {
+                write!(f, "{mechanism} is not available here: {reason}")
+            }
+            Self::System { call, .. } => write!(f, "{call} failed"),
             Self::Poller(error) => error.fmt(f),
-            Self::Ring(refused) => write!(f, "uring is not available here: {refused}"),
-            Self::Enter(_) => f.write_str("io_uring_enter failed"),
         }
     }
 }
@@ -43,9 +95,9 @@ impl fmt::Display for LoopError {
 impl std::error::Error for LoopError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            // It speaks for itself in `fmt`.
             Self::Poller(error) => error.source(),
-            Self::Ring(refused) => refused.source(),
-            Self::Enter(error) => Some(error),
+            other => Some(other.cause()),
         }
     }
 }
@@ -93,11 +145,11 @@ impl<S: Session> EventLoop<S> {
         let mut this = Self(match driver {
             Driver::Readiness(mechanism) => {
                 let opened = ReadinessLoop::open(mechanism, shared, limits, clock, counters);
-                Kind::Readiness(Box::new(opened.map_err(LoopError::Poller)?))
+                Kind::Readiness(Box::new(opened.map_err(LoopError::of_poller)?))
             }
             Driver::Completion => {
                 let opened = CompletionLoop::open(shared, limits, clock, counters);
-                Kind::Completion(Box::new(opened.map_err(LoopError::Ring)?))
+                Kind::Completion(Box::new(opened.map_err(LoopError::of_ring)?))
             }
         });
         let waker = this.waker();
@@ -172,8 +224,10 @@ impl<S: Session> EventLoop<S> {
     /// [`LoopError`] when the kernel refuses to wait.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Result<bool, LoopError> {
         match &mut self.0 {
-            Kind::Readiness(each) => each.turn(timeout).map_err(LoopError::Poller),
-            Kind::Completion(each) => each.turn(timeout).map_err(LoopError::Enter),
+            Kind::Readiness(each) => each.turn(timeout).map_err(LoopError::of_poller),
+            Kind::Completion(each) => each
+                .turn(timeout)
+                .map_err(|cause| LoopError::System { call: "io_uring_enter", cause }),
         }
     }
 

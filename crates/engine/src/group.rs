@@ -93,6 +93,22 @@ pub struct GroupConfig {
     pub limits: Limits,
 }
 
+/// One loop on edge-triggered epoll, on a port of 127.0.0.1 that the kernel chooses, with the default
+/// [`Limits`].
+impl Default for GroupConfig {
+    fn default() -> Self {
+        Self {
+            listen: vec![ListenAddress::Tcp(([127, 0, 0, 1], 0).into())],
+            driver: Driver::default(),
+            threads: 1,
+            listeners: Listeners::default(),
+            cpus: None,
+            delays_small_writes: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
 /// Why a group could not be started, or ended.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -109,6 +125,24 @@ pub enum GroupError {
     Shared(Box<dyn std::error::Error + Send + Sync>),
     /// A loop's thread panicked: an error of ours.
     Panicked,
+}
+
+/// With the kind of its cause where it has one; the error itself is inside.
+impl From<GroupError> for std::io::Error {
+    fn from(error: GroupError) -> Self {
+        use std::io::ErrorKind;
+        let kind = match &error {
+            GroupError::Loop(LoopError::Unavailable { .. }) => ErrorKind::Unsupported,
+            GroupError::Loop(LoopError::System { cause, .. }) | GroupError::System(_, cause) => {
+                cause.kind()
+            }
+            GroupError::Listen(ListenError::System { cause, .. }) => cause.kind(),
+            GroupError::Listen(ListenError::Address { .. }) => ErrorKind::InvalidInput,
+            GroupError::Listen(ListenError::Occupied { .. }) => ErrorKind::AddrInUse,
+            _ => ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
 }
 
 impl fmt::Display for GroupError {

@@ -20,11 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_poller::Waker;
-use pollux_poller::{Error, Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
+use pollux_poller::{Events, Interest, Mechanism, Poller, Registration, Token, Trigger};
 use signal_hook::{SigId, consts, flag, low_level};
 
 /// A signal that servers are controlled with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Signal {
     /// SIGTERM.
     Terminate,
@@ -87,8 +88,8 @@ impl Signals {
     /// Catches `signals` from now on, on whichever thread they arrive.
     ///
     /// # Errors
-    /// [`Error::System`] when no descriptor is left.
-    pub fn catch(signals: &[Signal]) -> Result<Self, Error> {
+    /// No descriptor is left (EMFILE, ENFILE).
+    pub fn catch(signals: &[Signal]) -> io::Result<Self> {
         let (bytes, handler_end) = UnixStream::pair().map_err(system("socketpair"))?;
         bytes.set_nonblocking(true).map_err(system("ioctl FIONBIO"))?;
         let mut poller = Mechanism::Poll.open()?;
@@ -108,8 +109,8 @@ impl Signals {
     /// several times since it was last returned is returned once.
     ///
     /// # Errors
-    /// [`Error::System`] when the kernel refuses to wait.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Signal>, Error> {
+    /// The kernel refuses to wait.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
         // A moment beyond what the clock can count never comes.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -149,7 +150,7 @@ impl Signals {
         self.bytes.as_fd()
     }
 
-    fn add(&mut self, signal: Signal, handler_end: &UnixStream) -> Result<(), Error> {
+    fn add(&mut self, signal: Signal, handler_end: &UnixStream) -> io::Result<()> {
         let has_come = Arc::new(AtomicBool::new(false));
         let number = signal.number();
         // Handlers call their actions in this order: the flag is set when the byte arrives.
@@ -160,6 +161,13 @@ impl Signals {
         self.actions.push(writes_byte.map_err(system("sigaction"))?);
         self.caught.push(Caught { signal, has_come });
         Ok(())
+    }
+}
+
+/// As [`Signals::fd`].
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
     }
 }
 
@@ -177,6 +185,6 @@ impl std::fmt::Debug for Signals {
     }
 }
 
-fn system(call: &'static str) -> impl Fn(io::Error) -> Error {
-    move |cause| Error::System { call, cause }
+fn system(call: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |cause| pollux_poller::Error::System { call, cause }.into()
 }

@@ -2,7 +2,9 @@
 //!
 //! # Rules
 //! * **One thread.** A poller is opened, used and dropped by one thread; only its [`Waker`]
-//!   travels. One that [`crate::Mechanism::open_for`] opened may go from thread to thread.
+//!   travels. One that [`crate::Mechanism::open_for`] opened is `Send` and may go from thread to
+//!   thread. That is not so for all, because an io_uring instance is faster when the kernel knows
+//!   that one thread enters it (IORING_SETUP_SINGLE_ISSUER), and refuses all others then.
 //! * **One process.** A child of `fork(2)` may drop a poller that it inherited, which leaves the
 //!   parent's as it is; everything else is [`Error::Inherited`] (`docs/fork.md`). A waker that it
 //!   inherited wakes the parent.
@@ -78,6 +80,30 @@ pub trait Poller {
             done.map_err(|cause| Error::Batch { index, cause: Box::new(cause) })?;
         }
         Ok(())
+    }
+
+    /// Hands the kernel what was deferred, without waiting and without reporting anything: what it
+    /// finds is reported by the next wait.
+    ///
+    /// On io_uring the kernel holds the file of a descriptor until it is told of the deletion: one
+    /// that was deleted and closed stays open, and its peer sees no end, until the next wait or
+    /// this. Everywhere else this does nothing. AIO is told of deletions when they are made, and
+    /// lets go of the file a moment later, in a thread of the kernel; its additions go with the
+    /// next wait.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the kernel takes no changes; they stay deferred.
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The descriptor of the kernel object behind this poller, to be watched by another poller or
+    /// loop: it is readable when a wait would find something. None where there is no such object
+    /// (select, poll, AIO, sim) or it does not tell reliably (io_uring).
+    ///
+    /// Only to be watched: whoever reads, closes or changes it by other means breaks the poller.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// Waits until something is ready, a waker is used, a signal handler ran or `timeout` is

@@ -182,6 +182,10 @@ impl Poller for Epoll {
         Ok(())
     }
 
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+
     fn set_signal_mask(&mut self, mask: Option<SignalMask>) {
         self.mask = mask;
     }

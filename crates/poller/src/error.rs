@@ -123,6 +123,21 @@ impl fmt::Display for Error {
     }
 }
 
+/// With the kind of the errno that [`Error::raw_os_error`] gives; the error itself is inside
+/// ([`io::Error::get_ref`]).
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match (&error, error.raw_os_error()) {
+            (Error::Unsupported { .. } | Error::Unavailable { .. }, _) => {
+                io::ErrorKind::Unsupported
+            }
+            (_, Some(errno)) => Self::from_raw_os_error(errno).kind(),
+            (_, None) => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

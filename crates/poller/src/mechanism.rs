@@ -31,16 +31,24 @@ pub enum Backend {
     Sim,
 }
 
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Backend {
+    /// The name in messages and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Select => "select",
             Self::Poll => "poll",
             Self::Aio => "aio",
             Self::Epoll => "epoll",
             Self::Uring => "uring-poll",
             Self::Sim => "sim",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

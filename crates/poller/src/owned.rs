@@ -60,6 +60,17 @@ impl<P: Poller> Poller for Owned<P> {
         self.poller.forget(fd)
     }
 
+    fn flush(&mut self) -> Result<(), Error> {
+        if !self.mark.is_here() {
+            return Err(Error::Inherited);
+        }
+        self.poller.flush()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.poller.fd()
+    }
+
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> Result<(), Error> {
         if !self.mark.is_here() {
             events.clear();

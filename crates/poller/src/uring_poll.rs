@@ -62,6 +62,8 @@ pub(crate) struct UringPoll {
     turn: u64,
     waker: Waker,
     is_waker_armed: bool,
+    /// A wake was taken that no wait has reported yet.
+    was_woken: bool,
     /// The process that opened the ring.
     owner: Pid,
     caps: Caps,
@@ -86,6 +88,7 @@ impl UringPoll {
             turn: LOOK_TURNS + 1,
             waker: Waker::new()?,
             is_waker_armed: false,
+            was_woken: false,
             owner: rustix::process::getpid(),
             caps,
             counters,
@@ -102,6 +105,7 @@ impl UringPoll {
         let may_block = events.is_empty()
             && self.ready.is_empty()
             && self.changes.is_empty()
+            && !self.was_woken
             && !self.ring.has_overflow();
         let cancelled = self.changes.take_cancels();
         if cancelled > COMPLETIONS_PER_ENTER {
@@ -113,9 +117,12 @@ impl UringPoll {
         } else if self.ring.has_loaded() {
             self.enter(events, 0, None)?;
         }
-        self.harvest(events);
+        self.harvest();
         self.fetch(events)?;
         self.report_fresh(events);
+        if std::mem::take(&mut self.was_woken) {
+            events.set_woken();
+        }
         Ok(())
     }
 
@@ -156,7 +163,7 @@ impl UringPoll {
                 break;
             }
             self.enter(events, 0, None)?;
-            self.harvest(events);
+            self.harvest();
         }
         Ok(())
     }
@@ -200,13 +207,13 @@ impl UringPoll {
     }
 
     /// Takes every completion that the ring holds.
-    fn harvest(&mut self, events: &mut Events) {
+    fn harvest(&mut self) {
         while let Some(completion) = self.ring.next_completion() {
             let key = Key(completion.user_data);
             if key == Key::WAKER {
                 self.waker.acknowledge_edge();
                 self.counters.wakes.add(1);
-                events.set_woken();
+                self.was_woken = true;
                 self.is_waker_armed = completion.has_more;
             } else if let Some(key) = failed_update(completion.user_data) {
                 self.changes.update_failed(key);
@@ -381,6 +388,31 @@ impl Poller for UringPoll {
         // then, whatever its token says, and an update would leave the poll on the old one.
         self.changes.retire(fd.as_raw_fd());
         self.changes.ask(fd.as_raw_fd());
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        // One round plans and sends; the second is for what an earlier wait left on its way.
+        for _ in 0..2 {
+            self.load_changes()?;
+            let cancelled = self.changes.take_cancels();
+            let ended = cancelled.min(self.ring.setup().sizes.completion as usize);
+            if ended > 0 || self.ring.has_loaded() {
+                // A cancelled poll completes at once; a signal meanwhile is for the next wait.
+                self.ring.enter(ended as u32, Some(Duration::ZERO))?;
+            }
+            self.harvest();
+            for _ in 0..FETCHES_MAX {
+                if !self.ring.has_unfetched() {
+                    break;
+                }
+                self.ring.enter(0, None)?;
+                self.harvest();
+            }
+            if self.changes.is_empty() {
+                break;
+            }
+        }
         Ok(())
     }
 

@@ -106,7 +106,7 @@ pub enum ServerError {
     },
     /// Signals cannot be waited for.
     #[error("signals cannot be waited for")]
-    Signals(#[from] pollux_poller::Error),
+    Signals(#[source] io::Error),
 }
 
 /// An error with its causes.

@@ -322,7 +322,7 @@ impl Server {
         let mut is_draining = false;
         while !self.has_ended(is_draining) {
             let tick = if is_draining { DRAIN_TICK } else { IDLE_TICK };
-            match signals.wait(Some(tick))? {
+            match signals.wait(Some(tick)).map_err(ServerError::Signals)? {
                 Some(Signal::HangUp) => {
                     self.tell_manager(State::Reloading);
                     self.reopen_logs();
@@ -339,7 +339,7 @@ impl Server {
                     self.tell_of_signal("draining: no new connections, then the end");
                     self.drain();
                 }
-                Some(Signal::User1) | None => {}
+                _ => {}
             }
             if let Some(link) = &mut master {
                 for order in link.orders() {

@@ -235,7 +235,7 @@ impl Master {
                 let sockets = std::mem::take(&mut self.sockets);
                 remove(&sockets.paths(), &[]);
             }
-            Signal::User1 => {}
+            _ => {}
         }
     }
 

@@ -206,7 +206,8 @@ impl Pool {
         let mut watch = Watch::open()?;
         let token = watch.add(control.as_fd(), Source::Control);
         let token = token.map_err(system("watching the control socket"))?;
-        let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])?;
+        let signals = Signals::catch(&[Signal::Terminate, Signal::Interrupt, Signal::HangUp])
+            .map_err(system("catching signals"))?;
         watch.add(signals.fd(), Source::Signals).map_err(system("watching for signals"))?;
         let slots_max = config.workers_max() as usize + SLOTS_SPARE;
         let slots = Slots::create(slots_max).map_err(system("the memory of the workers"))?;

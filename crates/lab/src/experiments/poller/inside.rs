@@ -323,7 +323,8 @@ fn writes_of_this_thread() -> Result<u64, MeasureError> {
 
 /// Signals at random times around the begin of a wait.
 pub(super) fn signal() -> Result<Tried, MeasureError> {
-    let mut signals = Signals::catch(&[Signal::User1])?;
+    let failed = |cause| MeasureError::Io { call: "waiting for signals", cause };
+    let mut signals = Signals::catch(&[Signal::User1]).map_err(failed)?;
     let start = Instant::now();
     let now = || start.elapsed().as_nanos() as u64;
     let (round, sent, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
@@ -347,7 +348,7 @@ pub(super) fn signal() -> Result<Tried, MeasureError> {
         let mut latencies = Vec::new();
         for next in 1..=SIGNALS {
             round.store(next, Ordering::Release);
-            let got = signals.wait(Some(TIMEOUT));
+            let got = signals.wait(Some(TIMEOUT)).map_err(failed);
             if !matches!(got, Ok(Some(_))) {
                 is_over.store(true, Ordering::Relaxed);
                 got?;
