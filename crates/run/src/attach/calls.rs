@@ -45,7 +45,7 @@ const FAILED: Option<&str> = Some("ret < 0");
 /// `-EAGAIN`, as the kernel compares it.
 const WOULD_BLOCK: Option<&str> = Some("ret == -11");
 
-const CALLS: [Call; 25] = [
+pub(super) const CALLS: [Call; 25] = [
     ("sys_enter_epoll_wait", None, Role::WaitBegins(TimeoutIn::Milliseconds)),
     ("sys_enter_epoll_pwait", None, Role::WaitBegins(TimeoutIn::Milliseconds)),
     ("sys_enter_epoll_pwait2", None, Role::WaitBegins(TimeoutIn::Memory)),
@@ -73,10 +73,15 @@ const CALLS: [Call; 25] = [
     ("sys_exit_splice", WOULD_BLOCK, Role::Again),
 ];
 
+/// What every kernel has whose calls can be followed; some calls are new, or are those of one architecture.
+const REQUIRED: &str = "sys_enter_epoll_pwait";
+
 /// What the kernel is asked to record.
 pub(super) fn followed() -> [Followed; CALLS.len()] {
-    CALLS
-        .map(|(name, filter, _)| Followed { point: Tracepoint { group: "syscalls", name }, filter })
+    CALLS.map(|(name, filter, _)| {
+        let point = Tracepoint { group: "syscalls", name };
+        Followed { point, filter, is_required: name == REQUIRED }
+    })
 }
 
 /// What the record of a tracepoint says, by its place among those that are followed.

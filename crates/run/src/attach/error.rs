@@ -6,6 +6,9 @@ use std::io;
 use pollux_sys::perf::{TraceError, Tracepoint};
 use rustix::io::Errno;
 
+/// Descriptors that a thread takes on each CPU: one for each tracepoint, one for its way off the CPU.
+const DESCRIPTORS: usize = super::calls::CALLS.len() + 1;
+
 /// Why a process cannot be followed.
 #[derive(Debug)]
 pub enum AttachError {
@@ -82,9 +85,10 @@ impl fmt::Display for AttachError {
             ),
             Self::Descriptors(threads) => write!(
                 f,
-                "following {threads} threads takes {} descriptors on each CPU, more than this process \
-                 may have; raise RLIMIT_NOFILE (ulimit -n)",
-                threads * (super::calls::followed().len() + 1)
+                "{} descriptors are needed on each CPU ({} for each of {threads} threads), more than this \
+                 process may have; raise RLIMIT_NOFILE (ulimit -n)",
+                threads * DESCRIPTORS,
+                DESCRIPTORS,
             ),
             Self::Refused(pid, error) => write!(
                 f,

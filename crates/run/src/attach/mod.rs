@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use pollux_loop_stats::{Region, WORDS};
 use pollux_sys::perf::{Trace, TraceError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use error::AttachError;
 
@@ -75,6 +76,7 @@ impl<'a> Attached<'a> {
         let region = Region::begin(memory).expect("as many words as it has");
         is_followable(pid)?;
         let processes = family(pid);
+        raise_descriptors();
         let tids: Vec<u32> = processes.iter().flat_map(|pid| tasks(*pid)).collect();
         let trace = Trace::of_threads(&tids, &calls::followed());
         let trace = trace.map_err(|error| AttachError::of_trace(error, pid, tids.len()))?;
@@ -124,6 +126,13 @@ impl<'a> Attached<'a> {
         let source = Source::Tracepoints { records_lost: self.followers.records_lost };
         Summary::of(self.region, self.lasted(), source)
     }
+}
+
+/// Asks for as many descriptors as this process may have: each thread takes many on each CPU. Where that is
+/// refused, those that there are must do.
+fn raise_descriptors() {
+    let limits = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
 /// Whether it is a process of this machine's kind.

@@ -61,6 +61,8 @@ pub struct Followed {
     /// What the kernel asks of its fields before it writes a record; the language is that of the trace
     /// file system's `filter` files.
     pub filter: Option<&'static str>,
+    /// Whether there is no trace without it. Others are left out where the kernel has no such call.
+    pub is_required: bool,
 }
 
 /// A thing that a thread did.
@@ -100,7 +102,7 @@ pub enum What {
 pub enum TraceError {
     /// The numbers of tracepoints could not be read.
     Tracepoints(io::Error),
-    /// The kernel has no such tracepoint.
+    /// The kernel has no such tracepoint, without which there is no trace.
     Missing(Tracepoint),
     /// The threads may not be followed.
     Refused(io::Error),
@@ -249,10 +251,14 @@ fn openings(followed: &[Followed]) -> Result<Vec<Opening>, TraceError> {
     let ids = tracepoint_ids(&points).map_err(TraceError::Tracepoints)?;
     let mut openings = Vec::with_capacity(points.len());
     for (place, (point, id)) in points.into_iter().zip(ids).enumerate() {
-        let id = id.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => TraceError::Missing(point),
-            _ => TraceError::Tracepoints(error),
-        })?;
+        let id = match id {
+            Ok(id) => id,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(TraceError::Tracepoints(error));
+            }
+            Err(_) if followed.get(place).is_some_and(|one| !one.is_required) => continue,
+            Err(_) => return Err(TraceError::Missing(point)),
+        };
         let flags = flag::DISABLED | flag::INHERIT | flag::SAMPLE_ID_ALL;
         let common = Attribute {
             kind: KIND_TRACEPOINT,
@@ -417,5 +423,50 @@ mod tests {
             (4, What::Lost(12)),
         ];
         assert_eq!(parsed(&bytes), expected);
+    }
+
+    const GETPPID: Tracepoint = Tracepoint { group: "syscalls", name: "sys_enter_getppid" };
+    const NONE: Tracepoint = Tracepoint { group: "syscalls", name: "no_such_call" };
+
+    /// Follows the calling thread; nothing where this user may not.
+    fn of_this_thread(followed: &[Followed]) -> Option<Result<Trace, TraceError>> {
+        // SAFETY: the call takes no arguments.
+        let tid = unsafe { libc::gettid() }.unsigned_abs();
+        match Trace::of_threads(&[tid], followed) {
+            Err(TraceError::Tracepoints(_) | TraceError::Refused(_)) => None,
+            opened => Some(opened),
+        }
+    }
+
+    #[test]
+    fn calls_of_a_thread_come_in_order_with_their_arguments() {
+        let followed =
+            [NONE, GETPPID].map(|point| Followed { point, filter: None, is_required: false });
+        let Some(trace) = of_this_thread(&followed) else { return };
+        let mut trace = trace.expect("what is missing is left out");
+        trace.enable().expect("enabled");
+        let mut found = Vec::new();
+        for round in 0..100_u64 {
+            // SAFETY: the call ignores its arguments, which the tracepoint has none of either.
+            unsafe { libc::syscall(libc::SYS_getppid) };
+            if round % 10 == 0 {
+                trace.drain(|record| found.push(record));
+            }
+        }
+        trace.disable().expect("disabled");
+        trace.finish(|record| found.push(record));
+        assert!(found.is_sorted_by_key(|record| record.time_ns));
+        let is_call = |record: &&Record| {
+            matches!(record.what, What::Passed(1, [number, ..])
+            if number == libc::SYS_getppid.cast_unsigned())
+        };
+        assert_eq!(found.iter().filter(is_call).count(), 100);
+    }
+
+    #[test]
+    fn a_required_tracepoint_that_is_missing_is_named() {
+        let followed = [Followed { point: NONE, filter: None, is_required: true }];
+        let Some(refused) = of_this_thread(&followed) else { return };
+        assert!(matches!(refused, Err(TraceError::Missing(point)) if point == NONE));
     }
 }
