@@ -1,8 +1,10 @@
 //! Where records live on disk: a folder with the result, the report and the job.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use flate2::read::MultiGzDecoder;
 use pollux_report::Place;
 
 use crate::record::{Record, RoundsOfSet, SCHEMA_VERSION};
@@ -10,6 +12,8 @@ use crate::report;
 
 /// Name of the result file in a folder.
 pub const RESULT_FILE: &str = "result.json";
+/// Name of the result file of a run that is kept, compressed by gzip(1).
+pub const KEPT_FILE: &str = "result.json.gz";
 /// Name of the report.
 pub const REPORT_FILE: &str = "report.html";
 /// Name of the summary for CI pages.
@@ -61,12 +65,10 @@ pub enum StoreError {
         found: u64,
     },
     /// The file is larger than any result.
-    #[error("{}: {bytes} bytes, no result is larger than {RESULT_BYTES_MAX}", path.display())]
+    #[error("{}: no result is larger than {RESULT_BYTES_MAX} bytes", path.display())]
     TooLarge {
         /// Which file.
         path: PathBuf,
-        /// Its size.
-        bytes: u64,
     },
 }
 
@@ -113,18 +115,18 @@ pub fn save(folder: &Path, record: &Record) -> Result<(), StoreError> {
     files.iter().try_for_each(|(name, text)| replace(&folder.join(name), text))
 }
 
-/// Reads the record in `path`: a folder that [`save`] wrote, or a result file.
+/// Reads the record in `path`: a folder that [`save`] wrote, or a result file, compressed or not.
 ///
 /// # Errors
 /// [`StoreError`] when it can't be read or is not a result of this or an older version.
 pub fn load(path: &Path) -> Result<Record, StoreError> {
-    let file = if path.is_dir() { path.join(RESULT_FILE) } else { path.to_owned() };
-    let io = |cause| StoreError::Io { path: file.clone(), cause };
-    let bytes = std::fs::metadata(&file).map_err(io)?.len();
-    if bytes > RESULT_BYTES_MAX {
-        return Err(StoreError::TooLarge { path: file, bytes });
-    }
-    let text = std::fs::read_to_string(&file).map_err(io)?;
+    let (plain, kept) = (path.join(RESULT_FILE), path.join(KEPT_FILE));
+    let file = match path.is_dir() {
+        true if kept.exists() && !plain.exists() => kept,
+        true => plain,
+        false => path.to_owned(),
+    };
+    let text = text(&file)?;
     let format = |cause| StoreError::Format { path: file.clone(), cause };
     let any: serde_json::Value = serde_json::from_str(&text).map_err(format)?;
     match any.get("schema").and_then(serde_json::Value::as_u64) {
@@ -133,6 +135,24 @@ pub fn load(path: &Path) -> Result<Record, StoreError> {
         }
         _ => serde_json::from_value(any).map_err(format),
     }
+}
+
+/// What is in a result file, compressed or not.
+fn text(file: &Path) -> Result<String, StoreError> {
+    let io = |cause| StoreError::Io { path: file.to_owned(), cause };
+    let opened = File::open(file).map_err(io)?;
+    let is_compressed = file.extension().is_some_and(|extension| extension == "gz");
+    let mut source: Box<dyn Read> = match is_compressed {
+        true => Box::new(MultiGzDecoder::new(opened)),
+        false => Box::new(opened),
+    };
+    let mut text = String::new();
+    // One byte more than is allowed tells that there is more.
+    let bytes = source.by_ref().take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(io)?;
+    if bytes as u64 > RESULT_BYTES_MAX {
+        return Err(StoreError::TooLarge { path: file.to_owned() });
+    }
+    Ok(text)
 }
 
 /// The rounds of every set: a line for each arm, with units and CPU time of each of its turns.
@@ -158,6 +178,7 @@ fn rounds(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).expect("a folder");
@@ -175,6 +196,30 @@ mod tests {
         let said = error.to_string();
         assert!(said.contains("/result.json: ") && !said.contains("/.result"), "{said}");
         assert_eq!(names(folder.path()), [RESULT_FILE]);
+    }
+
+    #[test]
+    fn a_kept_result_is_read_compressed_and_a_cut_one_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        save(folder.path(), &Record::empty()).expect("written");
+        let plain = folder.path().join(RESULT_FILE);
+        let text = std::fs::read(&plain).expect("a result");
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&text).expect("memory");
+        let compressed = encoder.finish().expect("memory");
+        std::fs::remove_file(&plain).expect("removed");
+        let said = load(folder.path()).expect_err("neither").to_string();
+        assert!(said.contains("/result.json: "), "{said}");
+        let kept = folder.path().join(KEPT_FILE);
+        std::fs::write(&kept, &compressed).expect("written");
+        for path in [folder.path(), &kept] {
+            let record =
+                serde_json::to_vec_pretty(&load(path).expect("a result")).expect("plain data");
+            assert_eq!(record, text);
+        }
+        std::fs::write(&kept, &compressed[..compressed.len() / 2]).expect("written");
+        let said = load(folder.path()).expect_err("cut").to_string();
+        assert!(said.contains("/result.json.gz: "), "{said}");
     }
 
     #[test]

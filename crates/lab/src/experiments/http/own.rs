@@ -65,6 +65,9 @@ pub(super) fn plan(load: &Load, asked: &Asked) -> Result<Plan, LoadError> {
         crowd: Crowd::default(),
         trust: load.trust(),
         resumes: load.is_resumed,
+        keeps_cookies: false,
+        identity: None,
+        server_pid: None,
         seed: 0,
     })
 }
