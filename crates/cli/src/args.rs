@@ -12,7 +12,7 @@ use pollux_pool_flags::fld::FldFlags;
 use pollux_settings::{FlagsAlone, Kind, one_of};
 
 use crate::demands;
-use crate::load::LoadFlags;
+use crate::load::LoadCommand;
 use crate::proxy::ProxyCommand;
 use crate::run::RunProgramFlags;
 use crate::serve::ServeCommand;
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Lab(Box<Lab>),
     /// Put HTTP load on a server, and find what it does to the latency
     #[command(arg_required_else_help = true)]
-    Load(Box<LoadFlags>),
+    Load(Box<LoadCommand>),
     /// Serve files, a fixed reply or an echo over HTTP/1.1, on any event mechanism
     Serve(Box<ServeCommand>),
     /// Pass HTTP/1.1 requests on to backends, on any event mechanism

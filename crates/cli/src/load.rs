@@ -15,6 +15,8 @@ mod list;
 mod live;
 mod plan;
 mod plot;
+mod results;
+mod scraped;
 mod trials;
 mod values;
 mod view;
@@ -25,32 +27,37 @@ use std::process::ExitCode;
 use pollux_engine::Signals;
 use pollux_load::{Finding, FindingKind, LoadError, Outcome, Plan, render};
 
-pub(crate) use flags::LoadFlags;
-pub(crate) use help::NOTES;
+pub(crate) use help::{COMPARE_NOTES, MERGE_NOTES, NOTES};
+pub(crate) use results::LoadCommand;
 
 use crate::output::{self, Failure};
 use drive::Ran;
 use files::Files;
 use flags::{LoadSettings, Style};
+use scraped::Scraped;
 use view::View;
 use wish::Wish;
 
 /// The exit code of a run that was not what was asked for.
 const NOT_AS_ASKED: u8 = 3;
 
-/// Runs the generator as `flags` say.
-pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, Failure> {
-    let flags = &flags.read().map_err(Failure::usage)?;
+/// Runs the generator as the flags say, or looks at results.
+pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode, Failure> {
+    if let Some(results) = &command.results {
+        return results::run(results);
+    }
+    let flags = &command.flags.read().map_err(Failure::usage)?;
     let plan = plan::plan(flags).map_err(|error| failure(&error))?;
     if flags.holds {
         return hold::run(plan);
     }
     let files = Files::prepare(&flags.output)?;
     pollux_command::limits::raise_descriptor_limit().map_err(Failure::failed)?;
+    let scraped = Scraped::offer(flags.prometheus)?;
     let mut signals = Signals::catch(&Wish::SIGNALS).map_err(Failure::failed)?;
     match flags.finds_capacity {
-        true => capacity::run(flags, plan, &files, &mut signals),
-        false => run_once(flags, plan, &files, &mut signals),
+        true => capacity::run(flags, plan, &files, (&mut signals, &scraped)),
+        false => run_once(flags, plan, &files, (&mut signals, &scraped)),
     }
 }
 
@@ -58,11 +65,11 @@ fn run_once(
     flags: &LoadSettings,
     mut plan: Plan,
     files: &Files,
-    signals: &mut Signals,
+    (signals, scraped): (&mut Signals, &Scraped),
 ) -> Result<ExitCode, Failure> {
     let running = drive::start(&mut plan, flags.poller.is_none())?;
     let mut view = View::open(&plan, flags.output.is_quiet);
-    let Ran { outcome, wish } = drive::to_the_end(running, &mut view, signals)?;
+    let Ran { outcome, wish } = drive::to_the_end(running, &mut view, (signals, scraped))?;
     view.close();
     files.write(&outcome)?;
     let why_unconnected = drive::why_unconnected(&outcome);

@@ -57,7 +57,7 @@ fn parsed_and_run() -> Result<ExitCode, output::Failure> {
 fn run(command: Command) -> Result<ExitCode, output::Failure> {
     match command {
         Command::Lab(lab) => lab::run(*lab),
-        Command::Load(flags) => load::run(&flags),
+        Command::Load(command) => load::run(&command),
         Command::Pool(_) | Command::Fld(_) => Err(pool::missing()),
         Command::Serve(command) => serve::run(&command),
         Command::Proxy(flags) => proxy::run(&flags),

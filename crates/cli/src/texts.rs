@@ -30,6 +30,8 @@ pub(crate) fn of(path: &str) -> &'static [Section] {
             &[Examples("pollux lab compare before after --gate"), LAB_COMPARE_EXIT_CODES]
         }
         "pollux load" => load::NOTES,
+        "pollux load compare" => load::COMPARE_NOTES,
+        "pollux load merge" => load::MERGE_NOTES,
         "pollux serve" => SERVE,
         "pollux proxy" => proxy::NOTES,
         "pollux run" => run::NOTES,

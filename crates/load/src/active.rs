@@ -18,6 +18,7 @@ use pollux_engine::{Actions, CloseCause, Moment};
 
 use crate::answer::{Answer, Reading};
 use crate::cause::Cause;
+use crate::cookies::Cookies;
 use crate::shared::{Reopen, Shared, Stage};
 use crate::supply::Supply;
 use crate::tally::{Fault, Verdict};
@@ -64,11 +65,13 @@ pub(crate) struct Active {
     has_ended: bool,
     /// Failures since the last answer.
     failures: u32,
+    /// None where they are not kept.
+    cookies: Option<Box<Cookies>>,
 }
 
 impl Active {
     /// One that has no socket yet.
-    pub(crate) fn new(seat: u32, pipeline: u32) -> Box<Self> {
+    pub(crate) fn new(seat: u32, pipeline: u32, keeps_cookies: bool) -> Box<Self> {
         Box::new(Self {
             seat,
             state: State::Connecting,
@@ -81,6 +84,7 @@ impl Active {
             has_answer: false,
             has_ended: false,
             failures: 0,
+            cookies: keeps_cookies.then(Box::default),
         })
     }
 
@@ -122,10 +126,20 @@ impl Active {
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
             let (kind, cache) = shared.requests.reading(request.target);
-            let Ok((now_used, answer)) = self.reading.read(&input[used..], cache, kind) else {
+            let cookies = &mut self.cookies;
+            let seen = |head: &[u8]| {
+                if let Some(cookies) = cookies {
+                    cookies.note(head);
+                }
+            };
+            let Ok((now_used, answer)) = self.reading.read(&input[used..], cache, kind, seen)
+            else {
                 return self.give_up(shared, actions, Fault::Malformed, input.len());
             };
             used += now_used;
+            if self.cookies.as_ref().is_some_and(|cookies| cookies.is_fresh()) {
+                self.learn(shared, &request);
+            }
             let Some(answer) = answer else {
                 let came_ns = came_ns(shared, &request);
                 self.first_byte_ns.get_or_insert(came_ns);
@@ -274,7 +288,10 @@ impl Active {
         }
         let Some(start) = shared.start(now_ns) else { return false };
         let target = shared.requests.choose();
-        let len = shared.requests.bytes(target).len();
+        if let Some(cookies) = &mut self.cookies {
+            cookies.compose(shared.requests.bytes(target));
+        }
+        let len = self.bytes(shared, target).len();
         if start.had_connection
             || (shared.seats.idle() > 0 && !matches!(shared.supply, Supply::Closed))
         {
@@ -291,7 +308,7 @@ impl Active {
         self.under_way.push_back(UnderWay { start_ns: start.at_ns, sent_ns: now_ns, target });
         shared.last_sent_ns = now_ns;
         if actions.room() >= len {
-            actions.send(shared.requests.bytes(target));
+            actions.send(self.bytes(shared, target));
         } else {
             self.sent_bytes = Some(0);
             self.send_rest(shared, actions);
@@ -299,12 +316,29 @@ impl Active {
         true
     }
 
+    /// The bytes of the youngest request, with its cookies.
+    #[inline]
+    fn bytes<'a>(&'a self, shared: &'a Shared, target: u32) -> &'a [u8] {
+        let composed = self.cookies.as_ref().and_then(|cookies| cookies.composed());
+        composed.unwrap_or_else(|| shared.requests.bytes(target))
+    }
+
+    /// Keeps the cookies that an answer set.
+    #[cold]
+    fn learn(&mut self, shared: &mut Shared, request: &UnderWay) {
+        let Some(cookies) = &mut self.cookies else { return };
+        let learnt = cookies.learn(shared.requests.bytes(request.target));
+        let totals = &mut shared.tally(request.start_ns).totals;
+        totals.cookies_set += learnt.set;
+        totals.cookies_refused += learnt.refused;
+    }
+
     /// Goes on with a request that is larger than the room; says whether all of it was sent.
     #[inline]
     fn send_rest(&mut self, shared: &mut Shared, actions: &mut Actions<'_>) -> bool {
         let Some(sent) = self.sent_bytes else { return true };
         let Some(youngest) = self.under_way.back() else { return true };
-        let rest = &shared.requests.bytes(youngest.target)[sent..];
+        let rest = &self.bytes(shared, youngest.target)[sent..];
         let now = rest.len().min(actions.room());
         actions.send(&rest[..now]);
         let is_all = now == rest.len();

@@ -31,7 +31,8 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// Reads `input`, which follows what was used before, up to the end of one answer. Says how
-    /// many bytes are used up, and the answer when it is whole.
+    /// many bytes are used up, and the answer when it is whole. `seen` is given the head of an answer
+    /// that is not an interim one.
     ///
     /// # Errors
     /// What comes is no HTTP.
@@ -41,18 +42,21 @@ impl Reading {
         input: &[u8],
         cache: &mut HeadCache,
         to: RequestKind,
+        seen: impl FnOnce(&[u8]),
     ) -> Result<(usize, Option<Answer>), Rejection> {
         if self.body.is_some() {
             return self.read_body(input, 0);
         }
         let Some(facts) = cache.read(input, to)? else { return Ok((0, None)) };
+        if facts.is_interim() {
+            return self.begin(input, facts, cache, to, seen);
+        }
+        seen(&input[..facts.head_len]);
         let here = (input.len() - facts.head_len) as u64;
         match facts.body {
-            ResponseBody::Length(len) if len <= here && !facts.is_interim() => {
-                Ok(self.whole(&facts, len))
-            }
-            ResponseBody::None if !facts.is_interim() => Ok(self.whole(&facts, 0)),
-            _ => self.begin(input, facts, cache, to),
+            ResponseBody::Length(len) if len <= here => Ok(self.whole(&facts, len)),
+            ResponseBody::None => Ok(self.whole(&facts, 0)),
+            _ => self.begin(input, facts, cache, to, |_| {}),
         }
     }
 
@@ -90,8 +94,10 @@ impl Reading {
         mut facts: ResponseFacts,
         cache: &mut HeadCache,
         to: RequestKind,
+        seen: impl FnOnce(&[u8]),
     ) -> Result<(usize, Option<Answer>), Rejection> {
         let mut used = facts.head_len;
+        let was_interim = facts.is_interim();
         while facts.is_interim() {
             self.interim_bytes += facts.head_len as u64;
             facts = match cache.read(&input[used..], to)? {
@@ -99,6 +105,9 @@ impl Reading {
                 None => return Ok((used, None)),
             };
             used += facts.head_len;
+        }
+        if was_interim {
+            seen(&input[used - facts.head_len..used]);
         }
         let reader = BodyReader::of_response(facts.body, &ANSWER_LIMITS);
         let answer = self.answer(&facts, 0, facts.head_len as u64);
@@ -143,7 +152,7 @@ mod tests {
             kept.extend_from_slice(part);
             let mut used = 0;
             while used < kept.len() {
-                let read = reading.read(&kept[used..], &mut cache, RequestKind::Other);
+                let read = reading.read(&kept[used..], &mut cache, RequestKind::Other, |_| {});
                 let (now, answer) = read.expect("sound");
                 used += now;
                 match answer {

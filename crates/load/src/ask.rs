@@ -68,7 +68,7 @@ pub fn ask(target: &Target, trust: &Trust, patience: Duration) -> Result<Answere
                 .map(|answer| (0, Some(answer)))
                 .ok_or_else(|| AskError::Answer(io::ErrorKind::UnexpectedEof.into()))?,
             _ => {
-                let read = reading.read(&unread, &mut request.cache, request.kind);
+                let read = reading.read(&unread, &mut request.cache, request.kind, |_| {});
                 read.map_err(|rejection| AskError::Malformed(rejection.to_string()))?
             }
         };

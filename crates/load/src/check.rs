@@ -45,6 +45,15 @@ fn targets(plan: &Plan) -> Result<(), LoadError> {
     if plan.list.is_some() && plan.targets.len() > 1 {
         return refuse("URL", "a list of requests goes to one URL; give one");
     }
+    let of_list = plan.list.as_ref().is_some_and(|(list, _)| list.has_cookie());
+    if plan.keeps_cookies
+        && (of_list || plan.targets.iter().any(|target| target.has_field("cookie")))
+    {
+        return refuse(
+            "--cookies",
+            "a request has a Cookie field of its own; leave one of both out",
+        );
+    }
     for target in &plan.targets {
         if target.address != first.address {
             let why = format!(

@@ -4,7 +4,7 @@
 //! still. A step counts as waited for only when the thread was there to look at it: time in which
 //! the generator itself did not run is never the server's silence, and is kept apart.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The length of a step.
 const STEP_NS: u64 = 20_000_000;
@@ -15,7 +15,7 @@ const STALL_NS: u64 = 100_000_000;
 const STANDSTILL_STEPS: u64 = 1_000_000_000 / STEP_NS - 1;
 
 /// A time in which nothing went on.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Standstill {
     /// When it began, in seconds from the start of the warm-up.
     pub from_s: f64,

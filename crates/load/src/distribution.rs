@@ -3,8 +3,14 @@
 //! Values are nanoseconds with three significant digits, up to [`LONGEST_NS`]; what is longer
 //! counts as that.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use serde::{Serialize, Serializer};
+use hdrhistogram::serialization::{
+    Deserializer as HistogramReader, Serializer as _, V2DeflateSerializer,
+};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest time that is told apart: one hour.
 pub const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -142,6 +148,8 @@ struct Quantile {
     ns: u64,
 }
 
+/// What stands in a result. The figures are for readers; what is read back is the histogram, from which
+/// they follow.
 #[derive(Serialize)]
 struct Summary {
     count: u64,
@@ -150,6 +158,14 @@ struct Summary {
     stddev_ns: Option<f64>,
     max_ns: Option<u64>,
     quantiles: Vec<Quantile>,
+    /// HdrHistogram V2, deflate, base64.
+    histogram: String,
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    max_ns: Option<u64>,
+    histogram: Option<String>,
 }
 
 impl Serialize for Distribution {
@@ -169,8 +185,47 @@ impl Serialize for Distribution {
             stddev_ns: self.stddev_ns(),
             max_ns: self.max_ns(),
             quantiles,
+            histogram: self.packed(),
         };
         summary.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Distribution {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Stored { max_ns, histogram } = Stored::deserialize(deserializer)?;
+        let packed = histogram.ok_or_else(|| D::Error::missing_field("histogram"))?;
+        let mut distribution = Self::unpacked(&packed).map_err(D::Error::custom)?;
+        distribution.note_longest(max_ns.unwrap_or(0));
+        Ok(distribution)
+    }
+}
+
+impl Distribution {
+    fn packed(&self) -> String {
+        let mut bytes = Vec::new();
+        let written = V2DeflateSerializer::new().serialize(&self.counted, &mut bytes);
+        written.expect("memory takes it, and no count exceeds 63 bits");
+        STANDARD.encode(bytes)
+    }
+
+    /// Reads what [`packed`](Self::packed) made, and what others made in the same way. The bounds become
+    /// those of this program, so that all can be added.
+    fn unpacked(packed: &str) -> Result<Self, String> {
+        const PACKED_BYTES_MAX: usize = 4 << 20;
+        if packed.len() > PACKED_BYTES_MAX {
+            return Err(format!("a histogram of more than {PACKED_BYTES_MAX} bytes"));
+        }
+        let bytes = STANDARD.decode(packed).map_err(|error| format!("histogram: {error}"))?;
+        let read: Histogram<u64> = HistogramReader::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| format!("histogram: {error}"))?;
+        let mut distribution = Self::new();
+        for value in read.iter_recorded() {
+            let (at, times) = (value.value_iterated_to(), value.count_at_value());
+            distribution.counted.saturating_record_n(at, times);
+        }
+        Ok(distribution)
     }
 }
 
@@ -224,6 +279,38 @@ mod tests {
     fn without_values_there_is_nothing_to_tell() {
         let times = Distribution::new();
         assert_eq!((times.quantile_ns(0.5), times.mean_ns(), times.max_ns()), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_can_be_added() {
+        let mut times = Distribution::new();
+        (1..=1_000).for_each(|each| times.record(each * 1_000));
+        times.note_longest(3_000_000_000);
+        for (written, apart) in [(times.clone(), 0), (times.to_coarse(), 100)] {
+            let text = serde_json::to_string(&written).expect("plain data");
+            let read: Distribution = serde_json::from_str(&text).expect("what was written");
+            assert_eq!((read.count(), read.max_ns()), (1_000, Some(3_000_000_000)));
+            for quantile in QUANTILES {
+                let (of, found) = (times.quantile_ns(quantile), read.quantile_ns(quantile));
+                let (of, found) = (of.expect("values"), found.expect("values"));
+                assert!(of.abs_diff(found) * 10_000 <= of * apart, "{quantile}: {of} {found}");
+            }
+            let mut all = times.clone();
+            all.add(&read);
+            assert_eq!(all.count(), 2_000);
+        }
+    }
+
+    #[test]
+    fn a_histogram_that_is_missing_or_spoiled_is_refused() {
+        for (text, says) in [
+            (r#"{"max_ns": 5}"#, "missing field `histogram`"),
+            (r#"{"max_ns": 5, "histogram": "%"}"#, "histogram: "),
+            (r#"{"max_ns": 5, "histogram": "AAAA"}"#, "histogram: "),
+        ] {
+            let error = serde_json::from_str::<Distribution>(text).expect_err(text).to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::course::{Course, stalls, standstills};
 use crate::objective::judge;
 use crate::own_use::OwnUse;
 use crate::render::count;
+use crate::server_watch::ServerWatch;
 use crate::shared::monotonic_ns;
 use crate::tally::{Interval, Tally};
 use crate::{
@@ -30,6 +31,8 @@ pub(crate) struct Handed {
     pub(crate) end_ns: u64,
     /// Active connections that were open at its end.
     pub(crate) open: u32,
+    /// CPU time of the thread in it, without what it spun.
+    pub(crate) cpu: Duration,
     pub(crate) counted: Box<Interval>,
 }
 
@@ -75,6 +78,8 @@ pub(crate) struct Gatherer {
     warm_up_longest_ns: u64,
     /// Of measured requests that were answered before the last second of the warm-up was over.
     early: Distribution,
+    /// The server's process, where it was named.
+    server: Option<ServerWatch>,
     /// Open connections, by thread.
     open: Vec<u32>,
     /// Each with the number of intervals that are in it.
@@ -88,6 +93,7 @@ impl Gatherer {
         receiver: Receiver<Handed>,
         spares: Vec<Sender<Box<Interval>>>,
         seen: Arc<Mutex<Seen>>,
+        server: Option<ServerWatch>,
     ) -> Self {
         let all = Tally::new(plan.targets.len());
         let (lag, early, seconds) = (Distribution::new(), Distribution::new(), BTreeMap::new());
@@ -105,6 +111,7 @@ impl Gatherer {
             longest_ns: 0,
             warm_up_longest_ns: 0,
             early,
+            server,
             open,
             seconds,
         }
@@ -118,16 +125,17 @@ impl Gatherer {
     }
 
     fn take(&mut self, handed: Handed) {
-        let Handed { thread, interval, end_ns, open, mut counted } = handed;
+        let Handed { thread, interval, end_ns, open, cpu, mut counted } = handed;
         let origin_ns = self.control.origin_ns().unwrap_or(end_ns);
         let measure_from_ns = self.control.measure_from_ns().unwrap_or(end_ns);
-        let new = || (Second::empty(), 0);
+        let new = || (Second::default(), 0);
         let (second, threads) = self.seconds.entry(interval).or_insert_with(new);
         second.end_s = second.end_s.max(end_ns.saturating_sub(origin_ns) as f64 / 1e9);
         second.is_warm_up = end_ns <= measure_from_ns;
         self.open[thread as usize] = open;
         second.open = self.open.iter().sum();
         *threads += 1;
+        second.generator_cpu_s += cpu.as_secs_f64();
         second.add(&counted.warm_up);
         second.add(&counted.measured);
         // The measured seconds together are the latency of the run: without what began in the
@@ -144,6 +152,8 @@ impl Gatherer {
         let is_whole = *threads == self.plan.threads;
         if is_whole {
             second.latency = second.latency.to_coarse();
+            // A moment of another thread may come later for the same second.
+            second.server_cpu_s = self.server.as_mut().map(ServerWatch::since_last);
         }
         let last = is_whole.then(|| second.clone());
         self.all.take(&mut counted.measured);
@@ -201,8 +211,10 @@ impl Gatherer {
             seconds: seconds.into_values().map(|(second, _)| second).collect(),
             crowd: crowd(threads),
             generator: generator(&plan, threads, all.totals.answered, lag, stalls(&courses)),
+            server: None,
             findings: Vec::new(),
         };
+        outcome.server = self.server.map(|server| server.used(&outcome.seconds));
         for times in [&mut outcome.latency, &mut outcome.first_byte, &mut outcome.connect] {
             times.tell(&plan.quantiles);
         }
@@ -215,19 +227,6 @@ impl Gatherer {
 }
 
 impl Second {
-    fn empty() -> Self {
-        Self {
-            end_s: 0.0,
-            is_warm_up: false,
-            sent: 0,
-            answered: 0,
-            errors: 0,
-            bytes_in: 0,
-            open: 0,
-            latency: Distribution::new(),
-        }
-    }
-
     fn add(&mut self, tally: &Tally) {
         self.sent += tally.totals.sent;
         self.answered += tally.totals.answered;

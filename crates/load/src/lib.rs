@@ -12,13 +12,16 @@ mod ask;
 mod capacity;
 mod cause;
 mod check;
+pub mod compare;
 mod control;
+mod cookies;
 mod course;
 mod crowd;
 mod distribution;
 mod error;
 mod gather;
 mod list;
+pub mod merge;
 mod objective;
 mod opener;
 mod outcome;
@@ -30,9 +33,11 @@ mod requests;
 mod run;
 mod schedule;
 mod seats;
+mod server_watch;
 mod session;
 mod shared;
 mod silence;
+mod stored;
 mod supply;
 mod tally;
 mod target;
@@ -51,14 +56,15 @@ pub use error::LoadError;
 pub use list::{LIST_BYTES_MAX, LIST_REQUESTS_MAX, Order, RequestList};
 pub use objective::{Objective, broken_by, parse_percent, percentile};
 pub use outcome::{
-    CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, Setting,
-    TargetOutcome, Totals,
+    CrowdOutcome, Errors, Finding, FindingKind, Generator, Judged, Outcome, Second, ServerUse,
+    Setting, TargetOutcome, Totals,
 };
 pub use plan::{Arrival, Crowd, End, Expect, Pace, Plan, Stage};
-pub use pollux_tls::Trust;
+pub use pollux_tls::{Keys, Trust};
 pub use rate::{RateError, parse_rate, rate_in_words};
 pub use run::{Load, Progress, Running};
 pub use schedule::{Arrivals, Schedule};
+pub use stored::StoredError;
 pub use target::Target;
 pub use turns::{Turned, Turns};
 pub use watch::findings;

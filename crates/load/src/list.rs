@@ -33,6 +33,7 @@ pub struct RequestList {
     closes: bool,
     weights: u64,
     is_weighted: bool,
+    has_cookie: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +50,14 @@ impl RequestList {
     /// `Connection: close`.
     #[must_use]
     pub fn new(closes: bool) -> Self {
-        Self { bytes: Vec::new(), entries: Vec::new(), closes, weights: 0, is_weighted: false }
+        Self {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            closes,
+            weights: 0,
+            is_weighted: false,
+            has_cookie: false,
+        }
     }
 
     /// Adds the request for `target`.
@@ -69,6 +77,7 @@ impl RequestList {
         }
         self.weights += u64::from(target.weight);
         self.is_weighted |= target.weight != 1;
+        self.has_cookie |= target.has_field("cookie");
         let end = self.bytes.len();
         self.entries.push(Entry { end, cumulated: self.weights, kind });
         Ok(())
@@ -90,6 +99,11 @@ impl RequestList {
     #[must_use]
     pub fn is_weighted(&self) -> bool {
         self.is_weighted
+    }
+
+    /// Whether one of them has a Cookie field.
+    pub(crate) fn has_cookie(&self) -> bool {
+        self.has_cookie
     }
 
     /// The bytes of one of them.

@@ -131,6 +131,9 @@ mod tests {
             crowd: Crowd { dead, ..Crowd::default() },
             trust: crate::Trust::Public,
             resumes: true,
+            keeps_cookies: false,
+            identity: None,
+            server_pid: None,
             seed: 0,
         }
     }
@@ -152,7 +155,7 @@ mod tests {
     fn connections_wait_for_their_time_in_its_order() {
         let mut opener = Opener::new(&plan("http://127.0.0.1/", 0), 1);
         for at_ns in [30, 10, 20] {
-            opener.keep(Reopen { active: Active::new(0, 1), at_ns });
+            opener.keep(Reopen { active: Active::new(0, 1, false), at_ns });
         }
         assert_eq!(opener.next_ns(), Some(10));
         assert!(opener.due(9).is_none() && opener.due(10).is_some() && opener.due(10).is_none());

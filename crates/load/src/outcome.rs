@@ -4,21 +4,25 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Distribution, Standstill};
 
+/// One of a few names. By itself serde would borrow the text that it reads.
+type Name = &'static str;
+
 /// The whole result of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// When the measured part began, in seconds since 1970, UTC.
     pub began_unix_s: f64,
     /// How long it lasted: the time in which requests began. Of a run that ended by number it is
     /// the time until the last answer.
-    #[serde(rename = "measured_s", serialize_with = "as_seconds")]
+    #[serde(rename = "measured_s", with = "seconds")]
     pub measured: Duration,
     /// How long answers were waited for when no more requests began; in no rate.
-    #[serde(rename = "waited_s", serialize_with = "as_seconds")]
+    #[serde(rename = "waited_s", with = "seconds")]
     pub waited: Duration,
     /// Whether somebody ended the run before its end.
     pub was_ended_early: bool,
@@ -59,6 +63,8 @@ pub struct Outcome {
     pub crowd: Vec<CrowdOutcome>,
     /// What the generator found about itself.
     pub generator: Generator,
+    /// What the server used, where it was named; `None` otherwise.
+    pub server: Option<ServerUse>,
     /// What a reader has to know before believing the figures, worst first.
     pub findings: Vec<Finding>,
 }
@@ -79,7 +85,7 @@ impl Outcome {
 }
 
 /// What ran, for readers of the result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setting {
     /// The targets' URLs.
     pub urls: Vec<String>,
@@ -107,7 +113,7 @@ pub struct Setting {
 }
 
 /// Requests, answers and bytes.
-#[derive(Clone, Copy, Default, Debug, Serialize)]
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub struct Totals {
     /// Requests whose turn came, whether or not they could be sent.
     pub due: u64,
@@ -126,6 +132,10 @@ pub struct Totals {
     pub by_class: [u64; 6],
     /// Connections opened.
     pub connects: u64,
+    /// Cookies that answers set, or deleted; where they are kept.
+    pub cookies_set: u64,
+    /// Cookies that were not kept: too many of a connection, too long, or without a name.
+    pub cookies_refused: u64,
     /// Bytes sent, as the sessions see them (before TLS).
     pub bytes_out: u64,
     /// Bytes received: heads and bodies.
@@ -140,7 +150,7 @@ pub struct Totals {
 }
 
 /// What went wrong, by kind. A request is counted once.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Errors {
     /// No connection: refused, unreachable, no port, no descriptor.
     pub connect: u64,
@@ -178,7 +188,7 @@ impl Errors {
 }
 
 /// One target's part.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TargetOutcome {
     /// Its URL.
     pub url: String,
@@ -193,7 +203,7 @@ pub struct TargetOutcome {
 }
 
 /// One second of the run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Second {
     /// Seconds from the start of the warm-up to its end.
     pub end_s: f64,
@@ -212,13 +222,18 @@ pub struct Second {
     /// Latency of its answers, to two significant digits: long runs have many seconds. Answers
     /// to what began in the warm-up are only in seconds of the warm-up.
     pub latency: Distribution,
+    /// CPU time of the generator's threads, without what they spun.
+    pub generator_cpu_s: f64,
+    /// CPU time of the server, where it was named.
+    pub server_cpu_s: Option<f64>,
 }
 
 /// One population beside the active connections.
-#[derive(Clone, Copy, Default, Debug, Serialize)]
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub struct CrowdOutcome {
     /// "dead", "silent" or "slow".
-    pub kind: &'static str,
+    #[serde(deserialize_with = "crowd_kind")]
+    pub kind: Name,
     /// How many were asked for.
     pub asked: u32,
     /// How many were connected.
@@ -239,11 +254,22 @@ pub struct CrowdOutcome {
     pub set_up_s: f64,
 }
 
+/// What a server of this machine used: its process and all that it started.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ServerUse {
+    /// The process that was named.
+    pub pid: u32,
+    /// CPU time in the whole seconds of the measured part.
+    pub cpu_s: f64,
+    /// The same for each answer of these seconds, in microseconds.
+    pub cpu_us_per_answer: Option<f64>,
+}
+
 /// What the generator found about itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Generator {
     /// CPU time of its threads in the measured part.
-    #[serde(rename = "cpu_s", serialize_with = "as_seconds")]
+    #[serde(rename = "cpu_s", with = "seconds")]
     pub cpu: Duration,
     /// The same for each answer, in microseconds.
     pub cpu_us_per_answer: Option<f64>,
@@ -252,7 +278,7 @@ pub struct Generator {
     /// CPUs that its threads may run on; `None` where the kernel does not tell.
     pub cpus: Option<u32>,
     /// CPU time of all threads that was spent on waiting for the next intended start.
-    #[serde(rename = "spun_s", serialize_with = "as_seconds")]
+    #[serde(rename = "spun_s", with = "seconds")]
     pub spun: Duration,
     /// How much later than intended requests were sent although a connection was free (open
     /// loop); turn lengths in a closed loop.
@@ -265,14 +291,15 @@ pub struct Generator {
 }
 
 /// An objective and what became of it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Judged {
     /// In words: `p99 at most 5.00 ms`.
     pub text: String,
     /// The figure's name, as `--slo` has it.
     pub figure: String,
     /// Unit of limit and found: `ns`, `per_s`, `requests`, or `share` of the requests (0 to 1).
-    pub unit: &'static str,
+    #[serde(deserialize_with = "objective_unit")]
+    pub unit: Name,
     /// The largest value that is right, of a rate the lowest.
     pub limit: f64,
     /// What the run had; `None` without answers.
@@ -287,7 +314,7 @@ pub struct Judged {
 }
 
 /// Something that a reader has to know.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// What it is, for scripts.
     pub kind: FindingKind,
@@ -298,7 +325,7 @@ pub struct Finding {
 }
 
 /// Kinds of findings, worst first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
     /// Nothing was answered.
@@ -327,8 +354,42 @@ pub enum FindingKind {
     FewAnswers,
 }
 
-fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
+/// One of these names.
+fn one_of<'de, D: Deserializer<'de>>(
+    from: D,
+    names: &'static [&'static str],
+) -> Result<&'static str, D::Error> {
+    let name = String::deserialize(from)?;
+    let known = names.iter().find(|known| **known == name);
+    known.copied().ok_or_else(|| D::Error::unknown_variant(&name, names))
+}
+
+fn crowd_kind<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+    one_of(from, &["dead", "silent", "slow"])
+}
+
+fn objective_unit<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+    one_of(from, &["ns", "per_s", "requests", "share"])
+}
+
+/// Durations as seconds with a fraction.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        of: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(of.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(from)?;
+        Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
+    }
 }
 
 /// A run of ten seconds over `connections` with `answers`, all of which took `latency_ns`.
@@ -389,6 +450,7 @@ pub(crate) fn sample(connections: u32, answers: u64, latency_ns: u64) -> Outcome
         seconds: Vec::new(),
         crowd: Vec::new(),
         generator,
+        server: None,
         findings: Vec::new(),
     }
 }

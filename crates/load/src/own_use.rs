@@ -15,9 +15,7 @@ pub(crate) struct OwnUse {
 impl OwnUse {
     /// As of now.
     pub(crate) fn read() -> Self {
-        let read = clock_gettime(ClockId::ThreadCPUTime);
-        let cpu = Duration::new(read.tv_sec as u64, read.tv_nsec as u32);
-        Self { cpu, involuntary_switches: involuntary_switches() }
+        Self { cpu: cpu_time(), involuntary_switches: involuntary_switches() }
     }
 
     /// What was used since `before`.
@@ -28,6 +26,12 @@ impl OwnUse {
             involuntary_switches: switches.map(|(now, then)| now.saturating_sub(then)),
         }
     }
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn cpu_time() -> Duration {
+    let read = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(read.tv_sec as u64, read.tv_nsec as u32)
 }
 
 /// From `/proc/thread-self/status` (`proc_pid_status(5)`).

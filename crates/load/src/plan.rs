@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pollux_engine::{CpuList, Driver};
-use pollux_tls::Trust;
+use pollux_tls::{Keys, Trust};
 
 use crate::{Objective, Order, RequestList, Target};
 
@@ -64,6 +64,12 @@ pub struct Plan {
     pub trust: Trust,
     /// Whether connections resume TLS sessions of earlier ones; without, each makes a full handshake.
     pub resumes: bool,
+    /// Whether each active connection keeps the cookies that its server sets, and sends them.
+    pub keeps_cookies: bool,
+    /// The certificate that the generator shows where a server asks for one, for targets with `https`.
+    pub identity: Option<Keys>,
+    /// A server on this machine whose CPU time is told, with that of all that it starts.
+    pub server_pid: Option<u32>,
     /// Seed of everything random: Poisson arrivals, the choice among targets.
     pub seed: u64,
 }

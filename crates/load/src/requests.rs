@@ -134,7 +134,7 @@ pub(crate) fn write_request(
     for (name, value) in &target.fields {
         fields.push(Field { name, value: value.trim().as_bytes() });
     }
-    if is_last && !target.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
+    if is_last && !target.has_field("connection") {
         fields.push(Field { name: "Connection", value: b"close" });
     }
     let framing = match target.body.len() {

@@ -12,6 +12,7 @@ use crate::check::check;
 use crate::control::{Control, Phase};
 use crate::gather::{Gatherer, Seen, ThreadOutcome};
 use crate::requests::Requests;
+use crate::server_watch::ServerWatch;
 use crate::supply::{Budget, Due, Supply};
 use crate::tls::Tls;
 use crate::worker::{Seat, Worker, share};
@@ -30,6 +31,7 @@ impl Load {
     pub fn start(plan: Plan) -> Result<Running, LoadError> {
         check(&plan)?;
         let tls = Tls::of(&plan)?;
+        let server = plan.server_pid.map(server).transpose()?;
         let plan = Arc::new(plan);
         let control = Arc::new(Control::new(plan.threads, plan.warm_up, plan.end.after));
         let pool = Arc::new(AtomicU64::new(plan.end.requests.unwrap_or(0)));
@@ -64,10 +66,20 @@ impl Load {
             receiver,
             spares,
             Arc::clone(&seen),
+            server,
         );
         let gathering = named("load-sum".to_owned(), move || sum_up(gatherer, workers))?;
         Ok(Running { control, seen, gathering })
     }
+}
+
+fn server(pid: u32) -> Result<ServerWatch, LoadError> {
+    ServerWatch::of(pid).map_err(|error| LoadError::Plan {
+        what: "--server-pid",
+        why: format!(
+            "process {pid} can't be watched: {error}; give the number of one that runs here"
+        ),
+    })
 }
 
 /// A run that is under way.

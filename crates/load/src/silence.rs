@@ -152,7 +152,17 @@ mod tests {
     fn second(end_s: f64, is_warm_up: bool, answered: u64, errors: u64) -> Second {
         let latency = Distribution::new();
         let (sent, bytes_in, open) = (answered + errors, 0, 0);
-        Second { end_s, is_warm_up, sent, answered, errors, bytes_in, open, latency }
+        Second {
+            end_s,
+            is_warm_up,
+            sent,
+            answered,
+            errors,
+            bytes_in,
+            open,
+            latency,
+            ..Second::default()
+        }
     }
 
     fn first(outcome: &Outcome) -> String {

@@ -117,6 +117,8 @@ impl Totals {
             *class += count;
         }
         self.connects += other.connects;
+        self.cookies_set += other.cookies_set;
+        self.cookies_refused += other.cookies_refused;
         self.bytes_out += other.bytes_out;
         self.bytes_in += other.bytes_in;
         self.body_bytes_in += other.body_bytes_in;

@@ -79,6 +79,13 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Whether it has a further field of this name.
+    pub(crate) fn has_field(&self, name: &str) -> bool {
+        self.fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name))
+    }
+}
+
 fn resolve(host: &Host<&str>, port: u16) -> Result<SocketAddr, LoadError> {
     match host {
         Host::Ipv4(address) => Ok(SocketAddr::new(IpAddr::V4(*address), port)),

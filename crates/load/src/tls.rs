@@ -41,6 +41,12 @@ impl Tls {
         let config = plan.trust.config(Some(HTTP_1_1));
         let config =
             config.map_err(|error| LoadError::Plan { what: "--cacert", why: error.to_string() })?;
+        let config = match &plan.identity {
+            Some(keys) => keys
+                .shown_by(&config)
+                .map_err(|error| LoadError::Plan { what: "--cert", why: error.to_string() })?,
+            None => config,
+        };
         let config = if plan.resumes { config } else { without_resumption(&config) };
         Ok(Some(Self { config, name }))
     }

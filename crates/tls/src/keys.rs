@@ -8,12 +8,12 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
-use rustls::{Error, ServerConfig};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, Error, ServerConfig};
 
 use crate::protocols;
 
-/// Where a server's certificate and key are.
+/// Where the certificate and key of a server are, or those of a client that has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keys {
     /// A PEM file: the server's certificate first, then those that lead to an authority.
@@ -59,6 +59,17 @@ impl Keys {
     /// As [`Certificate::open`].
     pub fn read(&self, protocol: Option<&[u8]>) -> Result<Arc<ServerConfig>, TlsError> {
         Certificate::open(self.clone(), protocol).map(|certificate| certificate.config)
+    }
+
+    /// The same configuration of a client, which shows this certificate where a server asks for one.
+    ///
+    /// # Errors
+    /// A file can't be used, or the two do not belong together.
+    pub fn shown_by(&self, config: &ClientConfig) -> Result<Arc<ClientConfig>, TlsError> {
+        let certified = self.certified()?;
+        let mut config = config.clone();
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+        Ok(Arc::new(config))
     }
 
     fn certified(&self) -> Result<Arc<CertifiedKey>, TlsError> {

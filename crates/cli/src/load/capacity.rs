@@ -13,6 +13,7 @@ use super::drive::{self, Ran};
 use super::files::Files;
 use super::flags::LoadSettings;
 use super::plot::plot;
+use super::scraped::Scraped;
 use super::trials::{Found, Sought, Trial};
 use super::view::View;
 use super::wish::Wish;
@@ -27,12 +28,12 @@ pub(crate) fn run(
     flags: &LoadSettings,
     mut plan: Plan,
     files: &Files,
-    signals: &mut Signals,
+    (signals, scraped): (&mut Signals, &Scraped),
 ) -> Result<ExitCode, Failure> {
     let sought = Sought::new(&flags.objectives)
         .ok_or_else(|| Failure::usage("--find-capacity needs --slo with such as p99=5ms"))?;
     let lines = Lines { are_beside: files.are_printed(), is_quiet: flags.output.is_quiet };
-    let closed = closed_loop(flags, &mut plan, signals)?;
+    let closed = closed_loop(flags, &mut plan, (signals, scraped))?;
     let reached = closed.outcome.answered_per_s();
     lines.print(&format!(
         "{sought}: a closed loop of {} connections on {} reaches {} requests/s\n\n{}",
@@ -45,7 +46,7 @@ pub(crate) fn run(
     let mut trials = Vec::new();
     let mut wish = closed.wish;
     while let (Some(rate), None) = (search.next_per_s(), wish) {
-        let ran = once(&mut plan::trial(flags, &plan, rate), flags, signals)?;
+        let ran = once(&mut plan::trial(flags, &plan, rate), flags, (signals, scraped))?;
         wish = ran.wish;
         if wish.is_none() {
             let trial = Trial::of(rate, &ran.outcome, &sought);
@@ -69,7 +70,7 @@ pub(crate) fn run(
 fn closed_loop(
     flags: &LoadSettings,
     plan: &mut Plan,
-    signals: &mut Signals,
+    (signals, scraped): (&mut Signals, &Scraped),
 ) -> Result<Ran, Failure> {
     plan.pace = Pace::Closed;
     plan.end = End { requests: None, after: Some(plan::trial_length(flags)) };
@@ -81,7 +82,7 @@ fn closed_loop(
              {trial:?} each, after {warm_up:?} of warm-up"
         ));
     }
-    let closed = once(plan, flags, signals)?;
+    let closed = once(plan, flags, (signals, scraped))?;
     let has_answers = closed.outcome.totals.answered > 0;
     if has_answers || closed.wish.is_some() {
         return Ok(closed);
@@ -93,9 +94,13 @@ fn closed_loop(
 }
 
 /// One trial; the lines of the search take the place of a view.
-fn once(plan: &mut Plan, flags: &LoadSettings, signals: &mut Signals) -> Result<Ran, Failure> {
+fn once(
+    plan: &mut Plan,
+    flags: &LoadSettings,
+    (signals, scraped): (&mut Signals, &Scraped),
+) -> Result<Ran, Failure> {
     let running = drive::start(plan, flags.poller.is_none())?;
-    drive::to_the_end(running, &mut View::Quiet, signals)
+    drive::to_the_end(running, &mut View::Quiet, (signals, scraped))
 }
 
 /// Where the lines of the search go: they are the result, unless that is JSON.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use pollux_engine::Signals;
 use pollux_load::{Load, LoadError, Outcome, Plan, Running};
 
+use super::scraped::Scraped;
 use super::view::View;
 use super::wish::Wish;
 use super::{failure, plan};
@@ -45,7 +46,7 @@ pub(crate) fn start(plan: &mut Plan, is_free: bool) -> Result<Running, Failure> 
 pub(crate) fn to_the_end(
     running: Running,
     view: &mut View,
-    signals: &mut Signals,
+    (signals, scraped): (&mut Signals, &Scraped),
 ) -> Result<Ran, Failure> {
     let mut wish = None;
     let mut looked = Instant::now();
@@ -63,11 +64,15 @@ pub(crate) fn to_the_end(
         }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
-            view.show(&running.progress())?;
+            let progress = running.progress();
+            scraped.show(&progress);
+            view.show(&progress)?;
         }
     }
+    let progress = running.progress();
+    scraped.show(&progress);
     if !running.is_in_vain() {
-        view.show(&running.progress())?;
+        view.show(&progress)?;
     }
     let outcome = running.join().map_err(|error| failure(&error))?;
     Ok(Ran { outcome, wish })

@@ -30,6 +30,8 @@ const URLS_MAX: usize = 1024;
 
 /// Objectives at most: more of them than figures that one can name would be a mistake.
 const OBJECTIVES_MAX: usize = 64;
+/// PID_MAX_LIMIT of the kernel.
+const PIDS_MAX: u64 = 4_194_304;
 /// Percentiles at most: a line of the table holds no more.
 const PERCENTILES_MAX: usize = 12;
 
@@ -76,6 +78,9 @@ pub(crate) struct LoadSettings {
     pub(crate) cacert: Option<PathBuf>,
     pub(crate) is_insecure: bool,
     pub(crate) is_unresumed: bool,
+    pub(crate) identity: Option<pollux_load::Keys>,
+    pub(crate) keeps_cookies: bool,
+    pub(crate) server_pid: Option<u32>,
     pub(crate) unix: Option<PathBuf>,
     pub(crate) connect_to: Option<ListenAddress>,
     pub(crate) sources: Vec<IpAddr>,
@@ -90,6 +95,7 @@ pub(crate) struct LoadSettings {
     pub(crate) quantiles: Vec<f64>,
     pub(crate) finds_capacity: bool,
     pub(crate) trial: Option<Duration>,
+    pub(crate) prometheus: Option<std::net::SocketAddr>,
     pub(crate) output: Output,
 }
 
@@ -145,6 +151,13 @@ impl Table for LoadSettings {
             )
             .short('u')
             .optional(&parsed("NAME:PASSWORD|@FILE", "NAME:PASSWORD, or @FILE", values::basic));
+        let keeps_cookies = keys
+            .key(
+                "cookies",
+                "Each connection keeps the cookies that answers set, up to 50, and sends them with its \
+                 later requests, also when it was opened again",
+            )
+            .switch();
         let requests_from = keys
             .key(
                 "requests_from",
@@ -263,6 +276,18 @@ impl Table for LoadSettings {
             .optional(&path().called("FILE"));
         let is_insecure =
             keys.key("insecure", "For https: believe every server").excludes(&["cacert"]).switch();
+        let cert = keys
+            .key(
+                "cert",
+                "For https: the certificate to show where the server asks for one, with those that lead \
+                 to an authority (PEM)",
+            )
+            .needs("key", "a certificate needs its key")
+            .optional(&path().called("FILE"));
+        let key = keys
+            .key("key", "The private key of --cert (PEM)")
+            .needs("cert", "it is of a certificate")
+            .optional(&path().called("FILE"));
         let is_unresumed = keys
             .key(
                 "no_resumption",
@@ -282,6 +307,13 @@ impl Table for LoadSettings {
             )
             .excludes(&["unix"])
             .optional(&parsed("HOST:PORT", "HOST:PORT such as 127.0.0.1:8443", values::address_of));
+        let server_pid = keys
+            .key(
+                "server_pid",
+                "CPU time of this process of the same machine and of all that it starts, for each answer: \
+                 the server's",
+            )
+            .optional(&whole(1..=PIDS_MAX).called("PID"));
         let sources = keys
             .key(
                 "sources",
@@ -362,6 +394,13 @@ impl Table for LoadSettings {
             .otherwise("5s")
             .optional(&length);
         let output = Output::read(keys);
+        let prometheus = keys
+            .key(
+                "prometheus",
+                "Offer how far the run is to Prometheus while it runs, at http://ADDRESS/metrics; port 0 \
+                 is any free one",
+            )
+            .optional(&parsed("ADDRESS", "an address such as 127.0.0.1:9100", values::socket));
         let quantiles = keys
             .key(
                 "percentiles",
@@ -432,6 +471,9 @@ impl Table for LoadSettings {
             cacert: cacert?,
             is_insecure: is_insecure?,
             is_unresumed: is_unresumed?,
+            identity: cert?.zip(key?).map(|(cert, key)| pollux_load::Keys { cert, key }),
+            keeps_cookies: keeps_cookies?,
+            server_pid: server_pid?,
             unix: unix?,
             connect_to: connect_to?,
             sources: sources?.into_iter().flatten().collect(),
@@ -446,6 +488,7 @@ impl Table for LoadSettings {
             quantiles: quantiles?,
             finds_capacity: finds_capacity?,
             trial: trial?,
+            prometheus: prometheus?,
             output: output?,
         })
     }

@@ -2,6 +2,56 @@
 
 use crate::help::Section;
 
+/// What stands below those of `pollux load compare`.
+pub(crate) const COMPARE_NOTES: &[Section] = &[
+    Section::Examples(
+        "\
+# one pair: a change counts from 5 % on
+pollux load --server-pid \"$(pidof -s nginx)\" --json before.json http://127.0.0.1:8080/
+pollux load compare before.json after.json
+# five pairs, taken in turns: smaller changes are told from noise
+for i in 1 2 3 4 5; do
+    pollux load --json a$i.json http://127.0.0.1:8080/; pollux load --json b$i.json http://127.0.0.1:8081/
+done
+pollux load compare --gate a1.json b1.json a2.json b2.json a3.json b3.json a4.json b4.json a5.json b5.json",
+    ),
+    Section::Text(
+        "What is compared",
+        "Rate, mean and percentiles of the latency, CPU time of the generator and, with --server-pid, of \
+         the server for each answer; the change is that of the second result of a pair in relation to the \
+         first. Of one pair the interval is that of its seconds, of several it is that of the pairs. \
+         Percentiles need ten answers beyond them in each second for an interval.",
+    ),
+    Section::ExitCodes(&[
+        ("0", "compared"),
+        ("1", "a result could not be read"),
+        ("2", "wrong flags, or different loads"),
+        ("3", "--gate, and a figure got worse"),
+        ("4", "--strict, and a figure is unclear or has no interval"),
+    ]),
+];
+
+/// What stands below those of `pollux load merge`.
+pub(crate) const MERGE_NOTES: &[Section] = &[
+    Section::Examples(
+        "\
+# on two machines at the same time, then
+pollux load merge one.json two.json
+pollux load merge one.json two.json --json both.json --html both.html",
+    ),
+    Section::Text(
+        "What is added",
+        "Counts, bytes, histograms, seconds by their number, CPU time of the generators. Rates are those of \
+         the longest run. The runs have to have asked for the same and to have been at the same time for \
+         four fifths of the shortest. Objectives (--slo) are those of each part, and are left out.",
+    ),
+    Section::ExitCodes(&[
+        ("0", "added"),
+        ("1", "a result could not be read"),
+        ("2", "wrong flags, or results that are no parts of one load"),
+    ]),
+];
+
 /// What stands below the flags, and in the manual page.
 pub(crate) const NOTES: &[Section] = &[
     Section::Examples(
@@ -30,9 +80,14 @@ pollux load --requests-from requests.txt --order random http://127.0.0.1:8080/
 # summed up as ab does
 pollux load --no-keepalive --as ab -n 10000 http://127.0.0.1:8080/
 pollux load --json - --quiet http://127.0.0.1:8080/ | jq .latency.quantiles
+# CPU time of the server for each answer
+pollux load --server-pid \"$(pidof -s nginx)\" http://127.0.0.1:8080/
 pollux load --html load.html --csv load.csv --hlog load.hlog http://127.0.0.1:8080/
+pollux load --prometheus 127.0.0.1:9100 -d 1h --rate 500 http://127.0.0.1:8080/
 pollux load --unix pollux.sock http://localhost/
 pollux load --user @password.txt --connect-to 127.0.0.1:8443 --insecure https://www.example/
+pollux load --cookies -H 'Accept: text/html' http://127.0.0.1:8080/
+pollux load --cert client.pem --key client.key https://localhost:8443/
 pollux load --config load.toml --rate 2000
 pollux load --cacert authority.pem https://localhost:8443/",
     ),

@@ -82,6 +82,7 @@ mod tests {
             bytes_in: 0,
             open: 64,
             latency,
+            ..Second::default()
         };
         assert_eq!((rate_per_s(&second, 2.0), rate_per_s(&second, 2.75)), (1_000, 4_000));
         let text = line(&second, 1_000);

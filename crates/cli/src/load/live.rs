@@ -268,6 +268,7 @@ mod tests {
                 bytes_in: 0,
                 open: 64,
                 latency,
+                ..Second::default()
             }),
             totals: Totals { answered: 1_102_334, ..Totals::default() },
             errors: Errors { reset: 3, ..Errors::default() },

@@ -67,6 +67,9 @@ pub(crate) fn plan(flags: &LoadSettings) -> Result<Plan, LoadError> {
             None => Trust::Public,
         },
         resumes: !flags.is_unresumed,
+        keeps_cookies: flags.keeps_cookies,
+        identity: flags.identity.clone(),
+        server_pid: flags.server_pid,
         seed: flags.seed,
     };
     applies::check(flags, &plan)?;
@@ -187,7 +190,7 @@ mod tests {
     use pollux_load::Arrival;
 
     use super::*;
-    use crate::load::LoadFlags;
+    use crate::load::flags::LoadFlags;
 
     fn flags(line: &str) -> Result<LoadSettings, String> {
         let words = std::iter::once("load").chain(line.split(' '));

@@ -4,7 +4,7 @@
 //! and what would be right. Only [`body`] reads a file; nothing is looked up in the network.
 
 use std::io::Read;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -158,6 +158,14 @@ fn address(number: u128, is_v4: bool) -> IpAddr {
 /// What names of fields and methods are made of (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// An address with its port, to listen on.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("\"{text}\"; expected an address such as 127.0.0.1:9100"))
 }
 
 #[cfg(test)]

@@ -2,24 +2,31 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
 use tempfile::TempDir;
 
+use crate::nginx::{Nginx, has_nginx};
 use crate::run::load;
 
 /// A server that answers everything and keeps what it was asked, connection by connection; it ends
 /// after so many connections.
-fn recorder(connections: usize) -> (String, JoinHandle<Vec<Vec<String>>>) {
+pub(crate) fn recorder(connections: usize) -> (String, JoinHandle<Vec<Vec<String>>>) {
+    answering(connections, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+}
+
+/// The same with this answer.
+pub(crate) fn answering(
+    connections: usize,
+    answer: &'static [u8],
+) -> (String, JoinHandle<Vec<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     let serving = std::thread::spawn(move || {
         let accept = |_| {
             std::thread::spawn({
                 let stream = listener.accept().expect("a client").0;
-                move || record(BufReader::new(stream))
+                move || record(BufReader::new(stream), answer)
             })
         };
         let serving: Vec<_> = (0..connections).map(accept).collect();
@@ -28,7 +35,7 @@ fn recorder(connections: usize) -> (String, JoinHandle<Vec<Vec<String>>>) {
     (url, serving)
 }
 
-fn record(mut client: BufReader<std::net::TcpStream>) -> Vec<String> {
+fn record(mut client: BufReader<std::net::TcpStream>, answer: &[u8]) -> Vec<String> {
     let mut asked = Vec::new();
     loop {
         let (mut head, mut length) = (String::new(), 0);
@@ -44,7 +51,6 @@ fn record(mut client: BufReader<std::net::TcpStream>) -> Vec<String> {
         let mut body = vec![0; length];
         client.read_exact(&mut body).expect("a body");
         asked.push(head + &String::from_utf8(body).expect("text"));
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         client.get_mut().write_all(answer).expect("sent");
     }
 }
@@ -158,16 +164,6 @@ fn a_server_that_resets_in_the_middle_fails_requests_and_no_more() {
     misbehaving.join().expect("it served");
 }
 
-/// Whether nginx is installed; a test that goes without says so.
-fn has_nginx() -> bool {
-    let is_there = Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok();
-    if !is_there {
-        assert!(std::env::var_os("POLLUX_FORBID_SKIP").is_none(), "nginx is not installed");
-        let _ = writeln!(std::io::stderr(), "skipped: nginx is not installed");
-    }
-    is_there
-}
-
 #[test]
 fn nginx_serves_the_pages_of_a_pattern() {
     if !has_nginx() {
@@ -227,48 +223,5 @@ fn nginx_lets_in_who_gives_name_and_password() {
         let json = said.json();
         assert_eq!(json["totals"]["right"], right, "{user}: {said:?}");
         assert_eq!(json["errors"]["status"], status, "{user}: {said:?}");
-    }
-}
-
-/// nginx on a socket in a folder, whose files it serves.
-struct Nginx {
-    process: std::process::Child,
-    socket: String,
-}
-
-impl Nginx {
-    fn start(folder: &Path) -> Self {
-        Self::start_with(folder, "")
-    }
-
-    /// One with further words in the block of its server.
-    fn start_with(folder: &Path, words: &str) -> Self {
-        let name = folder.to_str().expect("a plain name");
-        let socket = format!("{name}/nginx.sock");
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {name}/{kind};"))
-            .concat();
-        let config = format!(
-            "daemon off; master_process off; pid {name}/pid; error_log {name}/log;\n\
-             events {{}}\nhttp {{ access_log off; {temporary}\n\
-             server {{ listen unix:{socket}; root {name}; {words} }} }}\n"
-        );
-        std::fs::write(folder.join("nginx.conf"), config).expect("written");
-        let mut command = Command::new("nginx");
-        command.args(["-p", name, "-c", "nginx.conf", "-e", "log"]).stderr(Stdio::null());
-        let process = command.spawn().expect("nginx starts");
-        let end = std::time::Instant::now() + crate::run::PATIENCE;
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-            assert!(std::time::Instant::now() < end, "nginx does not listen");
-            std::thread::yield_now();
-        }
-        Self { process, socket }
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -60,6 +60,11 @@ pub(super) fn summary(outcome: &Outcome) -> Vec<Fact> {
         ("objective", format!("{}, {verdict}", objective.text))
     }));
     facts.extend(outcome.first_failure.clone().map(|why| ("first failure", why)));
+    if let Some(server) = &outcome.server {
+        let cpu = or_na(server.cpu_us_per_answer, |us| number::time(us * 1000.0));
+        let text = format!("{cpu} CPU per answer (process {} and what it started)", server.pid);
+        facts.push(("server", text));
+    }
     facts.push(("generator", generator(outcome)));
     facts.retain(|(_, text)| !text.is_empty());
     facts

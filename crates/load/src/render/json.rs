@@ -7,7 +7,7 @@ use crate::Outcome;
 /// What the `schema` field says.
 pub const JSON_SCHEMA: &str = "pollux-load-outcome";
 /// What the `version` field says; it grows when a field changes its meaning or goes away.
-pub const JSON_VERSION: u32 = 3;
+pub const JSON_VERSION: u32 = 4;
 
 #[derive(Serialize)]
 struct Document<'a> {

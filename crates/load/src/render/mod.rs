@@ -8,6 +8,7 @@
 //!   and without script;
 //! - [`ab`], [`wrk`], [`httperf`]: the summary in the terms of these tools. A field stands for
 //!   what the tool means by it, or is `n/a`;
+//! - [`prometheus`]: how far a run is, for a scraper;
 //! - [`json`], [`csv_seconds`], [`csv_percentiles`], [`hlog`]: for programs.
 //!
 //! URLs and sentences of an outcome are foreign text: each form escapes them in its way.
@@ -22,8 +23,9 @@ mod httperf;
 mod json;
 mod moments;
 mod nines;
+mod prometheus;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod seconds;
 mod table;
 mod words;
@@ -36,6 +38,7 @@ pub use html::html;
 pub use httperf::httperf;
 pub use json::{JSON_SCHEMA, JSON_VERSION, json};
 pub use pollux_report::number::{count, time};
+pub use prometheus::prometheus;
 pub use table::table;
 pub use wrk::wrk;
 

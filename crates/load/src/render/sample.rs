@@ -14,7 +14,7 @@ pub(super) const MEASURED: u32 = 12;
 
 /// A closed loop of 64 connections over two threads for 12 s: second `n` of the measured part
 /// (from 0) has `1000 + 100 n` answers, the warm-up 500 each.
-pub(super) fn outcome() -> Outcome {
+pub(crate) fn outcome() -> Outcome {
     let seconds: Vec<Second> = (0..WARM_UP + MEASURED).map(second).collect();
     let measured = || seconds.iter().filter(|second| !second.is_warm_up);
     let mut latency = Distribution::new();
@@ -60,6 +60,7 @@ pub(super) fn outcome() -> Outcome {
             stalls: Vec::new(),
             involuntary_switches: Some(17),
         },
+        server: None,
         findings: vec![Finding {
             kind: FindingKind::DelayedAck,
             text: "Answers take 41.2 ms at the median & that is <a timer>.".to_owned(),
@@ -69,7 +70,7 @@ pub(super) fn outcome() -> Outcome {
 }
 
 /// A run in which nothing was answered.
-pub(super) fn empty() -> Outcome {
+pub(crate) fn empty() -> Outcome {
     let none = Distribution::new;
     Outcome {
         began_unix_s: 1_795_250_411.25,
@@ -101,6 +102,7 @@ pub(super) fn empty() -> Outcome {
             stalls: Vec::new(),
             involuntary_switches: None,
         },
+        server: None,
         findings: vec![Finding {
             kind: FindingKind::NoAnswers,
             text: "None of 9 requests was answered.".to_owned(),
@@ -110,7 +112,7 @@ pub(super) fn empty() -> Outcome {
 }
 
 /// The distribution of `of(0)`, `of(1)`, …
-pub(super) fn times(count: u64, of: impl Fn(u64) -> u64) -> Distribution {
+pub(crate) fn times(count: u64, of: impl Fn(u64) -> u64) -> Distribution {
     let mut times = Distribution::new();
     (0..count).for_each(|index| times.record(of(index)));
     times
@@ -134,6 +136,7 @@ fn second(index: u32) -> Second {
         bytes_in: answered * 256,
         open: 64,
         latency,
+        ..Second::default()
     }
 }
 
@@ -164,6 +167,8 @@ fn setting() -> Setting {
 
 fn totals(answered: u64) -> Totals {
     Totals {
+        cookies_set: 0,
+        cookies_refused: 0,
         due: answered + 10,
         sent: answered + 6,
         answered,

@@ -28,7 +28,7 @@ use crate::course::Course;
 use crate::crowd::Kind;
 use crate::gather::{Handed, ThreadOutcome};
 use crate::opener::Opener;
-use crate::own_use::OwnUse;
+use crate::own_use::{self, OwnUse};
 use crate::requests::Requests;
 use crate::session::ClientSession;
 use crate::shared::{Reopen, Shared, monotonic_ns};
@@ -81,6 +81,8 @@ pub(crate) struct Worker {
     interval: u32,
     before: Option<(OwnUse, u64)>,
     spun_ns: u64,
+    /// CPU time of the thread when it last handed over, and what it had spun by then.
+    handed: (Duration, u64),
     course: Course,
     told: Told,
     woken: Vec<ConnectionId>,
@@ -137,6 +139,7 @@ impl Worker {
             interval,
             before,
             spun_ns,
+            handed: (Duration::ZERO, 0),
             course: Course::default(),
             told: Told::default(),
             woken: Vec::new(),
@@ -286,9 +289,13 @@ impl Worker {
     fn send(&mut self, interval: u32, end_ns: u64, open: u32) {
         let targets = self.shared().requests.targets();
         let fresh = self.spares.try_recv().unwrap_or_else(|_| Box::new(Interval::new(targets)));
+        let now = (own_use::cpu_time(), self.spun_ns);
+        let (cpu, spun_ns) = std::mem::replace(&mut self.handed, now);
+        let spun = Duration::from_nanos(now.1.saturating_sub(spun_ns));
+        let cpu = now.0.saturating_sub(cpu).saturating_sub(spun);
         let shared = self.event_loop.shared();
         let counted = std::mem::replace(&mut shared.interval, fresh);
-        let handed = Handed { thread: self.thread, interval, end_ns, open, counted };
+        let handed = Handed { thread: self.thread, interval, end_ns, open, cpu, counted };
         // Nobody listens any more only when the gathering thread has failed; it tells of that.
         let _ = self.sender.send(handed);
     }

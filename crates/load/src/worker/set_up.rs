@@ -11,6 +11,7 @@ use super::{CONNECTING_MAX, SECOND_NS, WAIT_MAX, WAIT_READY, Worker, share};
 use crate::LoadError;
 use crate::active::Active;
 use crate::crowd::{Kind, Member};
+use crate::own_use;
 use crate::session::ClientSession;
 use crate::shared::{Stage, monotonic_ns};
 use crate::supply::Supply;
@@ -57,7 +58,7 @@ impl Worker {
         let mut opened = 0;
         while (opened < seats || self.shared().connecting > 0) && !self.control.is_stopped() {
             while opened < seats && self.shared().connecting < CONNECTING_MAX {
-                self.open_active(Active::new(opened, self.plan.pipeline));
+                self.open_active(Active::new(opened, self.plan.pipeline, self.plan.keeps_cookies));
                 opened += 1;
             }
             self.turn(WAIT_MAX)?;
@@ -81,6 +82,7 @@ impl Worker {
             part_ns => part_ns,
         };
         self.boundary_ns = origin_ns + first_ns;
+        self.handed = (own_use::cpu_time(), self.spun_ns);
         self.course.begin(origin_ns);
         let shared = self.event_loop.shared();
         shared.stage = Stage::Running;

@@ -40,6 +40,9 @@ pub(crate) fn plan(driver: Driver, url: &str, connections: u32, requests: u64) -
         crowd: Crowd::default(),
         trust: Trust::default(),
         resumes: true,
+        keeps_cookies: false,
+        identity: None,
+        server_pid: None,
         seed: 1,
     }
 }

@@ -1,0 +1,91 @@
+//! `--prometheus`: how far the run is, for a scraper that asks over HTTP while it runs.
+//!
+//! One thread answers one scraper after the other and is slept in otherwise; each may take
+//! [`PATIENCE`] in all.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pollux_load::{Progress, render};
+
+use crate::output::{self, Failure};
+
+/// How long a scraper may take to ask and to read.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The head of a request.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// The page that is offered, as it was last.
+#[derive(Clone, Default)]
+pub(crate) struct Scraped(Option<Arc<Mutex<String>>>);
+
+impl Scraped {
+    /// Listens there, if anywhere, to the end of the process.
+    pub(crate) fn offer(address: Option<SocketAddr>) -> Result<Self, Failure> {
+        let Some(address) = address else { return Ok(Self(None)) };
+        let failed = |error| {
+            let what = format!("--prometheus: {address} can't be listened on: {error}");
+            Failure::failed(what)
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let page = Arc::<Mutex<String>>::default();
+        let offered = Arc::clone(&page);
+        std::thread::Builder::new()
+            .name("load-metrics".to_owned())
+            .spawn(move || {
+                for client in listener.incoming() {
+                    // One that went away, or took too long, asks again.
+                    let _ = client.and_then(|client| answer(client, &offered));
+                }
+            })
+            .map_err(failed)?;
+        output::remark(&format!("pollux load: metrics at http://{address}/metrics"));
+        Ok(Self(Some(page)))
+    }
+
+    /// Offers how far the run is now.
+    pub(crate) fn show(&self, progress: &Progress) {
+        if let Some(page) = &self.0 {
+            *page.lock().unwrap_or_else(PoisonError::into_inner) = render::prometheus(progress);
+        }
+    }
+}
+
+fn answer(mut client: TcpStream, page: &Mutex<String>) -> std::io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let mut head = Vec::new();
+    while !head.windows(4).any(|part| part == b"\r\n\r\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || head.len() >= HEAD_BYTES_MAX {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        client.set_read_timeout(Some(left))?;
+        let mut part = [0; 1024];
+        let len = client.read(&mut part)?;
+        if len == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        head.extend_from_slice(&part[..len]);
+    }
+    let mut words = head.split(|byte| *byte == b' ');
+    let is_get = matches!(words.next(), Some(b"GET" | b"HEAD"));
+    let has_body = !head.starts_with(b"HEAD");
+    let is_here = matches!(words.next(), Some(b"/metrics" | b"/"));
+    let page = page.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let (status, body) = match (is_get, is_here) {
+        (false, _) => ("405 Method Not Allowed", "expected GET\n".to_owned()),
+        (true, false) => ("404 Not Found", "expected /metrics\n".to_owned()),
+        (true, true) => ("200 OK", page),
+    };
+    let length = body.len();
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    client.write_all(head.as_bytes())?;
+    if has_body { client.write_all(body.as_bytes()) } else { Ok(()) }
+}

@@ -1,0 +1,149 @@
+//! Results that were written are compared and added up.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::nginx::{Nginx, has_nginx};
+use crate::responder::Responder;
+use crate::run::{Server, command, load, load_well};
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().expect("a plain name").to_owned()
+}
+
+#[test]
+fn pairs_of_runs_on_nginx_are_compared_with_its_cpu_time() {
+    if !has_nginx() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("page"), "hello").expect("written");
+    let nginx = Nginx::start(folder.path());
+    let pid = nginx.pid().to_string();
+    let files: Vec<String> =
+        (0..6).map(|number| path(folder.path(), &format!("{number}.json"))).collect();
+    for file in &files {
+        load_well(
+            &[
+                &["-c", "2", "-d", "300ms", "--warm-up", "0s", "-q", "--server-pid", &pid][..],
+                &["--unix", &nginx.socket, "--json", file, "http://localhost/page"],
+            ]
+            .concat(),
+        );
+    }
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let said = load(&[&["compare", "--json"][..], &files].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let found = said.json();
+    assert_eq!(found["pairs"], 3);
+    let rows = found["rows"].as_array().expect("rows");
+    let figures: Vec<_> = rows.iter().map(|row| row["figure"].as_str().expect("a name")).collect();
+    let all = ["rate", "mean", "p50", "p90", "p99", "p99.9", "server CPU", "generator CPU"];
+    assert_eq!(figures, all);
+    assert!(rows.iter().all(|row| row["interval"].is_array()), "{found:#}");
+    // The same pair turned around has the changes turned around.
+    let [there, back] = [[files[0], files[1]], [files[1], files[0]]].map(|pair| {
+        let said = load(&["compare", "--json", pair[0], pair[1]]);
+        said.json()["rows"][0]["ratio"].as_f64().expect("a ratio")
+    });
+    assert!((there * back - 1.0).abs() < 1e-9, "{there} {back}");
+    let table = load(&["compare", files[0], files[1]]);
+    assert!(table.stdout.contains("3 pairs and more, run in turns"), "{table:?}");
+}
+
+#[test]
+fn a_server_that_got_twice_as_slow_is_worse() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start();
+    let files: Vec<String> =
+        (0..6).map(|number| path(folder.path(), &format!("{number}.json"))).collect();
+    for (number, file) in files.iter().enumerate() {
+        // Slower by what a responder waits: 2 ms and more.
+        let responder = (number % 2 == 1).then(|| Responder::start(2));
+        let url = responder.as_ref().map_or(&*server.url, |responder| &*responder.url);
+        load_well(&["-c", "2", "-n", "200", "-q", "--json", file, url]);
+    }
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let said = load(&[&["compare", "--gate"][..], &files].concat());
+    assert_eq!(said.code, Some(3), "{said:?}");
+    let row = said.stdout.lines().find(|line| line.starts_with("p50")).expect("a row");
+    assert!(row.contains("times [") && row.ends_with("worse"), "{said:?}");
+    let turned: Vec<&str> = files.iter().rev().copied().collect();
+    let said = load(&[&["compare", "--gate"][..], &turned].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn parts_of_one_load_are_added_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (one, two) = (path(folder.path(), "one.json"), path(folder.path(), "two.json"));
+    let server = Server::start();
+    let run = |file: &str, connections: &str| {
+        let flags =
+            ["-c", connections, "-d", "2s", "--warm-up", "0s", "-q", "--json", file, &server.url];
+        command(&flags).stdout(Stdio::null()).spawn().expect("pollux starts")
+    };
+    let mut parts = [run(&one, "2"), run(&two, "3")];
+    assert!(parts.iter_mut().all(|part| part.wait().expect("it ends").success()));
+    let of = |file: &str| -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(file).expect("a result")).expect("JSON")
+    };
+    let said = load(&["merge", &one, &two, "--json", "-"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let sum = said.json();
+    let count = |result: &serde_json::Value| result["latency"]["count"].as_u64().expect("a count");
+    assert_eq!(count(&sum), count(&of(&one)) + count(&of(&two)));
+    assert_eq!(sum["setting"]["connections"], 5);
+    // What is added up can be added up and shown again.
+    let both = path(folder.path(), "both.json");
+    let page = path(folder.path(), "both.html");
+    let said = load(&["merge", &one, &two, "--json", &both, "--html", &page]);
+    assert!(said.stdout.contains("5 connections, 2 threads"), "{said:?}");
+    assert!(std::fs::read_to_string(&page).expect("a page").contains("</html>"));
+    let said = load(&["compare", &both, &one]);
+    assert!(
+        said.code == Some(2) && said.stderr.contains("different loads: connections"),
+        "{said:?}"
+    );
+    let said = load(&["compare", "--across", &both, &one]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn what_is_no_result_is_refused_with_what_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = path(folder.path(), "good.json");
+    let server = Server::start();
+    load_well(&["-c", "1", "-n", "10", "-q", "--json", &good, &server.url]);
+    let nothing = path(folder.path(), "nothing.json");
+    let url = "http://127.0.0.1:1/";
+    assert_ne!(load(&["-c", "1", "-n", "1", "-q", "--json", &nothing, url]).code, Some(0));
+    let (spoiled, old) = (path(folder.path(), "spoiled.json"), path(folder.path(), "old.json"));
+    std::fs::write(&spoiled, "{\"schema\": \"pollux-load-outcome\", \"version\": 4}")
+        .expect("written");
+    std::fs::write(&old, "{\"schema\": \"pollux-load-outcome\", \"version\": 3}").expect("written");
+    let missing = path(folder.path(), "missing.json");
+    for (words, code, says) in [
+        (
+            &["compare", &good, &spoiled][..],
+            1,
+            "spoiled.json: not a result of pollux load: missing field",
+        ),
+        (&["compare", &good, &old], 1, "old.json: version 3 has no histograms; run the load again"),
+        (&["compare", &good, &missing], 1, "missing.json: No such file"),
+        (&["compare", "--across", &good, &nothing], 2, "the result after has no answers"),
+        (&["compare", &good, &good, &good], 2, "3 results; expected pairs"),
+        (&["compare", &good, &good, &good, &good], 2, "2 pairs; expected one, or 3 and more"),
+        (&["merge", &good, &spoiled], 1, "spoiled.json: "),
+        (&["merge", &good], 2, "2 values required"),
+    ] {
+        let said = load(words);
+        assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
+        assert!(said.stderr.contains(says), "{words:?}: {said:?}");
+    }
+    let said = load(&["-n", "1", "--server-pid", "4194304", &server.url]);
+    assert!(
+        said.code == Some(2) && said.stderr.contains("process 4194304 can't be watched"),
+        "{said:?}"
+    );
+}
