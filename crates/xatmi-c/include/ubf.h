@@ -82,7 +82,8 @@ extern int Bpres(UBFH *ubf, BFLDID id, BFLDOCC occurrence); /* 1 or 0 */
 extern int Blen(UBFH *ubf, BFLDID id, BFLDOCC occurrence);
 extern char *Bfind(UBFH *ubf, BFLDID id, BFLDOCC occurrence, BFLDLEN *len);
 
-/* The same, from or to a value of the type `type`. */
+/* The same, from or to a value of the type `type`. A float is the text of %.5f, a double of %.6f, a
+ * ptr of %#lx. Buffers and views are not converted: BEBADOP. */
 extern int CBadd(UBFH *ubf, BFLDID id, const char *value, BFLDLEN len, int type);
 extern int CBchg(UBFH *ubf, BFLDID id, BFLDOCC occurrence, const char *value, BFLDLEN len,
                  int type);
@@ -171,12 +172,14 @@ static inline int Bpresrv(UBFH *ubf, ...) {
   return Bpresr(ubf, path);
 }
 
-/* All values. Bnext starts with *id = BFIRSTFLDID and returns 1, then 0 at the end. */
+/* All values. Bnext starts with *id = BFIRSTFLDID and returns 1, then 0 at the end; without
+ * `value` (NULL) `*len` becomes the length all the same. */
 extern BFLDOCC Boccur(UBFH *ubf, BFLDID id);
 extern BFLDOCC Bnum(UBFH *ubf);
 extern int Bnext(UBFH *ubf, BFLDID *id, BFLDOCC *occurrence, char *value, BFLDLEN *len);
 
-/* Whole buffers. The list of Bproj and Bprojcpy ends with BBADFLDID. */
+/* Whole buffers. The list of Bproj and Bprojcpy ends with BBADFLDID;
+ * NULL keeps no field. */
 extern int Binit(UBFH *ubf, BFLDLEN size);
 extern int Bcpy(UBFH *to, UBFH *from);
 extern int Bupdate(UBFH *to, UBFH *from);

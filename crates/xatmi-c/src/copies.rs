@@ -14,7 +14,7 @@ use pollux_xatmi::ubf::{
 use crate::caller;
 use crate::fault::{self, UbfFault};
 use crate::fields::{id, int, reading};
-use crate::values::{change_by, give, id_in, raw, user_type};
+use crate::values::{change_by, give, id_in, raw, user_type, user_type_for};
 
 /// Where `Baddfast` added last: `Bfld_loc_info_t` of `ubf.h`; all zero at the start.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ pub(crate) unsafe fn lend_converted(
     user: c_int,
     len: *mut c_int,
 ) -> Result<*mut c_char, UbfFault> {
-    let (wanted, mut scratch) = (user_type(user)?, Scratch::new());
+    let (wanted, mut scratch) = (user_type_for(id, user)?, Scratch::new());
     let value = fields.get_as(id, occurrence, wanted, &mut scratch)?;
     let mut region = Region::try_zeroed(value.raw_len()).ok_or_else(UbfFault::no_memory)?;
     let written = value.write_raw(region.bytes_mut())?;
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn CBgetalloc(
         // SAFETY: the caller's promise.
         let fields = unsafe { reading(ubf) }?;
         let (field, mut scratch) = (id(field)?, Scratch::new());
-        let value = fields.get_as(field, occurrence, user_type(user)?, &mut scratch)?;
+        let value = fields.get_as(field, occurrence, user_type_for(field, user)?, &mut scratch)?;
         // SAFETY: the caller's promise.
         unsafe { give_copy(&value, extra) }
     })
@@ -235,7 +235,8 @@ pub unsafe extern "C" fn CBfindocc(
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
         let fields = unsafe { reading(ubf) }?;
-        let (field, user) = (id(field)?, user_type(user)?);
+        let field = id(field)?;
+        let user = user_type_for(field, user)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { raw(user, buf, len) }?;
         let mut scratch = Scratch::new();
@@ -259,6 +260,7 @@ pub unsafe extern "C" fn Btypcvt(
 ) -> *mut c_char {
     fault::ubf(std::ptr::null_mut(), || {
         let (from, to, mut scratch) = (user_type(from)?, user_type(to)?, Scratch::new());
+        from.check_converts(to)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { raw(from, buf, len) }?;
         let value = Value::from_raw(from, bytes)?.convert(to, &mut scratch)?;

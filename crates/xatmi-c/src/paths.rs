@@ -12,7 +12,7 @@ use crate::caller;
 use crate::copies::lend_converted;
 use crate::fault::{self, UbfFault};
 use crate::fields::{id, int, reading};
-use crate::values::{give, user_type};
+use crate::values::{give, user_type_for};
 
 /// `Berror` of a path that is none.
 const BBADFLD: c_int = 6;
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn CBgetr(
         // SAFETY: the caller's promise.
         let leaf = unsafe { leaf(ubf, path) }?;
         let mut scratch = Scratch::new();
-        let user = user_type(user)?;
+        let user = user_type_for(leaf.id, user)?;
         let value = leaf.fields.get_as(leaf.id, leaf.occurrence, user, &mut scratch)?;
         // SAFETY: the caller's promise.
         unsafe { give(&value, buf, len) }.map(|()| 0)

@@ -9,7 +9,7 @@ use pollux_xatmi::buffer::{Buffer, BufferError, BufferType};
 use pollux_xatmi::ubf::{UbfError, bytes_needed};
 
 use crate::fault::{self, UbfFault};
-use crate::fields::{int, size_at};
+use crate::fields::int;
 use crate::lent::Lent;
 use crate::memory::{self, Held};
 
@@ -34,14 +34,13 @@ fn refused(error: &BufferError) -> UbfFault {
     UbfFault::Other(BEINVAL, error.to_string())
 }
 
-/// Takes out the buffer at `ubf`, which has to be one of `tpalloc` or `Balloc`.
-///
-/// # Safety
-/// When `ubf` is that of a buffer of fields, nobody else uses it meanwhile.
-unsafe fn lent(ubf: *mut c_char) -> Result<Lent, UbfFault> {
-    // SAFETY: the caller's promise.
-    unsafe { size_at(ubf) }?;
+/// Takes out the buffer at `ubf`, which has to be one of `tpalloc` or `Balloc`: memory that was
+/// freed, or is somebody else's, is not looked at.
+fn lent(ubf: *mut c_char) -> Result<Lent, UbfFault> {
     let own = UbfError::NotFielded { reason: "it stands in memory that Balloc did not give" };
+    if !ubf.addr().is_multiple_of(8) {
+        return Err(UbfError::Unaligned.into());
+    }
     let is_fields = |held: &Held| held.buffer.buffer_type() == BufferType::Ubf;
     if memory::look(ubf, is_fields) != Some(true) {
         return Err(own.into());
@@ -73,8 +72,7 @@ pub unsafe extern "C" fn Brealloc(
 ) -> *mut c_char {
     fault::ubf(std::ptr::null_mut(), || {
         let size = needed(fields, value_bytes)?;
-        // SAFETY: the caller's promise.
-        let lent = unsafe { lent(ubf) }?;
+        let lent = lent(ubf)?;
         let buffer = lent.buffer().resized(size).map_err(|error| refused(&error))?;
         let held = lent.into_held();
         let is_request = held.is_request;
@@ -90,8 +88,7 @@ pub unsafe extern "C" fn Brealloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Bfree(ubf: *mut c_char) -> c_int {
     fault::ubf(-1, || {
-        // SAFETY: the caller's promise.
-        let lent = unsafe { lent(ubf) }?;
+        let lent = lent(ubf)?;
         if lent.is_request() {
             let reason = "the request of a service is freed by the server";
             return Err(UbfError::Invalid { reason }.into());

@@ -123,6 +123,12 @@ pub(crate) fn user_type(code: c_int) -> Result<FieldType, UbfError> {
     FieldType::from_code(code).ok_or(UbfError::BadType { code })
 }
 
+/// The type of a value that is converted from or to one of the field's.
+pub(crate) fn user_type_for(field: FieldId, code: c_int) -> Result<FieldType, UbfError> {
+    let user = user_type(code)?;
+    field.field_type().check_converts(user).map(|()| user)
+}
+
 /// Adds an occurrence; `len` counts for a carray only.
 ///
 /// # Safety
@@ -210,7 +216,7 @@ pub unsafe extern "C" fn CBadd(
         let field = unsafe { id_in(ubf, field) }?;
         let change = |fields: &mut UbfMut<'_>, value: Value<'_>| fields.add_as(field, value);
         // SAFETY: the caller's promise.
-        unsafe { change_by(ubf, user_type(user)?, (buf, len), change) }
+        unsafe { change_by(ubf, user_type_for(field, user)?, (buf, len), change) }
     })
 }
 
@@ -230,7 +236,7 @@ pub unsafe extern "C" fn CBchg(
     fault::ubf(-1, || {
         // SAFETY: the caller's promise.
         let field = unsafe { id_in(ubf, field) }?;
-        let user = user_type(user)?;
+        let user = user_type_for(field, user)?;
         if buf.is_null() {
             // SAFETY: the caller's promise.
             unsafe { changing(ubf) }?.delete(field, occurrence)?;
@@ -260,7 +266,7 @@ pub unsafe extern "C" fn CBget(
         // SAFETY: the caller's promise.
         let fields = unsafe { reading(ubf) }?;
         let (field, mut scratch) = (id(field)?, Scratch::new());
-        let value = fields.get_as(field, occurrence, user_type(user)?, &mut scratch)?;
+        let value = fields.get_as(field, occurrence, user_type_for(field, user)?, &mut scratch)?;
         // SAFETY: the caller's promise.
         unsafe { give(&value, buf, len) }.map(|()| 0)
     })
@@ -362,6 +368,9 @@ pub unsafe extern "C" fn Bnext(
         if caller::is_sound(buf) {
             // SAFETY: the caller's promise.
             unsafe { give(&next.value, buf, len) }?;
+        } else {
+            // SAFETY: the caller promises room for an int.
+            unsafe { caller::write(len, int(next.value.raw_len())?) };
         }
         // SAFETY: the caller promises room for an int.
         unsafe { caller::write(field, next.id.raw()) };

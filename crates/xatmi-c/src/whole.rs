@@ -47,6 +47,18 @@ unsafe fn by_other<'r>(
     })
 }
 
+/// The fields to be kept: a list that ends with 0, or none at all for NULL.
+///
+/// # Safety
+/// As for [`list`].
+unsafe fn kept_list(kept: *const c_int) -> Result<Vec<FieldId>, UbfError> {
+    if kept.is_null() {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { list(kept) }
+}
+
 /// A list of fields that ends with 0.
 ///
 /// # Safety
@@ -209,7 +221,7 @@ pub unsafe extern "C" fn Bdelete(ubf: *mut c_char, removed: *const c_int) -> c_i
     })
 }
 
-/// Only the fields of the list stay.
+/// Only the fields of the list stay; none for NULL.
 ///
 /// # Safety
 /// As for [`Bcpy`]; a sound `kept` is that of ints up to one that is 0.
@@ -219,7 +231,7 @@ pub unsafe extern "C" fn Bproj(ubf: *mut c_char, kept: *const c_int) -> c_int {
         // SAFETY: the caller's promise.
         let mut fields = unsafe { changing(ubf) }?;
         // SAFETY: the caller's promise.
-        fields.project(&unsafe { list(kept) }?)?;
+        fields.project(&unsafe { kept_list(kept) }?)?;
         Ok(0)
     })
 }
@@ -236,7 +248,7 @@ pub unsafe extern "C" fn Bprojcpy(
 ) -> c_int {
     let change = |fields: &mut UbfMut<'_>, source: UbfRef<'_>| {
         // SAFETY: the caller's promise.
-        fields.project_from(source, &unsafe { list(kept) }?)
+        fields.project_from(source, &unsafe { kept_list(kept) }?)
     };
     // SAFETY: the caller's promise.
     unsafe { by_other(to, from, change) }

@@ -132,11 +132,11 @@ fn values_of_another_type_and_views_are_refused() {
     assert_eq!(number(fields.add(ACCNUM, "a\0b")), 14);
     let view = FieldId::new(FieldType::View, 1);
     assert_eq!(number(fields.add(view, "x")), 17);
-    assert_eq!(number(fields.add_as(view, "x")), 17);
+    assert_eq!(number(fields.add_as(view, "x")), 22);
     assert_eq!(number(fields.get(view, 0)), 5);
     let mut scratch = Scratch::new();
     fields.add(COUNT, 7i64).expect("added");
-    let refused = fields.fields().get_as(COUNT, 0, FieldType::Ptr, &mut scratch);
+    let refused = fields.fields().get_as(COUNT, 0, FieldType::Ubf, &mut scratch);
     assert_eq!(number(refused), 22);
     assert_eq!(number(fields.fields().bytes(COUNT, 0)), 22);
 }
@@ -152,14 +152,14 @@ fn conversions_happen_on_the_way_in_and_out() {
     assert_eq!(fields.fields().double(ACCNUM, 0), Ok(42.0));
     let mut scratch = Scratch::new();
     let text = fields.fields().get_as(AMTAVL, LAST, FieldType::String, &mut scratch);
-    assert_eq!(text, Ok(Value::from("7")));
-    let mut memory = [0xaa; 2];
+    assert_eq!(text, Ok(Value::from("7.000000")));
+    let mut memory = [0xaa; 9];
     assert_eq!(
-        text.expect("converted").write_raw(&mut memory[..1]),
-        Err(UbfError::NoSpace { needed: 2, room: 1 })
+        text.expect("converted").write_raw(&mut memory[..8]),
+        Err(UbfError::NoSpace { needed: 9, room: 8 })
     );
-    assert_eq!(text.expect("converted").write_raw(&mut memory), Ok(2));
-    assert_eq!(&memory, b"7\0");
+    assert_eq!(text.expect("converted").write_raw(&mut memory), Ok(9));
+    assert_eq!(&memory, b"7.000000\0");
 }
 
 #[test]

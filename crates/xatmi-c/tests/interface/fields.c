@@ -195,7 +195,34 @@ static void conversion(UBFH *ubf) {
   CHECK(CBadd(ubf, long_field, NULL, 0, BFLD_STRING) == -1 && Berror == BEINVAL);
   CHECK(CBchg(ubf, long_field, 0, "12", 2, BFLD_CARRAY) == 0);
   CHECK(CBget(ubf, long_field, 0, NULL, NULL, BFLD_LONG) == -1 && Berror == BEINVAL);
-  CHECK(CBget(ubf, long_field, 0, text, NULL, BFLD_UBF) == -1 && Berror == BEBADOP);
+  /* What is no plain type is told as such, whatever the value and the field are. */
+  static const int whole_types[] = {BFLD_UBF, BFLD_VIEW};
+  for (int i = 0; i < 2; i++) {
+    CHECK(CBget(ubf, long_field, 0, text, NULL, whole_types[i]) == -1 && Berror == BEBADOP);
+    CHECK(CBget(ubf, long_field, 9, text, NULL, whole_types[i]) == -1 && Berror == BEBADOP);
+    CHECK(CBadd(ubf, long_field, text, 0, whole_types[i]) == -1 && Berror == BEBADOP);
+    CHECK(CBchg(ubf, long_field, 0, text, 0, whole_types[i]) == -1 && Berror == BEBADOP);
+    CHECK(CBfind(ubf, long_field, 0, NULL, whole_types[i]) == NULL && Berror == BEBADOP);
+    CHECK(CBfindocc(ubf, long_field, text, 0, whole_types[i]) == -1 && Berror == BEBADOP);
+    CHECK(CBgetalloc(ubf, long_field, 0, whole_types[i], NULL) == NULL && Berror == BEBADOP);
+    CHECK(Btypcvt(NULL, whole_types[i], "1", BFLD_STRING, 0) == NULL && Berror == BEBADOP);
+    CHECK(Btypcvt(NULL, BFLD_STRING, "1", whole_types[i], 0) == NULL && Berror == BEBADOP);
+  }
+  BFLDID address = Bmkfldid(BFLD_PTR, 5), share = Bmkfldid(BFLD_FLOAT, 5);
+  void *own = text;
+  char expected[32];
+  CHECK(CBadd(ubf, address, "0x12b", 0, BFLD_STRING) == 0);
+  CHECK(CBget(ubf, address, 0, (char *)&number, NULL, BFLD_LONG) == 0 && number == 0x12b);
+  CHECK(CBchg(ubf, address, 0, (char *)&own, 0, BFLD_PTR) == 0);
+  CHECK(CBget(ubf, address, 0, text, NULL, BFLD_STRING) == 0);
+  snprintf(expected, sizeof expected, "%#lx", (unsigned long)own);
+  CHECK(strcmp(text, expected) == 0 && Bdelall(ubf, address) == 0);
+  CHECK(CBadd(ubf, share, "2.5", 0, BFLD_STRING) == 0);
+  CHECK(CBget(ubf, share, 0, text, NULL, BFLD_STRING) == 0 && strcmp(text, "2.50000") == 0);
+  CHECK(CBchg(ubf, BALANCE, 0, "-1000000.1", 0, BFLD_STRING) == 0);
+  CHECK(CBget(ubf, BALANCE, 0, text, NULL, BFLD_STRING) == 0);
+  CHECK(strcmp(text, "-1000000.100000") == 0);
+  CHECK(Bdelall(ubf, share) == 0 && Bdelall(ubf, BALANCE) == 0);
   CHECK(Bdelall(ubf, long_field) == 0);
 }
 
@@ -216,12 +243,17 @@ static void whole(UBFH *ubf) {
   CHECK(Bupdate(other, ubf) == 0 && Boccur(other, NAME) == 8);
   CHECK(Bproj(other, list) == 0 && Boccur(other, bytes_field) == 0 && Bnum(other) == 12);
   CHECK(Bprojcpy(other, ubf, only) == 0 && Bnum(other) == 2);
-  CHECK(Bproj(other, NULL) == -1 && Berror == BEINVAL);
+  CHECK(Bprojcpy(other, ubf, NULL) == 0 && Bnum(other) == 0);
+  CHECK(Bcpy(other, ubf) == 0 && Bproj(other, NULL) == 0 && Bnum(other) == 0);
+  CHECK(Bproj(other, (BFLDID *)8) == -1 && Berror == BEINVAL);
+  CHECK(Bprojcpy(other, ubf, only) == 0 && Bnum(other) == 2);
   CHECK(Bcpy(other, NULL) == -1 && Berror == BNOTFLD);
   CHECK(Badd(ubf, inner_field, (char *)other, 0) == 0);
   CHECK(Badd(ubf, inner_field, NULL, 0) == -1 && Berror == BEINVAL);
-  while ((result = Bnext(ubf, &id, &occurrence, NULL, NULL)) == 1) {
+  BFLDLEN len = -1;
+  while ((result = Bnext(ubf, &id, &occurrence, NULL, &len)) == 1) {
     steps++;
+    CHECK(len == Blen(ubf, id, occurrence));
     if (id == long_field) {
       CHECK(Bget(ubf, id, occurrence, (char *)&number, NULL) == 0);
       sum += number;

@@ -106,7 +106,7 @@ impl FieldFile {
     }
 }
 
-pub(super) fn name_taken(path: &Path, field: &Definition, other: &Path, line: usize) -> TableError {
+fn name_taken(path: &Path, field: &Definition, other: &Path, line: usize) -> TableError {
     let before = format!("{}:{line}", other.display());
     TableError::at(path, field.line, Problem::NameTaken { name: field.name.clone(), before })
 }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::error::{Problem, TableError};
-use super::parse::{Definition, FieldFile, id_taken, name_taken};
+use super::parse::{Definition, FieldFile, id_taken};
 use crate::ubf::FieldId;
 
 /// The environment variable with the folders of field tables, a list with colons.
@@ -49,7 +49,7 @@ impl FieldTable {
     /// The tables in these files.
     ///
     /// # Errors
-    /// [`TableError`] when a file cannot be read or is wrong, or takes a name or an id of another.
+    /// [`TableError`] when a file cannot be read or is wrong, or takes an id of another name.
     pub fn open(paths: &[PathBuf]) -> Result<Self, TableError> {
         let mut table = Self::new();
         for path in paths {
@@ -58,23 +58,33 @@ impl FieldTable {
         Ok(table)
     }
 
-    /// Takes the fields of a file in.
+    /// Takes the fields of a file in; a name that an earlier file has means the field of this one.
     ///
     /// # Errors
-    /// [`TableError`] when a name or an id is taken; the fields before it were taken in then.
+    /// [`TableError`] when another name has an id; the fields before it were taken in then.
     pub fn insert(&mut self, file: &FieldFile) -> Result<(), TableError> {
         for definition in file.definitions() {
-            if let Some(&other) = self.by_name.get(&definition.name) {
-                let other = &self.fields[other];
-                return Err(name_taken(&file.path, definition, &other.path, other.definition.line));
-            }
-            if let Some(&other) = self.by_id.get(&definition.id) {
+            let before = self.by_name.get(&definition.name).copied();
+            if let Some(&other) = self.by_id.get(&definition.id)
+                && before != Some(other)
+            {
                 let other = &self.fields[other];
                 return Err(id_taken(&file.path, definition, &other.path, &other.definition));
             }
-            self.by_name.insert(definition.name.clone(), self.fields.len());
-            self.by_id.insert(definition.id, self.fields.len());
-            self.fields.push(Known { definition: definition.clone(), path: file.path.clone() });
+            let known = Known { definition: definition.clone(), path: file.path.clone() };
+            let at = match before {
+                Some(at) => {
+                    let replaced = std::mem::replace(&mut self.fields[at], known);
+                    self.by_id.remove(&replaced.definition.id);
+                    at
+                }
+                None => {
+                    self.fields.push(known);
+                    self.fields.len() - 1
+                }
+            };
+            self.by_name.insert(definition.name.clone(), at);
+            self.by_id.insert(definition.id, at);
         }
         Ok(())
     }
@@ -175,9 +185,21 @@ mod tests {
         let both = [folder("a/one.fd"), folder("b/one.fd")];
         let taken = FieldTable::open(&both).expect_err("one id twice").to_string();
         assert!(taken.contains("b/one.fd:1: number 1 of type long is taken by A in "), "{taken}");
-        let again = [folder("a/one.fd"), folder("a/one.fd")];
-        let taken = FieldTable::open(&again).expect_err("one name twice").to_string();
-        assert!(taken.contains("the name A is taken"), "{taken}");
+    }
+
+    #[test]
+    fn of_a_name_in_two_tables_the_later_counts() {
+        let file = |name, text| FieldFile::parse(Path::new(name), text).expect("sound");
+        let mut table = FieldTable::new();
+        table.insert(&file("one.fd", "A 1 long\nB 2 long\n")).expect("taken in");
+        table.insert(&file("two.fd", "A 1 string\nB 2 long\n")).expect("taken in");
+        let id = FieldId::new(FieldType::String, 1);
+        assert_eq!((table.id("A"), table.name(id)), (Some(id), Some("A")));
+        assert_eq!(table.name(FieldId::new(FieldType::Long, 1)), None);
+        assert_eq!(table.definitions().count(), 2);
+        table.insert(&file("three.fd", "C 1 long\n")).expect("its id is free again");
+        let taken = table.insert(&file("four.fd", "A 1 long\n")).expect_err("it is C's");
+        assert!(taken.to_string().contains("taken by C in three.fd:1"), "{taken}");
     }
 
     #[test]

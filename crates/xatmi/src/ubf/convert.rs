@@ -2,9 +2,13 @@
 //!
 //! | from | to a number | to a char | to a string or a carray |
 //! |---|---|---|---|
-//! | number | as `as` does: a whole number keeps its low bits, a floating one loses its fraction and stops at the limits | its low 8 bits | shortest decimal text that reads back as the same number, without exponent |
+//! | number | as `as` does: a whole number keeps its low bits, a floating one loses its fraction and stops at the limits | its low 8 bits | decimal, as `%d` of printf; a float as `%.5f`, a double as `%.6f`, which programs of this interface cut and compare |
 //! | char | its code, 0 to 255 | | the character; a NUL is no text at all |
+//! | ptr | its address | its low 8 bits | `0x` and hexadecimal digits |
 //! | string, carray | the number in front, after blanks; 0 without one | the first byte; NUL without one | the same bytes; a string ends before the first NUL |
+//!
+//! To a ptr go whole numbers by their bits, floating ones by their whole part, and texts of hexadecimal
+//! digits with or without `0x`. Buffers and views are converted to nothing and from nothing.
 //!
 //! Reading converts on its way out, writing on its way in. It never allocates.
 
@@ -12,7 +16,8 @@ use std::io::{Cursor, Write};
 
 use super::{FieldType, UbfError, Value};
 
-/// Bytes of the longest text of a number: the smallest `f64` has 326, and a sign.
+/// Bytes of the longest text of a number: the greatest `f64` has 309 digits, a sign, a point and six
+/// digits behind it. A number in a text is read as far as this, which a longer fraction exceeds.
 const TEXT_BYTES_MAX: usize = 344;
 
 /// Room for the text of a converted number; lives on the caller's stack.
@@ -34,6 +39,17 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// What is no number is `nan`, `inf` and `-inf`, as printf writes them.
+    fn write_floating(&mut self, number: f64, digits: usize) -> &[u8] {
+        if number.is_nan() {
+            self.write("nan")
+        } else {
+            self.write(format_args!("{number:.digits$}"))
+        }
+    }
+}
+
 impl Default for Scratch {
     fn default() -> Self {
         Self::new()
@@ -44,8 +60,7 @@ impl<'a> Value<'a> {
     /// This value as one of another type; the text of a number is written into `scratch`.
     ///
     /// # Errors
-    /// [`UbfError::NotConverted`] when one of the types is none of short, long, char, float,
-    /// double, string and carray, and the types differ.
+    /// [`UbfError::NotConverted`] when one of the types is a buffer or a view, and they differ.
     pub fn convert<'s>(
         self,
         wanted: FieldType,
@@ -66,14 +81,15 @@ impl<'a> Value<'a> {
             FieldType::Double => Value::Double(self.to_double_as(wanted)?),
             FieldType::String => Value::String(until_nul(self.to_text(wanted, scratch)?)),
             FieldType::Carray => Value::Carray(self.to_text(wanted, scratch)?),
-            FieldType::Ptr | FieldType::Ubf | FieldType::View => return Err(self.refused(wanted)),
+            FieldType::Ptr => Value::Ptr(self.to_address()?),
+            FieldType::Ubf | FieldType::View => return Err(self.refused(wanted)),
         })
     }
 
     /// This value as a whole number.
     ///
     /// # Errors
-    /// [`UbfError::NotConverted`] for an address and for a buffer.
+    /// [`UbfError::NotConverted`] for a buffer.
     pub fn to_long(self) -> Result<i64, UbfError> {
         self.to_long_as(FieldType::Long)
     }
@@ -81,7 +97,7 @@ impl<'a> Value<'a> {
     /// This value as a floating number.
     ///
     /// # Errors
-    /// [`UbfError::NotConverted`] for an address and for a buffer.
+    /// [`UbfError::NotConverted`] for a buffer.
     pub fn to_double(self) -> Result<f64, UbfError> {
         self.to_double_as(FieldType::Double)
     }
@@ -94,7 +110,8 @@ impl<'a> Value<'a> {
             Self::Float(number) => number as i64,
             Self::Double(number) => number as i64,
             Self::String(text) | Self::Carray(text) => whole_number(text),
-            Self::Ptr(_) | Self::Ubf(_) => return Err(self.refused(wanted)),
+            Self::Ptr(address) => address as i64,
+            Self::Ubf(_) => return Err(self.refused(wanted)),
         })
     }
 
@@ -106,7 +123,8 @@ impl<'a> Value<'a> {
             Self::Float(number) => number.into(),
             Self::Double(number) => number,
             Self::String(text) | Self::Carray(text) => floating_number(text),
-            Self::Ptr(_) | Self::Ubf(_) => return Err(self.refused(wanted)),
+            Self::Ptr(address) => address as f64,
+            Self::Ubf(_) => return Err(self.refused(wanted)),
         })
     }
 
@@ -124,21 +142,26 @@ impl<'a> Value<'a> {
         Ok(match self {
             Self::Short(number) => scratch.write(number),
             Self::Long(number) => scratch.write(number),
-            Self::Float(number) => scratch.write(number),
-            Self::Double(number) => scratch.write(number),
+            Self::Float(number) => scratch.write_floating(number.into(), 5),
+            Self::Double(number) => scratch.write_floating(number, 6),
+            Self::Ptr(address) => scratch.write(format_args!("{address:#x}")),
             Self::Char(byte) => {
                 scratch.0[0] = byte;
                 &scratch.0[..1]
             }
             Self::String(text) | Self::Carray(text) => text,
-            Self::Ptr(_) | Self::Ubf(_) => return Err(self.refused(wanted)),
+            Self::Ubf(_) => return Err(self.refused(wanted)),
         })
     }
 
-    fn refused(self, to: FieldType) -> UbfError {
-        if to == FieldType::View {
-            return UbfError::BadView;
+    fn to_address(self) -> Result<u64, UbfError> {
+        match self {
+            Self::String(text) | Self::Carray(text) => Ok(address(text)),
+            other => Ok(other.to_long_as(FieldType::Ptr)? as u64),
         }
+    }
+
+    fn refused(self, to: FieldType) -> UbfError {
         UbfError::NotConverted { from: self.field_type(), to }
     }
 }
@@ -160,6 +183,14 @@ fn whole_number(text: &[u8]) -> i64 {
         let number = number.saturating_mul(10);
         if is_negative { number.saturating_sub(digit) } else { number.saturating_add(digit) }
     })
+}
+
+/// The hexadecimal number at the start of a text, with or without `0x`; it stops at the limit.
+fn address(text: &[u8]) -> u64 {
+    let text = text.trim_ascii_start();
+    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or(text);
+    let digits = digits.iter().map_while(|&byte| char::from(byte).to_digit(16));
+    digits.fold(0, |number: u64, digit| number.saturating_mul(16).saturating_add(digit.into()))
 }
 
 /// The floating number at the start of a text, as `atof` reads it, without hexadecimal ones.
@@ -204,6 +235,10 @@ mod tests {
                     (T::Char, T::Float) => Value::Float(55.0),
                     (T::Char, T::Double) => Value::Double(55.0),
                     (T::Short | T::Long | T::Float | T::Double, T::Char) => Value::Char(7),
+                    (T::Float, T::String) => Value::String(b"7.00000"),
+                    (T::Float, T::Carray) => Value::Carray(b"7.00000"),
+                    (T::Double, T::String) => Value::String(b"7.000000"),
+                    (T::Double, T::Carray) => Value::Carray(b"7.000000"),
                     _ => one(to),
                 };
                 let expected = format!("{:?}", Ok::<_, UbfError>(expected));
@@ -232,14 +267,25 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_numbers_read_back_as_the_same_number() {
-        for number in [0.1, -0.0, 1e300, f64::MIN_POSITIVE, 5e-324, -5e-324, f64::MIN, 1.0 / 3.0] {
+    fn floating_numbers_are_texts_with_five_and_six_digits_behind_the_point() {
+        let text = |value: Value<'_>| {
             let mut scratch = Scratch::new();
-            let text = Value::Double(number).convert(FieldType::String, &mut scratch);
-            let back = text.expect("converted").to_double().expect("converted");
-            assert_eq!(back.to_bits(), number.to_bits(), "{number}");
+            let text = value.convert(FieldType::String, &mut scratch).expect("converted");
+            let Value::String(text) = text else { panic!("{text:?}") };
+            String::from_utf8(text.to_vec()).expect("ascii")
+        };
+        for (number, float, double) in [
+            (2.0, "2.00000", "2.000000"),
+            (-0.5, "-0.50000", "-0.500000"),
+            (0.007_812_5, "0.00781", "0.007812"),
+            (1_000_000.125, "1000000.12500", "1000000.125000"),
+        ] {
+            assert_eq!(text(Value::Float(number as f32)), float);
+            assert_eq!(text(Value::Double(number)), double);
         }
-        assert_eq!(converted(Value::Double(2.0), FieldType::String), "Ok(String([50]))");
+        assert_eq!(text(Value::Double(f64::MIN)).len(), 1 + 309 + 7);
+        assert_eq!(text(Value::Double(f64::NAN)), "nan");
+        assert_eq!(text(Value::Float(f32::NEG_INFINITY)), "-inf");
     }
 
     #[test]
@@ -253,11 +299,34 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_buffers_stay_what_they_are() {
+    fn addresses_are_numbers_and_hexadecimal_texts() {
         assert_eq!(converted(Value::Ptr(9), FieldType::Ptr), "Ok(Ptr(9))");
-        for (value, to) in [(Value::Ptr(9), FieldType::Long), (Value::Long(9), FieldType::Ubf)] {
+        assert_eq!(converted(Value::Ptr(0x12b), FieldType::Long), "Ok(Long(299))");
+        assert_eq!(converted(Value::Ptr(0x12b), FieldType::Short), "Ok(Short(299))");
+        assert_eq!(converted(Value::Ptr(0x12b), FieldType::Char), "Ok(Char(43))");
+        assert_eq!(converted(Value::Ptr(0x12b), FieldType::Double), "Ok(Double(299.0))");
+        assert_eq!(converted(Value::Long(-1), FieldType::Ptr), format!("Ok(Ptr({}))", u64::MAX));
+        let mut scratch = Scratch::new();
+        let text = Value::Ptr(0xdead_beef).convert(FieldType::String, &mut scratch);
+        assert_eq!(text, Ok(Value::String(b"0xdeadbeef")));
+        for (text, address) in [("0xc7", 0xc7), (" C7 x", 0xc7), ("", 0), ("zero", 0)] {
+            let mut scratch = Scratch::new();
+            let read = Value::from(text).convert(FieldType::Ptr, &mut scratch);
+            assert_eq!(read, Ok(Value::Ptr(address)), "{text}");
+        }
+    }
+
+    #[test]
+    fn buffers_and_views_are_converted_to_nothing() {
+        for (value, to) in [
+            (Value::Ptr(9), FieldType::Ubf),
+            (Value::Long(9), FieldType::Ubf),
+            (Value::Long(9), FieldType::View),
+            (Value::Ubf(crate::ubf::UbfRef::EMPTY), FieldType::Ptr),
+            (Value::Ubf(crate::ubf::UbfRef::EMPTY), FieldType::String),
+        ] {
             let refused = value.convert(to, &mut Scratch::new()).expect_err("refused").number();
-            assert_eq!(refused, 22);
+            assert_eq!(refused, 22, "{value:?} to {to}");
         }
     }
 }

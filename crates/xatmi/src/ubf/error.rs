@@ -73,7 +73,7 @@ pub enum UbfError {
     #[error("views are not supported: there are no view tables")]
     BadView,
     /// The types are not converted into each other.
-    #[error("{from} is not converted to {to}: only short to carray are")]
+    #[error("{from} is not converted to {to}: short to carray and ptr are")]
     NotConverted {
         /// The value's type.
         from: super::FieldType,

@@ -159,11 +159,26 @@ impl FieldType {
         }
     }
 
-    /// The type that a field table calls so; `fml32` is another name of `ubf`.
+    /// The type that a field table calls so; `fml32` is another name of `ubf`, `view32` of `view`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        let is_alias = name == "fml32";
-        if is_alias { Some(Self::Ubf) } else { Self::ALL.into_iter().find(|t| t.name() == name) }
+        match name {
+            "fml32" => Some(Self::Ubf),
+            "view32" => Some(Self::View),
+            _ => Self::ALL.into_iter().find(|t| t.name() == name),
+        }
+    }
+
+    /// Whether values of this type are made to values of `other`, and back.
+    ///
+    /// # Errors
+    /// [`UbfError::NotConverted`].
+    pub fn check_converts(self, other: Self) -> Result<(), UbfError> {
+        let is_whole = |field_type| matches!(field_type, Self::Ubf | Self::View);
+        if self != other && (is_whole(self) || is_whole(other)) {
+            return Err(UbfError::NotConverted { from: self, to: other });
+        }
+        Ok(())
     }
 
     /// Bytes of every value of this type; `None` when values differ in length.
@@ -216,6 +231,7 @@ mod tests {
             assert_eq!(FieldType::from_name(field_type.name()), Some(field_type));
         }
         assert_eq!(FieldType::from_name("fml32"), Some(FieldType::Ubf));
+        assert_eq!(FieldType::from_name("view32"), Some(FieldType::View));
         assert_eq!(FieldType::from_name("int"), None);
     }
 }
