@@ -80,7 +80,7 @@ fn a_mistake_is_told_with_file_and_line_and_nothing_is_written() {
         ("B 2 strong\n", "bad.fd:1: 'strong' is no type"),
         ("# x\nB 2\n", "bad.fd:2: 'B 2' is no field"),
         ("B 1 long\n", "bad.fd:1: number 1 of type long is taken by A in "),
-        ("\nA 2 long\n", "bad.fd:2: the name A is taken by a field in "),
+        ("A 2 long\nA 3 long\n", "bad.fd:2: the name A is taken by a field in "),
     ] {
         fs::write(&bad, table).expect("written");
         let output = fld(&[text(&good), text(&bad)], &[]);
@@ -91,6 +91,20 @@ fn a_mistake_is_told_with_file_and_line_and_nothing_is_written() {
     let output = fld(&["no/such.fd"], &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("no/such.fd: cannot be read"), "{}", said(&output));
+}
+
+#[test]
+fn a_name_in_two_tables_is_a_field_of_each_header() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (one, two) = (scratch.path().join("one.fd"), scratch.path().join("two.fd"));
+    fs::write(&one, "A 1 long\n").expect("written");
+    fs::write(&two, "A 2 long\n").expect("written");
+    let output = fld(&[text(&one), text(&two), "-d", text(scratch.path())], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    for (header, id) in [("one.fd.h", 33_554_433), ("two.fd.h", 33_554_434)] {
+        let header = fs::read_to_string(scratch.path().join(header)).expect("written");
+        assert!(header.contains(&id.to_string()), "{header}");
+    }
 }
 
 #[test]
