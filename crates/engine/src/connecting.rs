@@ -36,6 +36,13 @@ pub struct ConnectTo {
     pub source: Option<IpAddr>,
 }
 
+/// From whatever address the routes give.
+impl From<SocketAddr> for ConnectTo {
+    fn from(peer: SocketAddr) -> Self {
+        Self { peer: ListenAddress::Tcp(peer), source: None }
+    }
+}
+
 impl fmt::Display for ConnectTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.peer.fmt(f)?;

@@ -101,6 +101,8 @@ named! {
         EventsLost = "events_lost",
         /// Messages from other threads.
         Messages = "messages",
+        /// Times that a watched source (a datagram socket, a timer, signals) was readable.
+        SourcesReadable = "sources_readable",
         /// Signals handled.
         Signals = "signals",
         /// Ring enters (completion loop).

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::hand_out::HandOut;
 use crate::readiness::ReadinessLoop;
 use crate::{
     AdoptError, CloseCause, ConnectError, ConnectTo, ConnectionId, Counter, Counters, Driver,
-    FdSnapshot, Limits, Listener, Moment, Now, Session, SharedDate,
+    FdSnapshot, Limits, Listener, Moment, Now, Session, SharedDate, SourceId, Timer,
 };
 
 /// Why a loop could not be opened, or stopped.
@@ -164,6 +165,106 @@ impl<S: Session> EventLoop<S> {
             Kind::Readiness(each) => each.listen(listener, exclusive),
             Kind::Completion(each) => each.listen(listener, exclusive),
         }
+    }
+
+    /// Has `on_readable` called in each turn in which `source` is readable: a datagram socket, a
+    /// [`Timer`](crate::Timer), a pidfd, [`Signals`](crate::Signals), any descriptor but a regular
+    /// file. It has to be non-blocking. As long as it is readable it is called again, on every
+    /// driver, so it reads until there is no more or leaves the rest to the next turn; it is watched
+    /// until it answers [`ControlFlow::Break`], which closes what it owns.
+    ///
+    /// What is to be done with connections it leaves to [`Session::errand`]: it runs within a turn,
+    /// where the loop cannot be called. On `uring` a source costs a poll request for each readiness;
+    /// datagrams are received by the program's own calls there too.
+    ///
+    /// ```
+    /// use pollux_engine::{Driver, EventLoop, Limits};
+    /// use std::net::UdpSocket;
+    /// use std::ops::ControlFlow;
+    /// # use pollux_engine::{Actions, Session};
+    /// # struct Silent;
+    /// # impl Session for Silent {
+    /// #     type Shared = usize;
+    /// #     fn accepted(_: &mut usize, _: &mut Actions<'_>) -> Self { Self }
+    /// #     fn on_bytes(&mut self, _: &mut usize, _: &mut Actions<'_>, input: &[u8]) -> usize { input.len() }
+    /// #     fn on_end(&mut self, _: &mut usize, actions: &mut Actions<'_>) { actions.close() }
+    /// #     fn on_deadline(&mut self, _: &mut usize, _: &mut Actions<'_>) {}
+    /// #     fn on_drain(&mut self, _: &mut usize, actions: &mut Actions<'_>) { actions.close() }
+    /// # }
+    ///
+    /// let mut event_loop = EventLoop::<Silent>::open(Driver::default(), 0, Limits::default())?;
+    /// let socket = UdpSocket::bind("127.0.0.1:0")?;
+    /// socket.set_nonblocking(true)?;
+    /// let address = socket.local_addr()?;
+    /// event_loop.watch(socket, |socket, bytes: &mut usize, _now| {
+    ///     let mut datagram = [0; 1500];
+    ///     while let Ok((len, _from)) = socket.recv_from(&mut datagram) {
+    ///         *bytes += len;
+    ///     }
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// UdpSocket::bind("127.0.0.1:0")?.send_to(b"ping", address)?;
+    /// while *event_loop.shared() == 0 {
+    ///     event_loop.turn(None)?;
+    /// }
+    /// assert_eq!(*event_loop.shared(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` for a regular file or directory; the loop watches 1024 sources already; what
+    /// the mechanism says of the descriptor, such as a number beyond what select can watch.
+    pub fn watch<T, F>(&mut self, source: T, on_readable: F) -> io::Result<SourceId>
+    where
+        T: AsFd + 'static,
+        F: FnMut(&mut T, &mut S::Shared, Now) -> ControlFlow<()> + 'static,
+    {
+        let this = &mut self.0;
+        either!(this, each => each.watch(source, on_readable))
+    }
+
+    /// Watches a source no more and closes what it owns; says whether it was still watched.
+    pub fn unwatch(&mut self, source: SourceId) -> bool {
+        let this = &mut self.0;
+        either!(this, each => each.unwatch(source))
+    }
+
+    /// Calls `then` once, in the first turn that begins `time` from now or later.
+    ///
+    /// # Errors
+    /// As [`EventLoop::watch`]: each timer is a descriptor.
+    pub fn after<F>(&mut self, time: Duration, then: F) -> io::Result<SourceId>
+    where
+        F: FnOnce(&mut S::Shared, Now) + 'static,
+    {
+        let mut then = Some(then);
+        self.watch(Timer::after(time)?, move |timer, shared, now| {
+            if timer.take() == 0 {
+                return ControlFlow::Continue(());
+            }
+            if let Some(then) = then.take() {
+                then(shared, now);
+            }
+            ControlFlow::Break(())
+        })
+    }
+
+    /// Calls `each` once every `period`, until it answers [`ControlFlow::Break`]. Periods that
+    /// pass within one turn are one call.
+    ///
+    /// # Errors
+    /// As [`EventLoop::watch`]: each timer is a descriptor.
+    ///
+    /// # Panics
+    /// When `period` is zero.
+    pub fn every<F>(&mut self, period: Duration, mut each: F) -> io::Result<SourceId>
+    where
+        F: FnMut(&mut S::Shared, Now) -> ControlFlow<()> + 'static,
+    {
+        self.watch(Timer::every(period)?, move |timer, shared, now| match timer.take() {
+            0 => ControlFlow::Continue(()),
+            _ => each(shared, now),
+        })
     }
 
     /// Starts a session on a connected stream socket of any family (TCP, unix), which has to be

@@ -7,8 +7,16 @@
 //!  single      the first loop accepts and hands connections to the one with the fewest
 //! ```
 //!
-//! The thread that starts a group owns it: it drains it, looks at it and waits for its end.
+//! The thread that starts a group owns it: it drains it, looks at it and waits for its end. Any
+//! thread may have a call made in a loop's thread ([`LoopHandle`]).
+//!
+//! A panic in a session ends its loop, with all its connections, and [`Group::join`] gives
+//! [`GroupError::Panicked`]; the other loops go on ([`Group::has_lost_a_loop`] tells). It does not
+//! end its connection alone, because a session is called with what all sessions of the loop share
+//! and with the loop's own output buffers: after an unwinding nobody knows whether those are in
+//! order, and going on would serve one client's bytes to another.
 
+use std::any::TypeId;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -23,8 +31,8 @@ use crate::event_loop::EventLoop;
 use crate::member::{Member, Message, Setup};
 use crate::sockets::Sockets;
 use crate::{
-    Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, LoopError, Sender,
-    Session, SharedDate, StillRunning,
+    Counters, CpuList, Driver, Isolation, Limits, ListenAddress, ListenError, LoopError,
+    LoopHandle, Sender, Session, SharedDate, StillRunning,
 };
 
 /// How the loops of a group come to their connections.
@@ -183,6 +191,8 @@ pub struct LoopView {
 }
 
 struct Running {
+    /// The session type of the loop.
+    sessions: TypeId,
     view: LoopView,
     sender: Sender<Message, Waker>,
     waker: Waker,
@@ -334,6 +344,22 @@ impl Group {
         self.running.iter().map(|running| running.view.clone()).collect()
     }
 
+    /// The way to send calls to loop `index`: messages, connections to open or to adopt, sources.
+    ///
+    /// # Panics
+    /// When there is no loop of that index, or `S` is not the session type that the group was started
+    /// with.
+    #[must_use]
+    pub fn handle<S: Session + 'static>(&self, index: usize) -> LoopHandle<S> {
+        let running = &self.running[index];
+        assert!(
+            running.sessions == TypeId::of::<S>(),
+            "the group runs other sessions than {}",
+            std::any::type_name::<S>()
+        );
+        LoopHandle::new(running.sender.clone())
+    }
+
     /// The way to look at all descriptors.
     #[must_use]
     pub fn look(&self) -> Arc<Look> {
@@ -449,7 +475,10 @@ where
     });
     let thread = thread.map_err(|error| GroupError::System("starting a thread", error))?;
     match is_ready.recv() {
-        Ok(Ok((view, sender, waker))) => Ok(Running { view, sender, waker, thread }),
+        Ok(Ok((view, sender, waker))) => {
+            let sessions = TypeId::of::<S>();
+            Ok(Running { sessions, view, sender, waker, thread })
+        }
         Ok(Err(error)) => Err(error),
         Err(mpsc::RecvError) => Err(GroupError::Panicked),
     }

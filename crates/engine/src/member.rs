@@ -1,5 +1,6 @@
 //! One loop of a group, in its thread: turns, messages, rest, and the end.
 
+use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +18,15 @@ use crate::{
 /// than this the acceptor keeps what comes.
 const MESSAGES_MAX: usize = 4096;
 
+/// What a [`LoopHandle`](crate::LoopHandle) has done in the loop's thread.
+pub(crate) type Call = Box<dyn FnOnce(&mut dyn Any) + Send>;
+
 /// What other threads tell a loop.
-#[derive(Debug)]
 pub(crate) enum Message {
     /// Run this connection.
     Admit(OwnedFd),
+    /// Call this with the loop: an [`EventLoop`] of the group's sessions.
+    Call(Call),
     /// No more connections are handed over.
     LastAdmitted,
     /// Come to an end, within this time.
@@ -34,10 +39,10 @@ impl Message {
     /// The same word for the next loop.
     ///
     /// # Panics
-    /// For a connection: there is only one.
+    /// For a connection and a call: there is only one.
     pub(crate) fn again(&self) -> Self {
         match self {
-            Self::Admit(_) => unreachable!("a connection goes to one loop"),
+            Self::Admit(_) | Self::Call(_) => unreachable!("it goes to one loop"),
             Self::LastAdmitted => Self::LastAdmitted,
             Self::Drain(at_most) => Self::Drain(*at_most),
             Self::Stop => Self::Stop,
@@ -82,7 +87,7 @@ pub(crate) struct Member<S: Session> {
     is_stopped: bool,
 }
 
-impl<S: Session> Member<S> {
+impl<S: Session + 'static> Member<S> {
     pub(crate) fn new(
         mut event_loop: EventLoop<S>,
         setup: Setup,
@@ -147,6 +152,7 @@ impl<S: Session> Member<S> {
             self.event_loop.count_message();
             match message {
                 Message::Admit(socket) => self.event_loop.admit(socket),
+                Message::Call(call) => call(&mut self.event_loop),
                 Message::LastAdmitted => self.is_fed = false,
                 Message::Drain(at_most) => {
                     // A second wish may bring the end nearer, or put it off.

@@ -33,6 +33,8 @@ pub(super) enum Kind {
     Alarm = 8,
     /// Watches a socket whose session leaves its input there.
     Readable = 9,
+    /// Watches a source; the slot is its number.
+    Source = 10,
 }
 
 const KIND_SHIFT: u32 = 58;
@@ -60,6 +62,7 @@ pub(super) fn read(label: u64) -> (Kind, Token) {
         7 => Kind::Errand,
         8 => Kind::Alarm,
         9 => Kind::Readable,
+        10 => Kind::Source,
         other => unreachable!("no request was labelled {other}"),
     };
     let bits = label & TOKEN_BITS;
@@ -81,6 +84,7 @@ mod tests {
             Kind::Errand,
             Kind::Alarm,
             Kind::Readable,
+            Kind::Source,
         ]) {
             assert_eq!(read(label(kind, token)), (kind, token));
             assert!(label(kind, token) <= StreamRing::USER_DATA_MAX);

@@ -23,6 +23,7 @@ mod label;
 mod overflow_tests;
 mod pace;
 mod slots;
+mod sources;
 mod turns;
 mod waiting;
 mod wire;
@@ -44,6 +45,7 @@ use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::conversation::{Conversation, Occasion, Progress};
 use crate::hand_out::HandOut;
+use crate::sources::Sources;
 use crate::timers::Timers;
 use crate::{CloseCause, ConnectionId, Counter, Counters, Limits, Now, Session};
 use accepting::Listening;
@@ -81,6 +83,7 @@ pub(crate) struct CompletionLoop<S: Session> {
     limits: Limits,
     counters: Arc<Counters>,
     shared: S::Shared,
+    sources: Sources<S::Shared>,
     waker: Waker,
     is_woken: bool,
     /// Number of the next submission.
@@ -143,6 +146,7 @@ impl<S: Session> CompletionLoop<S> {
             limits,
             counters,
             shared,
+            sources: Sources::new(),
             waker,
             is_woken: false,
             submission: 1,

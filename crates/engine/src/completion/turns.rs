@@ -15,6 +15,7 @@ use crate::ending::{Due, Tail};
 use crate::errand::refused;
 use crate::output::{Piece, broken};
 use crate::pipe::Seen;
+use crate::sources::SourceId;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Errand, Moment, Session};
 
 impl<S: Session> CompletionLoop<S> {
@@ -148,6 +149,7 @@ impl<S: Session> CompletionLoop<S> {
             Kind::Writable => self.writable(token),
             Kind::Readable => self.readable(token),
             Kind::Listener => self.accepted(token.slot(), completion),
+            Kind::Source => self.source_readable(SourceId(token.slot()), completion.result),
             Kind::Waker => self.woken(completion.has_more),
             Kind::Alarm => self.alarm_rang(completion.has_more),
             // What it was for is gone already, or about to go by itself.

@@ -16,6 +16,8 @@ mod takeover;
 mod turns;
 mod wire;
 
+use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ use crate::ending::{Linger, Tail, drop_untaken};
 use crate::fd_table::{FdSnapshot, FdTable, Watch};
 use crate::flow::Flow;
 use crate::hand_out::HandOut;
+use crate::sources::{SourceId, Sources};
 use crate::timers::Timers;
 use crate::{Actions, CloseCause, ConnectionId, Counter, Counters, Limits, Listener, Now, Session};
 use wire::Wire;
@@ -38,7 +41,10 @@ use wire::Wire;
 /// Most bytes of one receive call.
 const INPUT_BYTES: usize = 64 * 1024;
 
-/// What the poller calls the timer: no slot of the table is that high.
+/// The table's slots are lower; from here on stand the sources, and at the very end the timer.
+const SOURCES: u32 = FdTable::<OwnedFd>::SLOTS_MAX as u32;
+
+/// What the poller calls the timer.
 const ALARM: Token = Token::new(u32::MAX, 0);
 
 struct Connection<S> {
@@ -68,6 +74,7 @@ pub(crate) struct ReadinessLoop<S: Session> {
     limits: Limits,
     counters: Arc<Counters>,
     shared: S::Shared,
+    sources: Sources<S::Shared>,
     events: Events,
     input: Box<[u8]>,
     room: Box<[u8]>,
@@ -114,6 +121,7 @@ impl<S: Session> ReadinessLoop<S> {
             timers: Timers::new(clock.now().at),
             clock,
             shared,
+            sources: Sources::new(),
             events: Events::with_capacity(limits.events_per_turn as usize),
             input: vec![0; INPUT_BYTES].into(),
             room: vec![0; Actions::ROOM_MIN].into(),
@@ -138,6 +146,46 @@ impl<S: Session> ReadinessLoop<S> {
         let token = token.expect("listeners come first");
         self.table.want_read(token);
         self.listeners.push(token);
+    }
+
+    /// Calls `on_readable` in each turn in which `source` is readable.
+    ///
+    /// # Errors
+    /// Of [`Sources::insert`], and what the poller says of the descriptor.
+    pub(crate) fn watch<T, F>(&mut self, source: T, on_readable: F) -> io::Result<SourceId>
+    where
+        T: AsFd + 'static,
+        F: FnMut(&mut T, &mut S::Shared, Now) -> ControlFlow<()> + 'static,
+    {
+        let id = self.sources.insert(source, on_readable, u32::MAX - SOURCES)?;
+        let fd = self.sources.fd(id).expect("just inserted");
+        let how = Registration::new(Interest::READABLE, Trigger::Level);
+        if let Err(error) = self.poller.add(fd, Token::new(SOURCES + id.0, 0), how) {
+            self.sources.remove(id);
+            return Err(error.into());
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn unwatch(&mut self, id: SourceId) -> bool {
+        let Some(fd) = self.sources.fd(id) else { return false };
+        // What the poller does not have any more needs no deletion.
+        let _ = self.poller.delete(fd);
+        self.sources.remove(id);
+        true
+    }
+
+    /// The timer rang, or a source is readable.
+    fn ready_beside_connections(&mut self, token: Token) {
+        if token == ALARM {
+            return self.alarm.rang();
+        }
+        let (id, now) = (SourceId(token.slot() - SOURCES), self.clock.now());
+        let Some(answer) = self.sources.readable(id, &mut self.shared, now) else { return };
+        self.counters.count(Counter::SourcesReadable);
+        if answer.is_break() {
+            self.unwatch(id);
+        }
     }
 
     /// Takes over a connected, non-blocking socket and starts a session on it.

@@ -8,7 +8,7 @@ use pollux_poller::{Error, Event, Token};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::{ALARM, Connection, ReadinessLoop, socket};
+use super::{Connection, ReadinessLoop, SOURCES, socket};
 use crate::actions::Sharing;
 use crate::admission::Queue;
 use crate::conversation::Occasion;
@@ -79,8 +79,8 @@ impl<S: Session> ReadinessLoop<S> {
         let mut has_connections = false;
         for index in 0..self.events.len() {
             let Event { token, readiness } = self.events.as_slice()[index];
-            if token == ALARM {
-                self.alarm.rang();
+            if token.slot() >= SOURCES {
+                self.ready_beside_connections(token);
                 continue;
             }
             let Some(due) = self.table.reported(token, readiness) else { continue };

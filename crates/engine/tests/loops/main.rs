@@ -18,6 +18,7 @@ mod peer;
 mod puppet;
 mod random;
 mod sharing;
+mod sources;
 mod stalls;
 mod takeover;
 mod takers;

@@ -1,0 +1,220 @@
+//! What a loop watches beside connections and listeners: any descriptor that becomes readable.
+//!
+//! A datagram socket, a timerfd, a pidfd, an inotify instance, [`Signals`](crate::Signals), another
+//! poller. The loop says when a source is readable and leaves the reading to the program, so one
+//! way serves all of them: level-triggered registrations of the poller, or poll requests on
+//! io_uring, each armed again when the program has answered. [`crate::EventLoop::watch`] is the way
+//! in; the two loops call this.
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{FileType, fstat};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::Now;
+
+/// Most sources of one loop: they are looked up by bisection and meant for the few things that a
+/// program has one of, not for connections.
+pub(crate) const SOURCES_MAX: usize = 1024;
+
+/// Names one source of one loop; never used again for another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceId(pub(crate) u32);
+
+impl fmt::Debug for SourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "source {}", self.0)
+    }
+}
+
+/// A descriptor with what is called when it is readable.
+trait Source<Shared> {
+    fn fd(&self) -> BorrowedFd<'_>;
+    fn readable(&mut self, shared: &mut Shared, now: Now) -> ControlFlow<()>;
+}
+
+struct Watched<T, F> {
+    source: T,
+    on_readable: F,
+}
+
+impl<Shared, T, F> Source<Shared> for Watched<T, F>
+where
+    T: AsFd,
+    F: FnMut(&mut T, &mut Shared, Now) -> ControlFlow<()>,
+{
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.source.as_fd()
+    }
+
+    fn readable(&mut self, shared: &mut Shared, now: Now) -> ControlFlow<()> {
+        (self.on_readable)(&mut self.source, shared, now)
+    }
+}
+
+/// The sources of one loop, by rising number.
+pub(crate) struct Sources<Shared> {
+    list: Vec<(u32, Box<dyn Source<Shared>>)>,
+    next: u32,
+}
+
+impl<Shared> Sources<Shared> {
+    pub(crate) fn new() -> Self {
+        Self { list: Vec::new(), next: 0 }
+    }
+
+    /// Takes a source in.
+    ///
+    /// # Errors
+    /// A regular file or a directory, which some mechanisms refuse and others call ready for ever;
+    /// more than [`SOURCES_MAX`]; numbers up to `numbers_max` used up.
+    pub(crate) fn insert<T, F>(
+        &mut self,
+        source: T,
+        on_readable: F,
+        numbers_max: u32,
+    ) -> io::Result<SourceId>
+    where
+        T: AsFd + 'static,
+        F: FnMut(&mut T, &mut Shared, Now) -> ControlFlow<()> + 'static,
+    {
+        let kind = FileType::from_raw_mode(fstat(&source)?.st_mode);
+        if matches!(kind, FileType::RegularFile | FileType::Directory) {
+            let what = "a regular file or directory is always readable: it cannot be watched";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        if self.list.len() >= SOURCES_MAX || self.next >= numbers_max {
+            let what = format!("a loop watches at most {SOURCES_MAX} sources");
+            return Err(io::Error::other(what));
+        }
+        let number = self.next;
+        self.next += 1;
+        self.list.push((number, Box::new(Watched { source, on_readable })));
+        Ok(SourceId(number))
+    }
+
+    /// The descriptor of a source that is still there.
+    pub(crate) fn fd(&self, id: SourceId) -> Option<BorrowedFd<'_>> {
+        self.place(id).map(|place| self.list[place].1.fd())
+    }
+
+    /// Lets the program answer; says whether the source is watched on. None when it is gone.
+    pub(crate) fn readable(
+        &mut self,
+        id: SourceId,
+        shared: &mut Shared,
+        now: Now,
+    ) -> Option<ControlFlow<()>> {
+        let place = self.place(id)?;
+        Some(self.list[place].1.readable(shared, now))
+    }
+
+    /// Takes a source out and closes it, if nobody else has it.
+    pub(crate) fn remove(&mut self, id: SourceId) {
+        if let Some(place) = self.place(id) {
+            self.list.remove(place);
+        }
+    }
+
+    fn place(&self, id: SourceId) -> Option<usize> {
+        self.list.binary_search_by_key(&id.0, |(number, _)| *number).ok()
+    }
+}
+
+/// A timer as a source: readable once its time has come (`timerfd_create(2)`, CLOCK_MONOTONIC).
+///
+/// [`EventLoop::after`](crate::EventLoop::after) and [`EventLoop::every`](crate::EventLoop::every)
+/// watch one for you.
+#[derive(Debug)]
+pub struct Timer(OwnedFd);
+
+impl Timer {
+    /// A timer that fires once, `time` from now. A time of zero counts as a nanosecond.
+    ///
+    /// # Errors
+    /// No descriptor is left (EMFILE, ENFILE).
+    pub fn after(time: Duration) -> io::Result<Self> {
+        Self::new(time, Duration::ZERO)
+    }
+
+    /// A timer that fires each `period`, for the first time one period from now.
+    ///
+    /// # Errors
+    /// As [`Timer::after`].
+    ///
+    /// # Panics
+    /// When `period` is zero.
+    pub fn every(period: Duration) -> io::Result<Self> {
+        assert!(!period.is_zero(), "a period is longer than nothing");
+        Self::new(period, period)
+    }
+
+    /// How often the timer fired since this was asked last; it is readable again when it fires next.
+    #[must_use]
+    pub fn take(&self) -> u64 {
+        let mut fired = [0; 8];
+        // EAGAIN: it has not fired.
+        rustix::io::read(&self.0, &mut fired).map_or(0, |_| u64::from_ne_bytes(fired))
+    }
+
+    fn new(first: Duration, period: Duration) -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // Zero would switch it off.
+        let it_value = timespec(first.max(Duration::from_nanos(1)));
+        let setting = Itimerspec { it_interval: timespec(period), it_value };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting)?;
+        Ok(Self(timer))
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A time that the kernel's clock cannot count never comes.
+fn timespec(time: Duration) -> Timespec {
+    let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::sync::Arc;
+
+    #[test]
+    fn there_are_at_most_so_many_and_numbers_are_not_used_again() {
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
+        let mut sources = Sources::<()>::new();
+        let insert = |sources: &mut Sources<()>| {
+            let again = Arc::clone(&socket);
+            sources.insert(again, |_, (), _| ControlFlow::Continue(()), u32::MAX)
+        };
+        for number in 0..SOURCES_MAX as u32 {
+            assert_eq!(insert(&mut sources).expect("room"), SourceId(number));
+        }
+        let refused = insert(&mut sources).expect_err("one too many");
+        assert!(refused.to_string().contains("1024 sources"), "{refused}");
+        sources.remove(SourceId(500));
+        assert!(sources.readable(SourceId(500), &mut (), Now::default()).is_none());
+        assert!(sources.fd(SourceId(501)).is_some(), "the others stay");
+        assert_eq!(insert(&mut sources).expect("room"), SourceId(SOURCES_MAX as u32));
+    }
+
+    #[test]
+    fn a_timer_far_beyond_what_the_clock_counts_does_not_fire() {
+        let timer = Timer::after(Duration::MAX).expect("a descriptor is left");
+        assert_eq!(timer.take(), 0);
+    }
+}
