@@ -7,6 +7,61 @@
 //! every session on every loop and require the same bytes.
 //!
 //! One thread owns one loop. Other threads reach it by its inbox and its waker.
+//!
+//! The types to begin with: [`Session`], [`Actions`], [`EventLoop`] (one loop, turned by the program),
+//! [`Group`] (a loop in each thread), [`Driver`] (the mechanism). `examples/` has whole programs: a
+//! server with TCP, UDP, a timer and signals; a chat; a proxy; a client of many peers.
+//!
+//! ```
+//! use pollux_engine::{Actions, Group, GroupConfig, ListenAddress, Session};
+//! use std::io::{Read, Write};
+//! use std::net::{Shutdown, TcpStream};
+//! use std::time::Duration;
+//!
+//! struct Echo;
+//!
+//! impl Session for Echo {
+//!     type Shared = ();
+//!
+//!     fn accepted(_: &mut (), _: &mut Actions<'_>) -> Self {
+//!         Self
+//!     }
+//!
+//!     fn on_bytes(&mut self, _: &mut (), actions: &mut Actions<'_>, input: &[u8]) -> usize {
+//!         let len = input.len().min(actions.room());
+//!         actions.send(&input[..len]);
+//!         actions.call_again();
+//!         len
+//!     }
+//!
+//!     fn on_end(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+//!         actions.close();
+//!     }
+//!
+//!     fn on_deadline(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+//!         actions.close();
+//!     }
+//!
+//!     fn on_drain(&mut self, _: &mut (), actions: &mut Actions<'_>) {
+//!         actions.close();
+//!     }
+//! }
+//!
+//! let config = GroupConfig { threads: 2, ..GroupConfig::default() };
+//! let group = Group::start::<Echo, _, std::io::Error>(&config, |_loop_index| Ok(()))?;
+//! let ListenAddress::Tcp(address) = &group.addresses()[0] else { unreachable!("the default is TCP") };
+//!
+//! let mut peer = TcpStream::connect(address)?;
+//! peer.write_all(b"hello")?;
+//! peer.shutdown(Shutdown::Write)?;
+//! let mut echoed = String::new();
+//! peer.read_to_string(&mut echoed)?;
+//! assert_eq!(echoed, "hello");
+//!
+//! group.drain(Duration::from_secs(5));
+//! group.join()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod actions;

@@ -73,6 +73,17 @@ struct Caught {
 
 /// The signals that were caught. Made, waited for and dropped by one thread.
 ///
+/// ```
+/// use pollux_engine::{Signal, Signals};
+/// use std::time::Duration;
+///
+/// let mut signals = Signals::catch(&[Signal::HangUp])?;
+/// assert_eq!(signals.wait(Some(Duration::ZERO))?, None);
+/// signal_hook::low_level::raise(Signal::HangUp.number())?;
+/// assert_eq!(signals.wait(None)?, Some(Signal::HangUp));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// Several in one process each get every signal. When one is dropped, a signal that nobody
 /// else catches is ignored; what it did before is not restored.
 pub struct Signals {

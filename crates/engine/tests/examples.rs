@@ -1,13 +1,15 @@
 //! The programs under `examples/`, each started and used as its user would.
 //!
-//! They are included as modules would be, but run as processes: cargo builds them beside this test.
+//! `cargo test -p pollux-engine` builds them; with `--test examples` alone they are those of the last
+//! `cargo build -p pollux-engine --examples`.
 #![expect(clippy::print_stdout, reason = "a skipped driver is named")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollux_engine::Driver;
 use rustix::process::{Pid, Signal, kill_process};
@@ -86,6 +88,16 @@ fn unavailable(driver: Driver) -> Option<String> {
     }
 }
 
+/// The length of the next datagram. A process that was stopped for a while has its receive interrupted.
+fn received(peer: &UdpSocket, datagram: &mut [u8]) -> usize {
+    loop {
+        match peer.recv(datagram) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other.expect("in time"),
+        }
+    }
+}
+
 #[test]
 fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
     for driver in drivers() {
@@ -109,7 +121,7 @@ fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
         for number in 0..10_u8 {
             assert_eq!(peer.send(&[number; 100]).expect("sent"), 100);
             let mut datagram = [0; 200];
-            assert_eq!(peer.recv(&mut datagram).expect("in time"), 100, "{driver}");
+            assert_eq!(received(&peer, &mut datagram), 100, "{driver}");
             assert_eq!(datagram[..100], [number; 100], "{driver}");
         }
         let counted = "1 connections, 200000 bytes, 10 datagrams";
@@ -121,5 +133,121 @@ fn the_server_echoes_streams_and_datagrams_counts_and_ends_by_signal() {
         let last = server.end();
         assert_eq!(last[last.len() - 2..], ["SIGTERM: ending", "ended"], "{driver}: {last:?}");
         TcpStream::connect(&tcp).expect_err("nobody listens any more");
+    }
+}
+
+#[test]
+fn a_chat_on_a_unix_socket_passes_lines_on_to_all_others() {
+    for driver in drivers() {
+        let path =
+            std::env::temp_dir().join(format!("pollux-chat-{}-{driver}", std::process::id()));
+        let address = format!("unix:{}", path.display());
+        let mut chat = Program::start("chat", &[&address, driver.name()]);
+        assert_eq!(chat.says("chat"), address);
+        let join = |_| {
+            let peer = UnixStream::connect(&path).expect("it listens");
+            peer.set_read_timeout(Some(DEADLINE)).expect("set");
+            peer
+        };
+        let mut members: Vec<UnixStream> = (0..3).map(join).collect();
+        // Who is heard by all others has been let in, and they have.
+        let (mut entered, begun) = (0, Instant::now());
+        while entered < 2 {
+            assert!(begun.elapsed() < DEADLINE, "{driver}: nobody hears the first");
+            members[0].write_all(b"?\n").expect("room");
+            entered = members[1..].iter_mut().filter(|peer| hears_soon(peer)).count();
+        }
+        for (said, speaker) in [("one\n", 0), ("two\n", 1)] {
+            let (begin, end) = said.split_at(2);
+            members[speaker].write_all(begin.as_bytes()).expect("room");
+            members[speaker].write_all(end.as_bytes()).expect("room");
+            for (number, listener) in members.iter_mut().enumerate() {
+                if number != speaker {
+                    assert_eq!(line_of(listener), said.trim_end(), "{driver}");
+                }
+            }
+        }
+        drop(chat);
+        let _ = std::fs::remove_file(&path);
+    }
+}
+
+/// Whether something comes within a moment; what comes is left there.
+fn hears_soon(peer: &UnixStream) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    poll(&mut [PollFd::new(peer, PollFlags::IN)], Some(&moment)).expect("polled") == 1
+}
+
+/// The next line that is not a question mark.
+fn line_of(peer: &mut UnixStream) -> String {
+    let mut line = Vec::new();
+    loop {
+        let mut byte = [0];
+        peer.read_exact(&mut byte).expect("in time");
+        match byte {
+            [b'\n'] if line == b"?" => line.clear(),
+            [b'\n'] => return String::from_utf8(line).expect("text"),
+            [other] => line.push(other),
+        }
+    }
+}
+
+#[test]
+fn a_client_of_many_peers_asks_through_the_proxy() {
+    const CONNECTIONS: &str = "200";
+    for driver in drivers() {
+        let mut server = Program::start("server", &[driver.name()]);
+        let tcp = server.says("tcp");
+        let mut proxy = Program::start("proxy", &[&tcp, driver.name()]);
+        let address = proxy.says("proxy");
+        let client = Program::start("client", &[&address, CONNECTIONS, driver.name()]);
+        let said = client.end();
+        assert_eq!(said, ["200 connections, 200 answers, 0 late, 0 refused"], "{driver}");
+    }
+}
+
+/// Both directions at once, and each end after all that was said before it.
+#[test]
+fn the_proxy_passes_everything_on_and_then_the_end() {
+    for driver in drivers() {
+        let upstream = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = upstream.local_addr().expect("bound").to_string();
+        let mut proxy = Program::start("proxy", &[&address, driver.name()]);
+        let mut client = TcpStream::connect(proxy.says("proxy")).expect("it listens");
+        let (mut server, _) = upstream.accept().expect("the proxy connects");
+        let (one, other): (Vec<u8>, Vec<u8>) =
+            (0..3_000_000_u32).map(|number| ((number % 251) as u8, (number % 241) as u8)).unzip();
+        let mut ends = Vec::new();
+        for (stream, bytes) in [(&client, one.clone()), (&server, other.clone())] {
+            stream.set_read_timeout(Some(DEADLINE)).expect("set");
+            let mut writing = stream.try_clone().expect("a descriptor is left");
+            ends.push(std::thread::spawn(move || {
+                writing.write_all(&bytes).expect("it is taken");
+                writing.shutdown(std::net::Shutdown::Write).expect("open");
+            }));
+        }
+        let reading = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).expect("to the end");
+            all
+        });
+        let mut all = Vec::new();
+        server.read_to_end(&mut all).expect("to the end");
+        assert!(all == one, "{driver}: {} bytes came to the server", all.len());
+        let all = reading.join().expect("read");
+        assert!(all == other, "{driver}: {} bytes came to the client", all.len());
+        ends.into_iter().for_each(|end| end.join().expect("wrote"));
+    }
+}
+
+#[test]
+fn a_proxy_without_its_server_ends_the_client() {
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    for driver in drivers() {
+        let mut proxy = Program::start("proxy", &[&port.to_string(), driver.name()]);
+        let mut client = TcpStream::connect(proxy.says("proxy")).expect("it listens");
+        client.set_read_timeout(Some(DEADLINE)).expect("set");
+        assert_eq!(client.read_to_end(&mut Vec::new()).expect("the end"), 0, "{driver}");
     }
 }
