@@ -2,7 +2,7 @@
  * atmi.h - calls, services and typed buffers of pollux (XATMI).
  *
  * Link with -lpollux_xatmi, or let `pollux pool build-client` and `pollux pool build-server` do it.
- * Everything here is per thread but the buffers and tptoutset: the error number, the context (made
+ * Everything here is per thread but the buffers, tptoutset and tpopen: the error number, the context (made
  * by the first call, ended by tpterm or with the thread) and the texts. Functions return -1 or NULL
  * for an error and leave its number in tperrno; a call that succeeds sets it to 0.
  *
@@ -19,7 +19,7 @@ extern "C" {
 
 /* Errors: values of tperrno. */
 #define TPMINVAL 0
-#define TPEABORT 1
+#define TPEABORT 1     /* the transaction was aborted instead */
 #define TPEBADDESC 2   /* no such descriptor is outstanding */
 #define TPEBLOCK 3     /* it would block, and TPNOBLOCK was given */
 #define TPEINVAL 4     /* an argument is not valid */
@@ -32,7 +32,7 @@ extern "C" {
 #define TPESVCFAIL 11  /* the service says that it failed; its reply was delivered */
 #define TPESYSTEM 12   /* the service pool failed */
 #define TPETIME 13     /* the time was over */
-#define TPETRAN 14
+#define TPETRAN 14     /* the call belongs to a transaction */
 #define TPGOTSIG 15    /* a signal came, and TPSIGRSTRT was not given */
 #define TPERMERR 16
 #define TPEITYPE 17    /* the service does not take this type of buffer */
@@ -47,13 +47,13 @@ extern "C" {
 #define TPINITFAIL 30
 #define TPMAXVAL 30
 
-/* Flags of calls. Those without a remark are accepted and change nothing: there are neither
- * transactions nor conversations here. */
+/* Flags of calls. Those without a remark are accepted and change nothing: there are no
+ * conversations here. */
 #define TPNOFLAGS 0x00000000L
 #define TPNOBLOCK 0x00000001L /* TPEBLOCK instead of waiting for room, in tpgetrply for a reply */
 #define TPSIGRSTRT 0x00000002L /* go on after a signal instead of TPGOTSIG */
 #define TPNOREPLY 0x00000004L /* tpacall: nobody waits, and the result is 0 */
-#define TPNOTRAN 0x00000008L
+#define TPNOTRAN 0x00000008L /* the call does not belong to the transaction */
 #define TPTRAN 0x00000010L
 #define TPNOTIME 0x00000020L /* wait as long as it takes */
 #define TPABSOLUTE 0x00000040L
@@ -144,6 +144,19 @@ extern int tpunadvertise(const char *name);
 /* The thread's context. Both may be left out: any call makes it, the thread's end closes it. */
 extern int tpinit(TPINIT *info);
 extern int tpterm(void);
+
+/* Transactions over no resource, as programs have them that are linked with the null switch: they
+ * commit unless a call that belongs to them ended with TPETIME, TPESVCFAIL, TPESVCERR or TPEOTYPE,
+ * their time is over (`timeout` in seconds, 0 is none) or replies are outstanding: TPEABORT then.
+ * Calls with TPNOTRAN do not belong to them; TPNOREPLY needs it. Services that are called do not
+ * take part. tpgetlev is 1 within a transaction. */
+#define TPTXCOMMITDLOG 0x00000004L /* tpcommit: nothing is logged, and it changes nothing */
+extern int tpopen(void);
+extern int tpclose(void);
+extern int tpbegin(unsigned long timeout, long flags);
+extern int tpcommit(long flags);
+extern int tpabort(long flags);
+extern int tpgetlev(void);
 
 /* How long calls may take, in seconds; 0 takes a setting back. What is closest to the call counts:
  * tpsblktime for the thread's next call (TPBLK_NEXT) or for all of the thread (TPBLK_ALL),

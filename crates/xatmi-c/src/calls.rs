@@ -13,6 +13,7 @@ use crate::caller;
 use crate::context::{with_client, with_context};
 use crate::fault::{self, Fault};
 use crate::lent::{Copied, Landing, Lent, outgoing};
+use crate::transactions;
 use crate::typed::no_buffer;
 
 /// The name of a service that is called; what cannot be one is offered by nobody.
@@ -100,20 +101,21 @@ pub unsafe extern "C" fn tpcall(
         let service = unsafe { service_name(svc) }?;
         // SAFETY: the caller's promise.
         let wanted = unsafe { Wanted::at(odata, olen) }?;
-        let flags = CallFlags::from_bits(flags);
-        if wanted.pointer == idata && !idata.is_null() {
+        transactions::call(CallFlags::from_bits(flags), |flags| {
+            if wanted.pointer == idata && !idata.is_null() {
+                // SAFETY: the caller's promise.
+                return unsafe { call_in_place(service, ilen, wanted, flags) };
+            }
+            let request = Copied::of(idata, ilen)?;
+            let mut landing = Landing::at(Lent::from(wanted.pointer)?, flags);
+            let place = &mut landing;
+            let arrived = with_client(|client| {
+                let outgoing = request.outgoing();
+                Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
+            })?;
             // SAFETY: the caller's promise.
-            return unsafe { call_in_place(service, ilen, wanted, flags) };
-        }
-        let request = Copied::of(idata, ilen)?;
-        let mut landing = Landing::at(Lent::from(wanted.pointer)?, flags);
-        let place = &mut landing;
-        let arrived = with_client(|client| {
-            let outgoing = request.outgoing();
-            Ok(client.call_into(service, outgoing, flags, move |coming| place.room(coming))?)
-        })?;
-        // SAFETY: the caller's promise.
-        unsafe { wanted.give(&arrived, landing, None) }.map(|()| 0)
+            unsafe { wanted.give(&arrived, landing, None) }.map(|()| 0)
+        })
     })
 }
 
@@ -154,13 +156,19 @@ pub unsafe extern "C" fn tpacall(
         let service = unsafe { service_name(svc) }?;
         let flags = CallFlags::from_bits(flags);
         let request = Copied::of(data, len)?;
-        with_client(|client| {
-            let outgoing = request.outgoing();
-            if flags.contains(CallFlags::NO_REPLY) {
-                client.send_only(service, outgoing, flags)?;
-                return Ok(0);
-            }
-            Ok(client.send_request(service, outgoing, flags)?.number())
+        if flags.contains(CallFlags::NO_REPLY) {
+            transactions::check_no_reply(flags)?;
+            return with_client(|client| {
+                client.send_only(service, request.outgoing(), flags)?;
+                Ok(0)
+            });
+        }
+        transactions::call(flags, |flags| {
+            let descriptor = with_client(|client| {
+                Ok(client.send_request(service, request.outgoing(), flags)?)
+            })?;
+            transactions::sent(flags, descriptor);
+            Ok(descriptor.number())
         })
     })
 }
@@ -199,9 +207,12 @@ pub unsafe extern "C" fn tpgetrply(
             // SAFETY: the caller's promise.
             unsafe { caller::write(cd, descriptor.map_or(0, Descriptor::number)) };
         }
-        let arrived = waited.map_err(|failed| Fault::from(failed.error))?;
-        // SAFETY: the caller's promise.
-        unsafe { wanted.give(&arrived, landing, None) }.map(|()| 0)
+        let given = waited.map_err(|failed| Fault::from(failed.error)).and_then(|arrived| {
+            // SAFETY: the caller's promise.
+            unsafe { wanted.give(&arrived, landing, None) }
+        });
+        transactions::answered(descriptor, &given);
+        given.map(|()| 0)
     })
 }
 
@@ -209,6 +220,7 @@ pub unsafe extern "C" fn tpgetrply(
 #[unsafe(no_mangle)]
 pub extern "C" fn tpcancel(cd: c_int) -> c_int {
     fault::atmi(-1, || {
+        transactions::check_cancel(cd)?;
         with_context(|client| Ok(client.cancel(Descriptor::from_number(cd))?)).map(|()| 0)
     })
 }

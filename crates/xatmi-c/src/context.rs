@@ -12,7 +12,7 @@ use pollux_xatmi::environment::{BadVariable, Environment};
 use pollux_xatmi::error::{Code, Error};
 
 use crate::fault::{self, Fault};
-use crate::{server, times};
+use crate::{server, times, transactions};
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
@@ -100,6 +100,8 @@ pub extern "C" fn tpterm() -> c_int {
             let detail = "a server's own thread leaves the pool when the server ends";
             return Err(Fault::new(Code::Protocol.number(), detail));
         }
+        // A transaction that is under way aborts; there may be none.
+        let _ = transactions::abort();
         with_place(|place| {
             *place = None;
             Ok(0)

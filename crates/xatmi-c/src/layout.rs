@@ -4,7 +4,7 @@
 //! tests to have the same. It never looks for the library: the caller knows where it was built.
 //!
 //! ```text
-//! PREFIX/include/atmi.h  ubf.h  fml32.h
+//! PREFIX/include/atmi.h  xatmi.h  tx.h  ubf.h  fml32.h
 //! PREFIX/lib/libpollux_xatmi.so.0               the library
 //! PREFIX/lib/libpollux_xatmi.so -> it           and libatmi, libatmiclt, libubf, libnstd
 //! PREFIX/lib/libatmisrv.a                       main of a server
@@ -24,8 +24,10 @@ pub const SONAME: &str = env!("POLLUX_XATMI_SONAME");
 pub const BUILT_NAME: &str = "libpollux_xatmi_c.so";
 
 /// The headers with their texts.
-const HEADERS: [(&str, &str); 3] = [
+const HEADERS: [(&str, &str); 5] = [
     ("atmi.h", include_str!("../include/atmi.h")),
+    ("xatmi.h", include_str!("../include/xatmi.h")),
+    ("tx.h", include_str!("../include/tx.h")),
     ("ubf.h", include_str!("../include/ubf.h")),
     ("fml32.h", include_str!("../include/fml32.h")),
 ];
@@ -74,7 +76,7 @@ mod tests {
             assert_eq!(is_link, library == Library::Linked);
         }
         let count = |of: &str| std::fs::read_dir(prefix.join(of)).expect("a folder").count();
-        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (3, 8, 1));
+        assert_eq!((count("include"), count("lib"), count("lib/pkgconfig")), (5, 8, 1));
     }
 
     #[test]

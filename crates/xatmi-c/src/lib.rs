@@ -1,4 +1,4 @@
-//! The C interface of the service pool: `atmi.h`, `ubf.h` and one shared library.
+//! The C interface of the service pool: `atmi.h`, `ubf.h`, `tx.h` and one shared library.
 //!
 //! Thin: each function reads what the caller hands over, asks `pollux-xatmi`, and turns the outcome
 //! into a number and an error of the thread. C programs call it; `pollux` itself uses [`layout`]
@@ -11,6 +11,7 @@
 //! | `memory.rs`, `lent.rs` | the buffers that tpalloc gave out; those that a call uses |
 //! | `typed.rs` | tpalloc, tprealloc, tpfree, tptypes |
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
+//! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
 //! | `layout.rs` | the files of an installation |
 //! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `whole.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
@@ -33,6 +34,8 @@ pub mod server;
 pub mod service;
 pub mod storage;
 pub mod times;
+pub mod transactions;
+pub mod tx;
 pub mod typed;
 pub mod values;
 pub mod whole;

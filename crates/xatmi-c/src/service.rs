@@ -24,6 +24,7 @@ use crate::calls::service_name;
 use crate::fault::{self, Fault};
 use crate::lent::{Lent, sent, told_len};
 use crate::memory::{self, Held};
+use crate::transactions;
 
 /// A service function of the program.
 pub(crate) type Function = unsafe extern "C" fn(*mut ServiceInfo);
@@ -68,6 +69,7 @@ unsafe extern "C" {
 /// Runs `function` for a request.
 pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
     let mut info = ServiceInfo::of(incoming);
+    let before = transactions::seen().map(|seen| seen.number);
     // SAFETY: the program registered the function for this; `info` and START outlive the call, and
     // what the jump leaves out is the program's own.
     let has_left = unsafe { pollux_run_service(function, &raw mut info, START.with(Cell::as_ptr)) };
@@ -76,8 +78,11 @@ pub(crate) fn serve(function: Function, incoming: Incoming) -> Done {
         memory::free(held);
     }
     let outcome = OUTCOME.take();
+    // One that the function began and did not end aborts, and its caller is told.
+    let is_left_open = transactions::seen().is_some_and(|seen| Some(seen.number) != before)
+        && transactions::abort().is_ok();
     match outcome {
-        Some(done) if has_left != 0 => done,
+        Some(done) if has_left != 0 && !is_left_open => done,
         _ => Done::NoReturn,
     }
 }

@@ -13,6 +13,7 @@ use pollux_xatmi::environment::{DEFAULT_TIMEOUT, Environment};
 
 use crate::context::with_open_client;
 use crate::fault::{self, Fault};
+use crate::transactions;
 
 const TPBLK_NEXT: c_long = 1;
 const TPBLK_ALL: c_long = 2;
@@ -36,14 +37,14 @@ pub(crate) fn opened(client: &Client) {
 pub(crate) fn apply(client: &mut Client) {
     let next = OF_NEXT.take();
     if next != 0 {
-        client.set_next_timeout(Some(duration(next)));
+        client.set_next_timeout(Some(transactions::limited(duration(next))));
     }
     let standing = match (OF_THREAD.get(), OF_PROCESS.load(Ordering::Relaxed)) {
         (0, 0) => OF_POOL.get(),
         (0, of_process) => duration(of_process),
         (of_thread, _) => duration(of_thread),
     };
-    client.set_timeout(standing);
+    client.set_timeout(transactions::limited(standing));
 }
 
 fn duration(seconds: c_int) -> Duration {

@@ -250,6 +250,58 @@ static void limits(void) {
   tpfree(bytes);
 }
 
+/* What calls do to the transaction that they belong to. */
+static void transactions(void) {
+  static const struct {
+    const char *service;
+    long flags;
+    int error;
+    int is_aborted;
+  } each[] = {
+      {"ECHO", 0, 0, 0},                {"FAIL", 0, TPESVCFAIL, 1},
+      {"FAIL", TPNOTRAN, TPESVCFAIL, 0}, {"SILENT", 0, TPESVCERR, 1},
+      {"SOFTTIME", 0, TPETIME, 1},      {"NONE", 0, TPENOENT, 0},
+      {"UNENDED", 0, TPESVCERR, 1},     {"GROW", TPNOCHANGE, TPEOTYPE, 1},
+  };
+  char *reply = tpalloc("CARRAY", NULL, 10), *bytes = tpalloc("CARRAY", NULL, 10);
+  long len = 0;
+  int cd;
+  for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+    for (int is_later = 0; is_later < 2; is_later++) {
+      CHECK(tpbegin(30, 0) == 0);
+      int result;
+      if (is_later) {
+        cd = tpacall(each[i].service, bytes, 10, each[i].flags & TPNOTRAN);
+        result = cd == -1 ? -1 : tpgetrply(&cd, &reply, &len, each[i].flags);
+      } else {
+        result = tpcall(each[i].service, bytes, 10, &reply, &len, each[i].flags);
+      }
+      CHECK(result == (each[i].error == 0 ? 0 : -1) && tperrno == each[i].error);
+      CHECK(tpcommit(0) == (each[i].is_aborted ? -1 : 0));
+      CHECK(tperrno == (each[i].is_aborted ? TPEABORT : 0) && tpgetlev() == 0);
+    }
+  }
+  /* A reply that is outstanding. */
+  CHECK(tpbegin(30, 0) == 0 && (cd = tpacall("ECHO", bytes, 10, 0)) > 0);
+  CHECK(tpcancel(cd) == -1 && tperrno == TPETRAN);
+  CHECK(tpcommit(0) == -1 && tperrno == TPEABORT);
+  CHECK(tpgetrply(&cd, &reply, &len, 0) == -1 && tperrno == TPEBADDESC);
+  CHECK(tpbegin(30, 0) == 0 && (cd = tpacall("ECHO", bytes, 10, TPNOTRAN)) > 0);
+  CHECK(tpcommit(0) == 0 && tpgetrply(&cd, &reply, &len, 0) == 0);
+  CHECK(tpbegin(30, 0) == 0 && tpacall("ECHO", bytes, 10, TPNOREPLY | TPNOTRAN) == 0);
+  CHECK(tpabort(0) == 0);
+  /* The time of the transaction ends a call that would take longer, even one without a time. */
+  char *slow = string("1500");
+  CHECK(tpbegin(1, 0) == 0);
+  CHECK(tpcall("SLOW", slow, 0, &slow, &len, TPNOTIME) == -1 && tperrno == TPETIME);
+  CHECK(tpcall("ECHO", slow, 0, &slow, &len, 0) == -1 && tperrno == TPETIME);
+  CHECK(tpabort(0) == 0);
+  echo("after it");
+  tpfree(slow);
+  tpfree(bytes);
+  tpfree(reply);
+}
+
 static void cancel(void) {
   char *buffer = string("300"), *reply = NULL;
   long len = 0;
@@ -395,6 +447,7 @@ int main(int argc, char **argv) {
       {"cancel", cancel},   {"noblock", noblock}, {"forward", forward},
       {"lengths", lengths}, {"ending", ending},   {"interrupted", interrupted},
       {"forked", forked},   {"outcomes", outcomes}, {"limits", limits},
+      {"transactions", transactions},
       {"shared", shared},
   };
   for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {

@@ -74,6 +74,11 @@ fn a_reply_that_is_asked_for_later_ends_as_a_call_does() {
 }
 
 #[test]
+fn calls_decide_whether_their_transaction_commits() {
+    play("transactions", 3);
+}
+
+#[test]
 fn calls_and_services_have_limits_and_go_on_behind_them() {
     play("limits", 2);
 }

@@ -9,7 +9,7 @@
 #include "check.h"
 
 /* Services of tpsvrinit. */
-enum { OFFERED = 23 };
+enum { OFFERED = 24 };
 
 static void wait_ms(long ms) {
   struct timespec rest = {ms / 1000, ms % 1000 * 1000000};
@@ -57,6 +57,12 @@ static void SOFTTIME(TPSVCINFO *call) {
 
 static void SOFTNONE(TPSVCINFO *call) {
   tpreturn(TPSUCCESS, 0, call->data, call->len, TPSOFTENOENT);
+}
+
+/* Its caller's transaction is not its own, and the one that it begins is not ended. */
+static void UNENDED(TPSVCINFO *call) {
+  CHECK(tpgetlev() == 0 && tpbegin(0, 0) == 0 && tpgetlev() == 1);
+  tpreturn(TPSUCCESS, 0, call->data, call->len, 0);
 }
 
 /* The first argument of tpreturn is what the text says; what is none of them is TPFAIL. */
@@ -166,7 +172,7 @@ int tpsvrinit(int argc, char **argv) {
   CHECK(tpadvertise("PID", PID) == 0 && tpadvertise("EXIT", EXIT) == 0);
   CHECK(tpadvertise("SOFTTIME", SOFTTIME) == 0 && tpadvertise("SOFTNONE", SOFTNONE) == 0);
   CHECK(tpadvertise("ODD", ODD) == 0 && tpadvertise("DEEP", DEEP) == 0);
-  CHECK(tpadvertise("LENGTH", LENGTH) == 0);
+  CHECK(tpadvertise("LENGTH", LENGTH) == 0 && tpadvertise("UNENDED", UNENDED) == 0);
   fill_up();
   tpreturn(TPSUCCESS, 0, NULL, 0, 0);
   CHECK(tperrno == TPEPROTO);

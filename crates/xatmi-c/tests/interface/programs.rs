@@ -64,6 +64,14 @@ fn calls_without_a_pool_are_errors_and_no_argument_crashes_them() {
 }
 
 #[test]
+fn transactions_over_no_resource_begin_end_and_time_out() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let mut program = Command::new(gcc.program("transactions.c"));
+    program.env("NDRX_QPREFIX", NO_POOL).env_remove("NDRX_TOUT");
+    printed(&program.output().expect("run"));
+}
+
+#[test]
 fn a_prefix_that_makes_no_sense_is_an_argument_that_makes_none() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("environment.c"));

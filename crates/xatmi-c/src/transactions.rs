@@ -1,0 +1,399 @@
+//! `tpopen`, `tpclose`, `tpbegin`, `tpcommit`, `tpabort`, `tpgetlev`: transactions over no resource.
+//!
+//! They are what a program sees that is linked with the null switch: there is nothing to prepare or
+//! to log, so a transaction commits unless it must abort. `tx.rs` is the other face of it, and
+//! `calls.rs` tells it of each call. Services that are called do not take part: their level is 0.
+//!
+//! | in a transaction | becomes |
+//! |---|---|
+//! | a call ends with TPETIME, TPESVCFAIL, TPESVCERR or TPEOTYPE | abort-only |
+//! | its time is over | abort-only; calls that belong to it are TPETIME |
+//! | replies are outstanding at its end | aborted; their descriptors are no longer valid |
+//! | the service function that began it ends | aborted, and its caller gets TPESVCERR |
+//!
+//! Calls with TPNOTRAN do not belong to it.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_long, c_ulong};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pollux_xatmi::client::{CallFlags, Descriptor};
+use pollux_xatmi::error::Code;
+
+use crate::context::with_context;
+use crate::fault::{self, Fault};
+
+/// `tperrno` of a transaction that could not commit.
+const TPEABORT: c_int = 1;
+/// `tperrno` of what a transaction does not allow.
+const TPETRAN: c_int = 14;
+
+/// Shortest time for a call: 0 would be no limit.
+const LIMIT_MIN: Duration = Duration::from_millis(1);
+
+/// A transaction of this thread.
+#[derive(Debug)]
+struct Transaction {
+    /// Tells it from others of this process.
+    number: u64,
+    deadline: Option<Instant>,
+    /// Why it can only abort.
+    abort_reason: Option<String>,
+    /// Calls of tpacall whose replies nobody took.
+    outstanding: Vec<c_int>,
+}
+
+/// What of a transaction a program may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) number: u64,
+    pub(crate) is_timed_out: bool,
+    pub(crate) is_abort_only: bool,
+}
+
+/// tpopen or tx_open was called, and no close behind it; of the process, as resources are.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Transaction>> = const { RefCell::new(None) };
+    /// How long the call at hand may take at most, by the transaction that it belongs to.
+    static LIMIT: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+impl Transaction {
+    fn begin(timeout: Duration) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let deadline = (!timeout.is_zero()).then(|| Instant::now().checked_add(timeout)).flatten();
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self { number, deadline, abort_reason: None, outstanding: Vec::new() }
+    }
+
+    fn is_timed_out(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    fn abort_only(&mut self, reason: impl FnOnce() -> String) {
+        self.abort_reason.get_or_insert_with(reason);
+    }
+
+    /// The fault of a call that ended: some decide what becomes of the transaction.
+    fn note(&mut self, fault: &Fault) {
+        let codes = [Code::Time, Code::ServiceFailed, Code::ServiceError, Code::OutputType];
+        if codes.iter().any(|code| code.number() == fault.number) {
+            self.abort_only(|| format!("a call of it failed: {}", fault.detail));
+        }
+    }
+}
+
+/// Lets `work` use the thread's transaction; a thread that is ending has none.
+fn with_current<T>(work: impl FnOnce(&mut Option<Transaction>) -> T) -> T {
+    let (mut none, mut work) = (None, Some(work));
+    let done = CURRENT.try_with(|place| {
+        let mut place = place.try_borrow_mut().ok()?;
+        work.take().map(|work| work(&mut place))
+    });
+    match (done.ok().flatten(), work) {
+        (Some(done), _) => done,
+        (None, Some(work)) => work(&mut none),
+        (None, None) => unreachable!("work was done or is there still"),
+    }
+}
+
+/// The thread's transaction, if there is one.
+pub(crate) fn seen() -> Option<Seen> {
+    with_current(|current| {
+        current.as_ref().map(|transaction| {
+            let is_timed_out = transaction.is_timed_out();
+            let is_abort_only = is_timed_out || transaction.abort_reason.is_some();
+            Seen { number: transaction.number, is_timed_out, is_abort_only }
+        })
+    })
+}
+
+/// How long a call may take that would take `standing`, where 0 is no limit.
+pub(crate) fn limited(standing: Duration) -> Duration {
+    match LIMIT.get() {
+        Some(limit) if standing.is_zero() || limit < standing => limit,
+        _ => standing,
+    }
+}
+
+/// The flags with which `work` makes a call, which belongs to the transaction unless they say no.
+pub(crate) fn call<T>(
+    flags: CallFlags,
+    work: impl FnOnce(CallFlags) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    if flags.contains(CallFlags::NO_TRANSACTION) || seen().is_none() {
+        return work(flags);
+    }
+    let flags = enter(flags)?;
+    let done = work(flags);
+    LIMIT.set(None);
+    if let Err(fault) = &done {
+        with_current(|current| current.iter_mut().for_each(|current| current.note(fault)));
+    }
+    done
+}
+
+/// Limits the call at hand by the time that is left; TPNOTIME does not go beyond it.
+fn enter(flags: CallFlags) -> Result<CallFlags, Fault> {
+    with_current(|current| {
+        let Some(transaction) = current else { return Ok(flags) };
+        let Some(deadline) = transaction.deadline else { return Ok(flags) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let detail = "the time of the transaction is over: abort it";
+            return Err(Fault::new(Code::Time.number(), detail));
+        }
+        LIMIT.set(Some(left.max(LIMIT_MIN)));
+        Ok(flags.without(CallFlags::NO_TIME))
+    })
+}
+
+/// A request that belongs to the transaction went out; its reply is asked for by `descriptor`.
+pub(crate) fn sent(flags: CallFlags, descriptor: Descriptor) {
+    if !flags.contains(CallFlags::NO_TRANSACTION) {
+        with_current(|current| {
+            current.iter_mut().for_each(|current| current.outstanding.push(descriptor.number()));
+        });
+    }
+}
+
+/// What tpgetrply answered for `descriptor`.
+pub(crate) fn answered<T>(descriptor: Option<Descriptor>, answer: &Result<T, Fault>) {
+    let Some(number) = descriptor.map(Descriptor::number) else { return };
+    with_current(|current| {
+        let Some(transaction) = current else { return };
+        let Some(at) = transaction.outstanding.iter().position(|cd| *cd == number) else { return };
+        let may_ask_again = [Code::Time, Code::Block, Code::GotSignal];
+        let is_over = |fault: &Fault| !may_ask_again.iter().any(|c| c.number() == fault.number);
+        if answer.as_ref().err().is_none_or(is_over) {
+            transaction.outstanding.swap_remove(at);
+        }
+        if let Err(fault) = answer {
+            transaction.note(fault);
+        }
+    });
+}
+
+/// Whether tpcancel may give up `descriptor`: not while its transaction lasts.
+pub(crate) fn check_cancel(descriptor: c_int) -> Result<(), Fault> {
+    let belongs = |current: &mut Option<Transaction>| {
+        current.as_ref().is_some_and(|current| current.outstanding.contains(&descriptor))
+    };
+    if with_current(belongs) {
+        let detail = format!("call {descriptor} belongs to the transaction: end that instead");
+        return Err(Fault::new(TPETRAN, detail));
+    }
+    Ok(())
+}
+
+/// Whether a call without a reply may be made: in a transaction only with TPNOTRAN.
+pub(crate) fn check_no_reply(flags: CallFlags) -> Result<(), Fault> {
+    if seen().is_some() && !flags.contains(CallFlags::NO_TRANSACTION) {
+        return Err(Fault::invalid("in a transaction TPNOREPLY needs TPNOTRAN as well"));
+    }
+    Ok(())
+}
+
+pub(crate) fn is_open() -> bool {
+    IS_OPEN.load(Ordering::Relaxed)
+}
+
+pub(crate) fn open() {
+    IS_OPEN.store(true, Ordering::Relaxed);
+}
+
+/// # Errors
+/// TPEPROTO within a transaction.
+pub(crate) fn close() -> Result<(), Fault> {
+    if seen().is_some() {
+        return Err(protocol("a transaction is under way: end it before the resources are closed"));
+    }
+    IS_OPEN.store(false, Ordering::Relaxed);
+    Ok(())
+}
+
+/// # Errors
+/// TPEPROTO within a transaction.
+pub(crate) fn begin(timeout: Duration) -> Result<(), Fault> {
+    with_current(|current| {
+        if current.is_some() {
+            return Err(protocol("a transaction is under way, and they do not nest"));
+        }
+        *current = Some(Transaction::begin(timeout));
+        Ok(())
+    })
+}
+
+/// Ends the transaction, which commits or aborts.
+///
+/// # Errors
+/// TPEPROTO outside a transaction, TPEABORT with the reason when it could not commit.
+pub(crate) fn commit() -> Result<(), Fault> {
+    let mut ended = end()?;
+    if ended.is_timed_out() {
+        ended.abort_only(|| "its time was over".to_owned());
+    }
+    let outstanding = ended.outstanding.len();
+    if outstanding > 0 {
+        ended.abort_only(|| format!("{outstanding} replies of it are outstanding"));
+    }
+    match ended.abort_reason {
+        Some(reason) => Err(Fault::new(TPEABORT, format!("the transaction was aborted: {reason}"))),
+        None => Ok(()),
+    }
+}
+
+/// Ends the transaction; it aborts.
+///
+/// # Errors
+/// TPEPROTO outside a transaction.
+pub(crate) fn abort() -> Result<(), Fault> {
+    end().map(drop)
+}
+
+/// Takes the transaction out; the calls that belong to it are given up.
+fn end() -> Result<Transaction, Fault> {
+    let ended = with_current(Option::take);
+    let ended = ended.ok_or_else(|| protocol("no transaction is under way: tpbegin starts one"))?;
+    for &descriptor in &ended.outstanding {
+        // A call that is over already has no descriptor any more.
+        let _ = with_context(|client| Ok(client.cancel(Descriptor::from_number(descriptor))));
+    }
+    Ok(ended)
+}
+
+fn protocol(detail: &str) -> Fault {
+    Fault::new(Code::Protocol.number(), detail)
+}
+
+/// Flags that are for later: 0 today.
+fn no_flags(flags: c_long) -> Result<(), Fault> {
+    if flags != 0 {
+        return Err(Fault::invalid(format!("flags {flags:#x}: there are none, give 0")));
+    }
+    Ok(())
+}
+
+/// Opens the resources, of which there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpopen() -> c_int {
+    fault::atmi(-1, || {
+        open();
+        Ok(0)
+    })
+}
+
+/// Closes the resources.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpclose() -> c_int {
+    fault::atmi(-1, || close().map(|()| 0))
+}
+
+/// Begins a transaction that must end within `timeout` seconds; 0 is no limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpbegin(timeout: c_ulong, flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        no_flags(flags)?;
+        begin(Duration::from_secs(timeout)).map(|()| 0)
+    })
+}
+
+/// Ends the transaction; TPEABORT when it aborted instead.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpcommit(flags: c_long) -> c_int {
+    /// To return once the decision is logged; there is no log, so it is the same.
+    const TPTXCOMMITDLOG: c_long = 4;
+    fault::atmi(-1, || {
+        no_flags(flags & !TPTXCOMMITDLOG)?;
+        commit().map(|()| 0)
+    })
+}
+
+/// Ends the transaction without a commit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpabort(flags: c_long) -> c_int {
+    fault::atmi(-1, || {
+        no_flags(flags)?;
+        abort().map(|()| 0)
+    })
+}
+
+/// 1 within a transaction, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn tpgetlev() -> c_int {
+    fault::atmi(-1, || Ok(c_int::from(seen().is_some())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_limits_its_calls_and_one_whose_time_is_over_aborts() {
+        begin(Duration::from_secs(3600)).expect("none is under way");
+        let all = CallFlags::from_bits(CallFlags::NO_TIME.bits());
+        let limited = call(all, |flags| {
+            assert!(!flags.contains(CallFlags::NO_TIME));
+            Ok((limited(Duration::ZERO), limited(Duration::from_secs(1))))
+        });
+        let (endless, short) = limited.expect("done");
+        assert!(endless > Duration::from_secs(3500) && endless <= Duration::from_secs(3600));
+        assert_eq!(short, Duration::from_secs(1));
+        abort().expect("one is under way");
+
+        begin(Duration::from_nanos(1)).expect("none is under way");
+        let none = CallFlags::from_bits(0);
+        let late = call(none, |_| -> Result<(), Fault> { panic!("it is not made") });
+        assert_eq!(late.expect_err("its time is over").number, Code::Time.number());
+        call(CallFlags::NO_TRANSACTION, |_| Ok(())).expect("it does not belong to it");
+        assert!(seen().expect("one").is_timed_out);
+        let aborted = commit().expect_err("its time is over");
+        assert_eq!(aborted.number, TPEABORT);
+        assert!(aborted.detail.contains("its time was over"), "{}", aborted.detail);
+        assert_eq!(seen(), None);
+    }
+
+    #[test]
+    fn failures_of_calls_make_it_abort_only() {
+        for (code, is_abort_only) in [
+            (Code::Time, true),
+            (Code::ServiceFailed, true),
+            (Code::ServiceError, true),
+            (Code::OutputType, true),
+            (Code::NoEntry, false),
+            (Code::Block, false),
+        ] {
+            begin(Duration::ZERO).expect("none is under way");
+            let failed: Result<(), _> =
+                call(CallFlags::from_bits(0), |_| Err(Fault::new(code.number(), "it failed")));
+            assert!(failed.is_err());
+            assert_eq!(seen().expect("one").is_abort_only, is_abort_only, "{code:?}");
+            assert_eq!(commit().is_err(), is_abort_only, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn calls_of_tpacall_belong_to_it_until_their_replies_are_there() {
+        begin(Duration::ZERO).expect("none is under way");
+        let none = CallFlags::from_bits(0);
+        for number in 1..=3 {
+            sent(none, Descriptor::from_number(number));
+        }
+        sent(CallFlags::NO_TRANSACTION, Descriptor::from_number(4));
+        assert_eq!(check_cancel(1).expect_err("it belongs to it").number, TPETRAN);
+        check_cancel(4).expect("it does not");
+        assert_eq!(check_no_reply(none).expect_err("no reply").number, Code::Invalid.number());
+        check_no_reply(CallFlags::NO_TRANSACTION).expect("it does not belong to it");
+        let block: Result<(), _> = Err(Fault::new(Code::Block.number(), "not yet"));
+        answered(Some(Descriptor::from_number(1)), &block);
+        check_cancel(1).expect_err("it may be asked for again");
+        for number in 1..=3 {
+            answered(Some(Descriptor::from_number(number)), &Ok(()));
+            check_cancel(number).expect("its reply is there");
+        }
+        commit().expect("nothing is outstanding");
+    }
+}

@@ -1,0 +1,200 @@
+//! `tx.h`: transactions by the interface of X/Open (The TX Specification, C504).
+//!
+//! C programs call it. The transactions are those of `transactions.rs`; here are its numbers, and
+//! the characteristics that a program sets.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_long};
+use std::time::Duration;
+
+use crate::transactions::{self, Seen};
+use crate::{caller, fault};
+
+const TX_NOT_SUPPORTED: c_int = 1;
+const TX_OK: c_int = 0;
+const TX_ROLLBACK: c_int = -2;
+const TX_PROTOCOL_ERROR: c_int = -5;
+const TX_FAIL: c_int = -7;
+const TX_EINVAL: c_int = -8;
+
+/// `transaction_state` of a transaction.
+const TX_ACTIVE: c_long = 0;
+const TX_TIMEOUT_ROLLBACK_ONLY: c_long = 1;
+const TX_ROLLBACK_ONLY: c_long = 2;
+
+/// Bytes of `data` of an XID.
+const XID_DATA_BYTES: usize = 128;
+
+/// Format of our identifiers: "PLX".
+const FORMAT_ID: c_long = 0x50_4c58;
+
+/// `XID`; without a transaction its format is -1.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Xid {
+    format_id: c_long,
+    global_bytes: c_long,
+    branch_bytes: c_long,
+    data: [c_char; XID_DATA_BYTES],
+}
+
+/// `TXINFO`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct TxInfo {
+    xid: Xid,
+    when_return: c_long,
+    transaction_control: c_long,
+    transaction_timeout: c_long,
+    transaction_state: c_long,
+}
+
+thread_local! {
+    static IS_CHAINED: Cell<bool> = const { Cell::new(false) };
+    /// Of the transactions that tx_begin starts, in seconds; 0 is no limit.
+    static TIMEOUT_S: Cell<c_long> = const { Cell::new(0) };
+}
+
+/// Does the work of a function of `tx.h`, which has neither `tperrno` nor `Berror`.
+fn answer(work: impl FnOnce() -> c_int) -> c_int {
+    let mut answer = TX_FAIL;
+    fault::quietly(|| answer = work());
+    answer
+}
+
+/// The same between tx_open and tx_close.
+fn when_open(work: impl FnOnce() -> c_int) -> c_int {
+    answer(|| if transactions::is_open() { work() } else { TX_PROTOCOL_ERROR })
+}
+
+fn begin() -> c_int {
+    let timeout = u64::try_from(TIMEOUT_S.get()).unwrap_or(0);
+    match transactions::begin(Duration::from_secs(timeout)) {
+        Ok(()) => TX_OK,
+        Err(_) => TX_PROTOCOL_ERROR,
+    }
+}
+
+/// What comes behind the end of a transaction: the next one, if they are chained.
+fn ended(answer: c_int) -> c_int {
+    if IS_CHAINED.get() {
+        // It ended, so nothing keeps another from starting.
+        begin();
+    }
+    answer
+}
+
+/// Opens the resources, of which there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_open() -> c_int {
+    answer(|| {
+        transactions::open();
+        TX_OK
+    })
+}
+
+/// Closes the resources; TX_PROTOCOL_ERROR within a transaction.
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_close() -> c_int {
+    answer(|| if transactions::close().is_ok() { TX_OK } else { TX_PROTOCOL_ERROR })
+}
+
+/// Begins a transaction; TX_PROTOCOL_ERROR within one, or before tx_open.
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_begin() -> c_int {
+    when_open(begin)
+}
+
+/// Ends the transaction; TX_ROLLBACK when it aborted instead.
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_commit() -> c_int {
+    when_open(|| {
+        if transactions::seen().is_none() {
+            return TX_PROTOCOL_ERROR;
+        }
+        ended(if transactions::commit().is_ok() { TX_OK } else { TX_ROLLBACK })
+    })
+}
+
+/// Ends the transaction without a commit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_rollback() -> c_int {
+    when_open(|| if transactions::abort().is_ok() { ended(TX_OK) } else { TX_PROTOCOL_ERROR })
+}
+
+/// 1 within a transaction, else 0; `info` gets what there is to know.
+///
+/// # Safety
+/// A sound `info` is that of a `TXINFO`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tx_info(info: *mut TxInfo) -> c_int {
+    when_open(|| {
+        let seen = transactions::seen();
+        let known = TxInfo {
+            xid: xid(seen),
+            when_return: 0,
+            transaction_control: c_long::from(IS_CHAINED.get()),
+            transaction_timeout: TIMEOUT_S.get(),
+            transaction_state: state(seen),
+        };
+        // SAFETY: the caller promises room for it.
+        unsafe { caller::write(info, known) };
+        c_int::from(seen.is_some())
+    })
+}
+
+fn state(seen: Option<Seen>) -> c_long {
+    match seen {
+        Some(seen) if seen.is_timed_out => TX_TIMEOUT_ROLLBACK_ONLY,
+        Some(seen) if seen.is_abort_only => TX_ROLLBACK_ONLY,
+        _ => TX_ACTIVE,
+    }
+}
+
+/// The process and the number of the transaction in it.
+fn xid(seen: Option<Seen>) -> Xid {
+    let none = Xid { format_id: -1, global_bytes: 0, branch_bytes: 0, data: [0; XID_DATA_BYTES] };
+    let Some(Seen { number, .. }) = seen else { return none };
+    let global = format!("{:08x}{number:016x}", std::process::id());
+    let mut data = [0; XID_DATA_BYTES];
+    for (place, byte) in data.iter_mut().zip(global.bytes()) {
+        *place = byte.cast_signed();
+    }
+    let global_bytes = c_long::try_from(global.len()).unwrap_or_default();
+    Xid { format_id: FORMAT_ID, global_bytes, branch_bytes: 0, data }
+}
+
+/// When tx_commit returns: TX_COMMIT_COMPLETED (0). TX_COMMIT_DECISION_LOGGED (1) is not supported,
+/// as there is no log.
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_set_commit_return(when: c_long) -> c_int {
+    when_open(|| match when {
+        0 => TX_OK,
+        1 => TX_NOT_SUPPORTED,
+        _ => TX_EINVAL,
+    })
+}
+
+/// Whether the end of a transaction begins the next: TX_CHAINED (1) or TX_UNCHAINED (0).
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_set_transaction_control(control: c_long) -> c_int {
+    when_open(|| {
+        if !(0..=1).contains(&control) {
+            return TX_EINVAL;
+        }
+        IS_CHAINED.set(control == 1);
+        TX_OK
+    })
+}
+
+/// How long transactions that begin from now on may take, in seconds; 0 is no limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tx_set_transaction_timeout(seconds: c_long) -> c_int {
+    when_open(|| {
+        if seconds < 0 {
+            return TX_EINVAL;
+        }
+        TIMEOUT_S.set(seconds);
+        TX_OK
+    })
+}
