@@ -2,7 +2,8 @@
 //!
 //! Two runs of one build differ by more than their seconds do, as the machine changes between them. So
 //! the way to see a small change is several pairs of runs, taken in turns: the change is formed within
-//! each pair, and its interval is Student's over pairs. Of one pair the interval is that of seconds,
+//! each pair, and its interval is that over pairs, of eight and more without a quarter at each end
+//! (Yuen, "The two-sample trimmed t for unequal population variances", Biometrika 61, 1974). Of one pair the interval is that of seconds,
 //! widened for neighbours that resemble each other; it knows nothing of what changes from run to run, so
 //! such a change counts from [`BETWEEN_RUNS`] on.
 //!
@@ -25,6 +26,8 @@ pub const BETWEEN_RUNS: f64 = 0.05;
 pub const LEAST_EFFECT: f64 = 0.02;
 /// Of fewer pairs there is no interval over pairs.
 const PAIRS_MIN: usize = 3;
+/// From here on a quarter of the pairs is cut off at each end.
+const TRIMMED_FROM: usize = 8;
 /// Of fewer seconds there is no interval over seconds.
 const SECONDS_MIN: usize = 5;
 /// Answers beyond a quantile that a second needs, for its quantile to be one.
@@ -250,12 +253,30 @@ impl Moved {
         let error = match pairs {
             [(before, after)] => of_seconds(figure, before, after),
             _ => {
-                let changes: Vec<f64> = logs.iter().map(|(before, after)| after - before).collect();
-                let n = changes.len() as f64;
-                Some(((variance(&changes) / n).sqrt(), changes.len() as u32 - 1))
+                let changes = logs.iter().map(|(before, after)| after - before).collect();
+                return Some(Self {
+                    before: before.exp(),
+                    after: after.exp(),
+                    ..Self::of_pairs(changes)
+                });
             }
         };
         Some(Self { before: before.exp(), after: after.exp(), centre: after - before, error })
+    }
+
+    /// The trimmed mean of the changes of pairs, with Yuen's interval: a run may be in another mood of the
+    /// machine as a whole, and take 40 % more than its fellows.
+    fn of_pairs(mut changes: Vec<f64>) -> Self {
+        changes.sort_by(f64::total_cmp);
+        let n = changes.len();
+        let cut = if n < TRIMMED_FROM { 0 } else { n / 4 };
+        let kept = &changes[cut..n - cut];
+        let centre = kept.iter().sum::<f64>() / kept.len() as f64;
+        let (low, high) = (kept[0], kept[kept.len() - 1]);
+        let winsorized: Vec<f64> = changes.iter().map(|change| change.clamp(low, high)).collect();
+        let share = kept.len() as f64 / n as f64;
+        let error = (variance(&winsorized) / n as f64).sqrt() / share;
+        Self { before: 0.0, after: 0.0, centre, error: Some((error, kept.len() as u32 - 1)) }
     }
 
     fn row(&self, figure: &Figure, judged: usize, least_change: f64) -> Compared {
@@ -453,6 +474,20 @@ mod tests {
         let found = compare(&turned, false).expect("the same load");
         assert_eq!(change(&found, "server CPU"), Change::Better);
         assert!(found.table().contains("% less ["), "{}", found.table());
+    }
+
+    #[test]
+    fn a_few_runs_in_another_mood_hide_no_change() {
+        let pairs: Vec<_> = (0..12)
+            .map(|number| {
+                let mood = [1.0, 1.4, 1.0, 1.0, 0.7, 1.0][number as usize % 6];
+                (run(1e6, 8.0, 0.02, number), run(1.05e6 * mood, 8.4 * mood, 0.02, number + 100))
+            })
+            .collect();
+        let found = compare(&pairs, false).expect("the same load");
+        assert_eq!(change(&found, "server CPU"), Change::Worse, "{}", found.table());
+        let row = found.rows.iter().find(|row| row.figure == "server CPU").expect("a row");
+        assert!((row.ratio - 1.05).abs() < 0.01, "{row:?}");
     }
 
     #[test]
