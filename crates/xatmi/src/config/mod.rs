@@ -24,7 +24,7 @@ use std::io::Read;
 use std::path::Path;
 
 pub use mistake::{ConfigError, Remark};
-pub use settings::{Entry, Output, Policy, PoolConfig, Settings};
+pub use settings::{Entry, ID_VARIABLE, Output, Policy, PoolConfig, Settings};
 
 /// Longest file that is read; thousands of servers fit.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::document::Element;
-use super::settings::{Entry, Policy, PoolConfig, Settings, redirections};
+use super::settings::{Entry, ID_VARIABLE, Policy, PoolConfig, Settings, redirections};
 use super::{ConfigError, Remark, ids, words};
 use crate::queue::ServiceName;
 
@@ -247,7 +247,7 @@ impl Reading<'_> {
         for one in &part.children {
             match (one.name.as_str(), one.attribute("name")) {
                 ("env", Some(name)) if !name.is_empty() && !name.contains('=') => {
-                    let value = self.text(one);
+                    let value = self.text_for_copies(one);
                     into.retain(|(known, _)| known != name);
                     into.push((name.to_owned(), value));
                 }
@@ -317,7 +317,7 @@ impl Reading<'_> {
     }
 
     fn words(&mut self, one: &Element) -> Vec<String> {
-        let text = self.text(one);
+        let text = self.text_for_copies(one);
         words::split(&text).unwrap_or_else(|why| {
             self.mistake(one, format!("<{}>: {why}", one.name));
             Vec::new()
@@ -325,10 +325,23 @@ impl Reading<'_> {
     }
 
     fn text(&mut self, one: &Element) -> String {
+        self.text_by(one, self.lookup)
+    }
+
+    /// The same, in which a copy's own id stays to be filled in by [`Entry::of_copy`].
+    fn text_for_copies(&mut self, one: &Element) -> String {
+        let lookup = self.lookup;
+        self.text_by(one, &|name| match name {
+            ID_VARIABLE => Some(format!("${{{ID_VARIABLE}}}")),
+            other => lookup(other),
+        })
+    }
+
+    fn text_by(&mut self, one: &Element, lookup: &dyn Fn(&str) -> Option<String>) -> String {
         for child in &one.children {
             self.unknown(child, "none, text is wanted");
         }
-        words::substitute(&one.text, self.lookup).unwrap_or_else(|why| {
+        words::substitute(&one.text, lookup).unwrap_or_else(|why| {
             self.mistake(one, format!("<{}>: {why}", one.name));
             String::new()
         })

@@ -76,7 +76,8 @@ pub struct Policy {
     pub respawns: bool,
     /// `<start_max>`: cycles until a worker must be ready.
     pub start_max_cycles: Option<u32>,
-    /// `<pingtime>`: cycles between two pings.
+    /// `<pingtime>`: cycles between two pings; none by default, as a worker inside a call longer
+    /// than `ping_max` would be killed.
     pub ping_cycles: Option<u32>,
     /// `<ping_max>`: cycles until an answer must be there.
     pub ping_max_cycles: Option<u32>,
@@ -115,7 +116,7 @@ impl Default for Policy {
             kills: true,
             respawns: true,
             start_max_cycles: Some(2),
-            ping_cycles: Some(1),
+            ping_cycles: None,
             ping_max_cycles: Some(4),
             end_max_cycles: Some(5),
             kill_cycles: 1,
@@ -123,11 +124,37 @@ impl Default for Policy {
     }
 }
 
+/// The variable with a worker's own id.
+pub const ID_VARIABLE: &str = "NDRX_SVSRVID";
+
+/// How a configuration writes it, where each copy has its own: in `sysopt`, `appopt` and `env`.
+const OWN_ID: &str = "${NDRX_SVSRVID}";
+
 impl Entry {
     /// The ids of all its copies, running or not.
     #[must_use]
     pub fn ids(&self) -> std::ops::Range<u32> {
         self.first_id..self.first_id + self.max
+    }
+
+    /// The same for one copy: `${NDRX_SVSRVID}` in options, files and variables is its id.
+    #[must_use]
+    pub fn of_copy(&self, id: u32) -> Self {
+        let id = id.to_string();
+        let own = |text: &String| text.replace(OWN_ID, &id);
+        let path = |path: &PathBuf| PathBuf::from(path.to_string_lossy().replace(OWN_ID, &id));
+        let Output { error, out } = &self.output;
+        Self {
+            system_options: self.system_options.iter().map(own).collect(),
+            program_options: self.program_options.iter().map(own).collect(),
+            variables: self
+                .variables
+                .iter()
+                .map(|(name, value)| (name.clone(), own(value)))
+                .collect(),
+            output: Output { error: error.as_ref().map(path), out: out.as_ref().map(path) },
+            ..self.clone()
+        }
     }
 }
 

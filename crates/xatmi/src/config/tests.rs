@@ -73,7 +73,8 @@ fn the_seeds_file_is_read_as_it_is() {
     let [entry] = config.entries.as_slice() else { panic!("one server") };
     assert_eq!((entry.program.as_str(), entry.ids()), ("banksv", 1..251));
     assert_eq!((entry.min, entry.max, config.workers_max()), (250, 250, 250));
-    assert_eq!(entry.policy, Policy::default());
+    let policy = Policy { ping_cycles: Some(1), ..Policy::default() };
+    assert_eq!(entry.policy, policy);
     assert_eq!(entry.system_options, ["-e", "/opt/app1/log/BANKSV", "-r"]);
     assert_eq!(entry.output.error.as_deref(), Some(Path::new("/opt/app1/log/BANKSV")));
 }
@@ -106,6 +107,30 @@ fn a_server_overrides_the_defaults_and_zero_switches_limits_off() {
     assert_eq!(b.program_options, ["-x", "a b", "/opt/app/f"]);
     assert_eq!(b.variables, [("X".to_owned(), "/opt/app".to_owned())]);
     assert_eq!(config.exported_services, ["A", "B"]);
+}
+
+#[test]
+fn without_pingtime_no_worker_is_pinged() {
+    let config = read(&servers("<server name='a'><srvid>1</srvid></server>")).expect("right");
+    assert_eq!(config.entries[0].policy.ping_cycles, None);
+}
+
+#[test]
+fn each_copy_has_its_own_id_in_options_files_and_variables() {
+    let text = servers(
+        "<server name='a'><srvid>10</srvid><sysopt>-e ${APP}/log.${NDRX_SVSRVID} -r</sysopt>\
+         <appopt>-n ${NDRX_SVSRVID}</appopt>\
+         <envs><env name='OWN'>id ${NDRX_SVSRVID}</env></envs></server>",
+    );
+    let config = read(&text).expect("right");
+    let copy = config.entries[0].of_copy(12);
+    assert_eq!(copy.system_options, ["-e", "/opt/app/log.12", "-r"]);
+    assert_eq!(copy.output.error, Some("/opt/app/log.12".into()));
+    assert_eq!(copy.program_options, ["-n", "12"]);
+    assert_eq!(copy.variables, [("OWN".to_owned(), "id 12".to_owned())]);
+    let elsewhere = servers("<server name='a'><srvid>${NDRX_SVSRVID}</srvid></server>");
+    let said = read(&elsewhere).expect_err("there is no copy yet").to_string();
+    assert!(said.contains("${NDRX_SVSRVID} is not set"), "{said}");
 }
 
 #[test]

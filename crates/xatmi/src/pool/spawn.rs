@@ -4,6 +4,7 @@
 //! the moment the two descriptors lose their close-on-exec flag and the moment they get it back
 //! no other child can inherit them.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,7 +17,7 @@ use rustix::fs::{Access, FileType, OFlags, access, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use super::log::Log;
-use crate::config::{Entry, PoolConfig};
+use crate::config::{Entry, ID_VARIABLE, PoolConfig};
 use crate::worker::{LINK_VARIABLE, WAKE_VARIABLE, Wake};
 
 /// Tells a worker, and what it starts, which pool it belongs to.
@@ -60,7 +61,7 @@ pub fn keep_from_children() -> io::Result<()> {
 /// A sentence for people: no such program, a file that can't be opened, or what `fork(2)` and
 /// `execve(2)` gave.
 pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
-    let entry = start.entry;
+    let entry = &start.entry.of_copy(start.id);
     let path = find(entry)?;
     let mut command = Command::new(&path);
     command.arg0(&entry.program);
@@ -72,6 +73,7 @@ pub(super) fn spawn(start: &Start<'_>, log: &Log) -> Result<Child, String> {
     command.env(WAKE_VARIABLE, start.wake.name());
     command.env(PREFIX_VARIABLE, start.prefix);
     command.env(PROGRAM_VARIABLE, &entry.program);
+    command.env(ID_VARIABLE, start.id.to_string());
     if entry.program == BRIDGE_PROGRAM {
         let settings = &start.config.settings;
         let refresh = settings.sanity * settings.bridge_refresh_cycles;
@@ -131,8 +133,11 @@ fn bridge_beside() -> Option<PathBuf> {
 /// Which of the files for its output could not be opened, and why; nothing is made for the look.
 #[must_use]
 pub fn output_faults(entry: &Entry) -> Vec<String> {
-    let files = [&entry.output.error, &entry.output.out].into_iter().flatten();
-    files.filter_map(|file| output_fault(file)).collect()
+    let outputs = entry.ids().map(|id| entry.of_copy(id).output);
+    let files = outputs.flat_map(|output| [output.error, output.out]).flatten();
+    // Most often all copies have the same.
+    let files: BTreeSet<PathBuf> = files.collect();
+    files.iter().filter_map(|file| output_fault(file)).collect()
 }
 
 fn output_fault(file: &Path) -> Option<String> {

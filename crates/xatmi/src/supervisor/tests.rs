@@ -191,7 +191,8 @@ fn ping_max_of_zero_only_asks() {
 
 #[test]
 fn without_autokill_nobody_is_sent_a_signal() {
-    let mut world = World::of("", "<autokill>0</autokill><start_max>1</start_max>");
+    let mut world =
+        World::of("", "<autokill>0</autokill><start_max>1</start_max><pingtime>1</pingtime>");
     assert_eq!(world.until(30), [(0, SPAWN)]);
     world.ready(1);
     world.until(60);
@@ -360,7 +361,7 @@ fn a_reload_stops_what_is_gone_starts_what_is_new_and_takes_new_limits() {
         world.ready(id);
     }
     world.done.clear();
-    let new = "<server name=\"a\"><srvid>1</srvid><min>1</min><max>1</max><ping_max>1</ping_max>\
+    let new = "<server name=\"a\"><srvid>1</srvid><min>1</min><max>1</max><pingtime>1</pingtime><ping_max>1</ping_max>\
                </server><server name=\"c\"><srvid>20</srvid></server>";
     let new = config("", new);
     world.act(|s, now, out| s.reload(&new, now, out));
