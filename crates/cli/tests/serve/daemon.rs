@@ -211,7 +211,7 @@ fn no_request_fails_while_settings_change() {
     let _turn = alone();
     let served = Served::start("reply = 100\nthreads = 2");
     let mut load = Command::new(env!("CARGO_BIN_EXE_pollux"));
-    load.args(["load", "-n", "50000", "-c", "16", "--quiet"])
+    load.args(["load", "-n", "200000", "-c", "16", "--quiet"])
         .arg(format!("http://{}/", served.address));
     let mut load = load.stdout(Stdio::piped()).spawn().expect("pollux starts");
     let mut client = served.connect();
@@ -226,7 +226,7 @@ fn no_request_fails_while_settings_change() {
     }
     let output = load.wait_with_output().expect("it has ended");
     let said = String::from_utf8_lossy(&output.stdout);
-    println!("{reloads} reloads in 50,000 requests");
+    println!("{reloads} reloads in 200,000 requests");
     assert!(output.status.success() && said.contains(", no errors;"), "{said}");
     assert!(reloads > 2, "{reloads}");
     assert_eq!(served.end(), "");
