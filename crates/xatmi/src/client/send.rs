@@ -2,7 +2,8 @@
 //!
 //! A send never blocks in the kernel. A sender that does is served by the next receive, which
 //! moves its message into the queue and wakes no poller: the message then waits while idle
-//! workers sleep. So a full queue is polled for room, and the message sent when there is some.
+//! workers sleep. So a full queue is polled for room, and the message sent when there is some; of the
+//! threads of a process one polls, see `turnstile`.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,6 +14,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::calls::descriptor_of;
+use super::turnstile::{Entered, Turn, Turnstile};
 use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
@@ -118,6 +120,7 @@ impl Client {
 
     fn send_when_room(&mut self, order: &Order, len: usize) -> Result<(), Error> {
         let mut is_first = true;
+        let mut turn = None;
         loop {
             match self.try_send(order, len, is_first) {
                 Ok(()) => return Ok(()),
@@ -125,7 +128,7 @@ impl Client {
                 Err(Obstacle::Full) if order.flags.contains(CallFlags::NO_BLOCK) => {
                     return Err(full());
                 }
-                Err(Obstacle::Full) => self.wait_for_room(order)?,
+                Err(Obstacle::Full) => self.wait_for_room(order, &mut turn)?,
             }
             is_first = false;
         }
@@ -197,33 +200,55 @@ impl Client {
     }
 
     /// Waits until the queue of the service may have room, and takes replies that come meanwhile.
-    fn wait_for_room(&mut self, order: &Order) -> Result<(), Error> {
-        let Order { service, flags, deadline_ns, .. } = *order;
+    /// Who waits for no reply lines up with the other threads first: `turn` is theirs by then.
+    fn wait_for_room(&mut self, order: &Order, turn: &mut Option<Turn>) -> Result<(), Error> {
+        let Order { service, deadline_ns, .. } = *order;
         self.counters.waits_for_room += 1;
         let now_ns = monotonic_ns();
         if deadline_ns != 0 && now_ns >= deadline_ns {
             return Err(late());
         }
-        let left_ns = if deadline_ns == 0 { LOOK_AGAIN_NS } else { deadline_ns - now_ns };
-        let slice = Duration::from_nanos(left_ns.min(LOOK_AGAIN_NS));
-        let slice = Timespec::try_from(slice).expect("a second at most");
+        let look_ns = now_ns + LOOK_AGAIN_NS;
+        let until_ns = if deadline_ns == 0 { look_ns } else { look_ns.min(deadline_ns) };
+        let own = usize::from(!order.flags.contains(CallFlags::NO_REPLY));
+        if turn.is_none()
+            && self.calls.out() <= own
+            && let Some(turnstile) = Turnstile::of(&self.prefix, &service)
+        {
+            match turnstile.enter(until_ns) {
+                Entered::Turn(entered) => *turn = Some(entered),
+                Entered::Late => return Ok(()),
+                Entered::Interrupted => return went_on(order),
+            }
+        }
+        self.poll_for_room(order, until_ns)
+    }
+
+    fn poll_for_room(&mut self, order: &Order, until_ns: u64) -> Result<(), Error> {
+        let service = order.service;
         let name = || self.prefix.service_queue(&service);
         let Ok(queue) = self.services.open(service, name) else {
             return Ok(()); // Withdrawn; the next try to send says so.
         };
+        let left = Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
+        let left = Timespec::try_from(left).expect("a second at most");
         let mut watched = [
             PollFd::from_borrowed_fd(queue.as_fd(), PollFlags::OUT),
             PollFd::from_borrowed_fd(self.replies.as_fd(), PollFlags::IN),
         ];
-        match poll(&mut watched, Some(&slice)) {
-            Err(Errno::INTR) if !flags.contains(CallFlags::SIGNAL_RESTART) => {
-                return Err(interrupted());
-            }
-            Ok(_) | Err(Errno::INTR) => {}
+        match poll(&mut watched, Some(&left)) {
+            Err(Errno::INTR) => return went_on(order),
+            Ok(_) => {}
             Err(errno) => return Err(Error::os("a full queue cannot be watched", errno.into())),
         }
         if watched[1].revents().contains(PollFlags::IN) { self.take_arrived() } else { Ok(()) }
     }
+}
+
+/// What a signal does to a wait for room.
+fn went_on(order: &Order) -> Result<(), Error> {
+    let restarts = order.flags.contains(CallFlags::SIGNAL_RESTART);
+    if restarts { Ok(()) } else { Err(interrupted()) }
 }
 
 fn not_offered(service: &str) -> Error {

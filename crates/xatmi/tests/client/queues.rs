@@ -11,6 +11,12 @@ use pollux_xatmi::wire::Reply;
 use crate::held::{NONE, SHORT, get, said, text};
 use crate::support::{PATIENCE, Pool, sleeps, until};
 
+/// poll(2), where the machine has it beside ppoll(2).
+#[cfg(target_arch = "x86_64")]
+const POLL: Option<libc::c_long> = Some(libc::SYS_poll);
+#[cfg(not(target_arch = "x86_64"))]
+const POLL: Option<libc::c_long> = None;
+
 #[test]
 fn a_full_queue_is_reported_or_waited_for() {
     let pool = Pool::start();
@@ -43,6 +49,43 @@ fn a_full_queue_is_reported_or_waited_for() {
     });
     assert!(client.counters().waits_for_room > waits);
     assert_eq!(queue.state().expect("open").messages_waiting, 2);
+}
+
+#[test]
+fn of_the_threads_that_wait_for_room_one_polls_and_all_get_through() {
+    const THREADS: usize = 6;
+    let pool = Pool::start();
+    let queue = pool.queue("FULL", 1);
+    let mut first = pool.client();
+    first.send_only("FULL", Outgoing::NONE, NONE).expect("room");
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let (tell, mut client) = (tell.clone(), pool.client());
+            scope.spawn(move || {
+                tell.send(rustix::thread::gettid()).expect("somebody listens");
+                client.send_only("FULL", Outgoing::NONE, NONE).expect("room in the end");
+            });
+        }
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| told.recv_timeout(PATIENCE).expect("it began").as_raw_nonzero().get())
+            .collect();
+        until("one polls and the others wait for their turn", || {
+            let calls = threads.iter().map(|thread| {
+                let path = format!("/proc/self/task/{thread}/syscall");
+                let line = std::fs::read_to_string(path).unwrap_or_default();
+                line.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(-1)
+            });
+            let calls: Vec<libc::c_long> = calls.collect();
+            let waiting = |call| calls.iter().filter(|found| **found == call).count();
+            let polling = waiting(libc::SYS_ppoll) + POLL.map_or(0, waiting);
+            (polling, waiting(libc::SYS_futex)) == (1, THREADS - 1)
+        });
+        for _ in 0..=THREADS {
+            until("a message", || queue.receive(&mut [0; 1024]).is_ok());
+        }
+    });
+    assert_eq!(queue.state().expect("open").messages_waiting, 0);
 }
 
 #[test]
