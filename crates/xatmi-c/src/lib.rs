@@ -1,4 +1,4 @@
-//! The C interface of the service pool: `atmi.h`, `ubf.h`, `tx.h` and one shared library.
+//! The C interface of the service pool: `atmi.h`, `ubf.h`, `tx.h`, `userlog.h` and one shared library.
 //!
 //! Thin: each function reads what the caller hands over, asks `pollux-xatmi`, and turns the outcome
 //! into a number and an error of the thread. C programs call it; `pollux` itself uses [`layout`]
@@ -13,6 +13,7 @@
 //! | `context.rs`, `calls.rs`, `times.rs` | a thread's client, its calls and its time limits |
 //! | `transactions.rs`, `tx.rs` | transactions over no resource, by both interfaces |
 //! | `server.rs`, `service.rs` | the life of a server, one call of a service function |
+//! | `userlog.rs` | lines in the log of the day |
 //! | `layout.rs` | the files of an installation |
 //! | `fields.rs`, `values.rs`, `copies.rs`, `paths.rs`, `whole.rs`, `storage.rs`, `names.rs` | the functions of `ubf.h` |
 //!
@@ -37,5 +38,6 @@ pub mod times;
 pub mod transactions;
 pub mod tx;
 pub mod typed;
+pub mod userlog;
 pub mod values;
 pub mod whole;

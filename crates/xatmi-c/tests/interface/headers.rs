@@ -2,7 +2,7 @@
 
 use crate::toolchain::Toolchain;
 
-const HEADERS: [&str; 5] = ["atmi.h", "xatmi.h", "tx.h", "ubf.h", "fml32.h"];
+const HEADERS: [&str; 6] = ["atmi.h", "xatmi.h", "tx.h", "ubf.h", "fml32.h", "userlog.h"];
 
 /// Each header alone, each pair in both orders, and one twice.
 fn sources() -> Vec<String> {
@@ -69,7 +69,7 @@ fn link_all(compiler: &'static str, language: &str) {
     }
     let uses: String = names.iter().map(|name| format!("  (void (*)(void)){name},\n")).collect();
     let source = format!(
-        "#include <atmi.h>\n#include <fml32.h>\n#include <tx.h>\nvoid (*all[])(void) = {{\n{uses}}};\n\
+        "#include <atmi.h>\n#include <fml32.h>\n#include <tx.h>\n#include <userlog.h>\nvoid (*all[])(void) = {{\n{uses}}};\n\
          int main(void) {{ return all[0] == 0; }}\n"
     );
     std::fs::write(toolchain.path("all.c"), source).expect("written");

@@ -72,6 +72,15 @@ fn transactions_over_no_resource_begin_end_and_time_out() {
 }
 
 #[test]
+fn lines_of_programs_stand_in_the_log_of_the_day() {
+    let Some(gcc) = Toolchain::of("gcc") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut program = Command::new(gcc.program("userlog.c"));
+    program.arg(folder.path()).env("NDRX_QPREFIX", NO_POOL);
+    printed(&program.output().expect("run"));
+}
+
+#[test]
 fn a_prefix_that_makes_no_sense_is_an_argument_that_makes_none() {
     let Some(gcc) = Toolchain::of("gcc") else { return };
     let mut program = Command::new(gcc.program("environment.c"));

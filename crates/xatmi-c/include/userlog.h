@@ -1,0 +1,46 @@
+/*
+ * userlog.h - lines of programs in one log for each day, next to each other in the order of time.
+ *
+ * The file is ULOG.YYYYMMDD in the folder that NDRX_ULOG names, else in the current one. With
+ * ULOGPFX set it is the prefix of the file instead of folder and ULOG: ULOGPFX.mmddyy. Dates and
+ * times are local ones. A line is PID:YYYYMMDD:HHMMSSmmm:PROGRAM:TEXT.
+ */
+#ifndef POLLUX_USERLOG_H
+#define POLLUX_USERLOG_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define USERLOG_TEXT_MAX 8192 /* bytes of a text and its zero; what is longer is cut */
+
+/* Appends a line. The bytes that were written, or -1 with the reason in errno; tperrno stays. */
+extern int pollux_userlog(const char *text);
+
+/* The same with a text as printf(3) makes it; -1 as well for a format that it refuses. */
+static inline int vuserlog(const char *format, va_list values) {
+  char text[USERLOG_TEXT_MAX];
+  return vsnprintf(text, sizeof text, format, values) < 0 ? -1 : pollux_userlog(text);
+}
+
+#ifdef __GNUC__
+__attribute__((format(printf, 1, 2)))
+#endif
+static inline int
+userlog(const char *format, ...) {
+  va_list values;
+  int written;
+  va_start(values, format);
+  written = vuserlog(format, values);
+  va_end(values);
+  return written;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
