@@ -26,6 +26,16 @@ pub enum MergeError {
         /// In this one.
         second: String,
     },
+    /// One run stands there twice.
+    #[error(
+        "result {number} is the same run as result {first}: expected those of several generators"
+    )]
+    Twice {
+        /// The place of the first one, from 1.
+        first: usize,
+        /// That of the second one.
+        number: usize,
+    },
     /// They ran at different times.
     #[error(
         "the runs were at the same time for {together_s:.1} s only, of {shortest_s:.1} s of the shortest; \
@@ -51,6 +61,7 @@ pub fn merged(outcomes: &[Outcome]) -> Result<Outcome, MergeError> {
     for (index, other) in others.iter().enumerate() {
         same_load(index + 2, first, other)?;
     }
+    different_runs(outcomes)?;
     same_time(outcomes)?;
     let mut all = first.clone();
     all.objectives.clear();
@@ -85,6 +96,19 @@ fn same_load(number: usize, first: &Outcome, other: &Outcome) -> Result<(), Merg
             Err(MergeError::Differs { number, what, first, second })
         }
     }
+}
+
+/// No two generators begin in the same microsecond, measure as long and use the same CPU time.
+fn different_runs(outcomes: &[Outcome]) -> Result<(), MergeError> {
+    let of = |outcome: &Outcome| {
+        (outcome.began_unix_s.to_bits(), outcome.measured, outcome.generator.cpu)
+    };
+    for (index, outcome) in outcomes.iter().enumerate() {
+        if let Some(first) = outcomes[..index].iter().position(|other| of(other) == of(outcome)) {
+            return Err(MergeError::Twice { first: first + 1, number: index + 1 });
+        }
+    }
+    Ok(())
 }
 
 fn loop_of(outcome: &Outcome) -> &'static str {
@@ -193,6 +217,7 @@ mod tests {
     #[test]
     fn counts_and_times_of_all_are_added() {
         let mut second = sample(32, 500, 3_000_000);
+        second.began_unix_s += 1e-5;
         second.setting.driver = "uring".to_owned();
         second.server = Some(ServerUse { pid: 7, cpu_s: 3.0, cpu_us_per_answer: Some(6_000.0) });
         let all = merged(&[sample(64, 1_000, 1_000_000), second]).expect("one load");
@@ -216,6 +241,8 @@ mod tests {
         other.setting.pipeline = 8;
         let said = merged(&[first.clone(), other]).expect_err("pipelined").to_string();
         assert_eq!(said, "result 2 differs from the first in pipelining: \"8\" instead of \"1\"");
+        let twice = merged(&[first.clone(), first.clone()]).expect_err("the same one");
+        assert_eq!(twice, MergeError::Twice { first: 1, number: 2 });
         let mut later = first.clone();
         later.began_unix_s += 8.0;
         let said = merged(&[first, later]).expect_err("apart").to_string();
@@ -229,6 +256,7 @@ mod tests {
     fn seconds_of_the_same_number_are_added() {
         let second = |answered| Second { answered, open: 3, ..Second::default() };
         let (mut a, mut b) = (sample(1, 10, 5), sample(1, 10, 5));
+        b.began_unix_s += 1e-5;
         a.seconds = vec![second(5), second(6)];
         b.seconds = vec![second(1), second(2), second(3)];
         let seconds = merged(&[a, b]).expect("one load").seconds;
