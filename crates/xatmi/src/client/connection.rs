@@ -75,11 +75,22 @@ impl Connection {
         let sent = within(GREETING_TIMEOUT, socket, Timeout::Send, || {
             send(socket, &text, SendFlags::NOSIGNAL)
         });
-        sent.map_err(silent)?;
+        match sent {
+            // A manager that lets nobody of this user in may have said so already, and closed.
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            Err(errno) => return Err(silent(errno)),
+        }
         let mut answer = vec![0; GREETING_LEN_BYTES_MAX];
-        let received = within(GREETING_TIMEOUT, socket, Timeout::Recv, || {
-            recv(socket, &mut answer[..], RecvFlags::empty())
-        });
+        let mut receive = || {
+            within(GREETING_TIMEOUT, socket, Timeout::Recv, || {
+                recv(socket, &mut answer[..], RecvFlags::empty())
+            })
+        };
+        // A reset is told once, before what came ahead of it.
+        let received = match receive() {
+            Err(Errno::CONNRESET) => receive(),
+            received => received,
+        };
         let (len, _) = received.map_err(silent)?;
         if len == 0 {
             return Err(silent(Errno::CONNRESET));
@@ -154,6 +165,24 @@ fn random() -> Result<u64, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_manager_that_refuses_before_it_is_greeted_is_heard() {
+        let prefix = Prefix::new(&format!("/refusing{}", std::process::id())).expect("a prefix");
+        for greets_first in [false, true] {
+            let listener = crate::control::listen(&prefix).expect("free");
+            let connection = Connection::open(&prefix).expect("somebody listens");
+            let manager = rustix::net::accept(&listener).expect("it connected");
+            if greets_first {
+                send(&connection.socket, b"unread", SendFlags::NOSIGNAL).expect("room");
+            }
+            let refused = br#"{"Refused":{"why":"it belongs to user 4711"}}"#;
+            send(&manager, refused, SendFlags::NOSIGNAL).expect("room");
+            drop(manager);
+            let error = connection.greet(&prefix).expect_err("refused").to_string();
+            assert!(error.contains("refused: it belongs to user 4711"), "{error}");
+        }
+    }
 
     #[test]
     fn signals_without_end_do_not_lengthen_a_step() {
