@@ -147,6 +147,10 @@ pub enum PoolCommand {
         /// Client threads to reckon with; each has a reply queue
         #[arg(long, default_value_t = 10, value_name = "N", value_parser = whole::<u32>(0..=u32::MAX.into()))]
         clients: u32,
+        /// Do not start the programs to ask what they offer, each up to its tpsvrinit; one service
+        /// is reckoned with for each
+        #[arg(long)]
+        no_ask: bool,
         /// As JSON
         #[arg(long)]
         json: bool,

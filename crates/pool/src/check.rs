@@ -1,5 +1,7 @@
 //! `pollux pool check`: would this configuration run here?
 
+use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,16 +10,12 @@ use pollux_xatmi::control::{Answer, Control, Request};
 use pollux_xatmi::needs::{
     Limits, Need, Shortage, descriptor_shortage, descriptors_hard, shortages,
 };
-use pollux_xatmi::pool::{Sizes, find, output_faults};
+use pollux_xatmi::pool::{Sizes, find, output_faults, services_of};
 use pollux_xatmi::queue::Prefix;
 use serde::Serialize;
 
 use crate::{SILENCE, config_file, environment};
 use pollux_command::output::{self, Failure};
-
-/// Services that are reckoned with for each program while the pool does not run: what programs
-/// advertise is not known before.
-const SERVICES_OF_A_PROGRAM: u64 = 1;
 
 /// What was found.
 #[derive(Serialize)]
@@ -26,9 +24,10 @@ struct Findings {
     programs: usize,
     workers: u32,
     service_queues: u64,
-    /// Whether all of the pool runs, so that its queues were counted; else there is one for a
-    /// program.
+    /// Whether all of the pool runs, so that its queues were counted; else the programs were asked.
     is_running: bool,
+    /// Programs that did not say what they offer, with the reason; one service is reckoned with.
+    silent_programs: Vec<String>,
     reply_queues: u32,
     charge_bytes: u64,
     limit_bytes: Option<u64>,
@@ -40,10 +39,12 @@ struct Findings {
     unknown_limits: Option<String>,
 }
 
-/// Checks the configuration against this machine, with `clients` client threads.
+/// Checks the configuration against this machine, with `clients` client threads. While the pool
+/// does not run its programs are started and asked what they offer, unless `is_asking` is off.
 pub(crate) fn check(
     config: Option<PathBuf>,
     clients: u32,
+    is_asking: bool,
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let environment = environment()?;
@@ -53,8 +54,8 @@ pub(crate) fn check(
     let config = PoolConfig::from_file(&file).map_err(Failure::usage)?;
     let sizes = Sizes::new(&environment);
     let counted = count_queues(&environment.prefix);
-    let estimate = config.entries.len() as u64 * SERVICES_OF_A_PROGRAM;
-    let service_queues = counted.unwrap_or(estimate);
+    let asked = || if is_asking { ask(&config, &environment.prefix) } else { unasked(&config) };
+    let (service_queues, silent_programs) = counted.map_or_else(asked, |count| (count, Vec::new()));
     let service =
         Need { what: "service queues".to_owned(), queues: service_queues, size: sizes.service };
     let reply =
@@ -71,6 +72,7 @@ pub(crate) fn check(
         workers,
         service_queues,
         is_running: counted.is_some(),
+        silent_programs,
         reply_queues: clients,
         charge_bytes,
         limit_bytes: limits.as_ref().ok().and_then(|limits| limits.bytes),
@@ -126,6 +128,27 @@ fn count_queues(prefix: &Prefix) -> Option<u64> {
     is_whole.then_some(count)
 }
 
+/// The services that all programs offer together, and the programs that did not say, for which one
+/// is counted.
+fn ask(config: &PoolConfig, prefix: &Prefix) -> (u64, Vec<String>) {
+    let (mut names, mut silent) = (BTreeSet::new(), Vec::new());
+    for entry in &config.entries {
+        if std::io::stderr().is_terminal() {
+            output::remark(&format!("asking {} what it offers", entry.program));
+        }
+        match services_of(config, entry, prefix) {
+            Ok(services) => names.extend(services),
+            Err(why) => silent.push(format!("{}: {why}", entry.program)),
+        }
+    }
+    ((names.len() + silent.len()) as u64, silent)
+}
+
+fn unasked(config: &PoolConfig) -> (u64, Vec<String>) {
+    let silent = config.entries.iter().map(|entry| format!("{}: not asked", entry.program));
+    (config.entries.len() as u64, silent.collect())
+}
+
 fn told(findings: &Findings) -> String {
     let mut lines = Vec::new();
     let Findings { config, programs, workers, .. } = findings;
@@ -137,10 +160,7 @@ fn told(findings: &Findings) -> String {
     };
     let known = match findings.is_running {
         true => "those of the pool that runs",
-        false => {
-            "one for each program is reckoned with; what programs advertise is known when the pool \
-             runs: check again then"
-        }
+        false => "as the programs say",
     };
     lines.push(format!(
         "queues: {} for services ({known}), {} for replies to client threads: {} bytes; {limit}",
@@ -149,6 +169,9 @@ fn told(findings: &Findings) -> String {
     lines.extend(findings.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.extend(findings.missing_programs.iter().map(|what| format!("missing: {what}")));
     lines.extend(findings.unwritable_outputs.iter().map(|what| format!("unwritable: {what}")));
+    lines.extend(findings.silent_programs.iter().map(|what| {
+        format!("unknown: {what}; one service is reckoned with, check again when the pool runs")
+    }));
     lines.extend(findings.short_limits.iter().map(|what| format!("short: {what}")));
     if findings.are_good() {
         lines.push("it fits this machine".to_owned());

@@ -118,7 +118,9 @@ fn run(command: PoolCommand) -> Result<ExitCode, Failure> {
         PoolCommand::Queues { json } => show::queues(json),
         PoolCommand::Clients { json } => show::clients(json),
         PoolCommand::Info { json } => show::info(json),
-        PoolCommand::Check { config, clients, json } => check::check(config, clients, json),
+        PoolCommand::Check { config, clients, no_ask, json } => {
+            check::check(config, clients, !no_ask, json)
+        }
         PoolCommand::BuildServer(flags) => build_program::server(&flags),
         PoolCommand::BuildClient(flags) => build_program::client(&flags),
         PoolCommand::Fld(flags) => fld::run(&flags),

@@ -10,10 +10,11 @@ fn main() -> ExitCode {
     if std::env::var_os(LINK_VARIABLE).is_some() {
         return worker();
     }
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("a_pool_is_started_shown_ordered_and_stopped", a_pool_is_started_shown_and_stopped),
         ("what_is_missing_is_told_before_anything_starts", what_is_missing_is_told),
         ("check_finds_what_does_not_fit", check_finds_what_does_not_fit),
+        ("check_asks_programs_what_they_offer", check_asks_programs_what_they_offer),
         ("a_worker_that_always_ends_is_shown_with_its_pause", a_worker_that_always_ends_is_shown),
         ("a_restart_of_what_is_down_returns", a_restart_of_what_is_down_returns),
         ("a_pool_keeps_nothing_open_of_its_caller", a_pool_keeps_nothing_open_of_its_caller),
@@ -37,8 +38,18 @@ fn worker() -> ExitCode {
             if words.first().is_some_and(|word| word == "end") {
                 std::process::exit(7);
             }
+            if words.first().is_some_and(|word| word == "refuse") {
+                return Err("no account book".to_owned());
+            }
             let echo = |request: pollux_xatmi::worker::Incoming| Done::success(request.buffer);
-            registry.advertise("ECHO", "echo", echo).map_err(|error| error.to_string())
+            // As many as the command line says, else one.
+            let more =
+                words.first().and_then(|word| word.to_str()?.parse::<u32>().ok()).unwrap_or(1);
+            let names = (1..more).map(|number| format!("ECHO{number}"));
+            for name in names.chain(["ECHO".to_owned()]) {
+                registry.advertise(&name, "echo", echo).map_err(|error| error.to_string())?;
+            }
+            Ok(())
         },
         || {},
     );
@@ -184,6 +195,33 @@ fn check_finds_what_does_not_fit() {
     let json = bank.good(&["check", "--json"]).0;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["workers"], &json["service_queues"]), (&2.into(), &1.into()));
+    assert_eq!(json["silent_programs"], serde_json::json!([]));
+}
+
+fn check_asks_programs_what_they_offer() {
+    let servers = "<server name='echosv'><srvid>10</srvid><appopt>9</appopt></server>\
+                   <server name='echosv'><srvid>20</srvid><appopt>11</appopt></server>\
+                   <server name='echosv'><srvid>30</srvid><appopt>end</appopt></server>\
+                   <server name='echosv'><srvid>40</srvid><appopt>refuse</appopt></server>";
+    let bank = Bank::new("asks", servers);
+    let found = |words: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&bank.good(words).0).expect("JSON")
+    };
+    // ECHO and ten more, of which two programs have some in common, and one of each that is silent.
+    let asked = found(&["check", "--json", "--clients", "1"]);
+    assert_eq!(asked["service_queues"], 13, "{asked}");
+    let silent = asked["silent_programs"].as_array().expect("a list");
+    let silent: Vec<_> = silent.iter().filter_map(serde_json::Value::as_str).collect();
+    assert!(silent[0].contains("ended without a word"), "{silent:?}");
+    assert!(silent[1].ends_with("no account book"), "{silent:?}");
+    let unasked = found(&["check", "--json", "--clients", "1", "--no-ask"]);
+    assert_eq!(unasked["service_queues"], 4, "{unasked}");
+    // Nothing was made, and nothing runs.
+    let queues = std::fs::read_dir("/dev/mqueue").into_iter().flatten().flatten();
+    let name = &bank.prefix[1..];
+    assert_eq!(queues.filter(|q| q.file_name().to_string_lossy().starts_with(name)).count(), 0);
+    let said = bank.bad(&["ps"], 1);
+    assert!(said.contains("no pool"), "{said}");
 }
 
 fn a_worker_that_always_ends_is_shown() {

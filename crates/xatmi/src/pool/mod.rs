@@ -24,10 +24,12 @@
 //! | `answers` | the tables |
 //! | `services`, `owed` | queues of services; answers for the dead |
 //! | `process`, `spawn`, `survivors` | one worker's process; how it is made; what was left behind |
+//! | `asked` | what a program offers, asked while no pool runs |
 //! | `endpoint`, `figures` | metrics over HTTP |
 //! | `watch`, `log`, `options` | the poller, the log, what a pool is started with |
 
 mod answers;
+mod asked;
 mod endpoint;
 mod figures;
 mod log;
@@ -68,6 +70,7 @@ use strangers::Strangers;
 use visitors::Visitors;
 use watch::{Source, Watch};
 
+pub use asked::services_of;
 pub use log::Log;
 pub use options::{PoolOptions, Sizes};
 pub use spawn::{
