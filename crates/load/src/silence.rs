@@ -14,7 +14,7 @@ pub(crate) fn no_answers(outcome: &Outcome) -> Option<Finding> {
     }
     let of_warm_up: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
     let (text, advice) = match of_warm_up {
-        _ if outcome.was_ended_early && outcome.totals.due == 0 => (
+        _ if was_ended_in_warm_up(outcome) => (
             "the run was ended in its warm-up, before anything was measured".to_owned(),
             "let it run longer than its warm-up, or give it none (--warm-up 0s)",
         ),
@@ -22,6 +22,10 @@ pub(crate) fn no_answers(outcome: &Outcome) -> Option<Finding> {
         _ => only_in_warm_up(outcome, of_warm_up),
     };
     finding(FindingKind::NoAnswers, text, advice)
+}
+
+fn was_ended_in_warm_up(outcome: &Outcome) -> bool {
+    outcome.was_ended_early && outcome.totals.due == 0 && outcome.setting.warm_up_s > 0.0
 }
 
 /// Nothing was answered from the start to the end.
@@ -196,6 +200,8 @@ mod tests {
         outcome.first_failure = Some("can't connect to x".to_owned());
         assert!(first(&outcome).contains("can't connect to x"));
         outcome.was_ended_early = true;
+        assert!(first(&outcome).contains("can't connect to x"), "there was no warm-up");
+        outcome.setting.warm_up_s = 1.0;
         assert!(first(&outcome).contains("ended in its warm-up"));
     }
 

@@ -425,6 +425,8 @@ impl Server {
                 self.tell_of_signal("reloaded");
             }
             Err(why) => self.logs.errors.report(Event::ReloadFailed, unix_s(), || {
+                // One mistake a line; an entry of the log is one line.
+                let why = why.to_string().replace('\n', "; ");
                 format!("not reloaded, the old settings stay: {why}")
             }),
         }

@@ -81,6 +81,8 @@ fn an_application_in_one_page_gets_its_places_and_no_file_that_is_missing() {
         "GET /style.css",
         "GET /missing.js",
         "GET /.git",
+        "GET /.git/HEAD",
+        "GET /.well-known/acme-challenge/x",
         "GET /empty/",
         "POST /orders",
     ];
@@ -97,7 +99,7 @@ fn an_application_in_one_page_gets_its_places_and_no_file_that_is_missing() {
     );
     assert!(all[3].ends_with("a {}"), "{}", all[3]);
     let codes: Vec<&str> = all[4..].iter().map(|answer| &answer[9..12]).collect();
-    assert_eq!(codes, ["404", "404", "403", "405"]);
+    assert_eq!(codes, ["404", "404", "404", "404", "403", "405"]);
     // A page outside of the folder is none.
     for wrong in ["missing.html", "../etc/passwd", "/etc/passwd", "empty"] {
         let told = refusal(&format!("{settings}\nspa = \"{wrong}\""));

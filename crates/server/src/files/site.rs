@@ -180,10 +180,13 @@ impl Reply<'_> {
     }
 
     /// There is no such file: of an application in one page this may be a place within it, unless its
-    /// name says what kind of file it would be.
+    /// name says what kind of file it would be, or a part of its path begins with a dot: it is
+    /// hidden, or `.well-known`, where programs ask and not people.
     fn missing(&self, actions: &mut Actions<'_>, path: &[u8]) -> Answered {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let page = self.site.spa.as_deref().filter(|_| !name.contains(&b'.'));
+        let mut parts = path.split(|byte| *byte == b'/');
+        let is_place = !name.contains(&b'.') && !parts.any(|part| part.starts_with(b"."));
+        let page = self.site.spa.as_deref().filter(|_| is_place);
         let Some(page) = page else { return self.page(actions, Status::NOT_FOUND) };
         match self.site.root.find(page) {
             Ok(file) if !file.meta.is_folder => {
