@@ -77,7 +77,7 @@ fn server(pid: u32) -> Result<ServerWatch, LoadError> {
     ServerWatch::of(pid).map_err(|error| LoadError::Plan {
         what: "--server-pid",
         why: format!(
-            "process {pid} can't be watched: {error}; give the number of one that runs here"
+            "process {pid} can't be watched: {error}; give the number of a server that runs here"
         ),
     })
 }

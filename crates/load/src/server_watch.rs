@@ -18,9 +18,13 @@ impl ServerWatch {
     /// Begins to watch a process.
     ///
     /// # Errors
-    /// There is none with this number.
+    /// There is none with this number, or this process is one that it started: what the generator uses
+    /// would count as the server's.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let mut tree = Tree::of(&[pid])?;
+        if tree.pids().contains(&std::process::id()) {
+            return Err(io::Error::other("this program is one of those that it started"));
+        }
         let last = tree.look();
         Ok(Self { pid, tree, last })
     }

@@ -141,6 +141,10 @@ fn what_is_no_result_is_refused_with_what_it_is() {
         assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
         assert!(said.stderr.contains(says), "{words:?}: {said:?}");
     }
+    let own = std::process::id().to_string();
+    let said = load(&["-n", "1", "--server-pid", &own, &server.url]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("one of those that it started; give the"), "{said:?}");
     let said = load(&["-n", "1", "--server-pid", "4194304", &server.url]);
     assert!(
         said.code == Some(2) && said.stderr.contains("process 4194304 can't be watched"),
