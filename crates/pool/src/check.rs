@@ -129,10 +129,12 @@ fn count_queues(prefix: &Prefix) -> Option<u64> {
 }
 
 /// The services that all programs offer together, and the programs that did not say, for which one
-/// is counted.
+/// is counted, as for those that are missing.
 fn ask(config: &PoolConfig, prefix: &Prefix) -> (u64, Vec<String>) {
     let (mut names, mut silent) = (BTreeSet::new(), Vec::new());
-    for entry in &config.entries {
+    let (there, missing): (Vec<_>, Vec<_>) =
+        config.entries.iter().partition(|entry| find(entry).is_ok());
+    for entry in there {
         if std::io::stderr().is_terminal() {
             output::remark(&format!("asking {} what it offers", entry.program));
         }
@@ -141,7 +143,7 @@ fn ask(config: &PoolConfig, prefix: &Prefix) -> (u64, Vec<String>) {
             Err(why) => silent.push(format!("{}: {why}", entry.program)),
         }
     }
-    ((names.len() + silent.len()) as u64, silent)
+    ((names.len() + silent.len() + missing.len()) as u64, silent)
 }
 
 fn unasked(config: &PoolConfig) -> (u64, Vec<String>) {
@@ -160,7 +162,8 @@ fn told(findings: &Findings) -> String {
     };
     let known = match findings.is_running {
         true => "those of the pool that runs",
-        false => "as the programs say",
+        false if findings.silent_programs.is_empty() => "as the programs say",
+        false => "as far as the programs said",
     };
     lines.push(format!(
         "queues: {} for services ({known}), {} for replies to client threads: {} bytes; {limit}",

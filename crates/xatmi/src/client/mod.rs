@@ -11,7 +11,7 @@
 //! | `outcome` | what goes into a call and what comes out |
 //! | `typed` | calls with a [`Buffer`](crate::buffer::Buffer) each way |
 //! | `send` | requests on their way out, and waiting for room |
-//! | `turnstile` | one thread of a process polls for room in a queue |
+//! | `poll_lock` | one thread of a process polls for room in a queue |
 //! | `receive` | replies: waited for, matched, kept, delivered |
 //! | `calls` | which calls are out |
 //! | `connection`, `greeting` | the first words with the manager |
@@ -21,9 +21,9 @@ mod connection;
 mod flags;
 mod greeting;
 mod outcome;
+mod poll_lock;
 mod receive;
 mod send;
-mod turnstile;
 mod typed;
 
 use std::time::Duration;

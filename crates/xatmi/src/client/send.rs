@@ -3,7 +3,7 @@
 //! A send never blocks in the kernel. A sender that does is served by the next receive, which
 //! moves its message into the queue and wakes no poller: the message then waits while idle
 //! workers sleep. So a full queue is polled for room, and the message sent when there is some; of the
-//! threads of a process one polls, see `turnstile`.
+//! threads of a process one polls, see `poll_lock`.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::calls::descriptor_of;
-use super::turnstile::{Entered, Turn, Turnstile};
+use super::poll_lock::{Guard, Locked, PollLock};
 use super::{CallFlags, Client, Descriptor, Outgoing, after, interrupted, late};
 use crate::clock::monotonic_ns;
 use crate::error::{Code, Error};
@@ -120,7 +120,7 @@ impl Client {
 
     fn send_when_room(&mut self, order: &Order, len: usize) -> Result<(), Error> {
         let mut is_first = true;
-        let mut turn = None;
+        let mut guard = None;
         loop {
             match self.try_send(order, len, is_first) {
                 Ok(()) => return Ok(()),
@@ -128,7 +128,7 @@ impl Client {
                 Err(Obstacle::Full) if order.flags.contains(CallFlags::NO_BLOCK) => {
                     return Err(full());
                 }
-                Err(Obstacle::Full) => self.wait_for_room(order, &mut turn)?,
+                Err(Obstacle::Full) => self.wait_for_room(order, &mut guard)?,
             }
             is_first = false;
         }
@@ -200,8 +200,8 @@ impl Client {
     }
 
     /// Waits until the queue of the service may have room, and takes replies that come meanwhile.
-    /// Who waits for no reply lines up with the other threads first: `turn` is theirs by then.
-    fn wait_for_room(&mut self, order: &Order, turn: &mut Option<Turn>) -> Result<(), Error> {
+    /// Whoever waits for no reply holds the lock for it by then, in `guard`.
+    fn wait_for_room(&mut self, order: &Order, guard: &mut Option<Guard>) -> Result<(), Error> {
         let Order { service, deadline_ns, .. } = *order;
         self.counters.waits_for_room += 1;
         let now_ns = monotonic_ns();
@@ -211,14 +211,14 @@ impl Client {
         let look_ns = now_ns + LOOK_AGAIN_NS;
         let until_ns = if deadline_ns == 0 { look_ns } else { look_ns.min(deadline_ns) };
         let own = usize::from(!order.flags.contains(CallFlags::NO_REPLY));
-        if turn.is_none()
+        if guard.is_none()
             && self.calls.out() <= own
-            && let Some(turnstile) = Turnstile::of(&self.prefix, &service)
+            && let Some(lock) = PollLock::of(&self.prefix, &service)
         {
-            match turnstile.enter(until_ns) {
-                Entered::Turn(entered) => *turn = Some(entered),
-                Entered::Late => return Ok(()),
-                Entered::Interrupted => return went_on(order),
+            match lock.lock(until_ns) {
+                Locked::Held(held) => *guard = Some(held),
+                Locked::Late => return Ok(()),
+                Locked::Interrupted => return after_signal(order),
             }
         }
         self.poll_for_room(order, until_ns)
@@ -237,7 +237,7 @@ impl Client {
             PollFd::from_borrowed_fd(self.replies.as_fd(), PollFlags::IN),
         ];
         match poll(&mut watched, Some(&left)) {
-            Err(Errno::INTR) => return went_on(order),
+            Err(Errno::INTR) => return after_signal(order),
             Ok(_) => {}
             Err(errno) => return Err(Error::os("a full queue cannot be watched", errno.into())),
         }
@@ -246,7 +246,7 @@ impl Client {
 }
 
 /// What a signal does to a wait for room.
-fn went_on(order: &Order) -> Result<(), Error> {
+fn after_signal(order: &Order) -> Result<(), Error> {
     let restarts = order.flags.contains(CallFlags::SIGNAL_RESTART);
     if restarts { Ok(()) } else { Err(interrupted()) }
 }

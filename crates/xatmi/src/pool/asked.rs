@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::time::Timespec;
 
 use super::log::Log;
 use super::spawn::{self, BRIDGE_PROGRAM, Start};
@@ -94,19 +96,16 @@ fn listen(link: &mut Link, until: Instant) -> Result<Vec<String>, String> {
     }
 }
 
-/// Waits for the end of a program that was refused, for a second; then it is killed with what it
-/// started.
+/// Waits for the end of a program that was refused, for a second; then it is killed, and what it
+/// started in any case.
 fn end(mut child: Child) {
-    /// Between two looks.
-    const LOOK: Duration = Duration::from_millis(5);
-    let until = Instant::now() + Duration::from_secs(1);
-    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
-        std::thread::sleep(LOOK);
+    let number = Pid::from_child(&child);
+    let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
+    if let Ok(ended) = pidfd_open(number, PidfdFlags::empty()) {
+        // Ended, late or interrupted: it goes now.
+        let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience));
     }
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(group) = group {
-        // Nobody may be left in it.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
+    // The number is its own until it is collected; mostly nobody is left in the group.
+    let _ = kill_process_group(number, Signal::KILL);
     let _ = child.wait();
 }
